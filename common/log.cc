@@ -1,0 +1,58 @@
+#include "common/log.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+
+namespace warpline {
+namespace {
+
+std::atomic<const char*> g_name{"warpline"};
+std::atomic<LogLevel> g_level{LogLevel::kInfo};
+
+constexpr size_t kMaxLine = 2000;
+
+void AppendEscaped(std::string_view text, std::string* out) {
+  for (const char c : text) {
+    if (out->size() >= kMaxLine) {
+      out->append("...");
+      return;
+    }
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char hex[8];
+      std::snprintf(hex, sizeof(hex), "\\x%02x", static_cast<unsigned char>(c));
+      out->append(hex);
+    } else {
+      out->push_back(c);
+    }
+  }
+}
+
+}  // namespace
+
+void SetLogName(const char* name) { g_name.store(name, std::memory_order_relaxed); }
+void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
+
+void LogLine(LogLevel level, std::string_view text) {
+  if (level < g_level.load(std::memory_order_relaxed)) return;
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm utc;
+  gmtime_r(&now.tv_sec, &utc);
+  char head[96];
+  const size_t n = strftime(head, sizeof(head), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(head + n, sizeof(head) - n, ".%03ldZ %c ", now.tv_nsec / 1000000,
+                "IWE"[static_cast<int>(level)]);
+  std::string line = head;
+  line.append(g_name.load(std::memory_order_relaxed));
+  line.push_back(' ');
+  AppendEscaped(text, &line);
+  line.push_back('\n');
+  // A log line that cannot be written has nowhere else to go.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace warpline

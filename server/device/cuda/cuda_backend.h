@@ -1,0 +1,17 @@
+// The cuda backend: a real GPU through NVIDIA's driver.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_BACKEND_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/device/device.h"
+
+namespace warpline::device {
+
+// UNAVAILABLE when there is no driver or no device.
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend();
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_BACKEND_H_

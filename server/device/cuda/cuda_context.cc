@@ -1,0 +1,281 @@
+#include "server/device/cuda/cuda_context.h"
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/memory/memory.h"
+
+namespace warpline::device {
+namespace {
+
+CUstream Native(StreamId id) {
+  return id == kLegacyStream ? CU_STREAM_LEGACY
+                             : reinterpret_cast<CUstream>(static_cast<uint64_t>(id));
+}
+CUevent Native(EventId id) { return reinterpret_cast<CUevent>(static_cast<uint64_t>(id)); }
+CUlibrary Native(ModuleId id) { return reinterpret_cast<CUlibrary>(static_cast<uint64_t>(id)); }
+CUkernel Native(KernelId id) { return reinterpret_cast<CUkernel>(static_cast<uint64_t>(id)); }
+
+// Kernels of libraries may be used wherever the driver takes a function.
+CUfunction NativeFunction(KernelId id) {
+  return reinterpret_cast<CUfunction>(static_cast<uint64_t>(id));
+}
+
+template <typename Id, typename Handle>
+Id ToId(Handle handle) {
+  return static_cast<Id>(reinterpret_cast<uint64_t>(handle));
+}
+
+thread_local CUcontext t_current = nullptr;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Context>> CudaContext::Open(const DriverApi* api, int ordinal) {
+  CUdevice device;
+  CUresult result = api->p_cuDeviceGet(&device, ordinal);
+  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "cuDeviceGet");
+  CUcontext context;
+  result = api->p_cuDevicePrimaryCtxRetain(&context, device);
+  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
+  return absl::WrapUnique(new CudaContext(api, device, context));
+}
+
+CudaContext::~CudaContext() {
+  // The process ends with its context: after a fault a release would only report it again.
+}
+
+void CudaContext::Enter() {
+  if (t_current == context_) return;
+  if (api_->p_cuCtxSetCurrent(context_) == CUDA_SUCCESS) t_current = context_;
+}
+
+CudaResult CudaContext::ReserveArena(uint64_t base, uint64_t size) {
+  Enter();
+  CUdeviceptr got = 0;
+  const CUresult result = api_->p_cuMemAddressReserve(&got, size, size, base, 0);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  if (got != base) {
+    api_->p_cuMemAddressFree(got, size);
+    return CudaResult::kInvalidValue;
+  }
+  arena_base_ = base;
+  arena_bytes_ = size;
+  return CudaResult::kSuccess;
+}
+
+CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
+  Enter();
+  if (va < arena_base_ || va - arena_base_ > arena_bytes_ ||
+      bytes > arena_bytes_ - (va - arena_base_)) {
+    return CudaResult::kInvalidValue;
+  }
+  CUmemGenericAllocationHandle handle;
+  CUresult result = api_->p_cuMemImportFromShareableHandle(
+      &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  // The mapping keeps the memory; the handle is not needed beyond it.
+  const absl::Cleanup release = [&] { api_->p_cuMemRelease(handle); };
+  result = api_->p_cuMemMap(va, bytes, 0, handle, 0);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device_;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  result = api_->p_cuMemSetAccess(va, bytes, &access, 1);
+  if (result != CUDA_SUCCESS) api_->p_cuMemUnmap(va, bytes);
+  return ToResult(result);
+}
+
+CudaResult CudaContext::UnmapChunk(uint64_t va, uint64_t bytes) {
+  Enter();
+  return ToResult(api_->p_cuMemUnmap(va, bytes));
+}
+
+CudaResult CudaContext::AllocStaging(size_t bytes, void** host) {
+  Enter();
+  return ToResult(api_->p_cuMemHostAlloc(host, bytes, 0));
+}
+
+void CudaContext::FreeStaging(void* host) {
+  Enter();
+  api_->p_cuMemFreeHost(host);
+}
+
+CudaResult CudaContext::CreateStream(uint32_t flags, int priority, StreamId* stream) {
+  Enter();
+  CUstream native = nullptr;
+  const CUresult result = api_->p_cuStreamCreateWithPriority(&native, flags, priority);
+  *stream = ToId<StreamId>(native);
+  return ToResult(result);
+}
+
+CudaResult CudaContext::DestroyStream(StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuStreamDestroy(Native(stream)));
+}
+
+CudaResult CudaContext::CreateEvent(uint32_t flags, EventId* event) {
+  Enter();
+  CUevent native = nullptr;
+  const CUresult result = api_->p_cuEventCreate(&native, flags);
+  *event = ToId<EventId>(native);
+  return ToResult(result);
+}
+
+CudaResult CudaContext::DestroyEvent(EventId event) {
+  Enter();
+  return ToResult(api_->p_cuEventDestroy(Native(event)));
+}
+
+CudaResult CudaContext::RecordEvent(EventId event, StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuEventRecord(Native(event), Native(stream)));
+}
+
+CudaResult CudaContext::WaitEvent(StreamId stream, EventId event) {
+  Enter();
+  return ToResult(api_->p_cuStreamWaitEvent(Native(stream), Native(event), 0));
+}
+
+CudaResult CudaContext::QueryEvent(EventId event) {
+  Enter();
+  return ToResult(api_->p_cuEventQuery(Native(event)));
+}
+
+CudaResult CudaContext::ElapsedMs(EventId start, EventId end, float* ms) {
+  Enter();
+  return ToResult(api_->p_cuEventElapsedTime(ms, Native(start), Native(end)));
+}
+
+CudaResult CudaContext::Launch(KernelId kernel, const LaunchConfig& config,
+                               absl::Span<const std::byte> params, StreamId stream) {
+  Enter();
+  size_t bytes = params.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER,
+                   const_cast<std::byte*>(params.data()),  // The driver only reads it.
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return ToResult(api_->p_cuLaunchKernel(NativeFunction(kernel), config.grid[0], config.grid[1],
+                                         config.grid[2], config.block[0], config.block[1],
+                                         config.block[2], config.dynamic_shared_bytes,
+                                         Native(stream), nullptr, bytes > 0 ? extra : nullptr));
+}
+
+CudaResult CudaContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
+                                     StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuMemcpyHtoDAsync(dst, src, bytes, Native(stream)));
+}
+
+CudaResult CudaContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuMemcpyDtoHAsync(dst, src, bytes, Native(stream)));
+}
+
+CudaResult CudaContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuMemcpyDtoDAsync(dst, src, bytes, Native(stream)));
+}
+
+CudaResult CudaContext::Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                               StreamId stream) {
+  Enter();
+  switch (width) {
+    case 1:
+      return ToResult(
+          api_->p_cuMemsetD8Async(dst, static_cast<uint8_t>(value), count, Native(stream)));
+    case 2:
+      return ToResult(
+          api_->p_cuMemsetD16Async(dst, static_cast<uint16_t>(value), count, Native(stream)));
+    case 4:
+      return ToResult(api_->p_cuMemsetD32Async(dst, value, count, Native(stream)));
+    default:
+      return CudaResult::kInvalidValue;
+  }
+}
+
+CudaResult CudaContext::LoadModule(std::string_view image, ModuleId* module) {
+  Enter();
+  // PTX must end in NUL, which a view does not promise.
+  const std::string terminated(image);
+  CUlibrary library = nullptr;
+  const CUresult result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), nullptr, nullptr,
+                                                    0, nullptr, nullptr, 0);
+  *module = ToId<ModuleId>(library);
+  return ToResult(result);
+}
+
+CudaResult CudaContext::UnloadModule(ModuleId module) {
+  Enter();
+  return ToResult(api_->p_cuLibraryUnload(Native(module)));
+}
+
+CudaResult CudaContext::Kernels(ModuleId module, std::vector<std::string>* names) {
+  Enter();
+  unsigned count = 0;
+  CUresult result = api_->p_cuLibraryGetKernelCount(&count, Native(module));
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  std::vector<CUkernel> kernels(count);
+  result = api_->p_cuLibraryEnumerateKernels(kernels.data(), count, Native(module));
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  for (CUkernel kernel : kernels) {
+    const char* name = nullptr;
+    result = api_->p_cuKernelGetName(&name, kernel);
+    if (result != CUDA_SUCCESS) return ToResult(result);
+    names->push_back(name);
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult CudaContext::FindKernel(ModuleId module, const std::string& name, KernelId* kernel) {
+  Enter();
+  CUkernel native = nullptr;
+  const CUresult result = api_->p_cuLibraryGetKernel(&native, Native(module), name.c_str());
+  *kernel = ToId<KernelId>(native);
+  return ToResult(result);
+}
+
+CudaResult CudaContext::Params(KernelId kernel, std::vector<ParamLayout>* params) {
+  Enter();
+  for (size_t i = 0;; ++i) {
+    size_t offset = 0;
+    size_t size = 0;
+    const CUresult result = api_->p_cuKernelGetParamInfo(Native(kernel), i, &offset, &size);
+    // The documented way to learn that there are no more.
+    if (result == CUDA_ERROR_INVALID_VALUE) return CudaResult::kSuccess;
+    if (result != CUDA_SUCCESS) return ToResult(result);
+    params->push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
+  }
+}
+
+CudaResult CudaContext::GetKernelAttribute(KernelId kernel, int attribute, int* value) {
+  Enter();
+  return ToResult(api_->p_cuKernelGetAttribute(
+      value, static_cast<CUfunction_attribute>(attribute), Native(kernel), device_));
+}
+
+CudaResult CudaContext::SetKernelAttribute(KernelId kernel, int attribute, int value) {
+  Enter();
+  return ToResult(api_->p_cuKernelSetAttribute(static_cast<CUfunction_attribute>(attribute), value,
+                                               Native(kernel), device_));
+}
+
+CudaResult CudaContext::FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
+                                   uint64_t* bytes) {
+  Enter();
+  CUdeviceptr native = 0;
+  size_t size = 0;
+  const CUresult result =
+      api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
+  *address = native;
+  *bytes = size;
+  return ToResult(result);
+}
+
+CudaResult CudaContext::MaxActiveBlocks(KernelId kernel, int block_threads,
+                                        size_t dynamic_shared_bytes, uint32_t flags,
+                                        int* blocks) {
+  Enter();
+  return ToResult(api_->p_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      blocks, NativeFunction(kernel), block_threads, dynamic_shared_bytes, flags));
+}
+
+}  // namespace warpline::device

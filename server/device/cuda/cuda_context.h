@@ -1,0 +1,72 @@
+// A worker's context on a real GPU: device::Context, call by call on the driver.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_CONTEXT_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_CONTEXT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/device/cuda/driver_api.h"
+#include "server/device/device.h"
+
+namespace warpline::device {
+
+// Thread-safe, as the driver is. Every thread that calls gets the context made current once.
+class CudaContext : public Context {
+ public:
+  static absl::StatusOr<std::unique_ptr<Context>> Open(const DriverApi* api, int ordinal);
+  ~CudaContext() override;
+
+  CudaResult ReserveArena(uint64_t base, uint64_t size) override;
+  CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
+  CudaResult AllocStaging(size_t bytes, void** host) override;
+  void FreeStaging(void* host) override;
+
+  CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) override;
+  CudaResult DestroyStream(StreamId stream) override;
+
+  CudaResult CreateEvent(uint32_t flags, EventId* event) override;
+  CudaResult DestroyEvent(EventId event) override;
+  CudaResult RecordEvent(EventId event, StreamId stream) override;
+  CudaResult WaitEvent(StreamId stream, EventId event) override;
+  CudaResult QueryEvent(EventId event) override;
+  CudaResult ElapsedMs(EventId start, EventId end, float* ms) override;
+
+  CudaResult Launch(KernelId kernel, const LaunchConfig& config,
+                    absl::Span<const std::byte> params, StreamId stream) override;
+  CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) override;
+  CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) override;
+  CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) override;
+  CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                    StreamId stream) override;
+
+  CudaResult LoadModule(std::string_view image, ModuleId* module) override;
+  CudaResult UnloadModule(ModuleId module) override;
+  CudaResult Kernels(ModuleId module, std::vector<std::string>* names) override;
+  CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) override;
+  CudaResult Params(KernelId kernel, std::vector<ParamLayout>* params) override;
+  CudaResult GetKernelAttribute(KernelId kernel, int attribute, int* value) override;
+  CudaResult SetKernelAttribute(KernelId kernel, int attribute, int value) override;
+  CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
+                        uint64_t* bytes) override;
+  CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
+                             uint32_t flags, int* blocks) override;
+
+ private:
+  CudaContext(const DriverApi* api, CUdevice device, CUcontext context)
+      : api_(api), device_(device), context_(context) {}
+
+  // Makes the context current on the calling thread.
+  void Enter();
+
+  const DriverApi* const api_;
+  const CUdevice device_;
+  const CUcontext context_;
+  uint64_t arena_base_ = 0;
+  uint64_t arena_bytes_ = 0;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_CONTEXT_H_

@@ -1,0 +1,43 @@
+#include "server/device/cuda/driver_api.h"
+
+#include <dlfcn.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline::device {
+namespace {
+
+#define WARPLINE_STRING(text) #text
+#define WARPLINE_SYMBOL(name) WARPLINE_STRING(name)
+
+absl::StatusOr<const DriverApi*> Load() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::UnavailableError(absl::StrCat("no NVIDIA driver: ", dlerror()));
+  }
+  static DriverApi api;
+#define WARPLINE_LOAD(name)                                                                \
+  api.p_##name = reinterpret_cast<decltype(api.p_##name)>(                                 \
+      dlsym(library, WARPLINE_SYMBOL(name)));                                              \
+  if (api.p_##name == nullptr) {                                                           \
+    return absl::UnavailableError(                                                         \
+        absl::StrCat("the NVIDIA driver is too old: no ", WARPLINE_SYMBOL(name)));         \
+  }
+  WARPLINE_DRIVER_FUNCTIONS(WARPLINE_LOAD)
+#undef WARPLINE_LOAD
+  const CudaResult init = ToResult(api.p_cuInit(0));
+  if (init != CudaResult::kSuccess) {
+    return absl::UnavailableError(absl::StrCat("cuInit: ", CudaResultName(init)));
+  }
+  return &api;
+}
+
+}  // namespace
+
+absl::StatusOr<const DriverApi*> LoadDriver() {
+  static const absl::StatusOr<const DriverApi*>* api =
+      new absl::StatusOr<const DriverApi*>(Load());
+  return *api;
+}
+
+}  // namespace warpline::device

@@ -1,0 +1,84 @@
+// NVIDIA's driver, loaded at run time so that the same binary starts on a machine without one.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_DRIVER_API_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_DRIVER_API_H_
+
+#include <cuda.h>
+
+#include "absl/status/statusor.h"
+#include "common/cuda_result.h"
+
+namespace warpline::device {
+
+// Functions that the cuda backend calls. cuda.h's macros turn each name into its current ABI
+// symbol, so the pointer and the symbol always agree.
+#define WARPLINE_DRIVER_FUNCTIONS(F)  \
+  F(cuInit)                           \
+  F(cuDriverGetVersion)               \
+  F(cuDeviceGetCount)                 \
+  F(cuDeviceGet)                      \
+  F(cuDeviceGetName)                  \
+  F(cuDeviceTotalMem)                 \
+  F(cuDeviceGetUuid)                  \
+  F(cuDeviceGetPCIBusId)              \
+  F(cuDeviceGetAttribute)             \
+  F(cuDevicePrimaryCtxRetain)         \
+  F(cuDevicePrimaryCtxRelease)        \
+  F(cuCtxSetCurrent)                  \
+  F(cuCtxGetStreamPriorityRange)      \
+  F(cuMemAddressReserve)              \
+  F(cuMemAddressFree)                 \
+  F(cuMemCreate)                      \
+  F(cuMemRelease)                     \
+  F(cuMemMap)                         \
+  F(cuMemUnmap)                       \
+  F(cuMemSetAccess)                   \
+  F(cuMemExportToShareableHandle)     \
+  F(cuMemImportFromShareableHandle)   \
+  F(cuMemGetAllocationGranularity)    \
+  F(cuMemHostAlloc)                   \
+  F(cuMemFreeHost)                    \
+  F(cuMemsetD8)                       \
+  F(cuMemsetD8Async)                  \
+  F(cuMemsetD16Async)                 \
+  F(cuMemsetD32Async)                 \
+  F(cuMemcpyHtoDAsync)                \
+  F(cuMemcpyDtoHAsync)                \
+  F(cuMemcpyDtoDAsync)                \
+  F(cuStreamCreateWithPriority)       \
+  F(cuStreamDestroy)                  \
+  F(cuStreamSynchronize)              \
+  F(cuStreamWaitEvent)                \
+  F(cuEventCreate)                    \
+  F(cuEventDestroy)                   \
+  F(cuEventRecord)                    \
+  F(cuEventQuery)                     \
+  F(cuEventElapsedTime)               \
+  F(cuLaunchKernel)                   \
+  F(cuLibraryLoadData)                \
+  F(cuLibraryUnload)                  \
+  F(cuLibraryGetKernel)               \
+  F(cuLibraryGetKernelCount)          \
+  F(cuLibraryEnumerateKernels)        \
+  F(cuLibraryGetGlobal)               \
+  F(cuKernelGetName)                  \
+  F(cuKernelGetParamInfo)             \
+  F(cuKernelGetAttribute)             \
+  F(cuKernelSetAttribute)             \
+  F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
+
+// The functions, by their plain names. Immutable once loaded.
+struct DriverApi {
+#define WARPLINE_DECLARE(name) decltype(&::name) p_##name = nullptr;
+  WARPLINE_DRIVER_FUNCTIONS(WARPLINE_DECLARE)
+#undef WARPLINE_DECLARE
+};
+
+// Loads libcuda.so.1 and calls cuInit, once in the process. UNAVAILABLE when there is no driver,
+// no device, or a driver too old to have every function.
+absl::StatusOr<const DriverApi*> LoadDriver();
+
+inline CudaResult ToResult(CUresult result) { return static_cast<CudaResult>(result); }
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_DRIVER_API_H_

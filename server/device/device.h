@@ -1,0 +1,151 @@
+// The seam between Warpline and the hardware: what a worker and a keeper ask of a device.
+//
+// Two backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
+// PTX on the processor. The interface follows the CUDA driver API call by call, so that a backend
+// returns the exact CUresult that CUDA would give; what it leaves out (handle tables, ordering
+// between lanes, quotas) is the worker's and the server's business.
+#ifndef WARPLINE_SERVER_DEVICE_DEVICE_H_
+#define WARPLINE_SERVER_DEVICE_DEVICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/cuda_result.h"
+#include "common/unique_fd.h"
+
+namespace warpline::device {
+
+// Objects of a backend, meaningful only to the Context that made them.
+enum class StreamId : uint64_t {};
+enum class EventId : uint64_t {};
+enum class ModuleId : uint64_t {};
+enum class KernelId : uint64_t {};
+
+// CUDA's legacy default stream: it synchronizes with every blocking stream of its context.
+inline constexpr StreamId kLegacyStream{1};
+
+// What an application may ask about a device. Ids and values are those of CUdevice_attribute.
+struct DeviceInfo {
+  std::string name;
+  std::array<uint8_t, 16> uuid{};
+  uint64_t total_bytes = 0;
+  int driver_version = 0;          // As cuDriverGetVersion: 13000 for CUDA 13.0.
+  int least_stream_priority = 0;   // Numerically highest.
+  int greatest_stream_priority = 0;
+  std::string pci_bus_id;          // "0000:00:04.0"
+  std::vector<std::pair<int, int>> attributes;
+};
+
+// One kernel parameter's place in the parameter buffer, in bytes.
+struct ParamLayout {
+  uint32_t offset = 0;
+  uint32_t size = 0;
+};
+
+struct LaunchConfig {
+  std::array<uint32_t, 3> grid{};
+  std::array<uint32_t, 3> block{};
+  uint32_t dynamic_shared_bytes = 0;
+};
+
+// A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
+// No method waits for device work unless it says so. After a sticky error (IsSticky) every call
+// returns that error.
+class Context {
+ public:
+  virtual ~Context() = default;
+
+  // --- Memory. `base` and `size` as design 5: size a power of two, base a multiple of it.
+  // Reserves [base, base + size) of device addresses. Once, before anything is mapped.
+  virtual CudaResult ReserveArena(uint64_t base, uint64_t size) = 0;
+  // Maps the whole chunk behind `fd` (borrowed; from ChunkSource) at `va`, readable and writable.
+  // kInvalidValue when the range is outside the arena, unaligned to 2 MiB or already mapped.
+  virtual CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) = 0;
+  // Undoes one MapChunk. The caller has made sure that no work uses the range: this does not wait.
+  virtual CudaResult UnmapChunk(uint64_t va, uint64_t bytes) = 0;
+  // Host memory that copies to and from the device are fastest with (pinned, where that exists).
+  virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;
+  virtual void FreeStaging(void* host) = 0;
+
+  // --- Streams. `flags`: CU_STREAM_DEFAULT (0) or CU_STREAM_NON_BLOCKING (1).
+  virtual CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) = 0;
+  // Destroys at once in the sense of CUDA: work already submitted still completes.
+  virtual CudaResult DestroyStream(StreamId stream) = 0;
+
+  // --- Events. `flags`: CU_EVENT_DEFAULT (0), DISABLE_TIMING (2) and others of CUDA.
+  virtual CudaResult CreateEvent(uint32_t flags, EventId* event) = 0;
+  virtual CudaResult DestroyEvent(EventId event) = 0;
+  virtual CudaResult RecordEvent(EventId event, StreamId stream) = 0;
+  virtual CudaResult WaitEvent(StreamId stream, EventId event) = 0;
+  // kSuccess when complete, kNotReady, or the error that the work before it ended with.
+  virtual CudaResult QueryEvent(EventId event) = 0;
+  virtual CudaResult ElapsedMs(EventId start, EventId end, float* ms) = 0;
+
+  // --- Work, in order of submission on its stream.
+  // `params` is the kernel's parameter buffer, laid out as Params() says.
+  virtual CudaResult Launch(KernelId kernel, const LaunchConfig& config,
+                            absl::Span<const std::byte> params, StreamId stream) = 0;
+  // `src` has been read when this returns.
+  virtual CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) = 0;
+  // `dst` must come from AllocStaging and is filled when the stream has passed this point.
+  virtual CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) = 0;
+  virtual CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) = 0;
+  // Sets `count` elements of `width` (1, 2 or 4) bytes to the low bits of `value`.
+  virtual CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                            StreamId stream) = 0;
+
+  // --- Modules. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
+  virtual CudaResult LoadModule(std::string_view image, ModuleId* module) = 0;
+  // Waits for kernels of the module that are running.
+  virtual CudaResult UnloadModule(ModuleId module) = 0;
+  // Names of the module's kernels.
+  virtual CudaResult Kernels(ModuleId module, std::vector<std::string>* names) = 0;
+  virtual CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) = 0;
+  virtual CudaResult Params(KernelId kernel, std::vector<ParamLayout>* params) = 0;
+  // `attribute` is a CUfunction_attribute. kInvalidValue for one that the backend does not know.
+  virtual CudaResult GetKernelAttribute(KernelId kernel, int attribute, int* value) = 0;
+  virtual CudaResult SetKernelAttribute(KernelId kernel, int attribute, int value) = 0;
+  // Address and size of a `.global` or `.const` variable; kNotFound.
+  virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
+                                uint64_t* bytes) = 0;
+  // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+  virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
+                                     uint32_t flags, int* blocks) = 0;
+};
+
+// A keeper's hold on one device: makes memory, never runs tenant code. Thread-safe.
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+  // A chunk of `bytes` (a multiple of 2 MiB) of device memory behind a descriptor that keeps it
+  // alive. RESOURCE_EXHAUSTED when the device has no more.
+  virtual absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) = 0;
+  // Overwrites the chunk behind `fd` (borrowed) with zeros and returns when that is done.
+  virtual absl::Status ScrubChunk(int fd, uint64_t bytes) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual int DeviceCount() = 0;
+  virtual absl::StatusOr<DeviceInfo> Info(int ordinal) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Context>> OpenContext(int ordinal) = 0;
+  virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
+};
+
+// `name` is "cuda", "cpu" or "auto" (cuda when its driver loads and finds a device, else cpu).
+// UNAVAILABLE when the driver or a device is missing, INVALID_ARGUMENT for another name. The choice
+// is made in server/device/backends.cc.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name);
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_DEVICE_H_

@@ -1,0 +1,97 @@
+// The seam between sessions and whatever carries their bytes.
+//
+// A Channel is one ordered, reliable, bidirectional stream of frames between a client and a
+// server. It is pull-based: the channel owns a loop (one thread) that asks its handler for the next
+// frame to send, so whatever was appended meanwhile leaves as one batch, and a slow peer holds the
+// handler's own queue back instead of growing a second one.
+//
+// The loop polls for `ChannelOptions::poll` after the last activity and then parks, asleep. Wake()
+// tells it that NextFrame() may have something; it costs an atomic load while the loop polls and a
+// system call only when it is parked.
+#ifndef WARPLINE_TRANSPORT_CHANNEL_H_
+#define WARPLINE_TRANSPORT_CHANNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace warpline {
+
+// Frames larger than this are refused on receipt: the channel closes with INVALID_ARGUMENT.
+inline constexpr size_t kMaxFramePayload = (1u << 20) + (64u << 10);
+
+// One unit of transfer. `kind` is meaningful to the session protocol alone (proto/frames.h).
+struct Frame {
+  uint32_t kind = 0;
+  std::string payload;
+};
+
+enum class Accept {
+  kTaken,  // The handler consumed the frame.
+  kLater,  // No room now. The channel keeps the frame, stops reading, and offers it again after
+           // the next Wake() (and, while it polls, on each turn of its loop).
+};
+
+// Receives a channel's events, all on the channel's loop and never concurrently. No method may
+// block. The handler must outlive the channel.
+class ChannelHandler {
+ public:
+  virtual ~ChannelHandler() = default;
+
+  // Moves the next frame to send into `*frame`; returns false when there is nothing to send.
+  virtual bool NextFrame(Frame* frame) = 0;
+
+  // Offers a received frame. On kTaken the handler may have moved from `*frame`; on kLater it must
+  // have left it as it was.
+  virtual Accept OnFrame(Frame* frame) = 0;
+
+  // The last call: the stream ended. OK when both sides ended in order, UNAVAILABLE when the
+  // connection was lost, otherwise the peer's status. Frames not yet sent are gone.
+  virtual void OnClosed(const absl::Status& status) = 0;
+};
+
+struct ChannelOptions {
+  // How long the loop polls after the last frame in either direction before it parks.
+  absl::Duration poll = absl::Microseconds(200);
+  // A peer silent for `keepalive` is asked for a sign of life; without one within
+  // `keepalive_timeout` the channel closes with UNAVAILABLE.
+  absl::Duration keepalive = absl::Seconds(10);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
+};
+
+// Thread-safe. Destroying a channel closes it and waits until OnClosed() has returned; it must not
+// be destroyed on its own loop.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  // NextFrame() may have something to send, or a frame refused with kLater may fit now.
+  virtual void Wake() = 0;
+
+  // Ends the stream. What NextFrame() still returns is sent first when `status` is OK; otherwise
+  // the peer sees `status`. Returns at once; OnClosed() follows.
+  virtual void Close(const absl::Status& status) = 0;
+};
+
+// Takes the channels of a listening server, on any thread. The acceptor returns the handler for a
+// new session, or a status to refuse it with. The channel calls nothing on the handler before
+// Started() returned.
+class SessionHandler : public ChannelHandler {
+ public:
+  // Hands the handler its channel, borrowed until OnClosed(). Called once, before anything else.
+  virtual void Started(Channel* channel) = 0;
+};
+
+class Acceptor {
+ public:
+  virtual ~Acceptor() = default;
+  // `peer` names the other end for logs. The channel destroys the handler after OnClosed().
+  virtual std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_TRANSPORT_CHANNEL_H_
