@@ -71,7 +71,7 @@ TEST(CommandReaderTest, MutatedBytesNeverReadOutside) {
     while (!reader.Done()) {
       const auto view = reader.Next();
       if (!view.ok()) break;
-      ASSERT_GE(view->body.size(), kCommands[static_cast<int>(view->id) - 1].body_bytes);
+      ASSERT_GE(view->body.size(), kCommandTable[static_cast<int>(view->id) - 1].body_bytes);
     }
   }
 }
@@ -79,7 +79,7 @@ TEST(CommandReaderTest, MutatedBytesNeverReadOutside) {
 TEST(ReplyReaderTest, ReadsRepliesAndNotices) {
   std::string bytes;
   AppendReply(9, 0, "12345678", "tail", &bytes);
-  AppendNotice(ReplyId::kRetired, 11, notice::Retired{1, 10}, "", &bytes);
+  AppendNotice(ReplyId::kRetired, 11, notice::Retired{1, 10, 10}, "", &bytes);
   ReplyReader reader(bytes);
   const auto reply = reader.Next();
   ASSERT_TRUE(reply.ok());

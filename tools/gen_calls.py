@@ -164,7 +164,7 @@ struct CommandInfo {
                    "  static constexpr uint16_t kBodyBytes = %s;\n};" % (
                        c["name"], c["name"],
                        "sizeof(cmd::%s)" % c["name"] if c["fields"] else "0"))
-    out.append("\ninline constexpr CommandInfo kCommands[kCommandCount] = {")
+    out.append("\ninline constexpr CommandInfo kCommandTable[kCommandCount] = {")
     for c in table["command"]:
         out.append("    {CommandId::k%s, \"%s\", LaneKind::k%s, After::k%s, Effect::k%s, "
                    "Capability::k%s, \"%s\", CommandTraits<cmd::%s>::kBodyBytes, %s}," % (
@@ -188,7 +188,7 @@ def dispatch_h(table):
 namespace warpline {
 
 // Calls handler.On(const cmd::X& command, std::string_view tail) for a command whose length has
-// been checked: `body` holds at least kCommands[id - 1].body_bytes. `id` must be known.
+// been checked: `body` holds at least kCommandTable[id - 1].body_bytes. `id` must be known.
 template <typename Handler>
 auto DispatchCommand(CommandId id, std::string_view body, Handler& handler) {
   switch (id) {"""]

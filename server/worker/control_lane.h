@@ -1,0 +1,36 @@
+// The session's own lane: loading modules, finding kernels and variables, attributes.
+#ifndef WARPLINE_SERVER_WORKER_CONTROL_LANE_H_
+#define WARPLINE_SERVER_WORKER_CONTROL_LANE_H_
+
+#include "server/worker/lane.h"
+
+namespace warpline::worker {
+
+// Apart from the streams' lanes because these calls take long, and some wait for running kernels.
+class ControlLane : public Lane {
+ public:
+  explicit ControlLane(LaneHost* host) : Lane(host, Kind::kControl, 0) {}
+  ~ControlLane() override { Stop(); }
+
+ protected:
+  Step Issue(Task& task) override;
+
+ private:
+  void Do(const cmd::ModuleLoad& command, Task& task);
+  void Do(const cmd::ModuleCheck& command, Task& task);
+  void Do(const cmd::ModuleUnload& command, Task& task);
+  void Do(const cmd::KernelFind& command, Task& task);
+  void Do(const cmd::GlobalFind& command, Task& task);
+  void Do(const cmd::KernelSetAttribute& command, Task& task);
+  void Do(const cmd::MaxActiveBlocks& command, Task& task);
+  void Do(const cmd::EventElapsed& command, Task& task);
+  template <typename Command>
+  void Do(const Command&, Task&) {}
+
+  // Finds the kernel, its layout and attributes.
+  CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_CONTROL_LANE_H_

@@ -1,0 +1,173 @@
+// A device for tests of the worker: it logs what is issued and completes it when told.
+#ifndef WARPLINE_SERVER_WORKER_FAKE_CONTEXT_H_
+#define WARPLINE_SERVER_WORKER_FAKE_CONTEXT_H_
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/mutex.h"
+#include "server/device/device.h"
+
+namespace warpline::worker {
+
+// Thread-safe. Streams are numbered from 10 in the order of their creation.
+class FakeContext : public device::Context {
+ public:
+  // Work submitted to a stalled stream does not complete; what waits for it neither.
+  void Stall(uint64_t stream) {
+    MutexLock lock(&mu_);
+    stalled_.insert(stream);
+  }
+  void Resume(uint64_t stream) {
+    MutexLock lock(&mu_);
+    stalled_.erase(stream);
+  }
+  // From now on every query ends with `result`.
+  void Break(CudaResult result) {
+    MutexLock lock(&mu_);
+    broken_ = result;
+  }
+  std::vector<std::string> log() {
+    MutexLock lock(&mu_);
+    return log_;
+  }
+  int live_events() {
+    MutexLock lock(&mu_);
+    return live_events_;
+  }
+
+  CudaResult ReserveArena(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
+  CudaResult MapChunk(uint64_t, uint64_t, int) override { return CudaResult::kSuccess; }
+  CudaResult UnmapChunk(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
+  CudaResult AllocStaging(size_t bytes, void** host) override {
+    *host = ::operator new(bytes);
+    return CudaResult::kSuccess;
+  }
+  void FreeStaging(void* host) override { ::operator delete(host); }
+
+  CudaResult CreateStream(uint32_t, int, device::StreamId* stream) override {
+    MutexLock lock(&mu_);
+    *stream = static_cast<device::StreamId>(next_stream_++);
+    return CudaResult::kSuccess;
+  }
+  CudaResult DestroyStream(device::StreamId stream) override {
+    return Log("destroy", stream, "");
+  }
+
+  CudaResult CreateEvent(uint32_t, device::EventId* event) override {
+    MutexLock lock(&mu_);
+    ++live_events_;
+    *event = static_cast<device::EventId>(next_event_++);
+    return CudaResult::kSuccess;
+  }
+  CudaResult DestroyEvent(device::EventId) override {
+    MutexLock lock(&mu_);
+    --live_events_;
+    return CudaResult::kSuccess;
+  }
+  CudaResult RecordEvent(device::EventId event, device::StreamId stream) override {
+    MutexLock lock(&mu_);
+    records_[static_cast<uint64_t>(event)] = static_cast<uint64_t>(stream);
+    return CudaResult::kSuccess;
+  }
+  CudaResult WaitEvent(device::StreamId stream, device::EventId event) override {
+    uint64_t recorded;
+    {
+      MutexLock lock(&mu_);
+      recorded = records_[static_cast<uint64_t>(event)];
+    }
+    return Log("wait", stream, absl::StrCat(recorded));
+  }
+  CudaResult QueryEvent(device::EventId event) override {
+    MutexLock lock(&mu_);
+    if (broken_ != CudaResult::kSuccess) return broken_;
+    return stalled_.count(records_[static_cast<uint64_t>(event)]) ? CudaResult::kNotReady
+                                                                   : CudaResult::kSuccess;
+  }
+  CudaResult ElapsedMs(device::EventId, device::EventId, float* ms) override {
+    *ms = 1.5f;
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult Launch(device::KernelId kernel, const device::LaunchConfig& config,
+                    absl::Span<const std::byte>, device::StreamId stream) override {
+    return Log("launch", stream, absl::StrCat(static_cast<uint64_t>(kernel), "x", config.grid[0]));
+  }
+  CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes,
+                          device::StreamId stream) override {
+    return Log("in", stream,
+               absl::StrCat(dst, "=", std::string(static_cast<const char*>(src), bytes)));
+  }
+  CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, device::StreamId) override {
+    if (src == 0) return CudaResult::kInvalidValue;
+    std::memset(dst, static_cast<int>(src & 0xff), bytes);
+    return CudaResult::kSuccess;
+  }
+  CudaResult CopyOnDevice(uint64_t, uint64_t, size_t, device::StreamId stream) override {
+    return Log("copy", stream, "");
+  }
+  CudaResult Memset(uint64_t, uint32_t value, int, size_t, device::StreamId stream) override {
+    return Log("set", stream, absl::StrCat(value));
+  }
+
+  CudaResult LoadModule(std::string_view image, device::ModuleId* module) override {
+    if (image == "bad") return CudaResult::kInvalidImage;
+    *module = device::ModuleId{5};
+    return CudaResult::kSuccess;
+  }
+  CudaResult UnloadModule(device::ModuleId) override { return CudaResult::kSuccess; }
+  CudaResult Kernels(device::ModuleId, std::vector<std::string>*) override {
+    return CudaResult::kSuccess;
+  }
+  CudaResult FindKernel(device::ModuleId, const std::string& name,
+                        device::KernelId* kernel) override {
+    if (name == "missing") return CudaResult::kNotFound;
+    *kernel = device::KernelId{77};
+    return CudaResult::kSuccess;
+  }
+  CudaResult Params(device::KernelId, std::vector<device::ParamLayout>* params) override {
+    *params = {{0, 8}, {8, 4}};
+    return CudaResult::kSuccess;
+  }
+  CudaResult GetKernelAttribute(device::KernelId, int attribute, int* value) override {
+    *value = attribute * 10;
+    return CudaResult::kSuccess;
+  }
+  CudaResult SetKernelAttribute(device::KernelId, int, int value) override {
+    return value < 0 ? CudaResult::kInvalidValue : CudaResult::kSuccess;
+  }
+  CudaResult FindGlobal(device::ModuleId, const std::string& name, uint64_t* address,
+                        uint64_t* bytes) override {
+    *address = 4096;
+    *bytes = 16;
+    return name == "missing" ? CudaResult::kNotFound : CudaResult::kSuccess;
+  }
+  CudaResult MaxActiveBlocks(device::KernelId, int, size_t, uint32_t, int* blocks) override {
+    *blocks = 3;
+    return CudaResult::kSuccess;
+  }
+
+ private:
+  CudaResult Log(const char* what, device::StreamId stream, const std::string& detail) {
+    MutexLock lock(&mu_);
+    log_.push_back(absl::StrCat(what, "@", static_cast<uint64_t>(stream), " ", detail));
+    return CudaResult::kSuccess;
+  }
+
+  Mutex mu_;
+  std::set<uint64_t> stalled_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, uint64_t> records_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
+  CudaResult broken_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 10;
+  uint64_t next_event_ ABSL_GUARDED_BY(mu_) = 1;
+  int live_events_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_FAKE_CONTEXT_H_

@@ -1,0 +1,268 @@
+#include "server/worker/lane.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace warpline::worker {
+namespace {
+
+// Without timing an event costs the device less.
+constexpr uint32_t kDisableTiming = 2;
+
+// Fewer than the 1,020 launches at which the driver blocks its caller on a stalled stream.
+constexpr uint64_t kMaxOutstanding = 512;
+// A mark every so many commands lets a long burst retire while it runs.
+constexpr uint64_t kMarkEvery = 64;
+
+int64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+// Waking another core costs more than most waits last, so a lane polls before it sleeps; on a
+// machine with few cores it would only take the time of whom it waits for.
+int64_t SpinNs() {
+  static const int64_t spin = std::thread::hardware_concurrency() > 4 ? 100'000 : 5'000;
+  return spin;
+}
+
+}  // namespace
+
+Lane::Lane(LaneHost* host, Kind kind, uint64_t stream)
+    : host_(host), kind_(kind), stream_(stream) {}
+
+void Lane::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Lane::~Lane() { Stop(); }
+
+void Lane::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    has_news_.store(true, std::memory_order_release);
+    wake_.NotifyOne();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+uint64_t Lane::Append(Task task) {
+  const uint64_t ticket = appended_.load(std::memory_order_relaxed) + 1;
+  task.ticket = ticket;
+  outbox_.push_back(std::move(task));
+  appended_.store(ticket, std::memory_order_release);
+  return ticket;
+}
+
+void Lane::Flush() {
+  if (outbox_.empty()) return;
+  bool asleep;
+  {
+    MutexLock lock(&mu_);
+    if (inbox_.empty()) {
+      inbox_.swap(outbox_);
+    } else {
+      std::move(outbox_.begin(), outbox_.end(), std::back_inserter(inbox_));
+    }
+    has_news_.store(true, std::memory_order_release);
+    asleep = asleep_;
+  }
+  outbox_.clear();
+  if (asleep) wake_.NotifyOne();
+}
+
+void Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
+  MutexLock lock(&mu_);
+  if (finished_.load(std::memory_order_relaxed)) {
+    host_->sink()->Reply(seq, host_->fault());  // Everything of the lane is complete.
+    return;
+  }
+  new_event_waits_.emplace_back(seq, std::move(record));
+  has_news_.store(true, std::memory_order_release);
+  wake_.NotifyOne();
+}
+
+bool Lane::TakeInbox() {
+  if (!has_news_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(&mu_);
+  has_news_.store(stop_, std::memory_order_release);
+  std::move(new_event_waits_.begin(), new_event_waits_.end(), std::back_inserter(event_waits_));
+  new_event_waits_.clear();
+  std::move(inbox_.begin(), inbox_.end(), std::back_inserter(ready_));
+  inbox_.clear();
+  return true;
+}
+
+bool Lane::Satisfied(const Task& task) const {
+  return std::all_of(task.after.begin(), task.after.end(), [](const Prerequisite& p) {
+    return p.lane->issued() >= p.ticket || p.lane->finished();
+  });
+}
+
+bool Lane::IssueReady() {
+  bool progress = false;
+  while (!ready_.empty()) {
+    Task& task = ready_.front();
+    if (!Satisfied(task)) break;
+    if (has_stream_ && outstanding_ >= kMaxOutstanding) break;
+    if (Issue(task) == Step::kBlocked) break;
+    last_issued_seq_ = task.seq;
+    issued_.store(task.ticket, std::memory_order_release);
+    ready_.pop_front();
+    progress = true;
+    ++unmarked_;
+    ++outstanding_;
+    if (unmarked_ >= kMarkEvery) {
+      MarkTail();
+      Poll();
+    }
+  }
+  return progress;
+}
+
+CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
+  if (pending.mark == nullptr) {
+    pending.mark = std::make_shared<EventRecord>(host_->events(), kDisableTiming, nullptr);
+    const CudaResult result = pending.mark->Record(host_->context(), stream);
+    if (result != CudaResult::kSuccess) {
+      Complete(std::move(pending), result);
+      return result;
+    }
+  }
+  if (pending.ticket != 0) {
+    unmarked_ = 0;
+    last_marked_ = pending.ticket;
+  }
+  pending_.push_back(std::move(pending));
+  return CudaResult::kSuccess;
+}
+
+// Everything issued so far gets a mark, so that it retires although nobody waits for it.
+void Lane::MarkTail() {
+  const uint64_t ticket = issued_.load(std::memory_order_relaxed);
+  if (ticket == last_marked_ || ticket == retired()) return;
+  if (!has_stream_ || host_->fault() != CudaResult::kSuccess) {
+    if (pending_.empty()) Retire(ticket, last_issued_seq_);
+    return;
+  }
+  Pending pending;
+  pending.ticket = ticket;
+  pending.seq = last_issued_seq_;
+  Mark(device_stream_, std::move(pending));
+}
+
+void Lane::Retire(uint64_t ticket, uint64_t seq) {
+  const uint64_t before = retired_.load(std::memory_order_relaxed);
+  if (ticket <= before) return;
+  outstanding_ -= std::min(outstanding_, ticket - before);
+  if (ticket > last_marked_) {
+    last_marked_ = ticket;
+    unmarked_ = 0;
+  }
+  retired_seq_.store(seq, std::memory_order_release);
+  retired_.store(ticket, std::memory_order_release);
+  host_->OnRetired(this, ticket - before);
+}
+
+void Lane::Complete(Pending pending, CudaResult result) {
+  if (result != CudaResult::kSuccess) {
+    // What a wait reports is an execution error of the work before it: the context is gone.
+    host_->Fail(pending.seq, CommandId::kStreamSync, result);
+  }
+  pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
+                                                         : EventRecord::State::kFailed);
+  if (pending.action) pending.action(result);
+  // The board comes before the reply: a query after the wait must find the work complete.
+  if (pending.ticket != 0) Retire(pending.ticket, pending.seq);
+  if (pending.reply_seq != 0) host_->sink()->Reply(pending.reply_seq, result);
+}
+
+bool Lane::Poll() {
+  bool progress = false;
+  while (!pending_.empty()) {
+    CudaResult result = host_->fault();
+    if (result == CudaResult::kSuccess) {
+      result = host_->context()->QueryEvent(pending_.front().mark->id());
+      if (result == CudaResult::kNotReady) break;
+    }
+    Pending pending = std::move(pending_.front());
+    pending_.pop_front();
+    Complete(std::move(pending), result);
+    progress = true;
+  }
+  return progress;
+}
+
+bool Lane::PollEventWaits() {
+  if (event_waits_.empty()) return false;
+  const auto done = [this](const auto& wait) {
+    const EventRecord::State state = wait.second->state();
+    CudaResult result = host_->fault();
+    if (result == CudaResult::kSuccess && state == EventRecord::State::kFailed) {
+      result = CudaResult::kInvalidHandle;
+    }
+    if (result == CudaResult::kSuccess && state != EventRecord::State::kComplete) return false;
+    host_->sink()->Reply(wait.first, result);
+    return true;
+  };
+  const size_t before = event_waits_.size();
+  event_waits_.erase(std::remove_if(event_waits_.begin(), event_waits_.end(), done),
+                     event_waits_.end());
+  return event_waits_.size() != before;
+}
+
+void Lane::Idle(int64_t last_progress_ns) {
+  if (NowNs() - last_progress_ns < SpinNs()) {
+    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+    return;
+  }
+  const bool watching = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
+  const bool answering =
+      !event_waits_.empty() ||
+      std::any_of(pending_.begin(), pending_.end(), [](const Pending& p) { return p.reply_seq != 0; });
+  MutexLock lock(&mu_);
+  if (has_news_.load(std::memory_order_acquire)) return;
+  asleep_ = true;
+  if (watching) {
+    wake_.WaitWithTimeout(&mu_, answering ? absl::Microseconds(20) : absl::Microseconds(50));
+  } else {
+    while (!has_news_.load(std::memory_order_acquire)) wake_.Wait(&mu_);
+  }
+  asleep_ = false;
+}
+
+void Lane::Run() {
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  pthread_setname_np(pthread_self(), "wl-lane");
+  int64_t last_progress_ns = NowNs();
+  while (true) {
+    bool progress = TakeInbox();
+    progress |= IssueReady();
+    if (ready_.empty()) MarkTail();
+    progress |= Poll();
+    progress |= PollEventWaits();
+    if (closing_ && ready_.empty() && pending_.empty() && event_waits_.empty()) break;
+    {
+      MutexLock lock(&mu_);
+      if (stop_) break;
+    }
+    if (progress) {
+      last_progress_ns = NowNs();
+    } else {
+      Idle(last_progress_ns);
+    }
+  }
+  Finish();
+  MutexLock lock(&mu_);
+  for (const auto& wait : new_event_waits_) host_->sink()->Reply(wait.first, host_->fault());
+  new_event_waits_.clear();
+  finished_.store(true, std::memory_order_release);
+}
+
+}  // namespace warpline::worker

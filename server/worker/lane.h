@@ -1,0 +1,150 @@
+// A lane: one stream's commands, in order, on a thread of their own.
+//
+// A lane waits only for what a command depends on. Waits of the application never block its
+// thread: it issues, marks what it issued with device events, polls the marks, and answers when
+// they complete. Nor does it block in the driver, which takes about 1,000 launches on a stalled
+// stream and then holds its caller: a lane keeps fewer outstanding.
+#ifndef WARPLINE_SERVER_WORKER_LANE_H_
+#define WARPLINE_SERVER_WORKER_LANE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/device/device.h"
+#include "server/worker/event.h"
+#include "server/worker/reply_sink.h"
+#include "server/worker/staging_pool.h"
+#include "server/worker/task.h"
+
+namespace warpline::worker {
+
+// What the lanes of a session share. Borrowed by them; thread-safe.
+class LaneHost {
+ public:
+  virtual ~LaneHost() = default;
+  virtual device::Context* context() = 0;
+  virtual ReplySink* sink() = 0;
+  virtual EventPool* events() = 0;
+  virtual StagingPool* staging() = 0;
+  // The sticky error that ended the session, or kSuccess.
+  virtual CudaResult fault() const = 0;
+  // A one-way command failed; a sticky result ends the session.
+  virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
+  // `count` more commands of `lane` are complete.
+  virtual void OnRetired(Lane* lane, uint64_t count) = 0;
+};
+
+// Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread.
+class Lane {
+ public:
+  enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
+
+  // `stream` is the client's handle.
+  Lane(LaneHost* host, Kind kind, uint64_t stream);
+  virtual ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // Starts the thread. Once, before anything is appended.
+  void Start();
+  // Ends the thread: what has not been issued is dropped, what is issued is not waited for.
+  void Stop();
+
+  Kind kind() const { return kind_; }
+  uint64_t stream() const { return stream_; }
+
+  // Appends a task and returns its ticket. Called by the decoder only; takes effect at Flush().
+  uint64_t Append(Task task);
+  // Hands what was appended to the lane's thread.
+  void Flush();
+  // Replies to round trip `seq` when `record`, which is one of this lane's, is complete.
+  void WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
+
+  // Tickets: appended by the decoder, issued to the device, complete.
+  uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
+  uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
+  uint64_t retired() const { return retired_.load(std::memory_order_acquire); }
+  // The number of the last command known to be complete on this lane.
+  uint64_t retired_seq() const { return retired_seq_.load(std::memory_order_acquire); }
+  // The lane destroyed its stream and its last command is complete: it may be deleted.
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
+
+ protected:
+  enum class Step { kDone, kBlocked };
+
+  // Something issued whose completion somebody watches.
+  struct Pending {
+    std::shared_ptr<EventRecord> mark;
+    uint64_t ticket = 0;  // Retires the lane up to here; 0 for none.
+    uint64_t seq = 0;
+    uint64_t reply_seq = 0;  // The round trip that this answers; 0 for none.
+    // Run before the lane retires and the reply is sent. May be empty.
+    std::function<void(CudaResult)> action;
+  };
+
+  // Issues a task on the lane's thread. kBlocked leaves it at the front to be tried again.
+  virtual Step Issue(Task& task) = 0;
+  // Called on the lane's thread when it ends.
+  virtual void Finish() {}
+
+  // Adds a mark behind everything issued so far.
+  CudaResult Mark(device::StreamId stream, Pending pending);
+  void Retire(uint64_t ticket, uint64_t seq);
+
+  LaneHost* const host_;
+  device::StreamId device_stream_{};
+  bool has_stream_ = false;   // Marks need a stream.
+  bool closing_ = false;      // The stream is destroyed once everything retired.
+  uint64_t unmarked_ = 0;     // Tasks issued since the last mark.
+  uint64_t outstanding_ = 0;  // Tasks issued and not retired, about.
+  std::deque<Pending> pending_;
+
+ private:
+  void Run();
+  bool TakeInbox();
+  bool IssueReady();
+  bool Poll();
+  bool PollEventWaits();
+  void MarkTail();
+  void Idle(int64_t last_progress_ns);
+  bool Satisfied(const Task& task) const;
+  void Complete(Pending pending, CudaResult result);
+
+  const Kind kind_;
+  const uint64_t stream_;
+
+  std::vector<Task> outbox_;  // Decoder only.
+
+  // Between decoder and lane.
+  Mutex mu_;
+  CondVar wake_;
+  std::vector<Task> inbox_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> new_event_waits_
+      ABSL_GUARDED_BY(mu_);
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool asleep_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<bool> has_news_{false};
+
+  // Lane's thread.
+  std::deque<Task> ready_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> event_waits_;
+  uint64_t last_issued_seq_ = 0;
+  uint64_t last_marked_ = 0;
+
+  std::atomic<uint64_t> appended_{0};
+  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> retired_{0};
+  std::atomic<uint64_t> retired_seq_{0};
+  std::atomic<bool> finished_{false};
+  std::thread thread_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANE_H_

@@ -1,0 +1,489 @@
+#include "server/worker/session.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "proto/frames.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kLegacyHandle = 1;
+constexpr uint32_t kNonBlockingFlag = 1;
+
+void Nap() {
+  const timespec nap = {0, 50'000};
+  nanosleep(&nap, nullptr);
+}
+
+}  // namespace
+
+Session::Session(device::Context* context, FrameWriter* writer, const SessionLimits& limits)
+    : context_(context),
+      limits_(limits),
+      sink_(writer),
+      events_(context),
+      staging_(context, limits.staging_buffers) {
+  control_ = std::make_shared<ControlLane>(this);
+  control_->Start();
+  {
+    MutexLock lock(&mu_);
+    all_lanes_.push_back(control_);
+  }
+  legacy_ = OpenLane(Lane::Kind::kLegacy, kLegacyHandle);
+}
+
+Session::~Session() {
+  std::vector<std::shared_ptr<Lane>> lanes;
+  {
+    MutexLock lock(&mu_);
+    lanes = all_lanes_;
+  }
+  // Threads end before anything that they use goes away.
+  for (const auto& lane : lanes) lane->Stop();
+  MutexLock lock(&mu_);
+  watches_.clear();
+  all_lanes_.clear();
+}
+
+absl::Status Session::Decode(std::string payload) {
+  CommandsHeader header;
+  std::string_view rest = payload;
+  if (!TakeStruct(&rest, &header)) return absl::InvalidArgumentError("half a commands header");
+  if (header.first_seq != next_seq_ || header.reserved != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
+  }
+  while (queued_bytes_.load(std::memory_order_acquire) > limits_.max_queued_bytes) Nap();
+  const uint64_t bytes = payload.size();
+  queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  payload_ = std::shared_ptr<const std::string>(
+      new std::string(std::move(payload)), [this, bytes](const std::string* p) {
+        delete p;
+        queued_bytes_.fetch_sub(bytes, std::memory_order_release);
+      });
+  CommandReader reader(std::string_view(*payload_).substr(sizeof(header)));
+  uint32_t count = 0;
+  absl::Status status;
+  while (!reader.Done()) {
+    absl::StatusOr<CommandView> command = reader.Next();
+    if (!command.ok()) {
+      status = command.status();
+      break;
+    }
+    ++count;
+    seq_ = next_seq_++;
+    id_ = command->id;
+    DispatchCommand(command->id, command->body, *this);
+  }
+  payload_.reset();
+  if (status.ok() && count != header.count) {
+    status = absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ",
+                                                     header.count));
+  }
+  control_->Flush();
+  for (const auto& [stream, lane] : lanes_) lane->Flush();
+  decoded_seq_.store(next_seq_ - 1, std::memory_order_release);
+  if (retired_here_ > 0) {
+    retired_count_.fetch_add(retired_here_, std::memory_order_relaxed);
+    retired_here_ = 0;
+    Publish(0, 0);
+  }
+  if (watch_count_.load() > 0) RunWatches();
+  return status;
+}
+
+// --- LaneHost
+
+void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
+  if (IsSticky(result)) {
+    CudaResult none = CudaResult::kSuccess;
+    if (!fault_.compare_exchange_strong(none, result)) return;
+    LogWarning("fault command=", seq, " call=", kCommandTable[static_cast<int>(id) - 1].name,
+               " error=", CudaResultName(result));
+  } else if (fault() != CudaResult::kSuccess) {
+    return;
+  }
+  sink_.Failed(seq, id, result, CudaResultName(result));
+}
+
+void Session::OnRetired(Lane* lane, uint64_t count) {
+  retired_count_.fetch_add(count, std::memory_order_relaxed);
+  Publish(lane->stream(), lane->retired_seq());
+  if (watch_count_.load() > 0) RunWatches();
+}
+
+void Session::Publish(uint64_t stream, uint64_t seq) {
+  sink_.Retired(stream, seq, AllSeq(), retired_count_.load(std::memory_order_relaxed));
+}
+
+// At least this far everything is complete. Decoded first: a lane is told of a command before the
+// command counts as decoded.
+uint64_t Session::AllSeq() {
+  uint64_t all = decoded_seq_.load(std::memory_order_acquire);
+  MutexLock lock(&mu_);
+  for (const auto& lane : all_lanes_) {
+    const uint64_t seq = lane->retired_seq();
+    if (lane->retired() != lane->appended()) all = std::min(all, seq);
+  }
+  return all;
+}
+
+void Session::WhenAllRetired(std::function<void()> done) {
+  Watch watch;
+  watch.done = std::move(done);
+  MutexLock lock(&mu_);
+  for (const auto& lane : all_lanes_) {
+    if (lane->retired() != lane->appended()) watch.lanes.emplace_back(lane, lane->appended());
+  }
+  watches_.push_back(std::move(watch));
+  watch_count_.fetch_add(1);
+}
+
+void Session::RunWatches() {
+  std::vector<Watch> ready;
+  {
+    MutexLock lock(&mu_);
+    const auto done = [](const Watch& watch) {
+      return std::all_of(watch.lanes.begin(), watch.lanes.end(), [](const auto& entry) {
+        return entry.first->retired() >= entry.second;
+      });
+    };
+    for (size_t i = 0; i < watches_.size();) {
+      if (!done(watches_[i])) {
+        ++i;
+        continue;
+      }
+      ready.push_back(std::move(watches_[i]));
+      watches_.erase(watches_.begin() + i);
+    }
+  }
+  for (const Watch& watch : ready) {
+    watch_count_.fetch_sub(1);
+    watch.done();
+  }
+}
+
+// --- Tables and lanes
+
+template <typename Command>
+Task Session::NewTask(const Command& command, std::string_view tail) {
+  Task task;
+  task.seq = seq_;
+  task.id = id_;
+  task.command = command;
+  if (!tail.empty()) task.payload = payload_;
+  task.tail = tail;
+  return task;
+}
+
+std::shared_ptr<Lane> Session::FindLane(uint64_t stream) {
+  const auto it = lanes_.find(stream);
+  return it == lanes_.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<Lane> Session::OpenLane(Lane::Kind kind, uint64_t stream) {
+  auto lane = std::make_shared<StreamLane>(this, kind, stream);
+  lane->Start();
+  lanes_.emplace(stream, lane);
+  MutexLock lock(&mu_);
+  all_lanes_.push_back(lane);
+  return lane;
+}
+
+// Lanes whose stream is destroyed and complete, and that nobody refers to any more.
+void Session::ReapLanes() {
+  std::vector<std::shared_ptr<Lane>> dead;
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < all_lanes_.size();) {
+    if (all_lanes_[i]->finished() && all_lanes_[i].use_count() == 1) {
+      dead.push_back(std::move(all_lanes_[i]));
+      all_lanes_.erase(all_lanes_.begin() + i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// The legacy stream waits for every blocking stream and they for it. The device sees to that, once
+// the commands reach it in the application's order.
+void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
+  const auto wait_for = [&](const std::shared_ptr<Lane>& other) {
+    const uint64_t appended = other->appended();
+    if (other->issued() < appended) task.after.push_back({other, appended});
+  };
+  if (lane->kind() == Lane::Kind::kLegacy) {
+    for (const auto& [stream, other] : lanes_) {
+      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+    }
+  } else if (lane->kind() == Lane::Kind::kBlocking) {
+    wait_for(legacy_);
+  }
+  lane->Append(std::move(task));
+}
+
+void Session::Refuse(CudaResult result) {
+  if (fault() != CudaResult::kSuccess) result = fault();
+  if (kCommandTable[static_cast<int>(id_) - 1].effect == Effect::kRoundTrip) {
+    sink_.Reply(seq_, result);
+  } else {
+    Fail(seq_, id_, result);
+  }
+  RetireHere();
+}
+
+bool Session::HandlesLeft() {
+  const uint64_t held = lanes_.size() + event_table_.size() + images_.size() + modules_.size() +
+                        kernels_.size();
+  if (held < limits_.max_handles) return true;
+  Refuse(CudaResult::kOutOfMemory);
+  return false;
+}
+
+template <typename Command>
+void Session::ToStream(const Command& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  Enqueue(lane, NewTask(command, tail));
+}
+
+void Session::ToControl(Task task) { control_->Append(std::move(task)); }
+
+template <typename Command>
+void Session::ToModule(const Command& command, std::string_view tail) {
+  const auto module = modules_.find(command.module);
+  if (module == modules_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.module = module->second;
+  ToControl(std::move(task));
+}
+
+template <typename Command>
+void Session::ToKernel(const Command& command, std::string_view tail) {
+  const auto kernel = kernels_.find(command.kernel);
+  if (kernel == kernels_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.kernel = kernel->second;
+  ToControl(std::move(task));
+}
+
+// --- Streams and events
+
+void Session::On(const cmd::StreamCreate& command, std::string_view tail) {
+  if (command.stream <= 2 || lanes_.contains(command.stream)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  if (!HandlesLeft()) return;
+  ReapLanes();
+  size_t lanes;
+  {
+    MutexLock lock(&mu_);
+    lanes = all_lanes_.size();
+  }
+  if (lanes >= limits_.max_streams) return Refuse(CudaResult::kOutOfMemory);
+  const bool blocking = (command.flags & kNonBlockingFlag) == 0;
+  const std::shared_ptr<Lane> lane =
+      OpenLane(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
+  lane->Append(NewTask(command, tail));
+}
+
+void Session::On(const cmd::StreamDestroy& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  if (lane == nullptr || lane == legacy_) return Refuse(CudaResult::kInvalidHandle);
+  Enqueue(lane, NewTask(command, tail));
+  lane->Flush();
+  lanes_.erase(command.stream);
+}
+
+void Session::On(const cmd::StreamSync& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+
+void Session::On(const cmd::StreamWaitEvent& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  const auto event = event_table_.find(command.event);
+  if (lane == nullptr || event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.event = event->second.latest;
+  if (task.event != nullptr && task.event->lane != lane) {
+    task.after.push_back({task.event->lane, task.event->ticket});
+  }
+  Enqueue(lane, std::move(task));
+}
+
+void Session::On(const cmd::ContextSync&, std::string_view) {
+  RetireHere();
+  WhenAllRetired([this, seq = seq_] { sink_.Reply(seq, fault()); });
+}
+
+void Session::On(const cmd::EventCreate& command, std::string_view) {
+  if (event_table_.contains(command.event)) return Refuse(CudaResult::kInvalidHandle);
+  if (!HandlesLeft()) return;
+  event_table_[command.event].flags = command.flags;
+  RetireHere();
+}
+
+void Session::On(const cmd::EventDestroy& command, std::string_view) {
+  if (event_table_.erase(command.event) == 0) return Refuse(CudaResult::kInvalidHandle);
+  RetireHere();
+}
+
+void Session::On(const cmd::EventRecord& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  const auto event = event_table_.find(command.event);
+  if (lane == nullptr || event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  auto record = std::make_shared<worker::EventRecord>(&events_, event->second.flags, lane);
+  record->ticket = lane->appended() + 1;
+  task.event = record;
+  event->second.latest = std::move(record);
+  Enqueue(lane, std::move(task));
+}
+
+void Session::On(const cmd::EventSync& command, std::string_view) {
+  const auto event = event_table_.find(command.event);
+  if (event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
+  RetireHere();
+  const std::shared_ptr<worker::EventRecord>& record = event->second.latest;
+  if (fault() != CudaResult::kSuccess || record == nullptr ||
+      record->state() == worker::EventRecord::State::kComplete) {
+    sink_.Reply(seq_, fault());
+    return;
+  }
+  record->lane->Flush();
+  record->lane->WaitForEvent(seq_, record);
+}
+
+void Session::On(const cmd::EventElapsed& command, std::string_view tail) {
+  const auto start = event_table_.find(command.start);
+  const auto end = event_table_.find(command.end);
+  if (start == event_table_.end() || end == event_table_.end() ||
+      start->second.latest == nullptr || end->second.latest == nullptr) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  Task task = NewTask(command, tail);
+  task.event = start->second.latest;
+  task.second_event = end->second.latest;
+  task.after.push_back({task.event->lane, task.event->ticket});
+  task.after.push_back({task.second_event->lane, task.second_event->ticket});
+  ToControl(std::move(task));
+}
+
+// --- Memory
+
+void Session::On(const cmd::Memset& command, std::string_view tail) { ToStream(command, tail); }
+void Session::On(const cmd::CopyToDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+void Session::On(const cmd::CopyFromDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+void Session::On(const cmd::CopyOnDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+
+void Session::On(const cmd::FreeFence& command, std::string_view) {
+  RetireHere();
+  WhenAllRetired([this, token = command.token] { sink_.Freed(token); });
+}
+
+// --- Modules and kernels
+
+void Session::On(const cmd::ImageData& command, std::string_view tail) {
+  std::shared_ptr<Image>& image = images_[command.image];
+  if (image == nullptr) {
+    if (command.offset != 0 || !HandlesLeft()) {
+      images_.erase(command.image);
+      return command.offset != 0 ? Refuse(CudaResult::kInvalidValue) : void();
+    }
+    if (command.total > limits_.max_module_bytes - module_bytes_) {
+      images_.erase(command.image);
+      return Refuse(CudaResult::kOutOfMemory);
+    }
+    image = std::make_shared<Image>();
+    image->total = command.total;
+    module_bytes_ += command.total;
+  }
+  if (command.total != image->total || command.offset != image->bytes.size() ||
+      tail.size() > image->total - image->bytes.size()) {
+    return Refuse(CudaResult::kInvalidValue);
+  }
+  image->bytes.append(tail);
+  RetireHere();
+}
+
+void Session::On(const cmd::ModuleLoad& command, std::string_view tail) {
+  const auto image = images_.find(command.image);
+  if (image == images_.end() || image->second->bytes.size() != image->second->total ||
+      modules_.contains(command.module)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  Task task = NewTask(command, tail);
+  task.image = std::move(image->second);
+  images_.erase(image);
+  auto module = std::make_shared<Module>();
+  module->ticket = control_->appended() + 1;
+  modules_.emplace(command.module, module);
+  task.module = std::move(module);
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::ModuleCheck& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+
+void Session::On(const cmd::ModuleUnload& command, std::string_view tail) {
+  const auto module = modules_.find(command.module);
+  if (module == modules_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.module = module->second;
+  for (const auto& [stream, lane] : lanes_) {
+    if (lane->issued() < lane->appended()) task.after.push_back({lane, lane->appended()});
+  }
+  // Kernels go with their module.
+  absl::erase_if(kernels_, [&](const auto& k) { return k.second->module == module->second; });
+  modules_.erase(module);
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::KernelFind& command, std::string_view tail) {
+  const auto module = modules_.find(command.module);
+  if (module == modules_.end() || kernels_.contains(command.kernel)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  if (!HandlesLeft()) return;
+  Task task = NewTask(command, tail);
+  auto kernel = std::make_shared<Kernel>();
+  kernel->module = module->second;
+  kernel->ticket = control_->appended() + 1;
+  kernels_.emplace(command.kernel, kernel);
+  task.kernel = std::move(kernel);
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::GlobalFind& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+void Session::On(const cmd::KernelSetAttribute& command, std::string_view tail) {
+  ToKernel(command, tail);
+}
+void Session::On(const cmd::MaxActiveBlocks& command, std::string_view tail) {
+  ToKernel(command, tail);
+}
+
+void Session::On(const cmd::Launch& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  const auto kernel = kernels_.find(command.kernel);
+  if (lane == nullptr || kernel == kernels_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.kernel = kernel->second;
+  if (control_->issued() < task.kernel->ticket) {
+    task.after.push_back({control_, task.kernel->ticket});
+  }
+  Enqueue(lane, std::move(task));
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,150 @@
+// A worker's side of a session: decodes the client's commands and deals them to lanes.
+//
+// Everything that arrives is hostile until it has been checked here: lengths by the wire reader,
+// numbering, handles, limits. What is checked is in this process's own memory, which the client
+// cannot write.
+#ifndef WARPLINE_SERVER_WORKER_SESSION_H_
+#define WARPLINE_SERVER_WORKER_SESSION_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "proto/dispatch.h"
+#include "server/worker/control_lane.h"
+#include "server/worker/stream_lane.h"
+
+namespace warpline::worker {
+
+struct SessionLimits {
+  uint64_t max_handles = 1 << 20;   // Of all kinds together.
+  uint64_t max_streams = 1024;      // Each has a thread.
+  uint64_t max_module_bytes = 4ull << 30;
+  uint64_t max_queued_bytes = 256ull << 20;  // Payloads not yet executed.
+  size_t staging_buffers = 16;
+};
+
+// Decode() and the destructor run on one thread, the decoder's; the LaneHost part is thread-safe.
+class Session : public LaneHost {
+ public:
+  // `context` and `writer` are borrowed.
+  Session(device::Context* context, FrameWriter* writer, const SessionLimits& limits);
+  ~Session() override;
+
+  // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
+  // go on then. Waits while more than max_queued_bytes are queued.
+  absl::Status Decode(std::string payload);
+
+  // LaneHost.
+  device::Context* context() override { return context_; }
+  ReplySink* sink() override { return &sink_; }
+  EventPool* events() override { return &events_; }
+  StagingPool* staging() override { return &staging_; }
+  CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
+  void Fail(uint64_t seq, CommandId id, CudaResult result) override;
+  void OnRetired(Lane* lane, uint64_t count) override;
+
+  // One for each command, called by DispatchCommand.
+  void On(const cmd::StreamCreate& command, std::string_view tail);
+  void On(const cmd::StreamDestroy& command, std::string_view tail);
+  void On(const cmd::StreamSync& command, std::string_view tail);
+  void On(const cmd::StreamWaitEvent& command, std::string_view tail);
+  void On(const cmd::ContextSync& command, std::string_view tail);
+  void On(const cmd::EventCreate& command, std::string_view tail);
+  void On(const cmd::EventDestroy& command, std::string_view tail);
+  void On(const cmd::EventRecord& command, std::string_view tail);
+  void On(const cmd::EventSync& command, std::string_view tail);
+  void On(const cmd::EventElapsed& command, std::string_view tail);
+  void On(const cmd::Memset& command, std::string_view tail);
+  void On(const cmd::CopyToDevice& command, std::string_view tail);
+  void On(const cmd::CopyFromDevice& command, std::string_view tail);
+  void On(const cmd::CopyOnDevice& command, std::string_view tail);
+  void On(const cmd::FreeFence& command, std::string_view tail);
+  void On(const cmd::ImageData& command, std::string_view tail);
+  void On(const cmd::ModuleLoad& command, std::string_view tail);
+  void On(const cmd::ModuleCheck& command, std::string_view tail);
+  void On(const cmd::ModuleUnload& command, std::string_view tail);
+  void On(const cmd::KernelFind& command, std::string_view tail);
+  void On(const cmd::GlobalFind& command, std::string_view tail);
+  void On(const cmd::KernelSetAttribute& command, std::string_view tail);
+  void On(const cmd::MaxActiveBlocks& command, std::string_view tail);
+  void On(const cmd::Launch& command, std::string_view tail);
+
+ private:
+  struct Event {
+    uint32_t flags = 0;
+    std::shared_ptr<EventRecord> latest;
+  };
+  // Runs `done` once every lane has retired the ticket noted beside it.
+  struct Watch {
+    std::vector<std::pair<std::shared_ptr<Lane>, uint64_t>> lanes;
+    std::function<void()> done;
+  };
+
+  template <typename Command>
+  Task NewTask(const Command& command, std::string_view tail);
+  // Sends a task to the lane of a stream with the order that the legacy stream asks for.
+  void Enqueue(const std::shared_ptr<Lane>& lane, Task task);
+  std::shared_ptr<Lane> FindLane(uint64_t stream);
+  std::shared_ptr<Lane> OpenLane(Lane::Kind kind, uint64_t stream);
+  template <typename Command>
+  void ToStream(const Command& command, std::string_view tail);
+  template <typename Command>
+  void ToKernel(const Command& command, std::string_view tail);
+  template <typename Command>
+  void ToModule(const Command& command, std::string_view tail);
+  void ToControl(Task task);
+
+  // Answers a round trip with an error, or reports a failed one-way command.
+  void Refuse(CudaResult result);
+  // The command being decoded is complete without a lane.
+  void RetireHere() { ++retired_here_; }
+  bool HandlesLeft();
+  void WhenAllRetired(std::function<void()> done);
+  void RunWatches();
+  uint64_t AllSeq();
+  void Publish(uint64_t stream, uint64_t seq);
+  void ReapLanes();
+
+  device::Context* const context_;
+  const SessionLimits limits_;
+  ReplySink sink_;
+  EventPool events_;
+  StagingPool staging_;
+
+  // Decoder only.
+  uint64_t next_seq_ = 1;
+  uint64_t seq_ = 0;  // Of the command being decoded.
+  CommandId id_{};
+  std::shared_ptr<const std::string> payload_;
+  uint64_t retired_here_ = 0;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Lane>> lanes_;
+  absl::flat_hash_map<uint64_t, Event> event_table_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Image>> images_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Module>> modules_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
+  uint64_t module_bytes_ = 0;
+  std::shared_ptr<Lane> legacy_;
+  std::shared_ptr<Lane> control_;
+
+  std::atomic<CudaResult> fault_{CudaResult::kSuccess};
+  std::atomic<uint64_t> decoded_seq_{0};
+  std::atomic<uint64_t> retired_count_{0};
+  std::atomic<uint64_t> queued_bytes_{0};
+  std::atomic<int> watch_count_{0};
+
+  // Lock order: mu_ before the locks of lanes and of the sink.
+  Mutex mu_;
+  std::vector<std::shared_ptr<Lane>> all_lanes_ ABSL_GUARDED_BY(mu_);
+  std::vector<Watch> watches_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_SESSION_H_

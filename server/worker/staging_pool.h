@@ -1,0 +1,40 @@
+// Host buffers that copies from the device land in before they are sent.
+#ifndef WARPLINE_SERVER_WORKER_STAGING_POOL_H_
+#define WARPLINE_SERVER_WORKER_STAGING_POOL_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/device/device.h"
+
+namespace warpline::worker {
+
+// Size of one buffer; a copy is cut into pieces of at most this.
+inline constexpr size_t kStagingBytes = 512u << 10;
+
+// Thread-safe. Buffers are made on demand up to a bound and kept, since pinning memory waits for
+// running kernels.
+class StagingPool {
+ public:
+  // `context` is borrowed.
+  StagingPool(device::Context* context, size_t max_buffers)
+      : context_(context), max_buffers_(max_buffers) {}
+  ~StagingPool();
+
+  // A buffer of kStagingBytes, or null when all are in use or none can be made (then `*result` is
+  // not kSuccess).
+  void* Take(CudaResult* result);
+  void Give(void* buffer);
+
+ private:
+  device::Context* const context_;
+  const size_t max_buffers_;
+  Mutex mu_;
+  std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);
+  size_t made_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_STAGING_POOL_H_

@@ -1,0 +1,47 @@
+// The lane of a stream: launches, copies, memsets, records and waits.
+#ifndef WARPLINE_SERVER_WORKER_STREAM_LANE_H_
+#define WARPLINE_SERVER_WORKER_STREAM_LANE_H_
+
+#include "server/worker/lane.h"
+
+namespace warpline::worker {
+
+class StreamLane : public Lane {
+ public:
+  StreamLane(LaneHost* host, Kind kind, uint64_t stream) : Lane(host, kind, stream) {}
+  ~StreamLane() override { Stop(); }
+
+ protected:
+  Step Issue(Task& task) override;
+  void Finish() override;
+
+ private:
+  // One per command of the table with lane "stream".
+  Step Do(const cmd::StreamCreate& command, Task& task);
+  Step Do(const cmd::StreamDestroy& command, Task& task);
+  Step Do(const cmd::StreamSync& command, Task& task);
+  Step Do(const cmd::StreamWaitEvent& command, Task& task);
+  Step Do(const cmd::EventRecord& command, Task& task);
+  Step Do(const cmd::Memset& command, Task& task);
+  Step Do(const cmd::CopyToDevice& command, Task& task);
+  Step Do(const cmd::CopyFromDevice& command, Task& task);
+  Step Do(const cmd::CopyOnDevice& command, Task& task);
+  Step Do(const cmd::Launch& command, Task& task);
+  // The decoder sends other commands elsewhere.
+  template <typename Command>
+  Step Do(const Command&, Task&) {
+    return Step::kDone;
+  }
+
+  void Check(const Task& task, CudaResult result);
+  bool OpenStream();
+
+  CudaResult open_result_ = CudaResult::kNotReady;
+  uint32_t flags_ = 0;
+  int priority_ = 0;
+  uint64_t copied_ = 0;  // Of the CopyFromDevice at the front.
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_STREAM_LANE_H_

@@ -1,0 +1,76 @@
+// One command, bound to the objects that it names, on its way through a lane.
+#ifndef WARPLINE_SERVER_WORKER_TASK_H_
+#define WARPLINE_SERVER_WORKER_TASK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/container/inlined_vector.h"
+#include "proto/commands.h"
+#include "server/device/device.h"
+#include "server/worker/event.h"
+
+namespace warpline::worker {
+
+class Lane;
+
+// A module image while its parts arrive.
+struct Image {
+  std::string bytes;
+  uint64_t total = 0;
+};
+
+// A module and what loading it ended with. Written by the control lane; others read it after they
+// saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.
+struct Module {
+  uint64_t ticket = 0;
+  CudaResult result = CudaResult::kNotReady;
+  device::ModuleId id{};
+};
+
+// A kernel, by the same rule.
+struct Kernel {
+  std::shared_ptr<Module> module;
+  uint64_t ticket = 0;
+  CudaResult result = CudaResult::kNotReady;
+  device::KernelId id{};
+  uint32_t param_bytes = 0;
+};
+
+// Lane `lane` must have issued its task `ticket` first.
+struct Prerequisite {
+  std::shared_ptr<Lane> lane;
+  uint64_t ticket;
+};
+
+using AnyCommand =
+    std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
+                 cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
+                 cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed, cmd::ModuleLoad,
+                 cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind, cmd::GlobalFind,
+                 cmd::KernelSetAttribute, cmd::MaxActiveBlocks>;
+
+// Move-only in practice: tasks travel decoder -> lane.
+struct Task {
+  uint64_t seq = 0;
+  uint64_t ticket = 0;  // Its place in its lane, from 1; set by the lane.
+  CommandId id{};
+  AnyCommand command;
+  // What the command names, by the table's rules.
+  std::shared_ptr<Kernel> kernel;
+  std::shared_ptr<Module> module;
+  std::shared_ptr<EventRecord> event;
+  std::shared_ptr<EventRecord> second_event;
+  std::shared_ptr<Image> image;
+  absl::InlinedVector<Prerequisite, 1> after;
+  // The tail lies in the payload, which stays alive as long as one of its tasks.
+  std::shared_ptr<const std::string> payload;
+  std::string_view tail;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_TASK_H_
