@@ -1,0 +1,351 @@
+// One suite for every backend: what a worker and a keeper rely on. The cuda backend runs where
+// there is a GPU and is skipped elsewhere; the cpu backend runs everywhere.
+#include "server/device/device.h"
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline::device {
+namespace {
+
+constexpr uint64_t kMiB = 1ull << 20;
+constexpr uint64_t kArenaBytes = 4096 * kMiB;
+// ThreadSanitizer leaves programs little of the address space; the last place is in its reach.
+constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
+constexpr uint32_t kNonBlocking = 1;
+
+constexpr char kPtx[] = R"(
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .global .align 4 .b8 table[16] = {1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0};
+.visible .const .align 4 .u32 factor = 3;
+
+// out[i] = in[i] * factor + table[i & 3]
+.visible .entry scale(.param .u64 out, .param .u64 in, .param .u32 n)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<12>;
+  .reg .b64 %rd<10>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u64 %rd2, [in];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.s32 %r5, %r2, %r3, %r4;
+  setp.ge.u32 %p1, %r5, %r1;
+  @%p1 bra DONE;
+  cvta.to.global.u64 %rd1, %rd1;
+  cvta.to.global.u64 %rd2, %rd2;
+  mul.wide.u32 %rd3, %r5, 4;
+  add.s64 %rd4, %rd2, %rd3;
+  ld.global.u32 %r6, [%rd4];
+  ld.const.u32 %r7, [factor];
+  and.b32 %r8, %r5, 3;
+  mul.wide.u32 %rd5, %r8, 4;
+  mov.u64 %rd6, table;
+  add.s64 %rd7, %rd6, %rd5;
+  ld.global.u32 %r9, [%rd7];
+  mad.lo.s32 %r10, %r6, %r7, %r9;
+  add.s64 %rd8, %rd1, %rd3;
+  st.global.u32 [%rd8], %r10;
+DONE:
+  ret;
+}
+
+// Spins until *flag is not 0, then stores 1 behind it.
+.visible .entry spin(.param .u64 flag)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [flag];
+  cvta.to.global.u64 %rd1, %rd1;
+AGAIN:
+  ld.volatile.global.u32 %r1, [%rd1];
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra AGAIN;
+  mov.u32 %r2, 1;
+  st.global.u32 [%rd1+4], %r2;
+  ret;
+}
+
+.visible .entry store(.param .u64 where)
+{
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [where];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, 42;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+
+class DeviceTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
+    if (!backend.ok()) GTEST_SKIP() << backend.status();
+    backend_ = *std::move(backend);
+    auto chunks = backend_->OpenChunkSource(0);
+    ASSERT_TRUE(chunks.ok()) << chunks.status();
+    chunks_ = *std::move(chunks);
+    auto context = backend_->OpenContext(0);
+    ASSERT_TRUE(context.ok()) << context.status();
+    context_ = *std::move(context);
+    for (const uint64_t base : kArenaBases) {
+      if (context_->ReserveArena(base, kArenaBytes) == CudaResult::kSuccess) {
+        base_ = base;
+        break;
+      }
+    }
+    ASSERT_NE(base_, 0u);
+    auto fd = chunks_->CreateChunk(2 * kMiB);
+    ASSERT_TRUE(fd.ok()) << fd.status();
+    fd_ = *std::move(fd);
+    ASSERT_EQ(context_->MapChunk(base_ + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
+    memory_ = base_ + 2 * kMiB;
+    ASSERT_EQ(context_->AllocStaging(64 << 10, &staging_), CudaResult::kSuccess);
+  }
+
+  void TearDown() override {
+    if (staging_ != nullptr) context_->FreeStaging(staging_);
+  }
+
+  CudaResult Sync(StreamId stream) {
+    EventId event;
+    CudaResult result = context_->CreateEvent(2, &event);
+    if (result != CudaResult::kSuccess) return result;
+    result = context_->RecordEvent(event, stream);
+    if (result == CudaResult::kSuccess) result = WaitFor(event);
+    context_->DestroyEvent(event);
+    return result;
+  }
+
+  CudaResult WaitFor(EventId event) {
+    while (true) {
+      const CudaResult result = context_->QueryEvent(event);
+      if (result != CudaResult::kNotReady) return result;
+      std::this_thread::yield();
+    }
+  }
+
+  std::vector<uint32_t> Read(uint64_t address, size_t count) {
+    EXPECT_EQ(context_->CopyFromDevice(staging_, address, count * 4, kLegacyStream),
+              CudaResult::kSuccess);
+    EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+    const auto* words = static_cast<const uint32_t*>(staging_);
+    return {words, words + count};
+  }
+
+  void Write(uint64_t address, const std::vector<uint32_t>& words, StreamId stream) {
+    ASSERT_EQ(context_->CopyToDevice(address, words.data(), words.size() * 4, stream),
+              CudaResult::kSuccess);
+  }
+
+  KernelId Find(const char* name) {
+    if (module_ == ModuleId{}) {
+      EXPECT_EQ(context_->LoadModule(kPtx, &module_), CudaResult::kSuccess);
+    }
+    KernelId kernel{};
+    EXPECT_EQ(context_->FindKernel(module_, name, &kernel), CudaResult::kSuccess);
+    return kernel;
+  }
+
+  template <typename... Args>
+  CudaResult Launch(KernelId kernel, LaunchConfig config, StreamId stream, Args... args) {
+    std::vector<std::byte> params;
+    const auto add = [&](auto value) {
+      params.resize((params.size() + sizeof(value) - 1) / sizeof(value) * sizeof(value));
+      const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+      params.insert(params.end(), bytes, bytes + sizeof(value));
+    };
+    (add(args), ...);
+    return context_->Launch(kernel, config, params, stream);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ChunkSource> chunks_;
+  std::unique_ptr<Context> context_;
+  uint64_t base_ = 0;
+  uint64_t memory_ = 0;
+  UniqueFd fd_;
+  void* staging_ = nullptr;
+  ModuleId module_{};
+};
+
+TEST_P(DeviceTest, TellsWhatItIs) {
+  const auto info = backend_->Info(0);
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_FALSE(info->name.empty());
+  EXPECT_GE(info->driver_version, 12000);
+  EXPECT_GT(info->total_bytes, 0u);
+  bool warp = false;
+  for (const auto& [id, value] : info->attributes) warp |= id == 10 && value == 32;
+  EXPECT_TRUE(warp);
+}
+
+TEST_P(DeviceTest, MemsetsAndCopies) {
+  ASSERT_EQ(context_->Memset(memory_, 0x01020304, 4, 8, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->Memset(memory_ + 4, 0xaabb, 2, 2, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->Memset(memory_ + 8, 0x7f, 1, 4, kLegacyStream), CudaResult::kSuccess);
+  Write(memory_ + 12, {77}, kLegacyStream);
+  ASSERT_EQ(context_->CopyOnDevice(memory_ + 16, memory_ + 4, 8, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 7), (std::vector<uint32_t>{0x01020304, 0xaabbaabb, 0x7f7f7f7f, 77,
+                                                     0xaabbaabb, 0x7f7f7f7f, 0x01020304}));
+}
+
+TEST_P(DeviceTest, RunsAKernelWithGlobalsAndConstants) {
+  std::vector<uint32_t> in(1000);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = i * 7;
+  Write(memory_, in, kLegacyStream);
+  const uint64_t out = memory_ + 64 * 1024;
+  ASSERT_EQ(Launch(Find("scale"), {{8, 1, 1}, {128, 1, 1}, 0}, kLegacyStream, out, memory_, 1000u),
+            CudaResult::kSuccess);
+  const std::vector<uint32_t> got = Read(out, in.size());
+  for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(got[i], in[i] * 3 + (i & 3) + 1) << i;
+}
+
+TEST_P(DeviceTest, TellsLayoutAttributesAndGlobals) {
+  const KernelId kernel = Find("scale");
+  std::vector<ParamLayout> params;
+  ASSERT_EQ(context_->Params(kernel, &params), CudaResult::kSuccess);
+  ASSERT_EQ(params.size(), 3u);
+  EXPECT_EQ(params[2].offset, 16u);
+  EXPECT_EQ(params[2].size, 4u);
+  int value = 0;
+  EXPECT_EQ(context_->GetKernelAttribute(kernel, 0, &value), CudaResult::kSuccess);
+  EXPECT_EQ(value, 1024);
+  int blocks = 0;
+  EXPECT_EQ(context_->MaxActiveBlocks(kernel, 256, 0, 0, &blocks), CudaResult::kSuccess);
+  EXPECT_GT(blocks, 0);
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  ASSERT_EQ(context_->FindGlobal(module_, "table", &address, &bytes), CudaResult::kSuccess);
+  EXPECT_EQ(bytes, 16u);
+  EXPECT_EQ(Read(address, 4), (std::vector<uint32_t>{1, 2, 3, 4}));
+  EXPECT_EQ(context_->FindGlobal(module_, "absent", &address, &bytes), CudaResult::kNotFound);
+  KernelId absent{};
+  EXPECT_EQ(context_->FindKernel(module_, "absent", &absent), CudaResult::kNotFound);
+  std::vector<std::string> names;
+  ASSERT_EQ(context_->Kernels(module_, &names), CudaResult::kSuccess);
+  EXPECT_EQ(names.size(), 3u);
+}
+
+TEST_P(DeviceTest, StreamsRunApartAndEventsOrderThem) {
+  StreamId stalled{};
+  StreamId other{};
+  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &stalled), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &other), CudaResult::kSuccess);
+  Write(memory_, {0, 0, 0, 0}, kLegacyStream);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  const KernelId spin = Find("spin");
+  ASSERT_EQ(Launch(spin, {{1, 1, 1}, {1, 1, 1}, 0}, stalled, memory_), CudaResult::kSuccess);
+  EventId done{};
+  ASSERT_EQ(context_->CreateEvent(2, &done), CudaResult::kSuccess);
+  ASSERT_EQ(context_->RecordEvent(done, stalled), CudaResult::kSuccess);
+  EXPECT_EQ(context_->QueryEvent(done), CudaResult::kNotReady);
+  Write(memory_, {1}, other);
+  // What follows the event on the other stream sees what the stalled kernel stored.
+  ASSERT_EQ(context_->WaitEvent(other, done), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CopyOnDevice(memory_ + 8, memory_ + 4, 4, other), CudaResult::kSuccess);
+  ASSERT_EQ(Sync(other), CudaResult::kSuccess);
+  EXPECT_EQ(context_->QueryEvent(done), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_ + 8, 1)[0], 1u);
+  context_->DestroyEvent(done);
+  context_->DestroyStream(stalled);
+  context_->DestroyStream(other);
+}
+
+TEST_P(DeviceTest, LegacyStreamWaitsForBlockingStreamsOnly) {
+  StreamId blocking{};
+  ASSERT_EQ(context_->CreateStream(0, 0, &blocking), CudaResult::kSuccess);
+  Write(memory_, {0, 0}, kLegacyStream);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  const KernelId spin = Find("spin");
+  StreamId helper{};
+  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &helper), CudaResult::kSuccess);
+  ASSERT_EQ(Launch(spin, {{1, 1, 1}, {1, 1, 1}, 0}, blocking, memory_), CudaResult::kSuccess);
+  // Behind the spinning kernel by the legacy stream's rule.
+  ASSERT_EQ(context_->CopyOnDevice(memory_ + 8, memory_ + 4, 4, kLegacyStream),
+            CudaResult::kSuccess);
+  EventId legacy{};
+  ASSERT_EQ(context_->CreateEvent(2, &legacy), CudaResult::kSuccess);
+  ASSERT_EQ(context_->RecordEvent(legacy, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(context_->QueryEvent(legacy), CudaResult::kNotReady);
+  Write(memory_, {1}, helper);
+  EXPECT_EQ(WaitFor(legacy), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_ + 8, 1)[0], 1u);
+  context_->DestroyEvent(legacy);
+  context_->DestroyStream(blocking);
+  context_->DestroyStream(helper);
+}
+
+TEST_P(DeviceTest, TimingEventsMeasure) {
+  EventId start{};
+  EventId end{};
+  ASSERT_EQ(context_->CreateEvent(0, &start), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateEvent(0, &end), CudaResult::kSuccess);
+  ASSERT_EQ(context_->RecordEvent(start, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->Memset(memory_, 1, 1, kMiB, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->RecordEvent(end, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(WaitFor(end), CudaResult::kSuccess);
+  float ms = -1;
+  EXPECT_EQ(context_->ElapsedMs(start, end, &ms), CudaResult::kSuccess);
+  EXPECT_GE(ms, 0);
+  context_->DestroyEvent(start);
+  context_->DestroyEvent(end);
+}
+
+TEST_P(DeviceTest, RefusesBadGeometryAndBadPointers) {
+  const KernelId kernel = Find("scale");
+  for (const LaunchConfig& config :
+       {LaunchConfig{{0, 1, 1}, {1, 1, 1}, 0}, LaunchConfig{{1, 1, 1}, {0, 1, 1}, 0},
+        LaunchConfig{{1, 1, 1}, {2048, 1, 1}, 0}, LaunchConfig{{1, 1, 1}, {1, 1, 65}, 0},
+        LaunchConfig{{1, 70000, 1}, {1, 1, 1}, 0}, LaunchConfig{{1, 1, 1}, {1, 1, 1}, 1u << 20}}) {
+    EXPECT_EQ(Launch(kernel, config, kLegacyStream, memory_, memory_, 0u),
+              CudaResult::kInvalidValue);
+  }
+  const uint64_t unmapped = base_ + 1024 * kMiB;
+  EXPECT_EQ(context_->CopyToDevice(unmapped, "x", 1, kLegacyStream), CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->CopyFromDevice(staging_, unmapped, 1, kLegacyStream),
+            CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->MapChunk(memory_, 2 * kMiB, fd_.get()), CudaResult::kInvalidValue);
+  ModuleId bad{};
+  EXPECT_NE(context_->LoadModule("no image at all", &bad), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+}
+
+TEST_P(DeviceTest, MemorySurvivesItsMappingAndScrubbingClearsIt) {
+  Write(memory_, {1, 2, 3}, kLegacyStream);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->UnmapChunk(memory_, 2 * kMiB), CudaResult::kSuccess);
+  ASSERT_EQ(context_->MapChunk(memory_ + 64 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
+  memory_ += 64 * kMiB;
+  EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{1, 2, 3}));
+  ASSERT_TRUE(chunks_->ScrubChunk(fd_.get(), 2 * kMiB).ok());
+  EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{0, 0, 0}));
+}
+
+// Last in its process for a real GPU: the fault ends every context of the process.
+TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
+  const KernelId store = Find("store");
+  ASSERT_EQ(Launch(store, {{1, 1, 1}, {1, 1, 1}, 0}, kLegacyStream, base_ + 1024 * kMiB),
+            CudaResult::kSuccess);
+  EXPECT_EQ(Sync(kLegacyStream), CudaResult::kIllegalAddress);
+  EXPECT_EQ(Launch(store, {{1, 1, 1}, {1, 1, 1}, 0}, kLegacyStream, memory_),
+            CudaResult::kIllegalAddress);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace warpline::device
