@@ -1,0 +1,47 @@
+// cuGetExportTable(): the tables of functions that the CUDA runtime library asks of its driver
+// beside the documented API. README.md says what each is for and how that is known.
+//
+// Answered in the process, without the server, except through DriverView. Thread-safe.
+//
+// With --define=warpline_private_tables=off every table is refused: programs with a static
+// libcudart then fail at their first call; those that use only the driver API work.
+#ifndef WARPLINE_CLIENT_STUB_PRIVATE_TABLES_EXPORT_TABLES_H_
+#define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_EXPORT_TABLES_H_
+
+#include "cuda.h"
+
+namespace warpline {
+
+// What the tables need of the driver around them. Implementations are thread-safe and answer as the
+// public call of the same meaning would: the runtime compares (a device's UUID and PCI location,
+// the driver's version). CurrentContext() is on the path of every runtime call.
+class DriverView {
+ public:
+  virtual ~DriverView() = default;
+
+  virtual int DriverVersion() = 0;  // 13000
+  virtual int DeviceCount() = 0;
+  virtual CUresult DeviceAttribute(int* value, CUdevice_attribute attribute, CUdevice device) = 0;
+  virtual CUresult DeviceUuid(CUuuid* uuid, CUdevice device) = 0;
+
+  // The handle that retaining the device's primary context will give, without retaining it.
+  virtual CUresult PrimaryContext(CUdevice device, CUcontext* context) = 0;
+
+  // As cuCtxGetCurrent: CUDA_SUCCESS and nullptr where the thread has none.
+  virtual CUresult CurrentContext(CUcontext* context) = 0;
+};
+
+// Stores the table `id` in *table: static memory, never freed. Every call must bring the same
+// `view`, which must outlive the process's last call into any table. A table that this driver does
+// not have gives CUDA_ERROR_INVALID_VALUE and nullptr, and a log line the first time it is asked
+// for.
+CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table);
+
+// Drops what libraries attached to `context` and runs their destructors, on this thread. Call when
+// a context is destroyed or a primary one reset, while its handle still is what the context calls
+// take.
+void ForgetContext(CUcontext context);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_CLIENT_STUB_PRIVATE_TABLES_EXPORT_TABLES_H_

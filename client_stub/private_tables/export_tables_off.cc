@@ -1,0 +1,20 @@
+// The build without private tables: all are refused.
+#include "client_stub/private_tables/export_tables.h"
+#include "common/log.h"
+
+namespace warpline {
+
+CUresult GetExportTable(DriverView*, const CUuuid* id, const void** table) {
+  if (id == nullptr || table == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *table = nullptr;
+  static const bool logged = [] {
+    LogWarning("cuGetExportTable is refused: this build has no private tables");
+    return true;
+  }();
+  (void)logged;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+void ForgetContext(CUcontext) {}
+
+}  // namespace warpline

@@ -1,0 +1,169 @@
+/* Binds the exported entry points (trampolines.S) to the core on first use.
+ *
+ * Plain C on libc alone: this file is loaded into every kind of host process, beside whatever C++
+ * libraries that host has, and the core is isolated from those (its own directory, RTLD_LOCAL,
+ * RTLD_DEEPBIND) only because nothing of it is needed here.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client_stub/shim/core_abi.h"
+
+#define HIDDEN __attribute__((visibility("hidden")))
+
+enum { kInvalidValue = 1, kNotSupported = 801, kSystemNotReady = 802 };
+
+static const char kCoreName[] = "libwarpline_core.so";
+
+enum {
+#define WARPLINE_SYMBOL(index, name) kIndex_##name = index,
+#include "client_stub/shim/symbols.inc"
+#undef WARPLINE_SYMBOL
+  kCount
+};
+
+void warpline_lazy(void) HIDDEN;
+void warpline_unsupported(void) HIDDEN;
+
+#define WARPLINE_SYMBOL(index, name) void name(void);
+#include "client_stub/shim/symbols.inc"
+#undef WARPLINE_SYMBOL
+
+static const char* const g_names[kCount] = {
+#define WARPLINE_SYMBOL(index, name) #name,
+#include "client_stub/shim/symbols.inc"
+#undef WARPLINE_SYMBOL
+};
+
+static void* const g_trampolines[kCount] = {
+#define WARPLINE_SYMBOL(index, name) (void*)name,
+#include "client_stub/shim/symbols.inc"
+#undef WARPLINE_SYMBOL
+};
+
+/* Read by the trampolines with plain jumps; on x86-64 an aligned 8-byte load is atomic. */
+HIDDEN _Atomic(void*) warpline_table[kCount] = {
+#define WARPLINE_SYMBOL(index, name) (void*)warpline_lazy,
+#include "client_stub/shim/symbols.inc"
+#undef WARPLINE_SYMBOL
+};
+
+static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g_names,
+                                            g_trampolines};
+
+static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
+static _Atomic pid_t g_binding_thread; /* 0 while nobody binds. */
+static atomic_flag g_reported[kCount];
+
+/* In the format of common/log.h, with one write(2). */
+static void LogLine(char level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+static void LogLine(char level, const char* format, ...) {
+  struct timespec now;
+  struct tm utc;
+  char line[1024];
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &utc);
+  size_t size = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
+  size += (size_t)snprintf(line + size, sizeof(line) - size, ".%03ldZ %c stub ",
+                           now.tv_nsec / 1000000, level);
+  va_list args;
+  va_start(args, format);
+  const int text = vsnprintf(line + size, sizeof(line) - size - 1, format, args);
+  va_end(args);
+  if (text > 0) size += strnlen(line + size, sizeof(line) - size - 2);
+  line[size++] = '\n';
+  if (write(STDERR_FILENO, line, size) < 0) return; /* There is nowhere else to say it. */
+}
+
+/* Jumped to by warpline_unsupported. */
+HIDDEN int warpline_report_unsupported(uint32_t index) {
+  if (!atomic_flag_test_and_set_explicit(&g_reported[index], memory_order_relaxed)) {
+    LogLine('W', "%s is not supported", g_names[index]);
+  }
+  return kNotSupported;
+}
+
+static int NotReady(void) { return kSystemNotReady; }
+
+static int NoErrorText(int error, const char** text) {
+  (void)error;
+  if (text != NULL) *text = NULL;
+  return kInvalidValue;
+}
+
+static void* NotReadyEntry(uint32_t index) {
+  const int names_errors = index == kIndex_cuGetErrorString || index == kIndex_cuGetErrorName;
+  return names_errors ? (void*)NoErrorText : (void*)NotReady;
+}
+
+/* Writes the core's path, beside this library's real file, into path[PATH_MAX]. */
+static int FindCore(char* path) {
+  Dl_info self;
+  if (dladdr((void*)warpline_lazy, &self) == 0 || self.dli_fname == NULL ||
+      realpath(self.dli_fname, path) == NULL) {
+    return 0;
+  }
+  char* slash = strrchr(path, '/');
+  if (slash == NULL || (size_t)(slash + 1 - path) + sizeof(kCoreName) > PATH_MAX) return 0;
+  memcpy(slash + 1, kCoreName, sizeof(kCoreName));
+  return 1;
+}
+
+/* Returns 1 and fills `table` when the core took the entry points. */
+static int LoadCore(void** table) {
+  char path[PATH_MAX];
+  if (!FindCore(path)) {
+    LogLine('E', "cannot tell where libcuda.so.1 was loaded from, so not where %s is", kCoreName);
+    return 0;
+  }
+  int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  /* Sanitizer runtimes end a process that uses RTLD_DEEPBIND. */
+  if (dlsym(RTLD_DEFAULT, "__asan_init") == NULL && dlsym(RTLD_DEFAULT, "__tsan_init") == NULL) {
+    flags |= RTLD_DEEPBIND;
+  }
+  void* core = dlopen(path, flags);
+  if (core == NULL) {
+    LogLine('E', "cannot load the core: %s", dlerror());
+    return 0;
+  }
+  int (*attach)(const struct warpline_shim*, void**) =
+      (int (*)(const struct warpline_shim*, void**))dlsym(core, "warpline_core_attach");
+  if (attach == NULL) {
+    LogLine('E', "%s is not a core: %s", path, dlerror());
+    return 0;
+  }
+  const int result = attach(&g_shim, table);
+  if (result != 0) LogLine('E', "the core did not attach: error %d", result);
+  return result == 0;
+}
+
+static void Bind(void) {
+  static void* table[kCount];
+  atomic_store(&g_binding_thread, gettid());
+  const int loaded = LoadCore(table);
+  for (uint32_t i = 0; i < kCount; ++i) {
+    void* entry = loaded ? table[i] : NotReadyEntry(i);
+    if (entry == NULL) entry = (void*)warpline_unsupported;
+    atomic_store_explicit(&warpline_table[i], entry, memory_order_release);
+  }
+  atomic_store(&g_binding_thread, 0);
+}
+
+/* Called by warpline_lazy. Returns where the call shall go. */
+HIDDEN void* warpline_bind(uint32_t index) {
+  /* A constructor of the core or of one of its libraries calls the driver API: waiting for the
+   * binding to end would be waiting for itself. */
+  if (atomic_load(&g_binding_thread) == gettid()) return NotReadyEntry(index);
+  pthread_once(&g_bind_once, Bind);
+  return atomic_load_explicit(&warpline_table[index], memory_order_acquire);
+}
