@@ -1,0 +1,56 @@
+# Calls of Bazel. Sourced by ./dev.
+
+# The targets that a running installation is made of (deploy/local_server.py names their files).
+INSTALLATION=(
+  //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
+  //server:warpline-server //server:warpline-worker //server:warpline-keeper
+  //tools/cli:warpline
+)
+
+bazel_call() {
+  # shellcheck disable=SC2086  # startup options are several words
+  bazel ${WARPLINE_BAZEL_STARTUP:-} "$@"
+}
+
+# parse_build_options ARGS...: sets CONFIG (opt, asan, tsan, clang, dbg), and REST to what is left.
+parse_build_options() {
+  CONFIG=opt
+  REST=()
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --asan | --tsan | --clang | --dbg | --opt) CONFIG=${1#--} ;;
+      --config) CONFIG=${2:?--config needs a name}; shift ;;
+      --config=*) CONFIG=${1#--config=} ;;
+      --) ;;
+      *) REST+=("$1") ;;
+    esac
+    shift
+  done
+}
+
+# split_targets ARGS...: sets TARGETS (all of them if none is named) and FLAGS (-x, --x).
+split_targets() {
+  TARGETS=()
+  FLAGS=()
+  local arg
+  for arg in "$@"; do
+    case "$arg" in
+      # A target to leave out; Bazel wants these after its flags.
+      -//*) TARGETS+=("$arg") ;;
+      -*) FLAGS+=("$arg") ;;
+      *) TARGETS+=("$arg") ;;
+    esac
+  done
+  [ ${#TARGETS[@]} -gt 0 ] || TARGETS=(//...)
+}
+
+need_build() {
+  need_packages build "$@"
+  need_cuda
+}
+
+# bazel_bin: the folder with what was built by `--config=opt`. The bazel-bin link in the tree points
+# to whatever configuration was built last.
+bazel_bin() {
+  bazel_call info --config=opt bazel-bin 2>/dev/null
+}

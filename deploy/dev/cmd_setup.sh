@@ -1,0 +1,18 @@
+help_text() {
+  cat <<'TEXT'
+Usage: ./dev setup [--all]
+
+Installs what building and testing need: Debian packages (deploy/packages.txt) and, where no CUDA 13
+toolkit is found, NVIDIA's wheels of one in ~/.cache/warpline. Does nothing if all is there.
+  --all    also what fmt, lint, bundle and the clang configuration need
+TEXT
+}
+
+main() {
+  case "${1:-}" in
+    '') need_build ;;
+    --all) need_build fmt lint bundle clang ;;
+    *) die "setup: unknown option '$1'" ;;
+  esac
+  say "ready: CUDA toolkit in $CUDA_HOME"
+}
