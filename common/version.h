@@ -1,0 +1,11 @@
+// The version of this tree, as --version prints it and servers tell clients for their logs.
+#ifndef WARPLINE_COMMON_VERSION_H_
+#define WARPLINE_COMMON_VERSION_H_
+
+namespace warpline {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_VERSION_H_

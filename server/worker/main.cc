@@ -1,0 +1,199 @@
+// warpline-worker: executes one session's commands on one device. Started by warpline-server, which
+// speaks proto/worker.proto on descriptor 3; of no use by hand.
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/log.h"
+#include "proto/frames.h"
+#include "proto/worker.pb.h"
+#include "server/device/device.h"
+#include "server/packet_socket.h"
+#include "server/worker/ring_writer.h"
+#include "server/worker/session.h"
+#include "transport/shm_ring.h"
+
+namespace warpline::worker {
+namespace {
+
+using ::warpline_internal::FromWorker;
+using ::warpline_internal::OpenWorker;
+using ::warpline_internal::ToWorker;
+
+constexpr int kControlFd = 3;
+constexpr size_t kRingFds = 3;
+
+// The session's parts, in the order in which they need each other. Never destroyed: the process
+// ends with _exit, and its memory and device context with it.
+struct Worker {
+  std::unique_ptr<device::Backend> backend;
+  std::unique_ptr<device::Context> context;
+  std::unique_ptr<RingReader> commands;
+  std::unique_ptr<RingFrameWriter> replies;
+  std::unique_ptr<Session> session;
+};
+
+RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
+  return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
+}
+
+absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* worker) {
+  if (fds.size() != 2 * kRingFds) return absl::InvalidArgumentError("descriptors of the rings");
+  auto commands = RingReader::Attach(TakeRing(&fds, 0));
+  if (!commands.ok()) return commands.status();
+  worker->commands = *std::move(commands);
+  auto replies = RingWriter::Attach(TakeRing(&fds, kRingFds));
+  if (!replies.ok()) return replies.status();
+  worker->replies = std::make_unique<RingFrameWriter>(*std::move(replies));
+
+  auto backend = device::OpenBackend(open.backend());
+  if (!backend.ok()) return backend.status();
+  worker->backend = *std::move(backend);
+  auto context = worker->backend->OpenContext(open.ordinal());
+  if (!context.ok()) return context.status();
+  worker->context = *std::move(context);
+  const CudaResult reserved =
+      worker->context->ReserveArena(open.arena_base(), open.arena_bytes());
+  if (reserved != CudaResult::kSuccess) {
+    return absl::AbortedError("the arena's addresses are taken in the worker");
+  }
+  SessionLimits limits;
+  if (open.max_handles() > 0) limits.max_handles = open.max_handles();
+  if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
+  worker->session =
+      std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
+  return absl::OkStatus();
+}
+
+// How long the decoder polls before it sleeps, in turns of about 40 ns.
+int SpinTurns() { return std::thread::hardware_concurrency() > 4 ? 4000 : 100; }
+
+// Takes the session's commands from the ring for as long as the process lives.
+void RunDecoder(RingReader* ring, Session* session) {
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  pthread_setname_np(pthread_self(), "wl-decoder");
+  const int spin = SpinTurns();
+  int idle = 0;
+  uint32_t kind = 0;
+  std::string payload;
+  while (true) {
+    const absl::StatusOr<bool> got = ring->TryRead(&kind, &payload);
+    if (!got.ok()) {
+      LogError("ring from the server: ", got.status().ToString());
+      _exit(1);
+    }
+    if (!*got) {
+      if (++idle < spin) {
+        __builtin_ia32_pause();
+      } else {
+        ring->WaitReadable(absl::InfiniteDuration());
+      }
+      continue;
+    }
+    idle = 0;
+    const absl::Status status = kind == kCommands
+                                    ? session->Decode(std::move(payload))
+                                    : absl::InvalidArgumentError("unknown frame kind");
+    payload.clear();
+    if (!status.ok()) {
+      // The client broke the protocol; the server tells it that its worker is gone.
+      LogError("protocol error: ", status.ToString());
+      _exit(2);
+    }
+  }
+}
+
+CudaResult MapMemory(const warpline_internal::MapMemory& map, const std::vector<UniqueFd>& fds,
+                     device::Context* context) {
+  if (static_cast<size_t>(map.chunk_bytes_size()) != fds.size()) return CudaResult::kInvalidValue;
+  uint64_t va = map.va();
+  for (int i = 0; i < map.chunk_bytes_size(); ++i) {
+    const CudaResult result = context->MapChunk(va, map.chunk_bytes(i), fds[i].get());
+    if (result != CudaResult::kSuccess) {
+      // All or nothing, so that the books agree.
+      uint64_t undo = map.va();
+      for (int j = 0; j < i; ++j) {
+        context->UnmapChunk(undo, map.chunk_bytes(j));
+        undo += map.chunk_bytes(j);
+      }
+      return result;
+    }
+    va += map.chunk_bytes(i);
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult UnmapMemory(const warpline_internal::UnmapMemory& unmap, device::Context* context) {
+  CudaResult first = CudaResult::kSuccess;
+  uint64_t va = unmap.va();
+  for (const uint64_t bytes : unmap.chunk_bytes()) {
+    const CudaResult result = context->UnmapChunk(va, bytes);
+    if (first == CudaResult::kSuccess) first = result;
+    va += bytes;
+  }
+  return first;
+}
+
+// Serves the server's requests until it closes the socket.
+void Serve(Worker* worker) {
+  while (true) {
+    ToWorker request;
+    std::vector<UniqueFd> fds;
+    const absl::Status received = ReceivePacket(kControlFd, &request, &fds);
+    if (!received.ok()) return;
+    FromWorker answer;
+    switch (request.kind_case()) {
+      case ToWorker::kOpen: {
+        absl::Status status = absl::FailedPreconditionError("opened twice");
+        if (worker->session == nullptr) status = Open(request.open(), std::move(fds), worker);
+        answer.mutable_opened()->set_error(static_cast<int>(CudaResultFromStatus(status)));
+        if (!status.ok()) {
+          // The code tells the server whether another arena may do.
+          answer.mutable_opened()->set_message(status.ToString());
+        }
+        if (status.ok()) {
+          std::thread(RunDecoder, worker->commands.get(), worker->session.get()).detach();
+        }
+        break;
+      }
+      case ToWorker::kMap:
+        answer.mutable_memory_done()->set_id(request.map().id());
+        answer.mutable_memory_done()->set_error(static_cast<int>(
+            worker->session == nullptr
+                ? CudaResult::kIllegalState
+                : MapMemory(request.map(), fds, worker->context.get())));
+        break;
+      case ToWorker::kUnmap:
+        answer.mutable_memory_done()->set_id(request.unmap().id());
+        answer.mutable_memory_done()->set_error(static_cast<int>(
+            worker->session == nullptr
+                ? CudaResult::kIllegalState
+                : UnmapMemory(request.unmap(), worker->context.get())));
+        break;
+      case ToWorker::KIND_NOT_SET:
+        LogError("unknown request from the server");
+        return;
+    }
+    if (!SendPacket(kControlFd, answer, {}).ok()) return;
+  }
+}
+
+}  // namespace
+}  // namespace warpline::worker
+
+int main(int argc, char**) {
+  warpline::SetLogName("worker");
+  if (argc > 1) {
+    warpline::LogError("warpline-worker is started by warpline-server and takes no arguments");
+    return 64;
+  }
+  auto* worker = new warpline::worker::Worker;
+  warpline::worker::Serve(worker);
+  _exit(0);
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""How often a session waits for the other end: the counters of WARPLINE_STAT=1."""
+import unittest
+
+import harness
+
+
+class CountersTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.install(["launches", "allocations", "vector_add"])
+        cls.server = harness.server(cls.installation, "--session_memory=16GiB")
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+        cls.installation.close()
+
+    def stat(self, name, *arguments):
+        _, stderr = harness.run(self.installation, self.server.endpoint, name, *arguments,
+                                stat=True)
+        counters = harness.counters(stderr)
+        self.assertTrue(counters, stderr)
+        return counters
+
+    def test_launches_wait_for_nothing(self):
+        few = self.stat("launches", "--n=10")
+        many = self.stat("launches", "--n=10000")
+        self.assertGreaterEqual(many["launches"], 10000)
+        # What is left is the look-up of the kernel, however many launches follow it.
+        self.assertEqual(many["round trips"], few["round trips"])
+        self.assertEqual(many["memory round trips"], 0)
+
+    def test_a_gibibyte_allocated_costs_at_most_one_round_trip(self):
+        counters = self.stat("allocations", "--gib=4")
+        self.assertLessEqual(counters["memory round trips"], 4)
+
+    def test_opening_and_a_small_program_stay_under_ten(self):
+        counters = self.stat("vector_add")
+        self.assertLessEqual(counters["round trips"] + counters["opening round trips"] +
+                             counters["memory round trips"] + counters["synchronizes"] +
+                             counters["copies out"], 10)
+
+
+if __name__ == "__main__":
+    unittest.main()

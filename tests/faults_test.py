@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""What dies takes nothing else with it: workers, keepers, clients, servers."""
+import os
+import signal
+import time
+import unittest
+
+import harness
+
+
+class FaultsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.install(["free_in_flight", "vector_add", "launches"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def workers(self, server):
+        return harness.children(server.pid, "warpline-worker")
+
+    def test_killed_worker_is_a_cuda_error_and_its_neighbour_finishes(self):
+        with harness.server(self.installation) as server:
+            victim = harness.start(self.installation, server.endpoint, "free_in_flight",
+                                   "--rounds=100000")
+            harness.wait_until(lambda: self.workers(server), "the victim's worker")
+            worker = self.workers(server)[0]
+            neighbour = harness.start(self.installation, server.endpoint, "free_in_flight")
+            harness.wait_until(lambda: len(self.workers(server)) == 2, "the neighbour's worker")
+            time.sleep(0.5)  # In the middle of its work.
+            os.kill(worker, signal.SIGKILL)
+            start = time.monotonic()
+            status, stdout, _ = harness.finish(victim, 30)
+            print("error after %.3f s" % (time.monotonic() - start))
+            self.assertNotEqual(status, 0)
+            self.assertIn("FAILED", stdout)
+            status, stdout, stderr = harness.finish(neighbour)
+            self.assertEqual(status, 0, stdout + stderr)
+            harness.run(self.installation, server.endpoint, "vector_add")
+
+    def test_killed_client_leaves_no_worker_and_no_descriptor(self):
+        with harness.server(self.installation) as server:
+            harness.run(self.installation, server.endpoint, "vector_add")
+            harness.wait_until(lambda: not self.workers(server), "the first session's end")
+            before = harness.descriptors(server.pid)
+            for _ in range(5):
+                client = harness.start(self.installation, server.endpoint, "free_in_flight",
+                                       "--rounds=100000")
+                harness.wait_until(lambda: self.workers(server), "a worker")
+                client.kill()
+                harness.finish(client)
+            harness.wait_until(lambda: not self.workers(server), "the workers' end")
+            harness.wait_until(lambda: harness.descriptors(server.pid) <= before + 4,
+                               "the descriptors' return")
+
+    def test_killed_keeper_is_replaced(self):
+        with harness.server(self.installation) as server:
+            harness.run(self.installation, server.endpoint, "vector_add")
+            keeper = harness.children(server.pid, "warpline-keeper")[0]
+            os.kill(keeper, signal.SIGKILL)
+            harness.wait_until(
+                lambda: keeper not in harness.children(server.pid, "warpline-keeper") and
+                harness.children(server.pid, "warpline-keeper"), "a new keeper")
+            harness.run(self.installation, server.endpoint, "vector_add")
+
+    def test_dead_server_is_an_error_and_no_hang(self):
+        with harness.server(self.installation) as server:
+            client = harness.start(self.installation, server.endpoint, "free_in_flight",
+                                   "--rounds=100000")
+            harness.wait_until(lambda: self.workers(server), "a worker")
+            time.sleep(0.3)
+            os.kill(server.pid, signal.SIGKILL)
+            status, stdout, _ = harness.finish(client, 30)
+            self.assertNotEqual(status, 0)
+            self.assertIn("FAILED", stdout)
+
+    def test_missing_endpoints_say_what_to_do(self):
+        client = harness.start(self.installation, "127.0.0.1:9", "vector_add",
+                               env={"WARPLINE_CONNECT_TIMEOUT": "1"})
+        status, stdout, stderr = harness.finish(client, 30)
+        self.assertNotEqual(status, 0)
+        self.assertIn("127.0.0.1:9", stderr)
+        client = harness.start(self.installation, "", "vector_add")
+        status, stdout, stderr = harness.finish(client, 30)
+        self.assertNotEqual(status, 0)
+        self.assertIn("WARPLINE_ENDPOINT", stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

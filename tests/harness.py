@@ -1,0 +1,103 @@
+"""What the tests that start a server have in common.
+
+A test runs from Bazel's runfiles, which lie as bazel-bin does. Everything runs on loopback and on
+the CPU device.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUNFILES = pathlib.Path(os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDIR"]) / "warpline"
+sys.path.insert(0, str(RUNFILES / "deploy"))
+
+import local_server  # noqa: E402  (found by the path above)
+
+STAT_PREFIX = "warpline stat: "
+
+
+def install(programs):
+    """An installation with these example programs. Close it at the end."""
+    return local_server.Installation.from_bazel_bin(
+        RUNFILES, {"bin/examples/" + name: "examples/" + name for name in programs})
+
+
+def server(installation, *flags):
+    return local_server.Server(installation, ["--device=cpu", *flags])
+
+
+def start(installation, endpoint, name, *arguments, stat=False, env=None):
+    """Starts an example as an application that knows nothing of us."""
+    environment = installation.client_environment(endpoint)
+    if stat:
+        environment["WARPLINE_STAT"] = "1"
+    environment.update(env or {})
+    return subprocess.Popen([str(installation.root / "bin/examples" / name), *arguments],
+                            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def finish(process, timeout_s=120):
+    """Returns (exit status, stdout, stderr)."""
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        stdout, stderr = process.communicate()
+        raise AssertionError("no end after %d s\n%s\n%s" % (timeout_s, stdout, stderr))
+    return process.returncode, stdout, stderr
+
+
+def run(installation, endpoint, name, *arguments, **options):
+    """Runs an example to its end and checks that it says ok itself. Returns stdout and stderr."""
+    status, stdout, stderr = finish(start(installation, endpoint, name, *arguments, **options))
+    last = stdout.strip().splitlines()[-1:]
+    assert status == 0 and last and last[0].startswith(name + ": ok"), (
+        "%s: status %d\n%s\n%s" % (name, status, stdout, stderr))
+    return stdout, stderr
+
+
+def counters(stderr):
+    """The session's counters: {"launches": 10000, ...}; the first number of each line."""
+    found = {}
+    for line in stderr.splitlines():
+        match = re.match(re.escape(STAT_PREFIX) + r"([^:]+): (\d+)", line)
+        if match:
+            found[match[1].strip()] = int(match[2])
+    return found
+
+
+def children(pid, name):
+    """Ids of the running processes called `name` that `pid` started."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = pathlib.Path("/proc", entry, "stat").read_text()
+        except OSError:
+            continue
+        command, rest = fields[fields.index("(") + 1:].rsplit(")", 1)
+        state, parent = rest.split()[:2]
+        if int(parent) == pid and name.startswith(command) and state != "Z":
+            found.append(int(entry))
+    return found
+
+
+def descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def resident_mib(pid):
+    text = pathlib.Path("/proc/%d/status" % pid).read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024
+
+
+def wait_until(condition, what, timeout_s=30):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "not within %d s: %s" % (timeout_s, what)
+        time.sleep(0.02)

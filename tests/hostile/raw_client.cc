@@ -1,0 +1,111 @@
+#include "tests/hostile/raw_client.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+#include "transport/grpc/grpc_client.h"
+
+namespace warpline::hostile {
+
+absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Connect(const std::string& address) {
+  std::unique_ptr<RawClient> client(new RawClient);
+  absl::StatusOr<std::unique_ptr<Channel>> channel =
+      DialGrpc({address}, client.get(), ChannelOptions(), absl::Seconds(20));
+  if (!channel.ok()) return channel.status();
+  client->channel_ = *std::move(channel);
+  return client;
+}
+
+RawClient::~RawClient() { channel_.reset(); }
+
+void RawClient::Send(uint32_t kind, std::string payload) {
+  {
+    MutexLock lock(&mu_);
+    // Bounded, since the server may have stopped reading.
+    while (out_.size() > 64 && !closed_) changed_.Wait(&mu_);
+    if (closed_) return;
+    out_.push_back({kind, std::move(payload)});
+  }
+  channel_->Wake();
+}
+
+void RawClient::Flush() {
+  MutexLock lock(&mu_);
+  while (!out_.empty() && !closed_) changed_.Wait(&mu_);
+}
+
+absl::StatusOr<std::string> RawClient::Expect(uint32_t kind, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  MutexLock lock(&mu_);
+  while (true) {
+    while (!in_.empty()) {
+      Frame frame = std::move(in_.front());
+      in_.pop_front();
+      if (frame.kind == kind) return std::move(frame.payload);
+    }
+    if (closed_) return absl::UnavailableError(close_status_.ToString());
+    if (absl::Now() > deadline) return absl::DeadlineExceededError("no such frame");
+    changed_.WaitWithTimeout(&mu_, absl::Milliseconds(50));
+  }
+}
+
+absl::Status RawClient::Open() {
+  Send(kHello, ValidHello());
+  return Expect(kWelcome, absl::Seconds(30)).status();
+}
+
+bool RawClient::closed() {
+  MutexLock lock(&mu_);
+  return closed_;
+}
+
+void RawClient::Close() {
+  Send(kClose, "");
+  Flush();
+  channel_->Close(absl::OkStatus());
+}
+
+bool RawClient::NextFrame(Frame* frame) {
+  MutexLock lock(&mu_);
+  if (out_.empty()) return false;
+  *frame = std::move(out_.front());
+  out_.pop_front();
+  changed_.NotifyAll();
+  return true;
+}
+
+Accept RawClient::OnFrame(Frame* frame) {
+  MutexLock lock(&mu_);
+  if (in_.size() > 256) in_.pop_front();
+  in_.push_back(std::move(*frame));
+  changed_.NotifyAll();
+  return Accept::kTaken;
+}
+
+void RawClient::OnClosed(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  closed_ = true;
+  close_status_ = status;
+  changed_.NotifyAll();
+}
+
+std::string ValidHello() {
+  warpline_internal::Hello hello;
+  hello.set_min_version(kProtocolVersion);
+  hello.set_max_version(kProtocolVersion);
+  hello.set_program("hostile");
+  hello.set_pid(static_cast<uint32_t>(getpid()));
+  hello.set_arena_base(0x300000000000);
+  hello.set_arena_bytes(4ull << 30);
+  hello.mutable_initial_memory()->set_id(0);
+  hello.mutable_initial_memory()->set_va(0x300000000000 + (2ull << 20));
+  hello.mutable_initial_memory()->set_min_bytes(2ull << 20);
+  hello.mutable_initial_memory()->set_want_bytes(4ull << 20);
+  hello.set_driver_version(13000);
+  return hello.SerializeAsString();
+}
+
+}  // namespace warpline::hostile

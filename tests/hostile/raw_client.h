@@ -1,0 +1,57 @@
+// A client that says whatever a test wants to a server.
+#ifndef WARPLINE_TESTS_HOSTILE_RAW_CLIENT_H_
+#define WARPLINE_TESTS_HOSTILE_RAW_CLIENT_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "transport/channel.h"
+
+namespace warpline::hostile {
+
+// Thread-compatible; the channel's loop is another thread inside.
+class RawClient : private ChannelHandler {
+ public:
+  static absl::StatusOr<std::unique_ptr<RawClient>> Connect(const std::string& address);
+  // Cancels the stream: the server sees a client that vanished.
+  ~RawClient() override;
+
+  void Send(uint32_t kind, std::string payload);
+  // Waits until everything was handed to the transport or the stream ended.
+  void Flush();
+  // Waits for a frame of `kind`, dropping others. UNAVAILABLE when the stream ends first,
+  // DEADLINE_EXCEEDED after `timeout`.
+  absl::StatusOr<std::string> Expect(uint32_t kind, absl::Duration timeout);
+  // Says Hello for an arena at a usual place and waits for the welcome.
+  absl::Status Open();
+  bool closed();
+  // Ends the stream in order.
+  void Close();
+
+ private:
+  RawClient() = default;
+  bool NextFrame(Frame* frame) override;
+  Accept OnFrame(Frame* frame) override;
+  void OnClosed(const absl::Status& status) override;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Frame> out_ ABSL_GUARDED_BY(mu_);
+  std::deque<Frame> in_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status close_status_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Channel> channel_;
+};
+
+// A Hello that a server accepts.
+std::string ValidHello();
+
+}  // namespace warpline::hostile
+
+#endif  // WARPLINE_TESTS_HOSTILE_RAW_CLIENT_H_
