@@ -22,8 +22,8 @@ CLIENT_LIBRARIES = {
 BINARIES = {
     "bin/warpline": "tools/cli/warpline",
     "bin/warpline-server": "server/warpline-server",
-    "bin/warpline-worker": "server/warpline-worker",
-    "bin/warpline-keeper": "server/warpline-keeper",
+    "bin/warpline-worker": "server/worker/warpline-worker",
+    "bin/warpline-keeper": "server/keeper/warpline-keeper",
 }
 READY_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 10

@@ -1,0 +1,44 @@
+#include "client_stub/arena/allocator.h"
+
+#include <utility>
+
+#include "client_stub/arena/allocator_impl.h"
+
+namespace warpline::stub {
+
+Allocator::Allocator(Session* session) : Allocator(session, [] { return absl::Now(); }) {}
+
+Allocator::Allocator(Session* session, Clock clock)
+    : impl_(std::make_unique<Impl>(session, std::move(clock))) {}
+
+Allocator::~Allocator() = default;
+
+CudaResult Allocator::Allocate(uint64_t bytes, uint64_t* address) {
+  return impl_->Allocate(bytes, nullptr, address);
+}
+
+CudaResult Allocator::Free(uint64_t address) { return impl_->Free(address); }
+
+CudaResult Allocator::AllocateAsync(uint64_t bytes, uint64_t stream, uint64_t* address) {
+  return impl_->Allocate(bytes, &stream, address);
+}
+
+CudaResult Allocator::FreeAsync(uint64_t address, uint64_t stream) {
+  return impl_->FreeAsync(address, stream);
+}
+
+void Allocator::ForgetStream(uint64_t stream) { impl_->ForgetStream(stream); }
+
+bool Allocator::Find(uint64_t address, Allocation* allocation) const {
+  return impl_->Find(address, allocation);
+}
+
+bool Allocator::Contains(uint64_t address, uint64_t bytes) const {
+  return impl_->Contains(address, bytes);
+}
+
+void Allocator::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
+  impl_->MemoryInfo(free_bytes, total_bytes);
+}
+
+}  // namespace warpline::stub

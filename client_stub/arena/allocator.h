@@ -1,0 +1,68 @@
+// Chooses device addresses inside a session's arena without asking anyone.
+//
+// The server backs ranges of the arena with physical memory (grants); the allocator cuts
+// allocations out of them, asks for more when they do not suffice, and hands a freed range out
+// again only when the work that may use it has retired (design 4, "Free and reuse").
+#ifndef WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_
+#define WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client_stub/session/session.h"
+#include "common/cuda_result.h"
+
+namespace warpline::stub {
+
+// A live allocation.
+struct Allocation {
+  uint64_t base = 0;
+  uint64_t bytes = 0;  // As asked for.
+  bool stream_ordered = false;
+};
+
+// Thread-safe.
+class Allocator {
+ public:
+  // `session` is borrowed and must outlive the allocator.
+  explicit Allocator(Session* session);
+  // With a clock, which decides when unused memory goes back to the server.
+  using Clock = std::function<absl::Time()>;
+  Allocator(Session* session, Clock clock);
+  ~Allocator();
+
+  // As cuMemAlloc: at least 256-byte aligned. kInvalidValue for 0 bytes, kOutOfMemory beyond the
+  // quota. Waits for a round trip only when no granted memory fits.
+  CudaResult Allocate(uint64_t bytes, uint64_t* address);
+  // As cuMemFree: kInvalidValue unless `address` is the start of a live allocation, stream-ordered
+  // or not. Returns at once; sends a FreeFence when the session has work under way and no fence.
+  CudaResult Free(uint64_t address);
+
+  // As cuMemAllocAsync and cuMemFreeAsync: memory freed on a stream may be handed out again at once
+  // on the same stream, and elsewhere after it retired. Any live allocation may be freed.
+  CudaResult AllocateAsync(uint64_t bytes, uint64_t stream, uint64_t* address);
+  CudaResult FreeAsync(uint64_t address, uint64_t stream);
+  // A stream is being destroyed: what was freed on it waits for retirement instead.
+  void ForgetStream(uint64_t stream);
+
+  // The live allocation that holds `address`; false when there is none.
+  bool Find(uint64_t address, Allocation* allocation) const;
+  // True when [address, address + bytes) lies in one live allocation.
+  bool Contains(uint64_t address, uint64_t bytes) const;
+
+  // What cuMemGetInfo reports: the quota, and what of it is not allocated. Freed memory that has
+  // yet to retire counts as free, as it does natively after cuMemFree: an allocation that needs it
+  // waits for it.
+  void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_

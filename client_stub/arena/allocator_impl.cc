@@ -1,0 +1,319 @@
+#include "client_stub/arena/allocator_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/frames.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kMiB = 1ull << 20;
+constexpr uint64_t kLargestStep = 1024 * kMiB;
+constexpr uint64_t kSmallestStep = 64 * kMiB;
+
+// One fence is under way at a time, unless this much has been freed since.
+constexpr uint64_t kMaxUnfencedBlocks = 32;
+constexpr uint64_t kMaxUnfencedBytes = 32 * kMiB;
+
+// Grants of this size go back when this much else is free, and nothing was requested for a while: a
+// program that frees and allocates in turns must not pay two round trips for it.
+constexpr uint64_t kLeastReturned = 64 * kMiB;
+constexpr uint64_t kKeptFree = 1024 * kMiB;
+constexpr absl::Duration kQuietBeforeReturn = absl::Seconds(10);
+constexpr absl::Duration kBetweenReturns = absl::Seconds(1);
+
+uint64_t RoundUp(uint64_t bytes) {
+  return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
+}
+
+}  // namespace
+
+Allocator::Impl::Impl(Session* session, Clock clock)
+    : session_(session),
+      clock_(std::move(clock)),
+      quota_bytes_(session->device().total_bytes),
+      heap_(session->arena_base() + kArenaMargin, session->arena_bytes() - 2 * kArenaMargin),
+      last_growth_(absl::InfinitePast()),
+      last_trim_(absl::InfinitePast()) {
+  heap_.AddGrant(session->initial_grant());
+  session_->SetFreedCallback([this](uint64_t token) {
+    // Only the loop writes it.
+    if (token > freed_token_.load(std::memory_order_relaxed)) {
+      freed_token_.store(token, std::memory_order_release);
+    }
+  });
+}
+
+Allocator::Impl::~Impl() { session_->SetFreedCallback(nullptr); }
+
+CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uint64_t* address) {
+  if (bytes == 0) return CudaResult::kInvalidValue;
+  if (bytes > quota_bytes_) return CudaResult::kOutOfMemory;
+  const uint64_t needed = RoundUp(bytes);
+  Block* block = nullptr;
+  // Of a block under construction only this thread knows, but Find() walks past it.
+  const auto finish = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    block->asked_bytes = bytes;
+    block->stream_ordered = stream != nullptr;
+    live_bytes_ += block->bytes;
+    *address = block->base;
+  };
+  bool found = false;
+  {
+    SpinMutexLock lock(&mu_);
+    if (stream != nullptr) block = TakeFromStream(needed, *stream);
+    if (block == nullptr) {
+      ReclaimFenced();
+      block = heap_.Take(needed);
+    }
+    if (block != nullptr) {
+      finish();
+      found = true;
+    }
+  }
+  if (!found) {
+    const CudaResult result = Obtain(needed, &block);
+    if (result != CudaResult::kSuccess) return result;
+    SpinMutexLock lock(&mu_);
+    finish();
+  }
+  session_->counters().allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return CudaResult::kSuccess;
+}
+
+Block* Allocator::Impl::TakeFromStream(uint64_t bytes, uint64_t stream) {
+  if (stream_free_blocks_ == 0) return nullptr;
+  const auto it = streams_.find(stream);
+  if (it == streams_.end()) return nullptr;
+  Block* block = it->second->Take(bytes);
+  if (block != nullptr) --stream_free_blocks_;
+  return block;
+}
+
+CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
+  MutexLock grow(&grow_mu_);
+  for (bool waited = false;; waited = true) {
+    for (bool returned = false;; returned = true) {
+      const CudaResult result = Grow(bytes, block);
+      if (result != CudaResult::kOutOfMemory || returned) {
+        if (result != CudaResult::kOutOfMemory) return result;
+        break;
+      }
+      SpinMutexLock lock(&mu_);
+      if (!ReturnForGrowth(bytes)) break;
+    }
+    if (waited) return CudaResult::kOutOfMemory;
+    {
+      SpinMutexLock lock(&mu_);
+      if (retiring_.empty() && stream_free_blocks_ == 0) return CudaResult::kOutOfMemory;
+    }
+    if (const CudaResult result = WaitForRetirement(); result != CudaResult::kSuccess) {
+      return result;
+    }
+  }
+}
+
+// One attempt: what has retired meanwhile, and otherwise a request.
+CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
+  Heap::Growth growth;
+  {
+    SpinMutexLock lock(&mu_);
+    *block = heap_.Take(bytes);  // Another thread may have got more.
+    if (*block != nullptr) return CudaResult::kSuccess;
+    ReclaimAll();
+    *block = heap_.Take(bytes);
+    if (*block != nullptr) return CudaResult::kSuccess;
+    const uint64_t left = QuotaLeft();
+    const uint64_t step = std::clamp(left / 8, kSmallestStep, kLargestStep);
+    growth = heap_.PlanGrowth(bytes, step, left);
+  }
+  if (growth.space == nullptr) return CudaResult::kOutOfMemory;
+  Grant grant;
+  const CudaResult result =
+      session_->RequestMemory(growth.space->base, growth.min_bytes, growth.want_bytes, &grant);
+  SpinMutexLock lock(&mu_);
+  if (result != CudaResult::kSuccess) {
+    heap_.CancelGrowth(growth);
+    return result;
+  }
+  last_growth_ = clock_();
+  *block = heap_.CommitGrowth(growth, grant.bytes, bytes);
+  return CudaResult::kSuccess;
+}
+
+uint64_t Allocator::Impl::QuotaLeft() const {
+  const uint64_t granted = heap_.granted_bytes();
+  const uint64_t left = quota_bytes_ > granted ? quota_bytes_ - granted : 0;
+  return left - left % kChunkGranularity;
+}
+
+// Memory is free but in pieces: gives whole grants back so that a contiguous one can be asked for.
+bool Allocator::Impl::ReturnForGrowth(uint64_t bytes) {
+  const uint64_t returnable = heap_.ReturnableBytes(kChunkGranularity);
+  if (returnable == 0 || QuotaLeft() + returnable < bytes) return false;
+  for (const Grant& grant : heap_.TakeReturnable(kChunkGranularity, 0)) {
+    session_->ReturnMemory(grant);
+  }
+  return true;
+}
+
+CudaResult Allocator::Impl::WaitForRetirement() {
+  const uint64_t seq = session_->last_seq();
+  const CudaResult result = session_->Call(WaitKind::kFree, cmd::ContextSync{});
+  if (result != CudaResult::kSuccess) return result;
+  SpinMutexLock lock(&mu_);
+  retired_seq_ = std::max(retired_seq_, seq);
+  return CudaResult::kSuccess;
+}
+
+Block* Allocator::Impl::EndAllocation(uint64_t address) {
+  Block* block = heap_.Find(address);
+  if (block == nullptr || block->base != address || block->state != BlockState::kLive) {
+    return nullptr;
+  }
+  live_bytes_ -= block->bytes;
+  return block;
+}
+
+CudaResult Allocator::Impl::Free(uint64_t address) {
+  uint64_t token = 0;
+  {
+    SpinMutexLock lock(&mu_);
+    Block* block = EndAllocation(address);
+    if (block == nullptr) return CudaResult::kInvalidValue;
+    const uint64_t seq = session_->last_seq();
+    if (session_->Retired(kNoStream, seq)) {
+      Reclaim(block);  // The session is idle.
+    } else {
+      Retire(block, seq);
+      token = DueFence();
+    }
+  }
+  SendFence(token);
+  return CudaResult::kSuccess;
+}
+
+void Allocator::Impl::Retire(Block* block, uint64_t seq) {
+  block->state = BlockState::kRetiring;
+  block->seq = seq;
+  block->token = next_token_;
+  retiring_.PushBack(block);
+  ++unfenced_blocks_;
+  unfenced_bytes_ += block->bytes;
+}
+
+uint64_t Allocator::Impl::DueFence() {
+  const bool under_way = freed_token_.load(std::memory_order_acquire) + 1 < next_token_;
+  if (unfenced_blocks_ == 0 ||
+      (under_way && unfenced_blocks_ < kMaxUnfencedBlocks && unfenced_bytes_ < kMaxUnfencedBytes)) {
+    return 0;
+  }
+  unfenced_blocks_ = 0;
+  unfenced_bytes_ = 0;
+  return next_token_++;
+}
+
+// Fences of two threads may change places on their way: each was numbered after what it covers was
+// freed, so a later number still covers all that came before.
+void Allocator::Impl::SendFence(uint64_t token) {
+  if (token != 0) session_->Send(cmd::FreeFence{token});
+}
+
+bool Allocator::Impl::Retired(const Block& block, uint64_t stream) const {
+  return block.seq <= retired_seq_ || session_->Retired(stream, block.seq);
+}
+
+void Allocator::Impl::Reclaim(Block* block) {
+  heap_.Put(block);
+  if (heap_.free_bytes() > kKeptFree + kLeastReturned) Trim();
+}
+
+void Allocator::Impl::Trim() {
+  const absl::Time now = clock_();
+  if (now - last_growth_ < kQuietBeforeReturn || now - last_trim_ < kBetweenReturns) return;
+  last_trim_ = now;
+  for (const Grant& grant : heap_.TakeReturnable(kLeastReturned, kKeptFree)) {
+    session_->ReturnMemory(grant);
+  }
+}
+
+void Allocator::Impl::ReclaimFenced() {
+  if (retiring_.empty()) return;
+  // A token that was never sent proves nothing.
+  const uint64_t freed = std::min(freed_token_.load(std::memory_order_acquire), next_token_ - 1);
+  while (Block* block = retiring_.front()) {
+    if (block->token > freed) return;
+    retiring_.Remove(block);
+    Reclaim(block);
+  }
+}
+
+void Allocator::Impl::ReclaimAll() {
+  ReclaimFenced();
+  while (Block* block = retiring_.front()) {
+    if (!Retired(*block, kNoStream)) break;
+    retiring_.Remove(block);
+    Reclaim(block);
+  }
+  if (stream_free_blocks_ == 0) return;
+  for (auto& [stream, cache] : streams_) {
+    while (Block* block = cache->oldest()) {
+      if (!Retired(*block, stream)) break;
+      cache->Remove(block);
+      --stream_free_blocks_;
+      Reclaim(block);
+    }
+  }
+}
+
+CudaResult Allocator::Impl::FreeAsync(uint64_t address, uint64_t stream) {
+  SpinMutexLock lock(&mu_);
+  Block* block = EndAllocation(address);
+  if (block == nullptr) return CudaResult::kInvalidValue;
+  std::unique_ptr<StreamCache>& cache = streams_[stream];
+  if (cache == nullptr) cache = std::make_unique<StreamCache>();
+  cache->Put(block, session_->last_seq());
+  ++stream_free_blocks_;
+  return CudaResult::kSuccess;
+}
+
+void Allocator::Impl::ForgetStream(uint64_t stream) {
+  uint64_t token;
+  {
+    SpinMutexLock lock(&mu_);
+    const auto it = streams_.find(stream);
+    if (it == streams_.end()) return;
+    const uint64_t seq = session_->last_seq();
+    while (Block* block = it->second->oldest()) {
+      it->second->Remove(block);
+      --stream_free_blocks_;
+      Retire(block, seq);
+    }
+    streams_.erase(it);
+    token = DueFence();
+  }
+  SendFence(token);
+}
+
+bool Allocator::Impl::Find(uint64_t address, Allocation* allocation) const {
+  SpinMutexLock lock(&mu_);
+  const Block* block = heap_.Find(address);
+  if (block == nullptr || block->state != BlockState::kLive) return false;
+  if (address - block->base >= block->asked_bytes) return false;
+  *allocation = {block->base, block->asked_bytes, block->stream_ordered};
+  return true;
+}
+
+bool Allocator::Impl::Contains(uint64_t address, uint64_t bytes) const {
+  Allocation allocation;
+  return Find(address, &allocation) && bytes <= allocation.bytes - (address - allocation.base);
+}
+
+void Allocator::Impl::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
+  SpinMutexLock lock(&mu_);
+  *total_bytes = quota_bytes_;
+  *free_bytes = quota_bytes_ > live_bytes_ ? quota_bytes_ - live_bytes_ : 0;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,82 @@
+// The allocator's state and rules; allocator.h is the interface.
+#ifndef WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_IMPL_H_
+#define WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "client_stub/arena/allocator.h"
+#include "client_stub/arena/block.h"
+#include "client_stub/arena/heap.h"
+#include "client_stub/arena/stream_cache.h"
+#include "client_stub/session/session.h"
+#include "client_stub/session/spin_mutex.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe. Lock order: grow_mu_, mu_. The session is only asked quick questions under mu_;
+// whatever may wait is sent without it.
+class Allocator::Impl {
+ public:
+  Impl(Session* session, Clock clock);
+  ~Impl();
+
+  CudaResult Allocate(uint64_t bytes, const uint64_t* stream, uint64_t* address);
+  CudaResult Free(uint64_t address);
+  CudaResult FreeAsync(uint64_t address, uint64_t stream);
+  void ForgetStream(uint64_t stream);
+  bool Find(uint64_t address, Allocation* allocation) const;
+  bool Contains(uint64_t address, uint64_t bytes) const;
+  void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const;
+
+ private:
+  Block* TakeFromStream(uint64_t bytes, uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gets a block when no free one fits: by reclaiming, requesting, returning and, at last, waiting.
+  CudaResult Obtain(uint64_t bytes, Block** block);
+  CudaResult Grow(uint64_t bytes, Block** block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  bool ReturnForGrowth(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult WaitForRetirement() ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  // Takes the live block at `address` out of use; null when there is none.
+  Block* EndAllocation(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Retire(Block* block, uint64_t seq) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The token of the fence to be sent now for what retires; 0 when none is due.
+  uint64_t DueFence() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendFence(uint64_t token);
+  bool Retired(const Block& block, uint64_t stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReclaimFenced() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReclaimAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Reclaim(Block* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t QuotaLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Session* const session_;
+  const Clock clock_;
+  const uint64_t quota_bytes_;
+
+  // The largest token that the worker reported; written by the session's loop.
+  std::atomic<uint64_t> freed_token_{0};
+
+  // Held by the one thread that gets more memory.
+  Mutex grow_mu_;
+
+  mutable SpinMutex mu_;
+  Heap heap_ ABSL_GUARDED_BY(mu_);
+  uint64_t live_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<StreamCache>> streams_ ABSL_GUARDED_BY(mu_);
+  uint64_t stream_free_blocks_ ABSL_GUARDED_BY(mu_) = 0;
+  // Retiring blocks, in the order in which they were freed: numbers and tokens only grow.
+  BlockList retiring_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;  // Of the next fence.
+  uint64_t unfenced_blocks_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t unfenced_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t retired_seq_ ABSL_GUARDED_BY(mu_) = 0;  // Waited for.
+  absl::Time last_growth_ ABSL_GUARDED_BY(mu_);
+  absl::Time last_trim_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_IMPL_H_

@@ -1,0 +1,79 @@
+// The arena's address space: which parts are backed, which are free, which are in use.
+//
+// A data structure without policy or waiting: the allocator decides when memory is requested,
+// returned, or may be used again.
+#ifndef WARPLINE_CLIENT_STUB_ARENA_HEAP_H_
+#define WARPLINE_CLIENT_STUB_ARENA_HEAP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "client_stub/arena/block.h"
+#include "client_stub/arena/free_bins.h"
+#include "client_stub/session/session.h"
+
+namespace warpline::stub {
+
+// Thread-compatible. Addresses and sizes are multiples of kAllocationUnit, those of grants of
+// kChunkGranularity.
+class Heap {
+ public:
+  // [base, base + bytes) may be used; nothing of it is backed yet.
+  Heap(uint64_t base, uint64_t bytes);
+
+  // A free block of exactly `bytes`, now live; null when no free block is as large.
+  Block* Take(uint64_t bytes);
+  // Makes a live, retiring or stream-free block free. Its neighbours may be merged into it: other
+  // free blocks' pointers do not survive.
+  void Put(Block* block);
+
+  // The block, not free, that holds `address`; null when there is none.
+  Block* Find(uint64_t address) const;
+
+  // A request for memory under way.
+  struct Growth {
+    Block* space = nullptr;   // Null when growing is impossible.
+    Block* before = nullptr;  // The free block that it extends, if any.
+    uint64_t min_bytes = 0;
+    uint64_t want_bytes = 0;
+  };
+  // Sets address space aside so that `bytes` fit once `min_bytes` of it are backed. At most
+  // `limit` bytes are asked for, if possible `step`.
+  Growth PlanGrowth(uint64_t bytes, uint64_t step, uint64_t limit);
+  // The first `granted` bytes are backed; takes `bytes` out of them, as Take().
+  Block* CommitGrowth(const Growth& growth, uint64_t granted, uint64_t bytes);
+  void CancelGrowth(const Growth& growth);
+
+  // Adds memory that was backed without being asked for, at the start of unbacked space.
+  void AddGrant(const Grant& grant);
+
+  // Bytes of the grants of at least `least_bytes` each that are free as a whole.
+  uint64_t ReturnableBytes(uint64_t least_bytes) const;
+  // Takes such grants out, as long as at least `keep_bytes` stay free.
+  std::vector<Grant> TakeReturnable(uint64_t least_bytes, uint64_t keep_bytes);
+
+  uint64_t granted_bytes() const { return granted_bytes_; }
+  uint64_t free_bytes() const { return bins_.total_bytes(); }
+
+ private:
+  Block* CutFront(Block* block, uint64_t bytes);
+  void AbsorbNext(Block* block);
+  Block* AbsorbFreeNeighbours(Block* block);
+  void MakeFree(Block* block);
+  void MakeUnbacked(Block* block);
+  Block* MakeLive(Block* block, uint64_t bytes);
+  std::vector<Grant> GrantsWithin(const Block& block, uint64_t least_bytes) const;
+  void CutGrants(Block* block, const std::vector<Grant>& grants);
+
+  BlockPool pool_;
+  FreeBins bins_;
+  absl::btree_map<uint64_t, Block*> unbacked_;
+  absl::btree_map<uint64_t, Block*> in_use_;  // Live, retiring and stream-free blocks.
+  absl::btree_map<uint64_t, uint64_t> grants_;
+  uint64_t granted_bytes_ = 0;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_ARENA_HEAP_H_

@@ -1,0 +1,35 @@
+// Where the shim binds to this library: core_abi.h.
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/entry_point.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/shim/core_abi.h"
+#include "common/log.h"
+
+namespace {
+
+struct Function {
+  const char* name;
+  void* address;
+};
+
+// Every call that this library implements, from the table of calls.
+const Function kFunctions[] = {
+#define WARPLINE_ENTRY(symbol) {#symbol, reinterpret_cast<void*>(&symbol)},
+#include "proto/calls.inc"
+#undef WARPLINE_ENTRY
+};
+
+}  // namespace
+
+extern "C" int warpline_core_attach(const warpline_shim* shim, void** table) {
+  using namespace warpline::stub;
+  warpline::SetLogName("stub");
+  if (shim->abi_version != WARPLINE_SHIM_ABI_VERSION) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  for (const Function& function : kFunctions) {
+    const uint32_t index = IndexOf(*shim, function.name);
+    if (index != shim->count) table[index] = function.address;
+  }
+  SetSessionOpener(&Session::Open);
+  SetShim(shim);
+  return CUDA_SUCCESS;
+}

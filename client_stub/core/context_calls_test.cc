@@ -1,0 +1,137 @@
+#include <thread>
+
+#include "client_stub/core/testing/core_fixture.h"
+
+namespace warpline::stub {
+namespace {
+
+using ContextCallsTest = CoreTest;
+
+TEST_F(ContextCallsTest, WithoutAContextCallsSaySo) {
+  ASSERT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+  CUdeviceptr pointer;
+  CUstream stream;
+  CUdevice device;
+  EXPECT_EQ(cuMemAlloc_v2(&pointer, 16), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+  CUcontext current = context_;
+  EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, nullptr);
+}
+
+TEST_F(ContextCallsTest, AContextIsCurrentOnItsThreadOnly) {
+  std::thread([] {
+    CUcontext current;
+    EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+    EXPECT_EQ(current, nullptr);
+  }).join();
+}
+
+TEST_F(ContextCallsTest, PushAndPopNest) {
+  CUcontext second, popped;
+  ASSERT_EQ(cuCtxCreate_v4(&second, nullptr, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxPushCurrent_v2(context_), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, context_);
+  EXPECT_EQ(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, second);
+  EXPECT_EQ(cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, context_);
+  EXPECT_EQ(cuCtxPopCurrent_v2(&popped), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+}
+
+TEST_F(ContextCallsTest, DestroyedContextEndsWhatItHolds) {
+  CUcontext second;
+  ASSERT_EQ(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+  CUdeviceptr pointer;
+  CUstream stream;
+  CUevent event;
+  ASSERT_EQ(cuMemAlloc_v2(&pointer, 16), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamDestroy), 1);
+  EXPECT_EQ(session().Count(CommandId::kEventDestroy), 1);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuMemFree_v2(pointer), CUDA_ERROR_INVALID_VALUE);
+  // The context below became current again.
+  CUcontext current;
+  EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, context_);
+  EXPECT_EQ(cuCtxDestroy_v2(second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+TEST_F(ContextCallsTest, OtherHandlesAreNoContexts) {
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSetCurrent(reinterpret_cast<CUcontext>(stream)), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxSetCurrent(reinterpret_cast<CUcontext>(&stream)), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cuCtxDestroy_v2(context_), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(ContextCallsTest, PrimaryContextKeepsItsHandleAcrossReset) {
+  CUdeviceptr pointer;
+  ASSERT_EQ(cuMemAlloc_v2(&pointer, 16), CUDA_SUCCESS);
+  ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  unsigned int flags;
+  int active;
+  ASSERT_EQ(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+  EXPECT_EQ(active, 0);
+  CUcontext again;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
+  EXPECT_EQ(again, context_);
+  EXPECT_EQ(cuMemFree_v2(pointer), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ContextCallsTest, ReleaseMustMatchRetain) {
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(ContextCallsTest, LimitsAreKeptPerContext) {
+  ASSERT_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+  size_t value;
+  EXPECT_EQ(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+  EXPECT_EQ(value, 4096u);
+  EXPECT_EQ(cuCtxGetLimit(&value, static_cast<CUlimit>(77)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+}
+
+TEST_F(ContextCallsTest, DeviceIsDescribedConsistently) {
+  char bus_id[32];
+  ASSERT_EQ(cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), 0), CUDA_SUCCESS);
+  EXPECT_STREQ(bus_id, "0000:1a:00.0");
+  CUdevice device = 7;
+  EXPECT_EQ(cuDeviceGetByPCIBusId(&device, "0000:1A:00.0"), CUDA_SUCCESS);
+  EXPECT_EQ(device, 0);
+  EXPECT_EQ(cuDeviceGetByPCIBusId(&device, "0000:1b:00.0"), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
+  int value;
+  EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(value, 9);
+  // The device has managed memory, but not through this driver.
+  EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0), CUDA_SUCCESS);
+  EXPECT_EQ(value, 0);
+  EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1),
+            CUDA_ERROR_INVALID_DEVICE);
+}
+
+TEST_F(ContextCallsTest, StickyErrorIsReturnedByEveryCallThatUsesTheDevice) {
+  session().SetError(CudaResult::kIllegalAddress);
+  CUdeviceptr pointer;
+  CUevent event;
+  EXPECT_EQ(cuMemAlloc_v2(&pointer, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(cuEventCreate(&event, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_ILLEGAL_ADDRESS);
+  const char* text;
+  EXPECT_EQ(cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &text), CUDA_SUCCESS);
+  CUcontext current;
+  EXPECT_EQ(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace warpline::stub

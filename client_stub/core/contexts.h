@@ -1,0 +1,27 @@
+// Contexts: the primary one and those that the application creates. All share the session; a
+// context's end is the end of what was created in it.
+#ifndef WARPLINE_CLIENT_STUB_CORE_CONTEXTS_H_
+#define WARPLINE_CLIENT_STUB_CORE_CONTEXTS_H_
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/objects.h"
+
+namespace warpline::stub {
+
+// Gives a new context CUDA's default limits.
+void InitializeLimits(Context* context);
+
+// nullptr for what is no context's handle.
+Context* FindContext(CUcontext handle);
+// The same, with nullptr standing for the thread's current context.
+Context* ContextOrCurrent(CUcontext handle);
+
+// Frees and unloads everything that was created in the context.
+void ReleaseContents(Context* context);
+
+// The flags that a context may have been created with.
+bool ValidContextFlags(unsigned int flags);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_CONTEXTS_H_

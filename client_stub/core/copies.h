@@ -1,0 +1,45 @@
+// Copies and fills of memory: checks both ends, then sends what is to happen.
+//
+// From host memory the source is read before a call returns, whatever kind of memory it is. To
+// host memory a call returns when the data is there, unless it is asynchronous and the memory is
+// page-locked (host_memory.h).
+#ifndef WARPLINE_CLIENT_STUB_CORE_COPIES_H_
+#define WARPLINE_CLIENT_STUB_CORE_COPIES_H_
+
+#include <cstdint>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/objects.h"
+
+namespace warpline::stub {
+
+enum class Completion { kSynchronous, kAsynchronous };
+
+// All return CUDA_ERROR_INVALID_VALUE for a device range that is not within one allocation or
+// variable, and for host memory that is nullptr or in the arena. 0 bytes are CUDA_SUCCESS.
+CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes);
+CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
+                        Completion completion);
+CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes);
+// Each end is the device's or the host's by its address.
+CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                       Completion completion);
+
+// Sets `count` elements of `width` bytes (1, 2 or 4).
+CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count);
+CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
+                  uint64_t columns, uint64_t rows);
+
+// One end of a copy of `depth` slices of rows.
+struct Box {
+  uint64_t address = 0;  // Of its first byte.
+  uint64_t pitch = 0;    // From row to row.
+  uint64_t slice = 0;    // From slice to slice.
+  bool device = false;
+};
+CUresult CopyBox(Stream* stream, const Box& to, const Box& from, uint64_t width, uint64_t height,
+                 uint64_t depth, Completion completion);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_COPIES_H_

@@ -1,0 +1,84 @@
+// Which device addresses this process may name: its allocations, with the context that each belongs
+// to, and the variables of its modules.
+//
+// Calls that take device pointers are checked here before anything is sent, so that a wrong pointer
+// is the caller's error at once and not a fault of the device later.
+#ifndef WARPLINE_CLIENT_STUB_CORE_DEVICE_MEMORY_H_
+#define WARPLINE_CLIENT_STUB_CORE_DEVICE_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+
+#include "absl/container/flat_hash_map.h"
+#include "client_stub/arena/allocator.h"
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/objects.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class DeviceMemory {
+ public:
+  // Both are borrowed and must outlive this object.
+  DeviceMemory(const Session* session, Allocator* allocator);
+
+  // As cuMemAlloc and cuMemFree.
+  CUresult Allocate(const Context* context, uint64_t bytes, uint64_t* address);
+  CUresult Free(uint64_t address);
+  // As cuMemAllocAsync and cuMemFreeAsync, `stream` being the wire's number.
+  CUresult AllocateAsync(const Context* context, uint64_t bytes, uint64_t stream,
+                         uint64_t* address);
+  CUresult FreeAsync(uint64_t address, uint64_t stream);
+  // Frees what `context` still has allocated.
+  void FreeAllOf(const Context* context);
+
+  // A module's variable is at [address, address + bytes).
+  void AddGlobal(const Module* module, uint64_t address, uint64_t bytes);
+  void ForgetGlobalsOf(const Module* module);
+
+  // True when [address, address + bytes) lies in one live allocation or in one variable.
+  bool Contains(uint64_t address, uint64_t bytes) const;
+  // True when `address` lies in the arena, which this process holds but cannot access.
+  bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
+  // True when `address` is the device's by its value: inside the arena, or in a variable.
+  bool IsDevice(uint64_t address) const;
+
+  struct Range {
+    uint64_t base = 0;
+    uint64_t bytes = 0;
+    uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
+    bool stream_ordered = false;
+    const Context* context = nullptr;  // nullptr for a variable.
+  };
+  // The allocation or variable that holds `address`; false when there is none.
+  bool Find(uint64_t address, Range* range) const;
+
+ private:
+  struct Owner {
+    const Context* context;
+    uint64_t id;
+  };
+  struct Global {
+    uint64_t bytes;
+    const Module* module;
+  };
+
+  void NoteAllocated(const Context* context, uint64_t address);
+  void NoteFreed(uint64_t address);
+  const Global* FindGlobal(uint64_t address, uint64_t* base) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const uint64_t arena_base_;
+  const uint64_t arena_bytes_;
+  Allocator* const allocator_;
+
+  mutable Mutex mu_;
+  absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mu_);  // By address.
+  uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<uint64_t, Global> globals_ ABSL_GUARDED_BY(mu_);  // By address.
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_DEVICE_MEMORY_H_

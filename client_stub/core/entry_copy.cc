@@ -1,0 +1,147 @@
+// Copies of one run of bytes.
+#include "client_stub/core/contexts.h"
+#include "client_stub/core/copies.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+// The stream of a call, or the error that it returns.
+CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
+  WARPLINE_TRY(Enter());
+  *stream = FindStream(handle, null_means);
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult HtoD(CUdeviceptr to, const void* from, size_t bytes, CUstream handle,
+              DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  return CopyToDevice(stream, to, from, bytes);
+}
+
+CUresult DtoH(void* to, CUdeviceptr from, size_t bytes, CUstream handle, DefaultStream null_means,
+              Completion completion) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  return CopyFromDevice(stream, to, from, bytes, completion);
+}
+
+CUresult DtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
+              DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  return CopyOnDevice(stream, to, from, bytes);
+}
+
+CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
+             DefaultStream null_means, Completion completion) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  return CopyByAddress(stream, to, from, bytes, completion);
+}
+
+// All contexts are of one device, so a copy between two is a copy within it.
+CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+              size_t bytes, CUstream handle, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (FindContext(to_context) == nullptr || FindContext(from_context) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return CopyOnDevice(stream, to, from, bytes);
+}
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+constexpr Completion kSync = Completion::kSynchronous;
+constexpr Completion kAsync = Completion::kAsynchronous;
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return Any(dst, src, ByteCount, nullptr, kLegacy, kSync);
+}
+CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return Any(dst, src, ByteCount, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                               CUstream hStream) {
+  return Any(dst, src, ByteCount, hStream, kLegacy, kAsync);
+}
+CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                                    CUstream hStream) {
+  return Any(dst, src, ByteCount, hStream, kPerThread, kAsync);
+}
+
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  return HtoD(dstDevice, srcHost, ByteCount, nullptr, kLegacy);
+}
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void* srcHost,
+                                      size_t ByteCount) {
+  return HtoD(dstDevice, srcHost, ByteCount, nullptr, kPerThread);
+}
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                      CUstream hStream) {
+  return HtoD(dstDevice, srcHost, ByteCount, hStream, kLegacy);
+}
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void* srcHost,
+                                           size_t ByteCount, CUstream hStream) {
+  return HtoD(dstDevice, srcHost, ByteCount, hStream, kPerThread);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return DtoH(dstHost, srcDevice, ByteCount, nullptr, kLegacy, kSync);
+}
+CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return DtoH(dstHost, srcDevice, ByteCount, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                      CUstream hStream) {
+  return DtoH(dstHost, srcDevice, ByteCount, hStream, kLegacy, kAsync);
+}
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                           CUstream hStream) {
+  return DtoH(dstHost, srcDevice, ByteCount, hStream, kPerThread, kAsync);
+}
+
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return DtoD(dstDevice, srcDevice, ByteCount, nullptr, kLegacy);
+}
+CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
+                                      size_t ByteCount) {
+  return DtoD(dstDevice, srcDevice, ByteCount, nullptr, kPerThread);
+}
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
+                                      size_t ByteCount, CUstream hStream) {
+  return DtoD(dstDevice, srcDevice, ByteCount, hStream, kLegacy);
+}
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
+                                           size_t ByteCount, CUstream hStream) {
+  return DtoD(dstDevice, srcDevice, ByteCount, hStream, kPerThread);
+}
+
+CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                              CUcontext srcContext, size_t ByteCount) {
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr, kLegacy);
+}
+CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext,
+                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr, kPerThread);
+}
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
+                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+                                   CUstream hStream) {
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, kLegacy);
+}
+CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext,
+                                        CUdeviceptr srcDevice, CUcontext srcContext,
+                                        size_t ByteCount, CUstream hStream) {
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, kPerThread);
+}
+
+}  // extern "C"

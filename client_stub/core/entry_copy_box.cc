@@ -1,0 +1,139 @@
+// Copies of rows and slices between linear memories. CUDA arrays are not implemented.
+#include "client_stub/core/copies.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+constexpr Completion kSync = Completion::kSynchronous;
+constexpr Completion kAsync = Completion::kAsynchronous;
+
+// What a descriptor says of one end.
+struct End {
+  CUmemorytype type;
+  uint64_t host;
+  uint64_t device;
+  uint64_t x;
+  uint64_t y;
+  uint64_t z;
+  uint64_t pitch;
+  uint64_t height;
+};
+
+CUresult FindBox(const End& end, uint64_t width, uint64_t height, Box* box) {
+  uint64_t base;
+  switch (end.type) {
+    case CU_MEMORYTYPE_HOST:
+      base = end.host;
+      box->device = false;
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      base = end.device;
+      box->device = true;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      base = end.device;
+      box->device = runtime().memory->IsDevice(base);
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  box->pitch = end.pitch != 0 ? end.pitch : end.x + width;
+  const uint64_t rows = end.height != 0 ? end.height : end.y + height;
+  uint64_t offset;
+  if (box->pitch < width || end.x > box->pitch - width ||
+      __builtin_mul_overflow(box->pitch, rows, &box->slice) ||
+      __builtin_mul_overflow(box->slice, end.z, &offset) ||
+      __builtin_add_overflow(offset, end.y * box->pitch + end.x, &offset)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  box->address = base + offset;
+  return CUDA_SUCCESS;
+}
+
+CUresult Copy(const End& to, const End& from, uint64_t width, uint64_t height, uint64_t depth,
+              CUstream handle, DefaultStream null_means, Completion completion) {
+  WARPLINE_TRY(Enter());
+  Stream* stream = FindStream(handle, null_means);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
+  Box to_box, from_box;
+  WARPLINE_TRY(FindBox(to, width, height, &to_box));
+  WARPLINE_TRY(FindBox(from, width, height, &from_box));
+  return CopyBox(stream, to_box, from_box, width, height, depth, completion);
+}
+
+CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
+                Completion completion) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY2D& c = *copy;
+  const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
+                  c.dstDevice,     c.dstXInBytes,
+                  c.dstY,          0,
+                  c.dstPitch,      0};
+  const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
+                    c.srcDevice,     c.srcXInBytes,
+                    c.srcY,          0,
+                    c.srcPitch,      0};
+  return Copy(to, from, c.WidthInBytes, c.Height, 1, handle, null_means, completion);
+}
+
+CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
+                Completion completion) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D& c = *copy;
+  if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
+                  c.dstDevice,     c.dstXInBytes,
+                  c.dstY,          c.dstZ,
+                  c.dstPitch,      c.dstHeight};
+  const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
+                    c.srcDevice,     c.srcXInBytes,
+                    c.srcY,          c.srcZ,
+                    c.srcPitch,      c.srcHeight};
+  return Copy(to, from, c.WidthInBytes, c.Height, c.Depth, handle, null_means, completion);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
+  return Copy2D(pCopy, nullptr, kLegacy, kSync);
+}
+CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
+  return Copy2D(pCopy, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  return Copy2D(pCopy, nullptr, kLegacy, kSync);
+}
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
+  return Copy2D(pCopy, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return Copy2D(pCopy, hStream, kLegacy, kAsync);
+}
+CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return Copy2D(pCopy, hStream, kPerThread, kAsync);
+}
+
+CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+  return Copy3D(pCopy, nullptr, kLegacy, kSync);
+}
+CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* pCopy) {
+  return Copy3D(pCopy, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return Copy3D(pCopy, hStream, kLegacy, kAsync);
+}
+CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return Copy3D(pCopy, hStream, kPerThread, kAsync);
+}
+
+}  // extern "C"

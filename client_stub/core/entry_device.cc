@@ -1,0 +1,185 @@
+// The session's device, as the server described it when the session was opened.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "client_stub/core/runtime.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+// What the device may be able to do but this driver cannot pass on: host memory that the device
+// reaches and the reverse, launches of several blocks at once by agreement, sharing with other
+// processes and devices, memory that is mapped by hand.
+constexpr CUdevice_attribute kWithheld[] = {
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+};
+
+int Attribute(int id) {
+  if (std::find(std::begin(kWithheld), std::end(kWithheld), id) != std::end(kWithheld)) return 0;
+  switch (id) {
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      return 1;
+    default:
+      return runtime().session->device().attributes[id];
+  }
+}
+
+CUresult EnterDevice(CUdevice device) {
+  WARPLINE_TRY(EnterInitialized());
+  return CheckDevice(device);
+}
+
+// From the attributes, because the runtime compares the two.
+std::string PciBusId() {
+  return absl::StrFormat("%04x:%02x:%02x.0", Attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                         Attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                         Attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+}
+
+// As strncpy with an end: CUDA cuts what is too long.
+void CopyText(const std::string& text, char* to, int size) {
+  const size_t length = std::min(text.size(), static_cast<size_t>(size) - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuDeviceGetCount(int* count) {
+  WARPLINE_TRY(EnterInitialized());
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
+  WARPLINE_TRY(EnterInitialized());
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (ordinal != 0) return CUDA_ERROR_INVALID_DEVICE;
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char* name, int len, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  CopyText(runtime().session->device().name, name, len);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(uuid->bytes, runtime().session->device().uuid.data(), sizeof(uuid->bytes));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
+  return cuDeviceGetUuid_v2(uuid, dev);
+}
+
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = runtime().session->device().total_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  // The runtime library gives up when any attribute that it asks for is refused.
+  const size_t known = runtime().session->device().attributes.size();
+  if (pi == nullptr || attrib <= 0 || static_cast<size_t>(attrib) >= known) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *pi = Attribute(attrib);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *major = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  *minor = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (pciBusId == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  CopyText(PciBusId(), pciBusId, len);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
+  WARPLINE_TRY(EnterInitialized());
+  if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // "domain:bus:device.function", and the same without function, or without domain.
+  const std::string full = PciBusId();
+  const std::string without_function = full.substr(0, full.size() - 2);
+  const absl::string_view asked = pciBusId;
+  const bool same = absl::EqualsIgnoreCase(asked, full) ||
+                    absl::EqualsIgnoreCase(asked, without_function) ||
+                    absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), full) ||
+                    absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), without_function);
+  if (!same) return CUDA_ERROR_INVALID_VALUE;
+  *dev = 0;
+  return CUDA_SUCCESS;
+}
+
+// There is one device, which is no peer of itself.
+CUresult CUDAAPI cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  WARPLINE_TRY(CheckDevice(peerDev));
+  if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *canAccessPeer = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice srcDevice,
+                                         CUdevice dstDevice) {
+  WARPLINE_TRY(EnterDevice(srcDevice));
+  WARPLINE_TRY(CheckDevice(dstDevice));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // CUDA refuses to compare a device with itself.
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // extern "C"

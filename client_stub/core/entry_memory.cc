@@ -1,0 +1,122 @@
+// Device memory: allocated inside the arena, most often without asking the server (arena/).
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+// Rows of a pitched allocation start at multiples of this, as on NVIDIA's devices.
+constexpr uint64_t kPitchAlignment = 512;
+
+CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, CUstream handle, DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Stream* stream = FindStream(handle, null_means);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  uint64_t address;
+  WARPLINE_TRY(runtime().memory->AllocateAsync(t_thread.current, bytes, stream->wire, &address));
+  *dptr = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult AllocateFromPoolAsync(CUdeviceptr* dptr, size_t bytes, CUmemoryPool pool, CUstream handle,
+                               DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  if (runtime().pools.Find(NumberOf(pool)) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return AllocateAsync(dptr, bytes, handle, null_means);
+}
+
+CUresult FreeAsync(CUdeviceptr dptr, CUstream handle, DefaultStream null_means) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(Enter());
+  const Stream* stream = FindStream(handle, null_means);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (dptr == 0) return CUDA_ERROR_INVALID_VALUE;
+  return runtime().memory->FreeAsync(dptr, stream->wire);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+  WARPLINE_TRY(Enter());
+  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t free_bytes, total_bytes;
+  runtime().allocator->MemoryInfo(&free_bytes, &total_bytes);
+  *free = free_bytes;
+  *total = total_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  WARPLINE_TRY(Enter());
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  WARPLINE_TRY(runtime().memory->Allocate(t_thread.current, bytesize, &address));
+  *dptr = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
+                                    size_t Height, unsigned int ElementSizeBytes) {
+  WARPLINE_TRY(Enter());
+  const bool known_element =
+      ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16;
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0 || !known_element) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  uint64_t pitch, bytes;
+  if (__builtin_add_overflow(WidthInBytes, kPitchAlignment - 1, &pitch)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  pitch &= ~(kPitchAlignment - 1);
+  if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  WARPLINE_TRY(cuMemAlloc_v2(dptr, bytes));
+  *pPitch = pitch;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(Enter());
+  return dptr == 0 ? CUDA_SUCCESS : runtime().memory->Free(dptr);
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  WARPLINE_TRY(Enter());
+  DeviceMemory::Range range;
+  if (!runtime().memory->Find(dptr, &range)) return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = range.base;
+  if (psize != nullptr) *psize = range.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return AllocateAsync(dptr, bytesize, hStream, DefaultStream::kLegacy);
+}
+
+CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return AllocateAsync(dptr, bytesize, hStream, DefaultStream::kPerThread);
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                         CUstream hStream) {
+  return AllocateFromPoolAsync(dptr, bytesize, pool, hStream, DefaultStream::kLegacy);
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                              CUstream hStream) {
+  return AllocateFromPoolAsync(dptr, bytesize, pool, hStream, DefaultStream::kPerThread);
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  return FreeAsync(dptr, hStream, DefaultStream::kLegacy);
+}
+
+CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
+  return FreeAsync(dptr, hStream, DefaultStream::kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,98 @@
+// Occupancy: what the device's driver says of one launch, and the calls that are made of it.
+#include <algorithm>
+
+#include "client_stub/core/kernel.h"
+#include "client_stub/core/occupancy.h"
+#include "client_stub/core/runtime.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+CUresult EnterFor(CUfunction handle, Kernel** kernel) {
+  WARPLINE_TRY(Enter());
+  *kernel = FindKernel(NumberOf(handle));
+  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+int Attribute(CUdevice_attribute which) { return runtime().session->device().attributes[which]; }
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(func, &kernel));
+  return MaxActiveBlocks(kernel, blockSize, dynamicSMemSize, flags, numBlocks);
+}
+
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func,
+                                                             int blockSize,
+                                                             size_t dynamicSMemSize) {
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                              dynamicSMemSize, 0);
+}
+
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
+    int* minGridSize, int* blockSize, CUfunction func,
+    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
+    unsigned int flags) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(func, &kernel));
+  if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const int warp = static_cast<int>(runtime().limits.warp_size);
+  const int most_threads = Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  int limit = std::min(static_cast<int>(runtime().limits.max_threads_per_block),
+                       kernel->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  if (blockSizeLimit > 0) limit = std::min(limit, blockSizeLimit);
+  int best_threads = 0, best_block = 0, best_blocks = 0;
+  // From the largest block down in whole warps, so that of equals the largest is taken.
+  for (int aligned = (limit + warp - 1) / warp * warp; aligned > 0; aligned -= warp) {
+    const int block = std::min(aligned, limit);
+    const size_t dynamic =
+        blockSizeToDynamicSMemSize == nullptr ? dynamicSMemSize : blockSizeToDynamicSMemSize(block);
+    int blocks;
+    WARPLINE_TRY(MaxActiveBlocks(kernel, block, dynamic, flags, &blocks));
+    if (blocks * block > best_threads) {
+      best_threads = blocks * block;
+      best_block = block;
+      best_blocks = blocks;
+    }
+    if (best_threads >= most_threads) break;
+  }
+  *blockSize = best_block;
+  *minGridSize = best_blocks * Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                                  CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                  size_t dynamicSMemSize, int blockSizeLimit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+}
+
+CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                         int numBlocks, int blockSize) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(func, &kernel));
+  if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  int blocks;
+  WARPLINE_TRY(MaxActiveBlocks(kernel, blockSize, 0, 0, &blocks));
+  if (numBlocks > blocks) return CUDA_ERROR_INVALID_VALUE;
+  // Shared memory is handed out in units of 128 bytes, with some of each block's for the driver.
+  constexpr int kUnit = 128;
+  const int each = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks /
+                   kUnit * kUnit;
+  const int reserved = Attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+  const int most = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  const int fixed = kernel->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  *dynamicSmemSize = static_cast<size_t>(std::max(std::min(each - reserved, most) - fixed, 0));
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

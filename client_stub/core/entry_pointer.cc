@@ -1,0 +1,141 @@
+// What an address is: answered from the tables of device and host memory.
+#include <cstring>
+
+#include "client_stub/core/runtime.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+struct Pointer {
+  uint64_t address = 0;
+  bool device = false;
+  bool host = false;
+  DeviceMemory::Range device_range;
+  HostMemory::Range host_range;
+};
+
+Pointer Describe(CUdeviceptr address) {
+  Pointer pointer;
+  pointer.address = address;
+  pointer.device = runtime().memory->Find(address, &pointer.device_range);
+  if (!pointer.device) {
+    pointer.host =
+        runtime().host_memory->Find(reinterpret_cast<const void*>(address), &pointer.host_range);
+  }
+  return pointer;
+}
+
+template <typename T>
+CUresult Give(void* data, T value) {
+  std::memcpy(data, &value, sizeof(value));
+  return CUDA_SUCCESS;
+}
+
+const Context* OwnerOf(const Pointer& pointer) {
+  const Context* owner = pointer.device_range.context;
+  return owner != nullptr ? owner : runtime().primary;
+}
+
+// Attributes of an address that is in one of the tables. Each has the type that cuda.h gives it.
+CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, void* data) {
+  const bool device = pointer.device;
+  const uint64_t base =
+      device ? pointer.device_range.base : reinterpret_cast<uint64_t>(pointer.host_range.base);
+  const uint64_t bytes = device ? pointer.device_range.bytes : pointer.host_range.bytes;
+  const uint64_t id = device ? pointer.device_range.id << 1 : pointer.host_range.id << 1 | 1;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return Give(data, OwnerOf(pointer)->handle);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return Give<unsigned int>(data, device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      // The device reaches no host memory.
+      if (!device) return CUDA_ERROR_INVALID_VALUE;
+      return Give<CUdeviceptr>(data, pointer.address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (device) return CUDA_ERROR_INVALID_VALUE;
+      return Give<uint64_t>(data, pointer.address);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Give<bool>(data, false);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Give<unsigned long long>(data, id);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Give<int>(data, 0);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Give<uint64_t>(data, base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Give<size_t>(data, bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Give<bool>(data, true);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Give<unsigned long long>(data, CU_MEM_HANDLE_TYPE_NONE);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Give<unsigned int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Give<CUmemoryPool>(
+          data, pointer.device_range.stream_ordered ? runtime().default_pool->handle : nullptr);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// What cuPointerGetAttributes gives where there is nothing to say.
+CUresult GiveNothing(CUpointer_attribute attribute, void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Give<unsigned int>(data, 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Give<int>(data, -2);  // As CUDA's: no device.
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Give<bool>(data, false);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return Give(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
+    default:
+      return Give<uint64_t>(data, 0);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  WARPLINE_TRY(Enter());
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Pointer pointer = Describe(ptr);
+  if (!pointer.device && !pointer.host) return CUDA_ERROR_INVALID_VALUE;
+  return GiveAttribute(pointer, attribute, data);
+}
+
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                        void** data, CUdeviceptr ptr) {
+  WARPLINE_TRY(Enter());
+  if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Pointer pointer = Describe(ptr);
+  for (unsigned int i = 0; i < numAttributes; ++i) {
+    if (attributes[i] <= 0 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const bool known = pointer.device || pointer.host;
+    if (!known || GiveAttribute(pointer, attributes[i], data[i]) != CUDA_SUCCESS) {
+      GiveNothing(attributes[i], data[i]);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,187 @@
+// Memory pools. All are cut from the session's arena; a pool keeps its settings and nothing else,
+// since freed memory is reused by the arena's own rules (arena/allocator.h).
+#include <cstring>
+
+#include "client_stub/core/runtime.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+MemoryPool* FindPool(CUmemoryPool handle) { return runtime().pools.Find(NumberOf(handle)); }
+
+CUresult CheckLocation(const CUmemLocation* location) {
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  return CheckDevice(location->id);
+}
+
+// What the session has allocated: pools do not count apart.
+uint64_t UsedBytes() {
+  uint64_t free_bytes, total_bytes;
+  runtime().allocator->MemoryInfo(&free_bytes, &total_bytes);
+  return total_bytes - free_bytes;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(CheckDevice(dev));
+  if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pool_out = runtime().default_pool->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(CheckDevice(dev));
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pool = runtime().current_pool.load()->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(CheckDevice(dev));
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  runtime().current_pool.store(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                        CUmemAllocationType type) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(CheckLocation(location));
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuDeviceGetDefaultMemPool(pool_out, location->id);
+}
+
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                 CUmemAllocationType type) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(CheckLocation(location));
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuDeviceGetMemPool(pool, location->id);
+}
+
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
+                                 CUmemoryPool pool) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(CheckLocation(location));
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuDeviceSetMemPool(location->id, pool);
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  WARPLINE_TRY(EnterInitialized());
+  if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(CheckLocation(&poolProps->location));
+  if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const uint64_t handle = runtime().pools.Add(
+      [](MemoryPool& p, uint64_t number) { p.handle = HandleOf<CUmemoryPool>(number); });
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pool = HandleOf<CUmemoryPool>(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterInitialized());
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr || found == runtime().default_pool) return CUDA_ERROR_INVALID_VALUE;
+  runtime().current_pool.compare_exchange_strong(found, runtime().default_pool);
+  runtime().pools.Remove(NumberOf(pool), [](MemoryPool&) {});
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  WARPLINE_TRY(EnterInitialized());
+  // Nothing is held back for a pool.
+  return FindPool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  WARPLINE_TRY(EnterInitialized());
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: {
+      int enabled;
+      std::memcpy(&enabled, value, sizeof(enabled));
+      found->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = enabled;
+      return CUDA_SUCCESS;
+    }
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: {
+      uint64_t bytes;
+      std::memcpy(&bytes, value, sizeof(bytes));
+      found->release_threshold = bytes;
+      return CUDA_SUCCESS;
+    }
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return CUDA_SUCCESS;  // Resets a high-water mark, which is not kept.
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  WARPLINE_TRY(EnterInitialized());
+  const MemoryPool* found = FindPool(pool);
+  if (found == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: {
+      const int enabled = found->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+      std::memcpy(value, &enabled, sizeof(enabled));
+      return CUDA_SUCCESS;
+    }
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: {
+      const uint64_t bytes = found->release_threshold;
+      std::memcpy(value, &bytes, sizeof(bytes));
+      return CUDA_SUCCESS;
+    }
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
+      const uint64_t bytes = UsedBytes();
+      std::memcpy(value, &bytes, sizeof(bytes));
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  WARPLINE_TRY(EnterInitialized());
+  if (FindPool(pool) == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    WARPLINE_TRY(CheckLocation(&map[i].location));
+    // The owning device's access cannot be taken away.
+    if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                                    CUmemLocation* location) {
+  WARPLINE_TRY(EnterInitialized());
+  if (FindPool(memPool) == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(CheckLocation(location));
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,79 @@
+// The device's primary context, which the runtime library uses. Its handle is the same for the
+// process's life; the last release and a reset end what was created in it.
+#include "client_stub/core/contexts.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+CUresult EnterPrimary(CUdevice device) {
+  WARPLINE_TRY(EnterInitialized());
+  return CheckDevice(device);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  WARPLINE_TRY(EnterPrimary(dev));
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(SessionError());
+  runtime().primary->references.fetch_add(1);
+  *pctx = runtime().primary->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterPrimary(dev));
+  Context* context = runtime().primary;
+  int references = context->references.load();
+  do {
+    if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  } while (!context->references.compare_exchange_weak(references, references - 1));
+  if (references == 1) ReleaseContents(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
+  return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterPrimary(dev));
+  WARPLINE_TRY(SessionError());
+  const CUresult result = SynchronizeContext();
+  Context* context = runtime().primary;
+  ReleaseContents(context);
+  context->references.store(0);
+  context->flags.store(0);
+  InitializeLimits(context);
+  return result;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryCtxReset_v2(dev); }
+
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  WARPLINE_TRY(EnterPrimary(dev));
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = runtime().primary->flags;
+  *active = runtime().primary->references > 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  WARPLINE_TRY(EnterPrimary(dev));
+  if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  runtime().primary->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+}  // extern "C"

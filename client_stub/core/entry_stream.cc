@@ -1,0 +1,219 @@
+// Streams. Creating and destroying them is one way; queries read the completion board.
+#include "client_stub/core/events.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
+  WARPLINE_TRY(Enter());
+  *stream = FindStream(handle, null_means);
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult Create(CUstream* out, unsigned int flags, int priority) {
+  WARPLINE_TRY(Enter());
+  if (out == nullptr || (flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Stream* stream;
+  WARPLINE_TRY(CreateStream(t_thread.current, flags, priority, &stream));
+  *out = stream->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult Synchronize(CUstream handle, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  return SynchronizeStream(stream);
+}
+
+CUresult Query(CUstream handle, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (!StreamComplete(*stream)) return CUDA_ERROR_NOT_READY;
+  return WaitedFor();
+}
+
+CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned int flags,
+                   DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  const Event* event = FindEvent(event_handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (EventComplete(*event)) return CUDA_SUCCESS;
+  return SendOn(stream, warpline::cmd::StreamWaitEvent{stream->wire, event->wire});
+}
+
+CUresult GetFlags(CUstream handle, unsigned int* flags, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetPriority(CUstream handle, int* priority, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetId(CUstream handle, unsigned long long* id, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *id = stream->wire;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* owner = stream->context != nullptr ? stream->context : t_thread.current;
+  *context = owner->handle;
+  return CUDA_SUCCESS;
+}
+
+// No call of this driver starts a capture.
+CUresult GetCaptureStatus(CUstream handle, CUstreamCaptureStatus* status,
+                          DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return Create(phStream, Flags, 0);
+}
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  return Create(phStream, flags, priority);
+}
+
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(Enter());
+  return DestroyStream(hStream);
+}
+CUresult CUDAAPI cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) { return Synchronize(hStream, kLegacy); }
+CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream) {
+  return Synchronize(hStream, kPerThread);
+}
+CUresult CUDAAPI cuStreamQuery(CUstream hStream) { return Query(hStream, kLegacy); }
+CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream) { return Query(hStream, kPerThread); }
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return WaitEvent(hStream, hEvent, Flags, kLegacy);
+}
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return WaitEvent(hStream, hEvent, Flags, kPerThread);
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  return GetFlags(hStream, flags, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int* flags) {
+  return GetFlags(hStream, flags, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int* priority) {
+  return GetPriority(hStream, priority, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int* priority) {
+  return GetPriority(hStream, priority, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  return GetId(hStream, streamId, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long* streamId) {
+  return GetId(hStream, streamId, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  return GetDevice(hStream, device, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice* device) {
+  return GetDevice(hStream, device, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  return GetContext(hStream, pctx, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext* pctx) {
+  return GetContext(hStream, pctx, kPerThread);
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return GetCaptureStatus(hStream, captureStatus, kLegacy);
+}
+CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return GetCaptureStatus(hStream, captureStatus, kPerThread);
+}
+
+// The outputs other than the status are set only while a stream captures.
+CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                        cuuint64_t*) {
+  return GetCaptureStatus(hStream, captureStatus_out, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream,
+                                             CUstreamCaptureStatus* captureStatus_out,
+                                             cuuint64_t*) {
+  return GetCaptureStatus(hStream, captureStatus_out, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
+                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
+                                           CUgraph*, const CUgraphNode**, size_t*) {
+  return GetCaptureStatus(hStream, captureStatus_out, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream,
+                                                CUstreamCaptureStatus* captureStatus_out,
+                                                cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                                size_t*) {
+  return GetCaptureStatus(hStream, captureStatus_out, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
+                                           CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
+                                           size_t*) {
+  return GetCaptureStatus(hStream, captureStatus_out, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream,
+                                                CUstreamCaptureStatus* captureStatus_out,
+                                                cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                                const CUgraphEdgeData**, size_t*) {
+  return GetCaptureStatus(hStream, captureStatus_out, kPerThread);
+}
+
+CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  WARPLINE_TRY(EnterInitialized());
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::swap(*mode, t_thread.capture_mode);
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,62 @@
+#include "client_stub/core/environment.h"
+
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace warpline::stub {
+namespace {
+
+// The CUDA version that this driver's table of calls is that of.
+constexpr int kCudaVersion = 13000;
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool NamesDevice(absl::string_view entry) {
+  if (absl::ConsumePrefix(&entry, "GPU-")) return !entry.empty();
+  int ordinal;
+  return absl::SimpleAtoi(entry, &ordinal) && ordinal >= 0;
+}
+
+}  // namespace
+
+VisibleDevices ParseVisibleDevices(const char* value) {
+  VisibleDevices visible;
+  if (value == nullptr) return visible;
+  const std::vector<absl::string_view> entries = absl::StrSplit(value, ',');
+  const absl::string_view first = absl::StripAsciiWhitespace(entries.front());
+  if (!NamesDevice(first)) {
+    visible.none = true;
+    return visible;
+  }
+  visible.device = std::string(first);
+  visible.more_ignored = entries.size() > 1 && NamesDevice(absl::StripAsciiWhitespace(entries[1]));
+  return visible;
+}
+
+Environment ReadEnvironment() {
+  Environment environment;
+  environment.endpoint = Variable("WARPLINE_ENDPOINT");
+  environment.stat = Variable("WARPLINE_STAT");
+  environment.visible = ParseVisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"));
+  environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";
+  double seconds;
+  if (absl::SimpleAtod(Variable("WARPLINE_CONNECT_TIMEOUT"), &seconds) && seconds > 0) {
+    environment.connect_timeout = absl::Seconds(seconds);
+  }
+  int version;
+  if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
+    version = kCudaVersion;
+  }
+  environment.driver_version = version;
+  return environment;
+}
+
+}  // namespace warpline::stub

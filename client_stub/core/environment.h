@@ -1,0 +1,45 @@
+// What the environment of the application asks for: Warpline's own variables and those of CUDA
+// that are the driver's business. Read once, at the first call that needs it.
+//
+//   WARPLINE_ENDPOINT         where the server is: "host:port" or "unix:/path"
+//   WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
+//   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
+//   WARPLINE_STAT             "1": counters on stderr at the end; otherwise a file to append them
+//   to CUDA_VISIBLE_DEVICES      its first entry names the session's device CUDA_LAUNCH_BLOCKING
+//   "1": each launch waits and reports
+#ifndef WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_
+#define WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+
+namespace warpline::stub {
+
+// CUDA_VISIBLE_DEVICES, parsed.
+struct VisibleDevices {
+  bool none = false;          // The application wants to see no device.
+  std::string device;         // Session's device: "" for the server's choice, "0", "GPU-<uuid>".
+  bool more_ignored = false;  // There were further entries, which are not used.
+};
+
+// `value` is nullptr where the variable is unset. As in CUDA, the list ends at its first entry that
+// names no device, so "" and "-1" hide every device.
+VisibleDevices ParseVisibleDevices(const char* value);
+
+struct Environment {
+  std::string endpoint;
+  absl::Duration connect_timeout = absl::Seconds(5);
+  int driver_version = 13000;
+  std::string stat;
+  VisibleDevices visible;
+  bool launch_blocking = false;
+};
+
+// Reads the process's environment. A number that does not parse leaves the default.
+Environment ReadEnvironment();
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_

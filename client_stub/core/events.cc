@@ -1,0 +1,63 @@
+#include "client_stub/core/events.h"
+
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+namespace warpline::stub {
+namespace {
+
+void SendDestroy(Event& event) { runtime().session->Send(cmd::EventDestroy{event.wire}); }
+
+}  // namespace
+
+Event* FindEvent(CUevent handle) { return runtime().events.Find(NumberOf(handle)); }
+
+CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
+  Runtime& r = runtime();
+  const uint64_t wire = r.NewNumber();
+  const uint64_t seq = r.session->Send(cmd::EventCreate{wire, flags, 0});
+  if (seq == 0) return SentAs(seq);
+  const uint64_t handle = r.events.Add([&](Event& e, uint64_t number) {
+    e.handle = HandleOf<CUevent>(number);
+    e.wire = wire;
+    e.flags = flags;
+    e.context = context;
+    e.seq.store(0, std::memory_order_relaxed);
+    e.stream.store(0, std::memory_order_relaxed);
+  });
+  if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *event = HandleOf<CUevent>(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyEvent(CUevent handle) {
+  return runtime().events.Remove(NumberOf(handle), SendDestroy) ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_HANDLE;
+}
+
+void DestroyEventsOf(const Context* context) {
+  runtime().events.ForEach([context](const Event& event, uint64_t handle) {
+    if (event.context == context) runtime().events.Remove(handle, SendDestroy);
+    return true;
+  });
+}
+
+CUresult RecordEvent(Event* event, Stream* stream) {
+  uint64_t seq;
+  const CUresult result = SendOn(stream, cmd::EventRecord{event->wire, stream->wire}, {}, &seq);
+  if (result == CUDA_SUCCESS) event->NoteRecorded(stream->wire, seq);
+  return result;
+}
+
+bool EventComplete(const Event& event) {
+  const uint64_t stream = event.stream.load(std::memory_order_acquire);
+  const uint64_t seq = event.seq.load(std::memory_order_acquire);
+  return seq == 0 || runtime().session->Retired(stream, seq);
+}
+
+CUresult SynchronizeEvent(Event* event) {
+  if (EventComplete(*event)) return WaitedFor();
+  return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::EventSync{event->wire}));
+}
+
+}  // namespace warpline::stub

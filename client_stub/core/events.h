@@ -1,0 +1,26 @@
+// Events, and whether what they recorded is complete.
+#ifndef WARPLINE_CLIENT_STUB_CORE_EVENTS_H_
+#define WARPLINE_CLIENT_STUB_CORE_EVENTS_H_
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/objects.h"
+
+namespace warpline::stub {
+
+// nullptr for what is no event.
+Event* FindEvent(CUevent handle);
+
+CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event);
+CUresult DestroyEvent(CUevent handle);
+void DestroyEventsOf(const Context* context);
+
+CUresult RecordEvent(Event* event, Stream* stream);
+
+// True when the latest record is complete; an event never recorded is. Reads memory only.
+bool EventComplete(const Event& event);
+// Returns when the latest record is complete: from memory if it already is.
+CUresult SynchronizeEvent(Event* event);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_EVENTS_H_

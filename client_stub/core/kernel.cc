@@ -1,0 +1,79 @@
+#include "client_stub/core/kernel.h"
+
+#include <algorithm>
+
+#include "client_stub/core/runtime.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+
+bool ParseKernelReply(std::string_view reply, Kernel* kernel) {
+  cmd::KernelFindReply fields;
+  if (!TakeStruct(&reply, &fields)) return false;
+  for (int i = 0; i < Kernel::kAttributes; ++i) kernel->attributes[i].store(fields.attributes[i]);
+  while (!reply.empty()) {
+    Kernel::Parameter parameter;
+    if (!TakeStruct(&reply, &parameter)) return false;
+    if (parameter.offset > Kernel::kMaxParameterBytes ||
+        parameter.bytes > Kernel::kMaxParameterBytes - parameter.offset) {
+      return false;
+    }
+    kernel->parameters.push_back(parameter);
+    kernel->parameter_bytes = std::max(kernel->parameter_bytes, parameter.offset + parameter.bytes);
+  }
+  return true;
+}
+
+Kernel* FindKernel(uint64_t handle) {
+  const KernelRef* ref = runtime().kernels.Find(handle);
+  return ref == nullptr ? nullptr : ref->kernel;
+}
+
+CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute, int* value) {
+  if (value == nullptr || attribute < 0 || attribute >= Kernel::kAttributes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *value = kernel.attribute(attribute);
+  return CUDA_SUCCESS;
+}
+
+CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int value) {
+  Session& session = *runtime().session;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      const int most =
+          session.device().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
+      if (value < 0 || value > most - kernel->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      break;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Libraries set the same value before each launch.
+  if (kernel->attribute(attribute) == value) return CUDA_SUCCESS;
+  WARPLINE_TRY(ToCu(
+      session.Call(WaitKind::kRoundTrip,
+                   cmd::KernelSetAttribute{kernel->wire, static_cast<int32_t>(attribute), value})));
+  kernel->attributes[attribute].store(value, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetParameterInfo(const Kernel& kernel, size_t index, size_t* offset, size_t* bytes) {
+  if (offset == nullptr || index >= kernel.parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = kernel.parameters[index].offset;
+  if (bytes != nullptr) *bytes = kernel.parameters[index].bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace warpline::stub

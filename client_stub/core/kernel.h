@@ -1,0 +1,69 @@
+// A kernel of a module: what the server said of it when it was found, which is what launches are
+// checked and packed with.
+#ifndef WARPLINE_CLIENT_STUB_CORE_KERNEL_H_
+#define WARPLINE_CLIENT_STUB_CORE_KERNEL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/launch_check.h"
+#include "client_stub/core/objects.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe: plain members are constant.
+struct Kernel {
+  static constexpr int kAttributes = 16;  // CUfunction_attribute 0 to 15.
+  // More parameter bytes than any device takes.
+  static constexpr uint32_t kMaxParameterBytes = 32768;
+
+  struct Parameter {
+    uint32_t offset;
+    uint32_t bytes;
+  };
+
+  Module* module = nullptr;
+  std::string name;
+  uint64_t wire = 0;
+  CUkernel handle = nullptr;
+  std::vector<Parameter> parameters;
+  uint32_t parameter_bytes = 0;
+  std::atomic<int> attributes[kAttributes] = {};
+
+  int attribute(CUfunction_attribute which) const {
+    return attributes[which].load(std::memory_order_relaxed);
+  }
+  KernelLimits limits() const {
+    return {attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+            attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),
+            attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)};
+  }
+
+  // Answers of cuOccupancyMaxActiveBlocksPerMultiprocessor, which are asked for again and again.
+  using OccupancyKey = std::tuple<uint32_t, uint64_t, uint32_t>;  // Threads, shared bytes, flags.
+  Mutex occupancy_mu;
+  std::map<OccupancyKey, int> occupancy ABSL_GUARDED_BY(occupancy_mu);
+};
+
+// Fills in attributes and parameters from the bytes of a KernelFind reply. False for a reply that
+// makes no sense.
+bool ParseKernelReply(std::string_view reply, Kernel* kernel);
+
+// A CUfunction or a CUkernel; nullptr for anything else.
+Kernel* FindKernel(uint64_t handle);
+
+// As cuFuncGetAttribute, cuFuncSetAttribute, cuFuncGetParamInfo.
+CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute, int* value);
+CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int value);
+CUresult GetParameterInfo(const Kernel& kernel, size_t index, size_t* offset, size_t* bytes);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_KERNEL_H_

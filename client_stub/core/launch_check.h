@@ -1,0 +1,44 @@
+// Whether a launch is one that the device accepts, from what is known of device and kernel: CUDA
+// reports these errors from the call itself.
+#ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_CHECK_H_
+#define WARPLINE_CLIENT_STUB_CORE_LAUNCH_CHECK_H_
+
+#include <cstdint>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/session/session.h"
+
+namespace warpline::stub {
+
+struct DeviceLimits {
+  uint32_t max_grid[3] = {};
+  uint32_t max_block[3] = {};
+  uint32_t max_threads_per_block = 0;
+  uint32_t max_registers_per_block = 0;
+  uint32_t warp_size = 32;
+};
+
+DeviceLimits LimitsOf(const RemoteDevice& device);
+
+struct LaunchGeometry {
+  uint32_t grid[3] = {};
+  uint32_t block[3] = {};
+  uint32_t dynamic_shared_bytes = 0;
+};
+
+// What CheckLaunch needs of a kernel's attributes.
+struct KernelLimits {
+  int max_threads_per_block = 0;
+  int registers = 0;
+  int max_dynamic_shared_bytes = 0;
+};
+
+// CUDA_ERROR_INVALID_VALUE for a geometry that the device does not have, or more dynamic shared
+// memory than the kernel may take; CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for more threads than the
+// kernel's registers leave room for. Stateless.
+CUresult CheckLaunch(const LaunchGeometry& launch, const DeviceLimits& device,
+                     const KernelLimits& kernel);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_LAUNCH_CHECK_H_

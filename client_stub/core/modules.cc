@@ -1,0 +1,69 @@
+#include "client_stub/core/modules.h"
+
+#include "client_stub/core/runtime.h"
+
+namespace warpline::stub {
+
+Module* FindModule(CUmodule handle) {
+  const ModuleRef* ref = runtime().modules.Find(NumberOf(handle));
+  return ref == nullptr ? nullptr : ref->module;
+}
+
+Module* FindLibrary(CUlibrary handle) {
+  const ModuleRef* ref = runtime().libraries.Find(NumberOf(handle));
+  return ref == nullptr ? nullptr : ref->module;
+}
+
+CUresult AddModule(const Context* context, std::string_view image, CUmodule* module) {
+  Module* const added = new Module(context, image, /*preserved=*/true);
+  CUresult result = added->Upload();
+  if (result == CUDA_SUCCESS) result = added->Check();
+  if (result != CUDA_SUCCESS) {
+    added->Unload();
+    delete added;
+    return result;
+  }
+  *module = added->ModuleHandle();
+  return *module == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult AddLibrary(std::string_view image, bool preserved, CUlibrary* library) {
+  Module* const added = new Module(nullptr, image, preserved);
+  const uint64_t handle =
+      runtime().libraries.Add([added](ModuleRef& ref, uint64_t) { ref.module = added; });
+  if (handle == 0) {
+    delete added;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *library = HandleOf<CUlibrary>(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult RemoveModule(CUmodule handle) {
+  Module* const module = FindModule(handle);
+  // A library's module ends with the library.
+  if (module == nullptr || module->context() == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!runtime().modules.Remove(NumberOf(handle), [](ModuleRef&) {})) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  module->Unload();
+  return CUDA_SUCCESS;
+}
+
+CUresult RemoveLibrary(CUlibrary handle) {
+  Module* const module = FindLibrary(handle);
+  if (module == nullptr || !runtime().libraries.Remove(NumberOf(handle), [](ModuleRef&) {})) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  module->Unload();
+  return CUDA_SUCCESS;
+}
+
+void UnloadModulesOf(const Context* context) {
+  runtime().modules.ForEach([context](const ModuleRef& ref, uint64_t handle) {
+    if (ref.module->context() == context) RemoveModule(HandleOf<CUmodule>(handle));
+    return true;
+  });
+}
+
+}  // namespace warpline::stub

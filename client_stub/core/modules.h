@@ -1,0 +1,28 @@
+// The handles of modules and libraries.
+#ifndef WARPLINE_CLIENT_STUB_CORE_MODULES_H_
+#define WARPLINE_CLIENT_STUB_CORE_MODULES_H_
+
+#include <string_view>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/module.h"
+
+namespace warpline::stub {
+
+// nullptr for what is no module, or no library.
+Module* FindModule(CUmodule handle);
+Module* FindLibrary(CUlibrary handle);
+
+// Loads a module and waits for the outcome.
+CUresult AddModule(const Context* context, std::string_view image, CUmodule* module);
+// Makes a library known; nothing is sent yet. `preserved` as for Module.
+CUresult AddLibrary(std::string_view image, bool preserved, CUlibrary* library);
+
+CUresult RemoveModule(CUmodule handle);
+CUresult RemoveLibrary(CUlibrary handle);
+// Unloads the modules of a context; libraries belong to none.
+void UnloadModulesOf(const Context* context);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_MODULES_H_

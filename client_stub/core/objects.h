@@ -1,0 +1,94 @@
+// The driver's objects as this process keeps them, and the tables that hold them.
+//
+// Objects are never freed while the process lives (handle_table.h); a plain member is set before
+// the object's handle becomes valid and does not change afterwards.
+#ifndef WARPLINE_CLIENT_STUB_CORE_OBJECTS_H_
+#define WARPLINE_CLIENT_STUB_CORE_OBJECTS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/handle_table.h"
+
+namespace warpline::stub {
+
+class Module;
+struct Kernel;
+
+// All contexts of the process share the session; what is apart is their handles, flags, limits and
+// what dies with them.
+struct Context {
+  CUcontext handle = nullptr;
+  bool primary = false;
+  uint64_t id = 0;
+  unsigned int api_version = 0;
+  std::atomic<bool> alive{true};
+  std::atomic<int> references{0};  // Of a primary context.
+  std::atomic<unsigned int> flags{0};
+  std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+  std::atomic<int> shared_config{CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE};
+  std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
+};
+
+struct Stream {
+  CUstream handle = nullptr;
+  uint64_t wire = 0;  // In commands. Never used twice.
+  unsigned int flags = 0;
+  int priority = 0;
+  Context* context = nullptr;         // nullptr: whichever is current.
+  std::atomic<uint64_t> last_seq{0};  // The latest command sent on it.
+
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  void NoteSent(uint64_t seq) {
+    uint64_t seen = last_seq.load(std::memory_order_relaxed);
+    while (seen < seq && !last_seq.compare_exchange_weak(seen, seq, std::memory_order_release,
+                                                         std::memory_order_relaxed)) {
+    }
+  }
+};
+
+struct Event {
+  CUevent handle = nullptr;
+  uint64_t wire = 0;
+  unsigned int flags = 0;
+  Context* context = nullptr;
+
+  // Where the latest record went. The number is stored first and loaded last: a reader that meets
+  // a record halfway holds the newer number to the older stream, which says "complete" only if the
+  // older record is.
+  std::atomic<uint64_t> seq{0};  // 0: never recorded.
+  std::atomic<uint64_t> stream{0};
+
+  void NoteRecorded(uint64_t on_stream, uint64_t with_seq) {
+    seq.store(with_seq, std::memory_order_release);
+    stream.store(on_stream, std::memory_order_release);
+  }
+};
+
+struct ModuleRef {
+  Module* module = nullptr;
+};
+
+struct KernelRef {
+  Kernel* kernel = nullptr;
+};
+
+struct MemoryPool {
+  CUmemoryPool handle = nullptr;
+  std::atomic<uint64_t> release_threshold{0};
+  std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
+};
+
+using ContextTable = HandleTable<Context, HandleKind::kContext, false>;
+using StreamTable = HandleTable<Stream, HandleKind::kStream, true>;
+using EventTable = HandleTable<Event, HandleKind::kEvent, true>;
+using ModuleTable = HandleTable<ModuleRef, HandleKind::kModule, true>;
+using LibraryTable = HandleTable<ModuleRef, HandleKind::kLibrary, true>;
+using KernelTable = HandleTable<KernelRef, HandleKind::kKernel, true>;
+using MemoryPoolTable = HandleTable<MemoryPool, HandleKind::kMemoryPool, false>;
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_OBJECTS_H_

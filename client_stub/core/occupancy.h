@@ -1,0 +1,18 @@
+// How many blocks of a kernel fit on a multiprocessor.
+#ifndef WARPLINE_CLIENT_STUB_CORE_OCCUPANCY_H_
+#define WARPLINE_CLIENT_STUB_CORE_OCCUPANCY_H_
+
+#include <cstdint>
+
+#include "client_stub/core/kernel.h"
+
+namespace warpline::stub {
+
+// Asks the device's driver, once for each set of arguments. CUDA_ERROR_INVALID_VALUE for a block
+// that no device takes.
+CUresult MaxActiveBlocks(Kernel* kernel, int block_threads, uint64_t dynamic_shared_bytes,
+                         unsigned int flags, int* blocks);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_OCCUPANCY_H_

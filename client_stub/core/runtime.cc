@@ -1,0 +1,158 @@
+#include "client_stub/core/runtime.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <iostream>
+#include <utility>
+
+#include "client_stub/core/contexts.h"
+#include "common/log.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+constinit internal::NoDestructor<Runtime> internal::g_runtime;
+
+namespace {
+
+// For the server to take what is pending when the process ends.
+constexpr absl::Duration kExitDeadline = absl::Seconds(2);
+
+struct Initialization {
+  Mutex mu;
+  bool done ABSL_GUARDED_BY(mu) = false;
+  CUresult result ABSL_GUARDED_BY(mu) = CUDA_ERROR_NOT_INITIALIZED;
+};
+constinit internal::NoDestructor<Initialization> g_initialization;
+
+std::atomic<SessionOpener> g_opener{nullptr};
+// In the child of a fork that follows the first cuInit.
+std::atomic<bool> g_forked{false};
+
+// Runs in a copy of the process that has one thread and whose locks are in any state.
+void TurnAwayInChild() {
+  g_forked.store(true, std::memory_order_relaxed);
+  runtime().gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
+}
+
+void PrintCounters() {
+  const std::string& where = environment().stat;
+  if (where.empty() || where == "0") return;
+  const std::string text = runtime().session->counters().ToText();
+  if (where == "1") {
+    std::cerr << text << std::flush;
+    return;
+  }
+  std::ofstream file(where, std::ios::app);
+  file << text;
+  if (!file.flush()) LogError("cannot write the counters to ", where, " (WARPLINE_STAT)");
+}
+
+void CloseAtExit() {
+  CUresult open = CUDA_SUCCESS;
+  if (!runtime().gate.compare_exchange_strong(open, CUDA_ERROR_DEINITIALIZED)) return;
+  runtime().session->Close(kExitDeadline);
+  PrintCounters();
+}
+
+CUresult RefuseUnreachable(const absl::Status& status) {
+  const Environment& env = environment();
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      LogError(status.message(), ": start warpline-server at ", env.endpoint,
+               ", or correct WARPLINE_ENDPOINT");
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+    case absl::StatusCode::kNotFound:
+      LogError("the server at ", env.endpoint, " has no device ", env.visible.device, " (",
+               status.message(), "): correct CUDA_VISIBLE_DEVICES");
+      return CUDA_ERROR_NO_DEVICE;
+    default:
+      LogError("the server at ", env.endpoint, " opened no session: ", status.ToString());
+      return ToCu(CudaResultFromStatus(status));
+  }
+}
+
+void OpenGate(std::unique_ptr<Session> session) {
+  Runtime& r = runtime();
+  r.session = session.release();  // Lives as long as the process.
+  r.allocator = new Allocator(r.session);
+  r.memory = new DeviceMemory(r.session, r.allocator);
+  r.host_memory = new HostMemory;
+  r.limits = LimitsOf(r.session->device());
+  r.launch_blocking = environment().launch_blocking;
+  r.legacy.handle = CU_STREAM_LEGACY;
+  r.legacy.wire = kLegacyStream;
+  r.contexts.Add([&r](Context& context, uint64_t handle) {
+    context.handle = HandleOf<CUcontext>(handle);
+    context.primary = true;
+    context.id = r.next_context_id.fetch_add(1);
+    InitializeLimits(&context);
+    r.primary = &context;
+  });
+  r.pools.Add([&r](MemoryPool& pool, uint64_t handle) {
+    pool.handle = HandleOf<CUmemoryPool>(handle);
+    r.default_pool = &pool;
+  });
+  r.current_pool.store(r.default_pool);
+  r.gate.store(CUDA_SUCCESS, std::memory_order_release);
+  atexit(CloseAtExit);
+}
+
+CUresult Open() {
+  const Environment& env = environment();
+  if (env.visible.none) return CUDA_ERROR_NO_DEVICE;
+  if (env.endpoint.empty()) {
+    LogError(
+        "no GPU server is named: set WARPLINE_ENDPOINT to its address, as in "
+        "WARPLINE_ENDPOINT=localhost:9310");
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  if (env.visible.more_ignored) {
+    LogWarning("a session has one device: of CUDA_VISIBLE_DEVICES only ", env.visible.device,
+               " is used");
+  }
+  SessionOptions options;
+  options.endpoint = env.endpoint;
+  options.device = env.visible.device;
+  options.deadline = env.connect_timeout;
+  auto session = g_opener.load()(options);
+  if (!session.ok()) return RefuseUnreachable(session.status());
+  const int server_version = (*session)->device().driver_version;
+  if (server_version < env.driver_version) {
+    LogError("the server's driver is for CUDA ", server_version, ", older than ",
+             env.driver_version, ": update it, or set WARPLINE_DRIVER_VERSION=", server_version);
+    (*session)->Close(kExitDeadline);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  OpenGate(std::move(*session));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+const Environment& environment() {
+  static const Environment* const read = new Environment(ReadEnvironment());
+  return *read;
+}
+
+void SetSessionOpener(SessionOpener opener) { g_opener.store(opener); }
+
+CUresult InitializeDriver() {
+  const CUresult gate = EnterInitialized();
+  if (gate != CUDA_ERROR_NOT_INITIALIZED) return gate;
+  if (g_forked.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
+  Initialization& initialization = g_initialization.value;
+  MutexLock lock(&initialization.mu);
+  if (!initialization.done) {
+    // Before the first thread starts, so that no fork goes unnoticed.
+    pthread_atfork(nullptr, nullptr, TurnAwayInChild);
+    initialization.result = Open();
+    initialization.done = true;
+  }
+  return initialization.result;
+}
+
+}  // namespace warpline::stub

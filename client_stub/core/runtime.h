@@ -1,0 +1,135 @@
+// The driver's state in this process, and what every entry point does first.
+//
+// One Runtime exists from the loading of the library to the end of the process; no destructor runs,
+// because libraries of the application call in from exit handlers that run after ours. Nothing
+// happens before cuInit: no thread, no connection. After a fork that follows cuInit, and once the
+// process's exit has begun, `gate` turns every entry away before it touches a lock.
+#ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_H_
+#define WARPLINE_CLIENT_STUB_CORE_RUNTIME_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "client_stub/arena/allocator.h"
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/device_memory.h"
+#include "client_stub/core/environment.h"
+#include "client_stub/core/host_memory.h"
+#include "client_stub/core/launch_check.h"
+#include "client_stub/core/objects.h"
+#include "client_stub/core/thread_state.h"
+#include "client_stub/session/session.h"
+
+namespace warpline::stub {
+
+// The wire's number of the legacy default stream.
+inline constexpr uint64_t kLegacyStream = 1;
+
+// Thread-safe. Plain members are set before `gate` opens and constant afterwards.
+struct Runtime {
+  // What an entry that needs the device returns: CUDA_SUCCESS between a successful cuInit and exit,
+  // CUDA_ERROR_NOT_INITIALIZED before it and in the child of a fork, CUDA_ERROR_DEINITIALIZED once
+  // exit has begun.
+  std::atomic<CUresult> gate{CUDA_ERROR_NOT_INITIALIZED};
+
+  Session* session = nullptr;
+  Allocator* allocator = nullptr;
+  DeviceMemory* memory = nullptr;
+  HostMemory* host_memory = nullptr;
+  DeviceLimits limits;
+  bool launch_blocking = false;
+
+  Context* primary = nullptr;
+  Stream legacy;
+  MemoryPool* default_pool = nullptr;
+  std::atomic<MemoryPool*> current_pool{nullptr};
+
+  // Numbers for the wire; those below 16 are the protocol's.
+  std::atomic<uint64_t> next_number{16};
+  std::atomic<uint64_t> next_context_id{1};
+
+  ContextTable contexts;
+  StreamTable streams;
+  EventTable events;
+  ModuleTable modules;
+  LibraryTable libraries;
+  KernelTable kernels;
+  MemoryPoolTable pools;
+
+  uint64_t NewNumber() { return next_number.fetch_add(1, std::memory_order_relaxed); }
+};
+
+namespace internal {
+// Leaves a static object's destructor out.
+template <typename T>
+union NoDestructor {
+  constexpr NoDestructor() : value() {}
+  ~NoDestructor() {}
+  T value;
+};
+extern NoDestructor<Runtime> g_runtime;
+}  // namespace internal
+
+inline Runtime& runtime() { return internal::g_runtime.value; }
+
+// The process's environment, read at the first call.
+const Environment& environment();
+
+// cuInit: opens the session. The outcome is remembered, so that only the first call waits.
+CUresult InitializeDriver();
+
+// How InitializeDriver opens a session. Replaceable before cuInit.
+using SessionOpener = absl::StatusOr<std::unique_ptr<Session>> (*)(const SessionOptions& options);
+void SetSessionOpener(SessionOpener opener);
+
+// ---- What entry points begin with.
+
+// For calls that need cuInit.
+inline CUresult EnterInitialized() { return runtime().gate.load(std::memory_order_acquire); }
+
+// For calls that need a current context but ask nothing of the device.
+inline CUresult EnterContext() {
+  WARPLINE_TRY(EnterInitialized());
+  const Context* context = t_thread.current;
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->alive.load(std::memory_order_relaxed) ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+// The error that every call returns once the session is lost; CUDA_SUCCESS until then.
+inline CUresult SessionError() { return ToCu(runtime().session->error()); }
+
+// What a wait returns that the completion board answered: what the server's answer would have been.
+inline CUresult WaitedFor() {
+  WARPLINE_TRY(SessionError());
+  return ToCu(runtime().session->TakeDeferred());
+}
+
+// For calls that create, use or destroy something on the device.
+inline CUresult Enter() {
+  WARPLINE_TRY(EnterContext());
+  return SessionError();
+}
+
+// For calls that release something: once exit has begun they find everything released.
+inline bool Exiting() {
+  return runtime().gate.load(std::memory_order_relaxed) == CUDA_ERROR_DEINITIALIZED;
+}
+
+// CUDA_SUCCESS for a command that was sent; what the session was lost with for number 0.
+inline CUresult SentAs(uint64_t seq) {
+  if (seq != 0) return CUDA_SUCCESS;
+  const CUresult error = SessionError();
+  return error == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : error;
+}
+
+// The session's only device.
+inline CUresult CheckDevice(CUdevice device) {
+  return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_RUNTIME_H_

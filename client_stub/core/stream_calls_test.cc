@@ -1,0 +1,168 @@
+#include <thread>
+
+#include "client_stub/core/testing/core_fixture.h"
+
+namespace warpline::stub {
+namespace {
+
+using StreamCallsTest = CoreTest;
+
+uint64_t MemsetStream(FakeSession& session, CUstream stream, bool per_thread) {
+  CUdeviceptr pointer;
+  EXPECT_EQ(cuMemAlloc_v2(&pointer, 16), CUDA_SUCCESS);
+  EXPECT_EQ(per_thread ? cuMemsetD8Async_ptsz(pointer, 1, 16, stream)
+                       : cuMemsetD8Async(pointer, 1, 16, stream),
+            CUDA_SUCCESS);
+  return session.Latest<cmd::Memset>().stream;
+}
+
+TEST_F(StreamCallsTest, NullIsTheLegacyStreamOrTheThreadsOwn) {
+  EXPECT_EQ(MemsetStream(session(), nullptr, false), 1u);
+  EXPECT_EQ(MemsetStream(session(), CU_STREAM_LEGACY, true), 1u);
+  EXPECT_EQ(session().Count(CommandId::kStreamCreate), 0);
+  const uint64_t own = MemsetStream(session(), nullptr, true);
+  EXPECT_GT(own, 1u);
+  EXPECT_EQ(session().Latest<cmd::StreamCreate>().stream, own);
+  EXPECT_EQ(session().Latest<cmd::StreamCreate>().flags, 0u);
+  EXPECT_EQ(MemsetStream(session(), CU_STREAM_PER_THREAD, false), own);
+}
+
+TEST_F(StreamCallsTest, EachThreadHasADefaultStreamThatEndsWithIt) {
+  const uint64_t mine = MemsetStream(session(), nullptr, true);
+  uint64_t other = 0;
+  std::thread([&] {
+    ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
+    other = MemsetStream(session(), nullptr, true);
+  }).join();
+  EXPECT_NE(other, mine);
+  EXPECT_EQ(session().Latest<cmd::StreamDestroy>().stream, other);
+}
+
+TEST_F(StreamCallsTest, DestroyedStreamAndOtherHandlesAreInvalid) {
+  CUstream stream;
+  CUevent event;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(reinterpret_cast<CUstream>(event)), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuEventRecord(reinterpret_cast<CUevent>(stream), nullptr), CUDA_ERROR_INVALID_HANDLE);
+  ASSERT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuStreamDestroy_v2(nullptr), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(StreamCallsTest, PropertiesAreAnsweredLocally) {
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -99), CUDA_SUCCESS);
+  unsigned int flags;
+  int priority;
+  CUcontext context;
+  EXPECT_EQ(cuStreamGetFlags(stream, &flags), CUDA_SUCCESS);
+  EXPECT_EQ(flags, static_cast<unsigned int>(CU_STREAM_NON_BLOCKING));
+  EXPECT_EQ(cuStreamGetPriority(stream, &priority), CUDA_SUCCESS);
+  EXPECT_EQ(priority, -5);
+  EXPECT_EQ(cuStreamGetCtx(stream, &context), CUDA_SUCCESS);
+  EXPECT_EQ(context, context_);
+  EXPECT_EQ(cuStreamCreate(&stream, 6), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(StreamCallsTest, CompleteStreamIsNotAskedAbout) {
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  MemsetStream(session(), stream, false);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), 0);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 0);
+}
+
+TEST_F(StreamCallsTest, BusyStreamIsNotReadyAndAskedAbout) {
+  CUstream stream, idle;
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  session().SetComplete(false);
+  MemsetStream(session(), stream, false);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(cuStreamQuery(idle), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), 1);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
+}
+
+TEST_F(StreamCallsTest, LegacyStreamWaitsForBlockingOnesOnly) {
+  CUstream blocking, non_blocking;
+  ASSERT_EQ(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&non_blocking, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  session().SetComplete(false);
+  MemsetStream(session(), non_blocking, false);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_SUCCESS);
+  MemsetStream(session(), blocking, false);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+}
+
+TEST_F(StreamCallsTest, DeferredErrorComesOnceFromTheNextWait) {
+  session().SetDeferred(CudaResult::kLaunchOutOfResources);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+TEST_F(StreamCallsTest, NothingCaptures) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+TEST_F(StreamCallsTest, EventIsCompleteUntilItRecordsWhatIsNot) {
+  CUevent event;
+  ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  session().SetComplete(false);
+  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kEventSync), 0);
+  ASSERT_EQ(cuEventRecord(event, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kEventSync), 1);
+  session().SetComplete(true);
+  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS);
+}
+
+TEST_F(StreamCallsTest, WaitForACompleteEventSendsNothing) {
+  CUevent event;
+  CUstream stream;
+  ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 0);
+  session().SetComplete(false);
+  ASSERT_EQ(cuEventRecord(event, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 1);
+}
+
+TEST_F(StreamCallsTest, ElapsedTimeNeedsTwoTimedCompleteEvents) {
+  CUevent start, end, untimed;
+  ASSERT_EQ(cuEventCreate(&start, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&end, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  float milliseconds = 0;
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_INVALID_HANDLE);
+  for (CUevent event : {start, end, untimed})
+    ASSERT_EQ(cuEventRecord(event, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, untimed), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
+  EXPECT_EQ(milliseconds, 1.5f);
+  session().SetComplete(false);
+  ASSERT_EQ(cuEventRecord(end, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_NOT_READY);
+}
+
+}  // namespace
+}  // namespace warpline::stub

@@ -1,0 +1,50 @@
+// Streams, their default ones among them, and waiting for what was sent on them.
+//
+// Stream and event commands go through here, so that a stream knows the latest command that it
+// carries: whether that has retired answers most waits without the server.
+#ifndef WARPLINE_CLIENT_STUB_CORE_STREAMS_H_
+#define WARPLINE_CLIENT_STUB_CORE_STREAMS_H_
+
+#include <string_view>
+
+#include "client_stub/core/runtime.h"
+
+namespace warpline::stub {
+
+// Which stream a call means that names none, or NULL.
+enum class DefaultStream { kLegacy, kPerThread };
+
+// nullptr for what is no stream. NULL is the call's default, 1 the legacy stream, 2 the thread's
+// own, which is created here.
+Stream* FindStream(CUstream handle, DefaultStream null_means);
+
+CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream** stream);
+// Its work completes; CUDA_ERROR_INVALID_HANDLE for what is no stream that cuStreamCreate gave.
+CUresult DestroyStream(CUstream handle);
+// Destroys all streams that `context` owns.
+void DestroyStreamsOf(const Context* context);
+// At the end of the thread whose default stream it is.
+void ReleaseThreadStream(Stream* stream);
+
+// Sends a command that runs on `stream`. `*sent_seq` (may be null) gets its number.
+template <typename Command>
+CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = {},
+                uint64_t* sent_seq = nullptr) {
+  const uint64_t seq = runtime().session->Send(command, tail);
+  if (seq != 0) stream->NoteSent(seq);
+  if (sent_seq != nullptr) *sent_seq = seq;
+  return SentAs(seq);
+}
+
+// True when everything sent on the stream so far is complete; for the legacy stream, which waits
+// for the blocking ones, theirs too. Reads memory only.
+bool StreamComplete(const Stream& stream);
+
+// Returns when everything sent on the stream so far is complete: from memory if it already is.
+CUresult SynchronizeStream(Stream* stream);
+// The same for everything that this process sent.
+CUresult SynchronizeContext();
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_STREAMS_H_

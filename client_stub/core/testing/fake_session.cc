@@ -1,0 +1,184 @@
+#include "client_stub/core/testing/fake_session.h"
+
+#include <algorithm>
+
+#include "client_stub/core/cuda_api.h"
+
+namespace warpline::stub {
+namespace {
+
+template <typename T>
+void Add(const T& value, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
+  switch (sent.id) {
+    case CommandId::kKernelFind: {
+      if (sent.tail != "kernel") return CudaResult::kNotFound;
+      cmd::KernelFindReply reply;
+      reply.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+      reply.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 16;
+      reply.attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = 1024;
+      reply.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 47 << 10;
+      Add(reply, fields);
+      const uint32_t parameters[2][2] = {{0, 8}, {12, 4}};
+      Add(parameters, fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kGlobalFind:
+      if (sent.tail != "global") return CudaResult::kNotFound;
+      Add(cmd::GlobalFindReply{FakeSession::kGlobalAddress, FakeSession::kGlobalBytes}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kMaxActiveBlocks:
+      Add(cmd::MaxActiveBlocksReply{2, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kEventElapsed:
+      Add(cmd::EventElapsedReply{1.5f, 0}, fields);
+      return CudaResult::kSuccess;
+    default:
+      return CudaResult::kSuccess;
+  }
+}
+
+}  // namespace
+
+FakeSession::FakeSession() {
+  device_.name = "Fake";
+  device_.total_bytes = uint64_t{1} << 30;
+  device_.driver_version = 13000;
+  device_.greatest_stream_priority = -5;
+  for (size_t i = 0; i < device_.uuid.size(); ++i) device_.uuid[i] = static_cast<uint8_t>(i);
+  device_.pci_bus_id = "0000:1a:00.0";
+  const auto set = [this](CUdevice_attribute which, int value) {
+    device_.attributes[which] = value;
+  };
+  set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff);
+  set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535);
+  set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535);
+  set(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024);
+  set(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024);
+  set(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64);
+  set(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
+  set(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536);
+  set(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32);
+  set(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048);
+  set(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132);
+  set(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10);
+  set(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10);
+  set(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024);
+  set(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0x1a);
+  set(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9);
+  set(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1);
+  grant_ = {kArenaBase, device_.total_bytes};
+}
+
+void FakeSession::SetComplete(bool complete) {
+  MutexLock lock(&mu_);
+  complete_ = complete;
+  complete_seq_ = last_seq_;
+}
+
+void FakeSession::SetError(CudaResult error) {
+  MutexLock lock(&mu_);
+  error_ = error;
+}
+
+void FakeSession::SetDeferred(CudaResult error) {
+  MutexLock lock(&mu_);
+  deferred_ = error;
+}
+
+void FakeSession::SetAnswer(CommandId id, Answer answer) {
+  MutexLock lock(&mu_);
+  answers_[id] = std::move(answer);
+}
+
+std::vector<FakeSession::Sent> FakeSession::sent() const {
+  MutexLock lock(&mu_);
+  return sent_;
+}
+
+int FakeSession::Count(CommandId id) const {
+  MutexLock lock(&mu_);
+  return static_cast<int>(
+      std::count_if(sent_.begin(), sent_.end(), [id](const Sent& sent) { return sent.id == id; }));
+}
+
+bool FakeSession::closed() const {
+  MutexLock lock(&mu_);
+  return closed_;
+}
+
+void FakeSession::Clear() {
+  MutexLock lock(&mu_);
+  sent_.clear();
+  answers_.clear();
+  error_ = CudaResult::kSuccess;
+  deferred_ = CudaResult::kSuccess;
+  complete_ = true;
+}
+
+CudaResult FakeSession::error() const {
+  MutexLock lock(&mu_);
+  return error_;
+}
+
+CudaResult FakeSession::TakeDeferred() {
+  MutexLock lock(&mu_);
+  return std::exchange(deferred_, CudaResult::kSuccess);
+}
+
+CudaResult FakeSession::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool,
+                                uint64_t* seq) {
+  const cmd::CopyFromDevice command = {stream, src, bytes};
+  *seq = Keep(CommandId::kCopyFromDevice, &command, sizeof(command), {});
+  std::memset(dst, 0x5a, bytes);
+  return CudaResult::kSuccess;
+}
+
+uint64_t FakeSession::last_seq() const {
+  MutexLock lock(&mu_);
+  return last_seq_;
+}
+
+bool FakeSession::Retired(uint64_t, uint64_t seq) const {
+  MutexLock lock(&mu_);
+  return complete_ || seq <= complete_seq_;
+}
+
+void FakeSession::Close(absl::Duration) {
+  MutexLock lock(&mu_);
+  closed_ = true;
+}
+
+uint64_t FakeSession::Keep(CommandId id, const void* body, size_t body_bytes,
+                           std::string_view tail) {
+  MutexLock lock(&mu_);
+  sent_.push_back({id, std::string(static_cast<const char*>(body), body_bytes), std::string(tail)});
+  return ++last_seq_;
+}
+
+uint64_t FakeSession::Append(CommandId id, const void* body, size_t body_bytes,
+                             std::string_view tail) {
+  if (error() != CudaResult::kSuccess) return 0;
+  return Keep(id, body, body_bytes, tail);
+}
+
+CudaResult FakeSession::RoundTrip(WaitKind, CommandId id, const void* body, size_t body_bytes,
+                                  std::string_view tail, std::string* fields) {
+  if (error() != CudaResult::kSuccess) return error();
+  Keep(id, body, body_bytes, tail);
+  std::string unwanted;
+  if (fields == nullptr) fields = &unwanted;
+  Answer answer = DefaultAnswer;
+  Sent sent;
+  {
+    MutexLock lock(&mu_);
+    if (const auto it = answers_.find(id); it != answers_.end()) answer = it->second;
+    sent = sent_.back();
+  }
+  return answer(sent, fields);
+}
+
+}  // namespace warpline::stub

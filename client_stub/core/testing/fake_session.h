@@ -1,0 +1,117 @@
+// A session without a server: keeps what was sent, answers round trips at once, and retires when
+// told to.
+#ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
+#define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client_stub/session/session.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class FakeSession : public Session {
+ public:
+  struct Sent {
+    CommandId id;
+    std::string body;
+    std::string tail;
+  };
+
+  // One device with an H200's limits and 1 GiB, all of it granted.
+  FakeSession();
+
+  // ---- What tests do with it.
+
+  // From now on everything that is sent is complete (`complete`), or nothing more is.
+  void SetComplete(bool complete);
+  void SetError(CudaResult error);
+  void SetDeferred(CudaResult error);
+  // Answers a round trip instead of the default: a KernelFind of name "kernel" with parameters of
+  // 8 and 4 bytes, a GlobalFind of "global" at kGlobalAddress, everything else plain success.
+  using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
+  void SetAnswer(CommandId id, Answer answer);
+
+  std::vector<Sent> sent() const;
+  // How often `id` was sent.
+  int Count(CommandId id) const;
+  // The latest `id` that was sent, as the command's struct, with its tail.
+  template <typename Command>
+  Command Latest(std::string* tail = nullptr) const;
+  bool closed() const;
+  void Clear();
+
+  static constexpr uint64_t kArenaBase = uint64_t{1} << 44;
+  static constexpr uint64_t kArenaBytes = uint64_t{1} << 32;
+  static constexpr uint64_t kGlobalAddress = 0x7000001000;
+  static constexpr uint64_t kGlobalBytes = 64;
+
+  // ---- Session
+
+  const RemoteDevice& device() const override { return device_; }
+  uint64_t arena_base() const override { return kArenaBase; }
+  uint64_t arena_bytes() const override { return kArenaBytes; }
+  const Grant& initial_grant() const override { return grant_; }
+  Counters& counters() override { return counters_; }
+  CudaResult error() const override;
+  CudaResult TakeDeferred() override;
+  void BeginGroup() override {}
+  void EndGroup() override {}
+  CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
+                     uint64_t* seq) override;
+  uint64_t last_seq() const override;
+  bool Retired(uint64_t stream, uint64_t seq) const override;
+  void ForgetStream(uint64_t) override {}
+  void SetFreedCallback(std::function<void(uint64_t token)>) override {}
+  CudaResult RequestMemory(uint64_t, uint64_t, uint64_t, Grant*) override {
+    return CudaResult::kOutOfMemory;
+  }
+  void ReturnMemory(const Grant&) override {}
+  void Close(absl::Duration) override;
+
+ protected:
+  uint64_t Append(CommandId id, const void* body, size_t body_bytes,
+                  std::string_view tail) override;
+  CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
+                       std::string_view tail, std::string* fields) override;
+
+ private:
+  uint64_t Keep(CommandId id, const void* body, size_t body_bytes, std::string_view tail);
+
+  RemoteDevice device_;
+  Grant grant_;
+  Counters counters_;
+
+  mutable Mutex mu_;
+  std::vector<Sent> sent_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  bool complete_ ABSL_GUARDED_BY(mu_) = true;
+  uint64_t complete_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  CudaResult deferred_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<CommandId, Answer> answers_ ABSL_GUARDED_BY(mu_);
+};
+
+template <typename Command>
+Command FakeSession::Latest(std::string* tail) const {
+  MutexLock lock(&mu_);
+  Command command = {};
+  for (auto it = sent_.rbegin(); it != sent_.rend(); ++it) {
+    if (it->id != CommandTraits<Command>::kId) continue;
+    std::memcpy(&command, it->body.data(), sizeof(command));
+    if (tail != nullptr) *tail = it->tail;
+    break;
+  }
+  return command;
+}
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_

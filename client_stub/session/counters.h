@@ -1,0 +1,48 @@
+// What a session counts about itself; printed by WARPLINE_STAT=1 when the application ends.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_COUNTERS_H_
+#define WARPLINE_CLIENT_STUB_SESSION_COUNTERS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "proto/commands.h"
+
+namespace warpline::stub {
+
+// Thread-safe: relaxed atomics, exact when read after the threads that counted were joined.
+struct Counters {
+  std::atomic<uint64_t> commands{0};  // one-way commands and round trips sent
+  std::array<std::atomic<uint64_t>, kCommandCount + 1> by_command{};  // by CommandId
+  std::atomic<uint64_t> launches{0};
+  // Replies that a thread of the application waited for, other than in a synchronize or a copy
+  // out; and the same by command. Opening the session and memory requests are told apart.
+  std::atomic<uint64_t> round_trips{0};
+  std::array<std::atomic<uint64_t>, kCommandCount + 1> round_trips_by_command{};
+  std::atomic<uint64_t> open_round_trips{0};
+  std::atomic<uint64_t> memory_round_trips{0};
+  std::atomic<uint64_t> synchronizes{0};
+  std::atomic<uint64_t> copies_out{0};
+  // Waits of another kind: for the window, for credit, for memory that was freed to retire.
+  std::atomic<uint64_t> window_waits{0};
+  std::atomic<uint64_t> free_waits{0};
+  std::atomic<uint64_t> bytes_sent{0};
+  std::atomic<uint64_t> bytes_received{0};
+  std::atomic<uint64_t> frames_sent{0};
+  std::atomic<uint64_t> frames_received{0};
+  std::atomic<uint64_t> allocated_bytes{0};  // sum over all allocations, freed or not
+
+  // One line per number, each "warpline stat: KEY: VALUE\n" with a decimal VALUE, in a fixed order;
+  // later versions may add keys, never rename one. The keys:
+  //   round trips, opening, memory requests, synchronizes, copies out, launches, commands,
+  //   window waits, free waits, bytes sent, bytes received, frames sent, frames received,
+  //   allocated bytes
+  // Behind the value may stand a note in parentheses: "round trips: 3 (KernelFind 2, GlobalFind
+  // 1)", with names of proto/calls.toml, and "memory requests: 1 (waited)".
+  std::string ToText() const;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_COUNTERS_H_

@@ -1,0 +1,115 @@
+#include "client_stub/session/handshake.h"
+
+#include <errno.h>  // program_invocation_short_name
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+// The CUDA version whose calls the client implements, as cuDriverGetVersion reports it.
+constexpr int kClientDriverVersion = 13000;
+constexpr uint64_t kKnownFeatures = kFeatureNone;
+constexpr size_t kMaxText = 256;
+constexpr size_t kMaxSecret = 256;
+constexpr uint64_t kMaxQuota = 1ull << 46;
+
+absl::Status Bad(const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat("the server's welcome has a bad ", what));
+}
+
+absl::Status TakeDevice(const warpline_internal::DeviceInfo& info, RemoteDevice* device) {
+  if (info.name().empty() || info.name().size() > kMaxText) return Bad("device name");
+  if (info.uuid().size() != device->uuid.size()) return Bad("device uuid");
+  if (info.pci_bus_id().size() > kMaxText) return Bad("PCI bus id");
+  if (info.driver_version() < 1000 || info.driver_version() > 1000000) return Bad("driver version");
+  if (info.greatest_stream_priority() > info.least_stream_priority()) {
+    return Bad("range of stream priorities");
+  }
+  device->name = info.name();
+  std::copy(info.uuid().begin(), info.uuid().end(), device->uuid.begin());
+  device->driver_version = info.driver_version();
+  device->least_stream_priority = info.least_stream_priority();
+  device->greatest_stream_priority = info.greatest_stream_priority();
+  device->pci_bus_id = info.pci_bus_id();
+  for (const auto& attribute : info.attributes()) {
+    // Attributes of a newer CUDA than this client's are no error.
+    if (attribute.id() < 0) return Bad("device attribute");
+    if (static_cast<size_t>(attribute.id()) >= device->attributes.size()) continue;
+    device->attributes[attribute.id()] = attribute.value();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena) {
+  warpline_internal::Hello hello;
+  hello.set_min_version(kProtocolVersion);
+  hello.set_max_version(kProtocolVersion);
+  hello.set_features(kKnownFeatures);
+  hello.set_program(std::string(program_invocation_short_name).substr(0, kMaxText));
+  hello.set_pid(static_cast<uint32_t>(getpid()));
+  hello.set_device(options.device);
+  hello.set_arena_base(arena.base);
+  hello.set_arena_bytes(arena.bytes);
+  hello.set_driver_version(kClientDriverVersion);
+  if (options.initial_memory_bytes > 0) {
+    const uint64_t most = arena.bytes - 2 * kArenaMargin;
+    auto* memory = hello.mutable_initial_memory();
+    memory->set_va(arena.base + kArenaMargin);
+    memory->set_want_bytes(std::min(most, (options.initial_memory_bytes + kChunkGranularity - 1) /
+                                              kChunkGranularity * kChunkGranularity));
+    memory->set_min_bytes(kChunkGranularity);
+  }
+  return hello.SerializeAsString();
+}
+
+absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandidate& arena) {
+  warpline_internal::Welcome welcome;
+  if (!welcome.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return Bad("encoding");
+  }
+  if (welcome.version() != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("the server speaks protocol version ",
+                                                      welcome.version(), ", this client version ",
+                                                      kProtocolVersion));
+  }
+  if ((welcome.features() & ~kKnownFeatures) != 0) {
+    return absl::FailedPreconditionError(
+        "the server chose features that this client does not know");
+  }
+  Welcomed welcomed;
+  if (auto status = TakeDevice(welcome.device(), &welcomed.device); !status.ok()) return status;
+  if (welcome.quota_bytes() == 0 || welcome.quota_bytes() > kMaxQuota) return Bad("memory quota");
+  welcomed.device.total_bytes = welcome.quota_bytes();
+  // One frame of the largest kind must fit.
+  if (welcome.window_bytes() < kMaxCommandsPayload || welcome.window_commands() < 16) {
+    return Bad("window");
+  }
+  if (welcome.secret().size() > kMaxSecret || welcome.server().size() > kMaxText) {
+    return Bad("secret or server name");
+  }
+  if (const auto& memory = welcome.initial_memory(); memory.bytes() != 0) {
+    const uint64_t start = arena.base + kArenaMargin;
+    if (memory.va() != start || memory.bytes() % kChunkGranularity != 0 ||
+        memory.bytes() > arena.bytes - 2 * kArenaMargin || memory.bytes() > welcome.quota_bytes()) {
+      return Bad("initial memory grant");
+    }
+    welcomed.initial_grant = {memory.va(), memory.bytes()};
+  }
+  welcomed.session = welcome.session();
+  welcomed.secret = welcome.secret();
+  welcomed.window_bytes = welcome.window_bytes();
+  welcomed.window_commands = welcome.window_commands();
+  welcomed.server = welcome.server();
+  return welcomed;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,36 @@
+// The first message in each direction: what the client says of itself, and what it accepts of the
+// server's answer.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_H_
+#define WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "client_stub/session/arena_reservation.h"
+#include "client_stub/session/session.h"
+
+namespace warpline::stub {
+
+// A server's welcome after every check.
+struct Welcomed {
+  uint64_t session = 0;
+  std::string secret;
+  RemoteDevice device;
+  Grant initial_grant;
+  uint64_t window_bytes = 0;
+  uint64_t window_commands = 0;
+  std::string server;
+};
+
+// The payload of kHello.
+std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena);
+
+// Reads the payload of kWelcome. INVALID_ARGUMENT, naming the field, for what a correct server does
+// not send; FAILED_PRECONDITION for a version or a feature that the client does not know.
+absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandidate& arena);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_H_

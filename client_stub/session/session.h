@@ -1,0 +1,157 @@
+// The client's end of a session: one connection to a server, one order of commands, the waits of
+// the application's threads, and the completion board.
+//
+// Commands are appended under a short lock to a buffer that the channel's loop takes away as it
+// runs, so a burst leaves as few frames. What was appended leaves without any further call.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_H_
+#define WARPLINE_CLIENT_STUB_SESSION_SESSION_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client_stub/session/counters.h"
+#include "common/cuda_result.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+
+struct SessionOptions {
+  std::string endpoint;                        // "host:port" or "unix:/path"
+  std::string device;                          // As Hello.device.
+  absl::Duration deadline = absl::Seconds(5);  // For the connection and the server's welcome.
+  uint64_t initial_memory_bytes = 64ull << 20;
+};
+
+// Device memory keeps this distance from either end of the arena, so that a small offset from a
+// null pointer or beyond the last byte hits nothing.
+inline constexpr uint64_t kArenaMargin = 2ull << 20;
+
+// What the server said of the session's device.
+struct RemoteDevice {
+  std::string name;
+  std::array<uint8_t, 16> uuid{};
+  uint64_t total_bytes = 0;  // The session's quota, which is what the application may see.
+  int driver_version = 0;
+  int least_stream_priority = 0;
+  int greatest_stream_priority = 0;
+  std::string pci_bus_id;
+  std::array<int, 256> attributes{};  // By CUdevice_attribute; 0 where the server knows none.
+};
+
+// Memory that the server backed: [va, va + bytes) in the arena.
+struct Grant {
+  uint64_t va = 0;
+  uint64_t bytes = 0;
+};
+
+// What a wait is for; decides the counter it falls under. Waits of the kinds kSynchronize and
+// kCopyOut also return, once, the error of an earlier one-way command that failed without ending
+// the session: that is where CUDA reports it.
+enum class WaitKind {
+  kRoundTrip,
+  kSynchronize,
+  kCopyOut,
+  kFree,  // For freed memory to retire.
+};
+
+inline constexpr uint64_t kNoStream = ~uint64_t{0};
+
+// The largest tail of one command; callers split what is longer. The tail is copied while other
+// threads' commands wait, so pieces of some hundred KiB are as large as is wise.
+inline constexpr size_t kMaxTail = 512u << 10;
+
+// Thread-safe, except Open and the destructor.
+class Session {
+ public:
+  // Reserves the arena in this process, connects and opens a session. UNAVAILABLE when nobody
+  // answers within the deadline, NOT_FOUND when the server has no such device, RESOURCE_EXHAUSTED
+  // when it admits no more, otherwise what the server refused with.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const SessionOptions& options);
+
+  virtual ~Session() = default;
+
+  virtual const RemoteDevice& device() const = 0;
+  virtual uint64_t arena_base() const = 0;
+  virtual uint64_t arena_bytes() const = 0;
+  virtual const Grant& initial_grant() const = 0;
+  virtual Counters& counters() = 0;
+
+  // The session's error: kSuccess, or the sticky error that every call returns from now on. One
+  // relaxed load.
+  virtual CudaResult error() const = 0;
+
+  // The error of an earlier one-way command that failed without ending the session, once: for
+  // waits that the completion board answers (those with an answer from the server return it).
+  virtual CudaResult TakeDeferred() = 0;
+
+  // Appends a one-way command and returns its number; 0 when the session is lost (error() says
+  // why). May wait for the window, which is counted. `tail` is copied and at most kMaxTail long.
+  template <typename Command>
+  uint64_t Send(const Command& command, std::string_view tail = {}) {
+    return Append(CommandTraits<Command>::kId, &command, CommandTraits<Command>::kBodyBytes, tail);
+  }
+
+  // Keeps the calling thread's commands together: until EndGroup() no other thread's commands come
+  // between them. Other threads that send wait meanwhile. Does not nest.
+  virtual void BeginGroup() = 0;
+  virtual void EndGroup() = 0;
+
+  // Sends a round trip and waits. On kSuccess `*fields` holds the reply struct's bytes followed by
+  // its tail (may be null when nothing is wanted).
+  template <typename Command>
+  CudaResult Call(WaitKind kind, const Command& command, std::string_view tail = {},
+                  std::string* fields = nullptr) {
+    return RoundTrip(kind, CommandTraits<Command>::kId, &command,
+                     CommandTraits<Command>::kBodyBytes, tail, fields);
+  }
+
+  // Copies device memory to `dst`. With `wait` returns when the data is there; otherwise at once,
+  // and the data is there when a later synchronize that covers it returns (Retired(stream, seq)
+  // becomes true only after the data has been written). `*seq` (may be null) gets the number.
+  virtual CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
+                             uint64_t* seq) = 0;
+
+  // The number of the latest command sent, of the whole session.
+  virtual uint64_t last_seq() const = 0;
+
+  // Completion board: true when command `seq`, which ran on `stream`, and everything before it on
+  // that stream is complete. Reads memory only. For a stream that nobody uses, such as kNoStream,
+  // it says whether everything of the session up to `seq` is complete.
+  virtual bool Retired(uint64_t stream, uint64_t seq) const = 0;
+  // A stream's handle is gone; its board entry may go when it is complete.
+  virtual void ForgetStream(uint64_t stream) = 0;
+
+  // Called on the session's loop for each Freed notice, with its token; set before any FreeFence is
+  // sent. Must not block or call the session.
+  virtual void SetFreedCallback(std::function<void(uint64_t token)> callback) = 0;
+
+  // Asks the server to back [va, va + bytes) with min <= bytes <= want and waits for the answer
+  // (a round trip). `*grant` is what was backed. kOutOfMemory when the server refused.
+  virtual CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
+                                   Grant* grant) = 0;
+  // Gives back a whole grant of which nothing in flight uses anything.
+  virtual void ReturnMemory(const Grant& grant) = 0;
+
+  // Sends what is pending, tells the server good-bye and closes, within `deadline`. Later calls
+  // find the session lost with kDeinitialized.
+  virtual void Close(absl::Duration deadline) = 0;
+
+ protected:
+  virtual uint64_t Append(CommandId id, const void* body, size_t body_bytes,
+                          std::string_view tail) = 0;
+  virtual CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
+                               std::string_view tail, std::string* fields) = 0;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_SESSION_H_

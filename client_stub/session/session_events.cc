@@ -1,0 +1,277 @@
+// What the channel's loop does for a session. Everything that arrives is untrusted: a frame that a
+// correct server does not send ends the session.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client_stub/session/session_impl.h"
+#include "common/log.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr size_t kMaxLoggedText = 512;
+
+std::string CommandName(uint32_t id) {
+  if (id >= 1 && id <= static_cast<uint32_t>(kCommandCount)) return kCommandTable[id - 1].name;
+  return absl::StrCat("command ", id);
+}
+
+// Never success, since the server says that something failed.
+CudaResult ErrorFromWire(int32_t value) {
+  return value == 0 ? CudaResult::kUnknown : static_cast<CudaResult>(value);
+}
+
+void Add(std::atomic<uint64_t>* counter, uint64_t n) {
+  counter->store(counter->load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+bool SessionImpl::NextFrame(Frame* frame) {
+  bool found = false;
+  if (has_control_.load(std::memory_order_acquire)) {
+    MutexLock lock(&control_mu_);
+    *frame = std::move(control_.front());
+    control_.pop_front();
+    has_control_.store(!control_.empty(), std::memory_order_release);
+    found = true;
+  } else if (queue_.Take(&frame->payload)) {
+    frame->kind = kCommands;
+    found = true;
+  }
+  if (!found) return false;
+  Add(&counters_.frames_sent, 1);
+  Add(&counters_.bytes_sent, frame->payload.size());
+  return true;
+}
+
+Accept SessionImpl::OnFrame(Frame* frame) {
+  Add(&counters_.frames_received, 1);
+  Add(&counters_.bytes_received, frame->payload.size());
+  if (lost_) return Accept::kTaken;
+  std::string problem;
+  if (!HandleFrame(*frame, &problem)) {
+    const absl::Status status = absl::InvalidArgumentError(problem);
+    {
+      MutexLock lock(&state_mu_);
+      if (!answer_.has_value()) answer_ = status;
+      state_changed_.NotifyAll();
+    }
+    LogError("session lost: the server sent what it should not: ", problem);
+    lost_ = true;
+    Lose(CudaResult::kLaunchFailed);
+    CloseChannel(status);
+  }
+  return Accept::kTaken;
+}
+
+bool SessionImpl::HandleFrame(const Frame& frame, std::string* problem) {
+  if (!welcome_seen_ && frame.kind != kWelcome && frame.kind != kFault) {
+    *problem = absl::StrCat("frame ", frame.kind, " before the welcome");
+    return false;
+  }
+  switch (frame.kind) {
+    case kWelcome:
+      return HandleWelcome(frame.payload, problem);
+    case kReplies:
+      return HandleReplies(frame.payload, problem);
+    case kMemoryGrant:
+      return HandleGrant(frame.payload, problem);
+    case kFault:
+      HandleFault(frame.payload);
+      return true;
+    case kReceived: {
+      ReceivedBody body;
+      std::string_view rest = frame.payload;
+      if (!TakeStruct(&rest, &body) || !queue_.OnReceived(body.seq)) {
+        *problem = "a bad receipt";
+        return false;
+      }
+      if (flushing_.load(std::memory_order_relaxed) && queue_.AllReceived()) {
+        MutexLock lock(&state_mu_);
+        state_changed_.NotifyAll();
+      }
+      return true;
+    }
+    default:
+      *problem = absl::StrCat("frame kind ", frame.kind);
+      return false;
+  }
+}
+
+bool SessionImpl::HandleWelcome(std::string_view payload, std::string* problem) {
+  if (welcome_seen_) {
+    *problem = "a second welcome";
+    return false;
+  }
+  welcome_seen_ = true;
+  auto welcomed = ParseWelcome(payload, {arena_.base(), arena_.bytes()});
+  MutexLock lock(&state_mu_);
+  answer_ = std::move(welcomed);
+  state_changed_.NotifyAll();
+  return true;
+}
+
+bool SessionImpl::HandleReplies(std::string_view payload, std::string* problem) {
+  ReplyReader reader(payload);
+  while (!reader.Done()) {
+    absl::StatusOr<ReplyView> reply = reader.Next();
+    if (!reply.ok()) {
+      *problem = std::string(reply.status().message());
+      return false;
+    }
+    if (!HandleReply(*reply, problem)) return false;
+  }
+  return true;
+}
+
+bool SessionImpl::HandleReply(const ReplyView& reply, std::string* problem) {
+  std::string_view rest = reply.body;
+  switch (reply.id) {
+    case ReplyId::kReply: {
+      ReplyBody body;
+      CommandId command{};
+      if (!TakeStruct(&rest, &body)) break;
+      const auto result = static_cast<CudaResult>(body.result);
+      // Before the waiter goes on, so that it and everybody after it see the same error.
+      if (IsSticky(result) && !replies_.failed()) {
+        CommandFailed(CommandId{}, reply.seq, result, "");
+        return true;
+      }
+      const auto outcome = replies_.Reply(reply.seq, result, rest, &command);
+      if (outcome == ReplyTable::Outcome::kUnclaimed) CommandFailed(command, reply.seq, result, "");
+      if (outcome == ReplyTable::Outcome::kUnexpected && !replies_.failed()) break;
+      return true;
+    }
+    case ReplyId::kCopyData: {
+      notice::CopyData data;
+      if (!TakeStruct(&rest, &data)) break;
+      if (replies_.CopyData(reply.seq, data.offset, rest) == ReplyTable::Outcome::kUnexpected &&
+          !replies_.failed()) {
+        break;
+      }
+      return true;
+    }
+    case ReplyId::kRetired:
+      return HandleRetired(reply, problem);
+    case ReplyId::kFreed: {
+      notice::Freed freed;
+      if (!TakeStruct(&rest, &freed)) break;
+      MutexLock lock(&freed_mu_);
+      if (freed_callback_) freed_callback_(freed.token);
+      return true;
+    }
+    case ReplyId::kFailed:
+      return HandleFailed(reply, problem);
+  }
+  *problem =
+      absl::StrCat("a bad reply of kind ", static_cast<int>(reply.id), " to command ", reply.seq);
+  return false;
+}
+
+bool SessionImpl::HandleRetired(const ReplyView& reply, std::string* problem) {
+  std::string_view rest = reply.body;
+  notice::Retired retired;
+  if (!TakeStruct(&rest, &retired) || reply.seq > queue_.last_seq() ||
+      !queue_.OnRetired(retired.all_seq) ||
+      !board_.Update(retired.stream, reply.seq, retired.all_seq)) {
+    *problem = absl::StrCat("a bad retirement of command ", reply.seq);
+    return false;
+  }
+  return true;
+}
+
+bool SessionImpl::HandleFailed(const ReplyView& reply, std::string* problem) {
+  std::string_view rest = reply.body;
+  notice::Failed failed;
+  if (!TakeStruct(&rest, &failed) || failed.call == 0 ||
+      failed.call > static_cast<uint32_t>(kCommandCount)) {
+    *problem = absl::StrCat("a bad failure of command ", reply.seq);
+    return false;
+  }
+  CommandFailed(static_cast<CommandId>(failed.call), reply.seq, ErrorFromWire(failed.result), rest);
+  return true;
+}
+
+void SessionImpl::CommandFailed(CommandId command, uint64_t seq, CudaResult result,
+                                std::string_view what) {
+  const uint32_t id = static_cast<uint32_t>(command);
+  std::string line = absl::StrCat(id == 0 ? "command" : CommandName(id), " number ", seq,
+                                  " failed: ", CudaResultName(result));
+  if (!what.empty()) line.append(": ").append(what.substr(0, kMaxLoggedText));
+  if (IsSticky(result)) {
+    if (replies_.failed()) return;  // Said already.
+    LogError(line, "; every later CUDA call of this process returns this error");
+    Lose(result);
+    return;
+  }
+  LogWarning(line);
+  // What loading ended with is asked for: by ModuleCheck, or by the first look-up in the module.
+  if (id != 0 && kCommandTable[id - 1].capability == Capability::kLoad) return;
+  int none = 0;
+  deferred_.compare_exchange_strong(none, static_cast<int>(result), std::memory_order_relaxed);
+}
+
+bool SessionImpl::HandleGrant(std::string_view payload, std::string* problem) {
+  warpline_internal::MemoryGrant grant;
+  if (!grant.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
+      !grants_.Answer(grant.id(), {grant.va(), grant.bytes()},
+                      static_cast<CudaResult>(grant.error()))) {
+    if (replies_.failed()) return true;
+    *problem = "a bad memory grant";
+    return false;
+  }
+  return true;
+}
+
+void SessionImpl::HandleFault(std::string_view payload) {
+  warpline_internal::Fault fault;
+  CudaResult error = CudaResult::kLaunchFailed;
+  std::string message = "no reason given";
+  if (fault.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    if (fault.error() != 0) error = static_cast<CudaResult>(fault.error());
+    message = fault.message().substr(0, kMaxLoggedText);
+  }
+  {
+    MutexLock lock(&state_mu_);
+    if (!answer_.has_value()) answer_ = StatusFromCudaResult(error, message);
+    state_changed_.NotifyAll();
+  }
+  lost_ = true;
+  LogError("session lost: ", message, " (", CudaResultName(error), ")");
+  Lose(error);
+}
+
+// Waiters are told last, so that what they see next is the error.
+void SessionImpl::Lose(CudaResult error) {
+  int none = 0;
+  error_.compare_exchange_strong(none, static_cast<int>(error));
+  queue_.Abort();
+  replies_.Fail(error);
+  grants_.Fail(error);
+}
+
+void SessionImpl::OnClosed(const absl::Status& status) {
+  const bool closing = closing_.load();
+  bool opened;
+  {
+    MutexLock lock(&state_mu_);
+    opened = answer_.has_value() && answer_->ok();
+    if (!answer_.has_value()) {
+      answer_ = status.ok() ? absl::UnavailableError("the server ended the session at its opening")
+                            : status;
+    }
+  }
+  if (opened && !closing && !lost_) {
+    LogError("session lost: ", status.ok() ? "the server ended it" : status.ToString());
+  }
+  Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
+  MutexLock lock(&state_mu_);
+  closed_ = true;
+  state_changed_.NotifyAll();
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,295 @@
+#include "client_stub/session/session_impl.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+// One CopyFromDevice; longer copies are several.
+constexpr uint64_t kMaxCopyOut = 1ull << 30;
+
+constexpr std::chrono::microseconds kSpin(40);
+
+// Spinning on the only processor keeps the loop from answering.
+std::chrono::nanoseconds ChooseSpin() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1) {
+    return std::chrono::nanoseconds(0);
+  }
+  return kSpin;
+}
+
+// For counters that only the holder of a lock writes: no locked instruction.
+void AddUnshared(std::atomic<uint64_t>* counter) {
+  counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void AddShared(std::atomic<uint64_t>* counter) { counter->fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+SessionImpl::SessionImpl(ArenaReservation arena) : arena_(std::move(arena)), spin_(ChooseSpin()) {}
+
+SessionImpl::~SessionImpl() {
+  closing_.store(true);
+  channel_.store(nullptr);
+  owned_channel_.reset();
+}
+
+absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dialer) {
+  const absl::Time deadline = absl::Now() + options.deadline;
+  if (!queue_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
+  SendControl({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
+  auto channel = dialer(this, options.deadline);
+  if (!channel.ok()) return channel.status();
+  owned_channel_ = *std::move(channel);
+  channel_.store(owned_channel_.get(), std::memory_order_release);
+  WakeChannel();
+
+  MutexLock lock(&state_mu_);
+  while (!answer_.has_value()) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError(
+          absl::StrCat("the server accepted the connection but did not "
+                       "open a session within ",
+                       absl::FormatDuration(options.deadline)));
+    }
+    state_changed_.WaitWithTimeout(&state_mu_, left);
+  }
+  AddShared(&counters_.open_round_trips);
+  if (!answer_->ok()) return answer_->status();
+  welcomed_ = **answer_;
+  queue_.SetWindow(welcomed_.window_bytes, welcomed_.window_commands);
+  return absl::OkStatus();
+}
+
+void SessionImpl::WakeChannel() {
+  if (Channel* channel = channel_.load(std::memory_order_acquire)) channel->Wake();
+}
+
+void SessionImpl::SendControl(Frame frame) {
+  {
+    MutexLock lock(&control_mu_);
+    control_.push_back(std::move(frame));
+    has_control_.store(true, std::memory_order_release);
+  }
+  WakeChannel();
+}
+
+void SessionImpl::EndGroup() {
+  queue_.EndGroup();
+  WakeChannel();
+}
+
+void SessionImpl::CountCommand(CommandId id) {
+  AddUnshared(&counters_.commands);
+  AddUnshared(&counters_.by_command[static_cast<int>(id)]);
+  if (id == CommandId::kLaunch) AddUnshared(&counters_.launches);
+}
+
+uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
+                             std::string_view tail, const ExpectedReply* expected) {
+  if (error() != CudaResult::kSuccess) return 0;
+  const size_t bytes = AlignWire(sizeof(CommandHeader) + body_bytes + tail.size());
+  if (tail.size() > kMaxTail) {
+    LogError("command ", kCommandTable[static_cast<int>(id) - 1].name, " of ", tail.size(),
+             " bytes was not split; not sent");
+    return 0;
+  }
+  uint64_t seq = 0;
+  bool grouped;
+  {
+    CommandQueue::Turn turn(&queue_);
+    grouped = turn.grouped();
+    if (!queue_.HasRoom(bytes)) {
+      AddUnshared(&counters_.window_waits);
+      WakeChannel();
+      if (!queue_.WaitForRoom(bytes)) return 0;
+    }
+    if (expected != nullptr) {
+      CudaResult lost;
+      if (!replies_.Expect(queue_.next_seq(), *expected, &lost)) return 0;
+    }
+    seq = queue_.next_seq();
+    queue_.Put(id, body, body_bytes, tail);
+    CountCommand(id);
+  }
+  // A group leaves at its end; a thread that is about to wait cannot wait for that.
+  if (!grouped || expected != nullptr) WakeChannel();
+  return seq;
+}
+
+uint64_t SessionImpl::Append(CommandId id, const void* body, size_t body_bytes,
+                             std::string_view tail) {
+  return Submit(id, body, body_bytes, tail, nullptr);
+}
+
+void SessionImpl::CountWait(WaitKind kind, CommandId id) {
+  switch (kind) {
+    case WaitKind::kRoundTrip:
+      AddShared(&counters_.round_trips);
+      AddShared(&counters_.round_trips_by_command[static_cast<int>(id)]);
+      return;
+    case WaitKind::kSynchronize:
+      return AddShared(&counters_.synchronizes);
+    case WaitKind::kCopyOut:
+      return AddShared(&counters_.copies_out);
+    case WaitKind::kFree:
+      return AddShared(&counters_.free_waits);
+  }
+}
+
+CudaResult SessionImpl::TakeDeferred() {
+  if (deferred_.load(std::memory_order_relaxed) == 0) return CudaResult::kSuccess;
+  return static_cast<CudaResult>(deferred_.exchange(0, std::memory_order_relaxed));
+}
+
+CudaResult SessionImpl::RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
+                                  std::string_view tail, std::string* fields) {
+  ReplyWaiter waiter(1, fields);
+  const ExpectedReply expected = {.command = id, .waiter = &waiter};
+  if (Submit(id, body, body_bytes, tail, &expected) == 0) {
+    const CudaResult lost = error();
+    return lost == CudaResult::kSuccess ? CudaResult::kInvalidValue : lost;
+  }
+  CountWait(kind, id);
+  const CudaResult result = waiter.Wait(spin_);
+  if (result != CudaResult::kSuccess || kind == WaitKind::kRoundTrip || kind == WaitKind::kFree) {
+    return result;
+  }
+  return TakeDeferred();
+}
+
+CudaResult SessionImpl::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
+                                uint64_t* seq) {
+  if (seq != nullptr) *seq = last_seq();
+  if (error() != CudaResult::kSuccess) return error();
+  if (bytes == 0) return CudaResult::kSuccess;
+  const int pieces = static_cast<int>((bytes + kMaxCopyOut - 1) / kMaxCopyOut);
+  ReplyWaiter waiter(pieces);
+  for (int i = 0; i < pieces; ++i) {
+    const uint64_t offset = i * kMaxCopyOut;
+    const cmd::CopyFromDevice command = {stream, src + offset,
+                                         std::min(kMaxCopyOut, bytes - offset)};
+    const ExpectedReply expected = {.command = CommandId::kCopyFromDevice,
+                                    .waiter = wait ? &waiter : nullptr,
+                                    .destination = static_cast<char*>(dst) + offset,
+                                    .bytes = command.bytes};
+    const uint64_t sent =
+        Submit(CommandId::kCopyFromDevice, &command, sizeof(command), {}, &expected);
+    if (sent == 0) {
+      if (!wait) return error();
+      waiter.Abandon(pieces - i, error());
+      break;
+    }
+    if (seq != nullptr) *seq = sent;
+  }
+  CountWait(WaitKind::kCopyOut, CommandId::kCopyFromDevice);
+  if (!wait) return CudaResult::kSuccess;
+  const CudaResult result = waiter.Wait(spin_);
+  return result == CudaResult::kSuccess ? TakeDeferred() : result;
+}
+
+void SessionImpl::SetFreedCallback(std::function<void(uint64_t token)> callback) {
+  MutexLock lock(&freed_mu_);
+  freed_callback_ = std::move(callback);
+}
+
+CudaResult SessionImpl::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
+                                      Grant* grant) {
+  if (error() != CudaResult::kSuccess) return error();
+  GrantWaiter waiter;
+  waiter.va = va;
+  waiter.min_bytes = min_bytes;
+  waiter.want_bytes = want_bytes;
+  CudaResult lost;
+  const uint64_t id = grants_.Expect(&waiter, &lost);
+  if (id == 0) return lost;
+  warpline_internal::MemoryRequest request;
+  request.set_id(id);
+  request.set_va(va);
+  request.set_min_bytes(min_bytes);
+  request.set_want_bytes(want_bytes);
+  AddShared(&counters_.memory_round_trips);
+  SendControl({kMemoryRequest, request.SerializeAsString()});
+  waiter.done.Wait(spin_);
+  if (waiter.result != CudaResult::kSuccess) return waiter.result;
+  *grant = waiter.grant;
+  return CudaResult::kSuccess;
+}
+
+void SessionImpl::ReturnMemory(const Grant& grant) {
+  if (error() != CudaResult::kSuccess) return;
+  warpline_internal::MemoryReturn message;
+  message.set_va(grant.va);
+  message.set_bytes(grant.bytes);
+  SendControl({kMemoryReturn, message.SerializeAsString()});
+}
+
+void SessionImpl::Close(absl::Duration deadline) {
+  const absl::Time end = absl::Now() + deadline;
+  closing_.store(true);
+  // A session that has failed has nothing left to say.
+  const bool healthy = error_.exchange(static_cast<int>(CudaResult::kDeinitialized)) == 0;
+  flushing_.store(true);
+  WakeChannel();
+  const auto wait_until = [&](const auto& done) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    while (!closed_ && !done()) {
+      const absl::Duration left = end - absl::Now();
+      if (left <= absl::ZeroDuration()) return;
+      state_changed_.WaitWithTimeout(&state_mu_, left);
+    }
+  };
+  {
+    MutexLock lock(&state_mu_);
+    wait_until([&] { return !healthy || queue_.AllReceived(); });
+    if (closed_) return;
+  }
+  SendControl({kClose, std::string()});
+  CloseChannel(absl::OkStatus());
+  MutexLock lock(&state_mu_);
+  wait_until([] { return false; });
+}
+
+void SessionImpl::CloseChannel(const absl::Status& status) {
+  if (Channel* channel = channel_.load(std::memory_order_acquire)) channel->Close(status);
+}
+
+absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
+                                                         const Dialer& dialer) {
+  constexpr int kMaxAttempts = 6;
+  const absl::Time end = absl::Now() + options.deadline;
+  absl::Status refused = absl::ResourceExhaustedError(
+      "no range of 4 GiB or more of this process's address space is free for device memory");
+  int attempts = 0;
+  for (const ArenaCandidate& candidate : ArenaCandidates()) {
+    ArenaReservation arena = ArenaReservation::At(candidate.base, candidate.bytes);
+    if (!arena.held()) continue;
+    SessionOptions attempt = options;
+    attempt.deadline = end - absl::Now();
+    auto session = std::make_unique<SessionImpl>(std::move(arena));
+    const absl::Status status = session->Start(attempt, dialer);
+    if (status.ok()) return session;
+    const bool refuses_arena = (status.code() == absl::StatusCode::kAborted ||
+                                status.code() == absl::StatusCode::kFailedPrecondition) &&
+                               absl::StrContains(status.message(), "arena");
+    if (!refuses_arena) return status;
+    refused = status;
+    if (++attempts == kMaxAttempts) break;
+  }
+  return refused;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,54 @@
+// A channel to a server that lives in the same loop: what the client sends is handed to a function,
+// and what was queued for the client is handed to its handler. For tests and benchmarks.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_TESTING_LOOPBACK_CHANNEL_H_
+#define WARPLINE_CLIENT_STUB_SESSION_TESTING_LOOPBACK_CHANNEL_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "transport/channel.h"
+#include "transport/park_state.h"
+
+namespace warpline::stub {
+
+class LoopbackChannel final : public Channel {
+ public:
+  // `server` gets every frame of the client, on the loop, together with this channel.
+  using Server = std::function<void(LoopbackChannel* channel, Frame frame)>;
+
+  LoopbackChannel(ChannelHandler* client, Server server);
+  ~LoopbackChannel() override;
+
+  void Wake() override;
+  void Close(const absl::Status& status) override;
+
+  // Queues a frame for the client. Any thread.
+  void ToClient(Frame frame);
+  // Ends the stream from the server's side, after what was queued. Any thread.
+  void ServerClose(const absl::Status& status);
+
+ private:
+  void Run();
+  bool Turn();
+
+  ChannelHandler* const client_;
+  const Server server_;
+  ParkState park_;
+  Mutex mu_;
+  CondVar changed_;
+  bool bell_ ABSL_GUARDED_BY(mu_) = false;
+  std::deque<Frame> to_client_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> closed_by_client_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> closed_by_server_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int> pending_{0};  // Frames and closings that the loop has not seen.
+  std::thread thread_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_TESTING_LOOPBACK_CHANNEL_H_

@@ -1,0 +1,132 @@
+#include "common/fatbin/fatbin.h"
+
+#include <lz4.h>
+#include <zstd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/fatbin/format.h"
+
+namespace warpline::fatbin {
+namespace {
+
+constexpr size_t kMaxEntries = 65536;
+
+absl::StatusOr<std::vector<ImageEntry>> ParseContainer(std::string_view bytes) {
+  if (bytes.size() < kContainerHeaderBytes) {
+    return absl::InvalidArgumentError("fatbin header cut short");
+  }
+  const auto header_bytes = LoadAt<uint16_t>(bytes.data(), 6);
+  const auto entries_bytes = LoadAt<uint64_t>(bytes.data(), 8);
+  if (header_bytes < kContainerHeaderBytes || header_bytes > bytes.size() ||
+      entries_bytes > bytes.size() - header_bytes) {
+    return absl::InvalidArgumentError("fatbin larger than its bytes");
+  }
+  std::string_view rest = bytes.substr(header_bytes, entries_bytes);
+  std::vector<ImageEntry> entries;
+  while (rest.size() >= kEntryHeaderBytes) {
+    const auto kind = LoadAt<uint16_t>(rest.data(), 0);
+    const auto entry_header = LoadAt<uint32_t>(rest.data(), 4);
+    const auto payload_bytes = LoadAt<uint64_t>(rest.data(), 8);
+    const auto compressed_bytes = LoadAt<uint32_t>(rest.data(), 16);
+    if (entry_header < kEntryHeaderBytes || entry_header > kMaxEntryHeaderBytes ||
+        entry_header > rest.size() || payload_bytes > rest.size() - entry_header) {
+      return absl::InvalidArgumentError(absl::StrCat("fatbin entry ", entries.size(),
+                                                     " larger than the container"));
+    }
+    if (entries.size() >= kMaxEntries) return absl::InvalidArgumentError("too many entries");
+    ImageEntry entry;
+    entry.kind = kind == kKindPtx   ? ImageKind::kPtx
+                 : kind == kKindElf ? ImageKind::kElf
+                                    : ImageKind::kOther;
+    entry.sm = LoadAt<uint32_t>(rest.data(), 28);
+    entry.flags = LoadAt<uint64_t>(rest.data(), 40);
+    entry.uncompressed_bytes = LoadAt<uint64_t>(rest.data(), 56);
+    entry.payload = rest.substr(entry_header, payload_bytes);
+    if ((entry.flags & (kFlagLz4 | kFlagZstd)) != 0) {
+      entry.compression =
+          (entry.flags & kFlagZstd) != 0 ? Compression::kZstd : Compression::kLz4;
+      if (compressed_bytes > payload_bytes) {
+        return absl::InvalidArgumentError("compressed entry larger than its payload");
+      }
+      entry.payload = entry.payload.substr(0, compressed_bytes);
+    }
+    entries.push_back(entry);
+    rest.remove_prefix(entry_header + payload_bytes);
+  }
+  return entries;
+}
+
+// The architecture of a cubin: e_flags holds it, at a place that depends on the ABI version.
+uint32_t CubinArchitecture(std::string_view elf) {
+  constexpr size_t kAbiVersionAt = 8, kFlagsAt = 48;
+  const auto flags = LoadAt<uint32_t>(elf.data(), kFlagsAt);
+  return static_cast<uint8_t>(elf[kAbiVersionAt]) >= 8 ? flags >> 8 & 0xff : flags & 0xff;
+}
+
+absl::StatusOr<std::string> DecompressZstd(std::string_view in, size_t out_bytes) {
+  std::string out(out_bytes, '\0');
+  const size_t written = ZSTD_decompress(out.data(), out.size(), in.data(), in.size());
+  if (ZSTD_isError(written) != 0 || written != out_bytes) {
+    return absl::InvalidArgumentError("damaged zstd entry");
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> DecompressLz4(std::string_view in, size_t out_bytes) {
+  std::string out(out_bytes, '\0');
+  const int written = LZ4_decompress_safe(in.data(), out.data(), static_cast<int>(in.size()),
+                                          static_cast<int>(out.size()));
+  if (written < 0 || static_cast<size_t>(written) != out_bytes) {
+    return absl::InvalidArgumentError("damaged LZ4 entry");
+  }
+  return out;
+}
+
+// PTX starts with a directive or a comment.
+bool LooksLikePtx(std::string_view bytes) {
+  const size_t start = bytes.find_first_not_of(" \t\r\n\f\v");
+  return start != std::string_view::npos && (bytes[start] == '.' || bytes[start] == '/');
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes) {
+  if (bytes.size() >= sizeof(uint32_t) && LoadAt<uint32_t>(bytes.data(), 0) == kContainerMagic) {
+    return ParseContainer(bytes);
+  }
+  ImageEntry entry;
+  entry.payload = bytes;
+  if (bytes.substr(0, kElfMagic.size()) == kElfMagic) {
+    if (bytes.size() < kElfHeaderBytes) return absl::InvalidArgumentError("cubin cut short");
+    entry.kind = ImageKind::kElf;
+    entry.sm = CubinArchitecture(bytes);
+    return std::vector<ImageEntry>{entry};
+  }
+  if (LooksLikePtx(bytes)) {
+    entry.kind = ImageKind::kPtx;
+    return std::vector<ImageEntry>{entry};
+  }
+  return absl::InvalidArgumentError("neither a fatbin, nor a cubin, nor PTX");
+}
+
+absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry, size_t max_bytes) {
+  const bool compressed = entry.compression != Compression::kNone;
+  const uint64_t bytes = compressed ? entry.uncompressed_bytes : entry.payload.size();
+  if (bytes > max_bytes || bytes > kMaxPayloadBytes ||
+      (compressed && entry.payload.size() > kMaxPayloadBytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat("image entry of ", bytes, " bytes"));
+  }
+  absl::StatusOr<std::string> payload =
+      entry.compression == Compression::kZstd  ? DecompressZstd(entry.payload, bytes)
+      : entry.compression == Compression::kLz4 ? DecompressLz4(entry.payload, bytes)
+                                               : std::string(entry.payload);
+  if (payload.ok() && entry.kind == ImageKind::kPtx) {
+    const size_t end = payload->find('\0');
+    if (end != std::string::npos) payload->resize(end);
+  }
+  return payload;
+}
+
+}  // namespace warpline::fatbin

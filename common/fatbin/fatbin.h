@@ -1,0 +1,53 @@
+// Reads the images that CUDA programs hand to the driver: fatbin containers, cubins, PTX text.
+//
+// For untrusted bytes: nothing outside of them is read, no size in them is believed. Thread-safe.
+#ifndef WARPLINE_COMMON_FATBIN_FATBIN_H_
+#define WARPLINE_COMMON_FATBIN_FATBIN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace warpline::fatbin {
+
+enum class ImageKind {
+  kPtx,
+  kElf,
+  kOther,  // LTO-IR and kinds to come: nothing to run.
+};
+
+enum class Compression { kNone, kLz4, kZstd };
+
+// Bits of ImageEntry::flags.
+inline constexpr uint64_t kFlagLz4 = 0x2000;
+inline constexpr uint64_t kFlagZstd = 0x8000;
+inline constexpr uint64_t kFlagArchSpecific = 0x100000;  // sm_90a
+inline constexpr uint64_t kFlagFamily = 0x200000;        // sm_100f
+
+struct ImageEntry {
+  ImageKind kind = ImageKind::kOther;
+  Compression compression = Compression::kNone;
+  uint32_t sm = 0;  // 90 for sm_90; 0 where the image does not say (bare PTX).
+  uint64_t flags = 0;
+  uint64_t uncompressed_bytes = 0;  // As claimed; of compressed entries.
+  std::string_view payload;         // Points into the parsed bytes.
+};
+
+inline constexpr size_t kMaxPayloadBytes = size_t{256} << 20;
+
+// The entries of a container, or one entry for a bare cubin or PTX text. INVALID_ARGUMENT for
+// anything else and for a container that contradicts itself.
+absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes);
+
+// The entry's PTX text (without NULs at the end) or cubin. RESOURCE_EXHAUSTED above `max_bytes`,
+// INVALID_ARGUMENT when it does not decompress to what was claimed.
+absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
+                                         size_t max_bytes = kMaxPayloadBytes);
+
+}  // namespace warpline::fatbin
+
+#endif  // WARPLINE_COMMON_FATBIN_FATBIN_H_

@@ -1,0 +1,115 @@
+#include "memory/arena_book.h"
+
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+constexpr uint64_t kMiB = 1ull << 20;
+constexpr uint64_t kGiB = 1ull << 30;
+constexpr ArenaRange kArena = {1ull << 40, 8 * kGiB};
+
+Grant GrantOf(uint64_t va, std::vector<uint64_t> sizes) {
+  Grant grant;
+  grant.va = va;
+  for (const uint64_t size : sizes) grant.chunks.push_back(Chunk{size, UniqueFd()});
+  return grant;
+}
+
+bool Refused(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument;
+}
+
+TEST(ValidateArenaTest, TakesPowersOfTwoOnMultiplesOfThemselves) {
+  EXPECT_TRUE(ValidateArena({4 * kGiB, 4 * kGiB}, kMaxArenaBytes).ok());
+  EXPECT_TRUE(ValidateArena({1ull << 46, 1ull << 45}, kMaxArenaBytes).ok());
+}
+
+TEST(ValidateArenaTest, RefusesTheRest) {
+  EXPECT_TRUE(Refused(ValidateArena({0, 0}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({0, 4 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({4 * kGiB, 2 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({12 * kGiB, 6 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({4 * kGiB, 8 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({1ull << 46, 1ull << 46}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({1ull << 47, 4 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({~0ull << 32, 4 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({1ull << 40, 1ull << 40}, 1ull << 39)));
+}
+
+TEST(ArenaBookTest, RequestMustBeAlignedAndOrdered) {
+  const ArenaBook book(kArena);
+  EXPECT_TRUE(book.CheckRequest(kArena.base, 2 * kMiB, 4 * kMiB).ok());
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base + kMiB, 2 * kMiB, 4 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base, kMiB, 4 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base, 2 * kMiB, 3 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base, 0, 4 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base, 6 * kMiB, 4 * kMiB)));
+}
+
+TEST(ArenaBookTest, RequestMustLieInTheArena) {
+  const ArenaBook book(kArena);
+  const uint64_t end = kArena.base + kArena.bytes;
+  EXPECT_TRUE(book.CheckRequest(kArena.base, 2 * kMiB, kArena.bytes).ok());
+  EXPECT_TRUE(book.CheckRequest(end - 2 * kMiB, 2 * kMiB, 2 * kMiB).ok());
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base - 2 * kMiB, 2 * kMiB, 2 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(end - 2 * kMiB, 2 * kMiB, 4 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(end, 2 * kMiB, 2 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base, 2 * kMiB, kArena.bytes + 2 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(~0ull << 21, 2 * kMiB, ~0ull << 21)));
+}
+
+TEST(ArenaBookTest, BackedRangesAreNotGrantedAgain) {
+  ArenaBook book(kArena);
+  const uint64_t va = kArena.base + 64 * kMiB;
+  ASSERT_TRUE(book.Add(GrantOf(va, {4 * kMiB})).ok());
+  EXPECT_TRUE(book.CheckRequest(va - 2 * kMiB, 2 * kMiB, 2 * kMiB).ok());
+  EXPECT_TRUE(book.CheckRequest(va + 4 * kMiB, 2 * kMiB, 2 * kMiB).ok());
+  EXPECT_TRUE(Refused(book.CheckRequest(va - 2 * kMiB, 2 * kMiB, 4 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(va + 2 * kMiB, 2 * kMiB, 2 * kMiB)));
+  EXPECT_TRUE(Refused(book.CheckRequest(kArena.base, 2 * kMiB, kArena.bytes)));
+  EXPECT_TRUE(Refused(book.Add(GrantOf(va + 2 * kMiB, {2 * kMiB}))));
+  EXPECT_EQ(book.backed_bytes(), 4 * kMiB);
+}
+
+TEST(ArenaBookTest, ReturnTakesWholeGrantsOnly) {
+  ArenaBook book(kArena);
+  const uint64_t va = kArena.base;
+  ASSERT_TRUE(book.Add(GrantOf(va, {2 * kMiB, 2 * kMiB})).ok());
+  ASSERT_TRUE(book.Add(GrantOf(va + 4 * kMiB, {2 * kMiB})).ok());
+  ASSERT_TRUE(book.Add(GrantOf(va + 8 * kMiB, {2 * kMiB})).ok());
+  EXPECT_FALSE(book.Remove(va, 2 * kMiB).ok());
+  EXPECT_FALSE(book.Remove(va + 2 * kMiB, 2 * kMiB).ok());
+  EXPECT_FALSE(book.Remove(va, 8 * kMiB).ok());
+  EXPECT_FALSE(book.Remove(va, 0).ok());
+  EXPECT_FALSE(book.Remove(va, ~0ull).ok());
+  EXPECT_EQ(book.chunk_count(), 4u);
+  const auto removed = book.Remove(va, 6 * kMiB);
+  ASSERT_TRUE(removed.ok());
+  ASSERT_EQ(removed->size(), 2u);
+  EXPECT_EQ((*removed)[0].va, va);
+  EXPECT_EQ((*removed)[1].va, va + 4 * kMiB);
+  EXPECT_EQ(book.backed_bytes(), 2 * kMiB);
+  EXPECT_EQ(book.chunk_count(), 1u);
+}
+
+TEST(ArenaBookTest, ClearingGivesBackTheQuota) {
+  ArenaBook book(kArena);
+  auto quota = Quota::Create(64 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    Grant grant = GrantOf(kArena.base + i * 2 * kMiB, {2 * kMiB});
+    grant.reservation = quota->Reserve(2 * kMiB, 2 * kMiB, 2 * kMiB);
+    ASSERT_TRUE(book.Add(std::move(grant)).ok());
+  }
+  EXPECT_EQ(quota->used_bytes(), 6 * kMiB);
+  EXPECT_EQ(book.Clear().size(), 3u);
+  EXPECT_EQ(book.backed_bytes(), 0u);
+  EXPECT_EQ(book.chunk_count(), 0u);
+  EXPECT_EQ(quota->used_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,65 @@
+// A bound on bytes that are handed out, and reservations that cannot leak.
+#ifndef WARPLINE_MEMORY_QUOTA_H_
+#define WARPLINE_MEMORY_QUOTA_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+
+namespace warpline {
+
+class Quota;
+
+// A hold on some bytes of a Quota; destroying it gives them back. Thread-compatible.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept
+      : quota_(std::move(other.quota_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation() { ShrinkTo(0); }
+
+  uint64_t bytes() const { return bytes_; }
+  // Gives back all but `bytes`; does nothing when it holds less.
+  void ShrinkTo(uint64_t bytes);
+
+ private:
+  friend class Quota;
+  Reservation(std::shared_ptr<Quota> quota, uint64_t bytes)
+      : quota_(std::move(quota)), bytes_(bytes) {}
+
+  // Shared, since memory is still being reclaimed when the session that owned the quota is gone.
+  std::shared_ptr<Quota> quota_;
+  uint64_t bytes_ = 0;
+};
+
+// Thread-safe.
+class Quota : public std::enable_shared_from_this<Quota> {
+ public:
+  static std::shared_ptr<Quota> Create(uint64_t limit_bytes) {
+    return std::shared_ptr<Quota>(new Quota(limit_bytes));
+  }
+
+  // Reserves as much of `want_bytes` as is left, in whole multiples of `unit_bytes`; nothing when
+  // that is less than `min_bytes`.
+  Reservation Reserve(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes);
+
+  uint64_t limit_bytes() const { return limit_bytes_; }
+  uint64_t used_bytes() const;
+
+ private:
+  friend class Reservation;
+  explicit Quota(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  void Release(uint64_t bytes);
+
+  const uint64_t limit_bytes_;
+  mutable Mutex mu_;
+  uint64_t used_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_MEMORY_QUOTA_H_

@@ -1,0 +1,60 @@
+#include "memory/quota.h"
+
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+TEST(QuotaTest, ReservationEndsWithItsScope) {
+  auto quota = Quota::Create(100);
+  {
+    const Reservation held = quota->Reserve(60, 60, 1);
+    EXPECT_EQ(held.bytes(), 60u);
+    EXPECT_EQ(quota->used_bytes(), 60u);
+  }
+  EXPECT_EQ(quota->used_bytes(), 0u);
+}
+
+TEST(QuotaTest, GivesWhatIsLeftInWholeUnits) {
+  auto quota = Quota::Create(100);
+  const Reservation first = quota->Reserve(45, 45, 1);
+  const Reservation rest = quota->Reserve(10, 100, 10);
+  EXPECT_EQ(rest.bytes(), 50u);
+}
+
+TEST(QuotaTest, LessThanMinimumReservesNothing) {
+  auto quota = Quota::Create(100);
+  EXPECT_EQ(quota->Reserve(101, 200, 1).bytes(), 0u);
+  EXPECT_EQ(quota->used_bytes(), 0u);
+}
+
+TEST(QuotaTest, ShrinkingGivesBackTheRest) {
+  auto quota = Quota::Create(100);
+  Reservation held = quota->Reserve(80, 80, 1);
+  held.ShrinkTo(30);
+  EXPECT_EQ(quota->used_bytes(), 30u);
+  held.ShrinkTo(50);
+  EXPECT_EQ(held.bytes(), 30u);
+}
+
+TEST(QuotaTest, MovedReservationCountsOnce) {
+  auto quota = Quota::Create(100);
+  Reservation a = quota->Reserve(40, 40, 1);
+  Reservation b = quota->Reserve(20, 20, 1);
+  b = std::move(a);
+  EXPECT_EQ(quota->used_bytes(), 40u);
+  EXPECT_EQ(b.bytes(), 40u);
+}
+
+TEST(QuotaTest, ReservationOutlivesTheOwnersHoldOnTheQuota) {
+  auto quota = Quota::Create(100);
+  Reservation held = quota->Reserve(40, 40, 1);
+  quota.reset();
+  held.ShrinkTo(0);
+  EXPECT_EQ(held.bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,49 @@
+// Scalar floating-point rules of PTX: flushing of subnormals, canonical NaNs, saturation. Private
+// to the alu_*.cc files.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_ALU_FLOAT_MATH_H_
+#define WARPLINE_SERVER_DEVICE_CPU_ALU_FLOAT_MATH_H_
+
+#include "server/device/cpu/alu_lanes.h"
+
+namespace warpline::cpu::WARPLINE_ALU {
+namespace {
+
+inline u32 BitsOf(f32 v) { return __builtin_bit_cast(u32, v); }
+inline u64 BitsOf(f64 v) { return __builtin_bit_cast(u64, v); }
+inline f32 FromBits(u32 v) { return __builtin_bit_cast(f32, v); }
+inline f64 FromBits(u64 v) { return __builtin_bit_cast(f64, v); }
+
+// NVIDIA's f32 instructions give this NaN whatever went in; x86 gives others.
+inline f32 Canonical(f32 v) { return v == v ? v : FromBits(u32{0x7fffffff}); }
+inline f64 Canonical(f64 v) { return v; }
+
+// A subnormal becomes a zero of its sign.
+inline f32 Flush(f32 v) {
+  const u32 bits = BitsOf(v);
+  return FromBits((bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits);
+}
+// Into [0, 1]; NaN becomes 0.
+inline f32 Saturate(f32 v) { return v > 0.0f ? (v < 1.0f ? v : 1.0f) : 0.0f; }
+inline f64 Saturate(f64 v) { return v > 0.0 ? (v < 1.0 ? v : 1.0) : 0.0; }
+
+// What .ftz and .sat do around an operation on f32.
+template <bool kFtz, bool kSat>
+struct Mode {
+  static f32 In(f32 v) { return kFtz ? Flush(v) : v; }
+  static f32 Out(f32 v) {
+    const f32 r = kFtz ? Flush(Canonical(v)) : Canonical(v);
+    return kSat ? Saturate(r) : r;
+  }
+  static f64 In(f64 v) { return v; }
+  static f64 Out(f64 v) { return v; }
+};
+
+inline f32 FusedMultiplyAdd(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
+inline f64 FusedMultiplyAdd(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
+inline f32 SquareRoot(f32 a) { return __builtin_sqrtf(a); }
+inline f64 SquareRoot(f64 a) { return __builtin_sqrt(a); }
+
+}  // namespace
+}  // namespace warpline::cpu::WARPLINE_ALU
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_ALU_FLOAT_MATH_H_

@@ -1,0 +1,18 @@
+// The device that executes PTX on the processor: for trying out, laptops and CI.
+//
+// It runs what nvcc emits for ordinary kernels and refuses by name what it does not implement.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_
+#define WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "server/device/device.h"
+
+namespace warpline::device {
+
+// One device with the host's cores and half of its memory.
+std::unique_ptr<Backend> NewCpuBackend();
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_

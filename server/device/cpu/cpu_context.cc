@@ -1,0 +1,299 @@
+#include "server/device/cpu/cpu_context.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/log.h"
+#include "server/device/cpu/device_limits.h"
+
+namespace warpline::cpu {
+namespace {
+
+using device::EventId;
+using device::KernelId;
+using device::LaunchConfig;
+using device::ModuleId;
+using device::StreamId;
+
+template <typename Id>
+uint64_t Number(Id id) {
+  return static_cast<uint64_t>(id);
+}
+
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+CpuContext::CpuContext(int cores) : cores_(cores), grids_(std::max(cores - 1, 0)) {}
+
+CpuContext::~CpuContext() = default;
+
+CudaResult CpuContext::ReserveArena(uint64_t base, uint64_t size) {
+  return memory_.ReserveArena(base, size);
+}
+CudaResult CpuContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
+  return memory_.MapChunk(va, bytes, fd);
+}
+CudaResult CpuContext::UnmapChunk(uint64_t va, uint64_t bytes) {
+  return memory_.UnmapChunk(va, bytes);
+}
+
+CudaResult CpuContext::AllocStaging(size_t bytes, void** host) {
+  void* const at = bytes == 0 ? MAP_FAILED
+                              : mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
+  *host = at;
+  MutexLock lock(&mu_);
+  staging_[at] = bytes;
+  return CudaResult::kSuccess;
+}
+
+void CpuContext::FreeStaging(void* host) {
+  MutexLock lock(&mu_);
+  const auto it = staging_.find(host);
+  if (it == staging_.end()) return;
+  munmap(host, it->second);
+  staging_.erase(it);
+}
+
+CudaResult CpuContext::CreateStream(uint32_t flags, int, StreamId* stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  uint64_t id = 0;
+  const CudaResult result = streams_.CreateStream(flags, &id);
+  *stream = StreamId{id};
+  return result;
+}
+CudaResult CpuContext::DestroyStream(StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  return streams_.DestroyStream(Number(stream));
+}
+CudaResult CpuContext::CreateEvent(uint32_t flags, EventId* event) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  uint64_t id = 0;
+  const CudaResult result = streams_.CreateEvent(flags, &id);
+  *event = EventId{id};
+  return result;
+}
+CudaResult CpuContext::DestroyEvent(EventId event) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  return streams_.DestroyEvent(Number(event));
+}
+CudaResult CpuContext::RecordEvent(EventId event, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  return streams_.RecordEvent(Number(event), Number(stream));
+}
+CudaResult CpuContext::WaitEvent(StreamId stream, EventId event) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  return streams_.WaitEvent(Number(stream), Number(event));
+}
+CudaResult CpuContext::QueryEvent(EventId event) { return streams_.QueryEvent(Number(event)); }
+CudaResult CpuContext::ElapsedMs(EventId start, EventId end, float* ms) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  return streams_.ElapsedMs(Number(start), Number(end), ms);
+}
+
+std::shared_ptr<CpuModule> CpuContext::FindModule(ModuleId module) {
+  MutexLock lock(&mu_);
+  const auto it = modules_.find(Number(module));
+  return it == modules_.end() ? nullptr : it->second;
+}
+
+CpuContext::KernelHandle CpuContext::Find(KernelId kernel) {
+  MutexLock lock(&mu_);
+  const auto it = kernels_.find(Number(kernel));
+  return it == kernels_.end() ? KernelHandle() : it->second;
+}
+
+CudaResult CpuContext::LoadModule(std::string_view image, ModuleId* module) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  std::shared_ptr<CpuModule> loaded;
+  const CudaResult result = CpuModule::Load(image, &memory_, &loaded);
+  if (result != CudaResult::kSuccess) return result;
+  MutexLock lock(&mu_);
+  const uint64_t id = next_id_++;
+  modules_[id] = std::move(loaded);
+  *module = ModuleId{id};
+  return CudaResult::kSuccess;
+}
+
+CudaResult CpuContext::UnloadModule(ModuleId module) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  std::shared_ptr<CpuModule> unloaded = FindModule(module);
+  if (unloaded == nullptr) return CudaResult::kInvalidHandle;
+  streams_.Drain();
+  MutexLock lock(&mu_);
+  modules_.erase(Number(module));
+  for (auto it = kernel_ids_.begin(); it != kernel_ids_.end();) {
+    if (it->first.first == Number(module)) {
+      kernels_.erase(it->second);
+      it = kernel_ids_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return streams_.error();
+}
+
+CudaResult CpuContext::Kernels(ModuleId module, std::vector<std::string>* names) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  const std::shared_ptr<CpuModule> found = FindModule(module);
+  if (found == nullptr) return CudaResult::kInvalidHandle;
+  *names = found->KernelNames();
+  return CudaResult::kSuccess;
+}
+
+CudaResult CpuContext::FindKernel(ModuleId module, const std::string& name, KernelId* kernel) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  KernelHandle handle;
+  handle.module = Number(module);
+  handle.owner = FindModule(module);
+  if (handle.owner == nullptr) return CudaResult::kInvalidHandle;
+  const CudaResult result = handle.owner->FindKernel(name, &handle.kernel);
+  if (result != CudaResult::kSuccess) return result;
+  MutexLock lock(&mu_);
+  const auto [it, added] = kernel_ids_.emplace(std::make_pair(handle.module, name), next_id_);
+  if (added) kernels_[next_id_++] = std::move(handle);
+  *kernel = KernelId{it->second};
+  return CudaResult::kSuccess;
+}
+
+CudaResult CpuContext::Params(KernelId kernel, std::vector<device::ParamLayout>* params) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  const KernelHandle handle = Find(kernel);
+  if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
+  *params = handle.kernel->params;
+  return CudaResult::kSuccess;
+}
+
+CudaResult CpuContext::FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
+                                  uint64_t* bytes) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  const std::shared_ptr<CpuModule> found = FindModule(module);
+  if (found == nullptr) return CudaResult::kInvalidHandle;
+  return found->FindGlobal(name, address, bytes);
+}
+
+CudaResult CpuContext::CheckLaunch(const Kernel& kernel, const LaunchConfig& config,
+                                   size_t param_bytes) const {
+  const auto& grid = config.grid;
+  const auto& block = config.block;
+  for (size_t i = 0; i < 3; ++i) {
+    if (grid[i] == 0 || block[i] == 0) return CudaResult::kInvalidValue;
+  }
+  if (grid[0] > kMaxGridX || grid[1] > kMaxGridY || grid[2] > kMaxGridZ || block[0] > kMaxBlockX ||
+      block[1] > kMaxBlockY || block[2] > kMaxBlockZ ||
+      uint64_t{block[0]} * block[1] * block[2] > kernel.max_threads) {
+    return CudaResult::kInvalidValue;
+  }
+  if (config.dynamic_shared_bytes > kernel.max_dynamic_shared_bytes.load() ||
+      kernel.code.static_shared_bytes > kSharedPerBlockOptIn) {
+    return CudaResult::kInvalidValue;
+  }
+  return param_bytes < kernel.param_bytes ? CudaResult::kInvalidValue : CudaResult::kSuccess;
+}
+
+CudaResult CpuContext::Launch(KernelId kernel, const LaunchConfig& config,
+                              absl::Span<const std::byte> params, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  KernelHandle handle = Find(kernel);
+  if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
+  const CudaResult checked = CheckLaunch(*handle.kernel, config, params.size());
+  if (checked != CudaResult::kSuccess) return checked;
+  // Aligned for any parameter; a vector's memory is.
+  std::vector<std::byte> copy(params.begin(), params.begin() + handle.kernel->param_bytes);
+  return streams_.Submit(Number(stream), StreamSet::When::kQueued,
+                         [this, handle = std::move(handle), config, copy = std::move(copy)] {
+                           return RunKernel(handle, config, copy);
+                         });
+}
+
+CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig& config,
+                                 absl::Span<const std::byte> params) {
+  LaunchShape shape;
+  shape.code = &handle.kernel->code;
+  shape.memory = &memory_;
+  shape.params = params;
+  shape.grid = config.grid;
+  shape.block = config.block;
+  shape.dynamic_shared_bytes = config.dynamic_shared_bytes;
+  shape.grid_id = next_grid_.fetch_add(1);
+  shape.multiprocessors = static_cast<uint32_t>(cores_);
+  std::string fault;
+  const CudaResult result = grids_.Run(shape, streams_.stopping(), &fault);
+  if (result != CudaResult::kSuccess && !streams_.stopping()) {
+    LogWarning("cpu device: ", CudaResultName(result), ": ", fault);
+  }
+  return result;
+}
+
+
+CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (!memory_.Contains(dst, bytes)) return CudaResult::kInvalidValue;
+  if (bytes == 0) return CudaResult::kSuccess;
+  // The source may go when this returns, and the copy may have to wait.
+  std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
+  return streams_.Submit(
+      Number(stream), StreamSet::When::kNowIfPossible, [this, dst, kept = std::move(kept)] {
+        if (!memory_.Contains(dst, kept.size())) return CudaResult::kIllegalAddress;
+        std::memcpy(Pointer(dst), kept.data(), kept.size());
+        return CudaResult::kSuccess;
+      });
+}
+
+CudaResult CpuContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (!memory_.Contains(src, bytes)) return CudaResult::kInvalidValue;
+  if (bytes == 0) return CudaResult::kSuccess;
+  return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
+    if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
+    std::memcpy(dst, Pointer(src), bytes);
+    return CudaResult::kSuccess;
+  });
+}
+
+CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes)) {
+    return CudaResult::kInvalidValue;
+  }
+  if (bytes == 0) return CudaResult::kSuccess;
+  return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
+    if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes)) {
+      return CudaResult::kIllegalAddress;
+    }
+    std::memmove(Pointer(dst), Pointer(src), bytes);
+    return CudaResult::kSuccess;
+  });
+}
+
+CudaResult CpuContext::Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                              StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (width != 1 && width != 2 && width != 4) return CudaResult::kInvalidValue;
+  const auto unit = static_cast<size_t>(width);
+  size_t bytes;
+  if (__builtin_mul_overflow(count, unit, &bytes) || dst % unit != 0 ||
+      !memory_.Contains(dst, bytes)) {
+    return CudaResult::kInvalidValue;
+  }
+  if (count == 0) return CudaResult::kSuccess;
+  return streams_.Submit(
+      Number(stream), StreamSet::When::kNowIfPossible, [this, dst, value, width, count, bytes] {
+        if (!memory_.Contains(dst, bytes)) return CudaResult::kIllegalAddress;
+        switch (width) {
+          case 1: std::memset(Pointer(dst), static_cast<int>(value & 0xff), count); break;
+          case 2:
+            std::fill_n(static_cast<uint16_t*>(Pointer(dst)), count, static_cast<uint16_t>(value));
+            break;
+          default: std::fill_n(static_cast<uint32_t*>(Pointer(dst)), count, value); break;
+        }
+        return CudaResult::kSuccess;
+      });
+}
+
+}  // namespace warpline::cpu

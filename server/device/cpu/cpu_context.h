@@ -1,0 +1,107 @@
+// The CPU device's context: memory, streams, modules and launches of one worker.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_CPU_CONTEXT_H_
+#define WARPLINE_SERVER_DEVICE_CPU_CPU_CONTEXT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/types/span.h"
+#include "common/cuda_result.h"
+#include "common/mutex.h"
+#include "server/device/cpu/cpu_module.h"
+#include "server/device/cpu/grid_runner.h"
+#include "server/device/cpu/memory_map.h"
+#include "server/device/cpu/stream_set.h"
+#include "server/device/device.h"
+
+namespace warpline::cpu {
+
+// Thread-safe. Destroying it drops queued work and stops running kernels.
+class CpuContext : public device::Context {
+ public:
+  // `cores`: of the host, to run blocks on.
+  explicit CpuContext(int cores);
+  ~CpuContext() override;
+
+  CudaResult ReserveArena(uint64_t base, uint64_t size) override;
+  CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
+  CudaResult AllocStaging(size_t bytes, void** host) override;
+  void FreeStaging(void* host) override;
+
+  CudaResult CreateStream(uint32_t flags, int priority, device::StreamId* stream) override;
+  CudaResult DestroyStream(device::StreamId stream) override;
+
+  CudaResult CreateEvent(uint32_t flags, device::EventId* event) override;
+  CudaResult DestroyEvent(device::EventId event) override;
+  CudaResult RecordEvent(device::EventId event, device::StreamId stream) override;
+  CudaResult WaitEvent(device::StreamId stream, device::EventId event) override;
+  CudaResult QueryEvent(device::EventId event) override;
+  CudaResult ElapsedMs(device::EventId start, device::EventId end, float* ms) override;
+
+  CudaResult Launch(device::KernelId kernel, const device::LaunchConfig& config,
+                    absl::Span<const std::byte> params, device::StreamId stream) override;
+  CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes,
+                          device::StreamId stream) override;
+  CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes,
+                            device::StreamId stream) override;
+  CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes,
+                          device::StreamId stream) override;
+  CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                    device::StreamId stream) override;
+
+  CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
+  CudaResult UnloadModule(device::ModuleId module) override;
+  CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
+  CudaResult FindKernel(device::ModuleId module, const std::string& name,
+                        device::KernelId* kernel) override;
+  CudaResult Params(device::KernelId kernel, std::vector<device::ParamLayout>* params) override;
+  CudaResult GetKernelAttribute(device::KernelId kernel, int attribute, int* value) override;
+  CudaResult SetKernelAttribute(device::KernelId kernel, int attribute, int value) override;
+  CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
+                        uint64_t* bytes) override;
+  CudaResult MaxActiveBlocks(device::KernelId kernel, int block_threads,
+                             size_t dynamic_shared_bytes, uint32_t flags, int* blocks) override;
+
+ private:
+  // A kernel that has been looked up.
+  struct KernelHandle {
+    uint64_t module = 0;
+    std::shared_ptr<CpuModule> owner;
+    std::shared_ptr<Kernel> kernel;
+  };
+
+  std::shared_ptr<CpuModule> FindModule(device::ModuleId module);
+  KernelHandle Find(device::KernelId kernel);
+  CudaResult CheckLaunch(const Kernel& kernel, const device::LaunchConfig& config,
+                         size_t param_bytes) const;
+  CudaResult RunKernel(const KernelHandle& handle, const device::LaunchConfig& config,
+                       absl::Span<const std::byte> params);
+
+  const int cores_;
+  MemoryMap memory_;
+  GridRunner grids_;
+  std::atomic<uint64_t> next_grid_{1};
+
+  Mutex mu_;
+  uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::unordered_map<uint64_t, std::shared_ptr<CpuModule>> modules_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<uint64_t, KernelHandle> kernels_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<uint64_t, std::string>, uint64_t> kernel_ids_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<void*, size_t> staging_ ABSL_GUARDED_BY(mu_);
+
+  // Last, so that it goes first: its threads use everything above.
+  StreamSet streams_;
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_CPU_CONTEXT_H_

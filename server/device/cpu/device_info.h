@@ -1,0 +1,16 @@
+// What the CPU device says about itself. Thread-safe.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_DEVICE_INFO_H_
+#define WARPLINE_SERVER_DEVICE_CPU_DEVICE_INFO_H_
+
+#include "server/device/device.h"
+
+namespace warpline::cpu {
+
+// Cores that this process may use.
+int HostCores();
+
+device::DeviceInfo DescribeHost();
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_DEVICE_INFO_H_

@@ -1,0 +1,126 @@
+#include "server/device/cpu/lane_addresses.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/device/cpu/block.h"
+
+namespace warpline::cpu {
+namespace {
+
+bool Refuse(Block& block, const Op& op, uint64_t address, const char* space, uint32_t bytes) {
+  return block.Fault(CudaResult::kIllegalAddress, op,
+                     absl::StrFormat("access of %d bytes at %s address 0x%x", bytes, space,
+                                     address));
+}
+
+const char* SpaceName(Space space) {
+  switch (space) {
+    case Space::kGlobal: return "global";
+    case Space::kShared: return "shared";
+    case Space::kLocal: return "local";
+    case Space::kParam: return "parameter";
+    case Space::kGeneric: break;
+  }
+  return "generic";
+}
+
+// A window of `size` bytes at `base` in this process.
+bool InWindow(uint64_t offset, uint32_t bytes, uint64_t size) {
+  return offset <= size && bytes <= size - offset;
+}
+
+// One lane of any space; false when it may not be accessed.
+bool ResolveOne(Block& block, const Warp& warp, Space space, int lane, uint64_t address,
+                uint32_t bytes, bool is_store, uint64_t* host) {
+  const LaunchShape& shape = block.shape();
+  if (space == Space::kGeneric) {
+    if (address < kFirstWindow) {
+      space = Space::kGlobal;
+    } else {
+      const uint64_t window = address & ~(kWindowBytes - 1);
+      space = window == kSharedWindow  ? Space::kShared
+              : window == kLocalWindow ? Space::kLocal
+              : window == kParamWindow ? Space::kParam
+                                       : Space::kGlobal;
+      if (space != Space::kGlobal) address -= window;
+    }
+  }
+  switch (space) {
+    case Space::kShared:
+      *host = reinterpret_cast<uint64_t>(block.shared()) + address;
+      return InWindow(address, bytes, block.shared_bytes());
+    case Space::kLocal:
+      *host = reinterpret_cast<uint64_t>(block.local(warp, lane)) + address;
+      return InWindow(address, bytes, shape.code->local_bytes);
+    case Space::kParam:
+      *host = reinterpret_cast<uint64_t>(shape.params.data()) + address;
+      return !is_store && InWindow(address, bytes, shape.params.size());
+    default:
+      *host = address;
+      return shape.memory->Contains(address, bytes);
+  }
+}
+
+}  // namespace
+
+bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,
+                  uint32_t bytes, bool is_store, LaneAddresses* lanes) {
+  uint64_t* const a = lanes->host;
+  if (op.r[0] == kNoSlot) {
+    uint64_t address = op.imm;
+    if (op.space == Space::kLocal) address += warp.current.local_frame;
+    for (int i = 0; i < kLanes; ++i) a[i] = address;
+  } else if (op.wide_address) {
+    const auto* base = reinterpret_cast<const uint64_t*>(regs + op.r[0]);
+    for (int i = 0; i < kLanes; ++i) a[i] = base[i] + op.imm;
+  } else {
+    const auto* base = reinterpret_cast<const uint32_t*>(regs + op.r[0]);
+    const auto offset = static_cast<uint32_t>(op.imm);
+    for (int i = 0; i < kLanes; ++i) a[i] = uint32_t{base[i] + offset};
+  }
+  const int first = __builtin_ctz(mask);
+  if (mask != kAllLanes) {
+    for (int i = 0; i < kLanes; ++i) a[i] = (mask >> i & 1) != 0 ? a[i] : a[first];
+  }
+  uint64_t low = a[0], high = a[0], bits = 0, gaps = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    low = a[i] < low ? a[i] : low;
+    high = a[i] > high ? a[i] : high;
+    bits |= a[i];
+    gaps |= a[i] ^ (a[0] + static_cast<uint64_t>(i) * bytes);
+  }
+  lanes->consecutive = gaps == 0 && mask == kAllLanes;
+  if ((bits & (bytes - 1)) != 0) {
+    return block.Fault(CudaResult::kMisalignedAddress, op,
+                       absl::StrCat("misaligned access of ", bytes, " bytes"));
+  }
+  // The whole span at once, where it is one piece.
+  const bool spans = high - low < (uint64_t{1} << 32) && high + bytes > high;
+  if (spans && op.space == Space::kShared && high + bytes <= block.shared_bytes()) {
+    const auto base = reinterpret_cast<uint64_t>(block.shared());
+    for (int i = 0; i < kLanes; ++i) a[i] += base;
+    return true;
+  }
+  if (spans && high < kFirstWindow && high - low <= 4 * kGranuleBytes &&
+      (op.space == Space::kGlobal || op.space == Space::kGeneric) &&
+      block.shape().memory->InArena(low, high - low + bytes)) {
+    return true;
+  }
+  uint64_t valid = 0;
+  for (uint32_t m = mask; m != 0; m &= m - 1) {
+    const int i = __builtin_ctz(m);
+    uint64_t host = 0;
+    if (!ResolveOne(block, warp, op.space, i, a[i], bytes, is_store, &host)) {
+      return Refuse(block, op, a[i], SpaceName(op.space), bytes);
+    }
+    a[i] = host;
+    valid = host;
+  }
+  if (mask != kAllLanes) {
+    for (int i = 0; i < kLanes; ++i) a[i] = (mask >> i & 1) != 0 ? a[i] : valid;
+  }
+  if (op.space == Space::kLocal || op.space == Space::kGeneric) lanes->consecutive = false;
+  return true;
+}
+
+}  // namespace warpline::cpu

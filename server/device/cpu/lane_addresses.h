@@ -1,0 +1,22 @@
+// Where the lanes of a memory operation point, after all checks. Private to memory_ops and atomics.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_LANE_ADDRESSES_H_
+#define WARPLINE_SERVER_DEVICE_CPU_LANE_ADDRESSES_H_
+
+#include <cstdint>
+
+#include "server/device/cpu/op.h"
+
+namespace warpline::cpu {
+
+struct LaneAddresses {
+  uint64_t host[kLanes];   // Of lanes that take part; a valid address in the others too.
+  bool consecutive;        // All 32 lanes take part and follow each other without a gap.
+};
+
+// Computes and checks; `bytes` is what one lane accesses. False after a fault.
+bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,
+                  uint32_t bytes, bool is_store, LaneAddresses* lanes);
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_LANE_ADDRESSES_H_

@@ -1,0 +1,131 @@
+#include "server/device/cpu/memory_map.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <iterator>
+
+namespace warpline::cpu {
+namespace {
+
+constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 45;
+constexpr uint64_t kRegionAlignment = 4096;
+constexpr uint64_t kMaxRegionBytes = uint64_t{4} << 30;
+
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+uint64_t Granules(uint64_t bytes) { return bytes >> kGranuleShift; }
+
+bool IsAligned(uint64_t value) { return (value & (kGranuleBytes - 1)) == 0; }
+
+}  // namespace
+
+MemoryMap::~MemoryMap() {
+  const uint64_t size = size_.load();
+  if (size != 0) {
+    munmap(Pointer(base_.load()), size);
+    munmap(granules_, Granules(size));
+  }
+  MutexLock lock(&mu_);
+  for (const auto& [address, bytes] : regions_) munmap(Pointer(address), bytes);
+}
+
+CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
+  MutexLock lock(&mu_);
+  if (size_.load() != 0 || size == 0 || size > kMaxArenaBytes || (size & (size - 1)) != 0 ||
+      !IsAligned(size) || base % size != 0 || base == 0) {
+    return CudaResult::kInvalidValue;
+  }
+  void* const at = mmap(Pointer(base), size, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
+  if (at != Pointer(base)) {  // A kernel without MAP_FIXED_NOREPLACE takes it as a hint.
+    munmap(at, size);
+    return CudaResult::kOutOfMemory;
+  }
+  void* const granules = mmap(nullptr, Granules(size), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (granules == MAP_FAILED) {
+    munmap(at, size);
+    return CudaResult::kOutOfMemory;
+  }
+  granules_ = static_cast<std::atomic<uint8_t>*>(granules);
+  base_.store(base, std::memory_order_relaxed);
+  size_.store(size, std::memory_order_release);
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
+  MutexLock lock(&mu_);
+  const uint64_t offset = va - base_.load();
+  const uint64_t size = size_.load();
+  if (bytes == 0 || !IsAligned(va) || !IsAligned(bytes) || offset >= size ||
+      bytes > size - offset) {
+    return CudaResult::kInvalidValue;
+  }
+  const auto next = chunks_.lower_bound(va);
+  if (next != chunks_.end() && next->first < va + bytes) return CudaResult::kInvalidValue;
+  if (next != chunks_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second > va) return CudaResult::kInvalidValue;
+  }
+  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+      MAP_FAILED) {
+    // MAP_FIXED may have dropped the reservation.
+    mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+         0);
+    return errno == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
+  }
+  chunks_[va] = bytes;
+  for (uint64_t g = Granules(offset); g < Granules(offset + bytes); ++g) {
+    granules_[g].store(1, std::memory_order_relaxed);
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const auto it = chunks_.find(va);
+  if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
+  const uint64_t offset = va - base_.load();
+  for (uint64_t g = Granules(offset); g < Granules(offset + bytes); ++g) {
+    granules_[g].store(0, std::memory_order_relaxed);
+  }
+  chunks_.erase(it);
+  if (mmap(Pointer(va), bytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return CudaResult::kOperatingSystem;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
+  if (bytes == 0 || bytes > kMaxRegionBytes) return CudaResult::kOutOfMemory;
+  bytes = (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
+  *address = reinterpret_cast<uint64_t>(at);
+  MutexLock lock(&mu_);
+  regions_[*address] = bytes;
+  return CudaResult::kSuccess;
+}
+
+void MemoryMap::FreeRegion(uint64_t address) {
+  MutexLock lock(&mu_);
+  const auto it = regions_.find(address);
+  if (it == regions_.end()) return;
+  munmap(Pointer(address), it->second);
+  regions_.erase(it);
+}
+
+bool MemoryMap::InRegion(uint64_t address, uint64_t bytes) const {
+  MutexLock lock(&mu_);
+  auto it = regions_.upper_bound(address);
+  if (it == regions_.begin()) return false;
+  --it;
+  const uint64_t offset = address - it->first;
+  return offset <= it->second && bytes <= it->second - offset;
+}
+
+}  // namespace warpline::cpu

@@ -1,0 +1,70 @@
+// The memory of one context: the arena of chunks, and the variables of loaded modules.
+//
+// A device address is the address of the byte in this process, so a check is all that an access
+// needs. Thread-safe. Checks within the arena take no lock.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_MAP_H_
+#define WARPLINE_SERVER_DEVICE_CPU_MEMORY_MAP_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "absl/base/thread_annotations.h"
+#include "common/cuda_result.h"
+#include "common/mutex.h"
+
+namespace warpline::cpu {
+
+inline constexpr uint64_t kGranuleBytes = uint64_t{2} << 20;
+inline constexpr int kGranuleShift = 21;
+
+class MemoryMap {
+ public:
+  MemoryMap() = default;
+  MemoryMap(const MemoryMap&) = delete;
+  MemoryMap& operator=(const MemoryMap&) = delete;
+  // Unmaps everything. No access may be under way.
+  ~MemoryMap();
+
+  // As device::Context says.
+  CudaResult ReserveArena(uint64_t base, uint64_t size);
+  CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd);
+  CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
+
+  // Makes `bytes` of zeroed memory outside the arena accessible: the variables of a module.
+  CudaResult AllocateRegion(uint64_t bytes, uint64_t* address);
+  void FreeRegion(uint64_t address);
+
+  // True when every byte of [address, address + bytes) may be accessed.
+  bool Contains(uint64_t address, uint64_t bytes) const {
+    return InArena(address, bytes) || InRegion(address, bytes);
+  }
+
+  bool InArena(uint64_t address, uint64_t bytes) const {
+    const uint64_t offset = address - base_.load(std::memory_order_relaxed);
+    const uint64_t size = size_.load(std::memory_order_acquire);
+    if (offset >= size || bytes > size - offset) return false;
+    if (bytes == 0) return true;
+    const uint64_t last = (offset + bytes - 1) >> kGranuleShift;
+    for (uint64_t granule = offset >> kGranuleShift; granule <= last; ++granule) {
+      if (granules_[granule].load(std::memory_order_relaxed) == 0) return false;
+    }
+    return true;
+  }
+
+  bool InRegion(uint64_t address, uint64_t bytes) const;
+
+ private:
+  mutable Mutex mu_;
+  std::atomic<uint64_t> base_{0};
+  std::atomic<uint64_t> size_{0};  // Set last: the arena exists once it is not zero.
+  // One byte per granule, 1 where it is mapped. From mmap: zero, and touched only where used.
+  std::atomic<uint8_t>* granules_ = nullptr;
+  std::map<uint64_t, uint64_t> chunks_ ABSL_GUARDED_BY(mu_);   // Address -> bytes
+  std::map<uint64_t, uint64_t> regions_ ABSL_GUARDED_BY(mu_);  // Likewise
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_MEMORY_MAP_H_

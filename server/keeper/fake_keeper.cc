@@ -1,0 +1,29 @@
+// A keeper process over the fake device. Its behaviour is set by arguments: `--devices=N`,
+// `--total_mib=N`.
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "common/log.h"
+#include "server/child_process.h"
+#include "server/device/fake_backend.h"
+#include "server/keeper/keeper.h"
+
+int main(int argc, char** argv) {
+  warpline::SetLogName("keeper");
+  warpline::device::FakeBackendOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    const char* value = argv[i] + arg.find('=') + 1;
+    if (absl::StartsWith(arg, "--devices=")) options.device_count = std::atoi(value);
+    if (absl::StartsWith(arg, "--total_mib=")) {
+      options.total_bytes = std::strtoull(value, nullptr, 10) << 20;
+    }
+  }
+  warpline::Keeper keeper([&](std::string_view name)
+                              -> absl::StatusOr<std::unique_ptr<warpline::device::Backend>> {
+    if (name == "cuda") return absl::UnavailableError("no driver here");
+    return warpline::device::NewFakeBackend(options);
+  });
+  return keeper.Serve(warpline::kChildSocketFd).ok() ? 0 : 1;
+}

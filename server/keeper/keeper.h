@@ -1,0 +1,49 @@
+// The keeper of one device: makes, exports and scrubs memory for the server that started it, and
+// never runs a tenant's code.
+#ifndef WARPLINE_SERVER_KEEPER_KEEPER_H_
+#define WARPLINE_SERVER_KEEPER_KEEPER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+#include "proto/worker.pb.h"
+#include "server/device/device.h"
+
+namespace warpline {
+
+// Thread-compatible.
+class Keeper {
+ public:
+  // How device::OpenBackend is called; tests give another.
+  using OpenBackend =
+      std::function<absl::StatusOr<std::unique_ptr<device::Backend>>(std::string_view name)>;
+
+  explicit Keeper(OpenBackend open_backend) : open_backend_(std::move(open_backend)) {}
+
+  // Answers the packets on `fd` (proto/worker.proto) until the server closes it. Blocks. OK at the
+  // end of the stream, otherwise what was wrong with the socket or a packet.
+  absl::Status Serve(int fd);
+
+ private:
+  using FromKeeper = warpline_internal::FromKeeper;
+
+  // Each fills in `*reply` and returns what its code and message say.
+  absl::Status Open(const warpline_internal::OpenKeeper& request, FromKeeper* reply);
+  absl::Status Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,
+                      std::vector<UniqueFd>* created);
+  absl::Status Scrub(const warpline_internal::ScrubChunks& request,
+                     const std::vector<UniqueFd>& fds);
+
+  const OpenBackend open_backend_;
+  std::unique_ptr<device::Backend> backend_;
+  std::unique_ptr<device::ChunkSource> chunks_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_KEEPER_KEEPER_H_

@@ -1,0 +1,130 @@
+#include "server/keeper/keeper.h"
+
+#include <sys/mman.h>
+
+#include <thread>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "server/device/fake_backend.h"
+#include "server/packet_socket.h"
+#include "transport/loop_thread.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::FromKeeper;
+using warpline_internal::ToKeeper;
+
+constexpr uint64_t kChunk = 2ull << 20;
+
+class KeeperTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto pair = PacketSocketPair();
+    ASSERT_TRUE(pair.ok());
+    near_ = std::move(pair->first);
+    far_ = std::move(pair->second);
+    thread_ = StartLoopThread("keeper", [this] {
+      Keeper keeper(
+          [](std::string_view name) -> absl::StatusOr<std::unique_ptr<device::Backend>> {
+            if (name == "cuda") return absl::UnavailableError("no driver");
+            if (name != "cpu") return absl::InvalidArgumentError("unknown backend");
+            return device::NewFakeBackend({.device_count = 2});
+          });
+      served_ = keeper.Serve(far_.get());
+    });
+  }
+
+  void TearDown() override {
+    near_.Reset(-1);
+    thread_.join();
+    EXPECT_TRUE(served_.ok()) << served_;
+  }
+
+  FromKeeper Ask(const ToKeeper& request, std::vector<UniqueFd>* fds = nullptr,
+                 std::vector<int> attached = {}) {
+    EXPECT_TRUE(SendPacket(near_.get(), request, attached).ok());
+    FromKeeper reply;
+    EXPECT_TRUE(ReceivePacket(near_.get(), &reply, fds).ok());
+    return reply;
+  }
+
+  FromKeeper Open(const std::string& backend, int ordinal) {
+    ToKeeper request;
+    request.mutable_open()->set_backend(backend);
+    request.mutable_open()->set_ordinal(ordinal);
+    return Ask(request);
+  }
+
+  FromKeeper Create(uint64_t bytes, uint32_t count, std::vector<UniqueFd>* fds) {
+    ToKeeper request;
+    request.mutable_create()->set_bytes(bytes);
+    request.mutable_create()->set_count(count);
+    return Ask(request, fds);
+  }
+
+  UniqueFd near_;
+  UniqueFd far_;
+  absl::Status served_;
+  std::thread thread_;
+};
+
+TEST_F(KeeperTest, AutoFallsBackAndSaysWhy) {
+  const FromKeeper reply = Open("auto", 1);
+  EXPECT_EQ(reply.code(), 0) << reply.message();
+  EXPECT_EQ(reply.backend(), "cpu");
+  EXPECT_EQ(reply.message(), "no driver");
+  EXPECT_EQ(reply.device_count(), 2);
+  EXPECT_EQ(reply.device().name(), "Fake device");
+  EXPECT_EQ(reply.device().uuid().size(), 16u);
+}
+
+TEST_F(KeeperTest, UnknownBackendAndDeviceAreRefused) {
+  EXPECT_EQ(Open("cuda", 0).code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(Open("tpu", 0).code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(Open("cpu", 2).code(), static_cast<int>(absl::StatusCode::kNotFound));
+}
+
+TEST_F(KeeperTest, CreatesTheChunksAskedFor) {
+  EXPECT_EQ(Open("cpu", 0).code(), 0);
+  std::vector<UniqueFd> fds;
+  const FromKeeper reply = Create(kChunk, 3, &fds);
+  EXPECT_EQ(reply.code(), 0) << reply.message();
+  EXPECT_EQ(reply.created(), 3u);
+  EXPECT_EQ(fds.size(), 3u);
+}
+
+TEST_F(KeeperTest, ScrubbedChunkReadsZero) {
+  EXPECT_EQ(Open("cpu", 0).code(), 0);
+  std::vector<UniqueFd> fds;
+  Create(kChunk, 1, &fds);
+  ASSERT_EQ(fds.size(), 1u);
+  auto* words = static_cast<uint32_t*>(
+      mmap(nullptr, kChunk, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0].get(), 0));
+  ASSERT_NE(words, MAP_FAILED);
+  words[1000] = 7;
+  ToKeeper scrub;
+  scrub.mutable_scrub()->add_bytes(kChunk);
+  EXPECT_EQ(Ask(scrub, nullptr, {fds[0].get()}).code(), 0);
+  EXPECT_EQ(words[1000], 0u);
+  munmap(words, kChunk);
+}
+
+TEST_F(KeeperTest, RequestsOutOfOrderOrBoundsAreRefused) {
+  std::vector<UniqueFd> fds;
+  EXPECT_EQ(Create(kChunk, 1, &fds).code(),
+            static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(Open("cpu", 0).code(), 0);
+  EXPECT_NE(Open("cpu", 0).code(), 0);
+  EXPECT_NE(Create(kChunk + 1, 1, &fds).code(), 0);
+  EXPECT_NE(Create(kChunk, 0, &fds).code(), 0);
+  EXPECT_NE(Create(kChunk, 201, &fds).code(), 0);
+  ToKeeper scrub;
+  scrub.mutable_scrub()->add_bytes(kChunk);
+  EXPECT_NE(Ask(scrub).code(), 0);
+  EXPECT_NE(Ask(ToKeeper()).code(), 0);
+}
+
+}  // namespace
+}  // namespace warpline

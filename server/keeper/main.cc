@@ -1,0 +1,27 @@
+// warpline-keeper: started by warpline-server, one for each device.
+#include <fcntl.h>
+
+#include <cstdio>
+#include <string>
+
+#include "common/log.h"
+#include "server/child_process.h"
+#include "server/device/device.h"
+#include "server/keeper/keeper.h"
+
+int main() {
+  warpline::SetLogName("keeper");
+  if (fcntl(warpline::kChildSocketFd, F_GETFD) < 0) {
+    std::fputs("warpline-keeper is started by warpline-server; see warpline-server --help\n",
+               stderr);
+    return 2;
+  }
+  fcntl(warpline::kChildSocketFd, F_SETFD, FD_CLOEXEC);
+  warpline::Keeper keeper(&warpline::device::OpenBackend);
+  const absl::Status status = keeper.Serve(warpline::kChildSocketFd);
+  if (!status.ok()) {
+    warpline::LogError("stopped: ", status.ToString());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,62 @@
+#include "server/listen_address.h"
+
+#include <arpa/inet.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace warpline {
+namespace {
+
+bool IsLoopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return false;
+}
+
+}  // namespace
+
+absl::Status CheckLocalAddress(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) {
+    if (address.size() > 5 && address[5] == '/') return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\": a unix socket needs an absolute path"));
+  }
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\": expected host:port or unix:/path"));
+  }
+  std::string host = address.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (IsLoopback(host)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "refusing to listen on ", address,
+      ": TLS is not configured, and without it only loopback (127.0.0.1, [::1], localhost) and "
+      "unix:/path are served. To reach this server from another host, forward a port to it, for "
+      "example with ssh -L"));
+}
+
+bool IsLocalPeer(const std::string& peer) {
+  absl::string_view rest = peer;
+  if (absl::StartsWith(rest, "unix:") || absl::StartsWith(rest, "unix-abstract:")) return true;
+  if (absl::ConsumePrefix(&rest, "ipv4:")) {
+    return IsLoopback(std::string(rest.substr(0, rest.rfind(':'))));
+  }
+  if (absl::ConsumePrefix(&rest, "ipv6:")) {
+    // gRPC escapes the brackets.
+    return absl::StartsWith(rest, "%5B::1%5D:") || absl::StartsWith(rest, "[::1]:");
+  }
+  return false;
+}
+
+}  // namespace warpline

@@ -1,0 +1,303 @@
+// warpline-server: owns a host's devices and runs the CUDA calls that clients forward to it.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <prometheus/exposer.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/endpoint.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "server/admin_service.h"
+#include "server/byte_size.h"
+#include "server/child_process.h"
+#include "server/device_memory.h"
+#include "server/listen_address.h"
+#include "server/metrics.h"
+#include "server/session_host.h"
+#include "transport/grpc/grpc_server.h"
+
+ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
+          "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
+          "unix:/path. Without TLS only loopback and unix sockets are taken.");
+ABSL_FLAG(std::string, port_file, "",
+          "Where to write the port of the first host:port address once the server is ready.");
+ABSL_FLAG(std::string, device, "auto",
+          "What executes: cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor), or auto "
+          "(cuda where there is a GPU, else cpu).");
+ABSL_FLAG(warpline::ByteSize, session_memory, {},
+          "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
+          "--device_reserve.");
+ABSL_FLAG(std::string, device_reserve, "",
+          "Device memory left to workers' contexts and others, such as 2GiB. Empty for an eighth "
+          "of a GPU, at most 4GiB, and nothing of the CPU device.");
+ABSL_FLAG(int, max_sessions, 64, "Sessions at a time; more are refused.");
+ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
+          "The largest range of device addresses that a session may have.");
+ABSL_FLAG(std::string, admin_listen, "",
+          "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
+          "Empty for none.");
+ABSL_FLAG(int, drain_seconds, 10,
+          "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
+
+namespace warpline {
+namespace {
+
+constexpr char kUsage[] = R"(runs the CUDA calls of remote programs on this host's GPUs.
+
+  warpline-server [--listen=127.0.0.1:14000] [--device=auto|cuda|cpu] [flags]
+
+Programs reach it with WARPLINE_ENDPOINT=127.0.0.1:14000 and Warpline's libcuda.so.1 in their
+library path; `warpline run -- PROGRAM` sets both. The binaries warpline-worker and warpline-keeper
+lie beside this one.
+
+Configuration file: --flagfile=PATH reads flags from a file, one a line ("--max_sessions=16"; lines
+that start with # are comments). --undefok and --fromenv work as in other Abseil programs.
+
+Signals: the first SIGTERM or SIGINT drains (health says NOT_SERVING, new sessions are refused,
+running ones have --drain_seconds to end) and exits with 0; the second exits at once.)";
+
+// Names what was wrong, for people, and the exit code for a wrong command line.
+int Complain(const absl::Status& status) {
+  std::fprintf(stderr, "warpline-server: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
+absl::Status CheckFlags() {
+  const auto listen = absl::GetFlag(FLAGS_listen);
+  if (listen.empty()) return absl::InvalidArgumentError("--listen names no address");
+  for (const std::string& address : listen) {
+    const absl::Status status = CheckLocalAddress(address);
+    if (!status.ok()) return status;
+  }
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device != "auto" && device != "cuda" && device != "cpu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device=", device, ": expected auto, cuda or cpu"));
+  }
+  if (absl::GetFlag(FLAGS_max_sessions) < 1) {
+    return absl::InvalidArgumentError("--max_sessions must be at least 1");
+  }
+  if (absl::GetFlag(FLAGS_drain_seconds) < 0) {
+    return absl::InvalidArgumentError("--drain_seconds must not be negative");
+  }
+  const uint64_t arena = absl::GetFlag(FLAGS_arena_size).bytes;
+  if (arena < kMinArenaBytes || arena > kMaxArenaBytes || (arena & (arena - 1)) != 0) {
+    return absl::InvalidArgumentError("--arena_size must be a power of two from 4GiB to 32TiB");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
+  const std::string text = absl::GetFlag(FLAGS_device_reserve);
+  if (text.empty()) return std::optional<uint64_t>();
+  ByteSize size;
+  std::string error;
+  if (!AbslParseFlag(text, &size, &error)) {
+    return absl::InvalidArgumentError(absl::StrCat("--device_reserve=", text, ": ", error));
+  }
+  return std::optional<uint64_t>(size.bytes);
+}
+
+// Chunks, rings and sockets all take descriptors.
+size_t RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1u << 20));
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<DeviceMemory>>> OpenDevices(size_t descriptors) {
+  const auto keeper = FindSibling("warpline-keeper", "keeper");
+  if (!keeper.ok()) return keeper.status();
+  const auto reserve = DeviceReserve();
+  if (!reserve.ok()) return reserve.status();
+  std::vector<std::unique_ptr<DeviceMemory>> devices;
+  DeviceMemoryOptions options;
+  options.keeper.program.path = *keeper;
+  options.keeper.backend = absl::GetFlag(FLAGS_device);
+  options.reserve_bytes = *reserve;
+  int count = 1;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    options.keeper.ordinal = ordinal;
+    options.max_chunks = descriptors / 2 / static_cast<size_t>(count);
+    auto device = DeviceMemory::Open(options);
+    if (!device.ok()) {
+      return absl::Status(device.status().code(),
+                          absl::StrCat("device ", ordinal, ": ",
+                                       std::string(device.status().message())));
+    }
+    // What "auto" became for the first device holds for all.
+    options.keeper.backend = (*device)->backend();
+    count = (*device)->device_count();
+    if (!(*device)->note().empty()) LogInfo("no GPU is used: ", (*device)->note());
+    LogInfo("device gpu=", ordinal, " name=\"", (*device)->info().name(), "\" backend=",
+            (*device)->backend(), " memory_bytes=", (*device)->info().total_bytes(),
+            " capacity_bytes=", (*device)->capacity_bytes());
+    devices.push_back(std::move(*device));
+  }
+  return devices;
+}
+
+absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
+                                               const std::string& backend) {
+  const auto worker = FindSibling("warpline-worker", "worker");
+  if (!worker.ok()) return worker.status();
+  SessionHostOptions options;
+  options.max_sessions = absl::GetFlag(FLAGS_max_sessions);
+  options.session.worker.path = *worker;
+  if (backend == "cuda") {
+    // Eight hardware queues, the default, let a few stalled streams block all others.
+    options.session.worker.environment = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+                                          {"CUDA_MODULE_LOADING", "LAZY"}};
+  }
+  options.session.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
+  options.session.max_arena_bytes = absl::GetFlag(FLAGS_arena_size).bytes;
+  options.session.server_name = server_name;
+  return options;
+}
+
+// So that who waits for the file never reads half of it.
+absl::Status WritePortFile(const std::string& path, int port) {
+  const std::string part = path + ".part";
+  std::ofstream(part, std::ios::trunc) << port << "\n";
+  if (rename(part.c_str(), path.c_str()) != 0) {
+    return absl::InternalError(absl::StrCat("cannot write --port_file=", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
+    const std::shared_ptr<ServerMetrics>& metrics) {
+  const std::string address = absl::GetFlag(FLAGS_admin_listen);
+  if (address.empty()) return nullptr;
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(address, 2);
+    exposer->RegisterCollectable(metrics);
+    return exposer;
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on --admin_listen=", address, ": ", error.what()));
+  }
+}
+
+sigset_t EndSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+void WaitForEndSignal() {
+  const sigset_t set = EndSignals();
+  int number;
+  while (sigwait(&set, &number) != 0) {
+  }
+}
+
+void Drain(SessionHost* host, GrpcServer* server) {
+  const int seconds = absl::GetFlag(FLAGS_drain_seconds);
+  LogInfo("draining sessions=", host->sessions(), " drain_seconds=", seconds);
+  // Workers and keepers go with the process.
+  std::thread([] {
+    WaitForEndSignal();
+    LogWarning("second signal: exiting at once");
+    _exit(1);
+  }).detach();
+  host->StartDrain();
+  server->SetServing(false);
+  if (!host->WaitUntilIdle(absl::Seconds(seconds))) {
+    LogWarning("ending sessions=", host->sessions());
+    host->FaultAll("the server is shutting down");
+    host->WaitUntilIdle(absl::Seconds(2));
+  }
+  server->Shutdown(absl::Seconds(1));
+}
+
+int Run() {
+  const absl::Status flags = CheckFlags();
+  if (!flags.ok()) return Complain(flags);
+  if (getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
+    LogWarning("CUDA_VISIBLE_DEVICES is set and has no effect: clients choose devices");
+  }
+  // Before the first thread: all threads leave these to sigwait().
+  const sigset_t end_signals = EndSignals();
+  sigprocmask(SIG_BLOCK, &end_signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  auto devices = OpenDevices(RaiseDescriptorLimit());
+  if (!devices.ok()) return Complain(devices.status());
+
+  char host_name[256] = "";
+  gethostname(host_name, sizeof(host_name) - 1);
+  const std::string server_name = absl::StrCat("warpline-server ", kVersion, " on ", host_name);
+  auto options = HostOptions(server_name, devices->front()->backend());
+  if (!options.ok()) return Complain(options.status());
+  SessionHost host(*options, std::move(*devices));
+  AdminService admin(&host, server_name);
+  auto metrics = std::make_shared<ServerMetrics>(&host);
+  auto exposer = ExposeMetrics(metrics);
+  if (!exposer.ok()) return Complain(exposer.status());
+
+  GrpcServerOptions server_options;
+  // The host counts sessions and says why it refuses; this bound is for what has not got so far.
+  server_options.max_sessions = options->max_sessions + 64;
+  server_options.services = {&admin};
+  GrpcServer server(server_options);
+  const auto listen = absl::GetFlag(FLAGS_listen);
+  const absl::Status started = server.Start(listen, &host);
+  if (!started.ok()) return Complain(started);
+  server.SetServing(true);
+  const std::string port_file = absl::GetFlag(FLAGS_port_file);
+  if (!port_file.empty()) {
+    const absl::Status written = WritePortFile(port_file, server.port());
+    if (!written.ok()) return Complain(written);
+  }
+  LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(listen, ","),
+          " port=", server.port(), " pid=", getpid());
+  WaitForEndSignal();
+  Drain(&host, &server);
+  exposer->reset();
+  LogInfo("stopped");
+  return 0;
+}
+
+}  // namespace
+}  // namespace warpline
+
+int main(int argc, char** argv) {
+  warpline::SetLogName("server");
+  absl::SetProgramUsageMessage(warpline::kUsage);
+  absl::FlagsUsageConfig config;
+  config.version_string = [] { return absl::StrCat("warpline-server ", warpline::kVersion, "\n"); };
+  // --help shows the flags of this file and no others.
+  config.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "server/main.cc");
+  };
+  config.contains_helpshort_flags = config.contains_help_flags;
+  absl::SetFlagsUsageConfig(config);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    return warpline::Complain(
+        absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
+  }
+  return warpline::Run();
+}

@@ -1,0 +1,102 @@
+#include "server/metrics.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+class Families {
+ public:
+  void Counter(const char* name, const char* help, uint64_t value) {
+    Add(name, help, MetricType::Counter, {}, value);
+  }
+  void Gauge(const char* name, const char* help, uint64_t value) {
+    Add(name, help, MetricType::Gauge, {}, value);
+  }
+  void DeviceCounter(const char* name, const char* help, int gpu, uint64_t value) {
+    Add(name, help, MetricType::Counter, {{"gpu", absl::StrCat(gpu)}}, value);
+  }
+  void DeviceGauge(const char* name, const char* help, int gpu, uint64_t value) {
+    Add(name, help, MetricType::Gauge, {{"gpu", absl::StrCat(gpu)}}, value);
+  }
+  std::vector<MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  void Add(const char* name, const char* help, MetricType type,
+           std::vector<ClientMetric::Label> labels, uint64_t value) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.counter.value = static_cast<double>(value);
+    metric.gauge.value = static_cast<double>(value);
+    for (MetricFamily& family : families_) {
+      if (family.name == name) {
+        family.metric.push_back(std::move(metric));
+        return;
+      }
+    }
+    families_.push_back({name, help, type, {std::move(metric)}});
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+}  // namespace
+
+std::vector<MetricFamily> ServerMetrics::Collect() const {
+  Families f;
+  const HostSnapshot snapshot = host_->Snapshot();
+  const ServerCounters& counters = host_->counters();
+  TrafficCounters traffic;
+  host_->AddTraffic(&traffic);
+  f.Counter("warpline_sessions_opened_total", "Sessions that were welcomed.",
+            counters.sessions_opened.value());
+  f.Counter("warpline_sessions_refused_total", "Sessions that were turned away.",
+            counters.sessions_refused.value());
+  f.Gauge("warpline_sessions", "Sessions at the moment, opening and ending ones included.",
+          static_cast<uint64_t>(host_->sessions()));
+  f.Gauge("warpline_draining", "1 while the server is shutting down.", snapshot.draining ? 1 : 0);
+  f.Counter("warpline_worker_deaths_total", "Workers that ended before their session.",
+            counters.worker_deaths.value());
+  f.Counter("warpline_faults_total", "Sessions that ended with an error for the application.",
+            counters.faults.value());
+  f.Counter("warpline_protocol_errors_total", "Sessions ended because the client broke the protocol.",
+            counters.protocol_errors.value());
+  f.Counter("warpline_frames_received_total", "Frames from clients.",
+            traffic.frames_received.value());
+  f.Counter("warpline_frames_sent_total", "Frames to clients.", traffic.frames_sent.value());
+  f.Counter("warpline_commands_total", "Commands passed on to workers.", traffic.commands.value());
+  f.Counter("warpline_command_bytes_total", "Bytes of commands passed on to workers.",
+            traffic.command_bytes.value());
+  f.Counter("warpline_reply_bytes_total", "Bytes of replies passed on to clients.",
+            traffic.reply_bytes.value());
+  f.Counter("warpline_memory_requests_total", "Requests for device memory, and returns.",
+            traffic.memory_requests.value());
+  for (const DeviceSnapshot& device : snapshot.devices) {
+    const int gpu = device.ordinal;
+    const DeviceMemory::Stats& memory = device.memory;
+    f.DeviceGauge("warpline_device_sessions", "Sessions on the device.", gpu,
+                  static_cast<uint64_t>(device.sessions));
+    f.DeviceGauge("warpline_device_memory_total_bytes", "Memory of the device.", gpu,
+                  memory.total_bytes);
+    f.DeviceGauge("warpline_device_memory_capacity_bytes", "Memory that sessions may hold.", gpu,
+                  memory.capacity_bytes);
+    f.DeviceGauge("warpline_device_memory_granted_bytes", "Memory that sessions hold.", gpu,
+                  memory.pool.granted_bytes);
+    f.DeviceGauge("warpline_device_memory_pooled_bytes", "Scrubbed memory ready to be granted.",
+                  gpu, memory.pool.pooled_bytes);
+    f.DeviceGauge("warpline_device_memory_unscrubbed_bytes", "Returned memory not yet scrubbed.",
+                  gpu, memory.pool.dirty_bytes);
+    f.DeviceGauge("warpline_device_memory_chunks", "Chunks that exist.", gpu, memory.pool.chunks);
+    f.DeviceCounter("warpline_keeper_restarts_total", "Times the keeper was started again.", gpu,
+                    memory.keeper_restarts);
+  }
+  return f.Take();
+}
+
+}  // namespace warpline

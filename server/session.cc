@@ -1,0 +1,361 @@
+#include "server/session.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "proto/frames.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::MemoryGrant;
+
+constexpr size_t kMaxProgramName = 256;
+constexpr size_t kSecretBytes = 16;
+
+template <typename Message>
+Frame FrameOf(FrameKind kind, const Message& message) {
+  Frame frame;
+  frame.kind = kind;
+  frame.payload = message.SerializeAsString();
+  return frame;
+}
+
+std::string RandomSecret() {
+  std::string secret(kSecretBytes, '\0');
+  size_t filled = 0;
+  while (filled < secret.size()) {
+    const ssize_t n = getrandom(secret.data() + filled, secret.size() - filled, 0);
+    if (n > 0) filled += static_cast<size_t>(n);
+  }
+  return secret;
+}
+
+}  // namespace
+
+Session::Session(const SessionContext& context, uint64_t id, std::string peer)
+    : context_(context),
+      id_(id),
+      peer_(std::move(peer)),
+      since_(absl::Now()),
+      port_(std::make_shared<SessionPort>()) {}
+
+std::string Session::Keys() const {
+  return absl::StrCat("session=", id_, " gpu=", device_ == nullptr ? -1 : device_->ordinal(),
+                      " pid=", worker_pid_);
+}
+
+void Session::Start() {
+  timer_ = context_.control->RunAfter(context_.options->hello_timeout, [self = shared_from_this()] {
+    self->Refuse(absl::DeadlineExceededError("no Hello came"));
+  });
+}
+
+// --- Hello and welcome.
+
+void Session::OnHello(warpline_internal::Hello hello) {
+  context_.control->Post([self = shared_from_this(), hello = std::move(hello)] {
+    self->hello_ = hello;
+    self->HandleHello();
+  });
+}
+
+absl::Status Session::CheckHello() {
+  if (hello_.min_version() > kProtocolVersion || hello_.max_version() < kProtocolVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the client speaks protocol versions ", hello_.min_version(), " to ",
+                     hello_.max_version(), ", this server ", kProtocolVersion));
+  }
+  version_ = kProtocolVersion;
+  if (hello_.program().size() > kMaxProgramName) {
+    hello_.mutable_program()->resize(kMaxProgramName);
+  }
+  return ValidateArena({hello_.arena_base(), hello_.arena_bytes()},
+                       std::min(context_.options->max_arena_bytes, kMaxArenaBytes));
+}
+
+void Session::HandleHello() {
+  if (state_ != State::kWaiting) return;
+  context_.control->Remove(timer_);
+  const absl::Status checked = CheckHello();
+  if (!checked.ok()) return ProtocolError(checked);
+  const auto device = context_.owner->Place(hello_.device());
+  if (!device.ok()) return Refuse(device.status());
+  device_ = *device;
+  const uint64_t limit = context_.options->quota_bytes;
+  quota_ = Quota::Create(limit == 0 ? device_->capacity_bytes()
+                                    : std::min(limit, device_->capacity_bytes()));
+  SessionMemoryOptions memory_options;
+  memory_options.arena = {hello_.arena_base(), hello_.arena_bytes()};
+  memory_ = std::make_shared<SessionMemory>(memory_options, quota_, this);
+  state_ = State::kOpening;
+  StartWorker();
+}
+
+void Session::StartWorker() {
+  const SessionOptions& options = *context_.options;
+  auto rings = WorkerRings::Create(options.ring_bytes);
+  if (!rings.ok()) return Refuse(rings.status());
+  rings_ = std::move(*rings);
+  warpline_internal::OpenWorker open;
+  open.set_backend(device_->backend());
+  open.set_ordinal(device_->ordinal());
+  open.set_arena_base(hello_.arena_base());
+  open.set_arena_bytes(hello_.arena_bytes());
+  open.set_session(id_);
+  open.set_max_handles(options.max_handles);
+  open.set_max_module_bytes(options.max_module_bytes);
+  open.set_window_bytes(options.window_bytes);
+  worker_ = std::make_shared<WorkerProcess>(context_.control, context_.spawner, this);
+  worker_gone_ = false;
+  timer_ = context_.control->RunAfter(options.open_timeout, [self = shared_from_this()] {
+    self->Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
+  });
+  worker_->Start(options.worker, std::move(open), rings_);
+}
+
+void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
+  if (state_ != State::kOpening || worker_pid_ != 0) return;
+  context_.control->Remove(timer_);
+  worker_pid_ = static_cast<int>(worker_->pid());
+  if (opened.error() != 0) {
+    return Refuse(absl::UnavailableError(absl::StrCat(
+        "the worker cannot open the device: ", opened.message(), " (",
+        CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
+  }
+  if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
+  awaiting_initial_memory_ = true;
+  pending_requests_.fetch_add(1, std::memory_order_relaxed);
+  memory_->Request(hello_.initial_memory());
+}
+
+void Session::Welcome(MemoryGrant grant) {
+  const SessionOptions& options = *context_.options;
+  warpline_internal::Welcome welcome;
+  welcome.set_version(version_);
+  welcome.set_features(hello_.features() & kFeatureNone);
+  welcome.set_session(id_);
+  welcome.set_secret(RandomSecret());
+  *welcome.mutable_device() = device_->info();
+  welcome.set_quota_bytes(quota_->limit_bytes());
+  welcome.set_window_bytes(options.window_bytes);
+  welcome.set_window_commands(options.window_commands);
+  *welcome.mutable_initial_memory() = std::move(grant);
+  welcome.set_server(options.server_name);
+  state_ = State::kOpen;
+  context_.counters->sessions_opened.Add(1);
+  LogInfo("opened ", Keys(), " peer=", peer_, " program=", hello_.program(),
+          " client_pid=", hello_.pid(), " quota_bytes=", quota_->limit_bytes());
+  // In this order: nothing of the worker's goes out before the welcome.
+  port_->Push(FrameOf(kWelcome, welcome));
+  port_->Open(rings_);
+  WatchDoorbell();
+}
+
+void Session::WatchDoorbell() {
+  doorbell_watches_ = std::make_shared<std::array<EventLoop::Token, 2>>();
+  context_.doorbell->Post([loop = context_.doorbell, watches = doorbell_watches_, rings = rings_,
+                           port = port_] {
+    const auto ring = [rings, port] {
+      rings->ClearDoorbells();
+      port->Wake();
+    };
+    *watches = {loop->Watch(rings->reply_doorbell(), ring),
+                loop->Watch(rings->room_doorbell(), ring)};
+    if ((*watches)[0] == 0 || (*watches)[1] == 0) {
+      port->Close(absl::ResourceExhaustedError("cannot watch the worker's rings"));
+    }
+  });
+}
+
+// --- Memory.
+
+bool Session::TryCountRequest() {
+  if (pending_requests_.fetch_add(1, std::memory_order_relaxed) <
+      context_.options->max_pending_requests) {
+    return true;
+  }
+  pending_requests_.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
+  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
+    if (self->state_ == State::kOpen) self->memory_->Request(request);
+  });
+}
+
+void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
+  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
+    if (self->state_ == State::kOpen) self->memory_->Return(request);
+  });
+}
+
+void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
+  ++takes_under_way_;
+  device_->Take(min_bytes, want_bytes,
+                [self = shared_from_this(),
+                 taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
+                  auto shared =
+                      std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
+                  self->context_.control->Post([self, taken, shared] {
+                    --self->takes_under_way_;
+                    taken(std::move(*shared));
+                    self->MaybeFinish();
+                  });
+                });
+}
+
+void Session::ReturnChunks(std::vector<Chunk> chunks) { device_->Return(std::move(chunks)); }
+
+absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
+                                   absl::Span<const int> fds) {
+  if (worker_ == nullptr) return absl::UnavailableError("no worker");
+  return worker_->Send(message, fds);
+}
+
+void Session::OnGrant(MemoryGrant grant) {
+  if (awaiting_initial_memory_) {
+    awaiting_initial_memory_ = false;
+    if (state_ == State::kOpening) Welcome(std::move(grant));
+    return;
+  }
+  port_->Push(FrameOf(kMemoryGrant, grant));
+}
+
+void Session::OnRequestDone() { pending_requests_.fetch_sub(1, std::memory_order_relaxed); }
+
+void Session::OnBadReturn(const absl::Status& status) { ProtocolError(status); }
+
+void Session::OnMemoryDone(const warpline_internal::MemoryDone& done) {
+  if (memory_ == nullptr) return;
+  const absl::Status status = memory_->OnMemoryDone(done);
+  if (!status.ok()) LoseWorker(absl::StrCat("bad message: ", std::string(status.message())));
+}
+
+// --- Ends.
+
+void Session::OnProtocolError(const absl::Status& status) {
+  context_.control->Post([self = shared_from_this(), status] { self->ProtocolError(status); });
+}
+
+void Session::OnWorkerGarbage(const absl::Status& status) {
+  context_.control->Post([self = shared_from_this(), status] {
+    self->LoseWorker(absl::StrCat("bad reply frame: ", std::string(status.message())));
+  });
+}
+
+void Session::OnChannelClosed(const absl::Status& status) {
+  context_.control->Post([self = shared_from_this(), status] {
+    self->channel_closed_ = true;
+    self->End(status.ok() ? "client closed" : status.ToString());
+    self->MaybeFinish();
+  });
+}
+
+void Session::Refuse(const absl::Status& status) {
+  if (state_ == State::kWaiting || state_ == State::kOpening) {
+    context_.counters->sessions_refused.Add(1);
+  }
+  port_->Close(status);
+  End(absl::StrCat("refused: ", status.ToString()));
+}
+
+void Session::ProtocolError(const absl::Status& status) {
+  if (state_ == State::kEnding || state_ == State::kEnded) return;
+  context_.counters->protocol_errors.Add(1);
+  LogWarning("protocol error ", Keys(), " peer=", peer_, " error=", status.ToString());
+  Refuse(status);
+}
+
+void Session::OnWorkerDied(const std::string& why) { LoseWorker(why); }
+
+// Also for a worker that lives but cannot be trusted any more.
+void Session::LoseWorker(const std::string& why) {
+  if (state_ != State::kOpening && state_ != State::kOpen) return;
+  context_.counters->worker_deaths.Add(1);
+  LogWarning("worker died ", Keys(), " by=", why);
+  if (state_ == State::kOpening) {
+    return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
+  }
+  SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why));
+}
+
+void Session::SendFault(CudaResult error, const std::string& message) {
+  context_.counters->faults.Add(1);
+  warpline_internal::Fault fault;
+  fault.set_error(static_cast<int>(error));
+  fault.set_message(message);
+  state_ = State::kFaulted;
+  reason_ = message;
+  port_->Fault(FrameOf(kFault, fault));
+  worker_->Kill();
+}
+
+void Session::EndWithFault(CudaResult error, const std::string& message) {
+  if (state_ == State::kOpen) {
+    SendFault(error, message);
+  } else if (state_ == State::kWaiting || state_ == State::kOpening) {
+    Refuse(absl::UnavailableError(message));
+  }
+}
+
+void Session::End(const std::string& reason) {
+  if (state_ == State::kEnding || state_ == State::kEnded) return;
+  state_ = State::kEnding;
+  if (reason_.empty()) reason_ = reason;
+  context_.control->Remove(timer_);
+  if (!worker_gone_) worker_->Kill();
+  MaybeFinish();
+}
+
+void Session::OnWorkerGone() {
+  worker_gone_ = true;
+  memory_->End();
+  MaybeFinish();
+}
+
+void Session::MaybeFinish() {
+  if (state_ != State::kEnding || !worker_gone_ || !channel_closed_ || takes_under_way_ > 0) return;
+  state_ = State::kEnded;
+  if (doorbell_watches_ != nullptr) {
+    context_.doorbell->Post([loop = context_.doorbell, watches = doorbell_watches_] {
+      for (const EventLoop::Token token : *watches) loop->Remove(token);
+    });
+  }
+  const auto self = shared_from_this();
+  context_.counters->ended.AddAll(port_->traffic());
+  LogInfo("closed ", Keys(), " reason=\"", reason_, "\" commands=",
+          port_->traffic().commands.value());
+  context_.owner->OnSessionEnded(id_, device_);
+}
+
+SessionSnapshot Session::Snapshot() {
+  static constexpr const char* kNames[] = {"waiting", "opening", "open",
+                                           "faulted", "ending",  "ended"};
+  const TrafficCounters& traffic = port_->traffic();
+  SessionSnapshot snapshot;
+  snapshot.id = id_;
+  snapshot.state = kNames[static_cast<int>(state_)];
+  snapshot.program = hello_.program();
+  snapshot.client_pid = hello_.pid();
+  snapshot.peer = peer_;
+  snapshot.device = device_ == nullptr ? -1 : device_->ordinal();
+  snapshot.worker_pid = worker_pid_;
+  snapshot.since = since_;
+  snapshot.quota_bytes = quota_ == nullptr ? 0 : quota_->limit_bytes();
+  snapshot.memory_bytes = memory_ == nullptr ? 0 : memory_->backed_bytes();
+  snapshot.frames_received = traffic.frames_received.value();
+  snapshot.frames_sent = traffic.frames_sent.value();
+  snapshot.commands = traffic.commands.value();
+  snapshot.command_bytes = traffic.command_bytes.value();
+  snapshot.reply_bytes = traffic.reply_bytes.value();
+  snapshot.memory_requests = traffic.memory_requests.value();
+  return snapshot;
+}
+
+}  // namespace warpline

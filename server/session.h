@@ -1,0 +1,181 @@
+// One client's session on the control side: its hello, its worker, its memory, its end.
+//
+//   waiting --hello--> opening --worker opened--> open --worker died--> faulted
+//      any of them --channel closed, protocol error--> ending --worker gone--> ended
+#ifndef WARPLINE_SERVER_SESSION_H_
+#define WARPLINE_SERVER_SESSION_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "memory/arena_book.h"
+#include "server/counters.h"
+#include "server/device_memory.h"
+#include "server/event_loop.h"
+#include "server/session_channel.h"
+#include "server/session_memory.h"
+#include "server/session_port.h"
+#include "server/worker_process.h"
+
+namespace warpline {
+
+struct SessionOptions {
+  // How a worker is started.
+  ChildOptions worker;
+  // Device memory that a session may hold; 0 for all that the device has.
+  uint64_t quota_bytes = 0;
+  uint64_t max_arena_bytes = kMaxArenaBytes;
+  // See Welcome and OpenWorker in proto/.
+  uint64_t window_bytes = 16u << 20;
+  uint64_t window_commands = 65536;
+  uint64_t max_handles = 1u << 20;
+  uint64_t max_module_bytes = 4ull << 30;
+  // Of each ring between server and worker.
+  uint64_t ring_bytes = 4u << 20;
+  // A client that has not said hello by then is sent away.
+  absl::Duration hello_timeout = absl::Seconds(10);
+  // A worker that has not opened its device by then is given up.
+  absl::Duration open_timeout = absl::Seconds(60);
+  // Memory requests and returns that a client may have under way.
+  int max_pending_requests = 64;
+  SessionChannelOptions channel;
+  std::string server_name;  // For clients' logs.
+};
+
+// A session as `warpline ps` and `warpline stat` show it.
+struct SessionSnapshot {
+  uint64_t id = 0;
+  std::string state;
+  std::string program;
+  uint32_t client_pid = 0;
+  std::string peer;
+  int device = -1;
+  int worker_pid = 0;
+  absl::Time since;
+  uint64_t quota_bytes = 0;
+  uint64_t memory_bytes = 0;
+  uint64_t frames_received = 0;
+  uint64_t frames_sent = 0;
+  uint64_t commands = 0;
+  uint64_t command_bytes = 0;
+  uint64_t reply_bytes = 0;
+  uint64_t memory_requests = 0;
+};
+
+// What a session needs of the server. Called on the control loop.
+class SessionOwner {
+ public:
+  virtual ~SessionOwner() = default;
+  // The device for a session, counted until OnSessionEnded(); see PlaceSession().
+  virtual absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) = 0;
+  // The session is over: worker gone, memory given back, channel closed.
+  virtual void OnSessionEnded(uint64_t id, const DeviceMemory* device) = 0;
+};
+
+// The loops and counters that all sessions share. Borrowed, and outliving them.
+struct SessionContext {
+  const SessionOptions* options = nullptr;
+  SessionOwner* owner = nullptr;
+  EventLoop* control = nullptr;   // Sessions' state lives here.
+  EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
+  EventLoop* spawner = nullptr;   // Starts processes.
+  ServerCounters* counters = nullptr;
+};
+
+// Runs on the control loop, but for SessionControl, which posts to it. Shared by the owner's table,
+// the channel's side, and callbacks under way.
+class Session : public SessionControl,
+                public WorkerEvents,
+                public SessionMemoryHost,
+                public std::enable_shared_from_this<Session> {
+ public:
+  Session(const SessionContext& context, uint64_t id, std::string peer);
+
+  // Starts waiting for the hello.
+  void Start();
+  // Ends an open session with an error for the application; any other just ends.
+  void EndWithFault(CudaResult error, const std::string& message);
+  SessionSnapshot Snapshot();
+  // Thread-safe.
+  const std::shared_ptr<SessionPort>& port() const { return port_; }
+
+  // SessionControl.
+  void OnHello(warpline_internal::Hello hello) override;
+  void OnMemoryRequest(warpline_internal::MemoryRequest request) override;
+  void OnMemoryReturn(warpline_internal::MemoryReturn request) override;
+  void OnProtocolError(const absl::Status& status) override;
+  void OnWorkerGarbage(const absl::Status& status) override;
+  void OnChannelClosed(const absl::Status& status) override;
+  bool TryCountRequest() override;
+
+  // WorkerEvents.
+  void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
+  void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
+  void OnWorkerDied(const std::string& why) override;
+  void OnWorkerGone() override;
+
+  // SessionMemoryHost.
+  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) override;
+  void ReturnChunks(std::vector<Chunk> chunks) override;
+  absl::Status SendToWorker(const warpline_internal::ToWorker& message,
+                            absl::Span<const int> fds) override;
+  void OnGrant(warpline_internal::MemoryGrant grant) override;
+  void OnRequestDone() override;
+  void OnBadReturn(const absl::Status& status) override;
+
+ private:
+  enum class State { kWaiting, kOpening, kOpen, kFaulted, kEnding, kEnded };
+
+  void HandleHello();
+  absl::Status CheckHello();
+  void StartWorker();
+  void Welcome(warpline_internal::MemoryGrant grant);
+  void WatchDoorbell();
+  // Sends the client away with `status` and ends.
+  void Refuse(const absl::Status& status);
+  void ProtocolError(const absl::Status& status);
+  void LoseWorker(const std::string& why);
+  void SendFault(CudaResult error, const std::string& message);
+  void End(const std::string& reason);
+  void MaybeFinish();
+  // "session=7 gpu=0 pid=123"
+  std::string Keys() const;
+
+  const SessionContext context_;
+  const uint64_t id_;
+  const std::string peer_;
+  const absl::Time since_;
+  const std::shared_ptr<SessionPort> port_;
+
+  // Requests and returns not yet done. Raised by the channel's loop.
+  std::atomic<int> pending_requests_{0};
+
+  // Of the control loop.
+  State state_ = State::kWaiting;
+  warpline_internal::Hello hello_;
+  uint32_t version_ = 0;
+  DeviceMemory* device_ = nullptr;
+  std::shared_ptr<Quota> quota_;
+  std::shared_ptr<SessionMemory> memory_;
+  std::shared_ptr<WorkerRings> rings_;
+  std::shared_ptr<WorkerProcess> worker_;
+  // Of the doorbell loop, once it is there.
+  std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
+  EventLoop::Token timer_ = 0;
+  bool worker_gone_ = true;
+  bool channel_closed_ = false;
+  bool awaiting_initial_memory_ = false;
+  int takes_under_way_ = 0;
+  int worker_pid_ = 0;
+  std::string reason_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_SESSION_H_

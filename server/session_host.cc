@@ -1,0 +1,133 @@
+#include "server/session_host.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "server/placement.h"
+
+namespace warpline {
+
+SessionHost::SessionHost(SessionHostOptions options,
+                         std::vector<std::unique_ptr<DeviceMemory>> devices)
+    : options_(std::move(options)),
+      sessions_on_device_(devices.size(), 0),
+      devices_(std::move(devices)) {}
+
+SessionHost::~SessionHost() { WaitUntilIdle(absl::InfiniteDuration()); }
+
+std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer,
+                                                    absl::Status* refusal) {
+  uint64_t id = 0;
+  {
+    MutexLock lock(&mu_);
+    if (draining_) {
+      *refusal = absl::UnavailableError("the server is shutting down");
+    } else if (live_ >= options_.max_sessions) {
+      *refusal = absl::ResourceExhaustedError(
+          absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
+    } else {
+      ++live_;
+      id = ++last_id_;
+    }
+  }
+  if (id == 0) {
+    counters_.sessions_refused.Add(1);
+    return nullptr;
+  }
+  SessionContext context;
+  context.options = &options_.session;
+  context.owner = this;
+  context.control = &control_;
+  context.doorbell = &doorbell_;
+  context.spawner = &spawner_;
+  context.counters = &counters_;
+  auto session = std::make_shared<Session>(context, id, peer);
+  control_.Post([this, id, session] {
+    sessions_.emplace(id, session);
+    session->Start();
+  });
+  return std::make_unique<SessionChannel>(options_.session.channel, session->port(), session);
+}
+
+absl::StatusOr<DeviceMemory*> SessionHost::Place(const std::string& wanted) {
+  std::vector<PlacementCandidate> candidates;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    candidates.push_back({devices_[i]->info().uuid(), sessions_on_device_[i]});
+  }
+  const auto index = PlaceSession(candidates, wanted);
+  if (!index.ok()) return index.status();
+  ++sessions_on_device_[*index];
+  return devices_[*index].get();
+}
+
+void SessionHost::OnSessionEnded(uint64_t id, const DeviceMemory* device) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i].get() == device) --sessions_on_device_[i];
+  }
+  sessions_.erase(id);
+  MutexLock lock(&mu_);
+  if (--live_ == 0) idle_.NotifyAll();
+}
+
+void SessionHost::StartDrain() {
+  MutexLock lock(&mu_);
+  draining_ = true;
+}
+
+bool SessionHost::WaitUntilIdle(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  MutexLock lock(&mu_);
+  while (live_ > 0) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    idle_.WaitWithTimeout(&mu_, std::min(left, absl::Seconds(10)));
+  }
+  return true;
+}
+
+void SessionHost::FaultAll(const std::string& message) {
+  OnControl([&] {
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      session->EndWithFault(CudaResult::kSystemNotReady, message);
+    }
+  });
+}
+
+int SessionHost::sessions() const {
+  MutexLock lock(&mu_);
+  return live_;
+}
+
+void SessionHost::OnControl(const std::function<void()>& body) {
+  control_.Post(body);
+  control_.Flush();
+}
+
+HostSnapshot SessionHost::Snapshot() {
+  HostSnapshot snapshot;
+  OnControl([&] {
+    for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      const DeviceMemory& device = *devices_[i];
+      snapshot.devices.push_back({device.ordinal(), device.info().name(),
+                                  FormatDeviceUuid(device.info().uuid()), device.backend(),
+                                  sessions_on_device_[i], device.stats()});
+    }
+  });
+  MutexLock lock(&mu_);
+  snapshot.draining = draining_;
+  return snapshot;
+}
+
+void SessionHost::AddTraffic(TrafficCounters* total) {
+  // On the control loop, where a session's counters move to the ended ones.
+  OnControl([&] {
+    total->AddAll(counters_.ended);
+    for (const auto& [id, session] : sessions_) total->AddAll(session->port()->traffic());
+  });
+}
+
+}  // namespace warpline

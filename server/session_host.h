@@ -1,0 +1,100 @@
+// All sessions of a server: admits them, places them on devices, counts them, drains them.
+#ifndef WARPLINE_SERVER_SESSION_HOST_H_
+#define WARPLINE_SERVER_SESSION_HOST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "server/counters.h"
+#include "server/device_memory.h"
+#include "server/event_loop.h"
+#include "server/session.h"
+#include "transport/channel.h"
+
+namespace warpline {
+
+struct SessionHostOptions {
+  SessionOptions session;
+  int max_sessions = 64;
+};
+
+// One device in a HostSnapshot.
+struct DeviceSnapshot {
+  int ordinal = 0;
+  std::string name;
+  std::string uuid;  // As nvidia-smi prints it.
+  std::string backend;
+  int sessions = 0;
+  DeviceMemory::Stats memory;
+};
+
+struct HostSnapshot {
+  std::vector<SessionSnapshot> sessions;
+  std::vector<DeviceSnapshot> devices;
+  bool draining = false;
+};
+
+// Thread-safe.
+class SessionHost : public Acceptor, private SessionOwner {
+ public:
+  // `devices` are in order of ordinal, at least one.
+  SessionHost(SessionHostOptions options, std::vector<std::unique_ptr<DeviceMemory>> devices);
+  // Every channel has been closed before. Waits until workers and memory are gone.
+  ~SessionHost() override;
+
+  // Acceptor. UNAVAILABLE while draining, RESOURCE_EXHAUSTED when full.
+  std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override;
+
+  // Refuses new sessions from now on.
+  void StartDrain();
+  // True when no session is left, false when `timeout` passed first.
+  bool WaitUntilIdle(absl::Duration timeout);
+  // Ends what runs with an error for the application.
+  void FaultAll(const std::string& message);
+
+  // Sessions from their admission until nothing of them is left.
+  int sessions() const;
+  HostSnapshot Snapshot();
+  const ServerCounters& counters() const { return counters_; }
+  // Traffic of all sessions since the start.
+  void AddTraffic(TrafficCounters* total);
+
+ private:
+  // SessionOwner.
+  absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) override;
+  void OnSessionEnded(uint64_t id, const DeviceMemory* device) override;
+
+  // Runs `body` on the control loop and waits for it.
+  void OnControl(const std::function<void()>& body);
+
+  const SessionHostOptions options_;
+  ServerCounters counters_;
+
+  mutable Mutex mu_;
+  CondVar idle_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  int live_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // Of the control loop.
+  std::map<uint64_t, std::shared_ptr<Session>> sessions_;
+  std::vector<int> sessions_on_device_;
+
+  // Ended in reverse: what posts to a loop goes before it.
+  EventLoop doorbell_{"doorbell"};
+  EventLoop control_{"control"};
+  EventLoop spawner_{"spawner"};
+  std::vector<std::unique_ptr<DeviceMemory>> devices_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_SESSION_HOST_H_

@@ -1,0 +1,230 @@
+#include "server/session_memory.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/frames.h"
+#include "server/packet_socket.h"
+
+namespace warpline {
+
+using warpline_internal::MemoryGrant;
+using warpline_internal::MemoryRequest;
+using warpline_internal::MemoryReturn;
+using warpline_internal::ToWorker;
+
+void SessionMemory::Request(MemoryRequest request) {
+  Operation operation;
+  operation.request = std::move(request);
+  Enqueue(std::move(operation));
+}
+
+void SessionMemory::Return(const MemoryReturn& request) {
+  Operation operation;
+  operation.is_return = true;
+  operation.returned = request;
+  Enqueue(std::move(operation));
+}
+
+void SessionMemory::Enqueue(Operation operation) {
+  if (ended_) return;
+  queue_.push_back(std::move(operation));
+  if (!busy_) Next();
+}
+
+void SessionMemory::Next() {
+  while (!busy_ && !queue_.empty()) {
+    busy_ = true;
+    const Operation& operation = queue_.front();
+    if (operation.is_return) {
+      StartReturn(operation.returned);
+    } else {
+      StartRequest(operation.request);
+    }
+  }
+}
+
+void SessionMemory::Done() {
+  queue_.pop_front();
+  transfer_.reset();
+  busy_ = false;
+  host_->OnRequestDone();
+}
+
+void SessionMemory::Answer(uint64_t bytes, CudaResult error, const std::string& message) {
+  const MemoryRequest& request = queue_.front().request;
+  MemoryGrant grant;
+  grant.set_id(request.id());
+  grant.set_va(request.va());
+  grant.set_bytes(bytes);
+  grant.set_error(static_cast<int>(error));
+  grant.set_message(message);
+  Done();
+  host_->OnGrant(std::move(grant));
+}
+
+void SessionMemory::StartRequest(const MemoryRequest& request) {
+  const absl::Status valid =
+      book_.CheckRequest(request.va(), request.min_bytes(), request.want_bytes());
+  if (!valid.ok()) return Answer(0, CudaResult::kInvalidValue, std::string(valid.message()));
+  if (book_.chunk_count() + limbo_.size() >= options_.max_chunks) {
+    return Answer(0, CudaResult::kOutOfMemory,
+                  absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
+  }
+  Reservation reservation =
+      quota_->Reserve(request.min_bytes(), request.want_bytes(), kChunkGranularity);
+  if (reservation.bytes() == 0) {
+    return Answer(0, CudaResult::kOutOfMemory,
+                  absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ",
+                               quota_->used_bytes(), " in use, ", request.min_bytes(), " wanted"));
+  }
+  const uint64_t want_bytes = reservation.bytes();
+  auto held = std::make_shared<Reservation>(std::move(reservation));
+  host_->TakeChunks(request.min_bytes(), want_bytes,
+                    [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
+                      self->OnTaken(std::move(*held), std::move(chunks));
+                    });
+}
+
+void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks) {
+  if (ended_) {
+    if (chunks.ok()) host_->ReturnChunks(std::move(*chunks));
+    return;
+  }
+  if (!chunks.ok()) {
+    Answer(0, CudaResult::kOutOfMemory, std::string(chunks.status().message()));
+    return Next();
+  }
+  reservation.ShrinkTo(TotalBytes(*chunks));
+  transfer_.emplace();
+  transfer_->mapping = true;
+  transfer_->va = queue_.front().request.va();
+  transfer_->chunks = std::move(*chunks);
+  transfer_->reservations.push_back(std::move(reservation));
+  SendBatch();
+  Next();
+}
+
+void SessionMemory::StartReturn(const MemoryReturn& request) {
+  auto grants = book_.Remove(request.va(), request.bytes());
+  if (!grants.ok()) {
+    Done();
+    return host_->OnBadReturn(grants.status());
+  }
+  transfer_.emplace();
+  transfer_->va = request.va();
+  for (Grant& grant : *grants) {
+    std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(transfer_->chunks));
+    transfer_->reservations.push_back(std::move(grant.reservation));
+  }
+  SendBatch();
+}
+
+void SessionMemory::SendBatch() {
+  Transfer& transfer = *transfer_;
+  const size_t count = std::min(transfer.chunks.size() - transfer.done, kMaxPacketFds);
+  transfer.in_batch = count;
+  uint64_t va = transfer.va;
+  for (size_t i = 0; i < transfer.done; ++i) va += transfer.chunks[i].bytes;
+  ToWorker message;
+  std::vector<int> fds;
+  const auto fill = [&](auto* body) {
+    body->set_id(++transfer_id_);
+    body->set_va(va);
+    for (size_t i = 0; i < count; ++i) {
+      body->add_chunk_bytes(transfer.chunks[transfer.done + i].bytes);
+    }
+  };
+  if (transfer.mapping) {
+    fill(message.mutable_map());
+    for (size_t i = 0; i < count; ++i) fds.push_back(transfer.chunks[transfer.done + i].fd.get());
+  } else {
+    fill(message.mutable_unmap());
+  }
+  if (!host_->SendToWorker(message, fds).ok()) OnTransferFailed(CudaResult::kLaunchFailed);
+}
+
+absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& done) {
+  if (ended_) return absl::OkStatus();
+  if (!transfer_.has_value() || done.id() != transfer_id_) {
+    return absl::InvalidArgumentError(absl::StrCat("answer to memory operation ", done.id()));
+  }
+  if (done.error() != 0) {
+    OnTransferFailed(static_cast<CudaResult>(done.error()));
+  } else {
+    transfer_->done += transfer_->in_batch;
+    if (transfer_->done < transfer_->chunks.size()) {
+      SendBatch();
+    } else if (transfer_->mapping) {
+      FinishMapping();
+    } else {
+      FinishUnmapping();
+    }
+  }
+  Next();
+  return absl::OkStatus();
+}
+
+void SessionMemory::FinishMapping() {
+  Grant grant;
+  grant.va = transfer_->va;
+  grant.chunks = std::move(transfer_->chunks);
+  grant.reservation = std::move(transfer_->reservations.front());
+  const uint64_t bytes = grant.bytes();
+  // Accepted, since it was checked and nothing else of this session came in between.
+  (void)book_.Add(std::move(grant));
+  Answer(bytes, CudaResult::kSuccess, "");
+}
+
+void SessionMemory::FinishUnmapping() {
+  std::vector<Chunk> chunks = std::move(transfer_->chunks);
+  Done();
+  host_->ReturnChunks(std::move(chunks));
+}
+
+// What the worker confirmed stays granted if it is enough; all else waits for the worker's end.
+void SessionMemory::OnTransferFailed(CudaResult error) {
+  Transfer transfer = std::move(*transfer_);
+  const auto rest = transfer.chunks.begin() + static_cast<std::ptrdiff_t>(
+                                                  transfer.mapping ? transfer.done : 0);
+  std::move(rest, transfer.chunks.end(), std::back_inserter(limbo_));
+  transfer.chunks.erase(rest, transfer.chunks.end());
+  if (!transfer.mapping) {
+    std::move(transfer.reservations.begin(), transfer.reservations.end(),
+              std::back_inserter(limbo_reservations_));
+    return Done();
+  }
+  Grant grant;
+  grant.va = transfer.va;
+  grant.chunks = std::move(transfer.chunks);
+  const uint64_t bytes = grant.bytes();
+  if (bytes > 0 && bytes >= queue_.front().request.min_bytes()) {
+    // The reservation stays whole: what is in limbo counts too.
+    grant.reservation = std::move(transfer.reservations.front());
+    (void)book_.Add(std::move(grant));
+    return Answer(bytes, CudaResult::kSuccess, "");
+  }
+  std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(limbo_));
+  limbo_reservations_.push_back(std::move(transfer.reservations.front()));
+  Answer(0, error, absl::StrCat("mapping failed: ", CudaResultName(error)));
+}
+
+void SessionMemory::End() {
+  if (ended_) return;
+  ended_ = true;
+  std::vector<Chunk> chunks = std::move(limbo_);
+  if (transfer_.has_value()) {
+    std::move(transfer_->chunks.begin(), transfer_->chunks.end(), std::back_inserter(chunks));
+    transfer_.reset();
+  }
+  for (Grant& grant : book_.Clear()) {
+    std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(chunks));
+  }
+  limbo_reservations_.clear();
+  queue_.clear();
+  host_->ReturnChunks(std::move(chunks));
+}
+
+}  // namespace warpline

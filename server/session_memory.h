@@ -1,0 +1,112 @@
+// One session's device memory: takes its requests one after another through quota, pool, worker and
+// book, and gives everything back at its end.
+#ifndef WARPLINE_SERVER_SESSION_MEMORY_H_
+#define WARPLINE_SERVER_SESSION_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/cuda_result.h"
+#include "memory/arena_book.h"
+#include "memory/quota.h"
+#include "proto/session.pb.h"
+#include "proto/worker.pb.h"
+
+namespace warpline {
+
+// What a session's memory needs of others. Called on the control loop.
+class SessionMemoryHost {
+ public:
+  virtual ~SessionMemoryHost() = default;
+  using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
+  // DeviceMemory::Take(), with `taken` called on the control loop.
+  virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) = 0;
+  virtual void ReturnChunks(std::vector<Chunk> chunks) = 0;
+  // Sends to the worker, which answers with OnMemoryDone().
+  virtual absl::Status SendToWorker(const warpline_internal::ToWorker& message,
+                                    absl::Span<const int> fds) = 0;
+  virtual void OnGrant(warpline_internal::MemoryGrant grant) = 0;
+  // A request is answered, or a return done: the client may have one more under way.
+  virtual void OnRequestDone() = 0;
+  // The client asked to return what was not granted.
+  virtual void OnBadReturn(const absl::Status& status) = 0;
+};
+
+struct SessionMemoryOptions {
+  ArenaRange arena;
+  // Chunks, and with them descriptors here and mappings in the worker.
+  size_t max_chunks = 8192;
+};
+
+// Runs on the control loop. Shared, since a request to the pool may be under way at its end.
+class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
+ public:
+  // `host` is borrowed until End().
+  SessionMemory(const SessionMemoryOptions& options, std::shared_ptr<Quota> quota,
+                SessionMemoryHost* host)
+      : options_(options), quota_(std::move(quota)), host_(host), book_(options.arena) {}
+
+  // Answered by OnGrant(), in order.
+  void Request(warpline_internal::MemoryRequest request);
+  void Return(const warpline_internal::MemoryReturn& request);
+  // The worker's answer. INVALID_ARGUMENT when none was due.
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
+
+  // The worker is gone: everything goes back to the pool, and nothing is answered any more.
+  void End();
+
+  uint64_t backed_bytes() const { return book_.backed_bytes(); }
+
+ private:
+  struct Operation {
+    bool is_return = false;
+    warpline_internal::MemoryRequest request;
+    warpline_internal::MemoryReturn returned;
+  };
+  // What is being mapped or unmapped, batch by batch, for the first operation.
+  struct Transfer {
+    bool mapping = false;
+    uint64_t va = 0;
+    std::vector<Chunk> chunks;
+    std::vector<Reservation> reservations;
+    size_t done = 0;      // Chunks that the worker has confirmed.
+    size_t in_batch = 0;  // Chunks it has been asked for.
+  };
+
+  void Enqueue(Operation operation);
+  void Next();
+  void StartRequest(const warpline_internal::MemoryRequest& request);
+  void StartReturn(const warpline_internal::MemoryReturn& request);
+  void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
+  void SendBatch();
+  void FinishMapping();
+  void FinishUnmapping();
+  void OnTransferFailed(CudaResult error);
+  void Answer(uint64_t bytes, CudaResult error, const std::string& message);
+  void Done();
+
+  const SessionMemoryOptions options_;
+  const std::shared_ptr<Quota> quota_;
+  SessionMemoryHost* const host_;
+  ArenaBook book_;
+  std::deque<Operation> queue_;
+  bool busy_ = false;
+  bool ended_ = false;
+  std::optional<Transfer> transfer_;
+  uint64_t transfer_id_ = 0;
+  // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
+  std::vector<Chunk> limbo_;
+  std::vector<Reservation> limbo_reservations_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_SESSION_MEMORY_H_

@@ -1,0 +1,71 @@
+#include "server/session_port.h"
+
+#include <utility>
+
+namespace warpline {
+
+void SessionPort::Attach(Channel* channel) {
+  MutexLock lock(&mu_);
+  channel_ = channel;
+}
+
+void SessionPort::Detach() {
+  MutexLock lock(&mu_);
+  channel_ = nullptr;
+}
+
+bool SessionPort::Pop(Frame* frame) {
+  if (!has_frames_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(&mu_);
+  if (frames_.empty()) return false;
+  *frame = std::move(frames_.front());
+  frames_.pop_front();
+  has_frames_.store(!frames_.empty(), std::memory_order_release);
+  return true;
+}
+
+bool SessionPort::PopLast(Frame* frame) {
+  if (!has_last_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(&mu_);
+  if (!last_.has_value()) return false;
+  *frame = std::move(*last_);
+  last_.reset();
+  has_last_.store(false, std::memory_order_release);
+  return true;
+}
+
+void SessionPort::Open(std::shared_ptr<WorkerRings> rings) {
+  MutexLock lock(&mu_);
+  rings_ = std::move(rings);
+  open_rings_.store(rings_.get(), std::memory_order_release);
+  if (channel_ != nullptr) channel_->Wake();
+}
+
+void SessionPort::Push(Frame frame) {
+  MutexLock lock(&mu_);
+  if (channel_ == nullptr || faulted_) return;
+  frames_.push_back(std::move(frame));
+  has_frames_.store(true, std::memory_order_release);
+  channel_->Wake();
+}
+
+void SessionPort::Fault(Frame frame) {
+  MutexLock lock(&mu_);
+  if (faulted_) return;
+  faulted_ = true;
+  last_ = std::move(frame);
+  has_last_.store(true, std::memory_order_release);
+  if (channel_ != nullptr) channel_->Wake();
+}
+
+void SessionPort::Close(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  if (channel_ != nullptr) channel_->Close(status);
+}
+
+void SessionPort::Wake() {
+  MutexLock lock(&mu_);
+  if (channel_ != nullptr) channel_->Wake();
+}
+
+}  // namespace warpline

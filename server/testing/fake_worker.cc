@@ -1,0 +1,207 @@
+// A worker process for tests of the server: speaks the socket and the rings, maps what it is handed
+// into its own memory, and does what the commands tell it to.
+//
+// Of each kCommands payload the first byte after the header says what to do:
+//   'e' echo the payload as a reply      'x' exit with code 3       'k' die by SIGKILL
+//   'g' write a frame that is no reply   's' stop reading           'q' close the socket, stay
+//   'w' write the next 8 bytes at the address in the 8 bytes after them, then echo
+//   'r' echo the 8 bytes at the address in bytes 8 to 15
+// Arguments: --open_error=N fails to open, --die_at_start exits before, --map_error_after=N fails
+// every map after N of them.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "proto/frames.h"
+#include "proto/worker.pb.h"
+#include "server/child_process.h"
+#include "server/packet_socket.h"
+#include "transport/shm_ring.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::FromWorker;
+using warpline_internal::ToWorker;
+
+struct Behaviour {
+  int open_error = 0;
+  bool die_at_start = false;
+  int map_error_after = -1;
+};
+
+class FakeWorker {
+ public:
+  explicit FakeWorker(const Behaviour& behaviour) : behaviour_(behaviour) {}
+
+  int Run() {
+    if (behaviour_.die_at_start) return 5;
+    while (true) {
+      pollfd entries[2] = {{socket_open_ ? kChildSocketFd : -1, POLLIN, 0},
+                           {reader_ == nullptr ? -1 : reader_->readable_fd(), POLLIN, 0}};
+      const bool idle = reader_ == nullptr || reader_->PrepareToSleep();
+      poll(entries, 2, idle ? -1 : 0);
+      if (entries[0].revents != 0 && !OnPacket()) return 0;
+      if (reader_ != nullptr && !stopped_) {
+        reader_->ClearDoorbell();
+        OnCommands();
+      }
+    }
+  }
+
+ private:
+  static uint64_t Word(const std::string& payload, size_t at) {
+    uint64_t word = 0;
+    if (payload.size() >= at + 8) std::memcpy(&word, payload.data() + at, 8);
+    return word;
+  }
+
+  void Reply(uint32_t kind, std::string_view payload) {
+    const std::string_view parts[] = {payload};
+    while (true) {
+      const auto written = writer_->TryWrite(kind, parts);
+      if (!written.ok()) _exit(6);
+      if (*written) return;
+      writer_->WaitWritable(absl::Seconds(1));
+    }
+  }
+
+  void OnCommands() {
+    uint32_t kind;
+    std::string payload;
+    while (!stopped_) {
+      const auto read = reader_->TryRead(&kind, &payload);
+      if (!read.ok()) _exit(7);
+      if (!*read) return;
+      Obey(payload);
+    }
+  }
+
+  void Obey(const std::string& payload) {
+    const size_t body = sizeof(CommandsHeader);
+    switch (payload[body]) {
+      case 'e':
+        return Reply(kReplies, payload);
+      case 'x':
+        _exit(3);
+      case 'k':
+        kill(getpid(), SIGKILL);
+        return;
+      case 'g':
+        return Reply(kGrantOfNobody, payload);
+      case 's':
+        stopped_ = true;
+        return;
+      case 'q':
+        close(kChildSocketFd);
+        socket_open_ = false;
+        return;
+      case 'w': {
+        const uint64_t value = Word(payload, body + 8);
+        std::memcpy(reinterpret_cast<void*>(Word(payload, body + 16)), &value, 8);
+        return Reply(kReplies, payload);
+      }
+      case 'r': {
+        const char* at = reinterpret_cast<const char*>(Word(payload, body + 8));
+        return Reply(kReplies, std::string_view(at, 8));
+      }
+      default:
+        return;
+    }
+  }
+
+  // False at the end of the stream.
+  bool OnPacket() {
+    ToWorker message;
+    std::vector<UniqueFd> fds;
+    if (!ReceivePacket(kChildSocketFd, &message, &fds).ok()) return false;
+    FromWorker reply;
+    if (message.has_open()) {
+      reply.mutable_opened()->set_error(behaviour_.open_error);
+      reply.mutable_opened()->set_message("as asked");
+      Open(&fds);
+    } else if (message.has_map()) {
+      reply.mutable_memory_done()->set_id(message.map().id());
+      reply.mutable_memory_done()->set_error(Map(message.map(), fds));
+    } else {
+      reply.mutable_memory_done()->set_id(message.unmap().id());
+      reply.mutable_memory_done()->set_error(Unmap(message.unmap()));
+    }
+    return SendPacket(kChildSocketFd, reply, {}).ok();
+  }
+
+  void Open(std::vector<UniqueFd>* fds) {
+    if (fds->size() != 6) _exit(8);
+    const auto ring = [&](size_t first) {
+      RingDescriptors descriptors;
+      descriptors.memory = std::move((*fds)[first]);
+      descriptors.readable = std::move((*fds)[first + 1]);
+      descriptors.writable = std::move((*fds)[first + 2]);
+      return descriptors;
+    };
+    auto reader = RingReader::Attach(ring(0));
+    auto writer = RingWriter::Attach(ring(3));
+    if (!reader.ok() || !writer.ok()) _exit(9);
+    reader_ = std::move(*reader);
+    writer_ = std::move(*writer);
+  }
+
+  int Map(const warpline_internal::MapMemory& request, const std::vector<UniqueFd>& fds) {
+    if (behaviour_.map_error_after >= 0 && maps_++ >= behaviour_.map_error_after) return 2;
+    if (static_cast<size_t>(request.chunk_bytes_size()) != fds.size()) return 1;
+    uint64_t va = request.va();
+    for (size_t i = 0; i < fds.size(); ++i) {
+      const uint64_t bytes = request.chunk_bytes(static_cast<int>(i));
+      if (mmap(reinterpret_cast<void*>(va), bytes, PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_FIXED_NOREPLACE, fds[i].get(), 0) == MAP_FAILED) {
+        return 1;
+      }
+      va += bytes;
+    }
+    return 0;
+  }
+
+  int Unmap(const warpline_internal::UnmapMemory& request) {
+    uint64_t va = request.va();
+    for (const uint64_t bytes : request.chunk_bytes()) {
+      munmap(reinterpret_cast<void*>(va), bytes);
+      va += bytes;
+    }
+    return 0;
+  }
+
+  // No worker may send frames of this kind.
+  static constexpr uint32_t kGrantOfNobody = kMemoryGrant;
+
+  const Behaviour behaviour_;
+  std::unique_ptr<RingReader> reader_;
+  std::unique_ptr<RingWriter> writer_;
+  bool stopped_ = false;
+  bool socket_open_ = true;
+  int maps_ = 0;
+};
+
+}  // namespace
+}  // namespace warpline
+
+int main(int argc, char** argv) {
+  warpline::Behaviour behaviour;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    const int value = std::atoi(argv[i] + arg.find('=') + 1);
+    if (absl::StartsWith(arg, "--open_error=")) behaviour.open_error = value;
+    if (arg == "--die_at_start") behaviour.die_at_start = true;
+    if (absl::StartsWith(arg, "--map_error_after=")) behaviour.map_error_after = value;
+  }
+  return warpline::FakeWorker(behaviour).Run();
+}

@@ -1,0 +1,146 @@
+#include "server/worker_process.h"
+
+#include <fcntl.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/packet_socket.h"
+
+namespace warpline {
+namespace {
+
+// A dying process closes its socket before it can be reaped, and taking a GPU context down takes
+// long. The client hears of it after this time at the latest, with the signal if it is known.
+constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
+
+}  // namespace
+
+void WorkerProcess::Start(ChildOptions program, warpline_internal::OpenWorker open,
+                          std::shared_ptr<WorkerRings> rings) {
+  spawner_->Post([self = shared_from_this(), program = std::move(program), open = std::move(open),
+                  rings = std::move(rings)]() mutable {
+    struct Started {
+      absl::StatusOr<std::unique_ptr<ChildProcess>> process;
+      UniqueFd socket;
+    };
+    // Functions that are posted can be copied, processes cannot.
+    auto started = std::make_shared<Started>();
+    started->process = ChildProcess::Start(program, &started->socket);
+    self->control_->Post([self, started, open = std::move(open), rings = std::move(rings)] {
+      self->OnSpawned(std::move(started->process), std::move(started->socket), open, rings);
+    });
+  });
+}
+
+void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process,
+                              UniqueFd socket, const warpline_internal::OpenWorker& open,
+                              const std::shared_ptr<WorkerRings>& rings) {
+  if (!process.ok()) {
+    Died(std::string(process.status().message()));
+    Gone();
+    return;
+  }
+  process_ = std::move(*process);
+  socket_ = std::move(socket);
+  exit_watch_ = control_->Watch(process_->pid_fd(), [this] { OnExit(); });
+  if (exit_watch_ == 0) {
+    Died("cannot be watched");
+    process_->Kill();
+    process_->Reap();
+    Gone();
+    return;
+  }
+  if (killed_) {
+    process_->Kill();
+    return;
+  }
+  // A worker that does not read must not hold up the loop.
+  fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
+  socket_watch_ = control_->Watch(socket_.get(), [this] { OnPacket(); });
+  warpline_internal::ToWorker message;
+  *message.mutable_open() = open;
+  const absl::Status sent = Send(message, rings->child_fds());
+  rings->CloseChildFds();
+  if (!sent.ok()) Died(absl::IsUnavailable(sent) ? "" : sent.ToString());
+}
+
+absl::Status WorkerProcess::Send(const warpline_internal::ToWorker& message,
+                                 absl::Span<const int> fds) {
+  if (process_ == nullptr || dying_ || killed_) return absl::UnavailableError("no worker");
+  return SendPacket(socket_.get(), message, fds);
+}
+
+void WorkerProcess::OnPacket() {
+  const auto self = shared_from_this();
+  while (!killed_ && !dying_) {
+    warpline_internal::FromWorker message;
+    const absl::Status received = ReceivePacket(socket_.get(), &message, nullptr);
+    if (absl::IsNotFound(received)) return;
+    if (absl::IsUnavailable(received)) return Died("");
+    if (!received.ok()) return Died(absl::StrCat("bad message: ", received.ToString()));
+    if (message.has_opened()) {
+      events_->OnWorkerOpened(message.opened());
+    } else if (message.has_memory_done()) {
+      events_->OnMemoryDone(message.memory_done());
+    } else {
+      return Died("bad message: unknown kind");
+    }
+  }
+}
+
+void WorkerProcess::Kill() {
+  killed_ = true;
+  control_->Remove(socket_watch_);
+  control_->Remove(report_timer_);
+  socket_watch_ = report_timer_ = 0;
+  if (process_ != nullptr) process_->Kill();
+}
+
+// With an empty `why` it is on its way out by itself, and how will be known soon.
+void WorkerProcess::Died(const std::string& why) {
+  if (dying_ || killed_) return;
+  dying_ = true;
+  why_ = why;
+  control_->Remove(socket_watch_);
+  socket_watch_ = 0;
+  if (!why.empty()) {
+    if (process_ != nullptr) process_->Kill();
+    ReportDeath();
+    return;
+  }
+  report_timer_ = control_->RunAfter(kExitDetail, [self = shared_from_this()] {
+    // It closed its socket and lives on: no use any more.
+    self->process_->Kill();
+    self->ReportDeath();
+  });
+}
+
+void WorkerProcess::ReportDeath() {
+  if (reported_ || killed_) return;
+  reported_ = true;
+  events_->OnWorkerDied(why_.empty() ? "closed its socket" : why_);
+}
+
+void WorkerProcess::OnExit() {
+  const auto self = shared_from_this();
+  const auto exit = process_->TryReap();
+  if (!exit.has_value()) return;
+  if (why_.empty()) why_ = exit->Describe();
+  dying_ = true;
+  control_->Remove(report_timer_);
+  report_timer_ = 0;
+  ReportDeath();
+  Gone();
+}
+
+void WorkerProcess::Gone() {
+  if (gone_) return;
+  gone_ = true;
+  control_->Remove(exit_watch_);
+  control_->Remove(socket_watch_);
+  exit_watch_ = socket_watch_ = 0;
+  events_->OnWorkerGone();
+}
+
+}  // namespace warpline

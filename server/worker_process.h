@@ -1,0 +1,84 @@
+// The server's end of one session's worker process: its life and its control socket.
+#ifndef WARPLINE_SERVER_WORKER_PROCESS_H_
+#define WARPLINE_SERVER_WORKER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/unique_fd.h"
+#include "proto/worker.pb.h"
+#include "server/child_process.h"
+#include "server/event_loop.h"
+#include "server/worker_rings.h"
+
+namespace warpline {
+
+// What becomes of a worker. Called on the control loop.
+class WorkerEvents {
+ public:
+  virtual ~WorkerEvents() = default;
+  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) = 0;
+  virtual void OnMemoryDone(const warpline_internal::MemoryDone& done) = 0;
+  // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
+  virtual void OnWorkerDied(const std::string& why) = 0;
+  // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless
+  // Kill() was called.
+  virtual void OnWorkerGone() = 0;
+};
+
+// Runs on the control loop. Kill() and OnWorkerGone() come before its end.
+class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
+ public:
+  // `control` is the loop of this object; `spawner` is where processes are started. Loops and
+  // `events` are borrowed; events may come until OnWorkerGone().
+  WorkerProcess(EventLoop* control, EventLoop* spawner, WorkerEvents* events)
+      : control_(control), spawner_(spawner), events_(events) {}
+
+  // Starts the program and sends `open` with the rings. Failures come as OnWorkerDied().
+  void Start(ChildOptions program, warpline_internal::OpenWorker open,
+             std::shared_ptr<WorkerRings> rings);
+
+  // Sends a message with descriptors (borrowed). One answer at a time is expected to be under way,
+  // which bounds what lies in the socket.
+  absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
+
+  // Ends the process. OnWorkerGone() follows.
+  void Kill();
+
+  pid_t pid() const { return process_ == nullptr ? 0 : process_->pid(); }
+
+ private:
+  void OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process, UniqueFd socket,
+                 const warpline_internal::OpenWorker& open,
+                 const std::shared_ptr<WorkerRings>& rings);
+  void OnPacket();
+  void OnExit();
+  void Died(const std::string& why);
+  void ReportDeath();
+  void Gone();
+
+  EventLoop* const control_;
+  EventLoop* const spawner_;
+  WorkerEvents* const events_;
+  std::unique_ptr<ChildProcess> process_;
+  UniqueFd socket_;
+  EventLoop::Token socket_watch_ = 0;
+  EventLoop::Token exit_watch_ = 0;
+  EventLoop::Token report_timer_ = 0;
+  bool killed_ = false;
+  bool dying_ = false;
+  bool reported_ = false;
+  bool gone_ = false;
+  std::string why_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_WORKER_PROCESS_H_

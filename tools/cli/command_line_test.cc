@@ -1,0 +1,47 @@
+#include "tools/cli/command_line.h"
+
+#include "gtest/gtest.h"
+
+namespace warpline::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+CommandLine Parsed(const Words& args) {
+  auto line = ParseCommandLine(args);
+  EXPECT_TRUE(line.ok()) << line.status();
+  return line.ok() ? *line : CommandLine();
+}
+
+TEST(CommandLineTest, NothingIsHelp) { EXPECT_EQ(Parsed({}).verb, Verb::kHelp); }
+
+TEST(CommandLineTest, RunLeavesTheProgramsOptionsAlone) {
+  const CommandLine line = Parsed({"run", "--endpoint=unix:/s", "python", "--endpoint=x", "-c"});
+  EXPECT_EQ(line.verb, Verb::kRun);
+  EXPECT_EQ(line.endpoint, "unix:/s");
+  EXPECT_EQ(line.rest, (Words{"python", "--endpoint=x", "-c"}));
+}
+
+TEST(CommandLineTest, DashesEndOptionsOfRun) {
+  EXPECT_EQ(Parsed({"run", "--", "--odd-name"}).rest, Words{"--odd-name"});
+}
+
+TEST(CommandLineTest, ServePassesEverythingOn) {
+  EXPECT_EQ(Parsed({"serve", "--help", "--listen=x"}).rest, (Words{"--help", "--listen=x"}));
+}
+
+TEST(CommandLineTest, StatTakesAnEndpoint) {
+  EXPECT_EQ(Parsed({"stat", "--endpoint", "localhost:1"}).endpoint, "localhost:1");
+  EXPECT_EQ(Parsed({"ps", "--help"}).verb, Verb::kHelp);
+}
+
+TEST(CommandLineTest, MistakesAreNamed) {
+  EXPECT_FALSE(ParseCommandLine({"frobnicate"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--frob", "x"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"stat", "extra"}).ok());
+}
+
+}  // namespace
+}  // namespace warpline::cli

@@ -1,0 +1,116 @@
+// warpline: the command line.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/endpoint.h"
+#include "common/version.h"
+#include "server/child_process.h"
+#include "tools/cli/command_line.h"
+#include "tools/cli/report.h"
+
+namespace warpline::cli {
+namespace {
+
+int Complain(const std::string& text, int code) {
+  std::fprintf(stderr, "warpline: %s\n", text.c_str());
+  return code;
+}
+
+std::string Endpoint(const CommandLine& line) {
+  if (!line.endpoint.empty()) return line.endpoint;
+  const char* variable = getenv("WARPLINE_ENDPOINT");
+  return variable != nullptr && *variable != '\0' ? variable : kDefaultEndpoint;
+}
+
+// Returns only when it fails, with the exit code that shells use.
+int Exec(const std::string& program, const std::vector<std::string>& args) {
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  execvp(program.c_str(), argv.data());
+  const int error = errno;
+  return Complain(absl::StrCat("cannot run ", program, ": ", std::strerror(error)),
+                  error == ENOENT ? 127 : 126);
+}
+
+int Serve(const CommandLine& line) {
+  const auto server = FindSibling("warpline-server", "");
+  if (!server.ok()) return Complain(std::string(server.status().message()), 1);
+  return Exec(*server, line.rest);
+}
+
+// The folder with our libcuda.so.1: ../lib of an installation, or where Bazel builds it.
+std::string LibraryFolder(const std::string& own_folder) {
+  for (const char* place : {"/../lib", "/../../client_stub"}) {
+    const std::string folder = own_folder + place;
+    if (access((folder + "/libcuda.so.1").c_str(), R_OK) != 0) continue;
+    char* resolved = realpath(folder.c_str(), nullptr);
+    const std::string result = resolved == nullptr ? folder : resolved;
+    free(resolved);
+    return result;
+  }
+  return "";
+}
+
+int Run(const CommandLine& line) {
+  char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  if (n <= 0) return Complain("cannot read /proc/self/exe", 1);
+  std::string folder(self, static_cast<size_t>(n));
+  folder.resize(folder.rfind('/'));
+  const std::string libraries = LibraryFolder(folder);
+  if (libraries.empty()) {
+    return Complain(absl::StrCat("libcuda.so.1 of Warpline is not in ", folder, "/../lib"), 1);
+  }
+  const char* path = getenv("LD_LIBRARY_PATH");
+  const bool has_path = path != nullptr && *path != '\0';
+  setenv("LD_LIBRARY_PATH", absl::StrCat(libraries, has_path ? ":" : "", has_path ? path : "").c_str(),
+         1);
+  setenv("WARPLINE_ENDPOINT", Endpoint(line).c_str(), 1);
+  return Exec(line.rest[0], {line.rest.begin() + 1, line.rest.end()});
+}
+
+int Report(const CommandLine& line) {
+  const auto reply = AskServer(Endpoint(line));
+  if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
+  const std::string text = line.verb == Verb::kPs ? PsReport(*reply) : StatReport(*reply);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int Main(const std::vector<std::string>& args) {
+  const auto line = ParseCommandLine(args);
+  if (!line.ok()) {
+    return Complain(absl::StrCat(std::string(line.status().message()), "; see warpline --help"), 2);
+  }
+  switch (line->verb) {
+    case Verb::kHelp:
+      std::fputs(kHelp, stdout);
+      return 0;
+    case Verb::kVersion:
+      std::printf("warpline %s\n", kVersion);
+      return 0;
+    case Verb::kServe:
+      return Serve(*line);
+    case Verb::kRun:
+      return Run(*line);
+    case Verb::kStat:
+    case Verb::kPs:
+      return Report(*line);
+  }
+  return 2;
+}
+
+}  // namespace
+}  // namespace warpline::cli
+
+int main(int argc, char** argv) {
+  return warpline::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

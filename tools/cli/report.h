@@ -1,0 +1,22 @@
+// What `warpline stat` and `warpline ps` print.
+#ifndef WARPLINE_TOOLS_CLI_REPORT_H_
+#define WARPLINE_TOOLS_CLI_REPORT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/admin.pb.h"
+
+namespace warpline::cli {
+
+// Asks the server at `endpoint`. UNAVAILABLE when none answers within 5 s.
+absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
+
+// Everything, as "name value" groups.
+std::string StatReport(const warpline_internal::StatReply& reply);
+// A table with a line for each session.
+std::string PsReport(const warpline_internal::StatReply& reply);
+
+}  // namespace warpline::cli
+
+#endif  // WARPLINE_TOOLS_CLI_REPORT_H_

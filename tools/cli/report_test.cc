@@ -1,0 +1,43 @@
+#include "tools/cli/report.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace warpline::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+warpline_internal::StatReply Example() {
+  warpline_internal::StatReply reply;
+  reply.set_server("test");
+  auto* device = reply.add_devices();
+  device->set_name("Fake device");
+  device->set_granted_bytes(3ull << 30);
+  auto* session = reply.add_sessions();
+  session->set_id(7);
+  session->set_program("evil\x1b[2J");
+  session->set_commands(10000);
+  return reply;
+}
+
+TEST(ReportTest, StatShowsDevicesAndSessions) {
+  const std::string report = StatReport(Example());
+  EXPECT_THAT(report, HasSubstr("Fake device"));
+  EXPECT_THAT(report, HasSubstr("3.0 GiB granted"));
+  EXPECT_THAT(report, HasSubstr("10000"));
+}
+
+TEST(ReportTest, NamesFromTenantsCannotControlTheTerminal) {
+  EXPECT_THAT(StatReport(Example()), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(PsReport(Example()), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(PsReport(Example()), HasSubstr("evil"));
+}
+
+TEST(ReportTest, ServerThatIsNotThereIsUnavailable) {
+  EXPECT_FALSE(AskServer("unix:/no/such/socket").ok());
+}
+
+}  // namespace
+}  // namespace warpline::cli

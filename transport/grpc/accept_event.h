@@ -1,0 +1,16 @@
+// What the tags in the accepting thread's completion queue point to. Private to transport/grpc.
+#ifndef WARPLINE_TRANSPORT_GRPC_ACCEPT_EVENT_H_
+#define WARPLINE_TRANSPORT_GRPC_ACCEPT_EVENT_H_
+
+namespace warpline::grpc_internal {
+
+class AcceptEvent {
+ public:
+  virtual ~AcceptEvent() = default;
+  // Called on the accepting thread, once per event. May destroy the object.
+  virtual void OnEvent(bool ok) = 0;
+};
+
+}  // namespace warpline::grpc_internal
+
+#endif  // WARPLINE_TRANSPORT_GRPC_ACCEPT_EVENT_H_

@@ -1,0 +1,228 @@
+#include "transport/grpc/grpc_client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <future>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "transport/grpc/grpc_args.h"
+#include "transport/grpc/grpc_process.h"
+#include "transport/grpc/grpc_status.h"
+#include "transport/grpc/stream_loop.h"
+#include "transport/grpc/target.h"
+#include "transport/loop_thread.h"
+
+namespace warpline {
+namespace {
+
+using grpc_internal::GrpcStream;
+using grpc_internal::ResolvedTarget;
+using grpc_internal::StreamLoop;
+
+constexpr char kMethod[] = "/warpline_internal.Gpu/Session";
+
+gpr_timespec GprDeadline(absl::Time when) {
+  const absl::Duration left = std::max(when - absl::Now(), absl::ZeroDuration());
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(left), GPR_TIMESPAN));
+}
+
+grpc::WriteOptions PlainWrite() { return grpc::WriteOptions().set_no_compression(); }
+
+class ClientStream : public GrpcStream {
+ public:
+  // Both borrowed.
+  ClientStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue)
+      : queue_(queue), stub_(channel) {
+    stream_ = stub_.PrepareCall(&context_, kMethod, queue);
+  }
+
+  // Opens the stream and waits for the acceptor's word. `*refused` says that an error is the
+  // server's decision, which another attempt would not change. On error nothing is under way.
+  absl::Status Open(absl::Time deadline, bool* refused) {
+    *refused = false;
+    stream_->StartCall(this);
+    bool taken = Await(deadline);
+    if (taken) {
+      stream_->ReadInitialMetadata(this);
+      taken = Await(deadline) &&
+              context_.GetServerInitialMetadata().count(grpc_internal::kTakenKey) != 0;
+    }
+    if (taken) return absl::OkStatus();
+    if (!timed_out_ && absl::Now() >= deadline) timed_out_ = true;
+    AwaitEnd(this);
+    Await(deadline);
+    if (timed_out_) return absl::DeadlineExceededError("no answer");
+    *refused = context_.GetServerTrailingMetadata().count(grpc_internal::kRefusedKey) != 0;
+    absl::Status status = EndStatus();
+    // Not our server, but one that speaks gRPC.
+    return status.ok() ? absl::InternalError("the server ended the session at once") : status;
+  }
+
+  void Read(grpc::ByteBuffer* message, void* tag) override { stream_->Read(message, tag); }
+  void Write(const grpc::ByteBuffer& message, void* tag) override {
+    stream_->Write(message, PlainWrite(), tag);
+  }
+  void EndWrites(const absl::Status& status, void* tag) override {
+    if (status.ok()) {
+      stream_->WritesDone(tag);
+    } else {
+      stream_->WriteLast(grpc_internal::EncodeClose(status), PlainWrite(), tag);
+    }
+  }
+  void AwaitEnd(void* tag) override { stream_->Finish(&status_, tag); }
+  absl::Status EndStatus() override { return grpc_internal::FromGrpcStatus(status_); }
+  void Cancel() override { context_.TryCancel(); }
+
+ private:
+  // Waits for the one operation under way, cancelling it at the deadline.
+  bool Await(absl::Time deadline) {
+    void* tag;
+    bool ok = false;
+    if (queue_->AsyncNext(&tag, &ok, GprDeadline(deadline)) == grpc::CompletionQueue::TIMEOUT) {
+      timed_out_ = true;
+      Cancel();
+      queue_->Next(&tag, &ok);
+      return false;
+    }
+    return ok;
+  }
+
+  grpc::CompletionQueue* const queue_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+  grpc::Status status_;
+  bool timed_out_ = false;
+};
+
+// Whether another attempt may end otherwise: the server may be starting.
+bool MayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsUnknown(status) || absl::IsInternal(status);
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& uri, const ResolvedTarget& resolved,
+                                           const std::optional<GrpcTls>& tls,
+                                           const ChannelOptions& options) {
+  grpc::ChannelArguments args;
+  grpc_internal::SetCommonArgs(options, kMaxFramePayload,
+                               [&args](const char* name, int value) { args.SetInt(name, value); });
+  if (resolved.local) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, resolved.authority);
+  if (!tls.has_value()) {
+    return grpc::CreateCustomChannel(uri, grpc::InsecureChannelCredentials(), args);
+  }
+  grpc::SslCredentialsOptions ssl;
+  ssl.pem_root_certs = tls->root_certs;
+  ssl.pem_cert_chain = tls->cert_chain;
+  ssl.pem_private_key = tls->private_key;
+  // The address no longer carries the name that the certificate is for.
+  args.SetSslTargetNameOverride(tls->server_name.empty() ? resolved.host : tls->server_name);
+  return grpc::CreateCustomChannel(uri, grpc::SslCredentials(ssl), args);
+}
+
+class GrpcClientChannel : public Channel {
+ public:
+  GrpcClientChannel(GrpcTarget target, ChannelHandler* handler, const ChannelOptions& options)
+      : target_(std::move(target)), handler_(handler), options_(options) {}
+
+  ~GrpcClientChannel() override {
+    if (loop_ != nullptr) loop_->Cancel();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // Called once, before anything else. After an error the channel is only good for destruction.
+  absl::Status Dial(absl::Duration deadline) {
+    auto dialled = std::make_shared<std::promise<absl::Status>>();
+    std::future<absl::Status> result = dialled->get_future();
+    // The loop's thread dials too: gRPC's own threads then inherit its blocked signals, while the
+    // caller's thread keeps taking the host's.
+    thread_ = StartLoopThread("wl-chan", [this, deadline, dialled] {
+      absl::Status status = Connect(absl::Now() + deadline, deadline);
+      const bool connected = status.ok();
+      dialled->set_value(std::move(status));
+      if (connected) loop_->Run(handler_);
+      queue_.Shutdown();
+      void* tag;
+      bool ok;
+      while (queue_.Next(&tag, &ok)) {
+      }
+    });
+    return result.get();
+  }
+
+  void Wake() override { loop_->Wake(); }
+  void Close(const absl::Status& status) override { loop_->Close(status); }
+
+ private:
+  absl::Status Connect(absl::Time until, absl::Duration deadline) {
+    const absl::StatusOr<ResolvedTarget> resolved = grpc_internal::ResolveTarget(target_.address);
+    if (!resolved.ok()) return resolved.status();
+    std::vector<std::shared_ptr<grpc::Channel>> channels;
+    for (const std::string& uri : resolved->uris) {
+      channels.push_back(MakeChannel(uri, *resolved, target_.tls, options_));
+    }
+    absl::Status last = absl::UnavailableError("no answer");
+    for (size_t attempt = 0;; ++attempt) {
+      const size_t choice = attempt % channels.size();
+      const absl::Time now = absl::Now();
+      if (now >= until) break;
+      // No address may use up the time of those after it.
+      const absl::Time share = now + (until - now) / static_cast<double>(channels.size() - choice);
+      auto stream = std::make_unique<ClientStream>(channels[choice], &queue_);
+      bool refused;
+      absl::Status status = stream->Open(share, &refused);
+      if (status.ok()) {
+        stream_ = std::move(stream);
+        loop_ = std::make_unique<StreamLoop>(grpc_internal::StreamSide::kClient, stream_.get(),
+                                             &queue_, options_, kMaxFramePayload);
+        return status;
+      }
+      if (refused || !MayPass(status)) return status;
+      // The reason of a refused connection says more than that time ran out in the end.
+      if (!absl::IsDeadlineExceeded(status) || attempt == 0) last = std::move(status);
+      absl::SleepFor(std::min(absl::Milliseconds(20), std::max(until - absl::Now(),
+                                                               absl::ZeroDuration())));
+    }
+    return absl::UnavailableError(absl::StrCat("no Warpline server answered at ", target_.address,
+                                               " within ", absl::FormatDuration(deadline), ": ",
+                                               last.message()));
+  }
+
+  const GrpcTarget target_;
+  ChannelHandler* const handler_;
+  const ChannelOptions options_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<ClientStream> stream_;
+  std::unique_ptr<StreamLoop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Channel>> DialGrpc(const GrpcTarget& target, ChannelHandler* handler,
+                                                  const ChannelOptions& options,
+                                                  absl::Duration deadline) {
+  grpc_internal::StartGrpc(/*poll_per_queue=*/false);
+  auto channel = std::make_unique<GrpcClientChannel>(target, handler, options);
+  const absl::Status status = channel->Dial(deadline);
+  if (!status.ok()) return status;
+  return channel;
+}
+
+}  // namespace warpline

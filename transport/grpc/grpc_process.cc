@@ -1,0 +1,43 @@
+#include "transport/grpc/grpc_process.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "common/log.h"
+#include "transport/loop_thread.h"
+
+namespace warpline::grpc_internal {
+namespace {
+
+std::atomic<time_t> g_last_line{0};
+
+// A peer can make gRPC complain as often as it likes.
+void ForwardLine(gpr_log_func_args* args) {
+  if (args->severity < GPR_LOG_SEVERITY_ERROR) return;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  if (g_last_line.exchange(now.tv_sec, std::memory_order_relaxed) == now.tv_sec) return;
+  LogWarning("grpc: ", args->message);
+}
+
+}  // namespace
+
+void StartGrpc(bool poll_per_queue) {
+  static std::once_flag once;
+  std::call_once(once, [poll_per_queue] {
+    if (poll_per_queue && !grpc_is_initialized()) {
+      setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/1);
+    }
+    ScopedSignalBlock block;
+    gpr_set_log_function(&ForwardLine);
+    grpc_init();
+    gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  });
+}
+
+}  // namespace warpline::grpc_internal

@@ -1,0 +1,88 @@
+// The server's end: listens, and hands each new session's stream to an Acceptor.
+//
+// Every session has a thread of its own, which asks the acceptor (so that a slow answer delays
+// nobody else), runs the handler, and destroys it after OnClosed(). gRPC's health service
+// (grpc.health.v1) answers on the same listeners.
+//
+// Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
+// above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does not
+// finish its HTTP/2 handshake is dropped, and what an unread session holds in memory is bounded.
+//
+// A session's thread polls its own connection while it is active. So that nobody else takes its
+// events, the accepting thread looks for new sessions only every few milliseconds while others run,
+// the first GrpcServer of a process chooses GRPC_POLL_STRATEGY=poll for it if gRPC has not started
+// yet, and health is answered without gRPC's own service and its threads.
+#ifndef WARPLINE_TRANSPORT_GRPC_GRPC_SERVER_H_
+#define WARPLINE_TRANSPORT_GRPC_GRPC_SERVER_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "transport/channel.h"
+#include "transport/grpc/grpc_tls.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace warpline {
+
+struct GrpcServerOptions {
+  ChannelOptions channel;
+  // Sessions above this many are refused with RESOURCE_EXHAUSTED.
+  int max_sessions = 256;
+  // Streams that one connection may have open.
+  int max_streams_per_connection = 16;
+  size_t max_frame_payload = kMaxFramePayload;
+  // A connection that has not finished its handshake by then is dropped.
+  absl::Duration handshake_timeout = absl::Seconds(10);
+  // A client that pings more often than this is disconnected.
+  absl::Duration min_ping_interval = absl::Milliseconds(200);
+  // Above this many bytes in gRPC's buffers, over all connections, new connections are refused.
+  size_t max_buffer_bytes = size_t{1} << 30;
+  // Plain text without. With root_certs set, clients must present a certificate that they sign.
+  std::optional<GrpcTls> tls = std::nullopt;
+  // More services to answer on the same listeners, by gRPC's synchronous interface. Borrowed. Their
+  // threads wait on the sessions' connections too, which costs messages a switch of threads: where
+  // sessions have to be fast, give such services a GrpcServer of their own.
+  std::vector<grpc::Service*> services = {};
+};
+
+// Start() and Shutdown() are called by one thread; the rest is thread-safe.
+class GrpcServer {
+ public:
+  explicit GrpcServer(GrpcServerOptions options);
+  // Shuts down without grace.
+  ~GrpcServer();
+
+  // `addresses` are of the forms "host:port" (port 0 for any), "[ipv6]:port" and "unix:/path". The
+  // acceptor is borrowed until Shutdown() has returned and is called on many threads. Called once.
+  // UNAVAILABLE, naming the address, when one cannot be listened on.
+  absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor);
+
+  // The port of the first "host:port" address; 0 when there is none.
+  int port() const;
+
+  // What the health service says, for every service name. NOT_SERVING until set.
+  void SetServing(bool serving);
+
+  // Sessions that run at the moment.
+  int sessions() const;
+
+  // Takes no new sessions, lets the running ones end until `deadline` from now, then cuts them.
+  // Returns when every handler has been destroyed.
+  void Shutdown(absl::Duration deadline);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_TRANSPORT_GRPC_GRPC_SERVER_H_

@@ -1,0 +1,64 @@
+// One session of a GrpcServer: its call, its completion queue, its thread and, once the acceptor
+// has taken it, its handler. Private to transport/grpc.
+#ifndef WARPLINE_TRANSPORT_GRPC_GRPC_SESSION_H_
+#define WARPLINE_TRANSPORT_GRPC_GRPC_SESSION_H_
+
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "proto/session_service.grpc.pb.h"
+#include "transport/channel.h"
+#include "transport/grpc/accept_event.h"
+#include "transport/grpc/stream_loop.h"
+
+namespace warpline::grpc_internal {
+
+// Messages stay byte buffers; wire_codec.h parses them.
+using GpuService = warpline_internal::Gpu::WithRawMethod_Session<warpline_internal::Gpu::Service>;
+
+// Request() and then either Start() or destruction, on the server's accepting thread.
+class GrpcSession : public Channel, private GrpcStream {
+ public:
+  GrpcSession(const ChannelOptions& options, size_t max_payload);
+  // Waits for the session's thread.
+  ~GrpcSession() override;
+
+  // Asks gRPC for the next call; `arrival` comes back as the tag in `notifications`.
+  void Request(GpuService* service, grpc::ServerCompletionQueue* notifications,
+               AcceptEvent* arrival);
+
+  // The call has come. Runs it on a thread of its own: asks `acceptor`, unless `refusal` is an
+  // error, and calls `done` as the very last thing.
+  void Start(Acceptor* acceptor, absl::Status refusal, std::function<void()> done);
+
+  void Wake() override { loop_.Wake(); }
+  void Close(const absl::Status& status) override { loop_.Close(status); }
+
+ private:
+  void Run(Acceptor* acceptor, absl::Status refusal);
+
+  // GrpcStream
+  void Read(grpc::ByteBuffer* message, void* tag) override { stream_.Read(message, tag); }
+  void Write(const grpc::ByteBuffer& message, void* tag) override;
+  void EndWrites(const absl::Status& status, void* tag) override;
+  void AwaitEnd(void*) override {}
+  absl::Status EndStatus() override;
+  void Cancel() override { context_.TryCancel(); }
+
+  grpc::CompletionQueue queue_;
+  grpc::ServerContext context_;
+  grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_{&context_};
+  StreamLoop loop_;
+  std::thread thread_;
+};
+
+}  // namespace warpline::grpc_internal
+
+#endif  // WARPLINE_TRANSPORT_GRPC_GRPC_SESSION_H_

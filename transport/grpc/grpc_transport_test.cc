@@ -1,0 +1,358 @@
+// What only the gRPC transport has: dialling, TLS, health, and peers that are broken or hostile.
+#include <arpa/inet.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/unique_fd.h"
+#include "proto/session_service.grpc.pb.h"
+#include "transport/delay_relay.h"
+#include "transport/grpc/grpc_client.h"
+#include "transport/grpc/grpc_server.h"
+#include "transport/testing/endpoint.h"
+#include "transport/testing/temp_folder.h"
+
+namespace warpline {
+namespace {
+
+using testing::Endpoint;
+using testing::EndpointAcceptor;
+using ::warpline_internal::WireFrame;
+
+class GrpcTransport : public ::testing::Test {
+ protected:
+  void Serve(GrpcServerOptions options = GrpcServerOptions()) {
+    server_.emplace(std::move(options));
+    ASSERT_EQ(server_->Start({"127.0.0.1:0"}, &acceptor_), absl::OkStatus());
+    address_ = absl::StrCat("127.0.0.1:", server_->port());
+  }
+
+  absl::StatusOr<std::unique_ptr<Channel>> Dial(const std::string& address,
+                                                absl::Duration deadline = absl::Seconds(10),
+                                                const ChannelOptions& options = ChannelOptions()) {
+    return DialGrpc({.address = address}, handler_.get(), options, deadline);
+  }
+
+  // A client of the service's definition, without our transport.
+  std::unique_ptr<warpline_internal::Gpu::Stub> RawStub() {
+    return warpline_internal::Gpu::NewStub(
+        grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  }
+
+  UniqueFd RawSocket() {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(server_->port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+
+  void ExpectServes() {
+    auto channel = Dial(address_);
+    EXPECT_EQ(channel.status(), absl::OkStatus());
+  }
+
+  EndpointAcceptor acceptor_;
+  std::optional<GrpcServer> server_;
+  std::string address_;
+  std::shared_ptr<Endpoint> client_ = std::make_shared<Endpoint>();
+  std::unique_ptr<SessionHandler> handler_ = Endpoint::MakeHandler(client_);
+};
+
+// Dialling.
+
+TEST_F(GrpcTransport, AnAbsentServerIsUnavailableAfterTheDeadline) {
+  const absl::Time start = absl::Now();
+  const absl::Status status = Dial("127.0.0.1:1", absl::Milliseconds(150)).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "127.0.0.1:1")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "refused")) << status;
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(150));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+}
+
+TEST_F(GrpcTransport, AnAbsentSocketIsUnavailable) {
+  testing::TempFolder folder;
+  const absl::Status status =
+      Dial(absl::StrCat("unix:", folder.path(), "/none"), absl::Milliseconds(100)).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+TEST_F(GrpcTransport, ASilentServerIsUnavailableAfterTheDeadline) {
+  const UniqueFd silent(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(silent.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(silent.get(), 4), 0);
+  getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  const absl::Status status =
+      Dial(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), absl::Milliseconds(100)).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+TEST_F(GrpcTransport, AServerThatComesUpLateIsFound) {
+  Serve();
+  const int port = server_->port();
+  server_.reset();
+  std::thread late([&] {
+    absl::SleepFor(absl::Milliseconds(150));
+    server_.emplace(GrpcServerOptions());
+    ASSERT_EQ(server_->Start({absl::StrCat("127.0.0.1:", port)}, &acceptor_), absl::OkStatus());
+  });
+  EXPECT_EQ(Dial(address_).status(), absl::OkStatus());
+  late.join();
+}
+
+TEST_F(GrpcTransport, BadAddressesAreRefusedAtOnce) {
+  EXPECT_TRUE(absl::IsInvalidArgument(Dial("nonsense").status()));
+}
+
+TEST_F(GrpcTransport, TheHostsProxyIsNotForLocalAddresses) {
+  Serve();
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  setenv("grpc_proxy", "http://127.0.0.1:1", 1);
+  ExpectServes();
+  unsetenv("http_proxy");
+  unsetenv("grpc_proxy");
+}
+
+// The server.
+
+TEST_F(GrpcTransport, APortInUseIsReported) {
+  Serve();
+  GrpcServer second{GrpcServerOptions()};
+  const absl::Status status = second.Start({address_}, &acceptor_);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), address_)) << status;
+}
+
+TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
+  GrpcServerOptions options;
+  options.max_sessions = 1;
+  Serve(options);
+  auto first = Dial(address_);
+  ASSERT_EQ(first.status(), absl::OkStatus());
+  EXPECT_EQ(server_->sessions(), 1);
+  auto other = std::make_shared<Endpoint>();
+  const auto other_handler = Endpoint::MakeHandler(other);
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), absl::Seconds(5))
+          .status()));
+}
+
+TEST_F(GrpcTransport, HealthSaysWhatWasSet) {
+  Serve();
+  grpc::GenericStub stub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  const auto check = [&stub](const std::string& method) {
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(), &queue);
+    call->StartCall();
+    call->Finish(&response, &status, nullptr);
+    void* tag;
+    bool ok;
+    queue.Next(&tag, &ok);
+    if (!status.ok()) return absl::StrCat("code ", status.error_code());
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(response.Dump(&slices).ok());
+    return std::string(slices[0].begin(), slices[0].end());
+  };
+  const std::string kServing = "\x08\x01";
+  const std::string kNotServing = "\x08\x02";
+  EXPECT_EQ(check("/grpc.health.v1.Health/Check"), kNotServing);
+  server_->SetServing(true);
+  EXPECT_EQ(check("/grpc.health.v1.Health/Check"), kServing);
+  EXPECT_EQ(check("/grpc.health.v1.Health/Watch"), "code 12");
+  EXPECT_EQ(check("/no.such.Service/Method"), "code 12");
+}
+
+TEST_F(GrpcTransport, ShutdownWaitsForSessionsThatEnd) {
+  Serve();
+  auto channel = Dial(address_);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  client_->Attach(channel->get());
+  const std::shared_ptr<Endpoint> session = acceptor_.AwaitSession();
+  std::thread closer([&] {
+    client_->Send(1, "last words");
+    (*channel)->Close(absl::OkStatus());
+  });
+  server_->Shutdown(absl::Seconds(10));
+  closer.join();
+  // Whichever came first, the session is over, and nothing of it is left.
+  EXPECT_TRUE(session->AwaitClosed().has_value());
+  EXPECT_EQ(server_->sessions(), 0);
+}
+
+// Connections that fail.
+
+TEST_F(GrpcTransport, ACutConnectionIsUnavailableOnBothSides) {
+  Serve();
+  auto relay = *DelayRelay::Start("127.0.0.1:0", address_, absl::ZeroDuration());
+  auto channel = Dial(absl::StrCat("127.0.0.1:", relay->port()));
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  client_->Attach(channel->get());
+  const std::shared_ptr<Endpoint> session = acceptor_.AwaitSession();
+  client_->Send(1);
+  EXPECT_EQ(session->AwaitFrames(1).size(), 1u);
+  relay->Cut();
+  const std::optional<absl::Status> at_client = client_->AwaitClosed();
+  const std::optional<absl::Status> at_server = session->AwaitClosed();
+  ASSERT_TRUE(at_client.has_value() && at_server.has_value());
+  EXPECT_TRUE(absl::IsUnavailable(*at_client)) << *at_client;
+  EXPECT_TRUE(absl::IsUnavailable(*at_server)) << *at_server;
+}
+
+TEST_F(GrpcTransport, AVanishedNetworkIsNoticedByKeepalive) {
+  ChannelOptions channel_options;
+  channel_options.keepalive = absl::Milliseconds(300);
+  channel_options.keepalive_timeout = absl::Milliseconds(200);
+  GrpcServerOptions options;
+  options.channel = channel_options;
+  Serve(options);
+  auto relay = *DelayRelay::Start("127.0.0.1:0", address_, absl::ZeroDuration());
+  auto channel =
+      Dial(absl::StrCat("127.0.0.1:", relay->port()), absl::Seconds(10), channel_options);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  client_->Attach(channel->get());
+  const std::shared_ptr<Endpoint> session = acceptor_.AwaitSession();
+  relay->SetStalled(true);
+  const std::optional<absl::Status> at_client = client_->AwaitClosed();
+  const std::optional<absl::Status> at_server = session->AwaitClosed();
+  ASSERT_TRUE(at_client.has_value() && at_server.has_value());
+  EXPECT_TRUE(absl::IsUnavailable(*at_client)) << *at_client;
+  EXPECT_TRUE(absl::IsUnavailable(*at_server)) << *at_server;
+}
+
+// Hostile peers.
+
+TEST_F(GrpcTransport, AMessageAboveAllLimitsEndsTheSession) {
+  Serve();
+  const auto stub = RawStub();
+  grpc::ClientContext context;
+  const auto stream = stub->Session(&context);
+  WireFrame frame;
+  frame.set_payload(std::string(8 << 20, 'x'));
+  stream->Write(frame);
+  WireFrame answer;
+  while (stream->Read(&answer)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+  const std::optional<absl::Status> closed = acceptor_.AwaitSession()->AwaitClosed();
+  ASSERT_TRUE(closed.has_value());
+  // gRPC has cut it without telling the server why.
+  EXPECT_TRUE(absl::IsUnavailable(*closed)) << *closed;
+  EXPECT_EQ(acceptor_.AwaitSession()->received(), 0u);
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, AFrameJustAboveTheLimitIsAnInvalidArgument) {
+  Serve();
+  const auto stub = RawStub();
+  grpc::ClientContext context;
+  const auto stream = stub->Session(&context);
+  WireFrame frame;
+  frame.set_payload(std::string(kMaxFramePayload + 1, 'x'));
+  stream->Write(frame);
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(GrpcTransport, ACompressedMessageIsRefused) {
+  Serve();
+  const auto stub = RawStub();
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  const auto stream = stub->Session(&context);
+  WireFrame frame;
+  frame.set_payload(std::string(1 << 20, '\0'));
+  stream->Write(frame);
+  WireFrame answer;
+  while (stream->Read(&answer)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+  EXPECT_EQ(acceptor_.AwaitSession()->received(), 0u);
+}
+
+TEST_F(GrpcTransport, AClientThatNeverReadsHoldsTheServerBack) {
+  Serve();
+  const auto stub = RawStub();
+  grpc::ClientContext context;
+  const auto stream = stub->Session(&context);
+  const std::shared_ptr<Endpoint> session = acceptor_.AwaitSession();
+  ASSERT_NE(session, nullptr);
+  session->SendForever(1 << 20);
+  size_t pulled;
+  do {
+    pulled = session->pulled();
+    absl::SleepFor(absl::Milliseconds(30));
+  } while (session->pulled() != pulled || pulled == 0);
+  EXPECT_LE(pulled, 32u);
+  context.TryCancel();
+  EXPECT_TRUE(session->AwaitClosed().has_value());
+}
+
+TEST_F(GrpcTransport, GarbageOnThePortHarmsNobody) {
+  Serve();
+  std::vector<UniqueFd> sockets;
+  for (const std::string& garbage :
+       {std::string(4096, '\xff'), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(1, '\0'),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")}) {
+    sockets.push_back(RawSocket());
+    ASSERT_GT(send(sockets.back().get(), garbage.data(), garbage.size(), MSG_NOSIGNAL), 0);
+  }
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, AHalfOpenConnectionIsDropped) {
+  GrpcServerOptions options;
+  options.handshake_timeout = absl::Milliseconds(100);
+  Serve(options);
+  const UniqueFd half_open = RawSocket();
+  char bytes[256];
+  ssize_t got;
+  while ((got = recv(half_open.get(), bytes, sizeof(bytes), 0)) > 0) {
+  }
+  EXPECT_LE(got, 0);
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, OneConnectionCannotOpenStreamsWithoutEnd) {
+  GrpcServerOptions options;
+  options.max_streams_per_connection = 2;
+  Serve(options);
+  const auto stub = RawStub();
+  grpc::ClientContext contexts[3];
+  const auto first = stub->Session(&contexts[0]);
+  const auto second = stub->Session(&contexts[1]);
+  first->WaitForInitialMetadata();
+  second->WaitForInitialMetadata();
+  contexts[2].set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  const auto third = stub->Session(&contexts[2]);
+  EXPECT_EQ(third->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(server_->sessions(), 2);
+  contexts[0].TryCancel();
+  contexts[1].TryCancel();
+}
+
+}  // namespace
+}  // namespace warpline

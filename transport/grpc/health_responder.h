@@ -1,0 +1,41 @@
+// grpc.health.v1.Health on a completion queue that somebody else drains. Private to transport/grpc.
+//
+// gRPC's own health service brings threads that wait on every connection of the process and so take
+// the events of sessions away from the threads that spin for them, at the price of a thread switch
+// per message. This one answers Check with one status for every service name, without looking at
+// the request, and anything else (Watch included, which clients are to take for "healthy") with
+// UNIMPLEMENTED.
+#ifndef WARPLINE_TRANSPORT_GRPC_HEALTH_RESPONDER_H_
+#define WARPLINE_TRANSPORT_GRPC_HEALTH_RESPONDER_H_
+
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server_builder.h>
+
+#include <atomic>
+
+#include "transport/grpc/accept_event.h"
+
+namespace warpline::grpc_internal {
+
+// Except SetServing(), which is thread-safe, runs on the accepting thread. Outlives the queue.
+class HealthResponder {
+ public:
+  // Before the server is built.
+  void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
+
+  // After it was started: waits for the first calls. Their events come as AcceptEvent tags.
+  void Listen(grpc::ServerCompletionQueue* queue);
+
+  void SetServing(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
+
+ private:
+  class Call;
+
+  grpc::AsyncGenericService service_;
+  std::atomic<bool> serving_{false};
+};
+
+}  // namespace warpline::grpc_internal
+
+#endif  // WARPLINE_TRANSPORT_GRPC_HEALTH_RESPONDER_H_
