@@ -1,5 +1,8 @@
-// What a session and its allocator cost the application's threads, without a network.
-//   session_bench [seconds per line]
+// What a session and its allocator cost the application's threads.
+//   session_bench [seconds per line] [grpc]
+// Without `grpc` the server lives in the session's own loop; with it, behind gRPC in this process.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -8,9 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client_stub/arena/allocator.h"
 #include "client_stub/session/session_impl.h"
+#include "client_stub/session/testing/fake_acceptor.h"
 #include "client_stub/session/testing/fake_server.h"
+#include "transport/grpc/grpc_server.h"
 
 namespace warpline::stub {
 namespace {
@@ -36,15 +42,7 @@ void Line(const char* name, int batch, const Body& body) {
   std::printf("%-52s %9.1f ns mean %9.1f ns best\n", name, total / calls * 1e9, best * 1e9);
 }
 
-void Run() {
-  FakeServer server;
-  server.record_commands = false;
-  auto opened = OpenSession({}, server.MakeDialer());
-  if (!opened.ok()) {
-    std::printf("%s\n", opened.status().ToString().c_str());
-    std::exit(1);
-  }
-  SessionImpl& session = **opened;
+void Run(Session& session) {
   const std::string params(64, 'p');
   const cmd::Launch launch = {.stream = 1, .kernel = 2};
   const auto send = [&] { session.Send(launch, params); };
@@ -63,6 +61,11 @@ void Run() {
   std::printf("%-52s %9.1f ns mean\n", "launch, the append alone", append / 200000 * 1e9);
   Line("launch, as fast as the window lets", 1000, send);
   Line("round trip", 100, [&] { session.Call(WaitKind::kRoundTrip, cmd::ContextSync{}); });
+  const std::string large(256 << 10, 'd');
+  Line("copy in of 64 MiB, in pieces of 256 KiB, synchronized", 1, [&] {
+    for (int i = 0; i < 256; ++i) session.Send(cmd::CopyToDevice{}, large);
+    session.Call(WaitKind::kSynchronize, cmd::ContextSync{});
+  });
   std::vector<char> data(64 << 10);
   Line("copy out of 64 KiB", 10,
        [&] { session.CopyOut(1, data.data(), session.arena_base(), data.size(), true, nullptr); });
@@ -102,11 +105,38 @@ void Run() {
   std::fputs(session.counters().ToText().c_str(), stdout);
 }
 
+int Main(bool over_grpc) {
+  FakeServer server;
+  server.record_commands = false;
+  FakeAcceptor acceptor(&server);
+  GrpcServer grpc{GrpcServerOptions()};
+  absl::StatusOr<std::unique_ptr<Session>> session;
+  if (over_grpc) {
+    const std::string address = absl::StrCat("unix:/tmp/session_bench.", getpid());
+    if (const absl::Status status = grpc.Start({address}, &acceptor); !status.ok()) {
+      std::printf("%s\n", status.ToString().c_str());
+      return 1;
+    }
+    SessionOptions options;
+    options.endpoint = address;
+    session = Session::Open(options);
+  } else {
+    session = OpenSession({}, server.MakeDialer());
+  }
+  if (!session.ok()) {
+    std::printf("%s\n", session.status().ToString().c_str());
+    return 1;
+  }
+  Run(**session);
+  session->reset();
+  grpc.Shutdown(absl::ZeroDuration());
+  return 0;
+}
+
 }  // namespace
 }  // namespace warpline::stub
 
 int main(int argc, char** argv) {
   if (argc > 1) warpline::stub::g_seconds = std::atof(argv[1]);
-  warpline::stub::Run();
-  return 0;
+  return warpline::stub::Main(argc > 2 && std::string(argv[2]) == "grpc");
 }

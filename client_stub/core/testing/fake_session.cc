@@ -70,7 +70,6 @@ FakeSession::FakeSession() {
   set(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0x1a);
   set(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9);
   set(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1);
-  grant_ = {kArenaBase, device_.total_bytes};
 }
 
 void FakeSession::SetComplete(bool complete) {
@@ -145,6 +144,21 @@ uint64_t FakeSession::last_seq() const {
 bool FakeSession::Retired(uint64_t, uint64_t seq) const {
   MutexLock lock(&mu_);
   return complete_ || seq <= complete_seq_;
+}
+
+CudaResult FakeSession::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
+                                      Grant* grant) {
+  MutexLock lock(&mu_);
+  const uint64_t left = device_.total_bytes - granted_bytes_;
+  if (min_bytes > left) return CudaResult::kOutOfMemory;
+  *grant = {va, std::min(want_bytes, left)};
+  granted_bytes_ += grant->bytes;
+  return CudaResult::kSuccess;
+}
+
+void FakeSession::ReturnMemory(const Grant& grant) {
+  MutexLock lock(&mu_);
+  granted_bytes_ -= grant.bytes;
 }
 
 void FakeSession::Close(absl::Duration) {

@@ -24,7 +24,7 @@ class FakeSession : public Session {
     std::string tail;
   };
 
-  // One device with an H200's limits and 1 GiB, all of it granted.
+  // One device with an H200's limits and 1 GiB, granted as it is asked for.
   FakeSession();
 
   // ---- What tests do with it.
@@ -69,10 +69,9 @@ class FakeSession : public Session {
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
   void SetFreedCallback(std::function<void(uint64_t token)>) override {}
-  CudaResult RequestMemory(uint64_t, uint64_t, uint64_t, Grant*) override {
-    return CudaResult::kOutOfMemory;
-  }
-  void ReturnMemory(const Grant&) override {}
+  CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
+                           Grant* grant) override;
+  void ReturnMemory(const Grant& grant) override;
   void Close(absl::Duration) override;
 
  protected:
@@ -95,6 +94,7 @@ class FakeSession : public Session {
   uint64_t complete_seq_ ABSL_GUARDED_BY(mu_) = 0;
   CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   CudaResult deferred_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<CommandId, Answer> answers_ ABSL_GUARDED_BY(mu_);
 };

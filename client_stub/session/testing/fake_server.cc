@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "client_stub/session/testing/loopback_channel.h"
 #include "proto/frames.h"
 
 namespace warpline::stub {
@@ -11,23 +12,23 @@ namespace warpline::stub {
 FakeServer::FakeServer() = default;
 
 Dialer FakeServer::MakeDialer() {
-  return [this](ChannelHandler* handler,
-                absl::Duration) -> absl::StatusOr<std::unique_ptr<Channel>> {
-    {
-      MutexLock lock(&mu_);
-      channel_ = nullptr;
-      last_seq_ = 0;
-    }
-    auto channel = std::make_unique<LoopbackChannel>(
-        handler, [this](LoopbackChannel* from, Frame frame) { OnFrame(from, std::move(frame)); });
-    return channel;
-  };
+  return
+      [this](ChannelHandler* handler, absl::Duration) -> absl::StatusOr<std::unique_ptr<Channel>> {
+        return std::unique_ptr<Channel>(new LoopbackChannel(
+            handler, [this](ClientLink* link, Frame frame) { OnFrame(link, std::move(frame)); }));
+      };
 }
 
-void FakeServer::OnFrame(LoopbackChannel* channel, Frame frame) {
+void FakeServer::OnLinkGone(ClientLink* link) {
+  MutexLock lock(&mu_);
+  if (link_ == link) link_ = nullptr;
+}
+
+void FakeServer::OnFrame(ClientLink* link, Frame frame) {
   {
     MutexLock lock(&mu_);
-    channel_ = channel;
+    link_ = link;
+    if (frame.kind == kHello) last_seq_ = 0;
   }
   switch (frame.kind) {
     case kHello:
@@ -96,7 +97,7 @@ void FakeServer::OnCommands(const Frame& frame) {
     const auto view = reader.Next();
     // Whatever is wrong shows as a session that ends.
     if (!view.ok() || header.first_seq + i != last_seq_ + 1) {
-      channel_->ServerClose(absl::InvalidArgumentError("bad commands"));
+      link_->ServerClose(absl::InvalidArgumentError("bad commands"));
       return;
     }
     ++last_seq_;
@@ -187,7 +188,7 @@ void FakeServer::HoldRetired(bool hold) {
 }
 
 void FakeServer::Deliver(Frame frame) {
-  if (channel_ != nullptr) channel_->ToClient(std::move(frame));
+  if (link_ != nullptr) link_->ToClient(std::move(frame));
 }
 
 void FakeServer::Send(uint32_t kind, std::string payload) {
@@ -197,7 +198,7 @@ void FakeServer::Send(uint32_t kind, std::string payload) {
 
 void FakeServer::Close(const absl::Status& status) {
   MutexLock lock(&mu_);
-  if (channel_ != nullptr) channel_->ServerClose(status);
+  if (link_ != nullptr) link_->ServerClose(status);
 }
 
 std::vector<FakeServer::Command> FakeServer::commands() const {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "client_stub/session/session_impl.h"
-#include "client_stub/session/testing/loopback_channel.h"
+#include "client_stub/session/testing/client_link.h"
 #include "common/mutex.h"
 #include "proto/session.pb.h"
 #include "proto/wire.h"
@@ -30,6 +30,7 @@ class FakeServer {
 
   FakeServer();
 
+  // Opens sessions over a LoopbackChannel.
   Dialer MakeDialer();
 
   // Changes the welcome before it is sent.
@@ -58,12 +59,15 @@ class FakeServer {
   // Waits until command `seq` has arrived.
   void AwaitCommand(uint64_t seq) const;
 
+  // What a link calls: on its loop, with every frame of the client; and when it goes away.
+  void OnFrame(ClientLink* link, Frame frame);
+  void OnLinkGone(ClientLink* link);
+
   static constexpr uint64_t kQuota = 8ull << 30;
 
  private:
   static constexpr uint32_t kRepliesKind = 18;
 
-  void OnFrame(LoopbackChannel* channel, Frame frame);
   void OnHello(const Frame& frame);
   void OnCommands(const Frame& frame);
   void Execute(const Command& command, std::string* replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -74,7 +78,7 @@ class FakeServer {
 
   mutable Mutex mu_;
   mutable CondVar arrived_;
-  LoopbackChannel* channel_ ABSL_GUARDED_BY(mu_) = nullptr;
+  ClientLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool hold_received_ ABSL_GUARDED_BY(mu_) = false;
   bool hold_retired_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;

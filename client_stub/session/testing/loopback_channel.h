@@ -10,16 +10,17 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "client_stub/session/testing/client_link.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
 #include "transport/park_state.h"
 
 namespace warpline::stub {
 
-class LoopbackChannel final : public Channel {
+class LoopbackChannel final : public Channel, public ClientLink {
  public:
   // `server` gets every frame of the client, on the loop, together with this channel.
-  using Server = std::function<void(LoopbackChannel* channel, Frame frame)>;
+  using Server = std::function<void(ClientLink* link, Frame frame)>;
 
   LoopbackChannel(ChannelHandler* client, Server server);
   ~LoopbackChannel() override;
@@ -27,10 +28,8 @@ class LoopbackChannel final : public Channel {
   void Wake() override;
   void Close(const absl::Status& status) override;
 
-  // Queues a frame for the client. Any thread.
-  void ToClient(Frame frame);
-  // Ends the stream from the server's side, after what was queued. Any thread.
-  void ServerClose(const absl::Status& status);
+  void ToClient(Frame frame) override;
+  void ServerClose(const absl::Status& status) override;
 
  private:
   void Run();
