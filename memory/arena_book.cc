@@ -37,8 +37,9 @@ absl::Status ValidateArena(const ArenaRange& arena, uint64_t max_bytes) {
 absl::Status ArenaBook::CheckRequest(uint64_t va, uint64_t min_bytes, uint64_t want_bytes) const {
   if (!Aligned(va) || !Aligned(min_bytes) || !Aligned(want_bytes) || min_bytes == 0 ||
       min_bytes > want_bytes) {
-    return absl::InvalidArgumentError("memory request: sizes and address must be multiples of 2 "
-                                      "MiB, and 0 < min_bytes <= want_bytes");
+    return absl::InvalidArgumentError(
+        "memory request: sizes and address must be multiples of 2 "
+        "MiB, and 0 < min_bytes <= want_bytes");
   }
   if (want_bytes > arena_.bytes || va < arena_.base ||
       va - arena_.base > arena_.bytes - want_bytes) {

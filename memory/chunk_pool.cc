@@ -36,9 +36,9 @@ absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_by
   bool retried = false;
   while (want_bytes - got >= size) {
     if (!MakeRoomFor(size)) break;
-    const size_t count = std::min<uint64_t>(
-        {(want_bytes - got) / size, (options_.capacity_bytes - held_bytes()) / size,
-         options_.max_chunks - chunks_, ChunkMaker::kMaxBatch});
+    const size_t count = std::min<uint64_t>({(want_bytes - got) / size,
+                                             (options_.capacity_bytes - held_bytes()) / size,
+                                             options_.max_chunks - chunks_, ChunkMaker::kMaxBatch});
     auto made = maker_->Create(size, count);
     if (!made.ok()) return made.status();
     for (UniqueFd& fd : *made) taken->push_back(Chunk{size, std::move(fd)});
@@ -109,8 +109,7 @@ absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t 
   if (got >= min_bytes && got > 0) return taken;
   ReturnClean(std::move(taken));
   if (!error.ok()) return error;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the device has no ", min_bytes, " bytes left"));
+  return absl::ResourceExhaustedError(absl::StrCat("the device has no ", min_bytes, " bytes left"));
 }
 
 void ChunkPool::ReturnClean(std::vector<Chunk> chunks) {

@@ -60,6 +60,10 @@ class ChunkPool {
   // are given up, which hands their memory back to the device.
   bool ScrubSome();
 
+  // Hands all clean chunks back to the device. For a pool that nobody has used for a while: others
+  // may want the memory, and making chunks anew costs little.
+  void Trim() { GiveUpPooled(pooled_bytes_); }
+
   Stats stats() const;
 
  private:

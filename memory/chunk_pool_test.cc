@@ -136,6 +136,17 @@ TEST_F(ChunkPoolTest, FailingMakerLeavesTheBooksRight) {
   EXPECT_TRUE(pool.Take(kGiB, kGiB).ok());
 }
 
+TEST_F(ChunkPoolTest, TrimmingKeepsWhatIsGranted) {
+  ChunkPool pool({.capacity_bytes = kGiB}, &maker_);
+  const auto kept = MustTake(&pool, 4 * kMiB, 4 * kMiB);
+  pool.Return(MustTake(&pool, 66 * kMiB, 66 * kMiB));
+  EXPECT_FALSE(pool.ScrubSome());
+  pool.Trim();
+  EXPECT_EQ(pool.stats().pooled_bytes, 0u);
+  EXPECT_EQ(pool.stats().granted_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.stats().chunks, kept.size());
+}
+
 TEST_F(ChunkPoolTest, NumberOfChunksIsBounded) {
   ChunkPool pool({.capacity_bytes = kGiB, .max_chunks = 3}, &maker_);
   const auto taken = MustTake(&pool, 2 * kMiB, 62 * kMiB);

@@ -38,8 +38,7 @@ void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
 
 }  // namespace
 
-grpc::Status AdminService::Stat(grpc::ServerContext* context,
-                                const warpline_internal::StatRequest*,
+grpc::Status AdminService::Stat(grpc::ServerContext* context, const warpline_internal::StatRequest*,
                                 warpline_internal::StatReply* reply) {
   if (!IsLocalPeer(context->peer())) {
     return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,

@@ -9,8 +9,8 @@
 
 namespace warpline {
 
-// A flag type: "1073741824", "1GiB", "512M", "2T". K, M, G and T are powers of 1024, with or without
-// "iB" or "B".
+// A flag type: "1073741824", "1GiB", "512M", "2T". K, M, G and T are powers of 1024, with or
+// without "iB" or "B".
 struct ByteSize {
   uint64_t bytes = 0;
 };

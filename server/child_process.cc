@@ -22,9 +22,20 @@ namespace warpline {
 namespace {
 
 constexpr absl::string_view kKeptNames[] = {
-    "PATH",          "HOME",         "USER",          "TMPDIR",        "TZ",
-    "LANG",          "LANGUAGE",     "ASAN_OPTIONS",  "UBSAN_OPTIONS", "TSAN_OPTIONS",
-    "LSAN_OPTIONS",  "GCOV_PREFIX",  "GCOV_PREFIX_STRIP", "LD_LIBRARY_PATH",
+    "PATH",
+    "HOME",
+    "USER",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "ASAN_OPTIONS",
+    "UBSAN_OPTIONS",
+    "TSAN_OPTIONS",
+    "LSAN_OPTIONS",
+    "GCOV_PREFIX",
+    "GCOV_PREFIX_STRIP",
+    "LD_LIBRARY_PATH",
 };
 constexpr absl::string_view kKeptPrefixes[] = {"LC_", "NVIDIA_", "CUDA_", "WARPLINE_"};
 // The endpoint is a client's business: a worker that had it could end up as a client of its own
@@ -145,7 +156,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   }
   const std::vector<char*> argv = Pointers(args);
   const std::vector<char*> envp = Pointers(environment);
-  const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(),  pair->second.get(),
+  const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(), pair->second.get(),
                           error_write.get(),    null_fd.get(), getpid()};
   const pid_t pid = fork();
   if (pid < 0) return StartError(options.path, errno);

@@ -89,8 +89,8 @@ TEST(ChildProcessTest, DestructionLeavesNoProcess) {
   UniqueFd socket;
   pid_t pid;
   {
-    auto child = ChildProcess::Start({.path = "/bin/sleep", .args = {"100"}, .environment = {}},
-                                     &socket);
+    auto child =
+        ChildProcess::Start({.path = "/bin/sleep", .args = {"100"}, .environment = {}}, &socket);
     ASSERT_TRUE(child.ok()) << child.status();
     pid = (*child)->pid();
   }
@@ -100,16 +100,16 @@ TEST(ChildProcessTest, DestructionLeavesNoProcess) {
 
 TEST(ChildProcessTest, MissingProgramIsNotFound) {
   UniqueFd socket;
-  EXPECT_EQ(ChildProcess::Start({.path = "/no/such/program", .args = {}, .environment = {}},
-                                &socket)
-                .status()
-                .code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(
+      ChildProcess::Start({.path = "/no/such/program", .args = {}, .environment = {}}, &socket)
+          .status()
+          .code(),
+      absl::StatusCode::kNotFound);
 }
 
 TEST(ChildProcessTest, EnvironmentIsCleaned) {
-  const char* entries[] = {"PATH=/bin",          "LC_ALL=C",      "CUDA_VISIBLE_DEVICES=1",
-                           "CUDA_CACHE_PATH=/c", "SECRET_KEY=x",  "LD_PRELOAD=/evil.so",
+  const char* entries[] = {"PATH=/bin",          "LC_ALL=C",     "CUDA_VISIBLE_DEVICES=1",
+                           "CUDA_CACHE_PATH=/c", "SECRET_KEY=x", "LD_PRELOAD=/evil.so",
                            "WARPLINE_ENDPOINT=", nullptr};
   const auto kept = ChildEnvironment(const_cast<char* const*>(entries));
   EXPECT_THAT(kept, testing::ElementsAre("PATH=/bin", "LC_ALL=C", "CUDA_CACHE_PATH=/c"));

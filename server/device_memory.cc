@@ -22,6 +22,7 @@ DeviceMemory::~DeviceMemory() {
   loop_.Post([this] {
     loop_.Remove(keeper_watch_);
     loop_.Remove(restart_timer_);
+    loop_.Remove(trim_timer_);
     keeper_.Stop();
   });
 }
@@ -48,9 +49,9 @@ absl::Status DeviceMemory::StartOnLoop() {
       backend_ == "cuda" ? std::min(total / 8, kMaxDefaultReserve) : 0);
   capacity_bytes_ = total - std::min(total, reserve);
   capacity_bytes_ -= capacity_bytes_ % kChunkClasses.back();
-  pool_.emplace(ChunkPool::Options{.capacity_bytes = capacity_bytes_,
-                                   .max_chunks = options_.max_chunks},
-                &keeper_);
+  pool_.emplace(
+      ChunkPool::Options{.capacity_bytes = capacity_bytes_, .max_chunks = options_.max_chunks},
+      &keeper_);
   LogInfo("keeper started gpu=", ordinal_, " pid=", keeper_.pid(), " backend=", backend_);
   WatchKeeper();
   Publish();
@@ -94,6 +95,7 @@ void DeviceMemory::Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
   loop_.Post([this, min_bytes, want_bytes, taken = std::move(taken)] {
     auto chunks = pool_->Take(min_bytes, want_bytes);
     RestartIfDown();
+    TrimWhenIdle();
     Publish();
     taken(std::move(chunks));
   });
@@ -105,6 +107,7 @@ void DeviceMemory::Return(std::vector<Chunk> chunks) {
   auto shared = std::make_shared<std::vector<Chunk>>(std::move(chunks));
   loop_.Post([this, shared] {
     pool_->Return(std::move(*shared));
+    TrimWhenIdle();
     Publish();
     if (!scrubbing_) {
       scrubbing_ = true;
@@ -118,6 +121,14 @@ void DeviceMemory::ScrubStep() {
   RestartIfDown();
   Publish();
   if (scrubbing_) loop_.Post([this] { ScrubStep(); });
+}
+
+void DeviceMemory::TrimWhenIdle() {
+  loop_.Remove(trim_timer_);
+  trim_timer_ = loop_.RunAfter(options_.pool_idle, [this] {
+    pool_->Trim();
+    Publish();
+  });
 }
 
 void DeviceMemory::Publish() {

@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/mutex.h"
 #include "memory/chunk_pool.h"
 #include "proto/session.pb.h"
@@ -33,6 +34,8 @@ struct DeviceMemoryOptions {
   // GPU, at most 4 GiB, and nothing of the CPU device.
   std::optional<uint64_t> reserve_bytes;
   size_t max_chunks = 16384;
+  // Pooled chunks go back to the device when nobody has asked for or returned memory for so long.
+  absl::Duration pool_idle = absl::Seconds(10);
 };
 
 // Thread-safe, apart from construction.
@@ -80,6 +83,7 @@ class DeviceMemory {
   void OnKeeperExit();
   void RestartIfDown();
   void ScrubStep();
+  void TrimWhenIdle();
   void Publish();
 
   const DeviceMemoryOptions options_;
@@ -95,6 +99,7 @@ class DeviceMemory {
   std::optional<ChunkPool> pool_;
   EventLoop::Token keeper_watch_ = 0;
   EventLoop::Token restart_timer_ = 0;
+  EventLoop::Token trim_timer_ = 0;
   bool scrubbing_ = false;
 
   std::atomic<pid_t> keeper_pid_{0};

@@ -9,8 +9,8 @@
 namespace warpline {
 
 // OK for "unix:/path" and for loopback: "localhost:PORT", "127.x.y.z:PORT", "[::1]:PORT".
-// INVALID_ARGUMENT when `address` has no such form, PERMISSION_DENIED, saying what to do, when other
-// hosts could reach it.
+// INVALID_ARGUMENT when `address` has no such form, PERMISSION_DENIED, saying what to do, when
+// other hosts could reach it.
 absl::Status CheckLocalAddress(const std::string& address);
 
 // True for a peer on this host, as gRPC names peers ("ipv4:127.0.0.1:52044", "unix:...").

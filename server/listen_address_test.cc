@@ -13,15 +13,15 @@ TEST(ListenAddressTest, LoopbackAndUnixSocketsAreServed) {
 }
 
 TEST(ListenAddressTest, ReachableAddressesAreRefused) {
-  for (const char* address :
-       {"0.0.0.0:14000", "[::]:14000", "10.0.0.1:14000", "gpu-host:14000", ":14000", "128.0.0.1:1"}) {
+  for (const char* address : {"0.0.0.0:14000", "[::]:14000", "10.0.0.1:14000", "gpu-host:14000",
+                              ":14000", "128.0.0.1:1"}) {
     EXPECT_EQ(CheckLocalAddress(address).code(), absl::StatusCode::kPermissionDenied) << address;
   }
 }
 
 TEST(ListenAddressTest, OtherFormsAreInvalid) {
-  for (const char* address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "unix:", "unix:rel",
-                              "127.0.0.1:http"}) {
+  for (const char* address :
+       {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "unix:", "unix:rel", "127.0.0.1:http"}) {
     EXPECT_EQ(CheckLocalAddress(address).code(), absl::StatusCode::kInvalidArgument) << address;
   }
 }

@@ -1,9 +1,8 @@
 // warpline-server: owns a host's devices and runs the CUDA calls that clients forward to it.
+#include <prometheus/exposer.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <prometheus/exposer.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -141,16 +140,16 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceMemory>>> OpenDevices(size_t de
     options.max_chunks = descriptors / 2 / static_cast<size_t>(count);
     auto device = DeviceMemory::Open(options);
     if (!device.ok()) {
-      return absl::Status(device.status().code(),
-                          absl::StrCat("device ", ordinal, ": ",
-                                       std::string(device.status().message())));
+      return absl::Status(
+          device.status().code(),
+          absl::StrCat("device ", ordinal, ": ", std::string(device.status().message())));
     }
     // What "auto" became for the first device holds for all.
     options.keeper.backend = (*device)->backend();
     count = (*device)->device_count();
     if (!(*device)->note().empty()) LogInfo("no GPU is used: ", (*device)->note());
-    LogInfo("device gpu=", ordinal, " name=\"", (*device)->info().name(), "\" backend=",
-            (*device)->backend(), " memory_bytes=", (*device)->info().total_bytes(),
+    LogInfo("device gpu=", ordinal, " name=\"", (*device)->info().name(),
+            "\" backend=", (*device)->backend(), " memory_bytes=", (*device)->info().total_bytes(),
             " capacity_bytes=", (*device)->capacity_bytes());
     devices.push_back(std::move(*device));
   }
@@ -296,8 +295,8 @@ int main(int argc, char** argv) {
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
-    return warpline::Complain(
-        absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
+    return warpline::Complain(absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
   }
   return warpline::Run();
 }

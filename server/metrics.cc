@@ -65,7 +65,8 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             counters.worker_deaths.value());
   f.Counter("warpline_faults_total", "Sessions that ended with an error for the application.",
             counters.faults.value());
-  f.Counter("warpline_protocol_errors_total", "Sessions ended because the client broke the protocol.",
+  f.Counter("warpline_protocol_errors_total",
+            "Sessions ended because the client broke the protocol.",
             counters.protocol_errors.value());
   f.Counter("warpline_frames_received_total", "Frames from clients.",
             traffic.frames_received.value());

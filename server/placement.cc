@@ -27,11 +27,11 @@ absl::StatusOr<size_t> PlaceSession(const std::vector<PlacementCandidate>& devic
                                     const std::string& wanted) {
   if (devices.empty()) return absl::NotFoundError("the server has no device");
   if (wanted.empty()) {
-    const auto least = std::min_element(devices.begin(), devices.end(),
-                                        [](const PlacementCandidate& a,
-                                           const PlacementCandidate& b) {
-                                          return a.sessions < b.sessions;
-                                        });
+    const auto least =
+        std::min_element(devices.begin(), devices.end(),
+                         [](const PlacementCandidate& a, const PlacementCandidate& b) {
+                           return a.sessions < b.sessions;
+                         });
     return static_cast<size_t>(least - devices.begin());
   }
   const std::string shown = absl::CHexEscape(wanted.substr(0, kMaxNameInError));

@@ -123,9 +123,9 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   context_.control->Remove(timer_);
   worker_pid_ = static_cast<int>(worker_->pid());
   if (opened.error() != 0) {
-    return Refuse(absl::UnavailableError(absl::StrCat(
-        "the worker cannot open the device: ", opened.message(), " (",
-        CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
+    return Refuse(absl::UnavailableError(
+        absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
+                     CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
   }
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
   awaiting_initial_memory_ = true;
@@ -158,18 +158,18 @@ void Session::Welcome(MemoryGrant grant) {
 
 void Session::WatchDoorbell() {
   doorbell_watches_ = std::make_shared<std::array<EventLoop::Token, 2>>();
-  context_.doorbell->Post([loop = context_.doorbell, watches = doorbell_watches_, rings = rings_,
-                           port = port_] {
-    const auto ring = [rings, port] {
-      rings->ClearDoorbells();
-      port->Wake();
-    };
-    *watches = {loop->Watch(rings->reply_doorbell(), ring),
-                loop->Watch(rings->room_doorbell(), ring)};
-    if ((*watches)[0] == 0 || (*watches)[1] == 0) {
-      port->Close(absl::ResourceExhaustedError("cannot watch the worker's rings"));
-    }
-  });
+  context_.doorbell->Post(
+      [loop = context_.doorbell, watches = doorbell_watches_, rings = rings_, port = port_] {
+        const auto ring = [rings, port] {
+          rings->ClearDoorbells();
+          port->Wake();
+        };
+        *watches = {loop->Watch(rings->reply_doorbell(), ring),
+                    loop->Watch(rings->room_doorbell(), ring)};
+        if ((*watches)[0] == 0 || (*watches)[1] == 0) {
+          port->Close(absl::ResourceExhaustedError("cannot watch the worker's rings"));
+        }
+      });
 }
 
 // --- Memory.
@@ -329,8 +329,8 @@ void Session::MaybeFinish() {
   }
   const auto self = shared_from_this();
   context_.counters->ended.AddAll(port_->traffic());
-  LogInfo("closed ", Keys(), " reason=\"", reason_, "\" commands=",
-          port_->traffic().commands.value());
+  LogInfo("closed ", Keys(), " reason=\"", reason_,
+          "\" commands=", port_->traffic().commands.value());
   context_.owner->OnSessionEnded(id_, device_);
 }
 

@@ -96,8 +96,8 @@ Accept SessionChannel::OnCommands(const Frame& frame) {
   }
   const size_t body = frame.payload.size() - sizeof(header);
   if (header.reserved != 0 || header.count == 0 || header.count > body / kMinCommandBytes) {
-    return Refuse(absl::InvalidArgumentError(
-        absl::StrCat(header.count, " commands in ", body, " bytes")));
+    return Refuse(
+        absl::InvalidArgumentError(absl::StrCat(header.count, " commands in ", body, " bytes")));
   }
   const absl::StatusOr<bool> written = rings->TryWrite(frame.payload);
   if (!written.ok()) {

@@ -77,8 +77,8 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
       quota_->Reserve(request.min_bytes(), request.want_bytes(), kChunkGranularity);
   if (reservation.bytes() == 0) {
     return Answer(0, CudaResult::kOutOfMemory,
-                  absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ",
-                               quota_->used_bytes(), " in use, ", request.min_bytes(), " wanted"));
+                  absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
+                               " in use, ", request.min_bytes(), " wanted"));
   }
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
@@ -187,8 +187,8 @@ void SessionMemory::FinishUnmapping() {
 // What the worker confirmed stays granted if it is enough; all else waits for the worker's end.
 void SessionMemory::OnTransferFailed(CudaResult error) {
   Transfer transfer = std::move(*transfer_);
-  const auto rest = transfer.chunks.begin() + static_cast<std::ptrdiff_t>(
-                                                  transfer.mapping ? transfer.done : 0);
+  const auto rest =
+      transfer.chunks.begin() + static_cast<std::ptrdiff_t>(transfer.mapping ? transfer.done : 0);
   std::move(rest, transfer.chunks.end(), std::back_inserter(limbo_));
   transfer.chunks.erase(rest, transfer.chunks.end());
   if (!transfer.mapping) {

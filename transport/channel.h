@@ -49,7 +49,8 @@ class ChannelHandler {
   virtual Accept OnFrame(Frame* frame) = 0;
 
   // The last call: the stream ended. OK when both sides ended in order, UNAVAILABLE when the
-  // connection was lost, otherwise the peer's status. Frames not yet sent are gone.
+  // connection was lost, otherwise the peer's status. Frames not yet sent are gone. After the
+  // peer's orderly end this comes once every frame was taken and NextFrame() has nothing more.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
@@ -72,24 +73,29 @@ class Channel {
   virtual void Wake() = 0;
 
   // Ends the stream. What NextFrame() still returns is sent first when `status` is OK; otherwise
-  // the peer sees `status`. Returns at once; OnClosed() follows.
+  // the peer sees `status`, and so does this side's OnClosed(). Frames that still arrive are
+  // dropped. Returns at once; OnClosed() follows, with UNAVAILABLE when the peer has not ended its
+  // half within five seconds. After OnClosed() this does nothing, nor does Wake().
   virtual void Close(const absl::Status& status) = 0;
 };
 
-// Takes the channels of a listening server, on any thread. The acceptor returns the handler for a
-// new session, or a status to refuse it with. The channel calls nothing on the handler before
-// Started() returned.
+// The handler of a session that a listening server has taken.
 class SessionHandler : public ChannelHandler {
  public:
   // Hands the handler its channel, borrowed until OnClosed(). Called once, before anything else.
   virtual void Started(Channel* channel) = 0;
 };
 
+// Decides on the new sessions of a listening server.
 class Acceptor {
  public:
   virtual ~Acceptor() = default;
-  // `peer` names the other end for logs. The channel destroys the handler after OnClosed().
-  virtual std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) = 0;
+  // Returns the handler of a new session, or nullptr and the status to refuse it with, which the
+  // dialling side gets as its own. `peer` names the other end for logs. Called on the session's own
+  // thread, several at once: it may block, and the client's dial waits meanwhile. The channel
+  // destroys the handler after OnClosed().
+  virtual std::unique_ptr<SessionHandler> Accept(const std::string& peer,
+                                                 absl::Status* refusal) = 0;
 };
 
 }  // namespace warpline

@@ -36,8 +36,8 @@ bool DelayLine::Deliver(absl::Time now) {
     if (bytes.empty()) {
       shutdown(to_, SHUT_WR);
     } else {
-      const ssize_t sent = send(to_, bytes.data() + written_, bytes.size() - written_,
-                                MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t sent =
+          send(to_, bytes.data() + written_, bytes.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (sent < 0 && !Transient(errno)) return false;
       if (sent > 0) written_ += sent;
       if (written_ < bytes.size()) {

@@ -75,7 +75,9 @@ UniqueFd MakeSocket(const Address& address) {
 // A connection and its continuation.
 struct Pair {
   Pair(UniqueFd a, UniqueFd b)
-      : near(std::move(a)), far(std::move(b)), there(near.get(), far.get()),
+      : near(std::move(a)),
+        far(std::move(b)),
+        there(near.get(), far.get()),
         back(far.get(), near.get()) {}
   UniqueFd near;
   UniqueFd far;
@@ -115,8 +117,7 @@ class DelayRelay::Impl {
     if (bind(listener_.get(), address.get(), address.size) != 0 ||
         listen(listener_.get(), 64) != 0 ||
         getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", text, ": ", strerror(errno)));
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", text, ": ", strerror(errno)));
     }
     port_ = ntohs(bound.sin6_port);  // In the same place for IPv4.
     thread_ = StartLoopThread("wl-relay", [this] { Run(); });
@@ -212,8 +213,7 @@ class DelayRelay::Impl {
   // What to wait for on the socket that one line reads and the other writes. A socket of which
   // nothing is wanted is left out, since its hang-up would end every wait.
   static pollfd Interest(const DelayLine& reads, const DelayLine& writes) {
-    const short events =
-        (reads.WantsToRead() ? POLLIN : 0) | (writes.WantsToWrite() ? POLLOUT : 0);
+    const short events = (reads.WantsToRead() ? POLLIN : 0) | (writes.WantsToWrite() ? POLLOUT : 0);
     return {events == 0 ? -1 : reads.from(), events, 0};
   }
 

@@ -17,8 +17,8 @@ namespace warpline {
 class DelayRelay {
  public:
   // Listens on `listen` ("host:port", port 0 for any) and relays each connection to `target`
-  // ("host:port" or "unix:/path"), `delay` each way. INVALID_ARGUMENT for addresses of another form,
-  // UNAVAILABLE when the first cannot be listened on.
+  // ("host:port" or "unix:/path"), `delay` each way. INVALID_ARGUMENT for addresses of another
+  // form, UNAVAILABLE when the first cannot be listened on.
   static absl::StatusOr<std::unique_ptr<DelayRelay>> Start(const std::string& listen,
                                                            const std::string& target,
                                                            absl::Duration delay);

@@ -1,7 +1,7 @@
 // delay_relay_main --listen=HOST:PORT --target=HOST:PORT [--delay_ms=MS]
 //
-// Relays TCP with MS milliseconds of delay each way. SIGUSR1 resets all connections. Prints the port
-// that it listens on.
+// Relays TCP with MS milliseconds of delay each way. SIGUSR1 resets all connections. Prints the
+// port that it listens on.
 #include <signal.h>
 
 #include <cstdio>

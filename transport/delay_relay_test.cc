@@ -146,8 +146,8 @@ TEST_F(DelayRelayTest, BadAddressesAreRefused) {
       DelayRelay::Start("nonsense", target_, absl::ZeroDuration()).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(
       DelayRelay::Start("127.0.0.1:0", "unix:", absl::ZeroDuration()).status()));
-  EXPECT_TRUE(absl::IsUnavailable(
-      DelayRelay::Start(target_, target_, absl::ZeroDuration()).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(DelayRelay::Start(target_, target_, absl::ZeroDuration()).status()));
 }
 
 }  // namespace

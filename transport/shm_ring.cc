@@ -36,14 +36,12 @@ absl::Status NoDescriptors(const char* what) {
   return absl::ResourceExhaustedError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
-absl::Status NotDoorbells() {
-  return absl::InvalidArgumentError("not the doorbells of a ring");
-}
+absl::Status NotDoorbells() { return absl::InvalidArgumentError("not the doorbells of a ring"); }
 
 // A doorbell is one descriptor for both ends of a pipe.
 UniqueFd Reopen(int pipe_end) {
-  return UniqueFd(open(absl::StrCat("/proc/self/fd/", pipe_end).c_str(),
-                       O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  return UniqueFd(
+      open(absl::StrCat("/proc/self/fd/", pipe_end).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
 }
 
 UniqueFd MakeDoorbell() {
@@ -162,13 +160,12 @@ absl::StatusOr<bool> RingWriter::HasRoom(size_t frame_size) {
   return map_.capacity() - (tail_ - head_) >= frame_size;
 }
 
-absl::StatusOr<bool> RingWriter::TryWrite(uint32_t kind,
-                                             absl::Span<const std::string_view> parts) {
+absl::StatusOr<bool> RingWriter::TryWrite(uint32_t kind, absl::Span<const std::string_view> parts) {
   size_t size = 0;
   for (const std::string_view part : parts) size += part.size();
   if (size > max_payload()) {
-    return absl::InvalidArgumentError(absl::StrCat("frame of ", size, " bytes for a ring that takes ",
-                                                   max_payload()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame of ", size, " bytes for a ring that takes ", max_payload()));
   }
   const absl::StatusOr<bool> room = HasRoom(FrameSize(size));
   if (!room.ok()) return room;

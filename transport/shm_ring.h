@@ -1,14 +1,14 @@
 // A one-way ring of frames in memory shared by two processes that do not trust each other.
 //
 // One process writes, the other reads; two rings make a channel. The memory is a memfd that can
-// neither shrink nor grow, so that no access faults. Each side keeps its own index in private memory
-// and treats everything it reads from the shared part as hostile: an index or length that cannot be
-// gives INVALID_ARGUMENT, from then on for good, and never an access outside the ring.
+// neither shrink nor grow, so that no access faults. Each side keeps its own index in private
+// memory and treats everything it reads from the shared part as hostile: an index or length that
+// cannot be gives INVALID_ARGUMENT, from then on for good, and never an access outside the ring.
 //
 // Nothing blocks but the Wait methods. A side that is about to sleep says so in shared memory and
 // looks again; the other side rings a doorbell only then. A doorbell is a pipe that each side opens
-// anew for itself: the peer of an eventfd could make it block its other holders. A doorbell may ring
-// late, twice or for nothing, and does not tell that the peer is gone.
+// anew for itself: the peer of an eventfd could make it block its other holders. A doorbell may
+// ring late, twice or for nothing, and does not tell that the peer is gone.
 //
 // Layout: a page with the two indexes and the two flags, then `capacity` bytes, mapped twice in a
 // row so that no frame is split. A frame is {u32 payload size, u32 kind}, its payload, and padding
@@ -55,8 +55,8 @@ class RingWriter {
   size_t max_payload() const;
 
   // Appends one frame whose payload is the concatenation of `parts`; false when there is no room
-  // for it now. INVALID_ARGUMENT for a payload above max_payload() (the ring stays usable) or a peer
-  // that broke the ring.
+  // for it now. INVALID_ARGUMENT for a payload above max_payload() (the ring stays usable) or a
+  // peer that broke the ring.
   absl::StatusOr<bool> TryWrite(uint32_t kind, absl::Span<const std::string_view> parts);
 
   // After TryWrite() found no room: sleeps until there is room for that frame, or the ring is
@@ -103,9 +103,9 @@ class RingReader {
   // last.
   bool WaitReadable(absl::Duration timeout);
 
-  // For event loops. Asks for the doorbell at the next frame; false when there is one already or the
-  // ring is broken, and no doorbell comes. readable_fd() is readable after the doorbell rang and
-  // until ClearDoorbell().
+  // For event loops. Asks for the doorbell at the next frame; false when there is one already or
+  // the ring is broken, and no doorbell comes. readable_fd() is readable after the doorbell rang
+  // and until ClearDoorbell().
   bool PrepareToSleep();
   int readable_fd() const { return readable_.get(); }
   void ClearDoorbell();

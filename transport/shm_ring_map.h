@@ -13,9 +13,9 @@ namespace warpline {
 
 // The shared page. The indexes lie apart, so that the two sides do not fight for a cache line.
 struct ShmRingHeader {
-  alignas(128) std::atomic<uint64_t> tail;             // Bytes ever written.
+  alignas(128) std::atomic<uint64_t> tail;  // Bytes ever written.
   std::atomic<uint32_t> writer_sleeps;
-  alignas(128) std::atomic<uint64_t> head;             // Bytes ever read.
+  alignas(128) std::atomic<uint64_t> head;  // Bytes ever read.
   std::atomic<uint32_t> reader_sleeps;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

@@ -99,7 +99,8 @@ TEST(ShmRing, TheWholeCapacityIsUsable) {
   Ring ring = MakeRing(4096);
   EXPECT_EQ(ring.writer->max_payload(), 4088u);
   EXPECT_TRUE(Write(ring, 1, std::string(4088, 'x')));
-  EXPECT_TRUE(absl::IsInvalidArgument(TryWrite(ring.writer.get(), 1, std::string(4089, 'x')).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(TryWrite(ring.writer.get(), 1, std::string(4089, 'x')).status()));
   uint32_t kind;
   std::string payload;
   EXPECT_TRUE(*ring.reader->TryRead(&kind, &payload));
@@ -282,7 +283,8 @@ TEST(ShmRing, AReaderAheadOfTheWriterIsRefused) {
     while (Write(ring, 1, std::string(1000, 'x'))) {
     }
     ring.forger->header()->head = forged;
-    EXPECT_TRUE(absl::IsInvalidArgument(TryWrite(ring.writer.get(), 1, std::string(1000, 'x')).status()));
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(TryWrite(ring.writer.get(), 1, std::string(1000, 'x')).status()));
     EXPECT_TRUE(ring.writer->WaitWritable(kPatience));
   }
 }
@@ -298,7 +300,8 @@ TEST(ShmRing, AReaderThatGoesBackIsRefused) {
   while (Write(ring, 1, std::string(1000, 'x'))) {
   }
   ring.forger->header()->head = 0;
-  EXPECT_TRUE(absl::IsInvalidArgument(TryWrite(ring.writer.get(), 1, std::string(1000, 'x')).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(TryWrite(ring.writer.get(), 1, std::string(1000, 'x')).status()));
 }
 
 TEST(ShmRing, ADoorbellRungForNothingEndsNoWait) {

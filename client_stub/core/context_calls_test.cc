@@ -86,9 +86,13 @@ TEST_F(ContextCallsTest, PrimaryContextKeepsItsHandleAcrossReset) {
   EXPECT_EQ(cuMemFree_v2(pointer), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(ContextCallsTest, ReleaseMustMatchRetain) {
+TEST_F(ContextCallsTest, PrimaryContextThatNobodyRetainsIsDestroyed) {
   EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
   EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+  CUdeviceptr pointer;
+  CUdevice device;
+  EXPECT_EQ(cuMemAlloc_v2(&pointer, 16), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxGetDevice(&device), CUDA_SUCCESS);
 }
 
 TEST_F(ContextCallsTest, LimitsAreKeptPerContext) {
@@ -96,7 +100,8 @@ TEST_F(ContextCallsTest, LimitsAreKeptPerContext) {
   size_t value;
   EXPECT_EQ(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
   EXPECT_EQ(value, 4096u);
-  EXPECT_EQ(cuCtxGetLimit(&value, static_cast<CUlimit>(77)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+  EXPECT_EQ(cuCtxGetLimit(&value, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH), CUDA_ERROR_UNSUPPORTED_LIMIT);
+  EXPECT_EQ(cuCtxGetLimit(&value, static_cast<CUlimit>(77)), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(ContextCallsTest, DeviceIsDescribedConsistently) {
@@ -106,7 +111,7 @@ TEST_F(ContextCallsTest, DeviceIsDescribedConsistently) {
   CUdevice device = 7;
   EXPECT_EQ(cuDeviceGetByPCIBusId(&device, "0000:1A:00.0"), CUDA_SUCCESS);
   EXPECT_EQ(device, 0);
-  EXPECT_EQ(cuDeviceGetByPCIBusId(&device, "0000:1b:00.0"), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuDeviceGetByPCIBusId(&device, "0000:1b:00.0"), CUDA_ERROR_INVALID_DEVICE);
   EXPECT_EQ(cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
   int value;
   EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),

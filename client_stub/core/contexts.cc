@@ -10,11 +10,14 @@ namespace warpline::stub {
 
 void InitializeLimits(Context* context) {
   context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 8650752;
   context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-  context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
   context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
   context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+  context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
+  context->limits[CU_LIMIT_SHMEM_SIZE] =
+      runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
+  context->limits[CU_LIMIT_CIG_ENABLED] = 0;
 }
 
 Context* FindContext(CUcontext handle) { return runtime().contexts.Find(NumberOf(handle)); }

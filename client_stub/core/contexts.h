@@ -8,7 +8,7 @@
 
 namespace warpline::stub {
 
-// Gives a new context CUDA's default limits.
+// Gives a new context the limits that it has by default on recent devices.
 void InitializeLimits(Context* context);
 
 // nullptr for what is no context's handle.

@@ -77,16 +77,22 @@ CUresult CopyRow(Stream* stream, const Box& to, const Box& from, uint64_t offset
 
 }  // namespace
 
-CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes) {
+CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
+                      Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (!IsHost(from) || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return SendToDevice(stream, to, static_cast<const char*>(from), bytes);
+  const uint64_t address = reinterpret_cast<uint64_t>(from);
+  if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
+  if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
+  return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
 }
 
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (!IsHost(to) || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t address = reinterpret_cast<uint64_t>(to);
+  if (runtime().memory->InArena(address)) return CopyOnDevice(stream, address, from, bytes);
+  if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const bool wait =
       completion == Completion::kSynchronous || !runtime().host_memory->Contains(to, bytes);
   return Receive(stream, to, from, bytes, wait);
@@ -107,7 +113,7 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
   void* const host_to = reinterpret_cast<void*>(to);
   const void* const host_from = reinterpret_cast<const void*>(from);
   if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes);
-  if (to_device) return CopyToDevice(stream, to, host_from, bytes);
+  if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
   if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
   return CopyOnHost(stream, host_to, host_from, bytes);
 }
@@ -157,6 +163,9 @@ CUresult CopyBox(Stream* stream, const Box& to, const Box& from, uint64_t width,
       WARPLINE_TRY(CopyRow(stream, to, from, z * to.slice + y * to.pitch,
                            z * from.slice + y * from.pitch, row_bytes));
     }
+  }
+  if (to.device && !from.device && completion == Completion::kSynchronous) {
+    return OrderOtherStreamsAfter(stream);
   }
   if (to.device || !from.device) return CUDA_SUCCESS;
   const uint64_t bytes = to.slice * (depth - 1) + to.pitch * (height - 1) + width;

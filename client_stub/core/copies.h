@@ -16,8 +16,12 @@ namespace warpline::stub {
 enum class Completion { kSynchronous, kAsynchronous };
 
 // All return CUDA_ERROR_INVALID_VALUE for a device range that is not within one allocation or
-// variable, and for host memory that is nullptr or in the arena. 0 bytes are CUDA_SUCCESS.
-CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes);
+// variable, and for host memory at nullptr. 0 bytes are CUDA_SUCCESS. As in CUDA, where the first
+// two are given an address of the arena for the host's end, they copy on the device.
+// A synchronous copy to the device comes before whatever any stream is given after it, although the
+// call does not wait for the device.
+CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
+                      Completion completion);
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion);
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes);

@@ -10,8 +10,20 @@ using namespace warpline::stub;
 
 namespace {
 
-CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device,
-                       unsigned int api_version) {
+// Of every context, whichever call made it.
+constexpr unsigned int kApiVersion = 3020;
+
+// Bytes of local memory that a thread of any device has.
+constexpr size_t kMaxStackBytes = 512 << 10;
+
+// The limits that CUDA knows but this driver, like NVIDIA's on recent devices, does not have.
+CUresult CheckLimit(CUlimit limit) {
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  const bool unsupported = limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit > CU_LIMIT_CIG_ENABLED;
+  return unsupported ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
+}
+
+CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(CheckDevice(device));
   if (context == nullptr || !ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -20,7 +32,6 @@ CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device,
   runtime().contexts.Add([&](Context& c, uint64_t handle) {
     c.handle = HandleOf<CUcontext>(handle);
     c.id = runtime().next_context_id.fetch_add(1);
-    c.api_version = api_version;
     c.flags = flags;
     InitializeLimits(&c);
     created = &c;
@@ -35,8 +46,7 @@ CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device,
 CUresult EnterWith(CUcontext handle, Context** context) {
   WARPLINE_TRY(EnterInitialized());
   *context = ContextOrCurrent(handle);
-  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return (*context)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -50,29 +60,30 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreatePar
       (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  return CreateContext(pctx, flags, dev, 4000);
+  return CreateContext(pctx, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams,
                                 unsigned int flags, CUdevice dev) {
   if (numParams != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  return CreateContext(pctx, flags, dev, 3030);
+  return CreateContext(pctx, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-  return CreateContext(pctx, flags, dev, 3020);
+  return CreateContext(pctx, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-  return CreateContext(pctx, flags, dev, 3010);
+  return CreateContext(pctx, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(ctx);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!context->alive.exchange(false)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context->references.exchange(0) == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   ReleaseContents(context);
   if (t_thread.current == context) PopContext();
   return CUDA_SUCCESS;
@@ -83,6 +94,7 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx) {
   WARPLINE_TRY(EnterInitialized());
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(ctx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   PushContext(context);
@@ -162,7 +174,7 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   Context* context;
   WARPLINE_TRY(EnterWith(ctx, &context));
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *version = context->api_version;
+  *version = kApiVersion;
   return CUDA_SUCCESS;
 }
 
@@ -174,14 +186,15 @@ CUresult CUDAAPI cuCtxSynchronize() {
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
   Context* context;
   WARPLINE_TRY(EnterWith(ctx, &context));
+  if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   WARPLINE_TRY(SessionError());
   return SynchronizeContext();
 }
 
 CUresult CUDAAPI cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
-  WARPLINE_TRY(EnterContext());
+  WARPLINE_TRY(Enter());
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (limit < 0 || limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  WARPLINE_TRY(CheckLimit(limit));
   *pvalue = t_thread.current->limits[limit];
   return CUDA_SUCCESS;
 }
@@ -189,8 +202,9 @@ CUresult CUDAAPI cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 // Kept for cuCtxGetLimit. The server sizes stacks and heaps by what kernels need and its own
 // bounds.
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
-  WARPLINE_TRY(EnterContext());
-  if (limit < 0 || limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(CheckLimit(limit));
+  if (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) return CUDA_ERROR_INVALID_VALUE;
   t_thread.current->limits[limit] = value;
   return CUDA_SUCCESS;
 }

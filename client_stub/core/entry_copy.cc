@@ -16,10 +16,10 @@ CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
 }
 
 CUresult HtoD(CUdeviceptr to, const void* from, size_t bytes, CUstream handle,
-              DefaultStream null_means) {
+              DefaultStream null_means, Completion completion) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  return CopyToDevice(stream, to, from, bytes);
+  return CopyToDevice(stream, to, from, bytes, completion);
 }
 
 CUresult DtoH(void* to, CUdeviceptr from, size_t bytes, CUstream handle, DefaultStream null_means,
@@ -79,19 +79,19 @@ CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t Byt
 }
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return HtoD(dstDevice, srcHost, ByteCount, nullptr, kLegacy);
+  return HtoD(dstDevice, srcHost, ByteCount, nullptr, kLegacy, kSync);
 }
 CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void* srcHost,
                                       size_t ByteCount) {
-  return HtoD(dstDevice, srcHost, ByteCount, nullptr, kPerThread);
+  return HtoD(dstDevice, srcHost, ByteCount, nullptr, kPerThread, kSync);
 }
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                                       CUstream hStream) {
-  return HtoD(dstDevice, srcHost, ByteCount, hStream, kLegacy);
+  return HtoD(dstDevice, srcHost, ByteCount, hStream, kLegacy, kAsync);
 }
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void* srcHost,
                                            size_t ByteCount, CUstream hStream) {
-  return HtoD(dstDevice, srcHost, ByteCount, hStream, kPerThread);
+  return HtoD(dstDevice, srcHost, ByteCount, hStream, kPerThread, kAsync);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {

@@ -125,8 +125,7 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
 CUresult CUDAAPI cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   // The runtime library gives up when any attribute that it asks for is refused.
-  const size_t known = runtime().session->device().attributes.size();
-  if (pi == nullptr || attrib <= 0 || static_cast<size_t>(attrib) >= known) {
+  if (pi == nullptr || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *pi = Attribute(attrib);
@@ -159,7 +158,7 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
                     absl::EqualsIgnoreCase(asked, without_function) ||
                     absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), full) ||
                     absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), without_function);
-  if (!same) return CUDA_ERROR_INVALID_VALUE;
+  if (!same) return CUDA_ERROR_INVALID_DEVICE;
   *dev = 0;
   return CUDA_SUCCESS;
 }

@@ -14,6 +14,8 @@ namespace {
 CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
                 DefaultStream null_means) {
   WARPLINE_TRY(Enter());
+  // Asks for a node of a graph that is being captured.
+  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   Event* event = FindEvent(handle);
   Stream* stream = FindStream(stream_handle, null_means);
@@ -34,7 +36,10 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   constexpr unsigned int kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (phEvent == nullptr || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
+    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+  }
   return CreateEvent(t_thread.current, Flags, phEvent);
 }
 

@@ -35,6 +35,7 @@ CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) {
 CUresult CUDAAPI cuMemFreeHost(void* p) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(Enter());
+  if (p == nullptr) return CUDA_SUCCESS;
   HostMemory::Range range;
   if (!runtime().host_memory->Find(p, &range) || range.base != p || range.registered) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -46,7 +47,7 @@ CUresult CUDAAPI cuMemFreeHost(void* p) {
 CUresult CUDAAPI cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   WARPLINE_TRY(Enter());
   HostMemory::Range range;
-  if (pFlags == nullptr || !runtime().host_memory->Find(p, &range) || range.registered) {
+  if (pFlags == nullptr || !runtime().host_memory->Find(p, &range)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *pFlags = range.flags;
@@ -71,9 +72,8 @@ CUresult CUDAAPI cuMemHostUnregister(void* p) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(Enter());
   HostMemory::Range range;
-  if (!runtime().host_memory->Find(p, &range) || range.base != p || !range.registered) {
-    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  }
+  if (!runtime().host_memory->Find(p, &range)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (range.base != p || !range.registered) return CUDA_ERROR_INVALID_VALUE;
   AwaitCopies(range);
   return runtime().host_memory->Remove(p) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

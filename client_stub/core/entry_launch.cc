@@ -17,35 +17,42 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 // Parameters up to this size are packed on the stack: as many as devices took for a decade.
 constexpr uint32_t kStackParameterBytes = 4096;
 
-// Gathers the parameters into `buffer` (kernel.parameter_bytes), from one form or the other.
-CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* buffer) {
-  if (params != nullptr) {
-    if (extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // What lies between two parameters must not be whatever the stack held.
-    std::memset(buffer, 0, kernel.parameter_bytes);
-    for (size_t i = 0; i < kernel.parameters.size(); ++i) {
-      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      const Kernel::Parameter& parameter = kernel.parameters[i];
-      std::memcpy(buffer + parameter.offset, params[i], parameter.bytes);
-    }
-    return CUDA_SUCCESS;
-  }
-  if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const void* packed = nullptr;
+// Reads the list behind `extra` into the packed parameters and their size.
+CUresult ReadExtra(void** extra, std::string_view* packed) {
+  const char* buffer = nullptr;
   const size_t* size = nullptr;
   for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
     if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      packed = extra[1];
+      buffer = static_cast<const char*>(extra[1]);
     } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
       size = static_cast<const size_t*>(extra[1]);
     } else {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  if (packed == nullptr || size == nullptr || *size < kernel.parameter_bytes) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (buffer == nullptr || size == nullptr || *size == 0) return CUDA_ERROR_INVALID_VALUE;
+  *packed = {buffer, *size};
+  return CUDA_SUCCESS;
+}
+
+// Gathers the parameters into `to` (kernel.parameter_bytes), from one form or the other. Bytes that
+// neither gives are zero, not whatever the stack held.
+CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to) {
+  std::memset(to, 0, kernel.parameter_bytes);
+  if (params != nullptr) {
+    for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      const Kernel::Parameter& parameter = kernel.parameters[i];
+      std::memcpy(to + parameter.offset, params[i], parameter.bytes);
+    }
+    return CUDA_SUCCESS;
   }
-  std::memcpy(buffer, packed, kernel.parameter_bytes);
+  if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::string_view packed;
+  WARPLINE_TRY(ReadExtra(extra, &packed));
+  // NVIDIA's driver takes fewer bytes than the kernel has, and says this of more.
+  if (packed.size() > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  std::memcpy(to, packed.data(), packed.size());
   return CUDA_SUCCESS;
 }
 

@@ -11,10 +11,14 @@ constexpr uint64_t kPitchAlignment = 512;
 
 CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, CUstream handle, DefaultStream null_means) {
   WARPLINE_TRY(Enter());
-  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  uint64_t address;
+  uint64_t address = 0;
+  if (bytes == 0) {
+    *dptr = address;
+    return CUDA_SUCCESS;
+  }
   WARPLINE_TRY(runtime().memory->AllocateAsync(t_thread.current, bytes, stream->wire, &address));
   *dptr = address;
   return CUDA_SUCCESS;
@@ -32,7 +36,7 @@ CUresult FreeAsync(CUdeviceptr dptr, CUstream handle, DefaultStream null_means) 
   WARPLINE_TRY(Enter());
   const Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (dptr == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == 0) return CUDA_SUCCESS;
   return runtime().memory->FreeAsync(dptr, stream->wire);
 }
 
@@ -80,8 +84,10 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t Wi
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterInitialized());
+  if (dptr == 0) return SessionError();
   WARPLINE_TRY(Enter());
-  return dptr == 0 ? CUDA_SUCCESS : runtime().memory->Free(dptr);
+  return runtime().memory->Free(dptr);
 }
 
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {

@@ -117,7 +117,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
 CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   Module* module;
   WARPLINE_TRY(EnterModule(hmod, &module));
-  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   CUkernel kernel;
   WARPLINE_TRY(module->FindKernel(name, &kernel));
   *hfunc = HandleOf<CUfunction>(NumberOf(kernel));
@@ -144,7 +144,10 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_o
   }
   ClearLogs(numJitOptions, jitOptions, jitOptionsValues);
   std::string_view bytes;
-  WARPLINE_TRY(FindImage(code, &bytes));
+  const CUresult result = FindImage(code, &bytes);
+  // As loading is lazy, so is finding out that there is nothing to load.
+  if (result == CUDA_ERROR_INVALID_IMAGE) bytes = {};
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_IMAGE) return result;
   return AddLibrary(bytes, preserved, library);
 }
 

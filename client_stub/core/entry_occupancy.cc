@@ -84,14 +84,14 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
   int blocks;
   WARPLINE_TRY(MaxActiveBlocks(kernel, blockSize, 0, 0, &blocks));
   if (numBlocks > blocks) return CUDA_ERROR_INVALID_VALUE;
-  // Shared memory is handed out in units of 128 bytes, with some of each block's for the driver.
+  // As NVIDIA's driver computes it: each block's share in whole units of 128 bytes, less what the
+  // kernel has of its own, up to what it may take.
   constexpr int kUnit = 128;
-  const int each = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks /
-                   kUnit * kUnit;
-  const int reserved = Attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
-  const int most = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  const int fixed = kernel->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  *dynamicSmemSize = static_cast<size_t>(std::max(std::min(each - reserved, most) - fixed, 0));
+  const int share = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
+                    numBlocks / kUnit * kUnit;
+  const int left = share - kernel->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  const int most = kernel->attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  *dynamicSmemSize = static_cast<size_t>(std::max(std::min(left, most), 0));
   return CUDA_SUCCESS;
 }
 

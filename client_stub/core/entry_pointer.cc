@@ -37,7 +37,8 @@ const Context* OwnerOf(const Pointer& pointer) {
   return owner != nullptr ? owner : runtime().primary;
 }
 
-// Attributes of an address that is in one of the tables. Each has the type that cuda.h gives it.
+// Attributes of an address that is in one of the tables. What cuda.h calls a boolean is four bytes,
+// as NVIDIA's driver writes it.
 CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, void* data) {
   const bool device = pointer.device;
   const uint64_t base =
@@ -54,14 +55,16 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
       if (!device) return CUDA_ERROR_INVALID_VALUE;
       return Give<CUdeviceptr>(data, pointer.address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (device) return CUDA_ERROR_INVALID_VALUE;
-      return Give<uint64_t>(data, pointer.address);
+      if (!device) return Give<uint64_t>(data, pointer.address);
+      Give<uint64_t>(data, 0);
+      return CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return Give<bool>(data, false);
+      return Give<unsigned int>(data, 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Give<unsigned long long>(data, id);
@@ -74,7 +77,7 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Give<size_t>(data, bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return Give<bool>(data, true);
+      return Give<unsigned int>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return Give<unsigned long long>(data, CU_MEM_HANDLE_TYPE_NONE);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
@@ -88,8 +91,13 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
 }
 
 // What cuPointerGetAttributes gives where there is nothing to say.
-CUresult GiveNothing(CUpointer_attribute attribute, void* data) {
+CUresult GiveNothing(CUdeviceptr address, bool known, CUpointer_attribute attribute, void* data) {
   switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return Give<uint64_t>(data, known ? 0 : address);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return CUDA_SUCCESS;  // Left as they are.
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Give<unsigned int>(data, 0);
@@ -97,11 +105,12 @@ CUresult GiveNothing(CUpointer_attribute attribute, void* data) {
       return Give<int>(data, -2);  // As CUDA's: no device.
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return Give<bool>(data, false);
+      return Give<unsigned int>(data, 0);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return Give(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
     default:
@@ -114,7 +123,7 @@ CUresult GiveNothing(CUpointer_attribute attribute, void* data) {
 extern "C" {
 
 CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterInitialized());
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Pointer pointer = Describe(ptr);
   if (!pointer.device && !pointer.host) return CUDA_ERROR_INVALID_VALUE;
@@ -123,7 +132,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute
 
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
                                         void** data, CUdeviceptr ptr) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterInitialized());
   if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Pointer pointer = Describe(ptr);
   for (unsigned int i = 0; i < numAttributes; ++i) {
@@ -132,7 +141,7 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     }
     const bool known = pointer.device || pointer.host;
     if (!known || GiveAttribute(pointer, attributes[i], data[i]) != CUDA_SUCCESS) {
-      GiveNothing(attributes[i], data[i]);
+      GiveNothing(ptr, known, attributes[i], data[i]);
     }
   }
   return CUDA_SUCCESS;

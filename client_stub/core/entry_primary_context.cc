@@ -20,9 +20,10 @@ extern "C" {
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   WARPLINE_TRY(EnterPrimary(dev));
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WARPLINE_TRY(SessionError());
-  runtime().primary->references.fetch_add(1);
-  *pctx = runtime().primary->handle;
+  Context* context = runtime().primary;
+  if (!context->alive()) WARPLINE_TRY(SessionError());
+  context->references.fetch_add(1);
+  *pctx = context->handle;
   return CUDA_SUCCESS;
 }
 
@@ -45,14 +46,13 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterPrimary(dev));
-  WARPLINE_TRY(SessionError());
-  const CUresult result = SynchronizeContext();
   Context* context = runtime().primary;
-  ReleaseContents(context);
+  if (context->alive()) SynchronizeContext();
   context->references.store(0);
+  ReleaseContents(context);
   context->flags.store(0);
   InitializeLimits(context);
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryCtxReset_v2(dev); }

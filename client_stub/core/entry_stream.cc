@@ -46,6 +46,8 @@ CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned int flags,
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   const Event* event = FindEvent(event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // Asks for a node of a graph that is being captured.
+  if (flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   if (EventComplete(*event)) return CUDA_SUCCESS;
   return SendOn(stream, warpline::cmd::StreamWaitEvent{stream->wire, event->wire});

@@ -18,7 +18,8 @@ uint64_t MappedBytes(uint64_t bytes) {
 }  // namespace
 
 CUresult HostMemory::Allocate(uint64_t bytes, unsigned int flags, void** base) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *base = nullptr;
+  if (bytes == 0) return CUDA_SUCCESS;
   if (bytes > uint64_t{1} << 62) return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory =
       mmap(nullptr, MappedBytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -26,7 +26,8 @@ class HostMemory {
     uint64_t last_copy = 0;  // Number of the latest copy to it that was not waited for.
   };
 
-  // Page-aligned zeroed memory. CUDA_ERROR_OUT_OF_MEMORY when the system has none.
+  // Page-aligned zeroed memory; nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when the system has
+  // none.
   CUresult Allocate(uint64_t bytes, unsigned int flags, void** base);
   // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED when it overlaps a range.
   CUresult Register(void* base, uint64_t bytes, unsigned int flags);

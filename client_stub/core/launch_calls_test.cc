@@ -47,10 +47,15 @@ TEST_F(LaunchCallsTest, TakesPackedParameters) {
   std::string tail;
   session().Latest<cmd::Launch>(&tail);
   EXPECT_EQ(tail, std::string(packed, sizeof(packed)));
-  bytes = 15;
+  bytes = 8;
+  ASSERT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra), CUDA_SUCCESS);
+  session().Latest<cmd::Launch>(&tail);
+  EXPECT_EQ(tail, std::string(packed, 8) + std::string(8, '\0'));
+  bytes = 17;
   EXPECT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters_, extra),
+            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  bytes = 0;
+  EXPECT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
             CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -125,6 +130,35 @@ TEST_F(LaunchCallsTest, LibraryIsSentWhenAKernelIsLookedUpAndOnlyOnce) {
                            parameters_, nullptr),
             CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuLibraryGetKernel(&kernel, library, "kernel"), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(LaunchCallsTest, LibraryThatIsNoImageFailsAtItsFirstLookUp) {
+  CUlibrary library;
+  ASSERT_EQ(cuLibraryLoadData(&library, "no image", nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  CUkernel kernel;
+  EXPECT_EQ(cuLibraryGetKernel(&kernel, library, "kernel"), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
+  EXPECT_TRUE(session().sent().empty());
+}
+
+TEST_F(LaunchCallsTest, AvailableSharedMemoryIsAsNvidiasDriverGivesIt) {
+  session().SetAnswer(CommandId::kMaxActiveBlocks, [](const FakeSession::Sent&, std::string* out) {
+    const cmd::MaxActiveBlocksReply reply = {32, 0};
+    out->assign(reinterpret_cast<const char*>(&reply), sizeof(reply));
+    return CudaResult::kSuccess;
+  });
+  ASSERT_EQ(cuFuncSetAttribute(kernel_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 226 << 10),
+            CUDA_SUCCESS);
+  size_t bytes;
+  // A kernel with 1 KiB of its own on an H200.
+  const std::pair<int, size_t> expected[] = {{1, 231424}, {2, 115712}, {5, 45568}, {32, 6272}};
+  for (const auto& [blocks, available] : expected) {
+    EXPECT_EQ(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, kernel_, blocks, 64), CUDA_SUCCESS);
+    EXPECT_EQ(bytes, available) << blocks;
+  }
+  EXPECT_EQ(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, kernel_, 33, 64),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(LaunchCallsTest, VariablesMayBeCopiedToAndFrom) {

@@ -60,12 +60,12 @@ TEST_F(MemoryCallsTest, BadDevicePointersAreInvalidAndNothingIsSent) {
   EXPECT_TRUE(session().sent().empty());
 }
 
-TEST_F(MemoryCallsTest, HostPointersAreCheckedAsFarAsTheyCanBe) {
+TEST_F(MemoryCallsTest, DevicePointersOnTheHostsSideAreCopiedOnTheDevice) {
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_, nullptr, 8), CUDA_ERROR_INVALID_VALUE);
-  // The arena is held in this process, but there is nothing to read.
-  EXPECT_EQ(cuMemcpyHtoD_v2(memory_, reinterpret_cast<void*>(memory_), 8),
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemcpyDtoH_v2(reinterpret_cast<void*>(memory_), memory_, 8),
+  EXPECT_EQ(cuMemcpyHtoD_v2(memory_, reinterpret_cast<void*>(memory_ + 64), 8), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyDtoH_v2(reinterpret_cast<void*>(memory_ + 64), memory_, 8), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 2);
+  EXPECT_EQ(cuMemcpyHtoD_v2(memory_, reinterpret_cast<void*>(memory_ + kBytes), 8),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_, nullptr, 0), CUDA_SUCCESS);
 }
@@ -156,6 +156,9 @@ TEST_F(MemoryCallsTest, StreamOrderedMemoryComesFromThePool) {
   EXPECT_EQ(owner, pool);
   EXPECT_EQ(cuMemFreeAsync(pointer, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFreeAsync(pointer, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAllocAsync(&pointer, 0, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(pointer, 0u);
+  EXPECT_EQ(cuMemFreeAsync(pointer, nullptr), CUDA_SUCCESS);
   uint64_t threshold = 12345, read = 0;
   EXPECT_EQ(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
             CUDA_SUCCESS);

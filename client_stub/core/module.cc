@@ -27,6 +27,7 @@ CUresult Module::Upload() {
   MutexLock lock(&mu_);
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
   if (uploaded_) return CUDA_SUCCESS;
+  if (image_.empty()) return CUDA_ERROR_INVALID_IMAGE;
   Session& session = *runtime().session;
   const uint64_t image = runtime().NewNumber();
   for (size_t offset = 0; offset < image_.size(); offset += kPartBytes) {

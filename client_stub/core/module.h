@@ -23,7 +23,7 @@ namespace warpline::stub {
 class Module {
  public:
   // `image` stays the application's and valid until Unload() when `preserved`; otherwise it is
-  // copied.
+  // copied. One that is empty is CUDA_ERROR_INVALID_IMAGE to whoever looks something up.
   Module(const Context* context, std::string_view image, bool preserved);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;

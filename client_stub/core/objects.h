@@ -22,13 +22,14 @@ struct Context {
   CUcontext handle = nullptr;
   bool primary = false;
   uint64_t id = 0;
-  unsigned int api_version = 0;
-  std::atomic<bool> alive{true};
-  std::atomic<int> references{0};  // Of a primary context.
+  // A primary context lives while somebody retains it; any other has one until it is destroyed.
+  std::atomic<int> references{1};
   std::atomic<unsigned int> flags{0};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
   std::atomic<int> shared_config{CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE};
   std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
+
+  bool alive() const { return references.load(std::memory_order_relaxed) > 0; }
 };
 
 struct Stream {

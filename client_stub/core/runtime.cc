@@ -88,6 +88,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.contexts.Add([&r](Context& context, uint64_t handle) {
     context.handle = HandleOf<CUcontext>(handle);
     context.primary = true;
+    context.references = 0;
     context.id = r.next_context_id.fetch_add(1);
     InitializeLimits(&context);
     r.primary = &context;

@@ -40,6 +40,8 @@ struct Runtime {
   HostMemory* host_memory = nullptr;
   DeviceLimits limits;
   bool launch_blocking = false;
+  // Set with the first stream that the legacy stream does not wait for.
+  std::atomic<bool> has_non_blocking_streams{false};
 
   Context* primary = nullptr;
   Stream legacy;
@@ -94,8 +96,7 @@ inline CUresult EnterContext() {
   WARPLINE_TRY(EnterInitialized());
   const Context* context = t_thread.current;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->alive.load(std::memory_order_relaxed) ? CUDA_SUCCESS
-                                                        : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->alive() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 // The error that every call returns once the session is lost; CUDA_SUCCESS until then.

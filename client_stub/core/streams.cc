@@ -38,6 +38,10 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
   Runtime& r = runtime();
   const RemoteDevice& device = r.session->device();
   priority = std::clamp(priority, device.greatest_stream_priority, device.least_stream_priority);
+  if ((flags & CU_STREAM_NON_BLOCKING) != 0 && !r.has_non_blocking_streams.exchange(true)) {
+    // Earlier synchronous copies were not ordered against it.
+    WARPLINE_TRY(OrderOtherStreamsAfter(&r.legacy));
+  }
   const cmd::StreamCreate command = {r.NewNumber(), flags, priority};
   const uint64_t seq = r.session->Send(command);
   if (seq == 0) return SentAs(seq);
@@ -51,6 +55,11 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
     *stream = &s;
   });
   return handle == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult OrderOtherStreamsAfter(Stream* stream) {
+  if (!runtime().has_non_blocking_streams.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  return SendOn(stream, cmd::StreamBarrier{stream->wire});
 }
 
 CUresult DestroyStream(CUstream handle) {

@@ -36,6 +36,11 @@ CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = 
   return SentAs(seq);
 }
 
+// What any stream is given from now on comes after what `stream` was given so far. Needed after
+// synchronous copies, which do not wait for the device: only non-blocking streams would overtake
+// them, so nothing is sent before there is one.
+CUresult OrderOtherStreamsAfter(Stream* stream);
+
 // True when everything sent on the stream so far is complete; for the legacy stream, which waits
 // for the blocking ones, theirs too. Reads memory only.
 bool StreamComplete(const Stream& stream);

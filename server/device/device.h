@@ -104,6 +104,9 @@ class Context {
 
   // --- Modules. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
   virtual CudaResult LoadModule(std::string_view image, ModuleId* module) = 0;
+  // Loads what LoadModule() left for later, and returns what an eager load would have: backends
+  // that load lazily override it.
+  virtual CudaResult CheckModule(ModuleId) { return CudaResult::kSuccess; }
   // Waits for kernels of the module that are running.
   virtual CudaResult UnloadModule(ModuleId module) = 0;
   // Names of the module's kernels.

@@ -20,10 +20,10 @@ int main(int argc, char** argv) {
       options.total_bytes = std::strtoull(value, nullptr, 10) << 20;
     }
   }
-  warpline::Keeper keeper([&](std::string_view name)
-                              -> absl::StatusOr<std::unique_ptr<warpline::device::Backend>> {
-    if (name == "cuda") return absl::UnavailableError("no driver here");
-    return warpline::device::NewFakeBackend(options);
-  });
+  warpline::Keeper keeper(
+      [&](std::string_view name) -> absl::StatusOr<std::unique_ptr<warpline::device::Backend>> {
+        if (name == "cuda") return absl::UnavailableError("no driver here");
+        return warpline::device::NewFakeBackend(options);
+      });
   return keeper.Serve(warpline::kChildSocketFd).ok() ? 0 : 1;
 }

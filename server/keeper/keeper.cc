@@ -66,8 +66,7 @@ absl::Status Keeper::Open(const warpline_internal::OpenKeeper& request, FromKeep
 absl::Status Keeper::Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,
                             std::vector<UniqueFd>* created) {
   if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
-  if (!ValidChunkSize(request.bytes()) || request.count() == 0 ||
-      request.count() > kMaxPacketFds) {
+  if (!ValidChunkSize(request.bytes()) || request.count() == 0 || request.count() > kMaxPacketFds) {
     return absl::InvalidArgumentError("chunks out of bounds");
   }
   for (uint32_t i = 0; i < request.count(); ++i) {

@@ -26,12 +26,11 @@ class KeeperTest : public testing::Test {
     near_ = std::move(pair->first);
     far_ = std::move(pair->second);
     thread_ = StartLoopThread("keeper", [this] {
-      Keeper keeper(
-          [](std::string_view name) -> absl::StatusOr<std::unique_ptr<device::Backend>> {
-            if (name == "cuda") return absl::UnavailableError("no driver");
-            if (name != "cpu") return absl::InvalidArgumentError("unknown backend");
-            return device::NewFakeBackend({.device_count = 2});
-          });
+      Keeper keeper([](std::string_view name) -> absl::StatusOr<std::unique_ptr<device::Backend>> {
+        if (name == "cuda") return absl::UnavailableError("no driver");
+        if (name != "cpu") return absl::InvalidArgumentError("unknown backend");
+        return device::NewFakeBackend({.device_count = 2});
+      });
       served_ = keeper.Serve(far_.get());
     });
   }

@@ -35,7 +35,9 @@ void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
 }
 
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
-  host_->sink()->Reply(task.seq, task.module->result);
+  CudaResult& result = task.module->result;
+  if (result == CudaResult::kSuccess) result = host_->context()->CheckModule(task.module->id);
+  host_->sink()->Reply(task.seq, result);
 }
 
 void ControlLane::Do(const cmd::ModuleUnload&, Task& task) {

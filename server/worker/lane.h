@@ -59,6 +59,9 @@ class Lane {
   Kind kind() const { return kind_; }
   uint64_t stream() const { return stream_; }
 
+  // Decoder only: the number of the latest StreamBarrier that the lane comes after.
+  uint64_t barriers_seen = 0;
+
   // Appends a task and returns its ticket. Called by the decoder only; takes effect at Flush().
   uint64_t Append(Task task);
   // Hands what was appended to the lane's thread.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kLegacyHandle = 1;
 constexpr uint32_t kNonBlockingFlag = 1;
+constexpr uint32_t kDisableTimingFlag = 2;
 
 void Nap() {
   const timespec nap = {0, 50'000};
@@ -222,6 +223,13 @@ void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
   } else if (lane->kind() == Lane::Kind::kBlocking) {
     wait_for(legacy_);
   }
+  if (lane->barriers_seen != barriers_) {
+    lane->barriers_seen = barriers_;
+    if (barrier_->lane != lane && barrier_->state() != worker::EventRecord::State::kComplete) {
+      task.after.push_back({barrier_->lane, barrier_->ticket});
+      task.barrier = barrier_;
+    }
+  }
   lane->Append(std::move(task));
 }
 
@@ -312,6 +320,18 @@ void Session::On(const cmd::StreamWaitEvent& command, std::string_view tail) {
     task.after.push_back({task.event->lane, task.event->ticket});
   }
   Enqueue(lane, std::move(task));
+}
+
+void Session::On(const cmd::StreamBarrier& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  auto record = std::make_shared<worker::EventRecord>(&events_, kDisableTimingFlag, lane);
+  record->ticket = lane->appended() + 1;
+  task.event = record;
+  Enqueue(lane, std::move(task));
+  barrier_ = std::move(record);
+  lane->barriers_seen = ++barriers_;
 }
 
 void Session::On(const cmd::ContextSync&, std::string_view) {

@@ -55,6 +55,7 @@ class Session : public LaneHost {
   void On(const cmd::StreamDestroy& command, std::string_view tail);
   void On(const cmd::StreamSync& command, std::string_view tail);
   void On(const cmd::StreamWaitEvent& command, std::string_view tail);
+  void On(const cmd::StreamBarrier& command, std::string_view tail);
   void On(const cmd::ContextSync& command, std::string_view tail);
   void On(const cmd::EventCreate& command, std::string_view tail);
   void On(const cmd::EventDestroy& command, std::string_view tail);
@@ -130,6 +131,8 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Module>> modules_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
   uint64_t module_bytes_ = 0;
+  std::shared_ptr<EventRecord> barrier_;  // Of the latest StreamBarrier.
+  uint64_t barriers_ = 0;
   std::shared_ptr<Lane> legacy_;
   std::shared_ptr<Lane> control_;
 

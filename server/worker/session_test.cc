@@ -227,6 +227,30 @@ TEST_F(SessionTest, WaitIsBoundToTheRecordThatWasLatestWhenItWasMade) {
   EXPECT_EQ(result, CudaResult::kSuccess);
 }
 
+TEST_F(SessionTest, WhatFollowsABarrierWaitsForItsStreamOnEveryOther) {
+  AddStream(7);
+  AddStream(8);
+  const uint64_t opened = Add(cmd::ContextSync{});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(opened);
+  context_.Stall(1);
+  Add(cmd::CopyToDevice{1, 4096}, "data");
+  Add(cmd::StreamBarrier{1});
+  Add(cmd::Memset{7, 4096, 1, 3, 1});
+  Add(cmd::Memset{7, 4096, 1, 4, 1});
+  const uint64_t sync = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(sync);
+  // Stream 7 was told to wait for the legacy stream (1), once and before its first command.
+  const std::vector<std::string> log = context_.log();
+  ASSERT_EQ(log.size(), 4u);
+  EXPECT_EQ(log[0].substr(0, 4), "in@1");
+  EXPECT_EQ(log[1].substr(0, 5), "wait@");
+  EXPECT_EQ(log[1].substr(log[1].size() - 2), " 1");
+  EXPECT_EQ(log[2].substr(0, 4), "set@");
+  context_.Resume(1);
+}
+
 TEST_F(SessionTest, FreeFenceWaitsForEveryStream) {
   AddStream(7);
   const uint64_t opened = Add(cmd::StreamSync{7});

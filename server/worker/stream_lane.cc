@@ -29,7 +29,7 @@ Lane::Step StreamLane::Issue(Task& task) {
     if (result == CudaResult::kSuccess && !OpenStream()) result = open_result_;
     if (result != CudaResult::kSuccess) {
       if (std::holds_alternative<cmd::StreamDestroy>(task.command)) closing_ = true;
-      if (task.event != nullptr && std::holds_alternative<cmd::EventRecord>(task.command)) {
+      if (task.event != nullptr && !std::holds_alternative<cmd::StreamWaitEvent>(task.command)) {
         task.event->set_state(worker::EventRecord::State::kFailed);
       }
       const bool answers = kCommandTable[static_cast<int>(task.id) - 1].effect == Effect::kRoundTrip;
@@ -42,6 +42,7 @@ Lane::Step StreamLane::Issue(Task& task) {
       return Step::kDone;
     }
   }
+  if (task.barrier != nullptr) WaitFor(task, std::exchange(task.barrier, nullptr).get());
   return std::visit([&](const auto& command) { return Do(command, task); }, task.command);
 }
 
@@ -67,20 +68,25 @@ Lane::Step StreamLane::Do(const cmd::StreamSync&, Task& task) {
   return Step::kDone;
 }
 
-Lane::Step StreamLane::Do(const cmd::StreamWaitEvent&, Task& task) {
+void StreamLane::WaitFor(const Task& task, const worker::EventRecord* record) {
   // An event that was never recorded, or whose record is complete, holds nothing back.
-  if (task.event == nullptr || task.event->state() == worker::EventRecord::State::kComplete) {
-    return Step::kDone;
-  }
-  if (task.event->state() == worker::EventRecord::State::kFailed) {
+  if (record == nullptr || record->state() == worker::EventRecord::State::kComplete) return;
+  if (record->state() == worker::EventRecord::State::kFailed) {
     Check(task, CudaResult::kInvalidHandle);
-    return Step::kDone;
+    return;
   }
-  Check(task, host_->context()->WaitEvent(device_stream_, task.event->id()));
+  Check(task, host_->context()->WaitEvent(device_stream_, record->id()));
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamWaitEvent&, Task& task) {
+  WaitFor(task, task.event.get());
   return Step::kDone;
 }
 
-Lane::Step StreamLane::Do(const cmd::EventRecord&, Task& task) {
+Lane::Step StreamLane::Do(const cmd::StreamBarrier&, Task& task) { return RecordMark(task); }
+Lane::Step StreamLane::Do(const cmd::EventRecord&, Task& task) { return RecordMark(task); }
+
+Lane::Step StreamLane::RecordMark(Task& task) {
   const CudaResult result = task.event->Record(host_->context(), device_stream_);
   if (result != CudaResult::kSuccess) {
     Check(task, result);

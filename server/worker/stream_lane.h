@@ -21,6 +21,7 @@ class StreamLane : public Lane {
   Step Do(const cmd::StreamDestroy& command, Task& task);
   Step Do(const cmd::StreamSync& command, Task& task);
   Step Do(const cmd::StreamWaitEvent& command, Task& task);
+  Step Do(const cmd::StreamBarrier& command, Task& task);
   Step Do(const cmd::EventRecord& command, Task& task);
   Step Do(const cmd::Memset& command, Task& task);
   Step Do(const cmd::CopyToDevice& command, Task& task);
@@ -34,6 +35,9 @@ class StreamLane : public Lane {
   }
 
   void Check(const Task& task, CudaResult result);
+  // Makes the stream wait for a record of another lane.
+  void WaitFor(const Task& task, const worker::EventRecord* record);
+  Step RecordMark(Task& task);
   bool OpenStream();
 
   CudaResult open_result_ = CudaResult::kNotReady;

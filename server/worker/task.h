@@ -48,7 +48,7 @@ struct Prerequisite {
 
 using AnyCommand =
     std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
-                 cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
+                 cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
                  cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed, cmd::ModuleLoad,
                  cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind, cmd::GlobalFind,
                  cmd::KernelSetAttribute, cmd::MaxActiveBlocks>;
@@ -65,6 +65,8 @@ struct Task {
   std::shared_ptr<EventRecord> event;
   std::shared_ptr<EventRecord> second_event;
   std::shared_ptr<Image> image;
+  // What the stream waits for before the command: the latest StreamBarrier of another stream.
+  std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;
   // The tail lies in the payload, which stays alive as long as one of its tasks.
   std::shared_ptr<const std::string> payload;

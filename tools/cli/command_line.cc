@@ -13,9 +13,10 @@ struct VerbName {
 };
 
 constexpr VerbName kVerbs[] = {
-    {"help", Verb::kHelp},   {"--help", Verb::kHelp},       {"-h", Verb::kHelp},
-    {"serve", Verb::kServe}, {"--version", Verb::kVersion}, {"run", Verb::kRun},
-    {"stat", Verb::kStat},   {"ps", Verb::kPs},
+    {"help", Verb::kHelp},         {"--help", Verb::kHelp},
+    {"-h", Verb::kHelp},           {"serve", Verb::kServe},
+    {"--version", Verb::kVersion}, {"run", Verb::kRun},
+    {"stat", Verb::kStat},         {"ps", Verb::kPs},
 };
 
 }  // namespace

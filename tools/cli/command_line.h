@@ -19,8 +19,8 @@ struct CommandLine {
   std::vector<std::string> rest;
 };
 
-// `args` without the program's name. INVALID_ARGUMENT says what was wrong. Options of `warpline run`
-// end at "--" or at the first word that is none.
+// `args` without the program's name. INVALID_ARGUMENT says what was wrong. Options of `warpline
+// run` end at "--" or at the first word that is none.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args);
 
 // What `warpline --help` prints.

@@ -46,17 +46,14 @@ int Serve(const CommandLine& line) {
   return Exec(*server, line.rest);
 }
 
-// The folder with our libcuda.so.1: ../lib of an installation, or where Bazel builds it.
+// ../lib of an installation; empty when our libcuda.so.1 is not there.
 std::string LibraryFolder(const std::string& own_folder) {
-  for (const char* place : {"/../lib", "/../../client_stub"}) {
-    const std::string folder = own_folder + place;
-    if (access((folder + "/libcuda.so.1").c_str(), R_OK) != 0) continue;
-    char* resolved = realpath(folder.c_str(), nullptr);
-    const std::string result = resolved == nullptr ? folder : resolved;
-    free(resolved);
-    return result;
-  }
-  return "";
+  const std::string folder = own_folder + "/../lib";
+  if (access((folder + "/libcuda.so.1").c_str(), R_OK) != 0) return "";
+  char* resolved = realpath(folder.c_str(), nullptr);
+  const std::string result = resolved == nullptr ? folder : resolved;
+  free(resolved);
+  return result;
 }
 
 int Run(const CommandLine& line) {
@@ -71,8 +68,8 @@ int Run(const CommandLine& line) {
   }
   const char* path = getenv("LD_LIBRARY_PATH");
   const bool has_path = path != nullptr && *path != '\0';
-  setenv("LD_LIBRARY_PATH", absl::StrCat(libraries, has_path ? ":" : "", has_path ? path : "").c_str(),
-         1);
+  setenv("LD_LIBRARY_PATH",
+         absl::StrCat(libraries, has_path ? ":" : "", has_path ? path : "").c_str(), 1);
   setenv("WARPLINE_ENDPOINT", Endpoint(line).c_str(), 1);
   return Exec(line.rest[0], {line.rest.begin() + 1, line.rest.end()});
 }

@@ -30,7 +30,8 @@ std::string Bytes(uint64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return unit == 0 ? absl::StrFormat("%d B", bytes) : absl::StrFormat("%.1f %s", value, kUnits[unit]);
+  return unit == 0 ? absl::StrFormat("%d B", bytes)
+                   : absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
 }  // namespace
@@ -67,9 +68,8 @@ std::string StatReport(const StatReply& reply) {
                     " (device ", Bytes(device.total_bytes()), ")\n");
   }
   for (const SessionStat& session : reply.sessions()) {
-    absl::StrAppend(&out, "\nsession ", session.id(), "        ", Shown(session.program()),
-                    " pid ", session.client_pid(), ", ", session.state(), ", gpu ", session.gpu(),
-                    "\n");
+    absl::StrAppend(&out, "\nsession ", session.id(), "        ", Shown(session.program()), " pid ",
+                    session.client_pid(), ", ", session.state(), ", gpu ", session.gpu(), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     Bytes(session.command_bytes()), ")\n");
     absl::StrAppend(&out, "replies          ", Bytes(session.reply_bytes()), "\n");
@@ -83,15 +83,14 @@ std::string StatReport(const StatReply& reply) {
 }
 
 std::string PsReport(const StatReply& reply) {
-  std::string out = absl::StrFormat("%8s %4s %-8s %8s %8s %8s %12s %12s  %s\n", "SESSION", "GPU",
-                                    "STATE", "AGE_S", "CLIENT", "WORKER", "MEMORY", "COMMANDS",
-                                    "PROGRAM");
+  std::string out =
+      absl::StrFormat("%8s %4s %-8s %8s %8s %8s %12s %12s  %s\n", "SESSION", "GPU", "STATE",
+                      "AGE_S", "CLIENT", "WORKER", "MEMORY", "COMMANDS", "PROGRAM");
   for (const SessionStat& session : reply.sessions()) {
     absl::StrAppendFormat(&out, "%8d %4d %-8s %8.0f %8d %8d %12s %12d  %s\n", session.id(),
                           session.gpu(), session.state(), session.age_seconds(),
-                          session.client_pid(), session.worker_pid(),
-                          Bytes(session.memory_bytes()), session.commands(),
-                          Shown(session.program()));
+                          session.client_pid(), session.worker_pid(), Bytes(session.memory_bytes()),
+                          session.commands(), Shown(session.program()));
   }
   return out;
 }

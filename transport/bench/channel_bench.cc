@@ -1,11 +1,11 @@
 // Round trips and throughput of the transports on one machine.
 //
-//   channel_bench [--iterations=N] [--cpus=a,b]
+//   channel_bench [--iterations=N] [--cpus=a,b] [--delay_ms=D]
 //
 // "loop" bounces a small frame between the two channels' loops. "app" is a thread that appends a
 // request, wakes its channel and spins until the answer is there, as a waiting CUDA call does.
 // "idle" does the same with pauses, so that both loops have parked. Server and client are processes
-// of their own; --cpus pins them.
+// of their own; --cpus pins them. With --delay_ms also over TCP with that delay each way.
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,11 +23,12 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/strip.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "transport/channel.h"
+#include "transport/delay_relay.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/grpc_server.h"
 
@@ -114,8 +115,7 @@ void Await(const std::atomic<int>& answers, int count) {
 
 void RunClient(const std::string& name, const std::string& address, int iterations) {
   PingHandler ping;
-  auto channel = DialGrpc({.address = address}, &ping, ChannelOptions(),
-                          absl::Seconds(5));
+  auto channel = DialGrpc({.address = address}, &ping, ChannelOptions(), absl::Seconds(5));
   if (!channel.ok()) {
     std::printf("%s: %s\n", name.c_str(), channel.status().ToString().c_str());
     return;
@@ -150,14 +150,15 @@ void RunClient(const std::string& name, const std::string& address, int iteratio
   Report(name + " idle", samples);
 
   ping.size_ = kLarge;
-  const int frames = 2000;
+  const int frames = 4000;
   const Clock::time_point start = Clock::now();
   ping.credits_ = frames;
   (*channel)->Wake();
   expected += frames;
   while (ping.answers_.load(std::memory_order_acquire) < expected) usleep(100);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  std::printf("%-28s %.2f GB/s\n", (name + " 1 MiB frames").c_str(), frames * kLarge / seconds / 1e9);
+  std::printf("%-28s %.2f GB/s\n", (name + " 1 MiB frames").c_str(),
+              frames * kLarge / seconds / 1e9);
   std::fflush(stdout);
 }
 
@@ -172,10 +173,13 @@ void Pin(int cpu) {
 int Main(int argc, char** argv) {
   int iterations = 20000;
   int cpus[2] = {-1, -1};
+  double delay_ms = 0;
   for (int i = 1; i < argc; ++i) {
     absl::string_view arg = argv[i];
     if (absl::ConsumePrefix(&arg, "--iterations=")) {
       if (!absl::SimpleAtoi(arg, &iterations)) return 2;
+    } else if (absl::ConsumePrefix(&arg, "--delay_ms=")) {
+      if (!absl::SimpleAtod(arg, &delay_ms)) return 2;
     } else if (absl::ConsumePrefix(&arg, "--cpus=")) {
       const std::vector<std::string> parts = absl::StrSplit(arg, ',');
       if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &cpus[0]) ||
@@ -207,6 +211,13 @@ int Main(int argc, char** argv) {
   if (read(ready[0], &port, sizeof(port)) != sizeof(port) || port < 0) return 1;
   RunClient("grpc tcp", absl::StrCat("127.0.0.1:", port), iterations);
   RunClient("grpc unix", socket, iterations);
+  if (delay_ms > 0) {
+    const auto relay = DelayRelay::Start("127.0.0.1:0", absl::StrCat("127.0.0.1:", port),
+                                         absl::Milliseconds(delay_ms));
+    if (!relay.ok()) return 1;
+    RunClient(absl::StrCat("grpc tcp +", delay_ms, " ms"),
+              absl::StrCat("127.0.0.1:", (*relay)->port()), std::min(iterations, 100));
+  }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   unlink(absl::StrCat(folder, "/socket").c_str());

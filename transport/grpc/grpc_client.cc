@@ -196,8 +196,8 @@ class GrpcClientChannel : public Channel {
       if (refused || !MayPass(status)) return status;
       // The reason of a refused connection says more than that time ran out in the end.
       if (!absl::IsDeadlineExceeded(status) || attempt == 0) last = std::move(status);
-      absl::SleepFor(std::min(absl::Milliseconds(20), std::max(until - absl::Now(),
-                                                               absl::ZeroDuration())));
+      absl::SleepFor(
+          std::min(absl::Milliseconds(20), std::max(until - absl::Now(), absl::ZeroDuration())));
     }
     return absl::UnavailableError(absl::StrCat("no Warpline server answered at ", target_.address,
                                                " within ", absl::FormatDuration(deadline), ": ",

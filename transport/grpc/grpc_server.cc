@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
-#include "transport/grpc/grpc_args.h"
 #include "transport/grpc/accept_event.h"
+#include "transport/grpc/grpc_args.h"
 #include "transport/grpc/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
 #include "transport/grpc/health_responder.h"
@@ -86,8 +86,8 @@ class GrpcServer::Impl {
 class GrpcServer::Impl::Arrival : public AcceptEvent {
  public:
   explicit Arrival(Impl* server) : server_(server) {
-    session_ = std::make_unique<GrpcSession>(server->options_.channel,
-                                             server->options_.max_frame_payload);
+    session_ =
+        std::make_unique<GrpcSession>(server->options_.channel, server->options_.max_frame_payload);
     session_->Request(&server->service_, server->notifications_.get(), this);
   }
 

@@ -5,8 +5,9 @@
 // (grpc.health.v1) answers on the same listeners.
 //
 // Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
-// above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does not
-// finish its HTTP/2 handshake is dropped, and what an unread session holds in memory is bounded.
+// above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does
+// not finish its HTTP/2 handshake is dropped, and what an unread session holds in memory is
+// bounded.
 //
 // A session's thread polls its own connection while it is active. So that nobody else takes its
 // events, the accepting thread looks for new sessions only every few milliseconds while others run,

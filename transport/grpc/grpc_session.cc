@@ -38,11 +38,11 @@ void GrpcSession::Request(GpuService* service, grpc::ServerCompletionQueue* noti
 }
 
 void GrpcSession::Start(Acceptor* acceptor, absl::Status refusal, std::function<void()> done) {
-  thread_ = StartLoopThread(
-      "wl-chan", [this, acceptor, refusal = std::move(refusal), done = std::move(done)] {
-        Run(acceptor, refusal);
-        done();
-      });
+  thread_ = StartLoopThread("wl-chan",
+                            [this, acceptor, refusal = std::move(refusal), done = std::move(done)] {
+                              Run(acceptor, refusal);
+                              done();
+                            });
 }
 
 void GrpcSession::Run(Acceptor* acceptor, absl::Status refusal) {

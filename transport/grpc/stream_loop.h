@@ -7,7 +7,7 @@
 // bell is a gRPC alarm.
 //
 // Memory: one frame held, one frame being written, and what HTTP/2 flow control lets the peer send
-// ahead (GrpcStreamWindow in grpc_args.h).
+// ahead (grpc_args.h).
 #ifndef WARPLINE_TRANSPORT_GRPC_STREAM_LOOP_H_
 #define WARPLINE_TRANSPORT_GRPC_STREAM_LOOP_H_
 
@@ -108,8 +108,8 @@ class StreamLoop {
   grpc::ByteBuffer incoming_;
   FrameDecoder decoder_;
   Frame received_;
-  bool held_ = false;       // received_ was refused with kLater.
-  bool receiving_ = true;   // Else what still arrives is dropped.
+  bool held_ = false;        // received_ was refused with kLater.
+  bool receiving_ = true;    // Else what still arrives is dropped.
   bool end_writes_ = false;  // EndWrites(end_writes_status_) is due once no write is under way.
   bool cut_ = false;         // This side cancelled the stream.
   bool ended_ = false;

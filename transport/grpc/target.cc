@@ -53,9 +53,9 @@ absl::StatusOr<ResolvedTarget> ResolveTarget(absl::string_view address) {
   if (absl::ConsumePrefix(&path, "unix:")) {
     absl::ConsumePrefix(&path, "//");
     if (!absl::StartsWith(path, "/") || path.size() >= sizeof(sockaddr_un::sun_path)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", address, "\" needs an absolute path shorter than ",
-                       sizeof(sockaddr_un::sun_path), " characters"));
+      return absl::InvalidArgumentError(absl::StrCat("\"", address,
+                                                     "\" needs an absolute path shorter than ",
+                                                     sizeof(sockaddr_un::sun_path), " characters"));
     }
     target.uris.push_back(absl::StrCat("unix:", path));
     target.authority = "localhost";

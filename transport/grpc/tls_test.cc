@@ -93,9 +93,7 @@ TEST_F(TlsTest, AClientOfAnotherRootIsRefused) {
   EXPECT_TRUE(absl::IsUnavailable(DialWith(Identity("stranger", "server"))));
 }
 
-TEST_F(TlsTest, PlainTextIsRefused) {
-  EXPECT_TRUE(absl::IsUnavailable(DialWith(std::nullopt)));
-}
+TEST_F(TlsTest, PlainTextIsRefused) { EXPECT_TRUE(absl::IsUnavailable(DialWith(std::nullopt))); }
 
 }  // namespace
 }  // namespace warpline

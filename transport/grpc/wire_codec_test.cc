@@ -94,15 +94,15 @@ TEST(WireCodec, ALongReasonIsCut) {
 
 TEST(WireCodec, MalformedMessagesAreRefused) {
   const std::string cases[] = {
-      std::string("\x08"),                          // No value.
+      std::string("\x08"),                                              // No value.
       std::string("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"),  // Endless varint.
-      std::string("\x08\x80\x80\x80\x80\x10"),      // kind above 32 bits.
-      std::string("\x12\x05zzz"),                   // Payload longer than the message.
+      std::string("\x08\x80\x80\x80\x80\x10"),                          // kind above 32 bits.
+      std::string("\x12\x05zzz"),                               // Payload longer than the message.
       std::string("\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),  // Length near 2^63.
-      std::string("\x18\x11"),                      // A close code that does not exist.
-      std::string("\x20\x01"),                      // A field that does not exist.
-      std::string("\x0a\x01x"),                     // kind as bytes.
-      std::string("\x10\x01"),                      // payload as a number.
+      std::string("\x18\x11"),                                  // A close code that does not exist.
+      std::string("\x20\x01"),                                  // A field that does not exist.
+      std::string("\x0a\x01x"),                                 // kind as bytes.
+      std::string("\x10\x01"),                                  // payload as a number.
       std::string("\xff"),
   };
   for (const std::string& bytes : cases) {

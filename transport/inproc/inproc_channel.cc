@@ -91,8 +91,7 @@ class InprocServer::Impl {
    public:
     Session(Impl* server, std::unique_ptr<InprocLoop> loop,
             std::shared_ptr<std::promise<absl::Status>> answer)
-        : loop_(std::move(loop)),
-          thread_(StartLoopThread("wl-chan", [this, server, answer] {
+        : loop_(std::move(loop)), thread_(StartLoopThread("wl-chan", [this, server, answer] {
             ++server->running_;
             Run(server->acceptor_, answer.get());
             --server->running_;

@@ -159,8 +159,8 @@ void InprocLoop::Park() {
       if (linger_until_ == Clock::time_point::max()) {
         bell_->rung_changed_.Wait(&bell_->mu_);
       } else {
-        bell_->rung_changed_.WaitWithTimeout(
-            &bell_->mu_, absl::FromChrono(linger_until_ - Clock::now()));
+        bell_->rung_changed_.WaitWithTimeout(&bell_->mu_,
+                                             absl::FromChrono(linger_until_ - Clock::now()));
       }
     }
   }

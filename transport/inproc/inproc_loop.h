@@ -68,8 +68,8 @@ class InprocLoop {
   ChannelHandler* handler_ = nullptr;
   Frame received_;
   bool held_ = false;
-  bool receiving_ = true;   // Else what still arrives is dropped.
-  bool flushing_ = false;   // End(OK) once the handler has nothing more.
+  bool receiving_ = true;  // Else what still arrives is dropped.
+  bool flushing_ = false;  // End(OK) once the handler has nothing more.
   bool sent_end_ = false;
   bool peer_ended_ = false;
   std::optional<absl::Status> finished_;

@@ -7,8 +7,13 @@ namespace {
 template <bool kFtz>
 struct Approx {
   using M = Mode<kFtz, false>;
-  struct Sin { static f32 Of(f32 a) { return M::Out(__builtin_sinf(M::In(a))); } };
-  struct Cos { static f32 Of(f32 a) { return M::Out(__builtin_cosf(M::In(a))); } };
+  // Hardware counts the angle in turns, rounded to f32, so large angles lose their meaning.
+  static f64 Angle(f32 a) {
+    const f64 turns = f64(M::In(a) * 0.15915494f);
+    return (turns - __builtin_rint(turns)) * 6.283185307179586;
+  }
+  struct Sin { static f32 Of(f32 a) { return M::Out(f32(__builtin_sin(Angle(a)))); } };
+  struct Cos { static f32 Of(f32 a) { return M::Out(f32(__builtin_cos(Angle(a)))); } };
   struct Ex2 { static f32 Of(f32 a) { return M::Out(__builtin_exp2f(M::In(a))); } };
   struct Lg2 { static f32 Of(f32 a) { return M::Out(__builtin_log2f(M::In(a))); } };
   struct Tanh { static f32 Of(f32 a) { return M::Out(__builtin_tanhf(M::In(a))); } };

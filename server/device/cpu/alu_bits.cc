@@ -24,8 +24,11 @@ struct Bit {
   };
   struct Bfi {
     static T Of(T a, T b, u32 pos, u32 len) {
-      pos &= 0xff;
-      len &= 0xff;
+      // Hardware looks at 8 bits of them, software for 64 bits at all.
+      if (kBits == 32) {
+        pos &= 0xff;
+        len &= 0xff;
+      }
       if (pos >= kBits || len == 0) return b;
       const u64 field = Low(len) << pos;
       return T((u64(b) & ~field) | (u64(a) << pos & field));
@@ -40,14 +43,16 @@ struct Field {
   // A field past the top is filled with the sign, or with zeros.
   struct Bfe {
     static S Of(S a, u32 pos, u32 len) {
-      pos &= 0xff;
-      len &= 0xff;
+      if (kBits == 32) {
+        pos &= 0xff;
+        len &= 0xff;
+      }
       if (len == 0) return 0;
       const S top = kSigned ? S(a >> (kBits - 1)) : S(0);
       if (pos >= kBits) return top;
       const S shifted = S(a >> pos);  // Arithmetic where S is signed.
       if (len >= kBits) return shifted;
-      if (pos + len >= kBits) return shifted;
+      if (len >= kBits - pos) return shifted;
       const U cut = U(shifted) << (kBits - len);
       return S(S(cut) >> (kBits - len));
     }

@@ -43,7 +43,7 @@ inline f32 RoundIntegral(f32 v) {
   }
 }
 
-// Out of range clamps. A NaN gives 0, but for 64-bit results the sign bit alone.
+// Out of range clamps. A NaN gives 0, but the sign bit alone where 64 bits are involved.
 template <typename D, typename S, Rounding kRound, bool kFtz>
 struct ToInteger {
   static D Of(S a) {
@@ -54,7 +54,10 @@ struct ToInteger {
     constexpr D kMax = kSigned ? D((u64{1} << (kValueBits - 1)) - 1 + (u64{1} << (kValueBits - 1)))
                                : D(~u64{0});
     constexpr D kMin = kSigned ? D(-kMax - 1) : D(0);
-    if (a != a) return sizeof(D) == 8 ? D(u64{1} << 63) : D(0);
+    if (a != a) {
+      const bool wide = sizeof(D) == 8 || sizeof(S) == 8;
+      return wide ? D(u64{1} << (sizeof(D) * 8 - 1)) : D(0);
+    }
     const S v = RoundIntegral<kRound>(kFtz ? S(Flush(f32(a))) : a);
     if (v >= kLimit) return kMax;
     if (v < (kSigned ? -kLimit : S(0))) return kMin;
@@ -76,9 +79,16 @@ struct Same32 { static f32 Of(f32 a) { return Mode<kFtz, kSat>::Out(Mode<kFtz, k
 struct Same64 { static f64 Of(f64 a) { return a; } };
 struct Same64Sat { static f64 Of(f64 a) { return Saturate(a); } };
 template <bool kFtz>
-struct Widen { static f64 Of(f32 a) { return f64(Mode<kFtz, false>::In(a)); } };
+struct Widen {
+  static f64 Of(f32 a) { return kFtz ? f64(Mode<true, false>::Out(a)) : f64(a); }
+};
 template <bool kFtz, bool kSat>
-struct Narrow { static f32 Of(f64 a) { return Mode<kFtz, kSat>::Out(f32(a)); } };
+struct Narrow {
+  static f32 Of(f64 a) {
+    const f32 r = kFtz ? FlushTiny(f32(a), a) : f32(a);
+    return kSat ? Saturate(r) : r;
+  }
+};
 
 #define WARPLINE_TO(to, D, from, S) Row1<Cast<D, S>, D, S>("cvt." to "." from)
 #define WARPLINE_FROM(from, S)                                                             \

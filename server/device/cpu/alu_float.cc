@@ -7,30 +7,50 @@ namespace {
 template <typename T, bool kFtz, bool kSat = false>
 struct Float {
   using M = Mode<kFtz, kSat>;
-  struct Add { static T Of(T a, T b) { return M::Out(M::In(a) + M::In(b)); } };
-  struct Sub { static T Of(T a, T b) { return M::Out(M::In(a) - M::In(b)); } };
-  struct Mul { static T Of(T a, T b) { return M::Out(M::In(a) * M::In(b)); } };
+  struct Add { static T Of(T a, T b) { return PickNan(M::Out(M::In(a) + M::In(b)), a, b); } };
+  struct Sub { static T Of(T a, T b) { return PickNan(M::Out(M::In(a) - M::In(b)), a, b); } };
+  struct Mul {
+    static T Of(T a, T b) {
+      const T x = M::In(a), y = M::In(b);
+      return kFtz ? T(M::Out(FlushTiny(f32(x * y), f64(x) * f64(y))))
+                  : PickNan(M::Out(x * y), a, b);
+    }
+  };
   struct Div { static T Of(T a, T b) { return M::Out(M::In(a) / M::In(b)); } };
   struct Fma {
     static T Of(T a, T b, T c) {
-      return M::Out(FusedMultiplyAdd(M::In(a), M::In(b), M::In(c)));
+      const T x = M::In(a), y = M::In(b), z = M::In(c);
+      const T r = FusedMultiplyAdd(x, y, z);
+      if (kFtz) return T(M::Out(FlushTiny(f32(r), FusedMultiplyAdd(f64(x), f64(y), f64(z)))));
+      return PickNan(M::Out(r), a, b, c);
     }
   };
   struct Rcp { static T Of(T a) { return M::Out(T(1) / M::In(a)); } };
   struct Sqrt { static T Of(T a) { return M::Out(SquareRoot(M::In(a))); } };
   struct Rsqrt { static T Of(T a) { return M::Out(T(1) / SquareRoot(M::In(a))); } };
-  struct Neg { static T Of(T a) { return -M::In(a); } };
+  // A NaN is not negated.
+  struct Neg { static T Of(T a) { return a == a ? -M::In(a) : PickNan(M::Out(a), a, a); } };
   struct Abs {
     static T Of(T a) {
       const T v = M::In(a);
+      if (a != a) return PickNan(M::Out(a), a, a);
       return sizeof(T) == 4 ? T(__builtin_fabsf(f32(v))) : T(__builtin_fabs(f64(v)));
+    }
+  };
+  // div.approx multiplies with a reciprocal, which vanishes for divisors beyond 2^126.
+  struct DivApprox {
+    static T Of(T a, T b) {
+      const T x = M::In(a), y = M::In(b);
+      const T size = T(__builtin_fabsf(f32(y)));
+      return size > T(0x1p126f) && size <= T(0x1.fffffep127f) ? M::Out(x * (y < 0 ? -T(0) : T(0)))
+                                                              : M::Out(x / y);
     }
   };
   // A NaN loses against a number, and -0 is below +0.
   struct Min {
     static T Of(T x, T y) {
       const T a = M::In(x), b = M::In(y);
-      if (a != a) return M::Out(b);
+      if (a != a) return PickNan(M::Out(b), a, b);
       if (b != b) return a;
       if (a == b) return __builtin_signbit(a) ? a : b;
       return a < b ? a : b;
@@ -39,7 +59,7 @@ struct Float {
   struct Max {
     static T Of(T x, T y) {
       const T a = M::In(x), b = M::In(y);
-      if (a != a) return M::Out(b);
+      if (a != a) return PickNan(M::Out(b), a, b);
       if (b != b) return a;
       if (a == b) return __builtin_signbit(a) ? b : a;
       return a > b ? a : b;
@@ -94,7 +114,7 @@ void TestProperty(uint8_t* regs, const Op& op, u32 mask) {
       Row2<Float<T, __VA_ARGS__>::Min, T, T, T>("min." suffix),                      \
       Row2<Float<T, __VA_ARGS__>::Max, T, T, T>("max." suffix)
 #define WARPLINE_APPROX(suffix, T, ...)                                              \
-  Row2<Float<T, __VA_ARGS__>::Div, T, T, T>("div.approx." suffix),                   \
+  Row2<Float<T, __VA_ARGS__>::DivApprox, T, T, T>("div.approx." suffix),                   \
       Row2<Float<T, __VA_ARGS__>::Div, T, T, T>("div.full." suffix),                 \
       Row1<Float<T, __VA_ARGS__>::Rcp, T, T>("rcp.approx." suffix),                  \
       Row1<Float<T, __VA_ARGS__>::Sqrt, T, T>("sqrt.approx." suffix),                \

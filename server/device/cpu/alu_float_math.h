@@ -17,6 +17,16 @@ inline f64 FromBits(u64 v) { return __builtin_bit_cast(f64, v); }
 inline f32 Canonical(f32 v) { return v == v ? v : FromBits(u32{0x7fffffff}); }
 inline f64 Canonical(f64 v) { return v; }
 
+// f64 instructions hand on a NaN among their operands, made quiet: the second operand's, then the
+// third's, then the first's.
+inline f64 Quiet(f64 v) { return FromBits(BitsOf(v) | u64{1} << 51); }
+inline f32 PickNan(f32 r, f32, f32) { return r; }
+inline f32 PickNan(f32 r, f32, f32, f32) { return r; }
+inline f64 PickNan(f64 r, f64 a, f64 b) {
+  return r == r ? r : b != b ? Quiet(b) : a != a ? Quiet(a) : r;
+}
+inline f64 PickNan(f64 r, f64 a, f64 b, f64 c) { return PickNan(r, c != c ? c : a, b); }
+
 // A subnormal becomes a zero of its sign.
 inline f32 Flush(f32 v) {
   const u32 bits = BitsOf(v);
@@ -37,6 +47,13 @@ struct Mode {
   static f64 In(f64 v) { return v; }
   static f64 Out(f64 v) { return v; }
 };
+
+// With .ftz a product that is subnormal before rounding is flushed, even if it would round to the
+// least normal number. `exact` is the product with more bits than the result has.
+inline f32 FlushTiny(f32 r, f64 exact) {
+  const f64 least = 0x1p-126;
+  return exact < least && exact > -least ? FromBits(BitsOf(r) & 0x80000000) : r;
+}
 
 inline f32 FusedMultiplyAdd(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 inline f64 FusedMultiplyAdd(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }

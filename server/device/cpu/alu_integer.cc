@@ -34,7 +34,7 @@ struct Integer {
   struct Sad {
     static T Of(T a, T b, T c) { return T(U(c) + (a < b ? U(b) - U(a) : U(a) - U(b))); }
   };
-  // Division by zero gives all ones, as NVIDIA's does.
+  // Quotient and remainder by zero are all ones, as on NVIDIA's hardware.
   struct Div {
     static T Of(T a, T b) {
       if (b == 0) return T(~U(0));
@@ -44,7 +44,7 @@ struct Integer {
   };
   struct Rem {
     static T Of(T a, T b) {
-      if (b == 0) return a;
+      if (b == 0) return T(~U(0));
       if (kSigned && b == T(-1)) return 0;
       return T(a % b);
     }

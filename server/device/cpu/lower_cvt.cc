@@ -126,15 +126,11 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
     const bool flush = ftz && !(to == "f64" && from == "f64");
     std::string key = "cvt";
     if (!rounding.empty()) absl::StrAppend(&key, ".", rounding);
-    if (flush && !directed) absl::StrAppend(&key, ".ftz");
+    if (flush) absl::StrAppend(&key, ".ftz");
     if (sat && !directed) absl::StrAppend(&key, ".sat");
     absl::StrAppend(&key, ".", to, ".", from);
     if (!EmitNamed(key, result, a)) return false;
-    if (directed && (flush || sat) && to == "f32") {
-      const std::string after =
-          absl::StrCat("cvt", flush ? ".ftz" : "", sat ? ".sat" : "", ".f32.f32");
-      if (!EmitNamed(after, result, result)) return false;
-    }
+    if (directed && sat && !EmitNamed("cvt.sat.f32.f32", result, result)) return false;
   }
 
   if (narrow && !EmitNamed(absl::StrCat("extend.", to, ".b16"), result, result)) return false;

@@ -203,6 +203,12 @@ CudaResult CudaContext::LoadModule(std::string_view image, ModuleId* module) {
   return ToResult(result);
 }
 
+CudaResult CudaContext::CheckModule(ModuleId module) {
+  Enter();
+  CUmodule native = nullptr;
+  return ToResult(api_->p_cuLibraryGetModule(&native, Native(module)));
+}
+
 CudaResult CudaContext::UnloadModule(ModuleId module) {
   Enter();
   return ToResult(api_->p_cuLibraryUnload(Native(module)));

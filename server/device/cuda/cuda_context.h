@@ -42,6 +42,7 @@ class CudaContext : public Context {
                     StreamId stream) override;
 
   CudaResult LoadModule(std::string_view image, ModuleId* module) override;
+  CudaResult CheckModule(ModuleId module) override;
   CudaResult UnloadModule(ModuleId module) override;
   CudaResult Kernels(ModuleId module, std::vector<std::string>* names) override;
   CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) override;

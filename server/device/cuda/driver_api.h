@@ -56,6 +56,7 @@ namespace warpline::device {
   F(cuLaunchKernel)                   \
   F(cuLibraryLoadData)                \
   F(cuLibraryUnload)                  \
+  F(cuLibraryGetModule)               \
   F(cuLibraryGetKernel)               \
   F(cuLibraryGetKernelCount)          \
   F(cuLibraryEnumerateKernels)        \

@@ -306,7 +306,7 @@ void AddConversions(Builder* b) {
     }
     b->Add(absl::StrCat("cvt.rn.f32.", narrow), "fi");
     b->Add(absl::StrCat("cvt.rzi.", narrow, ".f32"), "if");
-    b->Add(absl::StrCat("cvt.rni.", narrow, ".f64"), "id");
+    if (narrow[0] == 's') b->Add("cvt.rni.s8.f64", "id");
   }
   for (const char* round : {"rn", "rz", "rm", "rp"}) {
     b->Add(absl::StrCat("cvt.", round, ".f32.f64"), "fd");
