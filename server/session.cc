@@ -120,7 +120,6 @@ void Session::StartWorker() {
 
 void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (state_ != State::kOpening || worker_pid_ != 0) return;
-  context_.control->Remove(timer_);
   worker_pid_ = static_cast<int>(worker_->pid());
   if (opened.error() != 0) {
     return Refuse(absl::UnavailableError(
@@ -146,6 +145,7 @@ void Session::Welcome(MemoryGrant grant) {
   welcome.set_window_commands(options.window_commands);
   *welcome.mutable_initial_memory() = std::move(grant);
   welcome.set_server(options.server_name);
+  context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
   LogInfo("opened ", Keys(), " peer=", peer_, " program=", hello_.program(),

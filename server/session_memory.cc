@@ -98,7 +98,7 @@ void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<
     return Next();
   }
   reservation.ShrinkTo(TotalBytes(*chunks));
-  transfer_.emplace();
+  transfer_ = std::make_unique<Transfer>();
   transfer_->mapping = true;
   transfer_->va = queue_.front().request.va();
   transfer_->chunks = std::move(*chunks);
@@ -113,7 +113,7 @@ void SessionMemory::StartReturn(const MemoryReturn& request) {
     Done();
     return host_->OnBadReturn(grants.status());
   }
-  transfer_.emplace();
+  transfer_ = std::make_unique<Transfer>();
   transfer_->va = request.va();
   for (Grant& grant : *grants) {
     std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(transfer_->chunks));
@@ -148,7 +148,7 @@ void SessionMemory::SendBatch() {
 
 absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& done) {
   if (ended_) return absl::OkStatus();
-  if (!transfer_.has_value() || done.id() != transfer_id_) {
+  if (transfer_ == nullptr || done.id() != transfer_id_) {
     return absl::InvalidArgumentError(absl::StrCat("answer to memory operation ", done.id()));
   }
   if (done.error() != 0) {
@@ -215,7 +215,7 @@ void SessionMemory::End() {
   if (ended_) return;
   ended_ = true;
   std::vector<Chunk> chunks = std::move(limbo_);
-  if (transfer_.has_value()) {
+  if (transfer_ != nullptr) {
     std::move(transfer_->chunks.begin(), transfer_->chunks.end(), std::back_inserter(chunks));
     transfer_.reset();
   }

@@ -8,7 +8,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,7 +99,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   std::deque<Operation> queue_;
   bool busy_ = false;
   bool ended_ = false;
-  std::optional<Transfer> transfer_;
+  std::unique_ptr<Transfer> transfer_;
   uint64_t transfer_id_ = 0;
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
   std::vector<Chunk> limbo_;

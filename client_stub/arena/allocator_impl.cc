@@ -9,7 +9,8 @@ namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
-constexpr uint64_t kLargestStep = 1024 * kMiB;
+constexpr uint64_t kUsualStep = 1024 * kMiB;
+constexpr uint64_t kLargestStep = 4096 * kMiB;
 constexpr uint64_t kSmallestStep = 64 * kMiB;
 
 // One fence is under way at a time, unless this much has been freed since.
@@ -125,7 +126,10 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
     *block = heap_.Take(bytes);
     if (*block != nullptr) return CudaResult::kSuccess;
     const uint64_t left = QuotaLeft();
-    const uint64_t step = std::clamp(left / 8, kSmallestStep, kLargestStep);
+    // Who holds much asks for much, so that requests grow scarcer than the memory does.
+    const uint64_t held = session_->device().total_bytes - left;
+    const uint64_t step = std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep,
+                                     kLargestStep);
     growth = heap_.PlanGrowth(bytes, step, left);
   }
   if (growth.space == nullptr) return CudaResult::kOutOfMemory;

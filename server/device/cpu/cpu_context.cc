@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "server/device/cpu/copy_bytes.h"
 #include "server/device/cpu/device_limits.h"
 
 namespace warpline::cpu {
@@ -240,7 +241,7 @@ CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   return streams_.Submit(
       Number(stream), StreamSet::When::kNowIfPossible, [this, dst, kept = std::move(kept)] {
         if (!memory_.Contains(dst, kept.size())) return CudaResult::kIllegalAddress;
-        std::memcpy(Pointer(dst), kept.data(), kept.size());
+        CopyBytes(Pointer(dst), kept.data(), kept.size());
         return CudaResult::kSuccess;
       });
 }
@@ -251,7 +252,7 @@ CudaResult CpuContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, Str
   if (bytes == 0) return CudaResult::kSuccess;
   return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
     if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
-    std::memcpy(dst, Pointer(src), bytes);
+    CopyBytes(dst, Pointer(src), bytes);
     return CudaResult::kSuccess;
   });
 }
@@ -266,7 +267,7 @@ CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, St
     if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes)) {
       return CudaResult::kIllegalAddress;
     }
-    std::memmove(Pointer(dst), Pointer(src), bytes);
+    CopyBytes(Pointer(dst), Pointer(src), bytes);
     return CudaResult::kSuccess;
   });
 }
