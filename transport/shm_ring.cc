@@ -167,7 +167,7 @@ absl::StatusOr<bool> RingWriter::TryWrite(uint32_t kind, absl::Span<const std::s
     return absl::InvalidArgumentError(
         absl::StrCat("frame of ", size, " bytes for a ring that takes ", max_payload()));
   }
-  const absl::StatusOr<bool> room = HasRoom(FrameSize(size));
+  absl::StatusOr<bool> room = HasRoom(FrameSize(size));
   if (!room.ok()) return room;
   if (!*room) {
     refused_size_ = size;
@@ -227,7 +227,7 @@ absl::StatusOr<bool> RingReader::HasFrame() {
 }
 
 absl::StatusOr<bool> RingReader::Peek(uint32_t* kind, std::string_view* payload) {
-  const absl::StatusOr<bool> there = HasFrame();
+  absl::StatusOr<bool> there = HasFrame();
   if (!there.ok() || !*there) return there;
   // One read of the header: the writer may change it afterwards.
   FrameHeader header;
@@ -255,7 +255,7 @@ void RingReader::Consume() {
 
 absl::StatusOr<bool> RingReader::TryRead(uint32_t* kind, std::string* payload) {
   std::string_view shared;
-  const absl::StatusOr<bool> there = Peek(kind, &shared);
+  absl::StatusOr<bool> there = Peek(kind, &shared);
   if (!there.ok() || !*there) return there;
   payload->assign(shared.data(), shared.size());
   Consume();

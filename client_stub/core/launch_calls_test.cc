@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "client_stub/core/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
 
 namespace warpline::stub {
@@ -85,6 +86,18 @@ TEST_F(LaunchCallsTest, MoreSharedMemoryOnceTheKernelMayTakeIt) {
   EXPECT_EQ(cuFuncSetAttribute(kernel_, CU_FUNC_ATTRIBUTE_NUM_REGS, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(LaunchCallsTest, LaunchBlockingWaitsForEachLaunch) {
+  runtime().launch_blocking = true;
+  session().SetComplete(false);
+  session().SetAnswer(CommandId::kStreamSync, [](const FakeSession::Sent&, std::string*) {
+    return CudaResult::kIllegalAddress;
+  });
+  EXPECT_EQ(Launch(1, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+  runtime().launch_blocking = false;
+  EXPECT_EQ(Launch(1, 1), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), 1);
+}
+
 TEST_F(LaunchCallsTest, LaunchAttributesThatChangeTheMeaningAreRefused) {
   CUlaunchAttribute attribute = {};
   CUlaunchConfig config = {};
@@ -119,7 +132,7 @@ TEST_F(LaunchCallsTest, LibraryIsSentWhenAKernelIsLookedUpAndOnlyOnce) {
   EXPECT_EQ(session().Count(CommandId::kKernelFind), 2);
   std::string image;
   session().Latest<cmd::ImageData>(&image);
-  EXPECT_EQ(image, std::string(kPtx, sizeof(kPtx)));
+  EXPECT_EQ(image, kPtx);
   // The runtime passes a CUkernel for a CUfunction.
   EXPECT_EQ(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr,
                            parameters_, nullptr),

@@ -47,6 +47,21 @@ TEST_F(MemoryCallsTest, CopiesToTheDeviceLeaveInPieces) {
   EXPECT_EQ(tail.size(), data.size() - kMaxTail);
 }
 
+TEST_F(MemoryCallsTest, NoStreamOvertakesASynchronousCopy) {
+  char host[64] = {};
+  // The thread's own stream and another blocking one do not wait for each other.
+  ASSERT_EQ(cuMemcpyHtoD_v2_ptds(memory_, host, 64), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::StreamBarrier>().stream,
+            session().Latest<cmd::CopyToDevice>().stream);
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyHtoD_v2(memory_, host, 64), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::StreamBarrier>().stream, 1u);
+  const int barriers = session().Count(CommandId::kStreamBarrier);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, host, 64, stream), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamBarrier), barriers);
+}
+
 TEST_F(MemoryCallsTest, BadDevicePointersAreInvalidAndNothingIsSent) {
   char host[64] = {};
   EXPECT_EQ(cuMemcpyHtoD_v2(memory_ + kBytes - 63, host, 64), CUDA_ERROR_INVALID_VALUE);

@@ -58,7 +58,9 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
 }
 
 CUresult OrderOtherStreamsAfter(Stream* stream) {
-  if (!runtime().has_non_blocking_streams.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  const bool others_wait = stream->wire == kLegacyStream &&
+                           !runtime().has_non_blocking_streams.load(std::memory_order_relaxed);
+  if (others_wait) return CUDA_SUCCESS;
   return SendOn(stream, cmd::StreamBarrier{stream->wire});
 }
 

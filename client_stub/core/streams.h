@@ -37,8 +37,8 @@ CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = 
 }
 
 // What any stream is given from now on comes after what `stream` was given so far. Needed after
-// synchronous copies, which do not wait for the device: only non-blocking streams would overtake
-// them, so nothing is sent before there is one.
+// synchronous copies, which do not wait for the device. Only non-blocking streams overtake the
+// legacy stream, so for that one nothing is sent before there is one.
 CUresult OrderOtherStreamsAfter(Stream* stream);
 
 // True when everything sent on the stream so far is complete; for the legacy stream, which waits

@@ -167,7 +167,7 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
   }
   retired_seq_.store(seq, std::memory_order_release);
   retired_.store(ticket, std::memory_order_release);
-  host_->OnRetired(this, ticket - before);
+  host_->OnRetired(this, ticket - before, &batch_);
 }
 
 void Lane::Complete(Pending pending, CudaResult result) {
@@ -177,10 +177,12 @@ void Lane::Complete(Pending pending, CudaResult result) {
   }
   pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
                                                          : EventRecord::State::kFailed);
-  if (pending.action) pending.action(result);
+  if (pending.action) pending.action(result, &batch_);
   // The board comes before the reply: a query after the wait must find the work complete.
   if (pending.ticket != 0) Retire(pending.ticket, pending.seq);
-  if (pending.reply_seq != 0) host_->sink()->Reply(pending.reply_seq, result);
+  if (pending.reply_seq != 0) {
+    AppendReply(pending.reply_seq, static_cast<int32_t>(result), {}, {}, &batch_);
+  }
 }
 
 bool Lane::Poll() {
@@ -246,6 +248,10 @@ void Lane::Run() {
     progress |= IssueReady();
     if (ready_.empty()) MarkTail();
     progress |= Poll();
+    if (!batch_.empty()) {
+      host_->sink()->Send(&batch_);
+      host_->AfterRetired();
+    }
     progress |= PollEventWaits();
     if (closing_ && ready_.empty() && pending_.empty() && event_waits_.empty()) break;
     {
@@ -258,6 +264,7 @@ void Lane::Run() {
       Idle(last_progress_ns);
     }
   }
+  host_->sink()->Send(&batch_);
   Finish();
   MutexLock lock(&mu_);
   for (const auto& wait : new_event_waits_) host_->sink()->Reply(wait.first, host_->fault());

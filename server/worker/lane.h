@@ -36,8 +36,10 @@ class LaneHost {
   virtual CudaResult fault() const = 0;
   // A one-way command failed; a sticky result ends the session.
   virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
-  // `count` more commands of `lane` are complete.
-  virtual void OnRetired(Lane* lane, uint64_t count) = 0;
+  // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
+  virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
+  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass.
+  virtual void AfterRetired() = 0;
 };
 
 // Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread.
@@ -88,7 +90,7 @@ class Lane {
     uint64_t seq = 0;
     uint64_t reply_seq = 0;  // The round trip that this answers; 0 for none.
     // Run before the lane retires and the reply is sent. May be empty.
-    std::function<void(CudaResult)> action;
+    std::function<void(CudaResult, std::string* batch)> action;
   };
 
   // Issues a task on the lane's thread. kBlocked leaves it at the front to be tried again.
@@ -107,6 +109,7 @@ class Lane {
   uint64_t unmarked_ = 0;     // Tasks issued since the last mark.
   uint64_t outstanding_ = 0;  // Tasks issued and not retired, about.
   std::deque<Pending> pending_;
+  std::string batch_;  // Replies not yet sent.
 
  private:
   void Run();

@@ -1,6 +1,11 @@
 #include "server/worker/reply_sink.h"
 
 namespace warpline::worker {
+namespace {
+
+constexpr size_t kSmallData = 16u << 10;
+
+}  // namespace
 
 void ReplySink::Write(std::string_view head, std::string_view tail) {
   MutexLock lock(&mu_);
@@ -15,9 +20,21 @@ void ReplySink::Reply(uint64_t seq, CudaResult result, std::string_view fields,
   Write(out);
 }
 
-void ReplySink::CopyData(uint64_t seq, uint64_t offset, std::string_view data) {
-  // The data goes from staging memory to the ring without a copy between.
+void ReplySink::Send(std::string* batch) {
+  if (batch->empty()) return;
+  Write(*batch);
+  batch->clear();
+}
+
+void ReplySink::CopyData(uint64_t seq, uint64_t offset, std::string_view data,
+                         std::string* batch) {
   const notice::CopyData fields = {offset};
+  if (data.size() <= kSmallData) {
+    AppendNotice(ReplyId::kCopyData, seq, fields, data, batch);
+    return;
+  }
+  Send(batch);
+  // The data goes from staging memory to the ring without a copy between.
   const ReplyHeader header = {
       static_cast<uint16_t>(ReplyId::kCopyData), 0,
       static_cast<uint32_t>(sizeof(ReplyHeader) + sizeof(fields) + data.size()), seq};

@@ -28,8 +28,12 @@ class ReplySink {
 
   void Reply(uint64_t seq, CudaResult result, std::string_view fields = {},
              std::string_view tail = {});
-  void CopyData(uint64_t seq, uint64_t offset, std::string_view data);
+  // Sends `*batch` and the data. Small data joins the batch instead, which then stays unsent: what
+  // one wait is answered with should leave as one frame.
+  void CopyData(uint64_t seq, uint64_t offset, std::string_view data, std::string* batch);
   void Retired(uint64_t stream, uint64_t seq, uint64_t all_seq, uint64_t count);
+  // Sends what was collected, if anything, and empties it.
+  void Send(std::string* batch);
   void Freed(uint64_t token);
   void Failed(uint64_t seq, CommandId id, CudaResult result, std::string_view what);
 

@@ -89,9 +89,9 @@ absl::Status Session::Decode(std::string payload) {
   for (const auto& [stream, lane] : lanes_) lane->Flush();
   decoded_seq_.store(next_seq_ - 1, std::memory_order_release);
   if (retired_here_ > 0) {
-    retired_count_.fetch_add(retired_here_, std::memory_order_relaxed);
+    const uint64_t total = retired_count_.fetch_add(retired_here_) + retired_here_;
     retired_here_ = 0;
-    Publish(0, 0);
+    sink_.Retired(0, 0, AllSeq(), total);
   }
   if (watch_count_.load() > 0) RunWatches();
   return status;
@@ -111,14 +111,14 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
   sink_.Failed(seq, id, result, CudaResultName(result));
 }
 
-void Session::OnRetired(Lane* lane, uint64_t count) {
-  retired_count_.fetch_add(count, std::memory_order_relaxed);
-  Publish(lane->stream(), lane->retired_seq());
-  if (watch_count_.load() > 0) RunWatches();
+void Session::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
+  const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
+  AppendNotice(ReplyId::kRetired, lane->retired_seq(),
+               notice::Retired{lane->stream(), AllSeq(), total}, {}, batch);
 }
 
-void Session::Publish(uint64_t stream, uint64_t seq) {
-  sink_.Retired(stream, seq, AllSeq(), retired_count_.load(std::memory_order_relaxed));
+void Session::AfterRetired() {
+  if (watch_count_.load() > 0) RunWatches();
 }
 
 // At least this far everything is complete. Decoded first: a lane is told of a command before the

@@ -48,7 +48,8 @@ class Session : public LaneHost {
   StagingPool* staging() override { return &staging_; }
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
   void Fail(uint64_t seq, CommandId id, CudaResult result) override;
-  void OnRetired(Lane* lane, uint64_t count) override;
+  void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
+  void AfterRetired() override;
 
   // One for each command, called by DispatchCommand.
   void On(const cmd::StreamCreate& command, std::string_view tail);
@@ -110,7 +111,6 @@ class Session : public LaneHost {
   void WhenAllRetired(std::function<void()> done);
   void RunWatches();
   uint64_t AllSeq();
-  void Publish(uint64_t stream, uint64_t seq);
   void ReapLanes();
 
   device::Context* const context_;

@@ -138,9 +138,10 @@ Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
     pending.seq = task.seq;
     pending.ticket = last ? task.ticket : 0;
     pending.reply_seq = last ? task.seq : 0;
-    pending.action = [sink, staging, buffer, offset, bytes, seq = task.seq](CudaResult done) {
+    pending.action = [sink, staging, buffer, offset, bytes, seq = task.seq](CudaResult done,
+                                                                            std::string* batch) {
       if (done == CudaResult::kSuccess && bytes > 0) {
-        sink->CopyData(seq, offset, std::string_view(static_cast<char*>(buffer), bytes));
+        sink->CopyData(seq, offset, std::string_view(static_cast<char*>(buffer), bytes), batch);
       }
       staging->Give(buffer);
     };

@@ -45,7 +45,7 @@ void RoundTrip(benchmark::State& state) {
   });
   const std::string message(64, 'x');
   std::string payload;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     (void)there.writer->TryWrite(1, {message});
     ReadOne(back.reader.get(), sleep, &payload);
   }
@@ -62,7 +62,7 @@ void Throughput(benchmark::State& state) {
     while (ReadOne(ring.reader.get(), true, &payload)) {
     }
   });
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     for (;;) {
       const auto written = ring.writer->TryWrite(1, {message});
       if (!written.ok() || *written) break;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -64,8 +63,8 @@ grpc::ByteBuffer Encode(uint32_t kind, uint32_t close_code, std::string* payload
   if (payload->size() < kCopyBelow) {
     grpc::Slice slice(header_size + payload->size());
     uint8_t* out = const_cast<uint8_t*>(slice.begin());
-    std::memcpy(out, header, header_size);
-    std::memcpy(out + header_size, payload->data(), payload->size());
+    out = std::copy_n(header, header_size, out);
+    std::copy(payload->begin(), payload->end(), out);
     return grpc::ByteBuffer(&slice, 1);
   }
   auto* owned = new OwnedPayload(std::move(*payload));

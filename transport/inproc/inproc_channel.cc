@@ -90,7 +90,7 @@ class InprocServer::Impl {
   class Session : public Channel {
    public:
     Session(Impl* server, std::unique_ptr<InprocLoop> loop,
-            std::shared_ptr<std::promise<absl::Status>> answer)
+            const std::shared_ptr<std::promise<absl::Status>>& answer)
         : loop_(std::move(loop)), thread_(StartLoopThread("wl-chan", [this, server, answer] {
             ++server->running_;
             Run(server->acceptor_, answer.get());
