@@ -189,6 +189,18 @@ TEST_F(LaunchCallsTest, VariablesMayBeCopiedToAndFrom) {
   EXPECT_EQ(cuMemcpyHtoD_v2(address, data, bytes), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(LaunchCallsTest, LoadingAndUnloadingGoesOn) {
+  for (int i = 0; i < 1000; ++i) {
+    CUmodule module;
+    CUfunction kernel;
+    ASSERT_EQ(cuModuleLoadData(&module, kPtx), CUDA_SUCCESS);
+    ASSERT_EQ(cuModuleGetFunction(&kernel, module, "kernel"), CUDA_SUCCESS);
+    ASSERT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+    ASSERT_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+  }
+  EXPECT_EQ(session().Count(CommandId::kModuleUnload), 1000);
+}
+
 TEST_F(LaunchCallsTest, FailedLoadGivesTheServersErrorAndNoModule) {
   session().SetAnswer(CommandId::kModuleCheck, [](const FakeSession::Sent&, std::string*) {
     return CudaResult::kInvalidPtx;

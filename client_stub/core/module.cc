@@ -68,18 +68,17 @@ CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
   MutexLock lock(&mu_);
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
   // Another thread may have looked for the same one meanwhile.
-  const auto [it, inserted] = kernels_.emplace(name, found.get());
+  const auto [it, inserted] = kernels_.try_emplace(name, nullptr);
   if (inserted) {
-    Kernel* const added = found.release();
-    runtime().kernels.Add([added](KernelRef& ref, uint64_t handle) {
-      added->handle = HandleOf<CUkernel>(handle);
-      ref.kernel = added;
+    runtime().kernels.Add([&found](KernelRef& ref, uint64_t handle) {
+      found->handle = HandleOf<CUkernel>(handle);
+      ref.kernel = found.get();
     });
-    if (added->handle == nullptr) {
+    if (found->handle == nullptr) {
       kernels_.erase(it);
-      delete added;
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    it->second = std::move(found);
   }
   *kernel = it->second->handle;
   return CUDA_SUCCESS;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Never freed: kernels point to it.
+// Thread-safe. Owns its kernels.
 class Module {
  public:
   // `image` stays the application's and valid until Unload() when `preserved`; otherwise it is
@@ -60,7 +61,7 @@ class Module {
   bool uploaded_ ABSL_GUARDED_BY(mu_) = false;
   bool unloaded_ ABSL_GUARDED_BY(mu_) = false;
   CUmodule handle_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::map<std::string, Kernel*> kernels_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::unique_ptr<Kernel>> kernels_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Global> globals_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,8 +1,35 @@
 #include "client_stub/core/modules.h"
 
+#include <deque>
+#include <memory>
+#include <utility>
+
 #include "client_stub/core/runtime.h"
+#include "common/mutex.h"
 
 namespace warpline::stub {
+namespace {
+
+// More than calls that take their time between two steps.
+constexpr size_t kKeptModules = 256;
+
+struct Graveyard {
+  Mutex mu;
+  std::deque<std::unique_ptr<Module>> modules ABSL_GUARDED_BY(mu);
+};
+
+void UnloadAndKeep(Module* module) {
+  static Graveyard* const graveyard = new Graveyard;
+  module->Unload();
+  std::unique_ptr<Module> oldest;
+  MutexLock lock(&graveyard->mu);
+  graveyard->modules.emplace_back(module);
+  if (graveyard->modules.size() <= kKeptModules) return;
+  oldest = std::move(graveyard->modules.front());
+  graveyard->modules.pop_front();
+}
+
+}  // namespace
 
 Module* FindModule(CUmodule handle) {
   const ModuleRef* ref = runtime().modules.Find(NumberOf(handle));
@@ -46,7 +73,7 @@ CUresult RemoveModule(CUmodule handle) {
   if (!runtime().modules.Remove(NumberOf(handle), [](ModuleRef&) {})) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  module->Unload();
+  UnloadAndKeep(module);
   return CUDA_SUCCESS;
 }
 
@@ -55,7 +82,7 @@ CUresult RemoveLibrary(CUlibrary handle) {
   if (module == nullptr || !runtime().libraries.Remove(NumberOf(handle), [](ModuleRef&) {})) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  module->Unload();
+  UnloadAndKeep(module);
   return CUDA_SUCCESS;
 }
 

@@ -1,4 +1,7 @@
 // The handles of modules and libraries.
+//
+// An unloaded module's memory is kept until many others have been unloaded, so that a call that
+// another thread is making with one of its kernels still finds what it looked up.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULES_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULES_H_
 

@@ -27,7 +27,11 @@ namespace warpline::stub {
 struct SessionOptions {
   std::string endpoint;                        // "host:port" or "unix:/path"
   std::string device;                          // As Hello.device.
-  absl::Duration deadline = absl::Seconds(5);  // For the connection and the server's welcome.
+  // For the connection.
+  absl::Duration deadline = absl::Seconds(5);
+  // From then on for the welcome. A busy server may take seconds to start a worker, and gives up by
+  // itself sooner than this.
+  absl::Duration open_deadline = absl::Seconds(90);
   uint64_t initial_memory_bytes = 64ull << 20;
 };
 

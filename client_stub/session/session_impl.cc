@@ -48,7 +48,6 @@ SessionImpl::~SessionImpl() {
 }
 
 absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dialer) {
-  const absl::Time deadline = absl::Now() + options.deadline;
   if (!queue_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
   SendControl({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
   auto channel = dialer(this, options.deadline);
@@ -57,6 +56,7 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   channel_.store(owned_channel_.get(), std::memory_order_release);
   WakeChannel();
 
+  const absl::Time deadline = absl::Now() + options.open_deadline;
   MutexLock lock(&state_mu_);
   while (!answer_.has_value()) {
     const absl::Duration left = deadline - absl::Now();
@@ -64,7 +64,7 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
       return absl::UnavailableError(
           absl::StrCat("the server accepted the connection but did not "
                        "open a session within ",
-                       absl::FormatDuration(options.deadline)));
+                       absl::FormatDuration(options.open_deadline)));
     }
     state_changed_.WaitWithTimeout(&state_mu_, left);
   }

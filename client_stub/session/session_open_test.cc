@@ -44,7 +44,7 @@ TEST(SessionOpenTest, SilentServerIsGivenUpAtTheDeadline) {
   FakeServer server;
   server.silent = true;
   SessionOptions options;
-  options.deadline = absl::Milliseconds(50);
+  options.open_deadline = absl::Milliseconds(50);
   const absl::Time start = absl::Now();
   const auto session = OpenSession(options, server.MakeDialer());
   EXPECT_EQ(session.status().code(), absl::StatusCode::kUnavailable);

@@ -19,7 +19,7 @@ std::vector<Token> Tokens(std::string_view text) {
 
 TEST(LexerTest, OpcodesAndRegisters) {
   const auto tokens = Tokens("ld/*x*/.global.L2::128B %r1,[%rd2+-4]; // end");
-  ASSERT_EQ(tokens.size(), 12u);
+  ASSERT_EQ(tokens.size(), 13u);
   EXPECT_EQ(tokens[0].text, "ld");
   EXPECT_EQ(tokens[1].kind, TokenKind::kDotName);
   EXPECT_EQ(tokens[1].text, "global");
@@ -28,7 +28,7 @@ TEST(LexerTest, OpcodesAndRegisters) {
   EXPECT_EQ(tokens[7].punct, '+');
   EXPECT_EQ(tokens[8].punct, '-');
   EXPECT_EQ(tokens[9].bits, 4u);
-  EXPECT_EQ(tokens[11].kind, TokenKind::kEnd);
+  EXPECT_EQ(tokens[12].kind, TokenKind::kEnd);
 }
 
 TEST(LexerTest, Integers) {

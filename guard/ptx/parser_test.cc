@@ -104,7 +104,7 @@ TEST(ParserTest, ConstantExpressionsFold) {
   EXPECT_EQ(Canonical("1<<3>>1, 5>4&&2!=3, 1?2:3, WARP_SZ-1"), "op 4, 1, 2, 31;");
   EXPECT_EQ(Canonical("(.u64)-1>>63, -1>>63, 0xffffffffffffffff/2"),
             "op 1, -1, 9223372036854775807;");
-  EXPECT_EQ(Canonical("-9223372036854775808/-1"), "op -9223372036854775808;");
+  EXPECT_EQ(Canonical("(.s64)-9223372036854775808/-1"), "op -9223372036854775808;");
   EXPECT_NE(Error(".entry k() { op 1/0; }").find("division by zero"), std::string::npos);
 }
 
@@ -212,7 +212,7 @@ $L__info_string0:
 }
 
 TEST(ParserTest, ErrorsNameTheirLine) {
-  EXPECT_EQ(Error(".entry k() {\n  ret;\n  ret\n}"), "line 7: expected ';'");
+  EXPECT_EQ(Error(".entry k() {\n  ret;\n  add.u32 %r1, %r2\n}"), "line 7: expected ';'");
   EXPECT_EQ(Error(".entry k() {\n \"open\n}"), "line 5: string without end");
   EXPECT_EQ(Error(".nonsense"), "line 4: unknown directive '.nonsense'");
 }
@@ -243,9 +243,10 @@ TEST(ParserTest, HostileSizesHitLimits) {
   Error(".entry k() { op " + repeat("{", 1000) + "1; }");
   Error(".entry k() { op " + repeat("a|", 1000) + "a; }");
   Error(".entry k() { op" + repeat(".x", 1000) + "; }");
-  Error(".global .u8 a[2][1000000000] = {{1}, {2}};");
   Error(".entry k() { .reg .b32 %r<4294967295>; }");
   ParseLimits limits;
+  limits.init_elements = 1000;
+  Error(".global .u8 a[2][1000000000] = {{1}, {2}};", limits);
   limits.statements = 10;
   EXPECT_EQ(Error(".entry k() {" + repeat("ret;", 11) + "}", limits),
             "line 4: too many statements");

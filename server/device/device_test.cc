@@ -116,6 +116,8 @@ class DeviceTest : public ::testing::TestWithParam<const char*> {
 
   void TearDown() override {
     if (staging_ != nullptr) context_->FreeStaging(staging_);
+    // So that the next test finds the arena's addresses free.
+    if (memory_ != 0) context_->UnmapChunk(memory_, 2 * kMiB);
   }
 
   CudaResult Sync(StreamId stream) {

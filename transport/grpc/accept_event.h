@@ -7,7 +7,8 @@ namespace warpline::grpc_internal {
 class AcceptEvent {
  public:
   virtual ~AcceptEvent() = default;
-  // Called on the accepting thread, once per event. May destroy the object.
+  // Called on the accepting thread, once per event. May destroy the object, and must do so without
+  // starting anything when `ok` is false.
   virtual void OnEvent(bool ok) = 0;
 };
 

@@ -19,7 +19,7 @@
 #include "transport/grpc/grpc_args.h"
 #include "transport/grpc/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
-#include "transport/grpc/health_responder.h"
+#include "transport/grpc/unary_responder.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {
@@ -50,13 +50,14 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const std::optional<Grp
 
 class GrpcServer::Impl {
  public:
-  explicit Impl(GrpcServerOptions options) : options_(std::move(options)) {
+  explicit Impl(GrpcServerOptions options)
+      : options_(std::move(options)), unary_(options_.methods) {
     grpc_internal::StartGrpc(/*poll_per_queue=*/true);
   }
 
   absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor);
   void Shutdown(absl::Duration deadline);
-  void SetServing(bool serving) { health_.SetServing(serving); }
+  void SetServing(bool serving) { unary_.SetServing(serving); }
   int port() const { return port_; }
   int sessions() const { return running_.load(std::memory_order_relaxed); }
 
@@ -71,11 +72,15 @@ class GrpcServer::Impl {
   Acceptor* acceptor_ = nullptr;
   int port_ = 0;
   grpc_internal::GpuService service_;
-  grpc_internal::HealthResponder health_;
+  grpc_internal::UnaryResponder unary_;
   std::unique_ptr<grpc::ServerCompletionQueue> notifications_;
   std::unique_ptr<grpc::Server> server_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
+
+  // Before mu_.
+  Mutex queue_mu_;
+  bool queue_open_ ABSL_GUARDED_BY(queue_mu_) = true;
 
   Mutex mu_;
   absl::flat_hash_map<GrpcSession*, std::unique_ptr<GrpcSession>> sessions_ ABSL_GUARDED_BY(mu_);
@@ -131,7 +136,7 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
     builder.AddListeningPort(addresses[i], credentials, &ports[i]);
   }
   builder.RegisterService(&service_);
-  health_.Register(&builder);
+  unary_.Register(&builder);
   for (grpc::Service* service : options_.services) builder.RegisterService(service);
   notifications_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
@@ -153,7 +158,7 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   for (size_t i = 0; i < addresses.size() && port_ == 0; ++i) {
     if (!absl::StartsWith(addresses[i], "unix:")) port_ = ports[i];
   }
-  health_.Listen(notifications_.get());
+  unary_.Listen(notifications_.get());
   for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
   accept_thread_ = StartLoopThread("wl-accept", [this] { AcceptLoop(); });
   return absl::OkStatus();
@@ -173,7 +178,9 @@ void GrpcServer::Impl::AcceptLoop() {
     }
     if (got == grpc::CompletionQueue::SHUTDOWN) return;
     if (got == grpc::CompletionQueue::GOT_EVENT) {
-      static_cast<AcceptEvent*>(tag)->OnEvent(ok);
+      // Nothing may be started on a queue that has been shut down.
+      MutexLock lock(&queue_mu_);
+      static_cast<AcceptEvent*>(tag)->OnEvent(ok && queue_open_);
     } else {
       absl::SleepFor(kAcceptInterval);
     }
@@ -209,7 +216,11 @@ void GrpcServer::Impl::ReapFinished() {
 void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
-  notifications_->Shutdown();
+  {
+    MutexLock lock(&queue_mu_);
+    queue_open_ = false;
+    notifications_->Shutdown();
+  }
   accept_thread_.join();
   absl::flat_hash_map<GrpcSession*, std::unique_ptr<GrpcSession>> rest;
   {

@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "transport/channel.h"
 #include "transport/grpc/grpc_tls.h"
+#include "transport/grpc/unary_methods.h"
 
 namespace grpc {
 class Service;
@@ -48,9 +49,11 @@ struct GrpcServerOptions {
   size_t max_buffer_bytes = size_t{1} << 30;
   // Plain text without. With root_certs set, clients must present a certificate that they sign.
   std::optional<GrpcTls> tls = std::nullopt;
-  // More services to answer on the same listeners, by gRPC's synchronous interface. Borrowed. Their
-  // threads wait on the sessions' connections too, which costs messages a switch of threads: where
-  // sessions have to be fast, give such services a GrpcServer of their own.
+  // More to answer on the same listeners.
+  UnaryMethods methods = {};
+  // The same by gRPC's synchronous interface. Borrowed. Their threads wait on the sessions'
+  // connections too, which costs messages a switch of threads: where sessions have to be fast, use
+  // `methods`, or a GrpcServer of their own.
   std::vector<grpc::Service*> services = {};
 };
 

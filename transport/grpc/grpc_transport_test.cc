@@ -53,6 +53,29 @@ class GrpcTransport : public ::testing::Test {
         grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
   }
 
+  // The response, or "code N".
+  std::string CallUnary(const std::string& method, const std::string& request = "") {
+    grpc::GenericStub stub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    const grpc::Slice slice(request);
+    const grpc::ByteBuffer sent(&slice, 1);
+    grpc::ByteBuffer received;
+    grpc::Status status;
+    auto call = stub.PrepareUnaryCall(&context, method, sent, &queue);
+    call->StartCall();
+    call->Finish(&received, &status, nullptr);
+    void* tag;
+    bool ok;
+    queue.Next(&tag, &ok);
+    if (!status.ok()) return absl::StrCat("code ", status.error_code());
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(received.Dump(&slices).ok());
+    std::string response;
+    for (const grpc::Slice& part : slices) response.append(part.begin(), part.end());
+    return response;
+  }
+
   UniqueFd RawSocket() {
     UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
     sockaddr_in address = {};
@@ -160,30 +183,26 @@ TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
 
 TEST_F(GrpcTransport, HealthSaysWhatWasSet) {
   Serve();
-  grpc::GenericStub stub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
-  const auto check = [&stub](const std::string& method) {
-    grpc::CompletionQueue queue;
-    grpc::ClientContext context;
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(), &queue);
-    call->StartCall();
-    call->Finish(&response, &status, nullptr);
-    void* tag;
-    bool ok;
-    queue.Next(&tag, &ok);
-    if (!status.ok()) return absl::StrCat("code ", status.error_code());
-    std::vector<grpc::Slice> slices;
-    EXPECT_TRUE(response.Dump(&slices).ok());
-    return std::string(slices[0].begin(), slices[0].end());
-  };
-  const std::string kServing = "\x08\x01";
-  const std::string kNotServing = "\x08\x02";
-  EXPECT_EQ(check("/grpc.health.v1.Health/Check"), kNotServing);
+  EXPECT_EQ(CallUnary("/grpc.health.v1.Health/Check"), "\x08\x02");
   server_->SetServing(true);
-  EXPECT_EQ(check("/grpc.health.v1.Health/Check"), kServing);
-  EXPECT_EQ(check("/grpc.health.v1.Health/Watch"), "code 12");
-  EXPECT_EQ(check("/no.such.Service/Method"), "code 12");
+  EXPECT_EQ(CallUnary("/grpc.health.v1.Health/Check"), "\x08\x01");
+  EXPECT_EQ(CallUnary("/grpc.health.v1.Health/Watch"), "code 12");
+}
+
+TEST_F(GrpcTransport, UnaryMethodsAnswerBesideSessions) {
+  GrpcServerOptions options;
+  options.methods["/test.Service/Echo"] = [](const std::string& peer, const std::string& request) {
+    return absl::StrCat(peer.substr(0, 15), " said ", request);
+  };
+  options.methods["/test.Service/Fail"] = [](const std::string&, const std::string&) {
+    return absl::PermissionDeniedError("not you");
+  };
+  Serve(options);
+  auto channel = Dial(address_);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  EXPECT_EQ(CallUnary("/test.Service/Echo", "hello"), "ipv4:127.0.0.1: said hello");
+  EXPECT_EQ(CallUnary("/test.Service/Fail"), "code 7");
+  EXPECT_EQ(CallUnary("/test.Service/None"), "code 12");
 }
 
 TEST_F(GrpcTransport, ShutdownWaitsForSessionsThatEnd) {

@@ -55,11 +55,11 @@ class TlsTest : public ::testing::Test {
     return tls;
   }
 
-  absl::Status DialWith(std::optional<GrpcTls> tls) {
+  absl::Status DialWith(const std::optional<GrpcTls>& tls) {
     GrpcServerOptions options;
     options.tls = Identity("server", "client");
     GrpcServer server(options);
-    const absl::Status started = server.Start({"127.0.0.1:0"}, &acceptor_);
+    absl::Status started = server.Start({"127.0.0.1:0"}, &acceptor_);
     if (!started.ok()) return started;
     auto end = std::make_shared<Endpoint>();
     const auto handler = Endpoint::MakeHandler(end);

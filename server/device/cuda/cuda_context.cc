@@ -38,8 +38,11 @@ absl::StatusOr<std::unique_ptr<Context>> CudaContext::Open(const DriverApi* api,
   return absl::WrapUnique(new CudaContext(api, device, context));
 }
 
+// What is still mapped keeps the reservation; a worker's process ends with its context anyway.
 CudaContext::~CudaContext() {
-  // The process ends with its context: after a fault a release would only report it again.
+  Enter();
+  if (arena_bytes_ > 0) api_->p_cuMemAddressFree(arena_base_, arena_bytes_);
+  api_->p_cuDevicePrimaryCtxRelease(device_);
 }
 
 void CudaContext::Enter() {

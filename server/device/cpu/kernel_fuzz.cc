@@ -1,0 +1,40 @@
+// Fuzz target: loads PTX, lowers its kernels and runs a block of each for a moment. Whatever the
+// text says, the executor must not touch memory that is not the kernel's.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/log.h"
+#include "server/device/cpu/block.h"
+#include "server/device/cpu/cpu_module.h"
+#include "server/device/cpu/memory_map.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace warpline;
+  using namespace warpline::cpu;
+  SetLogLevel(static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1));
+  MemoryMap memory;
+  std::shared_ptr<CpuModule> module;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (CpuModule::Load(text, &memory, &module) != CudaResult::kSuccess) return 0;
+  for (const std::string& name : module->KernelNames()) {
+    std::shared_ptr<Kernel> kernel;
+    if (module->FindKernel(name, &kernel) != CudaResult::kSuccess) continue;
+    const std::vector<std::byte> params(kernel->param_bytes);
+    LaunchShape shape;
+    shape.code = &kernel->code;
+    shape.memory = &memory;
+    shape.params = params;
+    shape.block = {40, 1, 1};
+    shape.dynamic_shared_bytes = 64;
+    Block block(shape);
+    if (!block.ok()) continue;
+    block.Start(0);
+    for (int pass = 0; pass < 10 && block.Run() == Block::Outcome::kMoreToDo; ++pass) {
+    }
+  }
+  return 0;
+}

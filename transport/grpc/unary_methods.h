@@ -1,0 +1,22 @@
+// Small services for a GrpcServer's listeners, without gRPC's types.
+#ifndef WARPLINE_TRANSPORT_GRPC_UNARY_METHODS_H_
+#define WARPLINE_TRANSPORT_GRPC_UNARY_METHODS_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace warpline {
+
+// Unary methods by path ("/package.Service/Method"), over serialized messages. Called on the
+// accepting thread one at a time, so they have to be quick. `peer` is what gRPC calls the other
+// end: "ipv4:127.0.0.1:5555", "unix:...". An error becomes the call's status.
+using UnaryMethods =
+    std::map<std::string, std::function<absl::StatusOr<std::string>(const std::string& peer,
+                                                                    const std::string& request)>>;
+
+}  // namespace warpline
+
+#endif  // WARPLINE_TRANSPORT_GRPC_UNARY_METHODS_H_
