@@ -108,7 +108,7 @@ CUresult Open() {
   if (env.endpoint.empty()) {
     LogError(
         "no GPU server is named: set WARPLINE_ENDPOINT to its address, as in "
-        "WARPLINE_ENDPOINT=localhost:9310");
+        "WARPLINE_ENDPOINT=127.0.0.1:14000");
     return CUDA_ERROR_NO_DEVICE;
   }
   if (env.visible.more_ignored) {

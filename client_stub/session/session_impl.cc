@@ -278,7 +278,7 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& o
     ArenaReservation arena = ArenaReservation::At(candidate.base, candidate.bytes);
     if (!arena.held()) continue;
     SessionOptions attempt = options;
-    attempt.deadline = end - absl::Now();
+    attempt.deadline = absl::Ceil(end - absl::Now(), absl::Milliseconds(100));
     auto session = std::make_unique<SessionImpl>(std::move(arena));
     const absl::Status status = session->Start(attempt, dialer);
     if (status.ok()) return session;
