@@ -78,7 +78,8 @@ class CommandReader {
   explicit CommandReader(std::string_view commands) : rest_(commands) {}
 
   bool Done() const { return rest_.empty(); }
-  // INVALID_ARGUMENT for bytes that are not a known, complete command. Not to be called when Done().
+  // INVALID_ARGUMENT for bytes that are not a known, complete command. Not to be called when
+  // Done().
   absl::StatusOr<CommandView> Next();
 
  private:

@@ -128,8 +128,8 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
     const uint64_t left = QuotaLeft();
     // Who holds much asks for much, so that requests grow scarcer than the memory does.
     const uint64_t held = session_->device().total_bytes - left;
-    const uint64_t step = std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep,
-                                     kLargestStep);
+    const uint64_t step =
+        std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep, kLargestStep);
     growth = heap_.PlanGrowth(bytes, step, left);
   }
   if (growth.space == nullptr) return CudaResult::kOutOfMemory;

@@ -32,8 +32,8 @@ absl::StatusOr<std::vector<ImageEntry>> ParseContainer(std::string_view bytes) {
     const auto compressed_bytes = LoadAt<uint32_t>(rest.data(), 16);
     if (entry_header < kEntryHeaderBytes || entry_header > kMaxEntryHeaderBytes ||
         entry_header > rest.size() || payload_bytes > rest.size() - entry_header) {
-      return absl::InvalidArgumentError(absl::StrCat("fatbin entry ", entries.size(),
-                                                     " larger than the container"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("fatbin entry ", entries.size(), " larger than the container"));
     }
     if (entries.size() >= kMaxEntries) return absl::InvalidArgumentError("too many entries");
     ImageEntry entry;
@@ -45,8 +45,7 @@ absl::StatusOr<std::vector<ImageEntry>> ParseContainer(std::string_view bytes) {
     entry.uncompressed_bytes = LoadAt<uint64_t>(rest.data(), 56);
     entry.payload = rest.substr(entry_header, payload_bytes);
     if ((entry.flags & (kFlagLz4 | kFlagZstd)) != 0) {
-      entry.compression =
-          (entry.flags & kFlagZstd) != 0 ? Compression::kZstd : Compression::kLz4;
+      entry.compression = (entry.flags & kFlagZstd) != 0 ? Compression::kZstd : Compression::kLz4;
       if (compressed_bytes > payload_bytes) {
         return absl::InvalidArgumentError("compressed entry larger than its payload");
       }

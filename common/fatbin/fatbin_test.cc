@@ -56,20 +56,22 @@ std::string Zstd(const std::string& text) {
 
 std::string Lz4(const std::string& text) {
   std::string out(static_cast<size_t>(LZ4_compressBound(static_cast<int>(text.size()))), '\0');
-  out.resize(static_cast<size_t>(LZ4_compress_default(text.data(), out.data(),
-                                                      static_cast<int>(text.size()),
-                                                      static_cast<int>(out.size()))));
+  out.resize(static_cast<size_t>(LZ4_compress_default(
+      text.data(), out.data(), static_cast<int>(text.size()), static_cast<int>(out.size()))));
   return out;
 }
 
 const std::string kPtx = ".version 9.0\n.target sm_75\n.address_size 64\n" + std::string(200, '\n');
 
 TEST(FatbinTest, EntriesOfEveryCompression) {
-  const std::string bytes =
-      Container(Entry(1, 75, kFlagZstd | 0x11, Zstd(kPtx), kPtx.size()) +
-                Entry(1, 90, kFlagLz4 | 0x11, Lz4(kPtx), kPtx.size()) +
-                Entry(1, 52, 0x11, kPtx, 0) + Entry(2, 90, kFlagArchSpecific, "\x7f" "ELF...", 0) +
-                Entry(8, 90, 0x10000, "lto", 0));
+  const std::string bytes = Container(Entry(1, 75, kFlagZstd | 0x11, Zstd(kPtx), kPtx.size()) +
+                                      Entry(1, 90, kFlagLz4 | 0x11, Lz4(kPtx), kPtx.size()) +
+                                      Entry(1, 52, 0x11, kPtx, 0) +
+                                      Entry(2, 90, kFlagArchSpecific,
+                                            "\x7f"
+                                            "ELF...",
+                                            0) +
+                                      Entry(8, 90, 0x10000, "lto", 0));
   const auto entries = ParseImage(bytes);
   ASSERT_TRUE(entries.ok()) << entries.status();
   ASSERT_EQ(entries->size(), 5u);
@@ -91,7 +93,9 @@ TEST(FatbinTest, BareImages) {
   const auto text = ParseImage("// hello\n.version 9.0");
   ASSERT_TRUE(text.ok());
   EXPECT_EQ((*text)[0].kind, ImageKind::kPtx);
-  std::string cubin = "\x7f" "ELF";
+  std::string cubin =
+      "\x7f"
+      "ELF";
   cubin.resize(64, '\0');
   cubin[8] = 8;
   cubin[49] = 90;
@@ -99,7 +103,10 @@ TEST(FatbinTest, BareImages) {
   ASSERT_TRUE(elf.ok());
   EXPECT_EQ((*elf)[0].kind, ImageKind::kElf);
   EXPECT_EQ((*elf)[0].sm, 90u);
-  for (const char* bad : {"", "x", "\x7f" "ELF", "PTX", "   "}) {
+  for (const char* bad : {"", "x",
+                          "\x7f"
+                          "ELF",
+                          "PTX", "   "}) {
     EXPECT_FALSE(ParseImage(bad).ok()) << bad;
   }
 }
@@ -120,14 +127,12 @@ TEST(FatbinTest, ClaimedSizesAreChecked) {
   EXPECT_TRUE(absl::IsResourceExhausted(payload(Entry(1, 75, kFlagZstd, zstd, ~uint64_t{0}))));
   EXPECT_TRUE(absl::IsResourceExhausted(payload(Entry(1, 75, kFlagLz4, lz4, uint64_t{1} << 31))));
   EXPECT_TRUE(absl::IsResourceExhausted(payload(Entry(1, 75, kFlagZstd, zstd, kPtx.size()), 10)));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      payload(Entry(1, 75, kFlagZstd, "not zstd", kPtx.size()))));
+  EXPECT_TRUE(absl::IsInvalidArgument(payload(Entry(1, 75, kFlagZstd, "not zstd", kPtx.size()))));
 }
 
 TEST(FatbinTest, EveryTruncationIsSafe) {
-  const std::string bytes =
-      Container(Entry(1, 75, kFlagZstd, Zstd(kPtx), kPtx.size()) +
-                Entry(1, 90, kFlagLz4, Lz4(kPtx), kPtx.size()));
+  const std::string bytes = Container(Entry(1, 75, kFlagZstd, Zstd(kPtx), kPtx.size()) +
+                                      Entry(1, 90, kFlagLz4, Lz4(kPtx), kPtx.size()));
   for (size_t length = 0; length < bytes.size(); ++length) {
     // A copy of exactly that length, for the sanitizer.
     const std::vector<char> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
@@ -167,8 +172,7 @@ std::string ReadFile(const std::string& path) {
 class NvccTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(NvccTest, PtxAndCubinCanBeRead) {
-  const std::string bytes =
-      ReadFile(std::string("common/fatbin/") + GetParam() + "/sample.fatbin");
+  const std::string bytes = ReadFile(std::string("common/fatbin/") + GetParam() + "/sample.fatbin");
   if (bytes.empty()) GTEST_SKIP() << "built without a CUDA toolkit";
   const auto entries = ParseImage(bytes);
   ASSERT_TRUE(entries.ok()) << entries.status();

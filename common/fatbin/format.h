@@ -24,7 +24,9 @@ inline constexpr uint16_t kKindElf = 2;
 // before linking).
 inline constexpr uint32_t kWrapperMagic = 0x466243B1;
 
-inline constexpr std::string_view kElfMagic = "\x7f" "ELF";
+inline constexpr std::string_view kElfMagic =
+    "\x7f"
+    "ELF";
 inline constexpr size_t kElfHeaderBytes = 64;
 
 // The caller has checked that the value lies within the bytes.

@@ -34,10 +34,18 @@ std::string Mutate(const std::string& seed, const std::string& other, std::mt199
       case 0:
         if (!bytes.empty()) bytes[at] = static_cast<char>((*random)());
         break;
-      case 1: bytes.erase(at, length); break;
-      case 2: bytes.insert(at, bytes.substr(at, length)); break;
-      case 3: bytes.resize(at); break;
-      case 4: bytes.insert(at, other.substr(below(other.size()), below(64))); break;
+      case 1:
+        bytes.erase(at, length);
+        break;
+      case 2:
+        bytes.insert(at, bytes.substr(at, length));
+        break;
+      case 3:
+        bytes.resize(at);
+        break;
+      case 4:
+        bytes.insert(at, other.substr(below(other.size()), below(64)));
+        break;
       default:
         if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ 1 << below(8));
         break;

@@ -1,8 +1,8 @@
 // The syntax tree of a PTX module.
 //
-// Opcodes stay generic: a base opcode, its modifiers in order, its operands. What an opcode means is
-// for whoever walks the tree (the CPU device, the guard). Constant expressions are already folded.
-// Plain values: copyable, comparable. Comparison ignores source lines.
+// Opcodes stay generic: a base opcode, its modifiers in order, its operands. What an opcode means
+// is for whoever walks the tree (the CPU device, the guard). Constant expressions are already
+// folded. Plain values: copyable, comparable. Comparison ignores source lines.
 #ifndef WARPLINE_GUARD_PTX_AST_H_
 #define WARPLINE_GUARD_PTX_AST_H_
 
@@ -76,14 +76,14 @@ struct Variable {
   std::string space;    // "reg", "param", "global", "const", "shared", "local"
   std::string type;     // "u32"; "" only in an untyped parameter
   std::string name;
-  uint32_t alignment = 0;      // 0: that of the type
-  uint32_t vector_width = 1;   // .v2, .v4
-  uint32_t register_count = 0; // of `%r<count>`; 0 for a plain name
+  uint32_t alignment = 0;       // 0: that of the type
+  uint32_t vector_width = 1;    // .v2, .v4
+  uint32_t register_count = 0;  // of `%r<count>`; 0 for a plain name
   bool is_array = false;
-  uint64_t element_count = 1;  // All dimensions multiplied; 0 for `[]`.
-  bool is_pointer = false;     // A parameter with .ptr ...
-  std::string pointer_space;   // ... and where it points; "" is generic
-  bool managed = false;        // .attribute(.managed)
+  uint64_t element_count = 1;     // All dimensions multiplied; 0 for `[]`.
+  bool is_pointer = false;        // A parameter with .ptr ...
+  std::string pointer_space;      // ... and where it points; "" is generic
+  bool managed = false;           // .attribute(.managed)
   std::vector<InitElement> init;  // Shorter than the variable: the rest is zero.
   std::vector<InitSymbol> init_symbols;
   SourceLine line;

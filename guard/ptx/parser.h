@@ -17,10 +17,10 @@ namespace warpline::ptx {
 
 struct ParseLimits {
   size_t text_bytes = size_t{256} << 20;
-  size_t statements = 4'000'000;     // In all bodies together.
-  size_t declarations = 1'000'000;   // Variables and functions of the module.
-  size_t init_elements = 16'000'000; // In all initialisers together.
-  size_t list_items = 65'536;        // Operands, targets, values in one list.
+  size_t statements = 4'000'000;      // In all bodies together.
+  size_t declarations = 1'000'000;    // Variables and functions of the module.
+  size_t init_elements = 16'000'000;  // In all initialisers together.
+  size_t list_items = 65'536;         // Operands, targets, values in one list.
   size_t block_depth = 64;
   size_t expression_depth = 64;
 };

@@ -55,8 +55,8 @@ bool Parser::ParseBodyDirective(std::vector<Statement>* body) {
     Advance();
     return Expect(';') && Append(std::move(statement), body);
   }
-  if (!AtDot("reg") && !AtDot("local") && !AtDot("shared") && !AtDot("param") &&
-      !AtDot("global") && !AtDot("const")) {
+  if (!AtDot("reg") && !AtDot("local") && !AtDot("shared") && !AtDot("param") && !AtDot("global") &&
+      !AtDot("const")) {
     return Fail(absl::StrCat("unknown directive '.", std::string(token_.text), "'"));
   }
   std::string space(token_.text);

@@ -10,10 +10,9 @@ struct Binary {
   int precedence;
 };
 constexpr Binary kBinary[] = {
-    {'*', 10},          {'/', 10},         {'%', 10},        {'+', 9},  {'-', 9}, {kShiftLeft, 8},
-    {kShiftRight, 8},   {'<', 7},          {'>', 7},         {kLessEqual, 7},
-    {kGreaterEqual, 7}, {kEqual, 6},       {kNotEqual, 6},   {'&', 5},  {'^', 4}, {'|', 3},
-    {kAndAnd, 2},       {kOrOr, 1},
+    {'*', 10},        {'/', 10}, {'%', 10}, {'+', 9},        {'-', 9},           {kShiftLeft, 8},
+    {kShiftRight, 8}, {'<', 7},  {'>', 7},  {kLessEqual, 7}, {kGreaterEqual, 7}, {kEqual, 6},
+    {kNotEqual, 6},   {'&', 5},  {'^', 4},  {'|', 3},        {kAndAnd, 2},       {kOrOr, 1},
 };
 
 // Precedence of a binary operator, 0 for anything else.
@@ -71,8 +70,8 @@ bool Parser::ParseUnary(size_t depth, Constant* value) {
       return true;
     case TokenKind::kFloat32:
     case TokenKind::kFloat64:
-      value->kind = token_.kind == TokenKind::kFloat32 ? Constant::Kind::kFloat32
-                                                       : Constant::Kind::kFloat64;
+      value->kind =
+          token_.kind == TokenKind::kFloat32 ? Constant::Kind::kFloat32 : Constant::Kind::kFloat64;
       value->bits = token_.bits;
       Advance();
       return true;
@@ -103,8 +102,8 @@ bool Parser::ParseUnary(size_t depth, Constant* value) {
   if (!ParseUnary(depth + 1, value)) return false;
   if (value->kind != Constant::Kind::kInteger) {
     if (op == '~' || op == '!') return Fail("operator needs an integer");
-    const uint64_t sign = value->kind == Constant::Kind::kFloat32 ? uint64_t{1} << 31
-                                                                  : uint64_t{1} << 63;
+    const uint64_t sign =
+        value->kind == Constant::Kind::kFloat32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
     if (op == '-') value->bits ^= sign;
     return true;
   }
@@ -127,13 +126,27 @@ bool Parser::Apply(char op, const Constant& right, Constant* left) {
   uint64_t r = 0;
   bool is_bool = false;
   switch (op) {
-    case '*': r = a * b; break;
-    case '+': r = a + b; break;
-    case '-': r = a - b; break;
-    case '&': r = a & b; break;
-    case '|': r = a | b; break;
-    case '^': r = a ^ b; break;
-    case kShiftLeft: r = b < 64 ? a << b : 0; break;
+    case '*':
+      r = a * b;
+      break;
+    case '+':
+      r = a + b;
+      break;
+    case '-':
+      r = a - b;
+      break;
+    case '&':
+      r = a & b;
+      break;
+    case '|':
+      r = a | b;
+      break;
+    case '^':
+      r = a ^ b;
+      break;
+    case kShiftLeft:
+      r = b < 64 ? a << b : 0;
+      break;
     case kShiftRight:
       if (is_unsigned) {
         r = b < 64 ? a >> b : 0;
@@ -155,14 +168,30 @@ bool Parser::Apply(char op, const Constant& right, Constant* left) {
     default:
       is_bool = true;
       switch (op) {
-        case kEqual: r = a == b; break;
-        case kNotEqual: r = a != b; break;
-        case '<': r = is_unsigned ? a < b : sa < sb; break;
-        case '>': r = is_unsigned ? a > b : sa > sb; break;
-        case kLessEqual: r = is_unsigned ? a <= b : sa <= sb; break;
-        case kGreaterEqual: r = is_unsigned ? a >= b : sa >= sb; break;
-        case kAndAnd: r = a != 0 && b != 0; break;
-        default: r = a != 0 || b != 0; break;
+        case kEqual:
+          r = a == b;
+          break;
+        case kNotEqual:
+          r = a != b;
+          break;
+        case '<':
+          r = is_unsigned ? a < b : sa < sb;
+          break;
+        case '>':
+          r = is_unsigned ? a > b : sa > sb;
+          break;
+        case kLessEqual:
+          r = is_unsigned ? a <= b : sa <= sb;
+          break;
+        case kGreaterEqual:
+          r = is_unsigned ? a >= b : sa >= sb;
+          break;
+        case kAndAnd:
+          r = a != 0 && b != 0;
+          break;
+        default:
+          r = a != 0 || b != 0;
+          break;
       }
   }
   *left = {Constant::Kind::kInteger, r, is_unsigned && !is_bool};

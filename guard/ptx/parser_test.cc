@@ -78,8 +78,7 @@ TEST(ParserTest, Instructions) {
   EXPECT_EQ(in[0].guard, "%p1");
   EXPECT_TRUE(in[0].guard_negated);
   EXPECT_EQ(in[0].opcode, "ld");
-  EXPECT_EQ(in[0].modifiers,
-            (std::vector<std::string>{"global", "nc", "L2::128B", "v2", "f32"}));
+  EXPECT_EQ(in[0].modifiers, (std::vector<std::string>{"global", "nc", "L2::128B", "v2", "f32"}));
   ASSERT_EQ(in[0].operands.size(), 2u);
   EXPECT_EQ(in[0].operands[0].kind, Operand::Kind::kVector);
   EXPECT_EQ(in[0].operands[1].kind, Operand::Kind::kAddress);
@@ -109,7 +108,8 @@ TEST(ParserTest, ConstantExpressionsFold) {
 }
 
 TEST(ParserTest, Calls) {
-  const auto in = Body("call.uni (retval0), foo, (p0, p1);\ncall foo;\ncall (r), %rd1, (a), proto;");
+  const auto in =
+      Body("call.uni (retval0), foo, (p0, p1);\ncall foo;\ncall (r), %rd1, (a), proto;");
   ASSERT_EQ(in.size(), 3u);
   EXPECT_EQ(in[0].operands[0].kind, Operand::Kind::kList);
   EXPECT_EQ(in[0].operands[2].elements.size(), 2u);
@@ -218,14 +218,26 @@ TEST(ParserTest, ErrorsNameTheirLine) {
 }
 
 TEST(ParserTest, MalformedTextIsRefused) {
-  for (const char* text :
-       {".entry k() {", ".entry k() { } }", ".entry k() { ld.global.u32 %r1, [%r2+%r3]; }",
-        ".entry k() { add %r1 %r2; }", ".entry k() { @ ret; }", ".entry (x) { }", ".entry k( { }",
-        ".global .u32 x = ;", ".global .u32 x[2] = {1, 2, 3};", ".global x;", ".global .u32 .u32 x;",
-        ".global .align 3 .u32 x;", ".global .u32 x[2][];", ".reg .b32 %r<2>;",
-        ".entry k() { .reg .b32 %r<0>; }", ".entry k() { .global .b32 x<4>; }",
-        ".section .debug_info { .b8 1", ".entry k() { op [a, ; }", ".entry k() { op (1; }",
-        ".global .u8 a[1099511627776][1099511627776];"}) {
+  for (const char* text : {".entry k() {",
+                           ".entry k() { } }",
+                           ".entry k() { ld.global.u32 %r1, [%r2+%r3]; }",
+                           ".entry k() { add %r1 %r2; }",
+                           ".entry k() { @ ret; }",
+                           ".entry (x) { }",
+                           ".entry k( { }",
+                           ".global .u32 x = ;",
+                           ".global .u32 x[2] = {1, 2, 3};",
+                           ".global x;",
+                           ".global .u32 .u32 x;",
+                           ".global .align 3 .u32 x;",
+                           ".global .u32 x[2][];",
+                           ".reg .b32 %r<2>;",
+                           ".entry k() { .reg .b32 %r<0>; }",
+                           ".entry k() { .global .b32 x<4>; }",
+                           ".section .debug_info { .b8 1",
+                           ".entry k() { op [a, ; }",
+                           ".entry k() { op (1; }",
+                           ".global .u8 a[1099511627776][1099511627776];"}) {
     EXPECT_NE(Error(text), "") << text;
   }
 }

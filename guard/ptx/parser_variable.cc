@@ -11,9 +11,9 @@ namespace warpline::ptx {
 namespace {
 
 constexpr std::string_view kTypes[] = {
-    "b8",   "b16",  "b32",    "b64",   "b128",  "u8",      "u16",    "u32",        "u64",    "s8",
-    "s16",  "s32",  "s64",    "f16",   "f16x2", "bf16",    "bf16x2", "f32",        "f64",    "pred",
-    "e4m3", "e5m2", "e4m3x2", "e5m2x2", "tf32", "texref", "samplerref", "surfref", "f32x2",
+    "b8",   "b16",  "b32",    "b64",    "b128",  "u8",     "u16",        "u32",     "u64",   "s8",
+    "s16",  "s32",  "s64",    "f16",    "f16x2", "bf16",   "bf16x2",     "f32",     "f64",   "pred",
+    "e4m3", "e5m2", "e4m3x2", "e5m2x2", "tf32",  "texref", "samplerref", "surfref", "f32x2",
 };
 
 constexpr uint32_t kMaxRegisterCount = 1u << 24;
@@ -122,8 +122,8 @@ bool Parser::ParseDimensions(Variable* variable, std::vector<uint64_t>* dims) {
     if (!AtPunct(']') && !ParseIntegerConstant(&size)) return false;
     if (!Expect(']')) return false;
     if (size == 0 && !dims->empty()) return Fail("only the first dimension may be left out");
-    if (size > kMaxElements || __builtin_mul_overflow(variable->element_count, size,
-                                                      &variable->element_count) ||
+    if (size > kMaxElements ||
+        __builtin_mul_overflow(variable->element_count, size, &variable->element_count) ||
         variable->element_count > kMaxElements) {
       return Fail("array too large");
     }

@@ -39,18 +39,25 @@ class Printer {
 
   void PutOperand(const Operand& operand) {
     switch (operand.kind) {
-      case Operand::Kind::kInteger: return PutInteger(operand.value);
-      case Operand::Kind::kFloat32: return PutFloat32(operand.value);
-      case Operand::Kind::kFloat64: return PutFloat64(operand.value);
-      case Operand::Kind::kVector: return PutBracketed("{", operand.elements, "}");
-      case Operand::Kind::kList: return PutBracketed("(", operand.elements, ")");
+      case Operand::Kind::kInteger:
+        return PutInteger(operand.value);
+      case Operand::Kind::kFloat32:
+        return PutFloat32(operand.value);
+      case Operand::Kind::kFloat64:
+        return PutFloat64(operand.value);
+      case Operand::Kind::kVector:
+        return PutBracketed("{", operand.elements, "}");
+      case Operand::Kind::kList:
+        return PutBracketed("(", operand.elements, ")");
       case Operand::Kind::kPair:
         PutOperand(operand.elements[0]);
         Put("|");
         return PutOperand(operand.elements[1]);
-      case Operand::Kind::kAddress: return PutAddress(operand);
+      case Operand::Kind::kAddress:
+        return PutAddress(operand);
       case Operand::Kind::kElement:
-      case Operand::Kind::kName: break;
+      case Operand::Kind::kName:
+        break;
     }
     if (operand.negated) Put("!");
     Put(operand.name);
@@ -108,10 +115,14 @@ class Printer {
 
   void PutInitElement(const Variable& variable, const InitElement& element) {
     switch (element.kind) {
-      case InitElement::Kind::kInteger: return PutInteger(element.bits);
-      case InitElement::Kind::kFloat32: return PutFloat32(element.bits);
-      case InitElement::Kind::kFloat64: return PutFloat64(element.bits);
-      case InitElement::Kind::kSymbol: break;
+      case InitElement::Kind::kInteger:
+        return PutInteger(element.bits);
+      case InitElement::Kind::kFloat32:
+        return PutFloat32(element.bits);
+      case InitElement::Kind::kFloat64:
+        return PutFloat64(element.bits);
+      case InitElement::Kind::kSymbol:
+        break;
     }
     const InitSymbol& symbol = variable.init_symbols[element.symbol];
     if (symbol.mask != 0) absl::StrAppendFormat(out_, "0x%X(", symbol.mask);
@@ -223,8 +234,8 @@ class Printer {
 }  // namespace
 
 std::string Print(const Module& module) {
-  std::string out = absl::StrCat(".version ", module.version_major, ".", module.version_minor,
-                                 "\n.target ");
+  std::string out =
+      absl::StrCat(".version ", module.version_major, ".", module.version_minor, "\n.target ");
   Printer printer(&out);
   printer.PutList(module.targets, [&](const std::string& target) { printer.Put(target); });
   printer.Put("\n");

@@ -37,10 +37,10 @@ struct DeviceInfo {
   std::string name;
   std::array<uint8_t, 16> uuid{};
   uint64_t total_bytes = 0;
-  int driver_version = 0;          // As cuDriverGetVersion: 13000 for CUDA 13.0.
-  int least_stream_priority = 0;   // Numerically highest.
+  int driver_version = 0;         // As cuDriverGetVersion: 13000 for CUDA 13.0.
+  int least_stream_priority = 0;  // Numerically highest.
   int greatest_stream_priority = 0;
-  std::string pci_bus_id;          // "0000:00:04.0"
+  std::string pci_bus_id;  // "0000:00:04.0"
   std::vector<std::pair<int, int>> attributes;
 };
 
@@ -120,8 +120,8 @@ class Context {
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                                 uint64_t* bytes) = 0;
   // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
-  virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
-                                     uint32_t flags, int* blocks) = 0;
+  virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads,
+                                     size_t dynamic_shared_bytes, uint32_t flags, int* blocks) = 0;
 };
 
 // A keeper's hold on one device: makes memory, never runs tenant code. Thread-safe.

@@ -322,8 +322,7 @@ TEST_P(DeviceTest, RefusesBadGeometryAndBadPointers) {
   EXPECT_EQ(context_->MapChunk(memory_, 2 * kMiB, fd_.get()), CudaResult::kInvalidValue);
   ModuleId bad{};
   const CudaResult loaded = context_->LoadModule("no image at all", &bad);
-  EXPECT_TRUE(loaded != CudaResult::kSuccess ||
-              context_->CheckModule(bad) != CudaResult::kSuccess);
+  EXPECT_TRUE(loaded != CudaResult::kSuccess || context_->CheckModule(bad) != CudaResult::kSuccess);
   EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
 }
 

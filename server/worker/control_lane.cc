@@ -100,10 +100,9 @@ void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
   cmd::MaxActiveBlocksReply reply;
   CudaResult result = task.kernel->result;
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->MaxActiveBlocks(task.kernel->id,
-                                               static_cast<int>(command.block_threads),
-                                               command.dynamic_shared_bytes, command.flags,
-                                               &reply.blocks);
+    result = host_->context()->MaxActiveBlocks(
+        task.kernel->id, static_cast<int>(command.block_threads), command.dynamic_shared_bytes,
+        command.flags, &reply.blocks);
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
@@ -116,8 +115,8 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
   const State end = task.second_event->state();
   if (start != State::kFailed && end != State::kFailed && start != State::kPending &&
       end != State::kPending) {
-    result = host_->context()->ElapsedMs(task.event->id(), task.second_event->id(),
-                                         &reply.milliseconds);
+    result =
+        host_->context()->ElapsedMs(task.event->id(), task.second_event->id(), &reply.milliseconds);
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }

@@ -54,9 +54,7 @@ class FakeContext : public device::Context {
     *stream = static_cast<device::StreamId>(next_stream_++);
     return CudaResult::kSuccess;
   }
-  CudaResult DestroyStream(device::StreamId stream) override {
-    return Log("destroy", stream, "");
-  }
+  CudaResult DestroyStream(device::StreamId stream) override { return Log("destroy", stream, ""); }
 
   CudaResult CreateEvent(uint32_t, device::EventId* event) override {
     MutexLock lock(&mu_);
@@ -86,7 +84,7 @@ class FakeContext : public device::Context {
     MutexLock lock(&mu_);
     if (broken_ != CudaResult::kSuccess) return broken_;
     return stalled_.count(records_[static_cast<uint64_t>(event)]) ? CudaResult::kNotReady
-                                                                   : CudaResult::kSuccess;
+                                                                  : CudaResult::kSuccess;
   }
   CudaResult ElapsedMs(device::EventId, device::EventId, float* ms) override {
     *ms = 1.5f;

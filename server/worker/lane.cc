@@ -226,8 +226,8 @@ void Lane::Idle(int64_t last_progress_ns) {
   }
   const bool watching = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
   const bool answering =
-      !event_waits_.empty() ||
-      std::any_of(pending_.begin(), pending_.end(), [](const Pending& p) { return p.reply_seq != 0; });
+      !event_waits_.empty() || std::any_of(pending_.begin(), pending_.end(),
+                                           [](const Pending& p) { return p.reply_seq != 0; });
   MutexLock lock(&mu_);
   if (has_news_.load(std::memory_order_acquire)) return;
   asleep_ = true;

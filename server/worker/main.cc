@@ -58,16 +58,14 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   auto context = worker->backend->OpenContext(open.ordinal());
   if (!context.ok()) return context.status();
   worker->context = *std::move(context);
-  const CudaResult reserved =
-      worker->context->ReserveArena(open.arena_base(), open.arena_bytes());
+  const CudaResult reserved = worker->context->ReserveArena(open.arena_base(), open.arena_bytes());
   if (reserved != CudaResult::kSuccess) {
     return absl::AbortedError("the arena's addresses are taken in the worker");
   }
   SessionLimits limits;
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
-  worker->session =
-      std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
+  worker->session = std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
   return absl::OkStatus();
 }
 
@@ -165,16 +163,14 @@ void Serve(Worker* worker) {
       case ToWorker::kMap:
         answer.mutable_memory_done()->set_id(request.map().id());
         answer.mutable_memory_done()->set_error(static_cast<int>(
-            worker->session == nullptr
-                ? CudaResult::kIllegalState
-                : MapMemory(request.map(), fds, worker->context.get())));
+            worker->session == nullptr ? CudaResult::kIllegalState
+                                       : MapMemory(request.map(), fds, worker->context.get())));
         break;
       case ToWorker::kUnmap:
         answer.mutable_memory_done()->set_id(request.unmap().id());
         answer.mutable_memory_done()->set_error(static_cast<int>(
-            worker->session == nullptr
-                ? CudaResult::kIllegalState
-                : UnmapMemory(request.unmap(), worker->context.get())));
+            worker->session == nullptr ? CudaResult::kIllegalState
+                                       : UnmapMemory(request.unmap(), worker->context.get())));
         break;
       case ToWorker::KIND_NOT_SET:
         LogError("unknown request from the server");

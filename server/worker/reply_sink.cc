@@ -26,8 +26,7 @@ void ReplySink::Send(std::string* batch) {
   batch->clear();
 }
 
-void ReplySink::CopyData(uint64_t seq, uint64_t offset, std::string_view data,
-                         std::string* batch) {
+void ReplySink::CopyData(uint64_t seq, uint64_t offset, std::string_view data, std::string* batch) {
   const notice::CopyData fields = {offset};
   if (data.size() <= kSmallData) {
     AppendNotice(ReplyId::kCopyData, seq, fields, data, batch);

@@ -82,8 +82,8 @@ absl::Status Session::Decode(std::string payload) {
   }
   payload_.reset();
   if (status.ok() && count != header.count) {
-    status = absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ",
-                                                     header.count));
+    status =
+        absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ", header.count));
   }
   control_->Flush();
   for (const auto& [stream, lane] : lanes_) lane->Flush();
@@ -149,9 +149,8 @@ void Session::RunWatches() {
   {
     MutexLock lock(&mu_);
     const auto done = [](const Watch& watch) {
-      return std::all_of(watch.lanes.begin(), watch.lanes.end(), [](const auto& entry) {
-        return entry.first->retired() >= entry.second;
-      });
+      return std::all_of(watch.lanes.begin(), watch.lanes.end(),
+                         [](const auto& entry) { return entry.first->retired() >= entry.second; });
     };
     for (size_t i = 0; i < watches_.size();) {
       if (!done(watches_[i])) {
@@ -244,8 +243,8 @@ void Session::Refuse(CudaResult result) {
 }
 
 bool Session::HandlesLeft() {
-  const uint64_t held = lanes_.size() + event_table_.size() + images_.size() + modules_.size() +
-                        kernels_.size();
+  const uint64_t held =
+      lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size();
   if (held < limits_.max_handles) return true;
   Refuse(CudaResult::kOutOfMemory);
   return false;
@@ -306,9 +305,7 @@ void Session::On(const cmd::StreamDestroy& command, std::string_view tail) {
   lanes_.erase(command.stream);
 }
 
-void Session::On(const cmd::StreamSync& command, std::string_view tail) {
-  ToStream(command, tail);
-}
+void Session::On(const cmd::StreamSync& command, std::string_view tail) { ToStream(command, tail); }
 
 void Session::On(const cmd::StreamWaitEvent& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
@@ -380,8 +377,8 @@ void Session::On(const cmd::EventSync& command, std::string_view) {
 void Session::On(const cmd::EventElapsed& command, std::string_view tail) {
   const auto start = event_table_.find(command.start);
   const auto end = event_table_.find(command.end);
-  if (start == event_table_.end() || end == event_table_.end() ||
-      start->second.latest == nullptr || end->second.latest == nullptr) {
+  if (start == event_table_.end() || end == event_table_.end() || start->second.latest == nullptr ||
+      end->second.latest == nullptr) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   Task task = NewTask(command, tail);
@@ -484,9 +481,7 @@ void Session::On(const cmd::KernelFind& command, std::string_view tail) {
   ToControl(std::move(task));
 }
 
-void Session::On(const cmd::GlobalFind& command, std::string_view tail) {
-  ToModule(command, tail);
-}
+void Session::On(const cmd::GlobalFind& command, std::string_view tail) { ToModule(command, tail); }
 void Session::On(const cmd::KernelSetAttribute& command, std::string_view tail) {
   ToKernel(command, tail);
 }

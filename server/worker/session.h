@@ -23,8 +23,8 @@
 namespace warpline::worker {
 
 struct SessionLimits {
-  uint64_t max_handles = 1 << 20;   // Of all kinds together.
-  uint64_t max_streams = 1024;      // Each has a thread.
+  uint64_t max_handles = 1 << 20;  // Of all kinds together.
+  uint64_t max_streams = 1024;     // Each has a thread.
   uint64_t max_module_bytes = 4ull << 30;
   uint64_t max_queued_bytes = 256ull << 20;  // Payloads not yet executed.
   size_t staging_buffers = 16;

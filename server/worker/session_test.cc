@@ -41,9 +41,8 @@ class Replies : public FrameWriter {
 
   // Waits for the reply to `seq` and returns its body; fails the test after ten seconds.
   std::string Wait(uint64_t seq, CudaResult* result = nullptr) {
-    const Entry entry = WaitFor([&](const Entry& e) {
-      return e.id == ReplyId::kReply && e.seq == seq;
-    });
+    const Entry entry =
+        WaitFor([&](const Entry& e) { return e.id == ReplyId::kReply && e.seq == seq; });
     std::string_view body = entry.body;
     ReplyBody head{};
     EXPECT_TRUE(TakeStruct(&body, &head));
@@ -372,7 +371,8 @@ TEST_F(SessionTest, MutatedBatchesNeverCrash) {
     Add(cmd::ImageData{random() % 3, random() % 9, random() % 9}, "xyz");
     Add(cmd::StreamDestroy{random() % 8});
     Add(cmd::EventDestroy{random() % 4});
-    for (int i = 0; i < 4; ++i) commands_[random() % commands_.size()] = static_cast<char>(random());
+    for (int i = 0; i < 4; ++i)
+      commands_[random() % commands_.size()] = static_cast<char>(random());
     const uint64_t first = next_seq_ - count_;
     if (!Send().ok()) {
       session_ = std::make_unique<Session>(&context_, &replies_, SessionLimits());

@@ -32,7 +32,8 @@ Lane::Step StreamLane::Issue(Task& task) {
       if (task.event != nullptr && !std::holds_alternative<cmd::StreamWaitEvent>(task.command)) {
         task.event->set_state(worker::EventRecord::State::kFailed);
       }
-      const bool answers = kCommandTable[static_cast<int>(task.id) - 1].effect == Effect::kRoundTrip;
+      const bool answers =
+          kCommandTable[static_cast<int>(task.id) - 1].effect == Effect::kRoundTrip;
       if (answers) {
         host_->sink()->Reply(task.seq, result);
       } else if (host_->fault() == CudaResult::kSuccess) {
@@ -161,8 +162,8 @@ Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
-  Check(task, host_->context()->CopyOnDevice(command.dst, command.src, command.bytes,
-                                             device_stream_));
+  Check(task,
+        host_->context()->CopyOnDevice(command.dst, command.src, command.bytes, device_stream_));
   return Step::kDone;
 }
 
@@ -178,8 +179,8 @@ Lane::Step StreamLane::Do(const cmd::Launch& command, Task& task) {
                                          {command.block_x, command.block_y, command.block_z},
                                          command.dynamic_shared_bytes};
     const auto* params = reinterpret_cast<const std::byte*>(task.tail.data());
-    result = host_->context()->Launch(kernel.id, config, {params, task.tail.size()},
-                                      device_stream_);
+    result =
+        host_->context()->Launch(kernel.id, config, {params, task.tail.size()}, device_stream_);
   }
   Check(task, result);
   return Step::kDone;

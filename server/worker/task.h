@@ -48,10 +48,10 @@ struct Prerequisite {
 
 using AnyCommand =
     std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
-                 cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
-                 cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed, cmd::ModuleLoad,
-                 cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind, cmd::GlobalFind,
-                 cmd::KernelSetAttribute, cmd::MaxActiveBlocks>;
+                 cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice,
+                 cmd::CopyFromDevice, cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed,
+                 cmd::ModuleLoad, cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind,
+                 cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {

@@ -120,7 +120,9 @@ bool AttackFrames(const std::string& endpoint, Random& random, int64_t messages,
       seq += count;
       const bool spoil = random() % 8 == 0;
       if (spoil) Mutate(random, &payload);
-      client->Send(spoil && random() % 3 == 0 ? static_cast<uint32_t>(random() % 24) : uint32_t{kCommands}, std::move(payload));
+      client->Send(
+          spoil && random() % 3 == 0 ? static_cast<uint32_t>(random() % 24) : uint32_t{kCommands},
+          std::move(payload));
       score->messages += count;
     }
     client->Flush();
@@ -243,16 +245,15 @@ int Main() {
   if (!Vanish(endpoint, seed, absl::GetFlag(FLAGS_vanish))) return 1;
   std::printf("vanished: %d\n", absl::GetFlag(FLAGS_vanish));
   std::fflush(stdout);
-  if (!AttackPort(endpoint, random, 300, &score) ||
-      !AttackOpening(endpoint, random, 300, &score) ||
+  if (!AttackPort(endpoint, random, 300, &score) || !AttackOpening(endpoint, random, 300, &score) ||
       !AttackFrames(endpoint, random, messages / 10, &score) ||
       !AttackCommands(endpoint, random, messages - score.messages, &score)) {
     std::printf("attack: the server stopped answering after %lld messages\n",
                 static_cast<long long>(score.messages));
     return 1;
   }
-  std::printf("messages: %lld\nsessions: %d\nrefused: %d\n",
-              static_cast<long long>(score.messages), score.sessions, score.refused);
+  std::printf("messages: %lld\nsessions: %d\nrefused: %d\n", static_cast<long long>(score.messages),
+              score.sessions, score.refused);
   return 0;
 }
 

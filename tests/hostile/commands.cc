@@ -31,18 +31,18 @@ uint64_t RandomValue(Random& random) {
 void AppendRandomCommand(Random& random, std::string* commands) {
   const CommandInfo& info = kCommandTable[random() % kCommandCount];
   const size_t tail = info.has_tail ? random() % 64 : 0;
-  const CommandHeader header = {static_cast<uint16_t>(info.id), 0,
-                                static_cast<uint32_t>(sizeof(CommandHeader) + info.body_bytes +
-                                                      tail)};
+  const CommandHeader header = {
+      static_cast<uint16_t>(info.id), 0,
+      static_cast<uint32_t>(sizeof(CommandHeader) + info.body_bytes + tail)};
   const size_t start = commands->size();
   commands->resize(start + AlignWire(header.size));
   char* at = commands->data() + start;
   std::memcpy(at, &header, sizeof(header));
   for (size_t i = 0; i < info.body_bytes; i += 8) {
     // Half of the fields are 32 bits wide.
-    const uint64_t value = random() % 2 == 0 ? RandomValue(random)
-                                             : (RandomValue(random) & 0xffff) |
-                                                   (RandomValue(random) & 0xffff) << 32;
+    const uint64_t value =
+        random() % 2 == 0 ? RandomValue(random)
+                          : (RandomValue(random) & 0xffff) | (RandomValue(random) & 0xffff) << 32;
     std::memcpy(at + sizeof(header) + i, &value,
                 std::min<size_t>(sizeof(value), info.body_bytes - i));
   }

@@ -5,20 +5,20 @@
 
 namespace warpline::cpu {
 
-#define WARPLINE_DECLARE(ns)  \
-  namespace ns {              \
-  struct Rows {               \
-    const AluRow* begin;      \
-    const AluRow* end;        \
-  };                          \
-  Rows IntegerRows();         \
-  Rows WideRows();            \
-  Rows BitRows();             \
-  Rows FloatRows();           \
-  Rows DirectedRows();        \
-  Rows ApproxRows();          \
-  Rows CompareRows();         \
-  Rows ConvertRows();         \
+#define WARPLINE_DECLARE(ns) \
+  namespace ns {             \
+  struct Rows {              \
+    const AluRow* begin;     \
+    const AluRow* end;       \
+  };                         \
+  Rows IntegerRows();        \
+  Rows WideRows();           \
+  Rows BitRows();            \
+  Rows FloatRows();          \
+  Rows DirectedRows();       \
+  Rows ApproxRows();         \
+  Rows CompareRows();        \
+  Rows ConvertRows();        \
   }
 WARPLINE_DECLARE(alu_generic)
 WARPLINE_DECLARE(alu_avx2)
@@ -33,14 +33,14 @@ void AddRows(R rows, Table* table) {
   for (const AluRow* row = rows.begin; row != rows.end; ++row) table->emplace(row->mnemonic, row);
 }
 
-#define WARPLINE_ADD_ALL(ns, table)    \
-  AddRows(ns::IntegerRows(), table);   \
-  AddRows(ns::WideRows(), table);      \
-  AddRows(ns::BitRows(), table);       \
-  AddRows(ns::FloatRows(), table);     \
-  AddRows(ns::DirectedRows(), table);  \
-  AddRows(ns::ApproxRows(), table);    \
-  AddRows(ns::CompareRows(), table);   \
+#define WARPLINE_ADD_ALL(ns, table)   \
+  AddRows(ns::IntegerRows(), table);  \
+  AddRows(ns::WideRows(), table);     \
+  AddRows(ns::BitRows(), table);      \
+  AddRows(ns::FloatRows(), table);    \
+  AddRows(ns::DirectedRows(), table); \
+  AddRows(ns::ApproxRows(), table);   \
+  AddRows(ns::CompareRows(), table);  \
   AddRows(ns::ConvertRows(), table)
 
 Table* BuildTable() {

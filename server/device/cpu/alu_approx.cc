@@ -12,18 +12,28 @@ struct Approx {
     const f64 turns = f64(M::In(a) * 0.15915494f);
     return (turns - __builtin_rint(turns)) * 6.283185307179586;
   }
-  struct Sin { static f32 Of(f32 a) { return M::Out(f32(__builtin_sin(Angle(a)))); } };
-  struct Cos { static f32 Of(f32 a) { return M::Out(f32(__builtin_cos(Angle(a)))); } };
-  struct Ex2 { static f32 Of(f32 a) { return M::Out(__builtin_exp2f(M::In(a))); } };
-  struct Lg2 { static f32 Of(f32 a) { return M::Out(__builtin_log2f(M::In(a))); } };
-  struct Tanh { static f32 Of(f32 a) { return M::Out(__builtin_tanhf(M::In(a))); } };
+  struct Sin {
+    static f32 Of(f32 a) { return M::Out(f32(__builtin_sin(Angle(a)))); }
+  };
+  struct Cos {
+    static f32 Of(f32 a) { return M::Out(f32(__builtin_cos(Angle(a)))); }
+  };
+  struct Ex2 {
+    static f32 Of(f32 a) { return M::Out(__builtin_exp2f(M::In(a))); }
+  };
+  struct Lg2 {
+    static f32 Of(f32 a) { return M::Out(__builtin_log2f(M::In(a))); }
+  };
+  struct Tanh {
+    static f32 Of(f32 a) { return M::Out(__builtin_tanhf(M::In(a))); }
+  };
 };
 
-#define WARPLINE_APPROX(suffix, kFtz)                                                       \
-  Row<f32, f32>("sin.approx." suffix, SlowUnary<Approx<kFtz>::Sin, f32, f32>),              \
-      Row<f32, f32>("cos.approx." suffix, SlowUnary<Approx<kFtz>::Cos, f32, f32>),          \
-      Row<f32, f32>("ex2.approx." suffix, SlowUnary<Approx<kFtz>::Ex2, f32, f32>),          \
-      Row<f32, f32>("lg2.approx." suffix, SlowUnary<Approx<kFtz>::Lg2, f32, f32>),          \
+#define WARPLINE_APPROX(suffix, kFtz)                                              \
+  Row<f32, f32>("sin.approx." suffix, SlowUnary<Approx<kFtz>::Sin, f32, f32>),     \
+      Row<f32, f32>("cos.approx." suffix, SlowUnary<Approx<kFtz>::Cos, f32, f32>), \
+      Row<f32, f32>("ex2.approx." suffix, SlowUnary<Approx<kFtz>::Ex2, f32, f32>), \
+      Row<f32, f32>("lg2.approx." suffix, SlowUnary<Approx<kFtz>::Lg2, f32, f32>), \
       Row<f32, f32>("tanh.approx." suffix, SlowUnary<Approx<kFtz>::Tanh, f32, f32>)
 
 constexpr AluRow kRows[] = {

@@ -9,7 +9,9 @@ struct Bit {
   static constexpr u32 kBits = sizeof(T) * 8;
   static constexpr u64 Low(u32 n) { return n >= 64 ? ~u64{0} : (u64{1} << n) - 1; }
 
-  struct Popc { static u32 Of(T a) { return u32(__builtin_popcountll(u64(a))); } };
+  struct Popc {
+    static u32 Of(T a) { return u32(__builtin_popcountll(u64(a))); }
+  };
   struct Clz {
     static u32 Of(T a) { return a == 0 ? kBits : u32(__builtin_clzll(u64(a))) - (64 - kBits); }
   };
@@ -106,13 +108,27 @@ struct Prmt {
       const u32 low = c & 3;
       u32 s = 0;
       switch (kMode) {
-        case 0: s = c >> (4 * n) & 15; break;
-        case 1: s = (low + n) & 7; break;                // f4e
-        case 2: s = (low - n) & 7; break;                // b4e
-        case 3: s = low; break;                          // rc8
-        case 4: s = n < low ? low : n; break;            // ecl
-        case 5: s = n < low ? n : low; break;            // ecr
-        case 6: s = (low & 1) * 2 + (n & 1); break;      // rc16
+        case 0:
+          s = c >> (4 * n) & 15;
+          break;
+        case 1:
+          s = (low + n) & 7;
+          break;  // f4e
+        case 2:
+          s = (low - n) & 7;
+          break;  // b4e
+        case 3:
+          s = low;
+          break;  // rc8
+        case 4:
+          s = n < low ? low : n;
+          break;  // ecl
+        case 5:
+          s = n < low ? n : low;
+          break;  // ecr
+        case 6:
+          s = (low & 1) * 2 + (n & 1);
+          break;  // rc16
       }
       r |= PickByte(bytes, s) << (8 * n);
     }
@@ -130,8 +146,8 @@ void Lop3(uint8_t* regs, const Op& op, u32 mask) {
   ForLanes(Slot<u32>(regs, op.r[0]), mask, [&](int i) {
     const u32 x = a[i], y = b[i], z = c[i];
     return (t[0] & ~x & ~y & ~z) | (t[1] & ~x & ~y & z) | (t[2] & ~x & y & ~z) |
-           (t[3] & ~x & y & z) | (t[4] & x & ~y & ~z) | (t[5] & x & ~y & z) |
-           (t[6] & x & y & ~z) | (t[7] & x & y & z);
+           (t[3] & ~x & y & z) | (t[4] & x & ~y & ~z) | (t[5] & x & ~y & z) | (t[6] & x & y & ~z) |
+           (t[7] & x & y & z);
   });
 }
 
@@ -157,7 +173,9 @@ void Select(uint8_t* regs, const Op& op, u32 mask) {
 
 // slct: the sign of c chooses.
 template <typename T, typename C>
-struct Slct { static T Of(T a, T b, C c) { return c >= 0 ? a : b; } };
+struct Slct {
+  static T Of(T a, T b, C c) { return c >= 0 ? a : b; }
+};
 
 // Fills a slot with one value: constants of called functions.
 template <typename T>
@@ -173,9 +191,15 @@ template <typename F>
 void PredBinary(uint8_t* regs, const Op& op, u32 mask) {
   Assign(Bits(regs, op.r[0]), F::Of(Bits(regs, op.r[1]), Bits(regs, op.r[2])), mask);
 }
-struct PredAnd { static u32 Of(u32 a, u32 b) { return a & b; } };
-struct PredOr { static u32 Of(u32 a, u32 b) { return a | b; } };
-struct PredXor { static u32 Of(u32 a, u32 b) { return a ^ b; } };
+struct PredAnd {
+  static u32 Of(u32 a, u32 b) { return a & b; }
+};
+struct PredOr {
+  static u32 Of(u32 a, u32 b) { return a | b; }
+};
+struct PredXor {
+  static u32 Of(u32 a, u32 b) { return a ^ b; }
+};
 void PredNot(uint8_t* regs, const Op& op, u32 mask) {
   Assign(Bits(regs, op.r[0]), ~Bits(regs, op.r[1]), mask);
 }
@@ -222,10 +246,12 @@ void Unpack(uint8_t* regs, const Op& op, u32 mask) {
 
 // Extensions from the low bits of a register: 8 bits everywhere, 16 and 32 where wider.
 template <typename T, typename N>
-struct Extend { static T Of(T a) { return T(N(a)); } };
+struct Extend {
+  static T Of(T a) { return T(N(a)); }
+};
 
 #define WARPLINE_SELECT(name, T) Row<T, T, T, Pred>("selp." name, Select<T>)
-#define WARPLINE_SLCT(name, T)                          \
+#define WARPLINE_SLCT(name, T)                           \
   Row3<Slct<T, i32>, T, T, T, i32>("slct." name ".s32"), \
       Row3<Slct<T, f32>, T, T, T, f32>("slct." name ".f32")
 
@@ -264,14 +290,28 @@ constexpr AluRow kRows[] = {
     Row<u32, u32, u32, u32>("lop3.b32", Lop3),
     Row2<Bmsk<false>, u32, u32, u32>("bmsk.clamp.b32"),
     Row2<Bmsk<true>, u32, u32, u32>("bmsk.wrap.b32"),
-    WARPLINE_SELECT("b16", u16), WARPLINE_SELECT("u16", u16), WARPLINE_SELECT("s16", u16),
-    WARPLINE_SELECT("b32", u32), WARPLINE_SELECT("u32", u32), WARPLINE_SELECT("s32", u32),
-    WARPLINE_SELECT("b64", u64), WARPLINE_SELECT("u64", u64), WARPLINE_SELECT("s64", u64),
-    WARPLINE_SELECT("f32", f32), WARPLINE_SELECT("f64", f64),
-    WARPLINE_SLCT("b16", u16), WARPLINE_SLCT("u16", u16), WARPLINE_SLCT("s16", u16),
-    WARPLINE_SLCT("b32", u32), WARPLINE_SLCT("u32", u32), WARPLINE_SLCT("s32", u32),
-    WARPLINE_SLCT("b64", u64), WARPLINE_SLCT("u64", u64), WARPLINE_SLCT("s64", u64),
-    WARPLINE_SLCT("f32", f32), WARPLINE_SLCT("f64", f64),
+    WARPLINE_SELECT("b16", u16),
+    WARPLINE_SELECT("u16", u16),
+    WARPLINE_SELECT("s16", u16),
+    WARPLINE_SELECT("b32", u32),
+    WARPLINE_SELECT("u32", u32),
+    WARPLINE_SELECT("s32", u32),
+    WARPLINE_SELECT("b64", u64),
+    WARPLINE_SELECT("u64", u64),
+    WARPLINE_SELECT("s64", u64),
+    WARPLINE_SELECT("f32", f32),
+    WARPLINE_SELECT("f64", f64),
+    WARPLINE_SLCT("b16", u16),
+    WARPLINE_SLCT("u16", u16),
+    WARPLINE_SLCT("s16", u16),
+    WARPLINE_SLCT("b32", u32),
+    WARPLINE_SLCT("u32", u32),
+    WARPLINE_SLCT("s32", u32),
+    WARPLINE_SLCT("b64", u64),
+    WARPLINE_SLCT("u64", u64),
+    WARPLINE_SLCT("s64", u64),
+    WARPLINE_SLCT("f32", f32),
+    WARPLINE_SLCT("f64", f64),
     Row<Pred, Pred, Pred>("and.pred", PredBinary<PredAnd>),
     Row<Pred, Pred, Pred>("or.pred", PredBinary<PredOr>),
     Row<Pred, Pred, Pred>("xor.pred", PredBinary<PredXor>),

@@ -7,21 +7,91 @@
 namespace warpline::cpu::WARPLINE_ALU {
 namespace {
 
-struct Eq { template <typename T> static bool Of(T a, T b) { return a == b; } };
-struct Ne { template <typename T> static bool Of(T a, T b) { return a < b || a > b; } };
-struct Lt { template <typename T> static bool Of(T a, T b) { return a < b; } };
-struct Le { template <typename T> static bool Of(T a, T b) { return a <= b; } };
-struct Gt { template <typename T> static bool Of(T a, T b) { return a > b; } };
-struct Ge { template <typename T> static bool Of(T a, T b) { return a >= b; } };
+struct Eq {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a == b;
+  }
+};
+struct Ne {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a < b || a > b;
+  }
+};
+struct Lt {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a < b;
+  }
+};
+struct Le {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a <= b;
+  }
+};
+struct Gt {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a > b;
+  }
+};
+struct Ge {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a >= b;
+  }
+};
 // Unordered: true with a NaN.
-struct Equ { template <typename T> static bool Of(T a, T b) { return !(a < b || a > b); } };
-struct Neu { template <typename T> static bool Of(T a, T b) { return !(a == b); } };
-struct Ltu { template <typename T> static bool Of(T a, T b) { return !(a >= b); } };
-struct Leu { template <typename T> static bool Of(T a, T b) { return !(a > b); } };
-struct Gtu { template <typename T> static bool Of(T a, T b) { return !(a <= b); } };
-struct Geu { template <typename T> static bool Of(T a, T b) { return !(a < b); } };
-struct Num { template <typename T> static bool Of(T a, T b) { return a == a && b == b; } };
-struct Nan { template <typename T> static bool Of(T a, T b) { return a != a || b != b; } };
+struct Equ {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return !(a < b || a > b);
+  }
+};
+struct Neu {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return !(a == b);
+  }
+};
+struct Ltu {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return !(a >= b);
+  }
+};
+struct Leu {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return !(a > b);
+  }
+};
+struct Gtu {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return !(a <= b);
+  }
+};
+struct Geu {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return !(a < b);
+  }
+};
+struct Num {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a == a && b == b;
+  }
+};
+struct Nan {
+  template <typename T>
+  static bool Of(T a, T b) {
+    return a != a || b != b;
+  }
+};
 
 template <typename Lane>
 inline u32 Collect(Lane lane) {
@@ -38,9 +108,18 @@ inline void Finish(uint8_t* regs, const Op& op, u32 mask, u32 bits) {
   if (op.imm != 0) {
     const u32 c = Bits(regs, op.r[4]) ^ (op.negated ? ~0u : 0);
     switch (op.imm) {
-      case 1: bits &= c; complement &= c; break;
-      case 2: bits |= c; complement |= c; break;
-      default: bits ^= c; complement ^= c; break;
+      case 1:
+        bits &= c;
+        complement &= c;
+        break;
+      case 2:
+        bits |= c;
+        complement |= c;
+        break;
+      default:
+        bits ^= c;
+        complement ^= c;
+        break;
     }
   }
   Assign(Bits(regs, op.r[0]), bits, mask);
@@ -61,27 +140,26 @@ void SetpFtz(uint8_t* regs, const Op& op, u32 mask) {
 }
 
 #define WARPLINE_SETP(cmp, F, name, T) Row<Pred, T, T>("setp." cmp "." name, Setp<F, T>)
-#define WARPLINE_ALL_TYPES(cmp, F)                                                         \
-  WARPLINE_SETP(cmp, F, "u16", u16), WARPLINE_SETP(cmp, F, "s16", i16),                    \
-      WARPLINE_SETP(cmp, F, "u32", u32), WARPLINE_SETP(cmp, F, "s32", i32),                \
-      WARPLINE_SETP(cmp, F, "u64", u64), WARPLINE_SETP(cmp, F, "s64", i64),                \
+#define WARPLINE_ALL_TYPES(cmp, F)                                          \
+  WARPLINE_SETP(cmp, F, "u16", u16), WARPLINE_SETP(cmp, F, "s16", i16),     \
+      WARPLINE_SETP(cmp, F, "u32", u32), WARPLINE_SETP(cmp, F, "s32", i32), \
+      WARPLINE_SETP(cmp, F, "u64", u64), WARPLINE_SETP(cmp, F, "s64", i64), \
       WARPLINE_FLOATS(cmp, F)
-#define WARPLINE_FLOATS(cmp, F)                                                            \
-  WARPLINE_SETP(cmp, F, "f32", f32), WARPLINE_SETP(cmp, F, "f64", f64),                    \
+#define WARPLINE_FLOATS(cmp, F)                                         \
+  WARPLINE_SETP(cmp, F, "f32", f32), WARPLINE_SETP(cmp, F, "f64", f64), \
       Row<Pred, f32, f32>("setp." cmp ".ftz.f32", SetpFtz<F>)
-#define WARPLINE_BITS(cmp, F)                                                              \
-  WARPLINE_SETP(cmp, F, "b16", u16), WARPLINE_SETP(cmp, F, "b32", u32),                    \
+#define WARPLINE_BITS(cmp, F)                                           \
+  WARPLINE_SETP(cmp, F, "b16", u16), WARPLINE_SETP(cmp, F, "b32", u32), \
       WARPLINE_SETP(cmp, F, "b64", u64)
-#define WARPLINE_UNSIGNED(cmp, F)                                                          \
-  WARPLINE_SETP(cmp, F, "u16", u16), WARPLINE_SETP(cmp, F, "u32", u32),                    \
+#define WARPLINE_UNSIGNED(cmp, F)                                       \
+  WARPLINE_SETP(cmp, F, "u16", u16), WARPLINE_SETP(cmp, F, "u32", u32), \
       WARPLINE_SETP(cmp, F, "u64", u64)
 
 constexpr AluRow kRows[] = {
     WARPLINE_ALL_TYPES("eq", Eq), WARPLINE_ALL_TYPES("ne", Ne), WARPLINE_ALL_TYPES("lt", Lt),
     WARPLINE_ALL_TYPES("le", Le), WARPLINE_ALL_TYPES("gt", Gt), WARPLINE_ALL_TYPES("ge", Ge),
-    WARPLINE_BITS("eq", Eq),      WARPLINE_BITS("ne", Ne),
-    WARPLINE_UNSIGNED("lo", Lt),  WARPLINE_UNSIGNED("ls", Le),
-    WARPLINE_UNSIGNED("hi", Gt),  WARPLINE_UNSIGNED("hs", Ge),
+    WARPLINE_BITS("eq", Eq),      WARPLINE_BITS("ne", Ne),      WARPLINE_UNSIGNED("lo", Lt),
+    WARPLINE_UNSIGNED("ls", Le),  WARPLINE_UNSIGNED("hi", Gt),  WARPLINE_UNSIGNED("hs", Ge),
     WARPLINE_FLOATS("equ", Equ),  WARPLINE_FLOATS("neu", Neu),  WARPLINE_FLOATS("ltu", Ltu),
     WARPLINE_FLOATS("leu", Leu),  WARPLINE_FLOATS("gtu", Gtu),  WARPLINE_FLOATS("geu", Geu),
     WARPLINE_FLOATS("num", Num),  WARPLINE_FLOATS("nan", Nan),

@@ -10,13 +10,29 @@ namespace {
 // Values pass through volatile, so that no operation moves out of the mode's scope.
 template <typename T>
 struct Directed {
-  struct Add { static T Of(volatile T& a, volatile T& b, volatile T&) { return a + b; } };
-  struct Sub { static T Of(volatile T& a, volatile T& b, volatile T&) { return a - b; } };
-  struct Mul { static T Of(volatile T& a, volatile T& b, volatile T&) { return a * b; } };
-  struct Div { static T Of(volatile T& a, volatile T& b, volatile T&) { return a / b; } };
-  struct Fma { static T Of(volatile T& a, volatile T& b, volatile T& c) { return FusedMultiplyAdd(T(a), T(b), T(c)); } };
-  struct Rcp { static T Of(volatile T& a, volatile T&, volatile T&) { return T(1) / a; } };
-  struct Sqrt { static T Of(volatile T& a, volatile T&, volatile T&) { return SquareRoot(T(a)); } };
+  struct Add {
+    static T Of(volatile T& a, volatile T& b, volatile T&) { return a + b; }
+  };
+  struct Sub {
+    static T Of(volatile T& a, volatile T& b, volatile T&) { return a - b; }
+  };
+  struct Mul {
+    static T Of(volatile T& a, volatile T& b, volatile T&) { return a * b; }
+  };
+  struct Div {
+    static T Of(volatile T& a, volatile T& b, volatile T&) { return a / b; }
+  };
+  struct Fma {
+    static T Of(volatile T& a, volatile T& b, volatile T& c) {
+      return FusedMultiplyAdd(T(a), T(b), T(c));
+    }
+  };
+  struct Rcp {
+    static T Of(volatile T& a, volatile T&, volatile T&) { return T(1) / a; }
+  };
+  struct Sqrt {
+    static T Of(volatile T& a, volatile T&, volatile T&) { return SquareRoot(T(a)); }
+  };
 };
 
 // kInputs: operands whose NaN is chosen among (division takes what the processor gives). kTiny: a
@@ -62,22 +78,22 @@ __attribute__((noinline)) void Convert(uint8_t* regs, const Op& op, u32 mask) {
 #define WARPLINE_ARITHMETIC(mode, round, suffix, T, kFtz)                                  \
   Row<T, T, T>("add." mode suffix, Run<Directed<T>::Add, T, round, kFtz, 2>),              \
       Row<T, T, T>("sub." mode suffix, Run<Directed<T>::Sub, T, round, kFtz, 2>),          \
-      Row<T, T, T>("mul." mode suffix, Run<Directed<T>::Mul, T, round, kFtz, 2, true>),          \
+      Row<T, T, T>("mul." mode suffix, Run<Directed<T>::Mul, T, round, kFtz, 2, true>),    \
       Row<T, T, T>("div." mode suffix, Run<Directed<T>::Div, T, round, kFtz, 1>),          \
-      Row<T, T, T, T>("fma." mode suffix, Run<Directed<T>::Fma, T, round, kFtz, 3, true>),       \
+      Row<T, T, T, T>("fma." mode suffix, Run<Directed<T>::Fma, T, round, kFtz, 3, true>), \
       Row<T, T>("rcp." mode suffix, Run<Directed<T>::Rcp, T, round, kFtz, 1>),             \
       Row<T, T>("sqrt." mode suffix, Run<Directed<T>::Sqrt, T, round, kFtz, 1>)
-#define WARPLINE_FROM(mode, round, name, S)                                                \
-  Row<f32, S>("cvt." mode ".f32." name, Convert<f32, S, round>),                           \
+#define WARPLINE_FROM(mode, round, name, S)                      \
+  Row<f32, S>("cvt." mode ".f32." name, Convert<f32, S, round>), \
       Row<f64, S>("cvt." mode ".f64." name, Convert<f64, S, round>)
-#define WARPLINE_MODE(mode, round)                                                         \
-  WARPLINE_ARITHMETIC(mode, round, ".f32", f32, false),                                    \
-      WARPLINE_ARITHMETIC(mode, round, ".ftz.f32", f32, true),                             \
-      WARPLINE_ARITHMETIC(mode, round, ".f64", f64, false),                                \
-      WARPLINE_FROM(mode, round, "u16", u16), WARPLINE_FROM(mode, round, "s16", i16),      \
-      WARPLINE_FROM(mode, round, "u32", u32), WARPLINE_FROM(mode, round, "s32", i32),      \
-      WARPLINE_FROM(mode, round, "u64", u64), WARPLINE_FROM(mode, round, "s64", i64),      \
-      Row<f32, f64>("cvt." mode ".f32.f64", Convert<f32, f64, round>),                     \
+#define WARPLINE_MODE(mode, round)                                                    \
+  WARPLINE_ARITHMETIC(mode, round, ".f32", f32, false),                               \
+      WARPLINE_ARITHMETIC(mode, round, ".ftz.f32", f32, true),                        \
+      WARPLINE_ARITHMETIC(mode, round, ".f64", f64, false),                           \
+      WARPLINE_FROM(mode, round, "u16", u16), WARPLINE_FROM(mode, round, "s16", i16), \
+      WARPLINE_FROM(mode, round, "u32", u32), WARPLINE_FROM(mode, round, "s32", i32), \
+      WARPLINE_FROM(mode, round, "u64", u64), WARPLINE_FROM(mode, round, "s64", i64), \
+      Row<f32, f64>("cvt." mode ".f32.f64", Convert<f32, f64, round>),                \
       Row<f32, f64>("cvt." mode ".ftz.f32.f64", Convert<f32, f64, round, true>)
 
 constexpr AluRow kRows[] = {

@@ -7,8 +7,12 @@ namespace {
 template <typename T, bool kFtz, bool kSat = false>
 struct Float {
   using M = Mode<kFtz, kSat>;
-  struct Add { static T Of(T a, T b) { return PickNan(M::Out(M::In(a) + M::In(b)), a, b); } };
-  struct Sub { static T Of(T a, T b) { return PickNan(M::Out(M::In(a) - M::In(b)), a, b); } };
+  struct Add {
+    static T Of(T a, T b) { return PickNan(M::Out(M::In(a) + M::In(b)), a, b); }
+  };
+  struct Sub {
+    static T Of(T a, T b) { return PickNan(M::Out(M::In(a) - M::In(b)), a, b); }
+  };
   struct Mul {
     static T Of(T a, T b) {
       const T x = M::In(a), y = M::In(b);
@@ -16,7 +20,9 @@ struct Float {
                   : PickNan(M::Out(x * y), a, b);
     }
   };
-  struct Div { static T Of(T a, T b) { return M::Out(M::In(a) / M::In(b)); } };
+  struct Div {
+    static T Of(T a, T b) { return M::Out(M::In(a) / M::In(b)); }
+  };
   struct Fma {
     static T Of(T a, T b, T c) {
       const T x = M::In(a), y = M::In(b), z = M::In(c);
@@ -25,11 +31,19 @@ struct Float {
       return PickNan(M::Out(r), a, b, c);
     }
   };
-  struct Rcp { static T Of(T a) { return M::Out(T(1) / M::In(a)); } };
-  struct Sqrt { static T Of(T a) { return M::Out(SquareRoot(M::In(a))); } };
-  struct Rsqrt { static T Of(T a) { return M::Out(T(1) / SquareRoot(M::In(a))); } };
+  struct Rcp {
+    static T Of(T a) { return M::Out(T(1) / M::In(a)); }
+  };
+  struct Sqrt {
+    static T Of(T a) { return M::Out(SquareRoot(M::In(a))); }
+  };
+  struct Rsqrt {
+    static T Of(T a) { return M::Out(T(1) / SquareRoot(M::In(a))); }
+  };
   // A NaN is not negated.
-  struct Neg { static T Of(T a) { return a == a ? -M::In(a) : PickNan(M::Out(a), a, a); } };
+  struct Neg {
+    static T Of(T a) { return a == a ? -M::In(a) : PickNan(M::Out(a), a, a); }
+  };
   struct Abs {
     static T Of(T a) {
       const T v = M::In(a);
@@ -66,16 +80,28 @@ struct Float {
     }
   };
   // min.NaN and max.NaN: a NaN wins.
-  struct MinNan { static T Of(T a, T b) { return a != a || b != b ? M::Out(a + b) : Min::Of(a, b); } };
-  struct MaxNan { static T Of(T a, T b) { return a != a || b != b ? M::Out(a + b) : Max::Of(a, b); } };
+  struct MinNan {
+    static T Of(T a, T b) { return a != a || b != b ? M::Out(a + b) : Min::Of(a, b); }
+  };
+  struct MaxNan {
+    static T Of(T a, T b) { return a != a || b != b ? M::Out(a + b) : Max::Of(a, b); }
+  };
 };
 
 // copysign.f d, a, b: the magnitude of b with the sign of a.
-struct Copysign32 { static f32 Of(f32 a, f32 b) { return __builtin_copysignf(b, a); } };
-struct Copysign64 { static f64 Of(f64 a, f64 b) { return __builtin_copysign(b, a); } };
+struct Copysign32 {
+  static f32 Of(f32 a, f32 b) { return __builtin_copysignf(b, a); }
+};
+struct Copysign64 {
+  static f64 Of(f64 a, f64 b) { return __builtin_copysign(b, a); }
+};
 
-struct Mov32 { static f32 Of(f32 a) { return a; } };
-struct Mov64 { static f64 Of(f64 a) { return a; } };
+struct Mov32 {
+  static f32 Of(f32 a) { return a; }
+};
+struct Mov64 {
+  static f64 Of(f64 a) { return a; }
+};
 
 enum Test { kFinite, kInfinite, kNumber, kNan, kNormal, kSubnormal };
 template <Test kTest, typename T>
@@ -86,45 +112,57 @@ void TestProperty(uint8_t* regs, const Op& op, u32 mask) {
     const T v = a[i];
     bool yes = false;
     switch (kTest) {
-      case kFinite: yes = __builtin_isfinite(v); break;
-      case kInfinite: yes = __builtin_isinf(v); break;
-      case kNumber: yes = v == v; break;
-      case kNan: yes = v != v; break;
+      case kFinite:
+        yes = __builtin_isfinite(v);
+        break;
+      case kInfinite:
+        yes = __builtin_isinf(v);
+        break;
+      case kNumber:
+        yes = v == v;
+        break;
+      case kNan:
+        yes = v != v;
+        break;
       // Zero counts as normal.
-      case kNormal: yes = __builtin_isnormal(v) || v == 0; break;
-      case kSubnormal: yes = v != 0 && __builtin_isfinite(v) && !__builtin_isnormal(v); break;
+      case kNormal:
+        yes = __builtin_isnormal(v) || v == 0;
+        break;
+      case kSubnormal:
+        yes = v != 0 && __builtin_isfinite(v) && !__builtin_isnormal(v);
+        break;
     }
     bits |= u32(yes) << i;
   }
   Assign(Bits(regs, op.r[0]), bits, mask);
 }
 
-#define WARPLINE_F3(suffix, T, ...)                                                  \
-  Row2<Float<T, __VA_ARGS__>::Add, T, T, T>("add." suffix),                          \
-      Row2<Float<T, __VA_ARGS__>::Sub, T, T, T>("sub." suffix),                      \
-      Row2<Float<T, __VA_ARGS__>::Mul, T, T, T>("mul." suffix),                      \
-      Row3<Float<T, __VA_ARGS__>::Fma, T, T, T, T>("fma." suffix),                   \
+#define WARPLINE_F3(suffix, T, ...)                                \
+  Row2<Float<T, __VA_ARGS__>::Add, T, T, T>("add." suffix),        \
+      Row2<Float<T, __VA_ARGS__>::Sub, T, T, T>("sub." suffix),    \
+      Row2<Float<T, __VA_ARGS__>::Mul, T, T, T>("mul." suffix),    \
+      Row3<Float<T, __VA_ARGS__>::Fma, T, T, T, T>("fma." suffix), \
       Row3<Float<T, __VA_ARGS__>::Fma, T, T, T, T>("mad." suffix)
-#define WARPLINE_F1(suffix, T, ...)                                                  \
-  Row2<Float<T, __VA_ARGS__>::Div, T, T, T>("div." suffix),                          \
-      Row1<Float<T, __VA_ARGS__>::Rcp, T, T>("rcp." suffix),                         \
-      Row1<Float<T, __VA_ARGS__>::Sqrt, T, T>("sqrt." suffix),                       \
-      Row1<Float<T, __VA_ARGS__>::Neg, T, T>("neg." suffix),                         \
-      Row1<Float<T, __VA_ARGS__>::Abs, T, T>("abs." suffix),                         \
-      Row2<Float<T, __VA_ARGS__>::Min, T, T, T>("min." suffix),                      \
+#define WARPLINE_F1(suffix, T, ...)                             \
+  Row2<Float<T, __VA_ARGS__>::Div, T, T, T>("div." suffix),     \
+      Row1<Float<T, __VA_ARGS__>::Rcp, T, T>("rcp." suffix),    \
+      Row1<Float<T, __VA_ARGS__>::Sqrt, T, T>("sqrt." suffix),  \
+      Row1<Float<T, __VA_ARGS__>::Neg, T, T>("neg." suffix),    \
+      Row1<Float<T, __VA_ARGS__>::Abs, T, T>("abs." suffix),    \
+      Row2<Float<T, __VA_ARGS__>::Min, T, T, T>("min." suffix), \
       Row2<Float<T, __VA_ARGS__>::Max, T, T, T>("max." suffix)
-#define WARPLINE_APPROX(suffix, T, ...)                                              \
-  Row2<Float<T, __VA_ARGS__>::DivApprox, T, T, T>("div.approx." suffix),                   \
-      Row2<Float<T, __VA_ARGS__>::Div, T, T, T>("div.full." suffix),                 \
-      Row1<Float<T, __VA_ARGS__>::Rcp, T, T>("rcp.approx." suffix),                  \
-      Row1<Float<T, __VA_ARGS__>::Sqrt, T, T>("sqrt.approx." suffix),                \
+#define WARPLINE_APPROX(suffix, T, ...)                                  \
+  Row2<Float<T, __VA_ARGS__>::DivApprox, T, T, T>("div.approx." suffix), \
+      Row2<Float<T, __VA_ARGS__>::Div, T, T, T>("div.full." suffix),     \
+      Row1<Float<T, __VA_ARGS__>::Rcp, T, T>("rcp.approx." suffix),      \
+      Row1<Float<T, __VA_ARGS__>::Sqrt, T, T>("sqrt.approx." suffix),    \
       Row1<Float<T, __VA_ARGS__>::Rsqrt, T, T>("rsqrt.approx." suffix)
-#define WARPLINE_TEST(name, T)                                                       \
-  Row<Pred, T>("testp.finite." name, TestProperty<kFinite, T>),                      \
-      Row<Pred, T>("testp.infinite." name, TestProperty<kInfinite, T>),              \
-      Row<Pred, T>("testp.number." name, TestProperty<kNumber, T>),                  \
-      Row<Pred, T>("testp.notanumber." name, TestProperty<kNan, T>),                 \
-      Row<Pred, T>("testp.normal." name, TestProperty<kNormal, T>),                  \
+#define WARPLINE_TEST(name, T)                                          \
+  Row<Pred, T>("testp.finite." name, TestProperty<kFinite, T>),         \
+      Row<Pred, T>("testp.infinite." name, TestProperty<kInfinite, T>), \
+      Row<Pred, T>("testp.number." name, TestProperty<kNumber, T>),     \
+      Row<Pred, T>("testp.notanumber." name, TestProperty<kNan, T>),    \
+      Row<Pred, T>("testp.normal." name, TestProperty<kNormal, T>),     \
       Row<Pred, T>("testp.subnormal." name, TestProperty<kSubnormal, T>)
 
 constexpr AluRow kRows[] = {

@@ -7,13 +7,32 @@ namespace {
 using i128 = __int128;
 using u128 = unsigned __int128;
 
-template <typename T> struct WideOf {};
-template <> struct WideOf<i16> { using W = i32; };
-template <> struct WideOf<u16> { using W = u32; };
-template <> struct WideOf<i32> { using W = i64; };
-template <> struct WideOf<u32> { using W = u64; };
-template <> struct WideOf<i64> { using W = i128; };
-template <> struct WideOf<u64> { using W = u128; };
+template <typename T>
+struct WideOf {};
+template <>
+struct WideOf<i16> {
+  using W = i32;
+};
+template <>
+struct WideOf<u16> {
+  using W = u32;
+};
+template <>
+struct WideOf<i32> {
+  using W = i64;
+};
+template <>
+struct WideOf<u32> {
+  using W = u64;
+};
+template <>
+struct WideOf<i64> {
+  using W = i128;
+};
+template <>
+struct WideOf<u64> {
+  using W = u128;
+};
 
 template <typename T>
 struct Product {
@@ -21,10 +40,18 @@ struct Product {
   static constexpr int kBits = sizeof(T) * 8;
   static T High(T a, T b) { return T((W(a) * W(b)) >> kBits); }
 
-  struct MulHi { static T Of(T a, T b) { return High(a, b); } };
-  struct MadHi { static T Of(T a, T b, T c) { return T(u64(High(a, b)) + u64(c)); } };
-  struct MulWide { static W Of(T a, T b) { return W(a) * W(b); } };
-  struct MadWide { static W Of(T a, T b, W c) { return W(u64(W(a) * W(b)) + u64(c)); } };
+  struct MulHi {
+    static T Of(T a, T b) { return High(a, b); }
+  };
+  struct MadHi {
+    static T Of(T a, T b, T c) { return T(u64(High(a, b)) + u64(c)); }
+  };
+  struct MulWide {
+    static W Of(T a, T b) { return W(a) * W(b); }
+  };
+  struct MadWide {
+    static W Of(T a, T b, W c) { return W(u64(W(a) * W(b)) + u64(c)); }
+  };
 };
 
 struct MadHiSat {
@@ -39,16 +66,30 @@ template <typename T>
 struct Product24 {
   static T Cut(T a) { return T(T(u32(a) << 8) >> 8); }
   static i64 Full(T a, T b) { return i64(Cut(a)) * i64(Cut(b)); }
-  struct Lo { static T Of(T a, T b) { return T(Full(a, b)); } };
-  struct Hi { static T Of(T a, T b) { return T(Full(a, b) >> 16); } };
-  struct MadLo { static T Of(T a, T b, T c) { return T(u32(Full(a, b)) + u32(c)); } };
-  struct MadHi { static T Of(T a, T b, T c) { return T(u32(Full(a, b) >> 16) + u32(c)); } };
+  struct Lo {
+    static T Of(T a, T b) { return T(Full(a, b)); }
+  };
+  struct Hi {
+    static T Of(T a, T b) { return T(Full(a, b) >> 16); }
+  };
+  struct MadLo {
+    static T Of(T a, T b, T c) { return T(u32(Full(a, b)) + u32(c)); }
+  };
+  struct MadHi {
+    static T Of(T a, T b, T c) { return T(u32(Full(a, b) >> 16) + u32(c)); }
+  };
 };
 
 // add.cc and the like: `Of` returns the sum and updates the carry.
 template <typename U>
 struct Carry {
-  struct Add { static U Of(U a, U b, bool, bool* out) { U r; *out = __builtin_add_overflow(a, b, &r); return r; } };
+  struct Add {
+    static U Of(U a, U b, bool, bool* out) {
+      U r;
+      *out = __builtin_add_overflow(a, b, &r);
+      return r;
+    }
+  };
   struct Addc {
     static U Of(U a, U b, bool in, bool* out) {
       U r;
@@ -57,7 +98,13 @@ struct Carry {
       return r;
     }
   };
-  struct Sub { static U Of(U a, U b, bool, bool* out) { U r; *out = __builtin_sub_overflow(a, b, &r); return r; } };
+  struct Sub {
+    static U Of(U a, U b, bool, bool* out) {
+      U r;
+      *out = __builtin_sub_overflow(a, b, &r);
+      return r;
+    }
+  };
   struct Subc {
     static U Of(U a, U b, bool in, bool* out) {
       U r;
@@ -131,33 +178,33 @@ constexpr AluRow CarryRow(const char* mnemonic, AluFn fn) {
   return AluRow{mnemonic, {kCode<T>...}, fn, true};
 }
 
-#define WARPLINE_HI(name, T)                             \
-  Row2<Product<T>::MulHi, T, T, T>("mul.hi." name),      \
+#define WARPLINE_HI(name, T)                        \
+  Row2<Product<T>::MulHi, T, T, T>("mul.hi." name), \
       Row3<Product<T>::MadHi, T, T, T, T>("mad.hi." name)
-#define WARPLINE_WIDE(name, T, W)                             \
-  Row2<Product<T>::MulWide, W, T, T>("mul.wide." name),       \
+#define WARPLINE_WIDE(name, T, W)                       \
+  Row2<Product<T>::MulWide, W, T, T>("mul.wide." name), \
       Row3<Product<T>::MadWide, W, T, T, W>("mad.wide." name)
-#define WARPLINE_24(name, T)                                       \
-  Row2<Product24<T>::Lo, T, T, T>("mul24.lo." name),               \
-      Row2<Product24<T>::Hi, T, T, T>("mul24.hi." name),           \
-      Row3<Product24<T>::MadLo, T, T, T, T>("mad24.lo." name),     \
+#define WARPLINE_24(name, T)                                   \
+  Row2<Product24<T>::Lo, T, T, T>("mul24.lo." name),           \
+      Row2<Product24<T>::Hi, T, T, T>("mul24.hi." name),       \
+      Row3<Product24<T>::MadLo, T, T, T, T>("mad24.lo." name), \
       Row3<Product24<T>::MadHi, T, T, T, T>("mad24.hi." name)
-#define WARPLINE_CARRY(name, T, U)                                                            \
-  CarryRow<U, U, U>("add.cc." name, CarryBinary<Carry<U>::Add, U, true>),                     \
-      CarryRow<U, U, U>("addc." name, CarryBinary<Carry<U>::Addc, U, false>),                 \
-      CarryRow<U, U, U>("addc.cc." name, CarryBinary<Carry<U>::Addc, U, true>),               \
-      CarryRow<U, U, U>("sub.cc." name, CarryBinary<Carry<U>::Sub, U, true>),                 \
-      CarryRow<U, U, U>("subc." name, CarryBinary<Carry<U>::Subc, U, false>),                 \
-      CarryRow<U, U, U>("subc.cc." name, CarryBinary<Carry<U>::Subc, U, true>),               \
-      CarryRow<U, U, U, U>("mad.lo.cc." name, CarryMad<Carry<U>::Add, T, U, false, true>),    \
-      CarryRow<U, U, U, U>("mad.hi.cc." name, CarryMad<Carry<U>::Add, T, U, true, true>),     \
-      CarryRow<U, U, U, U>("madc.lo." name, CarryMad<Carry<U>::Addc, T, U, false, false>),    \
-      CarryRow<U, U, U, U>("madc.hi." name, CarryMad<Carry<U>::Addc, T, U, true, false>),     \
-      CarryRow<U, U, U, U>("madc.lo.cc." name, CarryMad<Carry<U>::Addc, T, U, false, true>),  \
+#define WARPLINE_CARRY(name, T, U)                                                           \
+  CarryRow<U, U, U>("add.cc." name, CarryBinary<Carry<U>::Add, U, true>),                    \
+      CarryRow<U, U, U>("addc." name, CarryBinary<Carry<U>::Addc, U, false>),                \
+      CarryRow<U, U, U>("addc.cc." name, CarryBinary<Carry<U>::Addc, U, true>),              \
+      CarryRow<U, U, U>("sub.cc." name, CarryBinary<Carry<U>::Sub, U, true>),                \
+      CarryRow<U, U, U>("subc." name, CarryBinary<Carry<U>::Subc, U, false>),                \
+      CarryRow<U, U, U>("subc.cc." name, CarryBinary<Carry<U>::Subc, U, true>),              \
+      CarryRow<U, U, U, U>("mad.lo.cc." name, CarryMad<Carry<U>::Add, T, U, false, true>),   \
+      CarryRow<U, U, U, U>("mad.hi.cc." name, CarryMad<Carry<U>::Add, T, U, true, true>),    \
+      CarryRow<U, U, U, U>("madc.lo." name, CarryMad<Carry<U>::Addc, T, U, false, false>),   \
+      CarryRow<U, U, U, U>("madc.hi." name, CarryMad<Carry<U>::Addc, T, U, true, false>),    \
+      CarryRow<U, U, U, U>("madc.lo.cc." name, CarryMad<Carry<U>::Addc, T, U, false, true>), \
       CarryRow<U, U, U, U>("madc.hi.cc." name, CarryMad<Carry<U>::Addc, T, U, true, true>)
-#define WARPLINE_DOT(name, T, U)                                         \
-  Row3<Dot<T, U>::Four, u32, u32, u32, u32>("dp4a." name),               \
-      Row3<Dot<T, U>::Two<0>, u32, u32, u32, u32>("dp2a.lo." name),      \
+#define WARPLINE_DOT(name, T, U)                                    \
+  Row3<Dot<T, U>::Four, u32, u32, u32, u32>("dp4a." name),          \
+      Row3<Dot<T, U>::Two<0>, u32, u32, u32, u32>("dp2a.lo." name), \
       Row3<Dot<T, U>::Two<2>, u32, u32, u32, u32>("dp2a.hi." name)
 
 constexpr AluRow kRows[] = {

@@ -10,22 +10,81 @@ namespace warpline::cpu {
 namespace {
 
 // Of(old, b, c) is the new value.
-struct Add { template <typename T> static T Of(T a, T b, T) { return static_cast<T>(a + b); } };
-struct Min { template <typename T> static T Of(T a, T b, T) { return b < a ? b : a; } };
-struct Max { template <typename T> static T Of(T a, T b, T) { return b > a ? b : a; } };
-struct And { template <typename T> static T Of(T a, T b, T) { return a & b; } };
-struct Or { template <typename T> static T Of(T a, T b, T) { return a | b; } };
-struct Xor { template <typename T> static T Of(T a, T b, T) { return a ^ b; } };
-struct Exch { template <typename T> static T Of(T, T b, T) { return b; } };
-struct Cas { template <typename T> static T Of(T a, T b, T c) { return a == b ? c : a; } };
-struct Inc { template <typename T> static T Of(T a, T b, T) { return a >= b ? 0 : a + 1; } };
-struct Dec { template <typename T> static T Of(T a, T b, T) { return a == 0 || a > b ? b : a - 1; } };
+struct Add {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return static_cast<T>(a + b);
+  }
+};
+struct Min {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return b > a ? b : a;
+  }
+};
+struct And {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return a & b;
+  }
+};
+struct Or {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return a ^ b;
+  }
+};
+struct Exch {
+  template <typename T>
+  static T Of(T, T b, T) {
+    return b;
+  }
+};
+struct Cas {
+  template <typename T>
+  static T Of(T a, T b, T c) {
+    return a == b ? c : a;
+  }
+};
+struct Inc {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return a >= b ? 0 : a + 1;
+  }
+};
+struct Dec {
+  template <typename T>
+  static T Of(T a, T b, T) {
+    return a == 0 || a > b ? b : a - 1;
+  }
+};
 
 template <int kBytes>
 struct Unsigned {};
-template <> struct Unsigned<2> { using U = uint16_t; };
-template <> struct Unsigned<4> { using U = uint32_t; };
-template <> struct Unsigned<8> { using U = uint64_t; };
+template <>
+struct Unsigned<2> {
+  using U = uint16_t;
+};
+template <>
+struct Unsigned<4> {
+  using U = uint32_t;
+};
+template <>
+struct Unsigned<8> {
+  using U = uint64_t;
+};
 
 // A signed sum may overflow, which the unsigned one does without undefined behaviour: the table
 // gives add the unsigned type.
@@ -48,7 +107,8 @@ bool Atomic(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask
         break;
       }
     }
-    if (op.r[1] != kNoSlot) std::memcpy(regs + op.r[1] + static_cast<uint32_t>(i) * sizeof(U), &old, sizeof(U));
+    if (op.r[1] != kNoSlot)
+      std::memcpy(regs + op.r[1] + static_cast<uint32_t>(i) * sizeof(U), &old, sizeof(U));
   }
   return true;
 }
@@ -59,17 +119,17 @@ constexpr AtomicRow Row(const char* operation, const char* type, uint8_t operand
 }
 
 constexpr AtomicRow kRows[] = {
-    Row<Add, uint32_t>("add", "u32"),   Row<Add, uint32_t>("add", "s32"),
-    Row<Add, uint64_t>("add", "u64"),   Row<Add, uint64_t>("add", "s64"),
-    Row<Add, float>("add", "f32"),      Row<Add, double>("add", "f64"),
-    Row<Min, uint32_t>("min", "u32"),   Row<Min, int32_t>("min", "s32"),
-    Row<Min, uint64_t>("min", "u64"),   Row<Min, int64_t>("min", "s64"),
-    Row<Max, uint32_t>("max", "u32"),   Row<Max, int32_t>("max", "s32"),
-    Row<Max, uint64_t>("max", "u64"),   Row<Max, int64_t>("max", "s64"),
-    Row<And, uint32_t>("and", "b32"),   Row<And, uint64_t>("and", "b64"),
-    Row<Or, uint32_t>("or", "b32"),     Row<Or, uint64_t>("or", "b64"),
-    Row<Xor, uint32_t>("xor", "b32"),   Row<Xor, uint64_t>("xor", "b64"),
-    Row<Exch, uint32_t>("exch", "b32"), Row<Exch, uint64_t>("exch", "b64"),
+    Row<Add, uint32_t>("add", "u32"),    Row<Add, uint32_t>("add", "s32"),
+    Row<Add, uint64_t>("add", "u64"),    Row<Add, uint64_t>("add", "s64"),
+    Row<Add, float>("add", "f32"),       Row<Add, double>("add", "f64"),
+    Row<Min, uint32_t>("min", "u32"),    Row<Min, int32_t>("min", "s32"),
+    Row<Min, uint64_t>("min", "u64"),    Row<Min, int64_t>("min", "s64"),
+    Row<Max, uint32_t>("max", "u32"),    Row<Max, int32_t>("max", "s32"),
+    Row<Max, uint64_t>("max", "u64"),    Row<Max, int64_t>("max", "s64"),
+    Row<And, uint32_t>("and", "b32"),    Row<And, uint64_t>("and", "b64"),
+    Row<Or, uint32_t>("or", "b32"),      Row<Or, uint64_t>("or", "b64"),
+    Row<Xor, uint32_t>("xor", "b32"),    Row<Xor, uint64_t>("xor", "b64"),
+    Row<Exch, uint32_t>("exch", "b32"),  Row<Exch, uint64_t>("exch", "b64"),
     Row<Cas, uint16_t>("cas", "b16", 2), Row<Cas, uint32_t>("cas", "b32", 2),
     Row<Cas, uint64_t>("cas", "b64", 2), Row<Inc, uint32_t>("inc", "u32"),
     Row<Dec, uint32_t>("dec", "u32"),

@@ -25,7 +25,9 @@ TEST_F(BarrierTest, OrdersSharedMemoryBetweenWarps) {
     shl.b32 %r5, %r5, 2;
     add.u32 %r5, %r5, %r3;
     ld.shared.u32 %r0, [%r5];
-  )") + kStore, kShared), 256, 256);
+  )") + kStore,
+                                       kShared),
+                            256, 256);
   for (uint32_t i = 0; i < 256; ++i) EXPECT_EQ(got[i], 255 - i);
 }
 
@@ -40,7 +42,8 @@ TEST_F(BarrierTest, ReducesPredicates) {
     selp.u32 %r4, 2000, 0, %p3;
     add.u32 %r0, %r2, %r3;
     add.u32 %r0, %r0, %r4;
-  )") + kStore), 100, 100);
+  )") + kStore),
+                            100, 100);
   for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(got[i], 2070u);
 }
 
@@ -61,7 +64,9 @@ TEST_F(BarrierTest, NamedBarriersCountThreads) {
     bar.sync 1, 64;
     ld.shared.u32 %r0, [tile];
   END:
-  )") + kStore, kShared), 128, 128);
+  )") + kStore,
+                                       kShared),
+                            128, 128);
   EXPECT_EQ(got[0], 9u);
   EXPECT_EQ(got[32], 77u);
   EXPECT_EQ(got[63], 77u);
@@ -81,7 +86,8 @@ TEST_F(BarrierTest, HalvesOfAWarpMayArriveAtDifferentInstructions) {
     barrier.sync 0;
     mov.u32 %r0, 2;
   END:
-  )") + kStore), 64, 64);
+  )") + kStore),
+                            64, 64);
   EXPECT_EQ(got[62], 2u);
   EXPECT_EQ(got[63], 1u);
 }
@@ -93,7 +99,8 @@ TEST_F(BarrierTest, WarpsThatEndedAreNotWaitedFor) {
     @%p1 ret;
     bar.sync 0;
     mov.u32 %r0, 3;
-  )") + kStore), 128, 33);
+  )") + kStore),
+                            128, 33);
   EXPECT_EQ(got[31], 3u);
   EXPECT_EQ(got[32], 0u);
 }

@@ -39,13 +39,13 @@ enum class GroupState : uint8_t { kReady, kAtBarrier, kAtWarpSync };
 struct Group {
   uint32_t mask = 0;
   uint32_t pc = 0;
-  uint32_t depth = 0;          // Of calls
-  uint32_t frame = 0;          // Offset of the register frame
-  uint32_t local_frame = 0;    // Offset of the local frame
+  uint32_t depth = 0;        // Of calls
+  uint32_t frame = 0;        // Offset of the register frame
+  uint32_t local_frame = 0;  // Offset of the local frame
   GroupState state = GroupState::kReady;
-  bool yielded = false;        // Had its turn: others first.
-  uint8_t barrier = 0;         // kAtBarrier: which
-  uint32_t sync_mask = 0;      // kAtWarpSync: for whom it waits
+  bool yielded = false;    // Had its turn: others first.
+  uint8_t barrier = 0;     // kAtBarrier: which
+  uint32_t sync_mask = 0;  // kAtWarpSync: for whom it waits
 };
 
 // Where a lane continues after a return.
@@ -58,12 +58,12 @@ struct ReturnFrame {
 struct Warp {
   uint8_t* regs = nullptr;
   uint32_t index = 0;
-  uint32_t alive = 0;           // Lanes that have not exited.
-  Group current;                // The running group, when `running`.
-  uint32_t waiting_count = 0;   // Groups in `waiting`
+  uint32_t alive = 0;          // Lanes that have not exited.
+  Group current;               // The running group, when `running`.
+  uint32_t waiting_count = 0;  // Groups in `waiting`
   std::array<Group, kLanes> waiting;
-  uint32_t arrived_barrier = kNoSlot;   // All lanes alive wait at this barrier.
-  uint32_t arrive_lanes = 0;            // Lanes that did bar.arrive, of a part of the warp.
+  uint32_t arrived_barrier = kNoSlot;  // All lanes alive wait at this barrier.
+  uint32_t arrive_lanes = 0;           // Lanes that did bar.arrive, of a part of the warp.
   std::vector<std::array<ReturnFrame, kLanes>> returns;  // By depth
 };
 
@@ -101,9 +101,9 @@ class Block {
 
  private:
   struct Barrier {
-    uint32_t warps = 0;           // Warps that wait as a whole
-    uint32_t arrived = 0;         // Threads that did bar.arrive
-    uint32_t expected = 0;        // Threads; 0: all of the block
+    uint32_t warps = 0;     // Warps that wait as a whole
+    uint32_t arrived = 0;   // Threads that did bar.arrive
+    uint32_t expected = 0;  // Threads; 0: all of the block
     bool in_use = false;
   };
 
@@ -154,7 +154,7 @@ class Block {
   std::array<Barrier, 16> barriers_;
   std::array<uint32_t, 3> index_{};
   uint32_t live_warps_ = 0;
-  uint32_t join_pc_ = 0;   // Where the current group meets the next one.
+  uint32_t join_pc_ = 0;  // Where the current group meets the next one.
   CudaResult fault_ = CudaResult::kSuccess;
   std::string fault_text_;
 };

@@ -119,9 +119,9 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
         group.yielded = true;
         return true;
       case OpKind::kTrap:
-        return Fault(static_cast<CudaResult>(op.imm), op,
-                     static_cast<CudaResult>(op.imm) == CudaResult::kAssert ? "assertion failed"
-                                                                            : "trap");
+        return Fault(
+            static_cast<CudaResult>(op.imm), op,
+            static_cast<CudaResult>(op.imm) == CudaResult::kAssert ? "assertion failed" : "trap");
       case OpKind::kExit:
         group.pc = pc + 1;
         ExitLanes(warp, mask);
@@ -267,42 +267,70 @@ void Block::FillSpecial(const Warp& warp, uint8_t* regs, Special special, uint32
   const uint32_t first = warp.index * kLanes;
   const auto& block = shape_.block;
   switch (special) {
-    case Special::kTidX: return per_lane([&](uint32_t i) { return (first + i) % block[0]; });
+    case Special::kTidX:
+      return per_lane([&](uint32_t i) { return (first + i) % block[0]; });
     case Special::kTidY:
       return per_lane([&](uint32_t i) { return (first + i) / block[0] % block[1]; });
     case Special::kTidZ:
       return per_lane([&](uint32_t i) { return (first + i) / block[0] / block[1]; });
-    case Special::kNtidX: return fill(block[0]);
-    case Special::kNtidY: return fill(block[1]);
-    case Special::kNtidZ: return fill(block[2]);
-    case Special::kCtaidX: return fill(index_[0]);
-    case Special::kCtaidY: return fill(index_[1]);
-    case Special::kCtaidZ: return fill(index_[2]);
-    case Special::kNctaidX: return fill(shape_.grid[0]);
-    case Special::kNctaidY: return fill(shape_.grid[1]);
-    case Special::kNctaidZ: return fill(shape_.grid[2]);
-    case Special::kLaneId: return per_lane([](uint32_t i) { return i; });
-    case Special::kWarpId: return fill(warp.index);
-    case Special::kNwarpId: return fill(warp_count_);
-    case Special::kSmId: return fill(index_[0] % shape_.multiprocessors);
-    case Special::kNsmId: return fill(shape_.multiprocessors);
-    case Special::kGridId: return FillLanes<uint64_t>(at, mask, shape_.grid_id);
-    case Special::kLanemaskEq: return per_lane([](uint32_t i) { return 1u << i; });
-    case Special::kLanemaskLe: return per_lane([](uint32_t i) { return (2u << i) - 1; });
-    case Special::kLanemaskLt: return per_lane([](uint32_t i) { return (1u << i) - 1; });
-    case Special::kLanemaskGe: return per_lane([](uint32_t i) { return ~((1u << i) - 1); });
-    case Special::kLanemaskGt: return per_lane([](uint32_t i) { return ~((2u << i) - 1); });
-    case Special::kClock: return fill(static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)));
-    case Special::kClockHi: return fill(static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)) >> 32);
+    case Special::kNtidX:
+      return fill(block[0]);
+    case Special::kNtidY:
+      return fill(block[1]);
+    case Special::kNtidZ:
+      return fill(block[2]);
+    case Special::kCtaidX:
+      return fill(index_[0]);
+    case Special::kCtaidY:
+      return fill(index_[1]);
+    case Special::kCtaidZ:
+      return fill(index_[2]);
+    case Special::kNctaidX:
+      return fill(shape_.grid[0]);
+    case Special::kNctaidY:
+      return fill(shape_.grid[1]);
+    case Special::kNctaidZ:
+      return fill(shape_.grid[2]);
+    case Special::kLaneId:
+      return per_lane([](uint32_t i) { return i; });
+    case Special::kWarpId:
+      return fill(warp.index);
+    case Special::kNwarpId:
+      return fill(warp_count_);
+    case Special::kSmId:
+      return fill(index_[0] % shape_.multiprocessors);
+    case Special::kNsmId:
+      return fill(shape_.multiprocessors);
+    case Special::kGridId:
+      return FillLanes<uint64_t>(at, mask, shape_.grid_id);
+    case Special::kLanemaskEq:
+      return per_lane([](uint32_t i) { return 1u << i; });
+    case Special::kLanemaskLe:
+      return per_lane([](uint32_t i) { return (2u << i) - 1; });
+    case Special::kLanemaskLt:
+      return per_lane([](uint32_t i) { return (1u << i) - 1; });
+    case Special::kLanemaskGe:
+      return per_lane([](uint32_t i) { return ~((1u << i) - 1); });
+    case Special::kLanemaskGt:
+      return per_lane([](uint32_t i) { return ~((2u << i) - 1); });
+    case Special::kClock:
+      return fill(static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)));
+    case Special::kClockHi:
+      return fill(static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)) >> 32);
     case Special::kClock64:
       return FillLanes<uint64_t>(at, mask, static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)));
     case Special::kGlobaltimer:
       return FillLanes<uint64_t>(at, mask, static_cast<uint64_t>(NowNs(CLOCK_REALTIME)));
-    case Special::kGlobaltimerLo: return fill(static_cast<uint64_t>(NowNs(CLOCK_REALTIME)));
-    case Special::kGlobaltimerHi: return fill(static_cast<uint64_t>(NowNs(CLOCK_REALTIME)) >> 32);
-    case Special::kTotalSmem: return fill(shared_bytes_);
-    case Special::kDynamicSmem: return fill(shape_.dynamic_shared_bytes);
-    case Special::kZero: return fill(0);
+    case Special::kGlobaltimerLo:
+      return fill(static_cast<uint64_t>(NowNs(CLOCK_REALTIME)));
+    case Special::kGlobaltimerHi:
+      return fill(static_cast<uint64_t>(NowNs(CLOCK_REALTIME)) >> 32);
+    case Special::kTotalSmem:
+      return fill(shared_bytes_);
+    case Special::kDynamicSmem:
+      return fill(shape_.dynamic_shared_bytes);
+    case Special::kZero:
+      return fill(0);
   }
 }
 

@@ -61,14 +61,22 @@ int ShuffleSource(WarpSyncKind kind, int lane, uint32_t b, uint32_t c, bool* in_
 uint32_t Reduce(WarpSyncKind kind, uint32_t a, uint32_t b) {
   const auto sa = static_cast<int32_t>(a), sb = static_cast<int32_t>(b);
   switch (kind) {
-    case WarpSyncKind::kReduxAdd: return a + b;
-    case WarpSyncKind::kReduxMinU: return a < b ? a : b;
-    case WarpSyncKind::kReduxMaxU: return a > b ? a : b;
-    case WarpSyncKind::kReduxMinS: return sa < sb ? a : b;
-    case WarpSyncKind::kReduxMaxS: return sa > sb ? a : b;
-    case WarpSyncKind::kReduxAnd: return a & b;
-    case WarpSyncKind::kReduxOr: return a | b;
-    default: return a ^ b;
+    case WarpSyncKind::kReduxAdd:
+      return a + b;
+    case WarpSyncKind::kReduxMinU:
+      return a < b ? a : b;
+    case WarpSyncKind::kReduxMaxU:
+      return a > b ? a : b;
+    case WarpSyncKind::kReduxMinS:
+      return sa < sb ? a : b;
+    case WarpSyncKind::kReduxMaxS:
+      return sa > sb ? a : b;
+    case WarpSyncKind::kReduxAnd:
+      return a & b;
+    case WarpSyncKind::kReduxOr:
+      return a | b;
+    default:
+      return a ^ b;
   }
 }
 
@@ -160,9 +168,14 @@ void Block::ReleaseBarrier(uint32_t id) {
           SetLane32(regs, op.r[0], __builtin_ctz(m), yes);
         }
         break;
-      case BarrierKind::kAnd: SetPredicate(regs, op.r[0], group.mask, yes == threads); break;
-      case BarrierKind::kOr: SetPredicate(regs, op.r[0], group.mask, yes != 0); break;
-      default: break;
+      case BarrierKind::kAnd:
+        SetPredicate(regs, op.r[0], group.mask, yes == threads);
+        break;
+      case BarrierKind::kOr:
+        SetPredicate(regs, op.r[0], group.mask, yes != 0);
+        break;
+      default:
+        break;
     }
     group.state = GroupState::kReady;
     ++group.pc;
@@ -281,13 +294,20 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
       continue;
     }
     switch (op.warp_sync) {
-      case WarpSyncKind::kBarrier: break;
-      case WarpSyncKind::kVoteAll: SetPredicate(regs, op.r[0], bit, votes == lanes); break;
-      case WarpSyncKind::kVoteAny: SetPredicate(regs, op.r[0], bit, votes != 0); break;
+      case WarpSyncKind::kBarrier:
+        break;
+      case WarpSyncKind::kVoteAll:
+        SetPredicate(regs, op.r[0], bit, votes == lanes);
+        break;
+      case WarpSyncKind::kVoteAny:
+        SetPredicate(regs, op.r[0], bit, votes != 0);
+        break;
       case WarpSyncKind::kVoteUni:
         SetPredicate(regs, op.r[0], bit, votes == lanes || votes == 0);
         break;
-      case WarpSyncKind::kVoteBallot: SetLane32(regs, op.r[0], i, votes); break;
+      case WarpSyncKind::kVoteBallot:
+        SetLane32(regs, op.r[0], i, votes);
+        break;
       case WarpSyncKind::kMatchAny:
       case WarpSyncKind::kMatchAll: {
         uint32_t equal = 0;
@@ -300,7 +320,9 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
         if (op.r[1] != kNoSlot) SetPredicate(regs, op.r[1], bit, all);
         break;
       }
-      default: SetLane32(regs, op.r[0], i, reduced); break;
+      default:
+        SetLane32(regs, op.r[0], i, reduced);
+        break;
     }
   }
 }

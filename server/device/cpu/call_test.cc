@@ -54,7 +54,9 @@ TEST_F(CallTest, RecursionOfDifferentDepthInEveryLane) {
       call.uni (v), fib, (a);
       ld.param.b32 %r0, [v+0];
     }
-  )") + kStore, kFibonacci), 64, 64);
+  )") + kStore,
+                                       kFibonacci),
+                            64, 64);
   const uint32_t fib[] = {0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610};
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(got[i], fib[i & 15]) << i;
 }
@@ -68,7 +70,9 @@ TEST_F(CallTest, EndlessRecursionOverflowsTheStack) {
   mov.u32 %r1, %tid.x;
   ret;
 }
-)"), 1), CudaResult::kHardwareStackError);
+)"),
+                     1),
+            CudaResult::kHardwareStackError);
 }
 
 TEST_F(CallTest, StructuresAndAddressesOfParameters) {
@@ -84,7 +88,8 @@ TEST_F(CallTest, StructuresAndAddressesOfParameters) {
     }
     st.global.u64 [%l1], %l2;
     st.global.v2.u32 [%l1+8], {%r1, %r2};
-  )", R"(
+  )",
+                                       R"(
 .func (.param .align 8 .b8 out[16]) swap(.param .align 8 .b8 in[16])
 {
   .reg .b32 %r<4>;
@@ -97,7 +102,8 @@ TEST_F(CallTest, StructuresAndAddressesOfParameters) {
   st.param.v2.b32 [out+8], {%r1, %r2};
   ret;
 }
-)"), 1, 4);
+)"),
+                            1, 4);
   EXPECT_EQ(got, (std::vector<uint32_t>{101, 0, 3, 4}));
 }
 
@@ -106,13 +112,15 @@ TEST_F(CallTest, RegisterParameters) {
     mov.u32 %r1, 40;
     call (%r2), add2, (%r1, 2);
     st.global.u32 [%l1], %r2;
-  )", R"(
+  )",
+                                       R"(
 .func (.reg .b32 out) add2(.reg .b32 a, .reg .b32 b)
 {
   add.u32 out, a, b;
   ret;
 }
-)"), 1, 1);
+)"),
+                            1, 1);
   EXPECT_EQ(got[0], 42u);
 }
 
@@ -143,7 +151,8 @@ TEST_F(CallTest, CallsFromDifferentPlacesReturnToWhereTheyCameFrom) {
     vote.sync.ballot.b32 %r3, 1, 0xffffffff;
     setp.ne.u32 %p3, %r3, 0xffffffff;
     @%p3 mov.u32 %r0, 0;
-  )") + kStore, R"(
+  )") + kStore,
+                                       R"(
 .func (.param .b32 out) twice(.param .b32 n)
 {
   .reg .b32 %r<4>;
@@ -155,7 +164,8 @@ TEST_F(CallTest, CallsFromDifferentPlacesReturnToWhereTheyCameFrom) {
   st.param.b32 [out], %r2;
   ret;
 }
-)"), 32, 8);
+)"),
+                            32, 8);
   EXPECT_EQ(got, (std::vector<uint32_t>{1000, 2002, 5, 5, 1008, 2010, 5, 5}));
 }
 

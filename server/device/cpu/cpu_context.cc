@@ -43,9 +43,9 @@ CudaResult CpuContext::UnmapChunk(uint64_t va, uint64_t bytes) {
 }
 
 CudaResult CpuContext::AllocStaging(size_t bytes, void** host) {
-  void* const at = bytes == 0 ? MAP_FAILED
-                              : mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at =
+      bytes == 0 ? MAP_FAILED
+                 : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
   *host = at;
   MutexLock lock(&mu_);
@@ -231,19 +231,19 @@ CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig&
   return result;
 }
 
-
 CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (!memory_.Contains(dst, bytes)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
   // The source may go when this returns, and the copy may have to wait.
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
-  return streams_.Submit(
-      Number(stream), StreamSet::When::kNowIfPossible, [this, dst, kept = std::move(kept)] {
-        if (!memory_.Contains(dst, kept.size())) return CudaResult::kIllegalAddress;
-        CopyBytes(Pointer(dst), kept.data(), kept.size());
-        return CudaResult::kSuccess;
-      });
+  return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible,
+                         [this, dst, kept = std::move(kept)] {
+                           if (!memory_.Contains(dst, kept.size()))
+                             return CudaResult::kIllegalAddress;
+                           CopyBytes(Pointer(dst), kept.data(), kept.size());
+                           return CudaResult::kSuccess;
+                         });
 }
 
 CudaResult CpuContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) {
@@ -287,11 +287,15 @@ CudaResult CpuContext::Memset(uint64_t dst, uint32_t value, int width, size_t co
       Number(stream), StreamSet::When::kNowIfPossible, [this, dst, value, width, count, bytes] {
         if (!memory_.Contains(dst, bytes)) return CudaResult::kIllegalAddress;
         switch (width) {
-          case 1: std::memset(Pointer(dst), static_cast<int>(value & 0xff), count); break;
+          case 1:
+            std::memset(Pointer(dst), static_cast<int>(value & 0xff), count);
+            break;
           case 2:
             std::fill_n(static_cast<uint16_t*>(Pointer(dst)), count, static_cast<uint16_t>(value));
             break;
-          default: std::fill_n(static_cast<uint32_t*>(Pointer(dst)), count, value); break;
+          default:
+            std::fill_n(static_cast<uint32_t*>(Pointer(dst)), count, value);
+            break;
         }
         return CudaResult::kSuccess;
       });

@@ -32,10 +32,10 @@ const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries)
   const auto fits = [](const fatbin::ImageEntry& e) { return e.sm <= kComputeCapability; };
   for (const fatbin::ImageEntry& entry : entries) {
     if (entry.kind != fatbin::ImageKind::kPtx) continue;
-    const bool better = best == nullptr        ? true
+    const bool better = best == nullptr              ? true
                         : fits(entry) != fits(*best) ? fits(entry)
-                        : fits(entry)          ? entry.sm > best->sm
-                                               : entry.sm < best->sm;
+                        : fits(entry)                ? entry.sm > best->sm
+                                                     : entry.sm < best->sm;
     if (better) best = &entry;
   }
   return best;
@@ -218,8 +218,7 @@ CudaResult CpuModule::FindKernel(const std::string& name, std::shared_ptr<Kernel
       if (threads > 0) made->max_threads = static_cast<uint32_t>(threads);
     }
     const uint32_t fixed = made->code.static_shared_bytes;
-    made->max_dynamic_shared_bytes =
-        fixed < kSharedPerBlock ? kSharedPerBlock - fixed : 0;
+    made->max_dynamic_shared_bytes = fixed < kSharedPerBlock ? kSharedPerBlock - fixed : 0;
     known = std::move(made);
   }
   *kernel = known;

@@ -29,8 +29,8 @@ struct Kernel {
   std::vector<device::ParamLayout> params;
   uint32_t param_bytes = 0;
   uint32_t max_threads = 1024;
-  uint32_t const_bytes = 0;   // Of the module
-  int ptx_version = 0;        // Target of the PTX: 75
+  uint32_t const_bytes = 0;  // Of the module
+  int ptx_version = 0;       // Target of the PTX: 75
   std::atomic<uint32_t> max_dynamic_shared_bytes{0};
 };
 

@@ -49,40 +49,40 @@ std::vector<std::pair<int, int>> Attributes(int cores) {
       {7, of(kMaxGridZ)},
       {8, of(kSharedPerBlock)},
       {9, of(kConstBytes)},
-      {10, 32},                             // Warp size
-      {11, 0x7fffffff},                     // Pitch of copies
-      {12, 65536},                          // Registers per block
-      {13, 1000000},                        // kHz of clock64, which counts nanoseconds
-      {14, 512},                            // Alignment of textures, though there are none
-      {16, cores},                          // Multiprocessors
-      {20, 0},                              // Compute mode: default
-      {30, 512},                            // Alignment of surfaces
-      {31, 1},                              // Concurrent kernels
-      {33, 0},                              // PCI bus
-      {34, 0},                              // PCI device
-      {36, 1000000},                        // Memory kHz
-      {37, 64},                             // Memory bus bits
-      {38, 2 << 20},                        // L2 bytes
+      {10, 32},          // Warp size
+      {11, 0x7fffffff},  // Pitch of copies
+      {12, 65536},       // Registers per block
+      {13, 1000000},     // kHz of clock64, which counts nanoseconds
+      {14, 512},         // Alignment of textures, though there are none
+      {16, cores},       // Multiprocessors
+      {20, 0},           // Compute mode: default
+      {30, 512},         // Alignment of surfaces
+      {31, 1},           // Concurrent kernels
+      {33, 0},           // PCI bus
+      {34, 0},           // PCI device
+      {36, 1000000},     // Memory kHz
+      {37, 64},          // Memory bus bits
+      {38, 2 << 20},     // L2 bytes
       {39, of(kMaxThreadsPerMultiprocessor)},
-      {40, 1},                              // Async engines: copies overlap with kernels
-      {41, 1},                              // Unified addressing
-      {50, 0},                              // PCI domain
-      {51, 32},                             // Alignment of texture pitch
+      {40, 1},   // Async engines: copies overlap with kernels
+      {41, 1},   // Unified addressing
+      {50, 0},   // PCI domain
+      {51, 32},  // Alignment of texture pitch
       {75, of(kComputeCapability / 10)},
       {76, of(kComputeCapability % 10)},
-      {78, 0},                              // Stream priorities
-      {79, 1},                              // L1 caches global memory
-      {80, 1},                              // ... and local memory
+      {78, 0},  // Stream priorities
+      {79, 1},  // L1 caches global memory
+      {80, 1},  // ... and local memory
       {81, of(kSharedPerMultiprocessor)},
-      {82, 65536},                          // Registers per multiprocessor
-      {85, 0},                              // Multi-GPU board group
-      {87, 2},                              // Speed of f32 over f64
-      {90, 1},                              // Compute preemption
+      {82, 65536},  // Registers per multiprocessor
+      {85, 0},      // Multi-GPU board group
+      {87, 2},      // Speed of f32 over f64
+      {90, 1},      // Compute preemption
       {97, of(kSharedPerBlockOptIn)},
       {106, of(kMaxBlocksPerMultiprocessor)},
       {111, of(kReservedSharedPerBlock)},
-      {115, 1},                             // Memory pools
-      {131, -1},                            // NUMA node: unknown
+      {115, 1},   // Memory pools
+      {131, -1},  // NUMA node: unknown
       {134, -1},
   };
   // The other ids that CUDA defines.

@@ -28,7 +28,8 @@ TEST_F(DivergenceTest, LoopsOfDifferentLengthMeetAgain) {
     activemask.b32 %r4;
     setp.eq.u32 %p2, %r4, 0xffffffff;
     selp.u32 %r0, %r2, 0xdead, %p2;
-  )") + kStore), 32, 32);
+  )") + kStore),
+                            32, 32);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], i == 0 ? 0 : i * (i - 1) / 2) << i;
 }
 
@@ -55,7 +56,8 @@ TEST_F(DivergenceTest, BothSidesOfNestedBranchesRun) {
   JOIN:
     vote.sync.ballot.b32 %r4, %p1, 0xffffffff;
     add.u32 %r0, %r0, %r4;
-  )") + kStore), 32, 32);
+  )") + kStore),
+                            32, 32);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], 0x55555555u + 10 * (i & 3)) << i;
 }
 
@@ -72,7 +74,8 @@ TEST_F(DivergenceTest, LanesOfOneWarpCanTakeTurnsWithASpinLock) {
     st.volatile.global.u32 [%l1+4], %r2;
     membar.gl;
     atom.global.exch.b32 %r3, [%l1], 0;
-  )"), 96, 2);
+  )"),
+                            96, 2);
   EXPECT_EQ(got, (std::vector<uint32_t>{0, 96}));
 }
 
@@ -90,7 +93,8 @@ TEST_F(DivergenceTest, ALaneMayWaitForAnotherOfItsWarp) {
     @%p2 bra WAIT;
     st.global.u32 [%l1+4], %r3;
   END:
-  )"), 2, 2);
+  )"),
+                            2, 2);
   EXPECT_EQ(got, (std::vector<uint32_t>{5, 5}));
 }
 
@@ -104,7 +108,8 @@ TEST_F(DivergenceTest, ShuffleWaitsForLanesThatCameAnotherWay) {
   LOW:
     add.u32 %r2, %r2, %r1;
     shfl.sync.bfly.b32 %r0, %r2, 16, 31, 0xffffffff;
-  )") + kStore), 32, 32);
+  )") + kStore),
+                            32, 32);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], i < 16 ? 216 + i : 84 + i) << i;
 }
 
@@ -124,7 +129,8 @@ TEST_F(DivergenceTest, WarpBarriersAtDifferentInstructionsMatch) {
     bar.warp.sync 0xffffffff;
     ld.volatile.global.u32 %r0, [%l1+256];
   JOIN:
-  )") + kStore), 32, 32);
+  )") + kStore),
+                            32, 32);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], i < 16 ? 1u : 2u) << i;
 }
 
@@ -139,7 +145,8 @@ TEST_F(DivergenceTest, GroupsThatNameDifferentMembersExchangeApart) {
     xor.b32 %r0, %r3, %r5;
     setp.ne.u32 %p2, %r3, %r4;
     @%p2 mov.u32 %r0, 0;
-  )") + kStore), 32, 32);
+  )") + kStore),
+                            32, 32);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], 0x11110000u << (i & 3)) << i;
 }
 
@@ -150,7 +157,8 @@ TEST_F(DivergenceTest, ExitedLanesAreNotWaitedFor) {
     @%p1 exit;
     vote.sync.ballot.b32 %r0, 1, 0xffffffff;
     bar.sync 0;
-  )") + kStore), 32, 21);
+  )") + kStore),
+                            32, 21);
   EXPECT_EQ(got[0], 0xfffffu);
   EXPECT_EQ(got[19], 0xfffffu);
   EXPECT_EQ(got[20], 0u);
@@ -181,14 +189,14 @@ TEST_F(DivergenceTest, LabelsOfInnerBlocksShadow) {
       setp.lt.u32 q, %r0, 7;
       @q bra AGAIN;
     }
-  )") + kStore), 1, 1);
+  )") + kStore),
+                            1, 1);
   EXPECT_EQ(got[0], 7u);
 }
 
 TEST_F(DivergenceTest, AnEndlessLoopStopsWithItsContext) {
   const device::KernelId kernel = Load(KernelText("FOREVER: bra FOREVER;"));
-  ASSERT_EQ(Launch(kernel, {100, 1, 1}, {64, 1, 1}, 0, memory_, memory_, 0u),
-            CudaResult::kSuccess);
+  ASSERT_EQ(Launch(kernel, {100, 1, 1}, {64, 1, 1}, 0, memory_, memory_, 0u), CudaResult::kSuccess);
   ASSERT_EQ(Launch(kernel, {1, 1, 1}, {64, 1, 1}, 0, memory_, memory_, 0u), CudaResult::kSuccess);
   context_.reset();
 }

@@ -168,8 +168,8 @@ bool FunctionLowering::Declare(const ptx::Variable& variable) {
       return Unsupported(absl::StrCat(".reg .", variable.type));
     }
     if (variable.register_count != 0) {
-      scope.ranges.push_back({variable.name, variable.register_count, width,
-                              variable.vector_width});
+      scope.ranges.push_back(
+          {variable.name, variable.register_count, width, variable.vector_width});
       return true;
     }
     Symbol symbol;

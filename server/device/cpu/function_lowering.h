@@ -66,9 +66,9 @@ class FunctionLowering {
     enum class Kind { kRegister, kParam, kLocal, kShared };
     Kind kind = Kind::kRegister;
     Width width = Width::k32;
-    uint32_t slot = 0;            // kRegister; further elements of a vector follow
+    uint32_t slot = 0;  // kRegister; further elements of a vector follow
     uint32_t vector_width = 1;
-    uint64_t offset = 0;          // Others: in their state space
+    uint64_t offset = 0;  // Others: in their state space
     uint64_t bytes = 0;
     uint32_t element_bytes = 1;
   };
@@ -118,18 +118,18 @@ class FunctionLowering {
 
   // --- Instructions.
   bool LowerInstruction(const Instruction& in);
-  bool LowerAlu(const Instruction& in);                 // lower_alu.cc
+  bool LowerAlu(const Instruction& in);  // lower_alu.cc
   bool LowerMov(const Instruction& in);
   bool LowerMovVector(const Instruction& in, bool pack);
   bool LowerSetp(const Instruction& in);
   bool LowerSet(const Instruction& in);
   bool LowerCvta(const Instruction& in);
   bool LowerIsspacep(const Instruction& in);
-  bool LowerCvt(const Instruction& in);                 // lower_cvt.cc
-  bool LowerLoad(const Instruction& in);                // lower_memory.cc
+  bool LowerCvt(const Instruction& in);   // lower_cvt.cc
+  bool LowerLoad(const Instruction& in);  // lower_memory.cc
   bool LowerStore(const Instruction& in);
   bool LowerAtomic(const Instruction& in);
-  bool LowerBranch(const Instruction& in);              // lower_control.cc
+  bool LowerBranch(const Instruction& in);  // lower_control.cc
   bool LowerCall(const Instruction& in);
   bool LowerCallCopies(const Operand* list, const std::vector<Formal>& formals,
                        std::vector<CallCopy>* copies);
@@ -139,7 +139,7 @@ class FunctionLowering {
   bool LowerFence(const Instruction& in);
   bool LowerSleep(const Instruction& in);
   bool LowerNothing(const Instruction& in);
-  bool LowerBarrier(const Instruction& in);             // lower_sync.cc
+  bool LowerBarrier(const Instruction& in);  // lower_sync.cc
   bool LowerShfl(const Instruction& in);
   bool LowerVote(const Instruction& in);
   bool LowerMatch(const Instruction& in);
@@ -165,7 +165,7 @@ class FunctionLowering {
   std::vector<Scope> scopes_;
   std::vector<uint32_t> scope_parents_;
   uint32_t next_scope_ = 0;
-  std::map<LabelKey, uint32_t> label_pcs_;    // UINT32_MAX until the label is reached.
+  std::map<LabelKey, uint32_t> label_pcs_;  // UINT32_MAX until the label is reached.
   std::vector<std::pair<size_t, LabelKey>> branches_;
   std::unordered_map<std::string, Symbol> params_;
   std::map<std::pair<Width, uint64_t>, uint32_t> constant_slots_;

@@ -31,16 +31,36 @@ CudaResult CpuContext::GetKernelAttribute(device::KernelId kernel, int attribute
   if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
   const Kernel& k = *handle.kernel;
   switch (attribute) {
-    case kMaxThreads: *value = static_cast<int>(k.max_threads); break;
-    case kSharedBytes: *value = static_cast<int>(k.code.static_shared_bytes); break;
-    case kConstantBytes: *value = static_cast<int>(k.const_bytes); break;
-    case kLocalBytes: *value = static_cast<int>(k.code.local_bytes); break;
-    case kRegisters: *value = static_cast<int>(k.code.register_count); break;
-    case kPtxVersion: *value = k.ptx_version; break;
-    case kBinaryVersion: *value = static_cast<int>(kComputeCapability); break;
-    case kCacheModeCa: *value = 0; break;
-    case kMaxDynamicShared: *value = static_cast<int>(k.max_dynamic_shared_bytes.load()); break;
-    case kPreferredCarveout: *value = -1; break;
+    case kMaxThreads:
+      *value = static_cast<int>(k.max_threads);
+      break;
+    case kSharedBytes:
+      *value = static_cast<int>(k.code.static_shared_bytes);
+      break;
+    case kConstantBytes:
+      *value = static_cast<int>(k.const_bytes);
+      break;
+    case kLocalBytes:
+      *value = static_cast<int>(k.code.local_bytes);
+      break;
+    case kRegisters:
+      *value = static_cast<int>(k.code.register_count);
+      break;
+    case kPtxVersion:
+      *value = k.ptx_version;
+      break;
+    case kBinaryVersion:
+      *value = static_cast<int>(kComputeCapability);
+      break;
+    case kCacheModeCa:
+      *value = 0;
+      break;
+    case kMaxDynamicShared:
+      *value = static_cast<int>(k.max_dynamic_shared_bytes.load());
+      break;
+    case kPreferredCarveout:
+      *value = -1;
+      break;
     default:
       if (attribute < kClusterFirst || attribute > kClusterLast) return CudaResult::kInvalidValue;
       *value = 0;
@@ -83,8 +103,8 @@ CudaResult CpuContext::MaxActiveBlocks(device::KernelId kernel, int block_thread
     return CudaResult::kSuccess;
   }
   const uint64_t warps = (threads + 31) / 32;
-  uint64_t fit = std::min<uint64_t>(kMaxThreadsPerMultiprocessor / 32 / warps,
-                                    kMaxBlocksPerMultiprocessor);
+  uint64_t fit =
+      std::min<uint64_t>(kMaxThreadsPerMultiprocessor / 32 / warps, kMaxBlocksPerMultiprocessor);
   if (shared > 0) fit = std::min(fit, kSharedPerMultiprocessor / shared);
   *blocks = static_cast<int>(fit);
   return CudaResult::kSuccess;

@@ -8,18 +8,23 @@ namespace warpline::cpu {
 namespace {
 
 bool Refuse(Block& block, const Op& op, uint64_t address, const char* space, uint32_t bytes) {
-  return block.Fault(CudaResult::kIllegalAddress, op,
-                     absl::StrFormat("access of %d bytes at %s address 0x%x", bytes, space,
-                                     address));
+  return block.Fault(
+      CudaResult::kIllegalAddress, op,
+      absl::StrFormat("access of %d bytes at %s address 0x%x", bytes, space, address));
 }
 
 const char* SpaceName(Space space) {
   switch (space) {
-    case Space::kGlobal: return "global";
-    case Space::kShared: return "shared";
-    case Space::kLocal: return "local";
-    case Space::kParam: return "parameter";
-    case Space::kGeneric: break;
+    case Space::kGlobal:
+      return "global";
+    case Space::kShared:
+      return "shared";
+    case Space::kLocal:
+      return "local";
+    case Space::kParam:
+      return "parameter";
+    case Space::kGeneric:
+      break;
   }
   return "generic";
 }

@@ -9,8 +9,8 @@
 namespace warpline::cpu {
 
 struct LaneAddresses {
-  uint64_t host[kLanes];   // Of lanes that take part; a valid address in the others too.
-  bool consecutive;        // All 32 lanes take part and follow each other without a gap.
+  uint64_t host[kLanes];  // Of lanes that take part; a valid address in the others too.
+  bool consecutive;       // All 32 lanes take part and follow each other without a gap.
 };
 
 // Computes and checks; `bytes` is what one lane accesses. False after a fault.

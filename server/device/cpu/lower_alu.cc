@@ -88,8 +88,8 @@ bool FunctionLowering::LowerMovVector(const Instruction& in, bool pack) {
       (bytes == 4 && parts.size() == 4)) {
     return Unsupported(in);
   }
-  const AluRow* const row = FindAlu(absl::StrCat(pack ? "pack" : "unpack",
-                                                 parts.size() == 4 ? "4" : "", ".b", bytes * 8));
+  const AluRow* const row = FindAlu(
+      absl::StrCat(pack ? "pack" : "unpack", parts.size() == 4 ? "4" : "", ".b", bytes * 8));
   if (row == nullptr) return Unsupported(in);
   const char wide = bytes == 8 ? 'l' : 'i';
   const char narrow = parts.size() == 2 && bytes == 8 ? 'i' : 'h';

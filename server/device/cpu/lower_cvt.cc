@@ -20,10 +20,14 @@ char CodeOf(std::string_view type) {
   if (type == "f32") return 'f';
   if (type == "f64") return 'd';
   switch (TypeBytes(type)) {
-    case 2: return 'h';
-    case 4: return 'i';
-    case 8: return 'l';
-    default: return '?';
+    case 2:
+      return 'h';
+    case 4:
+      return 'i';
+    case 8:
+      return 'l';
+    default:
+      return '?';
   }
 }
 
@@ -101,8 +105,8 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
 
   if (!to_float && !from_float) {
     const std::string plain = narrow ? absl::StrCat(std::string(1, to[0]), 16) : to;
-    const std::string key = sat ? absl::StrCat("cvt.sat.", to, ".", from)
-                                : absl::StrCat("cvt.", plain, ".", from);
+    const std::string key =
+        sat ? absl::StrCat("cvt.sat.", to, ".", from) : absl::StrCat("cvt.", plain, ".", from);
     if (!EmitNamed(key, result, a)) return false;
   } else if (to_float && !from_float) {
     if (rounding.empty()) return Invalid("cvt to a float needs a rounding");

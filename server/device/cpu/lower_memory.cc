@@ -15,9 +15,8 @@ bool StartsWith(std::string_view text, std::string_view prefix) {
 
 // Caching hints, scopes and the like, which change nothing here.
 bool IsHint(std::string_view text) {
-  for (const std::string_view hint :
-       {"weak", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc",
-        "unified", "noftz"}) {
+  for (const std::string_view hint : {"weak", "cta", "cluster", "gpu", "sys", "ca", "cg", "cs",
+                                      "cv", "lu", "wb", "wt", "nc", "unified", "noftz"}) {
     if (text == hint) return true;
   }
   return StartsWith(text, "L1::") || StartsWith(text, "L2::");
@@ -237,18 +236,17 @@ bool FunctionLowering::LowerAtomic(const Instruction& in) {
   if (row == nullptr || access.is_const) return Unsupported(in);
   const size_t skip = in.opcode == "atom" ? 1 : 0;
   if (in.operands.size() < skip + 1 + row->operands) return Invalid("wrong number of operands");
-  const char code = access.type == "f32" ? 'f'
+  const char code = access.type == "f32"   ? 'f'
                     : access.type == "f64" ? 'd'
-                    : row->bytes == 2    ? 'h'
-                    : row->bytes == 4    ? 'i'
-                                         : 'l';
+                    : row->bytes == 2      ? 'h'
+                    : row->bytes == 4      ? 'i'
+                                           : 'l';
   Op op;
   if (!ResolveAddress(in.operands[skip], access, &op)) return false;
   for (size_t i = 0; i < row->operands; ++i) {
     if (!Source(in.operands[skip + 1 + i], code, &op.r[2 + i])) return false;
   }
-  if (skip == 1 && in.operands[0].name != "_" &&
-      !Destination(in.operands[0], code, &op.r[1])) {
+  if (skip == 1 && in.operands[0].name != "_" && !Destination(in.operands[0], code, &op.r[1])) {
     return false;
   }
   op.memory = row->fn;

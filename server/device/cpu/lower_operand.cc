@@ -84,11 +84,15 @@ bool LiteralBits(const ptx::Operand& operand, char code, uint64_t* bits) {
 
 Width FunctionLowering::WidthOf(char code) {
   switch (code) {
-    case 'h': return Width::k16;
+    case 'h':
+      return Width::k16;
     case 'l':
-    case 'd': return Width::k64;
-    case 'p': return Width::kPred;
-    default: return Width::k32;
+    case 'd':
+      return Width::k64;
+    case 'p':
+      return Width::kPred;
+    default:
+      return Width::k32;
   }
 }
 
@@ -185,8 +189,8 @@ bool FunctionLowering::SymbolAddress(const Operand& operand, char code, uint32_t
   const ModuleSymbols& symbols = *kernel_->symbols;
   if (const auto it = symbols.globals.find(operand.name); it != symbols.globals.end()) {
     if (code != 'l') return Invalid("address of a variable in a 32-bit register");
-    const uint64_t bytes = it->second.bytes / std::max<uint64_t>(
-                               it->second.variable->element_count, 1);
+    const uint64_t bytes =
+        it->second.bytes / std::max<uint64_t>(it->second.variable->element_count, 1);
     *slot = Constant(Width::k64, it->second.address + offset_of(bytes));
     return true;
   }

@@ -170,10 +170,9 @@ bool FunctionLowering::LowerMatch(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerRedux(const Instruction& in) {
-  const Name* const name =
-      in.modifiers.size() == 3 && in.modifiers[0] == "sync"
-          ? FindName(kReductions, in.modifiers[1] + "." + in.modifiers[2])
-          : nullptr;
+  const Name* const name = in.modifiers.size() == 3 && in.modifiers[0] == "sync"
+                               ? FindName(kReductions, in.modifiers[1] + "." + in.modifiers[2])
+                               : nullptr;
   if (name == nullptr || in.operands.size() != 3) return Unsupported(in);
   uint32_t d, a, members;
   if (!Source(in.operands[1], 'i', &a) || !Source(in.operands[2], 'i', &members)) return false;

@@ -19,7 +19,7 @@ struct ModuleSymbols {
     uint64_t bytes = 0;
     const ptx::Variable* variable = nullptr;
   };
-  std::unordered_map<std::string, Global> globals;                  // .global and .const
+  std::unordered_map<std::string, Global> globals;  // .global and .const
   std::unordered_map<std::string, const ptx::Variable*> shared;
   std::unordered_map<std::string, const ptx::Function*> functions;  // The one with a body, if any.
 };

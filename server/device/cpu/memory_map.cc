@@ -92,8 +92,8 @@ CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
     granules_[g].store(0, std::memory_order_relaxed);
   }
   chunks_.erase(it);
-  if (mmap(Pointer(va), bytes, PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+  if (mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+           -1, 0) == MAP_FAILED) {
     return CudaResult::kOperatingSystem;
   }
   return CudaResult::kSuccess;

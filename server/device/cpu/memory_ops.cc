@@ -83,20 +83,28 @@ template <typename M>
 MemoryFn LoadInto(Width width) {
   // Sign extension follows from M: a signed M widens with its sign.
   switch (width) {
-    case Width::k16: return sizeof(M) <= 2 ? Load<M, uint16_t> : nullptr;
-    case Width::k32: return sizeof(M) <= 4 ? Load<M, uint32_t> : nullptr;
-    case Width::k64: return Load<M, uint64_t>;
-    default: return nullptr;
+    case Width::k16:
+      return sizeof(M) <= 2 ? Load<M, uint16_t> : nullptr;
+    case Width::k32:
+      return sizeof(M) <= 4 ? Load<M, uint32_t> : nullptr;
+    case Width::k64:
+      return Load<M, uint64_t>;
+    default:
+      return nullptr;
   }
 }
 
 template <typename M>
 MemoryFn StoreFrom(Width width) {
   switch (width) {
-    case Width::k16: return sizeof(M) <= 2 ? Store<M, uint16_t> : nullptr;
-    case Width::k32: return sizeof(M) <= 4 ? Store<M, uint32_t> : nullptr;
-    case Width::k64: return Store<M, uint64_t>;
-    default: return nullptr;
+    case Width::k16:
+      return sizeof(M) <= 2 ? Store<M, uint16_t> : nullptr;
+    case Width::k32:
+      return sizeof(M) <= 4 ? Store<M, uint32_t> : nullptr;
+    case Width::k64:
+      return Store<M, uint64_t>;
+    default:
+      return nullptr;
   }
 }
 
@@ -104,21 +112,31 @@ MemoryFn StoreFrom(Width width) {
 
 MemoryFn FindLoad(int bytes, bool is_signed, Width width) {
   switch (bytes) {
-    case 1: return is_signed ? LoadInto<int8_t>(width) : LoadInto<uint8_t>(width);
-    case 2: return is_signed ? LoadInto<int16_t>(width) : LoadInto<uint16_t>(width);
-    case 4: return is_signed ? LoadInto<int32_t>(width) : LoadInto<uint32_t>(width);
-    case 8: return LoadInto<uint64_t>(width);
-    default: return nullptr;
+    case 1:
+      return is_signed ? LoadInto<int8_t>(width) : LoadInto<uint8_t>(width);
+    case 2:
+      return is_signed ? LoadInto<int16_t>(width) : LoadInto<uint16_t>(width);
+    case 4:
+      return is_signed ? LoadInto<int32_t>(width) : LoadInto<uint32_t>(width);
+    case 8:
+      return LoadInto<uint64_t>(width);
+    default:
+      return nullptr;
   }
 }
 
 MemoryFn FindStore(int bytes, Width width) {
   switch (bytes) {
-    case 1: return StoreFrom<uint8_t>(width);
-    case 2: return StoreFrom<uint16_t>(width);
-    case 4: return StoreFrom<uint32_t>(width);
-    case 8: return StoreFrom<uint64_t>(width);
-    default: return nullptr;
+    case 1:
+      return StoreFrom<uint8_t>(width);
+    case 2:
+      return StoreFrom<uint16_t>(width);
+    case 4:
+      return StoreFrom<uint32_t>(width);
+    case 8:
+      return StoreFrom<uint64_t>(width);
+    default:
+      return nullptr;
   }
 }
 

@@ -24,7 +24,8 @@ TEST_F(MemoryTest, NarrowLoadsExtendAsTheirTypeSays) {
     st.global.u32 [%l1+16], %r3;
     st.global.u64 [%l1+24], %l2;
     st.global.u8 [%l1+20], %r2;
-  )"), 1, 8);
+  )"),
+                            1, 8);
   EXPECT_EQ(got, (std::vector<uint32_t>{0x8899aabb, 0xbb, 0xffffffbb, 0x8899, 0xffff8899, 0xbb,
                                         0x8899aabb, 0xffffffff}));
 }
@@ -37,7 +38,8 @@ TEST_F(MemoryTest, VectorsAndSinks) {
     st.global.v4.f32 [%l1+32], {0f3F800000, %r1, 2.0, %r3};
     ld.global.nc.v2.u64 {%l2, %l3}, [%l1];
     st.global.v2.b64 [%l1+48], {%l3, %l2};
-  )"), 1, 16);
+  )"),
+                            1, 16);
   EXPECT_EQ(got, (std::vector<uint32_t>{1, 2, 3, 4, 4, 3, 0, 0, 0x3f800000, 1, 0x40000000, 3, 3, 4,
                                         1, 2}));
 }
@@ -74,7 +76,9 @@ TEST_F(MemoryTest, WindowsOfSharedLocalAndParameters) {
     ld.shared.u32 %r11, [%r10+4];
     st.global.v4.u32 [%l1], {%r3, %r4, %r5, %r6};
     st.u32 [%l1+16], %r11;
-  )", ".shared .align 8 .b8 tile[64];\n"), 1, 5);
+  )",
+                                       ".shared .align 8 .b8 tile[64];\n"),
+                            1, 5);
   EXPECT_EQ(got, (std::vector<uint32_t>{11, 22, 7, 13, 11}));
 }
 
@@ -92,12 +96,14 @@ TEST_F(MemoryTest, LocalMemoryBelongsToEachThread) {
     mul.wide.u32 %l5, %r1, 4;
     add.u64 %l6, %l1, %l5;
     st.global.u32 [%l6], %r3;
-  )"), 64, 64);
+  )"),
+                            64, 64);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(got[i], i);
 }
 
 TEST_F(MemoryTest, DynamicSharedMemoryFollowsTheStatic) {
-  const device::KernelId kernel = Load(KernelText(R"(
+  const device::KernelId kernel =
+      Load(KernelText(R"(
     mov.u32 %r1, small;
     mov.u32 %r2, dyn;
     mov.u32 %r3, %dynamic_smem_size;
@@ -105,7 +111,8 @@ TEST_F(MemoryTest, DynamicSharedMemoryFollowsTheStatic) {
     st.shared.u32 [dyn+252], %r3;
     ld.shared.u32 %r5, [dyn+252];
     st.global.v4.u32 [%l1], {%r1, %r2, %r5, %r4};
-  )", ".shared .align 4 .b8 small[20];\n.extern .shared .align 16 .b8 dyn[];\n"));
+  )",
+                      ".shared .align 4 .b8 small[20];\n.extern .shared .align 16 .b8 dyn[];\n"));
   ASSERT_EQ(Launch(kernel, {1, 1, 1}, {1, 1, 1}, 256, memory_, memory_, 0u), CudaResult::kSuccess);
   ASSERT_EQ(Sync(), CudaResult::kSuccess);
   EXPECT_EQ(Read<uint32_t>(memory_, 4), (std::vector<uint32_t>{0, 32, 256, 288}));
@@ -132,7 +139,9 @@ TEST_F(MemoryTest, AtomicsOfEveryKind) {
     mov.b32 %r11, %f1;
     st.global.u32 [%l1+52], %r11;
     st.global.u32 [%l1+56], %r7;
-  )", ".shared .b32 tile;\n"), 1, 15);
+  )",
+                                       ".shared .b32 tile;\n"),
+                            1, 15);
   EXPECT_EQ(got, (std::vector<uint32_t>{0, 4, 0xfffffffd, 0xfffffffd, 0x30, 11, 3, 0x40400000, 0,
                                         0x3ff00000, 39, 0, 1, 0x3f800000, 40}));
 }
@@ -159,7 +168,8 @@ TEST_F(MemoryTest, ParametersByRegister) {
     ld.param.u32 %r1, [%l3];
     ld.param.u32 %r2, [%l2+8];
     st.global.v2.u32 [%l1], {%r1, %r2};
-  )"), 1, 2);
+  )"),
+                            1, 2);
   EXPECT_EQ(got, (std::vector<uint32_t>{7, 7}));
 }
 

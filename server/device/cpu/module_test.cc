@@ -31,14 +31,16 @@ TEST_F(ModuleTest, VariablesStartAsInitialised) {
     cvt.rzi.u32.f64 %r9, %d1;
     st.global.v4.u32 [%l1], {%r1, %r2, %r5, %r6};
     st.global.v2.u32 [%l1+16], {%r8, %r9};
-  )", R"(
+  )",
+                                       R"(
 .global .align 4 .u16 table[4] = {1, 2, 3, 4};
 .global .f32 scale = 2.5;
 .const .f64 factor = 0d4014000000000000;
 .global .align 8 .u64 pointer = generic(table)+4;
 .global .align 8 .b8 pieces[8] = {0xFF(table), 0xFF00(table), 0xFF0000(table)};
 .global .u32 rest[4] = {9};
-)"), 1, 6);
+)"),
+                            1, 6);
   EXPECT_EQ(got, (std::vector<uint32_t>{2, 3, 1, 4, 2, 5}));
 }
 
@@ -64,23 +66,25 @@ TEST_F(ModuleTest, UnsupportedInstructionsRefuseTheirKernelOnly) {
 }
 
 TEST_F(ModuleTest, ImagesThatCannotRunSayWhy) {
-  EXPECT_EQ(context_->LoadModule(".version 8.0\n.target sm_75\n.address_size 64\n.entry k( {",
-                                 &module_),
-            CudaResult::kInvalidPtx);
+  EXPECT_EQ(
+      context_->LoadModule(".version 8.0\n.target sm_75\n.address_size 64\n.entry k( {", &module_),
+      CudaResult::kInvalidPtx);
   EXPECT_EQ(context_->LoadModule(".version 8.0\n.target sm_75\n.address_size 32\n", &module_),
             CudaResult::kInvalidPtx);
   EXPECT_EQ(context_->LoadModule("garbage", &module_), CudaResult::kInvalidImage);
-  std::string cubin = "\x7f" "ELF";
+  std::string cubin =
+      "\x7f"
+      "ELF";
   cubin.resize(64, '\0');
   EXPECT_EQ(context_->LoadModule(cubin, &module_), CudaResult::kNoBinaryForGpu);
 }
 
 TEST_F(ModuleTest, LaunchesAreCheckedAgainstTheKernel) {
-  const device::KernelId kernel =
-      Load(".version 8.0\n.target sm_75\n.address_size 64\n"
-           ".shared .align 4 .b8 tile[1024];\n"
-           ".entry k(.param .u64 a, .param .align 8 .b8 s[12])\n.maxntid 64, 2, 1\n"
-           "{ .reg .b32 %r<2>; mov.u32 %r1, tile; ret; }");
+  const device::KernelId kernel = Load(
+      ".version 8.0\n.target sm_75\n.address_size 64\n"
+      ".shared .align 4 .b8 tile[1024];\n"
+      ".entry k(.param .u64 a, .param .align 8 .b8 s[12])\n.maxntid 64, 2, 1\n"
+      "{ .reg .b32 %r<2>; mov.u32 %r1, tile; ret; }");
   std::vector<device::ParamLayout> params;
   ASSERT_EQ(context_->Params(kernel, &params), CudaResult::kSuccess);
   ASSERT_EQ(params.size(), 2u);
@@ -120,7 +124,8 @@ TEST_F(ModuleTest, UnloadingWaitsForItsKernels) {
     @%p1 bra AGAIN;
     ld.global.u32 %r2, [value];
     st.global.u32 [%l1], %r2;
-  )", ".global .u32 value = 6;\n"));
+  )",
+                                                  ".global .u32 value = 6;\n"));
   ASSERT_EQ(Launch(kernel, {1, 1, 1}, {1, 1, 1}, 0, memory_, memory_, 0u), CudaResult::kSuccess);
   ASSERT_EQ(context_->UnloadModule(module_), CudaResult::kSuccess);
   EXPECT_EQ(Read<uint32_t>(memory_, 1)[0], 6u);

@@ -27,21 +27,21 @@ inline constexpr uint64_t kFirstWindow = kParamWindow;
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 32;
 
 enum class OpKind : uint8_t {
-  kAlu,          // alu(registers, op, mask)
-  kLoad,         // memory(block, warp, op, mask)
+  kAlu,   // alu(registers, op, mask)
+  kLoad,  // memory(block, warp, op, mask)
   kStore,
   kAtomic,
-  kBranch,       // to `target`
-  kCall,         // KernelCode::calls[target]
+  kBranch,  // to `target`
+  kCall,    // KernelCode::calls[target]
   kReturn,
   kExit,
-  kTrap,          // A fault: imm is the CudaResult
+  kTrap,  // A fault: imm is the CudaResult
 
-  kBarrier,      // bar.sync, bar.red, bar.arrive
-  kWarpSync,     // shfl, vote, match, redux, bar.warp: waits for the lanes of its member mask
+  kBarrier,   // bar.sync, bar.red, bar.arrive
+  kWarpSync,  // shfl, vote, match, redux, bar.warp: waits for the lanes of its member mask
   kActiveMask,
-  kSpecial,      // r[0] = special register `special`
-  kLocalAddress, // r[0] = imm + start of the local frame
+  kSpecial,       // r[0] = special register `special`
+  kLocalAddress,  // r[0] = imm + start of the local frame
   kFence,
   kSleep,
 };
@@ -49,19 +49,62 @@ enum class OpKind : uint8_t {
 enum class Space : uint8_t { kGlobal, kShared, kLocal, kParam, kGeneric };
 
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ,
-  kNctaidX, kNctaidY, kNctaidZ, kLaneId, kWarpId, kNwarpId, kSmId, kNsmId, kGridId,
-  kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt,
-  kClock, kClockHi, kClock64, kGlobaltimer, kGlobaltimerLo, kGlobaltimerHi,
-  kTotalSmem, kDynamicSmem, kZero,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kSmId,
+  kNsmId,
+  kGridId,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kClock,
+  kClockHi,
+  kClock64,
+  kGlobaltimer,
+  kGlobaltimerLo,
+  kGlobaltimerHi,
+  kTotalSmem,
+  kDynamicSmem,
+  kZero,
 };
 
 enum class BarrierKind : uint8_t { kSync, kArrive, kPopc, kAnd, kOr };
 
 enum class WarpSyncKind : uint8_t {
-  kBarrier, kShflUp, kShflDown, kShflBfly, kShflIdx, kVoteAll, kVoteAny, kVoteUni, kVoteBallot,
-  kMatchAny, kMatchAll, kReduxAdd, kReduxMinU, kReduxMinS, kReduxMaxU, kReduxMaxS, kReduxAnd,
-  kReduxOr, kReduxXor,
+  kBarrier,
+  kShflUp,
+  kShflDown,
+  kShflBfly,
+  kShflIdx,
+  kVoteAll,
+  kVoteAny,
+  kVoteUni,
+  kVoteBallot,
+  kMatchAny,
+  kMatchAll,
+  kReduxAdd,
+  kReduxMinU,
+  kReduxMinS,
+  kReduxMaxU,
+  kReduxMaxS,
+  kReduxAnd,
+  kReduxOr,
+  kReduxXor,
 };
 
 struct Op;
@@ -83,12 +126,12 @@ struct Op {
   uint32_t line = 0;
   OpKind kind = OpKind::kAlu;
   bool guard_negated = false;
-  bool negated = false;        // Of a predicate operand.
-  bool wide_address = false;   // The address register has 64 bits.
-  bool ordered = false;        // volatile, relaxed or stronger: needs atomic accesses.
-  bool wide = false;           // A 64-bit operand of match.
-  uint8_t vector = 1;          // Elements of a vector access.
-  uint8_t bytes = 0;           // Of one element in memory.
+  bool negated = false;       // Of a predicate operand.
+  bool wide_address = false;  // The address register has 64 bits.
+  bool ordered = false;       // volatile, relaxed or stronger: needs atomic accesses.
+  bool wide = false;          // A 64-bit operand of match.
+  uint8_t vector = 1;         // Elements of a vector access.
+  uint8_t bytes = 0;          // Of one element in memory.
   Space space = Space::kGlobal;
   union {
     Special special;
@@ -114,13 +157,13 @@ struct ConstantSlot {
 struct CallCopy {
   uint32_t caller = 0;
   uint32_t callee = 0;
-  uint32_t bytes = 0;          // For a register: bytes per lane, 0 for a predicate.
+  uint32_t bytes = 0;  // For a register: bytes per lane, 0 for a predicate.
   bool is_register = false;
 };
 
 struct CallSite {
-  uint32_t function = 0;     // Index into KernelCode::functions
-  uint32_t caller = 0;       // Likewise
+  uint32_t function = 0;  // Index into KernelCode::functions
+  uint32_t caller = 0;    // Likewise
   std::vector<CallCopy> arguments;
   std::vector<CallCopy> results;
 };
@@ -137,14 +180,14 @@ struct KernelCode {
   std::vector<Op> ops;
   std::vector<FunctionCode> functions;  // functions[0] is the kernel.
   std::vector<CallSite> calls;
-  std::vector<ConstantSlot> constants;                     // Of the kernel's frame.
-  std::vector<std::pair<Special, uint32_t>> specials;      // Likewise: filled for each block.
-  uint32_t register_bytes = 0;   // Of a warp, over the deepest chain of calls.
-  uint32_t local_bytes = 0;      // Of a thread, likewise.
-  uint32_t max_depth = 0;        // Of calls.
+  std::vector<ConstantSlot> constants;                 // Of the kernel's frame.
+  std::vector<std::pair<Special, uint32_t>> specials;  // Likewise: filled for each block.
+  uint32_t register_bytes = 0;  // Of a warp, over the deepest chain of calls.
+  uint32_t local_bytes = 0;     // Of a thread, likewise.
+  uint32_t max_depth = 0;       // Of calls.
   uint32_t static_shared_bytes = 0;
   uint32_t shared_alignment = 16;
-  uint32_t register_count = 0;   // 32-bit registers in the sense of CUDA, an estimate.
+  uint32_t register_count = 0;  // 32-bit registers in the sense of CUDA, an estimate.
 };
 
 }  // namespace warpline::cpu

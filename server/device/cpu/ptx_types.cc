@@ -27,10 +27,17 @@ bool TypeWidth(std::string_view type, Width* width) {
   }
   switch (TypeBytes(type)) {
     case 1:
-    case 2: *width = Width::k16; return true;
-    case 4: *width = Width::k32; return true;
-    case 8: *width = Width::k64; return true;
-    default: return false;
+    case 2:
+      *width = Width::k16;
+      return true;
+    case 4:
+      *width = Width::k32;
+      return true;
+    case 8:
+      *width = Width::k64;
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -40,8 +47,7 @@ uint64_t VariableBytes(const ptx::Variable& variable) {
 }
 
 uint64_t VariableAlignment(const ptx::Variable& variable) {
-  const uint64_t natural =
-      static_cast<uint64_t>(TypeBytes(variable.type)) * variable.vector_width;
+  const uint64_t natural = static_cast<uint64_t>(TypeBytes(variable.type)) * variable.vector_width;
   return std::max<uint64_t>({natural, variable.alignment, 1});
 }
 

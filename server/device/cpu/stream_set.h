@@ -80,7 +80,7 @@ class StreamSet {
     bool busy = false;      // An operation runs.
     bool finished = false;  // The thread has ended.
     std::deque<Operation> queue;
-    CompletionPtr last;     // Of the operation submitted last
+    CompletionPtr last;  // Of the operation submitted last
     std::thread thread;
   };
 
@@ -90,7 +90,8 @@ class StreamSet {
   };
 
   CompletionPtr SubmitLocked(const std::shared_ptr<Stream>& stream, bool legacy, When when,
-                             Work work, const CompletionPtr& also) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                             Work work, const CompletionPtr& also)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunStream(const std::shared_ptr<Stream>& stream);
   void RunOne(Stream* stream, Operation* operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Stream> Find(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

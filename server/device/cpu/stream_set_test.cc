@@ -90,9 +90,9 @@ TEST_F(StreamSetTest, LegacyStreamAndBlockingStreamsWaitForEachOther) {
   const uint64_t other = NewStream(0);
   const uint64_t free = NewStream(1);
   Block(blocking, &gate);
-  Note(kLegacy, 'l');   // Waits for `blocking`
-  Note(other, 'o');     // Waits for the legacy stream
-  Note(free, 'f');      // Waits for nobody
+  Note(kLegacy, 'l');  // Waits for `blocking`
+  Note(other, 'o');    // Waits for the legacy stream
+  Note(free, 'f');     // Waits for nobody
   EXPECT_EQ(Log(), "f");
   gate.Open();
   streams_.Drain();
@@ -144,8 +144,7 @@ TEST_F(StreamSetTest, ADestroyedStreamFinishesItsWork) {
   Note(stream, 'a');
   ASSERT_EQ(streams_.DestroyStream(stream), CudaResult::kSuccess);
   EXPECT_EQ(streams_.DestroyStream(stream), CudaResult::kInvalidHandle);
-  EXPECT_EQ(streams_.Submit(stream, StreamSet::When::kQueued, nullptr),
-            CudaResult::kInvalidHandle);
+  EXPECT_EQ(streams_.Submit(stream, StreamSet::When::kQueued, nullptr), CudaResult::kInvalidHandle);
   gate.Open();
   streams_.Drain();
   EXPECT_EQ(Log(), "a");

@@ -162,8 +162,7 @@ CudaResult CudaContext::Launch(KernelId kernel, const LaunchConfig& config,
                                          Native(stream), nullptr, bytes > 0 ? extra : nullptr));
 }
 
-CudaResult CudaContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
-                                     StreamId stream) {
+CudaResult CudaContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
   Enter();
   return ToResult(api_->p_cuMemcpyHtoDAsync(dst, src, bytes, Native(stream)));
 }
@@ -257,8 +256,8 @@ CudaResult CudaContext::Params(KernelId kernel, std::vector<ParamLayout>* params
 
 CudaResult CudaContext::GetKernelAttribute(KernelId kernel, int attribute, int* value) {
   Enter();
-  return ToResult(api_->p_cuKernelGetAttribute(
-      value, static_cast<CUfunction_attribute>(attribute), Native(kernel), device_));
+  return ToResult(api_->p_cuKernelGetAttribute(value, static_cast<CUfunction_attribute>(attribute),
+                                               Native(kernel), device_));
 }
 
 CudaResult CudaContext::SetKernelAttribute(KernelId kernel, int attribute, int value) {
@@ -272,16 +271,14 @@ CudaResult CudaContext::FindGlobal(ModuleId module, const std::string& name, uin
   Enter();
   CUdeviceptr native = 0;
   size_t size = 0;
-  const CUresult result =
-      api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
+  const CUresult result = api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
   *address = native;
   *bytes = size;
   return ToResult(result);
 }
 
 CudaResult CudaContext::MaxActiveBlocks(KernelId kernel, int block_threads,
-                                        size_t dynamic_shared_bytes, uint32_t flags,
-                                        int* blocks) {
+                                        size_t dynamic_shared_bytes, uint32_t flags, int* blocks) {
   Enter();
   return ToResult(api_->p_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
       blocks, NativeFunction(kernel), block_threads, dynamic_shared_bytes, flags));

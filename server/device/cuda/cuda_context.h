@@ -33,8 +33,8 @@ class CudaContext : public Context {
   CudaResult QueryEvent(EventId event) override;
   CudaResult ElapsedMs(EventId start, EventId end, float* ms) override;
 
-  CudaResult Launch(KernelId kernel, const LaunchConfig& config,
-                    absl::Span<const std::byte> params, StreamId stream) override;
+  CudaResult Launch(KernelId kernel, const LaunchConfig& config, absl::Span<const std::byte> params,
+                    StreamId stream) override;
   CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) override;
   CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) override;
   CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) override;

@@ -16,12 +16,11 @@ absl::StatusOr<const DriverApi*> Load() {
     return absl::UnavailableError(absl::StrCat("no NVIDIA driver: ", dlerror()));
   }
   static DriverApi api;
-#define WARPLINE_LOAD(name)                                                                \
-  api.p_##name = reinterpret_cast<decltype(api.p_##name)>(                                 \
-      dlsym(library, WARPLINE_SYMBOL(name)));                                              \
-  if (api.p_##name == nullptr) {                                                           \
-    return absl::UnavailableError(                                                         \
-        absl::StrCat("the NVIDIA driver is too old: no ", WARPLINE_SYMBOL(name)));         \
+#define WARPLINE_LOAD(name)                                                                       \
+  api.p_##name = reinterpret_cast<decltype(api.p_##name)>(dlsym(library, WARPLINE_SYMBOL(name))); \
+  if (api.p_##name == nullptr) {                                                                  \
+    return absl::UnavailableError(                                                                \
+        absl::StrCat("the NVIDIA driver is too old: no ", WARPLINE_SYMBOL(name)));                \
   }
   WARPLINE_DRIVER_FUNCTIONS(WARPLINE_LOAD)
 #undef WARPLINE_LOAD
@@ -35,8 +34,7 @@ absl::StatusOr<const DriverApi*> Load() {
 }  // namespace
 
 absl::StatusOr<const DriverApi*> LoadDriver() {
-  static const absl::StatusOr<const DriverApi*>* api =
-      new absl::StatusOr<const DriverApi*>(Load());
+  static const absl::StatusOr<const DriverApi*>* api = new absl::StatusOr<const DriverApi*>(Load());
   return *api;
 }
 

@@ -21,11 +21,52 @@ constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 constexpr size_t kWords = 4;
 
 constexpr uint64_t kIntegers[] = {
-    0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257,
-    0x7fff, 0x8000, 0x8001, 0xffff, 0x10000, 0xdeadbeef, 0x12345678, 0x7fffffff, 0x80000000,
-    0x80000001, 0xffffffff, 0x100000000, 0x123456789abcdef0, 0x7fffffffffffffff,
-    0x8000000000000000, 0x8000000000000001, 0xfffffffffffffffe, 0xffffffffffffffff, 0x1f04,
-    0xffffff80, 0xffffffffffffff80, 0xffff8000,
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    15,
+    16,
+    17,
+    24,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    127,
+    128,
+    129,
+    200,
+    255,
+    256,
+    257,
+    0x7fff,
+    0x8000,
+    0x8001,
+    0xffff,
+    0x10000,
+    0xdeadbeef,
+    0x12345678,
+    0x7fffffff,
+    0x80000000,
+    0x80000001,
+    0xffffffff,
+    0x100000000,
+    0x123456789abcdef0,
+    0x7fffffffffffffff,
+    0x8000000000000000,
+    0x8000000000000001,
+    0xfffffffffffffffe,
+    0xffffffffffffffff,
+    0x1f04,
+    0xffffff80,
+    0xffffffffffffff80,
+    0xffff8000,
 };
 constexpr uint32_t kFloats[] = {
     0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x3f000000, 0xbf000000, 0x3fc00000, 0xbfc00000,
@@ -238,8 +279,7 @@ void AddFloats(Builder* b) {
   b->Add("tanh.approx.f32", "ff", "", true);
   b->Add("copysign.f32", "fff");
   b->Add("copysign.f64", "ddd");
-  for (const char* test :
-       {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}) {
+  for (const char* test : {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}) {
     b->Add(absl::StrCat("testp.", test, ".f32"), "pf");
     b->Add(absl::StrCat("testp.", test, ".f64"), "pd");
   }
@@ -385,7 +425,8 @@ void AddSequences(Builder* b) {
 
 std::string Kernel(const ArithmeticCase& test, size_t index) {
   std::string text = absl::StrCat(
-      ".visible .entry k", index, "(.param .u64 in, .param .u64 out)\n{\n"
+      ".visible .entry k", index,
+      "(.param .u64 in, .param .u64 out)\n{\n"
       ".reg .b16 %h<8>;\n.reg .b32 %r<8>;\n.reg .b64 %l<8>;\n.reg .f32 %f<8>;\n.reg .f64 %d<8>;\n"
       ".reg .pred %p<8>;\n.reg .b32 %t<8>;\n.reg .b64 %w<12>;\n"
       "ld.param.u64 %w5, [in];\nld.param.u64 %w6, [out];\n"
@@ -400,25 +441,43 @@ std::string Kernel(const ArithmeticCase& test, size_t index) {
     const std::string to = Builder::Register(code, i + 1);
     const std::string from = absl::StrCat("%w", i + 1);
     switch (code) {
-      case 'h': absl::StrAppend(&text, "cvt.u16.u64 ", to, ", ", from, ";\n"); break;
-      case 'i': absl::StrAppend(&text, "cvt.u32.u64 ", to, ", ", from, ";\n"); break;
+      case 'h':
+        absl::StrAppend(&text, "cvt.u16.u64 ", to, ", ", from, ";\n");
+        break;
+      case 'i':
+        absl::StrAppend(&text, "cvt.u32.u64 ", to, ", ", from, ";\n");
+        break;
       case 'f':
         absl::StrAppend(&text, "cvt.u32.u64 %t5, ", from, ";\nmov.b32 ", to, ", %t5;\n");
         break;
       case 'p':
         absl::StrAppend(&text, "and.b64 %w9, ", from, ", 1;\nsetp.ne.u64 ", to, ", %w9, 0;\n");
         break;
-      default: absl::StrAppend(&text, "mov.b64 ", to, ", ", from, ";\n"); break;
+      default:
+        absl::StrAppend(&text, "mov.b64 ", to, ", ", from, ";\n");
+        break;
     }
   }
   absl::StrAppend(&text, test.instruction, ";\n");
   switch (test.result) {
-    case 'h': absl::StrAppend(&text, "cvt.u64.u16 %w9, %h0;\n"); break;
-    case 'i': absl::StrAppend(&text, "cvt.u64.u32 %w9, %r0;\n"); break;
-    case 'f': absl::StrAppend(&text, "mov.b32 %t6, %f0;\ncvt.u64.u32 %w9, %t6;\n"); break;
-    case 'd': absl::StrAppend(&text, "mov.b64 %w9, %d0;\n"); break;
-    case 'p': absl::StrAppend(&text, "selp.b64 %w9, 1, 0, %p0;\n"); break;
-    default: absl::StrAppend(&text, "mov.b64 %w9, %l0;\n"); break;
+    case 'h':
+      absl::StrAppend(&text, "cvt.u64.u16 %w9, %h0;\n");
+      break;
+    case 'i':
+      absl::StrAppend(&text, "cvt.u64.u32 %w9, %r0;\n");
+      break;
+    case 'f':
+      absl::StrAppend(&text, "mov.b32 %t6, %f0;\ncvt.u64.u32 %w9, %t6;\n");
+      break;
+    case 'd':
+      absl::StrAppend(&text, "mov.b64 %w9, %d0;\n");
+      break;
+    case 'p':
+      absl::StrAppend(&text, "selp.b64 %w9, 1, 0, %p0;\n");
+      break;
+    default:
+      absl::StrAppend(&text, "mov.b64 %w9, %l0;\n");
+      break;
   }
   absl::StrAppend(&text, "st.global.b64 [%w6], %w9;\nret;\n}\n");
   return text;

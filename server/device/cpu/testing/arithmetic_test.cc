@@ -78,8 +78,7 @@ TEST_F(ArithmeticTest, ApproximationsStayWithinTheDocumentedBounds) {
     const auto results = runner_->Run(i);
     ASSERT_TRUE(results.ok()) << results.status();
     const std::vector<uint64_t> in = ArithmeticInputs(cases_[i]);
-    const std::string opcode =
-        cases_[i].instruction.substr(0, cases_[i].instruction.find('.'));
+    const std::string opcode = cases_[i].instruction.substr(0, cases_[i].instruction.find('.'));
     for (size_t t = 0; t < results->size(); ++t) {
       const float a = AsFloat(in[4 * t]);
       const float b = AsFloat(in[4 * t + 1]);
