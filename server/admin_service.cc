@@ -38,23 +38,23 @@ void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
 
 }  // namespace
 
-grpc::Status AdminService::Stat(grpc::ServerContext* context, const warpline_internal::StatRequest*,
-                                warpline_internal::StatReply* reply) {
-  if (!IsLocalPeer(context->peer())) {
-    return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
-                        "statistics are given to peers on the server's host only");
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
+                                       const std::string& peer) {
+  if (!IsLocalPeer(peer)) {
+    return absl::PermissionDeniedError("statistics are given to peers on the server's host only");
   }
-  const HostSnapshot snapshot = host_->Snapshot();
-  reply->set_server(server_name_);
-  reply->set_draining(snapshot.draining);
-  for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply->add_devices());
-  for (const SessionSnapshot& session : snapshot.sessions) Fill(session, reply->add_sessions());
-  const ServerCounters& counters = host_->counters();
-  reply->set_sessions_opened(counters.sessions_opened.value());
-  reply->set_sessions_refused(counters.sessions_refused.value());
-  reply->set_worker_deaths(counters.worker_deaths.value());
-  reply->set_protocol_errors(counters.protocol_errors.value());
-  return grpc::Status::OK;
+  warpline_internal::StatReply reply;
+  const HostSnapshot snapshot = host->Snapshot();
+  reply.set_server(server_name);
+  reply.set_draining(snapshot.draining);
+  for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply.add_devices());
+  for (const SessionSnapshot& session : snapshot.sessions) Fill(session, reply.add_sessions());
+  const ServerCounters& counters = host->counters();
+  reply.set_sessions_opened(counters.sessions_opened.value());
+  reply.set_sessions_refused(counters.sessions_refused.value());
+  reply.set_worker_deaths(counters.worker_deaths.value());
+  reply.set_protocol_errors(counters.protocol_errors.value());
+  return reply.SerializeAsString();
 }
 
 }  // namespace warpline

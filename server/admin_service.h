@@ -1,28 +1,22 @@
-// Answers `warpline stat` and `warpline ps`. It includes gRPC and is for main.cc and tests.
+// Answers `warpline stat` and `warpline ps`.
 #ifndef WARPLINE_SERVER_ADMIN_SERVICE_H_
 #define WARPLINE_SERVER_ADMIN_SERVICE_H_
 
 #include <string>
 
-#include "proto/admin.grpc.pb.h"
+#include "absl/status/statusor.h"
+#include "proto/admin.pb.h"
 #include "server/session_host.h"
 
 namespace warpline {
 
-// Thread-safe. Peers of other hosts get PERMISSION_DENIED: the answer names what tenants run.
-class AdminService : public warpline_internal::Admin::Service {
- public:
-  // `host` is borrowed.
-  AdminService(SessionHost* host, std::string server_name)
-      : host_(host), server_name_(std::move(server_name)) {}
+// The gRPC method that AnswerStat() is behind.
+inline constexpr char kStatMethod[] = "/warpline_internal.Admin/Stat";
 
-  grpc::Status Stat(grpc::ServerContext* context, const warpline_internal::StatRequest* request,
-                    warpline_internal::StatReply* reply) override;
-
- private:
-  SessionHost* const host_;
-  const std::string server_name_;
-};
+// A serialized StatReply. PERMISSION_DENIED for peers of other hosts: the answer names what tenants
+// run. Thread-safe.
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
+                                       const std::string& peer);
 
 }  // namespace warpline
 

@@ -251,7 +251,6 @@ int Run() {
   auto options = HostOptions(server_name, devices->front()->backend());
   if (!options.ok()) return Complain(options.status());
   SessionHost host(*options, std::move(*devices));
-  AdminService admin(&host, server_name);
   auto metrics = std::make_shared<ServerMetrics>(&host);
   auto exposer = ExposeMetrics(metrics);
   if (!exposer.ok()) return Complain(exposer.status());
@@ -259,7 +258,9 @@ int Run() {
   GrpcServerOptions server_options;
   // The host counts sessions and says why it refuses; this bound is for what has not got so far.
   server_options.max_sessions = options->max_sessions + 64;
-  server_options.services = {&admin};
+  server_options.methods[kStatMethod] = [&](const std::string& peer, const std::string&) {
+    return AnswerStat(&host, server_name, peer);
+  };
   GrpcServer server(server_options);
   const auto listen = absl::GetFlag(FLAGS_listen);
   const absl::Status started = server.Start(listen, &host);

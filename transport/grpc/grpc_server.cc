@@ -137,7 +137,6 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   }
   builder.RegisterService(&service_);
   unary_.Register(&builder);
-  for (grpc::Service* service : options_.services) builder.RegisterService(service);
   notifications_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {

@@ -28,10 +28,6 @@
 #include "transport/grpc/grpc_tls.h"
 #include "transport/grpc/unary_methods.h"
 
-namespace grpc {
-class Service;
-}  // namespace grpc
-
 namespace warpline {
 
 struct GrpcServerOptions {
@@ -51,10 +47,6 @@ struct GrpcServerOptions {
   std::optional<GrpcTls> tls = std::nullopt;
   // More to answer on the same listeners.
   UnaryMethods methods = {};
-  // The same by gRPC's synchronous interface. Borrowed. Their threads wait on the sessions'
-  // connections too, which costs messages a switch of threads: where sessions have to be fast, use
-  // `methods`, or a GrpcServer of their own.
-  std::vector<grpc::Service*> services = {};
 };
 
 // Start() and Shutdown() are called by one thread; the rest is thread-safe.

@@ -67,8 +67,7 @@ __device__ __noinline__ uint32_t Collatz(uint32_t n) {
 }
 KERNEL collatz(const uint32_t* in, uint32_t* out) {
   INDEX;
-  const uint32_t steps = Collatz(in[i] >> 12);
-  out[i] = steps + __popc(__activemask());
+  out[i] = Collatz(in[i] >> 12);
 }
 
 __device__ __noinline__ uint32_t Ackermann(uint32_t m, uint32_t n) {
@@ -146,13 +145,14 @@ KERNEL double_functions(const uint32_t* in, uint32_t* out) {
   out[i] = uint32_t(int(rint(r * 1e6)));
 }
 
+// Rounded as well.
 KERNEL float_functions(const uint32_t* in, uint32_t* out) {
   INDEX;
   const float x = AsUnit(in[i]) * 20 - 10;
   const float y = AsUnit(in[(i + 9) & 4095]) + 0.1f;
   const float r = sinf(x) + cosf(x * 100000.0f) + logf(y) + atan2f(x, y) + cbrtf(y) + fmodf(x, y) +
                   sqrtf(y) / x + roundf(x) + ldexpf(y, int(x)) + floorf(x) + log2f(y) + asinf(y * 0.9f);
-  out[i] = __float_as_uint(r);
+  out[i] = uint32_t(int(rintf(r * 100)));
 }
 
 KERNEL conversions(const uint32_t* in, uint32_t* out) {
