@@ -7,7 +7,10 @@
 
 #include "common/cuda_result.h"
 #include "cuda.h"
-#include "cudaProfiler.h"
+
+// cudaProfiler.h declares these; toolkits made of wheels lack it.
+extern "C" CUresult CUDAAPI cuProfilerStart();
+extern "C" CUresult CUDAAPI cuProfilerStop();
 
 namespace warpline::stub {
 

@@ -187,10 +187,10 @@ bool CommandQueue::OnReceived(uint64_t seq) {
   return true;
 }
 
-bool CommandQueue::OnRetired(uint64_t seq) {
-  if (seq > sent_seq_) return false;
-  if (seq > retired_.load(std::memory_order_relaxed)) {
-    retired_.store(seq, std::memory_order_seq_cst);
+bool CommandQueue::OnRetired(uint64_t count) {
+  if (count > sent_seq_) return false;
+  if (count > retired_.load(std::memory_order_relaxed)) {
+    retired_.store(count, std::memory_order_seq_cst);
     WakeProducer();
   }
   return true;

@@ -73,8 +73,9 @@ class CommandQueue {
   bool Take(std::string* payload);
   // The server has everything up to `seq`. False when that was never sent.
   bool OnReceived(uint64_t seq);
-  // Everything up to `seq` has retired. False when that was never sent.
-  bool OnRetired(uint64_t seq);
+  // `count` commands have retired, in whatever order: one stalled stream does not use up the window
+  // of the others. False when fewer were sent.
+  bool OnRetired(uint64_t count);
 
   // The payloads of the frames that were sent and not received, oldest first.
   std::vector<std::string> PendingReplay() const;

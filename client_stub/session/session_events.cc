@@ -176,7 +176,7 @@ bool SessionImpl::HandleRetired(const ReplyView& reply, std::string* problem) {
   std::string_view rest = reply.body;
   notice::Retired retired;
   if (!TakeStruct(&rest, &retired) || reply.seq > queue_.last_seq() ||
-      !queue_.OnRetired(retired.all_seq) ||
+      !queue_.OnRetired(std::max(retired.all_seq, retired.count)) ||
       !board_.Update(retired.stream, reply.seq, retired.all_seq)) {
     *problem = absl::StrCat("a bad retirement of command ", reply.seq);
     return false;

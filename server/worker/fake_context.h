@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_WORKER_FAKE_CONTEXT_H_
 #define WARPLINE_SERVER_WORKER_FAKE_CONTEXT_H_
 
+#include <sched.h>
+
 #include <cstring>
 #include <map>
 #include <set>
@@ -35,6 +37,27 @@ class FakeContext : public device::Context {
     MutexLock lock(&mu_);
     return log_;
   }
+  // Where a memset of `value` went; waits for it.
+  uint64_t StreamThatSet(uint32_t value) {
+    while (true) {
+      for (const std::string& line : log()) {
+        const size_t space = line.find(' ');
+        if (line.substr(0, 4) == "set@" && line.substr(space + 1) == absl::StrCat(value)) {
+          return std::stoull(line.substr(4, space - 4));
+        }
+      }
+      sched_yield();
+    }
+  }
+  // Copies out of what lies at or above `address` are invalid.
+  void set_end_of_memory(uint64_t address) {
+    MutexLock lock(&mu_);
+    end_of_memory_ = address;
+  }
+  int staging_made() {
+    MutexLock lock(&mu_);
+    return staging_made_;
+  }
   int live_events() {
     MutexLock lock(&mu_);
     return live_events_;
@@ -45,6 +68,8 @@ class FakeContext : public device::Context {
   CudaResult UnmapChunk(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult AllocStaging(size_t bytes, void** host) override {
     *host = ::operator new(bytes);
+    MutexLock lock(&mu_);
+    ++staging_made_;
     return CudaResult::kSuccess;
   }
   void FreeStaging(void* host) override { ::operator delete(host); }
@@ -101,7 +126,10 @@ class FakeContext : public device::Context {
                absl::StrCat(dst, "=", std::string(static_cast<const char*>(src), bytes)));
   }
   CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, device::StreamId) override {
-    if (src == 0) return CudaResult::kInvalidValue;
+    {
+      MutexLock lock(&mu_);
+      if (src == 0 || src >= end_of_memory_) return CudaResult::kInvalidValue;
+    }
     std::memset(dst, static_cast<int>(src & 0xff), bytes);
     return CudaResult::kSuccess;
   }
@@ -117,7 +145,7 @@ class FakeContext : public device::Context {
     *module = device::ModuleId{5};
     return CudaResult::kSuccess;
   }
-  CudaResult UnloadModule(device::ModuleId) override { return CudaResult::kSuccess; }
+  CudaResult UnloadModule(device::ModuleId) override { return Log("unload", {}, ""); }
   CudaResult Kernels(device::ModuleId, std::vector<std::string>*) override {
     return CudaResult::kSuccess;
   }
@@ -164,6 +192,8 @@ class FakeContext : public device::Context {
   uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 10;
   uint64_t next_event_ ABSL_GUARDED_BY(mu_) = 1;
   int live_events_ ABSL_GUARDED_BY(mu_) = 0;
+  int staging_made_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t end_of_memory_ ABSL_GUARDED_BY(mu_) = ~uint64_t{0};
 };
 
 }  // namespace warpline::worker

@@ -5,7 +5,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "common/log.h"
 
 namespace warpline::worker {
 namespace {
@@ -17,6 +20,12 @@ constexpr uint32_t kDisableTiming = 2;
 constexpr uint64_t kMaxOutstanding = 512;
 // A mark every so many commands lets a long burst retire while it runs.
 constexpr uint64_t kMarkEvery = 64;
+// Replies collect up to here; a frame must not grow beyond kMaxFramePayload.
+constexpr size_t kMaxBatch = 64u << 10;
+// More than any program has threads: whoever has more does not wait for the answers.
+constexpr size_t kMaxEventWaits = 4096;
+// Of the sleep between two looks at what is under way: the longer it lasts, the longer they may be.
+constexpr int64_t kMaxNapNs = 500'000;
 
 int64_t NowNs() {
   timespec now;
@@ -36,8 +45,16 @@ int64_t SpinNs() {
 Lane::Lane(LaneHost* host, Kind kind, uint64_t stream)
     : host_(host), kind_(kind), stream_(stream) {}
 
-void Lane::Start() {
-  thread_ = std::thread([this] { Run(); });
+bool Lane::Start() {
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    // A tenant's streams are many; a limit on threads must not end its session.
+    LogWarning("no thread for a stream: ", error.what());
+    finished_.store(true, std::memory_order_release);
+    return false;
+  }
+  return true;
 }
 
 Lane::~Lane() { Stop(); }
@@ -77,15 +94,20 @@ void Lane::Flush() {
   if (asleep) wake_.NotifyOne();
 }
 
-void Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
-  MutexLock lock(&mu_);
-  if (finished_.load(std::memory_order_relaxed)) {
-    host_->sink()->Reply(seq, host_->fault());  // Everything of the lane is complete.
-    return;
+bool Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
+  if (event_wait_count_.load(std::memory_order_relaxed) >= kMaxEventWaits) return false;
+  {
+    MutexLock lock(&mu_);
+    if (!finished_.load(std::memory_order_relaxed)) {
+      event_wait_count_.fetch_add(1, std::memory_order_relaxed);
+      new_event_waits_.emplace_back(seq, std::move(record));
+      has_news_.store(true, std::memory_order_release);
+      wake_.NotifyOne();
+      return true;
+    }
   }
-  new_event_waits_.emplace_back(seq, std::move(record));
-  has_news_.store(true, std::memory_order_release);
-  wake_.NotifyOne();
+  host_->sink()->Reply(seq, host_->fault());  // Everything of the lane is complete.
+  return true;
 }
 
 bool Lane::TakeInbox() {
@@ -110,17 +132,17 @@ bool Lane::IssueReady() {
   while (!ready_.empty()) {
     Task& task = ready_.front();
     if (!Satisfied(task)) break;
-    if (has_stream_ && outstanding_ >= kMaxOutstanding) break;
+    if (has_stream_ && issued() - retired() >= kMaxOutstanding) break;
     if (Issue(task) == Step::kBlocked) break;
     last_issued_seq_ = task.seq;
     issued_.store(task.ticket, std::memory_order_release);
     ready_.pop_front();
     progress = true;
     ++unmarked_;
-    ++outstanding_;
     if (unmarked_ >= kMarkEvery) {
       MarkTail();
       Poll();
+      if (answers_) Deliver();
     }
   }
   return progress;
@@ -129,18 +151,16 @@ bool Lane::IssueReady() {
 CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
   if (pending.mark == nullptr) {
     pending.mark = std::make_shared<EventRecord>(host_->events(), kDisableTiming, nullptr);
-    const CudaResult result = pending.mark->Record(host_->context(), stream);
-    if (result != CudaResult::kSuccess) {
-      Complete(std::move(pending), result);
-      return result;
-    }
+    pending.mark_result = pending.mark->Record(host_->context(), stream);
   }
   if (pending.ticket != 0) {
     unmarked_ = 0;
     last_marked_ = pending.ticket;
   }
+  const CudaResult result = pending.mark_result;
+  // Also without a mark: replies keep the order of their commands.
   pending_.push_back(std::move(pending));
-  return CudaResult::kSuccess;
+  return result;
 }
 
 // Everything issued so far gets a mark, so that it retires although nobody waits for it.
@@ -160,7 +180,6 @@ void Lane::MarkTail() {
 void Lane::Retire(uint64_t ticket, uint64_t seq) {
   const uint64_t before = retired_.load(std::memory_order_relaxed);
   if (ticket <= before) return;
-  outstanding_ -= std::min(outstanding_, ticket - before);
   if (ticket > last_marked_) {
     last_marked_ = ticket;
     unmarked_ = 0;
@@ -168,6 +187,14 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
   retired_seq_.store(seq, std::memory_order_release);
   retired_.store(ticket, std::memory_order_release);
   host_->OnRetired(this, ticket - before, &batch_);
+  retired_news_ = true;
+}
+
+void Lane::Deliver() {
+  host_->sink()->Send(&batch_);
+  answers_ = false;
+  // A copy may have sent the batch already; the news has not been acted upon for that.
+  if (std::exchange(retired_news_, false)) host_->AfterRetired();
 }
 
 void Lane::Complete(Pending pending, CudaResult result) {
@@ -175,22 +202,29 @@ void Lane::Complete(Pending pending, CudaResult result) {
     // What a wait reports is an execution error of the work before it: the context is gone.
     host_->Fail(pending.seq, CommandId::kStreamSync, result);
   }
-  pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
-                                                         : EventRecord::State::kFailed);
+  if (pending.mark != nullptr) {
+    pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
+                                                           : EventRecord::State::kFailed);
+  }
   if (pending.action) pending.action(result, &batch_);
   // The board comes before the reply: a query after the wait must find the work complete.
   if (pending.ticket != 0) Retire(pending.ticket, pending.seq);
   if (pending.reply_seq != 0) {
+    if (result == CudaResult::kSuccess) result = pending.reply_result;
     AppendReply(pending.reply_seq, static_cast<int32_t>(result), {}, {}, &batch_);
+    answers_ = true;
   }
+  if (batch_.size() >= kMaxBatch) Deliver();
 }
 
 bool Lane::Poll() {
   bool progress = false;
   while (!pending_.empty()) {
+    const Pending& front = pending_.front();
     CudaResult result = host_->fault();
-    if (result == CudaResult::kSuccess) {
-      result = host_->context()->QueryEvent(pending_.front().mark->id());
+    if (result == CudaResult::kSuccess) result = front.mark_result;
+    if (result == CudaResult::kSuccess && front.mark != nullptr) {
+      result = host_->context()->QueryEvent(front.mark->id());
       if (result == CudaResult::kNotReady) break;
     }
     Pending pending = std::move(pending_.front());
@@ -216,11 +250,14 @@ bool Lane::PollEventWaits() {
   const size_t before = event_waits_.size();
   event_waits_.erase(std::remove_if(event_waits_.begin(), event_waits_.end(), done),
                      event_waits_.end());
-  return event_waits_.size() != before;
+  const size_t answered = before - event_waits_.size();
+  event_wait_count_.fetch_sub(answered, std::memory_order_relaxed);
+  return answered > 0;
 }
 
 void Lane::Idle(int64_t last_progress_ns) {
-  if (NowNs() - last_progress_ns < SpinNs()) {
+  const int64_t waited_ns = NowNs() - last_progress_ns;
+  if (waited_ns < SpinNs()) {
     for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
     return;
   }
@@ -228,11 +265,12 @@ void Lane::Idle(int64_t last_progress_ns) {
   const bool answering =
       !event_waits_.empty() || std::any_of(pending_.begin(), pending_.end(),
                                            [](const Pending& p) { return p.reply_seq != 0; });
+  const int64_t nap_ns = std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
   MutexLock lock(&mu_);
   if (has_news_.load(std::memory_order_acquire)) return;
   asleep_ = true;
   if (watching) {
-    wake_.WaitWithTimeout(&mu_, answering ? absl::Microseconds(20) : absl::Microseconds(50));
+    wake_.WaitWithTimeout(&mu_, absl::Nanoseconds(nap_ns));
   } else {
     while (!has_news_.load(std::memory_order_acquire)) wake_.Wait(&mu_);
   }
@@ -246,12 +284,10 @@ void Lane::Run() {
   while (true) {
     bool progress = TakeInbox();
     progress |= IssueReady();
-    if (ready_.empty()) MarkTail();
+    // Also when what comes next has to wait: what was issued retires without it.
+    MarkTail();
     progress |= Poll();
-    if (!batch_.empty()) {
-      host_->sink()->Send(&batch_);
-      host_->AfterRetired();
-    }
+    Deliver();
     progress |= PollEventWaits();
     if (closing_ && ready_.empty() && pending_.empty() && event_waits_.empty()) break;
     {
@@ -264,12 +300,14 @@ void Lane::Run() {
       Idle(last_progress_ns);
     }
   }
-  host_->sink()->Send(&batch_);
   Finish();
-  MutexLock lock(&mu_);
-  for (const auto& wait : new_event_waits_) host_->sink()->Reply(wait.first, host_->fault());
-  new_event_waits_.clear();
-  finished_.store(true, std::memory_order_release);
+  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> late;
+  {
+    MutexLock lock(&mu_);
+    late.swap(new_event_waits_);
+    finished_.store(true, std::memory_order_release);
+  }
+  for (const auto& wait : late) host_->sink()->Reply(wait.first, host_->fault());
 }
 
 }  // namespace warpline::worker

@@ -42,7 +42,8 @@ class LaneHost {
   virtual void AfterRetired() = 0;
 };
 
-// Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread.
+// Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,
+// or from any other once it has been stopped.
 class Lane {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
@@ -53,8 +54,9 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Starts the thread. Once, before anything is appended.
-  void Start();
+  // Starts the thread. Once, before anything is appended. False when the system has no more threads;
+  // the lane is of no use then.
+  bool Start();
   // Ends the thread: what has not been issued is dropped, what is issued is not waited for.
   void Stop();
 
@@ -68,8 +70,9 @@ class Lane {
   uint64_t Append(Task task);
   // Hands what was appended to the lane's thread.
   void Flush();
-  // Replies to round trip `seq` when `record`, which is one of this lane's, is complete.
-  void WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
+  // Replies to round trip `seq` when `record`, which is one of this lane's, is complete. False, and
+  // no reply, when a great many wait already.
+  bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
 
   // Tickets: appended by the decoder, issued to the device, complete.
   uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
@@ -85,10 +88,15 @@ class Lane {
 
   // Something issued whose completion somebody watches.
   struct Pending {
+    // Null for what only has to keep its place behind the marks before it.
     std::shared_ptr<EventRecord> mark;
     uint64_t ticket = 0;  // Retires the lane up to here; 0 for none.
     uint64_t seq = 0;
     uint64_t reply_seq = 0;  // The round trip that this answers; 0 for none.
+    // What that answer says if all went well so far.
+    CudaResult reply_result = CudaResult::kSuccess;
+    // Why the mark could not be made.
+    CudaResult mark_result = CudaResult::kSuccess;
     // Run before the lane retires and the reply is sent. May be empty.
     std::function<void(CudaResult, std::string* batch)> action;
   };
@@ -98,7 +106,8 @@ class Lane {
   // Called on the lane's thread when it ends.
   virtual void Finish() {}
 
-  // Adds a mark behind everything issued so far.
+  // Adds a mark behind everything issued so far. Without one, `pending` completes with the error
+  // that is returned, in its turn.
   CudaResult Mark(device::StreamId stream, Pending pending);
   void Retire(uint64_t ticket, uint64_t seq);
 
@@ -107,7 +116,6 @@ class Lane {
   bool has_stream_ = false;   // Marks need a stream.
   bool closing_ = false;      // The stream is destroyed once everything retired.
   uint64_t unmarked_ = 0;     // Tasks issued since the last mark.
-  uint64_t outstanding_ = 0;  // Tasks issued and not retired, about.
   std::deque<Pending> pending_;
   std::string batch_;  // Replies not yet sent.
 
@@ -117,6 +125,7 @@ class Lane {
   bool IssueReady();
   bool Poll();
   bool PollEventWaits();
+  void Deliver();
   void MarkTail();
   void Idle(int64_t last_progress_ns);
   bool Satisfied(const Task& task) const;
@@ -142,12 +151,15 @@ class Lane {
   std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> event_waits_;
   uint64_t last_issued_seq_ = 0;
   uint64_t last_marked_ = 0;
+  bool retired_news_ = false;  // OnRetired() was called, AfterRetired() not yet.
+  bool answers_ = false;       // The batch answers somebody who waits.
 
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> retired_{0};
   std::atomic<uint64_t> retired_seq_{0};
   std::atomic<bool> finished_{false};
+  std::atomic<size_t> event_wait_count_{0};
   std::thread thread_;
 };
 

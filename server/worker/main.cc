@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/log.h"
 #include "proto/frames.h"
 #include "proto/worker.pb.h"
@@ -52,12 +54,15 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (!replies.ok()) return replies.status();
   worker->replies = std::make_unique<RingFrameWriter>(*std::move(replies));
 
+  const absl::Time start = absl::Now();
   auto backend = device::OpenBackend(open.backend());
   if (!backend.ok()) return backend.status();
   worker->backend = *std::move(backend);
+  const absl::Time driver_ready = absl::Now();
   auto context = worker->backend->OpenContext(open.ordinal());
   if (!context.ok()) return context.status();
   worker->context = *std::move(context);
+  const absl::Time context_ready = absl::Now();
   const CudaResult reserved = worker->context->ReserveArena(open.arena_base(), open.arena_bytes());
   if (reserved != CudaResult::kSuccess) {
     return absl::AbortedError("the arena's addresses are taken in the worker");
@@ -66,6 +71,11 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
   worker->session = std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
+  if (!worker->session->ok()) return absl::ResourceExhaustedError("no threads for a session");
+  LogInfo("opened session=", open.session(),
+          " driver_ms=", absl::ToInt64Milliseconds(driver_ready - start),
+          " context_ms=", absl::ToInt64Milliseconds(context_ready - driver_ready),
+          " rest_ms=", absl::ToInt64Milliseconds(absl::Now() - context_ready));
   return absl::OkStatus();
 }
 

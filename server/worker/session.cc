@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
@@ -29,7 +30,7 @@ Session::Session(device::Context* context, FrameWriter* writer, const SessionLim
       events_(context),
       staging_(context, limits.staging_buffers) {
   control_ = std::make_shared<ControlLane>(this);
-  control_->Start();
+  if (!control_->Start()) return;
   {
     MutexLock lock(&mu_);
     all_lanes_.push_back(control_);
@@ -45,6 +46,7 @@ Session::~Session() {
   }
   // Threads end before anything that they use goes away.
   for (const auto& lane : lanes) lane->Stop();
+  leaving_.clear();
   MutexLock lock(&mu_);
   watches_.clear();
   all_lanes_.clear();
@@ -58,7 +60,7 @@ absl::Status Session::Decode(std::string payload) {
     return absl::InvalidArgumentError(
         absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
   }
-  while (queued_bytes_.load(std::memory_order_acquire) > limits_.max_queued_bytes) Nap();
+  while (TooMuchQueued()) Nap();
   const uint64_t bytes = payload.size();
   queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   payload_ = std::shared_ptr<const std::string>(
@@ -85,9 +87,12 @@ absl::Status Session::Decode(std::string payload) {
     status =
         absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ", header.count));
   }
+  // Before any lane can complete something of it, so that the last report says that all is done.
+  decoded_seq_.store(next_seq_ - 1, std::memory_order_release);
   control_->Flush();
   for (const auto& [stream, lane] : lanes_) lane->Flush();
-  decoded_seq_.store(next_seq_ - 1, std::memory_order_release);
+  for (const auto& lane : leaving_) lane->Flush();
+  std::erase_if(leaving_, [](const auto& lane) { return lane->finished(); });
   if (retired_here_ > 0) {
     const uint64_t total = retired_count_.fetch_add(retired_here_) + retired_here_;
     retired_here_ = 0;
@@ -121,8 +126,8 @@ void Session::AfterRetired() {
   if (watch_count_.load() > 0) RunWatches();
 }
 
-// At least this far everything is complete. Decoded first: a lane is told of a command before the
-// command counts as decoded.
+// At least this far everything is complete. Decoded first: a lane counts a command as appended
+// before the command counts as decoded.
 uint64_t Session::AllSeq() {
   uint64_t all = decoded_seq_.load(std::memory_order_acquire);
   MutexLock lock(&mu_);
@@ -167,6 +172,13 @@ void Session::RunWatches() {
   }
 }
 
+bool Session::TooMuchQueued() const {
+  return queued_bytes_.load(std::memory_order_acquire) > limits_.max_queued_bytes ||
+         next_seq_ - 1 - retired_count_.load(std::memory_order_relaxed) >
+             limits_.max_queued_commands ||
+         static_cast<size_t>(watch_count_.load(std::memory_order_relaxed)) > limits_.max_watches;
+}
+
 // --- Tables and lanes
 
 template <typename Command>
@@ -187,25 +199,28 @@ std::shared_ptr<Lane> Session::FindLane(uint64_t stream) {
 
 std::shared_ptr<Lane> Session::OpenLane(Lane::Kind kind, uint64_t stream) {
   auto lane = std::make_shared<StreamLane>(this, kind, stream);
-  lane->Start();
+  if (!lane->Start()) return nullptr;
   lanes_.emplace(stream, lane);
   MutexLock lock(&mu_);
   all_lanes_.push_back(lane);
   return lane;
 }
 
-// Lanes whose stream is destroyed and complete, and that nobody refers to any more.
+// Joins the threads of lanes whose stream is destroyed and complete, and forgets them. Records of
+// events may keep the rest of such a lane.
 void Session::ReapLanes() {
+  const auto finished = [](const std::shared_ptr<Lane>& lane) { return lane->finished(); };
+  std::erase_if(leaving_, finished);
   std::vector<std::shared_ptr<Lane>> dead;
-  MutexLock lock(&mu_);
-  for (size_t i = 0; i < all_lanes_.size();) {
-    if (all_lanes_[i]->finished() && all_lanes_[i].use_count() == 1) {
-      dead.push_back(std::move(all_lanes_[i]));
-      all_lanes_.erase(all_lanes_.begin() + i);
-    } else {
-      ++i;
-    }
+  {
+    MutexLock lock(&mu_);
+    std::copy_if(all_lanes_.begin(), all_lanes_.end(), std::back_inserter(dead), finished);
+    // Another may have finished meanwhile; its turn comes next time.
+    std::erase_if(all_lanes_, [&](const std::shared_ptr<Lane>& lane) {
+      return std::find(dead.begin(), dead.end(), lane) != dead.end();
+    });
   }
+  for (const auto& lane : dead) lane->Stop();
 }
 
 // The legacy stream waits for every blocking stream and they for it. The device sees to that, once
@@ -217,6 +232,9 @@ void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
   };
   if (lane->kind() == Lane::Kind::kLegacy) {
     for (const auto& [stream, other] : lanes_) {
+      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+    }
+    for (const auto& other : leaving_) {
       if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
     }
   } else if (lane->kind() == Lane::Kind::kBlocking) {
@@ -285,15 +303,14 @@ void Session::On(const cmd::StreamCreate& command, std::string_view tail) {
   }
   if (!HandlesLeft()) return;
   ReapLanes();
-  size_t lanes;
-  {
-    MutexLock lock(&mu_);
-    lanes = all_lanes_.size();
+  // Not those that are kept for an event that was recorded there: they have no thread any more.
+  if (lanes_.size() + leaving_.size() >= limits_.max_streams) {
+    return Refuse(CudaResult::kOutOfMemory);
   }
-  if (lanes >= limits_.max_streams) return Refuse(CudaResult::kOutOfMemory);
   const bool blocking = (command.flags & kNonBlockingFlag) == 0;
   const std::shared_ptr<Lane> lane =
       OpenLane(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
+  if (lane == nullptr) return Refuse(CudaResult::kOutOfMemory);
   lane->Append(NewTask(command, tail));
 }
 
@@ -301,7 +318,7 @@ void Session::On(const cmd::StreamDestroy& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
   if (lane == nullptr || lane == legacy_) return Refuse(CudaResult::kInvalidHandle);
   Enqueue(lane, NewTask(command, tail));
-  lane->Flush();
+  leaving_.push_back(lane);
   lanes_.erase(command.stream);
 }
 
@@ -370,8 +387,7 @@ void Session::On(const cmd::EventSync& command, std::string_view) {
     sink_.Reply(seq_, fault());
     return;
   }
-  record->lane->Flush();
-  record->lane->WaitForEvent(seq_, record);
+  if (!record->lane->WaitForEvent(seq_, record)) sink_.Reply(seq_, CudaResult::kOutOfMemory);
 }
 
 void Session::On(const cmd::EventElapsed& command, std::string_view tail) {
@@ -426,6 +442,8 @@ void Session::On(const cmd::ImageData& command, std::string_view tail) {
   }
   if (command.total != image->total || command.offset != image->bytes.size() ||
       tail.size() > image->total - image->bytes.size()) {
+    module_bytes_ -= image->total;
+    images_.erase(command.image);
     return Refuse(CudaResult::kInvalidValue);
   }
   image->bytes.append(tail);
@@ -442,6 +460,7 @@ void Session::On(const cmd::ModuleLoad& command, std::string_view tail) {
   task.image = std::move(image->second);
   images_.erase(image);
   auto module = std::make_shared<Module>();
+  module->image_bytes = task.image->total;
   module->ticket = control_->appended() + 1;
   modules_.emplace(command.module, module);
   task.module = std::move(module);
@@ -457,9 +476,12 @@ void Session::On(const cmd::ModuleUnload& command, std::string_view tail) {
   if (module == modules_.end()) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
   task.module = module->second;
-  for (const auto& [stream, lane] : lanes_) {
+  const auto wait_for = [&](const std::shared_ptr<Lane>& lane) {
     if (lane->issued() < lane->appended()) task.after.push_back({lane, lane->appended()});
-  }
+  };
+  for (const auto& [stream, lane] : lanes_) wait_for(lane);
+  for (const auto& lane : leaving_) wait_for(lane);
+  module_bytes_ -= module->second->image_bytes;
   // Kernels go with their module.
   absl::erase_if(kernels_, [&](const auto& k) { return k.second->module == module->second; });
   modules_.erase(module);

@@ -27,6 +27,9 @@ struct SessionLimits {
   uint64_t max_streams = 1024;     // Each has a thread.
   uint64_t max_module_bytes = 4ull << 30;
   uint64_t max_queued_bytes = 256ull << 20;  // Payloads not yet executed.
+  // Commands not yet complete; a client keeps to its window, which is smaller.
+  uint64_t max_queued_commands = 256u << 10;
+  size_t max_watches = 4096;  // Waits for all streams at once.
   size_t staging_buffers = 16;
 };
 
@@ -37,8 +40,11 @@ class Session : public LaneHost {
   Session(device::Context* context, FrameWriter* writer, const SessionLimits& limits);
   ~Session() override;
 
+  // False when the system has no threads for it; nothing else may be called then.
+  bool ok() const { return legacy_ != nullptr; }
+
   // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
-  // go on then. Waits while more than max_queued_bytes are queued.
+  // go on then. Waits while more is queued than the limits allow.
   absl::Status Decode(std::string payload);
 
   // LaneHost.
@@ -94,7 +100,9 @@ class Session : public LaneHost {
   // Sends a task to the lane of a stream with the order that the legacy stream asks for.
   void Enqueue(const std::shared_ptr<Lane>& lane, Task task);
   std::shared_ptr<Lane> FindLane(uint64_t stream);
+  // Null when the system has no thread for it.
   std::shared_ptr<Lane> OpenLane(Lane::Kind kind, uint64_t stream);
+  bool TooMuchQueued() const;
   template <typename Command>
   void ToStream(const Command& command, std::string_view tail);
   template <typename Command>
@@ -126,6 +134,8 @@ class Session : public LaneHost {
   std::shared_ptr<const std::string> payload_;
   uint64_t retired_here_ = 0;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Lane>> lanes_;
+  // Of destroyed streams, whose work still has its place in the order.
+  std::vector<std::shared_ptr<Lane>> leaving_;
   absl::flat_hash_map<uint64_t, Event> event_table_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Image>> images_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Module>> modules_;

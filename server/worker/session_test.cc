@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -31,6 +32,7 @@ class Replies : public FrameWriter {
     const std::string frame = std::string(head) + std::string(tail);
     ReplyReader reader(frame);
     MutexLock lock(&mu_);
+    largest_frame_ = std::max(largest_frame_, tail.empty() ? frame.size() : 0);
     while (!reader.Done()) {
       const auto view = reader.Next();
       ASSERT_TRUE(view.ok()) << view.status();
@@ -68,6 +70,12 @@ class Replies : public FrameWriter {
                        [&](const Entry& e) { return e.id == id && e.seq == seq; });
   }
 
+  // Of those that were collected; data is sent by itself.
+  size_t largest_frame() {
+    MutexLock lock(&mu_);
+    return largest_frame_;
+  }
+
   std::vector<Entry> All() {
     MutexLock lock(&mu_);
     return entries_;
@@ -77,6 +85,7 @@ class Replies : public FrameWriter {
   Mutex mu_;
   CondVar arrived_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mu_);
+  size_t largest_frame_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 class SessionTest : public ::testing::Test {
@@ -95,6 +104,13 @@ class SessionTest : public ::testing::Test {
     commands_.clear();
     count_ = 0;
     return session_->Decode(std::move(payload));
+  }
+
+  // Starts over with other limits.
+  void Restart(const SessionLimits& limits) {
+    session_.reset();
+    session_ = std::make_unique<Session>(&context_, &replies_, limits);
+    next_seq_ = 1;
   }
 
   uint64_t AddStream(uint64_t handle, uint32_t flags = 1) {
@@ -349,6 +365,208 @@ TEST_F(SessionTest, DestroyedStreamsFinishTheirWorkAndTheirThreadsEnd) {
     replies_.Wait(sync, &result);
     ASSERT_EQ(result, CudaResult::kSuccess);
     if (i > 40) i += 100;
+  }
+}
+
+TEST_F(SessionTest, LegacyStreamComesAfterTheWorkOfADestroyedStream) {
+  LoadKernel();
+  for (uint64_t i = 0; i < 200; ++i) {
+    AddStream(100 + i, /*flags=*/0);
+    Add(LaunchOn(100 + i, static_cast<uint32_t>(i)), params_);
+    Add(cmd::StreamDestroy{100 + i});
+    Add(cmd::Memset{1, 4096, 1, static_cast<uint32_t>(i), 1});
+    const uint64_t sync = Add(cmd::StreamSync{1});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(sync);
+    const auto log = context_.log();
+    const auto launch = std::find_if(log.begin(), log.end(), [&](const std::string& s) {
+      return s.substr(0, 6) == "launch" && s.substr(s.find(' ')) == absl::StrCat(" 77x", i);
+    });
+    const auto set = std::find(log.begin(), log.end(), absl::StrCat("set@1 ", i));
+    ASSERT_TRUE(launch != log.end() && launch < set) << i;
+  }
+}
+
+TEST_F(SessionTest, ModuleIsUnloadedAfterTheLaunchesOfADestroyedStream) {
+  LoadKernel();
+  for (uint64_t i = 0; i < 50; ++i) {
+    const uint64_t module = 1000 + 3 * i;
+    Add(cmd::ImageData{module, 5, 0}, "image");
+    Add(cmd::ModuleLoad{module + 1, module});
+    const uint64_t found = Add(cmd::KernelFind{module + 2, module + 1}, "kernel");
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(found);
+    AddStream(100 + i);
+    cmd::Launch launch = LaunchOn(100 + i);
+    launch.kernel = module + 2;
+    Add(launch, params_);
+    Add(cmd::StreamDestroy{100 + i});
+    Add(cmd::ModuleUnload{module + 1});
+    const uint64_t sync = Add(cmd::ContextSync{});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(sync);
+    const auto log = context_.log();
+    ASSERT_EQ(std::count(log.begin(), log.end(), "unload@0 "), static_cast<int>(i + 1));
+    const auto last = std::find_if(log.rbegin(), log.rend(), [](const std::string& s) {
+      return s.substr(0, 6) == "launch" || s.substr(0, 6) == "unload";
+    });
+    ASSERT_EQ(*last, "unload@0 ") << i;
+  }
+}
+
+TEST_F(SessionTest, UnloadedModulesNoLongerCountAgainstTheLimit) {
+  SessionLimits limits;
+  limits.max_module_bytes = 12;
+  Restart(limits);
+  for (uint64_t i = 0; i < 10; ++i) {
+    Add(cmd::ImageData{1, 5, 0}, "image");
+    Add(cmd::ModuleLoad{2, 1});
+    const uint64_t check = Add(cmd::ModuleCheck{2});
+    Add(cmd::ModuleUnload{2});
+    Add(cmd::ImageData{3, 6, 0}, "half");  // Given up, by what does not follow on it.
+    Add(cmd::ImageData{3, 6, 1}, "");
+    ASSERT_TRUE(Send().ok());
+    CudaResult result;
+    replies_.Wait(check, &result);
+    ASSERT_EQ(result, CudaResult::kSuccess) << i;
+  }
+}
+
+TEST_F(SessionTest, RepliesOfALongBurstLeaveInFramesOfBoundedSize) {
+  LoadKernel();
+  uint64_t copy = 0;
+  for (int frame = 0; frame < 40; ++frame) {
+    for (int i = 0; i < 20; ++i) {
+      for (int j = 0; j < 64; ++j) Add(LaunchOn(1), params_);
+      copy = Add(cmd::CopyFromDevice{1, 0x1001, 16u << 10});
+    }
+    ASSERT_TRUE(Send().ok());
+  }
+  replies_.Wait(copy);
+  EXPECT_LE(replies_.largest_frame(), 256u << 10);
+}
+
+TEST_F(SessionTest, StalledStreamLeavesStagingBuffersToOthers) {
+  SessionLimits limits;
+  limits.staging_buffers = 2;
+  Restart(limits);
+  AddStream(7);
+  const uint64_t opened = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(opened);
+  context_.Stall(10);
+  const std::string data(128 << 10, 'x');
+  for (int i = 0; i < 3; ++i) Add(cmd::CopyToDevice{7, 4096}, data);
+  const uint64_t stalled = Add(cmd::CopyFromDevice{7, 0x1001, 8 * kStagingBytes});
+  const uint64_t copy = Add(cmd::CopyFromDevice{1, 0x1001, 3 * kStagingBytes});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result;
+  replies_.Wait(copy, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  EXPECT_FALSE(replies_.Has(ReplyId::kReply, stalled));
+  context_.Resume(10);
+  replies_.Wait(stalled, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  EXPECT_LE(context_.staging_made(), 4);
+}
+
+TEST_F(SessionTest, FailedCopyIsAnsweredAfterTheDataBeforeTheFailure) {
+  context_.set_end_of_memory(0x1001 + 3 * kStagingBytes);
+  context_.Stall(1);
+  const uint64_t copy = Add(cmd::CopyFromDevice{1, 0x1001, 5 * kStagingBytes});
+  ASSERT_TRUE(Send().ok());
+  context_.Resume(1);
+  CudaResult result;
+  replies_.Wait(copy, &result);
+  EXPECT_EQ(result, CudaResult::kInvalidValue);
+  const auto all = replies_.All();
+  const auto reply = std::find_if(all.begin(), all.end(), [&](const Replies::Entry& e) {
+    return e.id == ReplyId::kReply && e.seq == copy;
+  });
+  EXPECT_EQ(std::count_if(all.begin(), reply,
+                          [](const Replies::Entry& e) { return e.id == ReplyId::kCopyData; }),
+            3);
+  const uint64_t sync = Add(cmd::ContextSync{});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(sync, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  EXPECT_EQ(replies_.All().back().id, ReplyId::kReply);
+}
+
+TEST_F(SessionTest, WorkBeforeAStalledWaitRetiresWithoutIt) {
+  AddStream(7);
+  AddStream(8);
+  Add(cmd::EventCreate{5, 0, 0});
+  const uint64_t opened = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(opened);
+  const uint64_t also = Add(cmd::StreamSync{8});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(also);
+  // Stream 7 has so much under way that its record is not issued, and stream 8 waits for that.
+  context_.Stall(10);
+  context_.Stall(11);
+  for (int i = 0; i < 600; ++i) Add(cmd::Memset{7, 4096, 1, 1, 1});
+  Add(cmd::EventRecord{5, 7});
+  const uint64_t before = Add(cmd::Memset{8, 4096, 1, 2, 1});
+  Add(cmd::StreamWaitEvent{8, 5});
+  ASSERT_TRUE(Send().ok());
+  context_.Resume(context_.StreamThatSet(2));
+  replies_.WaitFor([&](const Replies::Entry& e) {
+    return e.id == ReplyId::kRetired && e.seq >= before && e.body.size() >= 8 && e.body[0] == 8;
+  });
+  context_.Resume(10);
+  context_.Resume(11);
+}
+
+TEST_F(SessionTest, EventsOfDestroyedStreamsDoNotUseUpTheStreams) {
+  SessionLimits limits;
+  limits.max_streams = 20;
+  Restart(limits);
+  for (uint64_t i = 0; i < 60; ++i) {
+    AddStream(100 + i);
+    Add(cmd::EventCreate{1000 + i, 0, 0});
+    Add(cmd::EventRecord{1000 + i, 100 + i});
+    Add(cmd::StreamDestroy{100 + i});
+    const uint64_t sync = Add(cmd::EventSync{1000 + i});
+    ASSERT_TRUE(Send().ok());
+    CudaResult result;
+    replies_.Wait(sync, &result);
+    ASSERT_EQ(result, CudaResult::kSuccess);
+    ASSERT_FALSE(replies_.Has(ReplyId::kFailed, sync - 4)) << i;
+  }
+  const uint64_t elapsed = Add(cmd::EventElapsed{1000, 1059});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result;
+  replies_.Wait(elapsed, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+}
+
+TEST_F(SessionTest, FloodOfCommandsOfAStalledStreamWaitsOutside) {
+  SessionLimits limits;
+  limits.max_queued_commands = 1000;
+  Restart(limits);
+  context_.Stall(1);
+  for (int i = 0; i < 2000; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
+  ASSERT_TRUE(Send().ok());
+  const uint64_t sync = Add(cmd::ContextSync{});
+  std::thread sender([&] { EXPECT_TRUE(Send().ok()); });
+  EXPECT_FALSE(replies_.Has(ReplyId::kReply, sync));
+  context_.Resume(1);
+  replies_.Wait(sync);
+  sender.join();
+}
+
+TEST_F(SessionTest, LastReportSaysThatAllIsComplete) {
+  LoadKernel();
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t last = Add(LaunchOn(1), params_);
+    ASSERT_TRUE(Send().ok());
+    replies_.WaitFor([&](const Replies::Entry& e) {
+      notice::Retired retired;
+      std::string_view rest = e.body;
+      return e.id == ReplyId::kRetired && TakeStruct(&rest, &retired) && retired.all_seq == last;
+    });
   }
 }
 

@@ -1,4 +1,4 @@
-// Host buffers that copies from the device land in before they are sent.
+// Host buffers that copies to and from the device pass through.
 #ifndef WARPLINE_SERVER_WORKER_STAGING_POOL_H_
 #define WARPLINE_SERVER_WORKER_STAGING_POOL_H_
 
@@ -22,9 +22,10 @@ class StagingPool {
       : context_(context), max_buffers_(max_buffers) {}
   ~StagingPool();
 
-  // A buffer of kStagingBytes, or null when all are in use or none can be made (then `*result` is
-  // not kSuccess).
-  void* Take(CudaResult* result);
+  // A buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made (then
+  // `*result` is not kSuccess). Who holds none gets its `first` beyond the bound: a stalled stream
+  // that holds many must not keep others from copying.
+  void* Take(bool first, CudaResult* result);
   void Give(void* buffer);
 
  private:
@@ -32,7 +33,7 @@ class StagingPool {
   const size_t max_buffers_;
   Mutex mu_;
   std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);
-  size_t made_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t used_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace warpline::worker

@@ -1,9 +1,16 @@
 #include "server/worker/stream_lane.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace warpline::worker {
+namespace {
+
+// Up to this the driver copies pageable memory into its queue.
+constexpr size_t kMaxPageableBytes = 64u << 10;
+
+}  // namespace
 
 void StreamLane::Check(const Task& task, CudaResult result) {
   if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
@@ -107,55 +114,89 @@ Lane::Step StreamLane::Do(const cmd::Memset& command, Task& task) {
   return Step::kDone;
 }
 
+void* StreamLane::TakeStaging(CudaResult* result) {
+  void* const buffer = host_->staging()->Take(/*first=*/staged_ == 0, result);
+  if (buffer != nullptr) ++staged_;
+  return buffer;
+}
+
+void StreamLane::GiveStaging(void* buffer) {
+  --staged_;
+  host_->staging()->Give(buffer);
+}
+
+// A driver that is given more than a little pageable memory waits for the stream; with a buffer
+// from AllocStaging it only queues the copy.
 Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
-  Check(task, host_->context()->CopyToDevice(command.dst, task.tail.data(), task.tail.size(),
-                                             device_stream_));
+  device::Context* const context = host_->context();
+  const size_t bytes = task.tail.size();
+  if (bytes <= kMaxPageableBytes || bytes > kStagingBytes) {
+    Check(task, context->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
+    return Step::kDone;
+  }
+  CudaResult result;
+  void* const buffer = TakeStaging(&result);
+  if (buffer == nullptr && result == CudaResult::kSuccess) return Step::kBlocked;
+  if (result == CudaResult::kSuccess) {
+    std::memcpy(buffer, task.tail.data(), bytes);
+    result = context->CopyToDevice(command.dst, buffer, bytes, device_stream_);
+  }
+  if (result != CudaResult::kSuccess) {
+    if (buffer != nullptr) GiveStaging(buffer);
+    Check(task, result);
+    return Step::kDone;
+  }
+  Pending pending;
+  pending.ticket = task.ticket;
+  pending.seq = task.seq;
+  pending.action = [this, buffer](CudaResult, std::string*) { GiveStaging(buffer); };
+  Mark(device_stream_, std::move(pending));
   return Step::kDone;
 }
 
 // Sends the range in pieces, each through a staging buffer; several are under way at a time.
 Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
-  ReplySink* const sink = host_->sink();
-  StagingPool* const staging = host_->staging();
-  while (copied_ < command.bytes || command.bytes == 0) {
+  bool last = false;
+  while (!last) {
     const uint64_t offset = copied_;
     const size_t bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
-    const bool last = offset + bytes == command.bytes;
+    last = offset + bytes == command.bytes;
     CudaResult result;
-    void* buffer = staging->Take(&result);
+    void* buffer = TakeStaging(&result);
     if (buffer == nullptr && result == CudaResult::kSuccess) return Step::kBlocked;
     if (result == CudaResult::kSuccess && bytes > 0) {
       result =
           host_->context()->CopyFromDevice(buffer, command.src + offset, bytes, device_stream_);
     }
-    if (result != CudaResult::kSuccess) {
-      if (buffer != nullptr) staging->Give(buffer);
-      if (IsSticky(result)) Check(task, result);
-      sink->Reply(task.seq, result);
-      copied_ = 0;
-      return Step::kDone;
-    }
     Pending pending;
     pending.seq = task.seq;
     pending.ticket = last ? task.ticket : 0;
     pending.reply_seq = last ? task.seq : 0;
-    pending.action = [sink, staging, buffer, offset, bytes, seq = task.seq](CudaResult done,
-                                                                            std::string* batch) {
-      if (done == CudaResult::kSuccess && bytes > 0) {
-        sink->CopyData(seq, offset, std::string_view(static_cast<char*>(buffer), bytes), batch);
+    if (result == CudaResult::kSuccess) {
+      pending.action = [this, buffer, offset, bytes, seq = task.seq](CudaResult done,
+                                                                     std::string* batch) {
+        if (done == CudaResult::kSuccess && bytes > 0) {
+          const std::string_view data(static_cast<char*>(buffer), bytes);
+          host_->sink()->CopyData(seq, offset, data, batch);
+        }
+        GiveStaging(buffer);
+      };
+      result = Mark(device_stream_, std::move(pending));
+      if (result == CudaResult::kSuccess || last) {
+        copied_ += bytes;
+        continue;
       }
-      staging->Give(buffer);
-    };
-    // A mark that cannot be made completes the piece with its error, and the session's fault ends
-    // the rest.
-    result = Mark(device_stream_, std::move(pending));
-    copied_ += bytes;
-    if (result != CudaResult::kSuccess && !last) {
-      sink->Reply(task.seq, result);
-      copied_ = 0;
-      return Step::kDone;
+    } else {
+      if (buffer != nullptr) GiveStaging(buffer);
+      if (IsSticky(result)) Check(task, result);
     }
-    if (last) break;
+    // The answer comes behind the pieces that are under way: the client takes no data after it.
+    Pending answer;
+    answer.seq = task.seq;
+    answer.reply_seq = task.seq;
+    answer.reply_result = result;
+    pending_.push_back(std::move(answer));
+    break;
   }
   copied_ = 0;
   return Step::kDone;

@@ -39,11 +39,15 @@ class StreamLane : public Lane {
   void WaitFor(const Task& task, const worker::EventRecord* record);
   Step RecordMark(Task& task);
   bool OpenStream();
+  // As StagingPool's.
+  void* TakeStaging(CudaResult* result);
+  void GiveStaging(void* buffer);
 
   CudaResult open_result_ = CudaResult::kNotReady;
   uint32_t flags_ = 0;
   int priority_ = 0;
   uint64_t copied_ = 0;  // Of the CopyFromDevice at the front.
+  size_t staged_ = 0;    // Staging buffers that this lane holds.
 };
 
 }  // namespace warpline::worker

@@ -27,6 +27,7 @@ struct Image {
 // saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.
 struct Module {
   uint64_t ticket = 0;
+  uint64_t image_bytes = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
 };

@@ -1,6 +1,7 @@
 """alu_library: the arithmetic of one instruction set. The sources are the same for each."""
 
 _SRCS = [
+    "alu_address.cc",
     "alu_approx.cc",
     "alu_bits.cc",
     "alu_compare.cc",

@@ -79,7 +79,7 @@ template <Rounding kRound, typename T, bool kFtz, bool kSat>
 struct Integral {
   static T Of(T a) {
     using M = Mode<kFtz, kSat>;
-    const T r = M::Out(RoundIntegral<kRound>(M::In(a)));
+    const T r = PickNan(M::Out(RoundIntegral<kRound>(M::In(a))), a, a);
     return kSat ? Saturate(r) : r;
   }
 };

@@ -35,6 +35,8 @@ Rows DirectedRows();
 Rows ApproxRows();
 Rows CompareRows();
 Rows ConvertRows();
+void ComputeAddresses(const uint8_t* regs, const Op& op, uint32_t mask, uint32_t bytes,
+                      uint64_t base, AddressSummary* out);
 
 namespace {
 

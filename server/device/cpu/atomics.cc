@@ -1,6 +1,7 @@
 // atom and red. Lanes act one after another, in order of their number.
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "server/device/cpu/block.h"
 #include "server/device/cpu/lane_addresses.h"
@@ -97,18 +98,26 @@ bool Atomic(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask
   const auto* c = op.r[3] == kNoSlot ? b : reinterpret_cast<const T*>(regs + op.r[3]);
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
-    auto* const at = reinterpret_cast<U*>(lanes.host[i]);
+    auto* const at = reinterpret_cast<U*>(lanes.address[i]);
     const T x = b[i];
     const T y = c[i];
-    U old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    for (;;) {
-      const U next = std::bit_cast<U>(F::Of(std::bit_cast<T>(old), x, y));
-      if (__atomic_compare_exchange_n(at, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
-        break;
+    U old;
+    if (op.space == Space::kShared) {
+      // One host thread runs all threads of a block.
+      old = *at;
+      *at = std::bit_cast<U>(F::Of(std::bit_cast<T>(old), x, y));
+    } else if constexpr (std::is_same_v<F, Add> && std::is_integral_v<T>) {
+      old = __atomic_fetch_add(at, x, __ATOMIC_SEQ_CST);
+    } else {
+      old = __atomic_load_n(at, __ATOMIC_RELAXED);
+      while (!__atomic_compare_exchange_n(at, &old,
+                                          std::bit_cast<U>(F::Of(std::bit_cast<T>(old), x, y)),
+                                          true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
       }
     }
-    if (op.r[1] != kNoSlot)
+    if (op.r[1] != kNoSlot) {
       std::memcpy(regs + op.r[1] + static_cast<uint32_t>(i) * sizeof(U), &old, sizeof(U));
+    }
   }
   return true;
 }

@@ -15,6 +15,11 @@ constexpr uint64_t kPage = 4096;
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
+bool DependsOnBlock(Special special) {
+  return special == Special::kCtaidX || special == Special::kCtaidY ||
+         special == Special::kCtaidZ || special == Special::kSmId;
+}
+
 // Memory that costs nothing until it is touched; null when there is none.
 uint8_t* MapLazily(uint64_t bytes) {
   void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -63,6 +68,9 @@ Block::Block(const LaunchShape& shape)
       const auto bytes = static_cast<size_t>(constant.width);
       for (size_t i = 0; i < kLanes; ++i) std::memcpy(slot + i * bytes, &constant.bits, bytes);
     }
+    for (const auto& [special, slot] : code_.specials) {
+      FillSpecial(warp, warp.regs, special, slot, kAllLanes);
+    }
   }
 }
 
@@ -90,7 +98,7 @@ void Block::Start(uint64_t index) {
     warp.arrived_barrier = kNoSlot;
     warp.arrive_lanes = 0;
     for (const auto& [special, slot] : code_.specials) {
-      FillSpecial(warp, warp.regs, special, slot, kAllLanes);
+      if (DependsOnBlock(special)) FillSpecial(warp, warp.regs, special, slot, kAllLanes);
     }
   }
 }

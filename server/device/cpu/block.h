@@ -26,6 +26,9 @@ struct LaunchShape {
   const KernelCode* code = nullptr;
   const MemoryMap* memory = nullptr;
   absl::Span<const std::byte> params;
+  // The variables of the kernel's own module, which are checked without a lock.
+  uint64_t variables_address = 0;
+  uint64_t variables_bytes = 0;
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::array<uint32_t, 3> block{1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;

@@ -24,6 +24,20 @@ uint64_t Number(Id id) {
   return static_cast<uint64_t>(id);
 }
 
+// Counts a launch of its module for as long as it lives.
+class LaunchToken {
+ public:
+  explicit LaunchToken(std::shared_ptr<CpuModule> module) : module_(std::move(module)) {
+    module_->BeginLaunch();
+  }
+  LaunchToken(const LaunchToken&) = delete;
+  LaunchToken& operator=(const LaunchToken&) = delete;
+  ~LaunchToken() { module_->EndLaunch(); }
+
+ private:
+  const std::shared_ptr<CpuModule> module_;
+};
+
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
@@ -125,7 +139,7 @@ CudaResult CpuContext::UnloadModule(ModuleId module) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   std::shared_ptr<CpuModule> unloaded = FindModule(module);
   if (unloaded == nullptr) return CudaResult::kInvalidHandle;
-  streams_.Drain();
+  unloaded->WaitForLaunches();
   MutexLock lock(&mu_);
   modules_.erase(Number(module));
   for (auto it = kernel_ids_.begin(); it != kernel_ids_.end();) {
@@ -206,10 +220,10 @@ CudaResult CpuContext::Launch(KernelId kernel, const LaunchConfig& config,
   if (checked != CudaResult::kSuccess) return checked;
   // Aligned for any parameter; a vector's memory is.
   std::vector<std::byte> copy(params.begin(), params.begin() + handle.kernel->param_bytes);
+  auto token = std::make_shared<LaunchToken>(handle.owner);
   return streams_.Submit(Number(stream), StreamSet::When::kQueued,
-                         [this, handle = std::move(handle), config, copy = std::move(copy)] {
-                           return RunKernel(handle, config, copy);
-                         });
+                         [this, handle = std::move(handle), config, copy = std::move(copy),
+                          token = std::move(token)] { return RunKernel(handle, config, copy); });
 }
 
 CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig& config,
@@ -218,6 +232,8 @@ CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig&
   shape.code = &handle.kernel->code;
   shape.memory = &memory_;
   shape.params = params;
+  shape.variables_address = handle.owner->variables_address();
+  shape.variables_bytes = handle.owner->variables_bytes();
   shape.grid = config.grid;
   shape.block = config.block;
   shape.dynamic_shared_bytes = config.dynamic_shared_bytes;
@@ -235,7 +251,12 @@ CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (!memory_.Contains(dst, bytes)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
-  // The source may go when this returns, and the copy may have to wait.
+  const bool done = streams_.RunIfIdle(Number(stream), [dst, src, bytes] {
+    CopyBytes(Pointer(dst), src, bytes);
+    return CudaResult::kSuccess;
+  });
+  if (done) return streams_.error();
+  // It has to wait, and the source may go when this returns.
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
   return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, kept = std::move(kept)] {

@@ -152,6 +152,7 @@ CudaResult CpuModule::PlaceVariables() {
   if (bytes == 0) return CudaResult::kSuccess;
   const CudaResult result = memory_->AllocateRegion(bytes, &region_);
   if (result != CudaResult::kSuccess) return result;
+  region_bytes_ = bytes;
   for (auto& [name, global] : symbols_.globals) global.address += region_;
   for (const auto& [name, global] : symbols_.globals) Initialize(*global.variable, global.address);
   return CudaResult::kSuccess;
@@ -175,6 +176,21 @@ void CpuModule::Initialize(const ptx::Variable& variable, uint64_t address) cons
     }
     std::memcpy(reinterpret_cast<void*>(address + i * bytes), &bits, bytes);
   }
+}
+
+void CpuModule::BeginLaunch() {
+  MutexLock lock(&mu_);
+  ++launches_;
+}
+
+void CpuModule::EndLaunch() {
+  MutexLock lock(&mu_);
+  if (--launches_ == 0) idle_.NotifyAll();
+}
+
+void CpuModule::WaitForLaunches() {
+  MutexLock lock(&mu_);
+  while (launches_ > 0) idle_.Wait(&mu_);
 }
 
 std::vector<std::string> CpuModule::KernelNames() const {

@@ -51,6 +51,16 @@ class CpuModule {
   // that names it; kInvalidPtx for one that is not sound.
   CudaResult FindKernel(const std::string& name, std::shared_ptr<Kernel>* kernel);
 
+  // Bracket a launch, from its submission to its end or its being dropped.
+  void BeginLaunch();
+  void EndLaunch();
+  // Waits until no launch is left.
+  void WaitForLaunches();
+
+  // Where the variables are.
+  uint64_t variables_address() const { return region_; }
+  uint64_t variables_bytes() const { return region_bytes_; }
+
   // kNotFound.
   CudaResult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) const;
 
@@ -65,10 +75,13 @@ class CpuModule {
   ModuleSymbols symbols_;
   std::map<std::string, const ptx::Function*> kernels_;
   uint64_t region_ = 0;  // Of the variables; 0 without any
+  uint64_t region_bytes_ = 0;
   uint32_t const_bytes_ = 0;
   int target_ = 0;
 
   Mutex mu_;
+  CondVar idle_;
+  int launches_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, std::shared_ptr<Kernel>> lowered_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -30,10 +31,23 @@ std::string CpuModel() {
   return "unknown";
 }
 
+// The memory limit of this process's container; the largest number where there is none.
+uint64_t ContainerMemoryBytes() {
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream in(path);
+    uint64_t bytes;
+    if (in >> bytes) return bytes;
+  }
+  return UINT64_MAX;
+}
+
 uint64_t HostMemoryBytes() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+  if (pages <= 0 || page <= 0) return 0;
+  return std::min(static_cast<uint64_t>(pages) * static_cast<uint64_t>(page),
+                  ContainerMemoryBytes());
 }
 
 // Number of CUdevice_attribute, value. What is absent is zero: not supported.

@@ -1,7 +1,10 @@
 #include "server/device/cpu/lane_addresses.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/device/cpu/alu.h"
 #include "server/device/cpu/block.h"
 
 namespace warpline::cpu {
@@ -30,7 +33,7 @@ const char* SpaceName(Space space) {
 }
 
 // A window of `size` bytes at `base` in this process.
-bool InWindow(uint64_t offset, uint32_t bytes, uint64_t size) {
+bool InWindow(uint64_t offset, uint64_t bytes, uint64_t size) {
   return offset <= size && bytes <= size - offset;
 }
 
@@ -70,46 +73,40 @@ bool ResolveOne(Block& block, const Warp& warp, Space space, int lane, uint64_t 
 
 bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,
                   uint32_t bytes, bool is_store, LaneAddresses* lanes) {
-  uint64_t* const a = lanes->host;
-  if (op.r[0] == kNoSlot) {
-    uint64_t address = op.imm;
-    if (op.space == Space::kLocal) address += warp.current.local_frame;
-    for (int i = 0; i < kLanes; ++i) a[i] = address;
-  } else if (op.wide_address) {
-    const auto* base = reinterpret_cast<const uint64_t*>(regs + op.r[0]);
-    for (int i = 0; i < kLanes; ++i) a[i] = base[i] + op.imm;
-  } else {
-    const auto* base = reinterpret_cast<const uint32_t*>(regs + op.r[0]);
-    const auto offset = static_cast<uint32_t>(op.imm);
-    for (int i = 0; i < kLanes; ++i) a[i] = uint32_t{base[i] + offset};
-  }
-  const int first = __builtin_ctz(mask);
-  if (mask != kAllLanes) {
-    for (int i = 0; i < kLanes; ++i) a[i] = (mask >> i & 1) != 0 ? a[i] : a[first];
-  }
-  uint64_t low = a[0], high = a[0], bits = 0, gaps = 0;
-  for (int i = 0; i < kLanes; ++i) {
-    low = a[i] < low ? a[i] : low;
-    high = a[i] > high ? a[i] : high;
-    bits |= a[i];
-    gaps |= a[i] ^ (a[0] + static_cast<uint64_t>(i) * bytes);
-  }
-  lanes->consecutive = gaps == 0 && mask == kAllLanes;
-  if ((bits & (bytes - 1)) != 0) {
+  static const AddressFn compute = FindAddressFn();
+  uint64_t base = op.imm;
+  if (op.r[0] == kNoSlot && op.space == Space::kLocal) base += warp.current.local_frame;
+  compute(regs, op, mask, bytes, base, lanes);
+  const uint64_t low = lanes->low, high = lanes->high;
+  uint64_t* const a = lanes->address;
+  if ((lanes->bits & (bytes - 1)) != 0) {
     return block.Fault(CudaResult::kMisalignedAddress, op,
                        absl::StrCat("misaligned access of ", bytes, " bytes"));
   }
   // The whole span at once, where it is one piece.
+  const LaunchShape& shape = block.shape();
   const bool spans = high - low < (uint64_t{1} << 32) && high + bytes > high;
-  if (spans && op.space == Space::kShared && high + bytes <= block.shared_bytes()) {
-    const auto base = reinterpret_cast<uint64_t>(block.shared());
-    for (int i = 0; i < kLanes; ++i) a[i] += base;
-    return true;
-  }
-  if (spans && high < kFirstWindow && high - low <= 4 * kGranuleBytes &&
-      (op.space == Space::kGlobal || op.space == Space::kGeneric) &&
-      block.shape().memory->InArena(low, high - low + bytes)) {
-    return true;
+  switch (spans ? op.space : Space::kGeneric) {
+    case Space::kShared:
+      if (high + bytes > block.shared_bytes()) break;
+      for (int i = 0; i < kLanes; ++i) a[i] += reinterpret_cast<uint64_t>(block.shared());
+      return true;
+    case Space::kParam:
+      if (is_store || high + bytes > shape.params.size()) break;
+      for (int i = 0; i < kLanes; ++i) a[i] += reinterpret_cast<uint64_t>(shape.params.data());
+      return true;
+    case Space::kLocal:
+      if (high + bytes > shape.code->local_bytes) break;
+      for (int i = 0; i < kLanes; ++i) a[i] += reinterpret_cast<uint64_t>(block.local(warp, i));
+      lanes->consecutive = false;
+      return true;
+    default:
+      if (spans && high < kFirstWindow && high - low <= 4 * kGranuleBytes &&
+          (shape.memory->InArena(low, high - low + bytes) ||
+           InWindow(low - shape.variables_address, high - low + bytes, shape.variables_bytes))) {
+        return true;
+      }
+      break;
   }
   uint64_t valid = 0;
   for (uint32_t m = mask; m != 0; m &= m - 1) {

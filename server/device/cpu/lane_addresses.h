@@ -4,14 +4,13 @@
 
 #include <cstdint>
 
+#include "server/device/cpu/alu.h"
 #include "server/device/cpu/op.h"
 
 namespace warpline::cpu {
 
-struct LaneAddresses {
-  uint64_t host[kLanes];  // Of lanes that take part; a valid address in the others too.
-  bool consecutive;       // All 32 lanes take part and follow each other without a gap.
-};
+// AddressSummary::address turned into places in this process; those of idle lanes are valid too.
+using LaneAddresses = AddressSummary;
 
 // Computes and checks; `bytes` is what one lane accesses. False after a fault.
 bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,

@@ -23,26 +23,26 @@ bool Load(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) 
       R* const d = reinterpret_cast<R*>(regs + op.r[1 + v]);
       for (uint32_t m = mask; m != 0; m &= m - 1) {
         const int i = __builtin_ctz(m);
-        d[i] = static_cast<R>(__atomic_load_n(At<M>(lanes.host[i]) + v, __ATOMIC_ACQUIRE));
+        d[i] = static_cast<R>(__atomic_load_n(At<M>(lanes.address[i]) + v, __ATOMIC_ACQUIRE));
       }
     }
     return true;
   }
   if (lanes.consecutive && op.vector == 1) {
     R* const d = reinterpret_cast<R*>(regs + op.r[1]);
-    const M* const s = At<const M>(lanes.host[0]);
+    const M* const s = At<const M>(lanes.address[0]);
     for (int i = 0; i < kLanes; ++i) d[i] = static_cast<R>(s[i]);
     return true;
   }
   for (int v = 0; v < op.vector; ++v) {
     R* const d = reinterpret_cast<R*>(regs + op.r[1 + v]);
     if (mask == kAllLanes) {
-      for (int i = 0; i < kLanes; ++i) d[i] = static_cast<R>(At<const M>(lanes.host[i])[v]);
+      for (int i = 0; i < kLanes; ++i) d[i] = static_cast<R>(At<const M>(lanes.address[i])[v]);
       continue;
     }
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const int i = __builtin_ctz(m);
-      d[i] = static_cast<R>(At<const M>(lanes.host[i])[v]);
+      d[i] = static_cast<R>(At<const M>(lanes.address[i])[v]);
     }
   }
   return true;
@@ -58,14 +58,14 @@ bool Store(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask)
       const int i = __builtin_ctz(m);
       for (int v = 0; v < op.vector; ++v) {
         const R* const s = reinterpret_cast<const R*>(regs + op.r[1 + v]);
-        __atomic_store_n(At<M>(lanes.host[i]) + v, static_cast<M>(s[i]), __ATOMIC_RELEASE);
+        __atomic_store_n(At<M>(lanes.address[i]) + v, static_cast<M>(s[i]), __ATOMIC_RELEASE);
       }
     }
     return true;
   }
   if (lanes.consecutive && op.vector == 1) {
     const R* const s = reinterpret_cast<const R*>(regs + op.r[1]);
-    M* const d = At<M>(lanes.host[0]);
+    M* const d = At<M>(lanes.address[0]);
     for (int i = 0; i < kLanes; ++i) d[i] = static_cast<M>(s[i]);
     return true;
   }
@@ -73,7 +73,7 @@ bool Store(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask)
     const int i = __builtin_ctz(m);
     for (int v = 0; v < op.vector; ++v) {
       const R* const s = reinterpret_cast<const R*>(regs + op.r[1 + v]);
-      At<M>(lanes.host[i])[v] = static_cast<M>(s[i]);
+      At<M>(lanes.address[i])[v] = static_cast<M>(s[i]);
     }
   }
   return true;

@@ -133,6 +133,24 @@ TEST_F(ModuleTest, UnloadingWaitsForItsKernels) {
             CudaResult::kInvalidHandle);
 }
 
+TEST_F(ModuleTest, UnloadingDoesNotWaitForOtherModules) {
+  const device::KernelId spin = Load(KernelText(R"(
+  AGAIN:
+    ld.volatile.global.u32 %r2, [%l1];
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 bra AGAIN;
+  )"));
+  device::ModuleId other{};
+  ASSERT_EQ(context_->LoadModule(KernelText(""), &other), CudaResult::kSuccess);
+  device::StreamId stream{};
+  ASSERT_EQ(context_->CreateStream(1, 0, &stream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->Launch(spin, {{1, 1, 1}, {1, 1, 1}, 0}, Pack(memory_, memory_, 0u), stream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(context_->UnloadModule(other), CudaResult::kSuccess);
+  Write<uint32_t>(memory_, {1});
+  EXPECT_EQ(SyncStream(stream), CudaResult::kSuccess);
+}
+
 TEST_F(ModuleTest, SpecialRegistersOfBlocksInThreeDimensions) {
   const device::KernelId kernel = Load(KernelText(R"(
     mov.u32 %r1, %tid.x;

@@ -89,28 +89,53 @@ CudaResult StreamSet::Submit(uint64_t stream, When when, Work work) {
   return error();
 }
 
+bool StreamSet::RunIfIdle(uint64_t stream, const Work& work) {
+  MutexLock lock(&mu_);
+  const std::shared_ptr<Stream> target = Find(stream);
+  if (target == nullptr || target->busy || !target->queue.empty() ||
+      !Predecessors(*target, stream == kLegacy).empty()) {
+    return false;
+  }
+  Operation operation;
+  operation.work = work;
+  operation.completion = std::make_shared<Completion>();
+  NoteLast(target.get(), stream == kLegacy, operation.completion);
+  RunOne(target.get(), &operation);
+  return true;
+}
+
+std::vector<StreamSet::CompletionPtr> StreamSet::Predecessors(const Stream& stream, bool legacy) {
+  std::vector<CompletionPtr> waits;
+  const auto wait_for = [&](const CompletionPtr& completion) {
+    if (completion != nullptr && !completion->done) waits.push_back(completion);
+  };
+  if (legacy) {
+    for (const auto& [id, other] : streams_) {
+      if (other.get() != &stream && other->blocking) wait_for(other->last);
+    }
+    for (const auto& other : closing_) {
+      if (other->blocking) wait_for(other->last);
+    }
+  } else if (stream.blocking) {
+    wait_for(last_legacy_);
+  }
+  return waits;
+}
+
+void StreamSet::NoteLast(Stream* stream, bool legacy, const CompletionPtr& completion) {
+  stream->last = completion;
+  if (legacy) last_legacy_ = completion;
+}
+
 StreamSet::CompletionPtr StreamSet::SubmitLocked(const std::shared_ptr<Stream>& stream, bool legacy,
                                                  When when, Work work, const CompletionPtr& also) {
   Operation operation;
   operation.work = std::move(work);
   operation.completion = std::make_shared<Completion>();
-  const auto wait_for = [&](const CompletionPtr& completion) {
-    if (completion != nullptr && !completion->done) operation.waits.push_back(completion);
-  };
-  wait_for(also);
-  if (legacy) {
-    for (const auto& [id, other] : streams_) {
-      if (other != stream && other->blocking) wait_for(other->last);
-    }
-    for (const auto& other : closing_) {
-      if (other->blocking) wait_for(other->last);
-    }
-    last_legacy_ = operation.completion;
-  } else if (stream->blocking) {
-    wait_for(last_legacy_);
-  }
+  operation.waits = Predecessors(*stream, legacy);
+  if (also != nullptr && !also->done) operation.waits.push_back(also);
   CompletionPtr completion = operation.completion;
-  stream->last = completion;
+  NoteLast(stream.get(), legacy, completion);
   if (when == When::kNowIfPossible && !stream->busy && stream->queue.empty() &&
       operation.waits.empty()) {
     RunOne(stream.get(), &operation);

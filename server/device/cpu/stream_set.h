@@ -49,6 +49,9 @@ class StreamSet {
   CudaResult DestroyStream(uint64_t stream);
   // Waits while the stream has a great many operations queued.
   CudaResult Submit(uint64_t stream, When when, Work work);
+  // Runs `work` on the caller's thread if nothing is before it on the stream; otherwise, and for an
+  // unknown stream, does nothing and returns false. Spares a copy of what `work` refers to.
+  bool RunIfIdle(uint64_t stream, const Work& work);
 
   CudaResult CreateEvent(uint32_t flags, uint64_t* event);
   CudaResult DestroyEvent(uint64_t event);
@@ -89,6 +92,11 @@ class StreamSet {
     CompletionPtr mark;
   };
 
+  // What an operation submitted now has to wait for.
+  std::vector<CompletionPtr> Predecessors(const Stream& stream, bool legacy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteLast(Stream* stream, bool legacy, const CompletionPtr& completion)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CompletionPtr SubmitLocked(const std::shared_ptr<Stream>& stream, bool legacy, When when,
                              Work work, const CompletionPtr& also)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -84,6 +84,27 @@ TEST_F(StreamSetTest, ShortWorkOnAnIdleStreamRunsAtOnce) {
   EXPECT_EQ(Log(), "a");
 }
 
+TEST_F(StreamSetTest, RunIfIdleRunsNothingOutOfTurn) {
+  Gate gate;
+  const uint64_t blocking = NewStream(0);
+  const uint64_t free = NewStream(1);
+  int runs = 0;
+  const StreamSet::Work work = [&] {
+    ++runs;
+    return CudaResult::kSuccess;
+  };
+  EXPECT_TRUE(streams_.RunIfIdle(kLegacy, work));
+  Block(blocking, &gate);
+  EXPECT_FALSE(streams_.RunIfIdle(blocking, work));
+  EXPECT_FALSE(streams_.RunIfIdle(kLegacy, work));
+  EXPECT_TRUE(streams_.RunIfIdle(free, work));
+  EXPECT_FALSE(streams_.RunIfIdle(99, work));
+  gate.Open();
+  streams_.Drain();
+  EXPECT_TRUE(streams_.RunIfIdle(blocking, work));
+  EXPECT_EQ(runs, 3);
+}
+
 TEST_F(StreamSetTest, LegacyStreamAndBlockingStreamsWaitForEachOther) {
   Gate gate;
   const uint64_t blocking = NewStream(0);

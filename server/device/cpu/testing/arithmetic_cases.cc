@@ -1,137 +1,14 @@
 #include "server/device/cpu/testing/arithmetic_cases.h"
 
 #include <cstdlib>
-#include <cstring>
+#include <initializer_list>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace warpline::cpu {
 namespace {
-
-using device::EventId;
-using device::KernelId;
-using device::kLegacyStream;
-
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kArenaBytes = 4096 * kMiB;
-constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
-constexpr size_t kWords = 4;
-
-constexpr uint64_t kIntegers[] = {
-    0,
-    1,
-    2,
-    3,
-    5,
-    7,
-    8,
-    15,
-    16,
-    17,
-    24,
-    31,
-    32,
-    33,
-    63,
-    64,
-    65,
-    127,
-    128,
-    129,
-    200,
-    255,
-    256,
-    257,
-    0x7fff,
-    0x8000,
-    0x8001,
-    0xffff,
-    0x10000,
-    0xdeadbeef,
-    0x12345678,
-    0x7fffffff,
-    0x80000000,
-    0x80000001,
-    0xffffffff,
-    0x100000000,
-    0x123456789abcdef0,
-    0x7fffffffffffffff,
-    0x8000000000000000,
-    0x8000000000000001,
-    0xfffffffffffffffe,
-    0xffffffffffffffff,
-    0x1f04,
-    0xffffff80,
-    0xffffffffffffff80,
-    0xffff8000,
-};
-constexpr uint32_t kFloats[] = {
-    0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x3f000000, 0xbf000000, 0x3fc00000, 0xbfc00000,
-    0x40200000, 0xc0200000, 0x40490fdb, 0x00000001, 0x80000001, 0x007fffff, 0x807fffff, 0x00800000,
-    0x80800000, 0x00800001, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7fc12345,
-    0x7f800001, 0xffc00000, 0x7fffffff, 0x501502f9, 0x4f000000, 0xcf000000, 0x4f800000, 0x477fff80,
-    0x46ffff00, 0x437f8000, 0xc3008000, 0x5f000000, 0x5f800000, 0xdf000000, 0x4b800001, 0x1e3ce508,
-    0x3f7fffff, 0x33800000, 0x34000001, 0x4effffff, 0x3dcccccd, 0x42c80000,
-};
-constexpr uint64_t kDoubles[] = {
-    0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000,
-    0x3fe0000000000000, 0xbfe0000000000000, 0x3ff8000000000000, 0xbff8000000000000,
-    0x4004000000000000, 0xc004000000000000, 0x400921fb54442d18, 0x0000000000000001,
-    0x8000000000000001, 0x000fffffffffffff, 0x0010000000000000, 0x7fefffffffffffff,
-    0xffefffffffffffff, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000,
-    0x7ff8000012345678, 0x7ff0000000000001, 0xfff8000000000000, 0x41dfffffffc00000,
-    0x41e0000000000000, 0xc1e0000000000000, 0xc1e0000000200000, 0x41f0000000000000,
-    0x43e0000000000000, 0xc3e0000000000000, 0x43f0000000000000, 0x40effff000000000,
-    0x40dfffe000000000, 0x406ff00000000000, 0xc060100000000000, 0x36a0000000000000,
-    0x3690000000000000, 0x380fffffe0000000, 0x3810000000000000, 0x47efffffe0000000,
-    0x47effffff0000000, 0x3ff0000010000000, 0x3ff0000030000000, 0x4340000000000001,
-    0x3fb999999999999a, 0x4059000000000000,
-};
-
-template <typename T, size_t kCount>
-T Pick(const T (&values)[kCount], uint64_t index) {
-  return values[index % kCount];
-}
-
-// Deterministic, well mixed.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
-
-uint64_t Value(char code, size_t thread, size_t position) {
-  constexpr size_t kEdges = 46;
-  static_assert(std::size(kIntegers) == kEdges && std::size(kFloats) == kEdges &&
-                std::size(kDoubles) == kEdges);
-  // Every pair of edge cases for the first two operands, then random values.
-  const uint64_t random = Mix(thread * kWords + position);
-  const bool edges = thread < kEdges * kEdges;
-  const uint64_t index = position == 0 ? thread : position == 1 ? thread / kEdges : random >> 8;
-  if (edges || (random & 3) == 0) {
-    if (code == 'f') return Pick(kFloats, index);
-    if (code == 'd') return Pick(kDoubles, index);
-    return Pick(kIntegers, index);
-  }
-  if (code == 'f' || code == 'd') {
-    // Moderate magnitudes, so that sums and products are not all infinite.
-    const double value = (static_cast<double>(random >> 11) / 9007199254740992.0 - 0.5) *
-                         static_cast<double>(uint64_t{1} << (random & 40));
-    uint64_t bits = 0;
-    if (code == 'd') {
-      std::memcpy(&bits, &value, sizeof(value));
-    } else {
-      const auto narrow = static_cast<float>(value);
-      std::memcpy(&bits, &narrow, sizeof(narrow));
-    }
-    return bits;
-  }
-  return (random & 4) != 0 ? random >> (random & 63) : random;
-}
 
 class Builder {
  public:
@@ -141,22 +18,12 @@ class Builder {
     test.result = operands[0];
     test.sources = std::string(operands.substr(1));
     test.approximate = approximate;
-    test.instruction = absl::StrCat(std::string(mnemonic), " ", Register(test.result, 0));
+    test.instruction = absl::StrCat(std::string(mnemonic), " ", ArithmeticRegister(test.result, 0));
     for (size_t i = 0; i < test.sources.size(); ++i) {
-      absl::StrAppend(&test.instruction, ", ", Register(test.sources[i], i + 1));
+      absl::StrAppend(&test.instruction, ", ", ArithmeticRegister(test.sources[i], i + 1));
     }
     absl::StrAppend(&test.instruction, std::string(tail));
     cases.push_back(std::move(test));
-  }
-
-  static std::string Register(char code, size_t index) {
-    const char* const prefix = code == 'h'   ? "%h"
-                               : code == 'l' ? "%l"
-                               : code == 'f' ? "%f"
-                               : code == 'd' ? "%d"
-                               : code == 'p' ? "%p"
-                                             : "%r";
-    return absl::StrCat(prefix, index);
   }
 
   std::vector<ArithmeticCase> cases;
@@ -422,68 +289,17 @@ void AddSequences(Builder* b) {
   add("activemask.b32 %r0", "ii");
   add("@%p1 activemask.b32 %r0; @!%p1 mov.u32 %r0, 7", "ip");
 }
-
-std::string Kernel(const ArithmeticCase& test, size_t index) {
-  std::string text = absl::StrCat(
-      ".visible .entry k", index,
-      "(.param .u64 in, .param .u64 out)\n{\n"
-      ".reg .b16 %h<8>;\n.reg .b32 %r<8>;\n.reg .b64 %l<8>;\n.reg .f32 %f<8>;\n.reg .f64 %d<8>;\n"
-      ".reg .pred %p<8>;\n.reg .b32 %t<8>;\n.reg .b64 %w<12>;\n"
-      "ld.param.u64 %w5, [in];\nld.param.u64 %w6, [out];\n"
-      "cvta.to.global.u64 %w5, %w5;\ncvta.to.global.u64 %w6, %w6;\n"
-      "mov.u32 %t1, %ctaid.x;\nmov.u32 %t2, %ntid.x;\nmov.u32 %t3, %tid.x;\n"
-      "mad.lo.u32 %t4, %t1, %t2, %t3;\n"
-      "mul.wide.u32 %w7, %t4, 32;\nadd.u64 %w5, %w5, %w7;\n"
-      "mul.wide.u32 %w8, %t4, 8;\nadd.u64 %w6, %w6, %w8;\n"
-      "ld.global.v2.b64 {%w1, %w2}, [%w5];\nld.global.v2.b64 {%w3, %w4}, [%w5+16];\n");
-  for (size_t i = 0; i < test.sources.size(); ++i) {
-    const char code = test.sources[i];
-    const std::string to = Builder::Register(code, i + 1);
-    const std::string from = absl::StrCat("%w", i + 1);
-    switch (code) {
-      case 'h':
-        absl::StrAppend(&text, "cvt.u16.u64 ", to, ", ", from, ";\n");
-        break;
-      case 'i':
-        absl::StrAppend(&text, "cvt.u32.u64 ", to, ", ", from, ";\n");
-        break;
-      case 'f':
-        absl::StrAppend(&text, "cvt.u32.u64 %t5, ", from, ";\nmov.b32 ", to, ", %t5;\n");
-        break;
-      case 'p':
-        absl::StrAppend(&text, "and.b64 %w9, ", from, ", 1;\nsetp.ne.u64 ", to, ", %w9, 0;\n");
-        break;
-      default:
-        absl::StrAppend(&text, "mov.b64 ", to, ", ", from, ";\n");
-        break;
-    }
-  }
-  absl::StrAppend(&text, test.instruction, ";\n");
-  switch (test.result) {
-    case 'h':
-      absl::StrAppend(&text, "cvt.u64.u16 %w9, %h0;\n");
-      break;
-    case 'i':
-      absl::StrAppend(&text, "cvt.u64.u32 %w9, %r0;\n");
-      break;
-    case 'f':
-      absl::StrAppend(&text, "mov.b32 %t6, %f0;\ncvt.u64.u32 %w9, %t6;\n");
-      break;
-    case 'd':
-      absl::StrAppend(&text, "mov.b64 %w9, %d0;\n");
-      break;
-    case 'p':
-      absl::StrAppend(&text, "selp.b64 %w9, 1, 0, %p0;\n");
-      break;
-    default:
-      absl::StrAppend(&text, "mov.b64 %w9, %l0;\n");
-      break;
-  }
-  absl::StrAppend(&text, "st.global.b64 [%w6], %w9;\nret;\n}\n");
-  return text;
-}
-
 }  // namespace
+
+std::string ArithmeticRegister(char code, size_t index) {
+  const char* const prefix = code == 'h'   ? "%h"
+                             : code == 'l' ? "%l"
+                             : code == 'f' ? "%f"
+                             : code == 'd' ? "%d"
+                             : code == 'p' ? "%p"
+                                           : "%r";
+  return absl::StrCat(prefix, index);
+}
 
 std::vector<ArithmeticCase> ArithmeticCases() {
   Builder builder;
@@ -494,99 +310,6 @@ std::vector<ArithmeticCase> ArithmeticCases() {
   AddConversions(&builder);
   AddSequences(&builder);
   return std::move(builder.cases);
-}
-
-std::string ArithmeticModule(const std::vector<ArithmeticCase>& cases) {
-  std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n";
-  for (size_t i = 0; i < cases.size(); ++i) text += Kernel(cases[i], i);
-  return text;
-}
-
-std::vector<uint64_t> ArithmeticInputs(const ArithmeticCase& test) {
-  std::vector<uint64_t> words(kArithmeticThreads * kWords);
-  for (size_t thread = 0; thread < kArithmeticThreads; ++thread) {
-    for (size_t i = 0; i < test.sources.size(); ++i) {
-      words[thread * kWords + i] = Value(test.sources[i], thread, i);
-    }
-  }
-  return words;
-}
-
-uint64_t HashResults(const std::vector<uint64_t>& results) {
-  uint64_t hash = 0;
-  for (const uint64_t word : results) hash = Mix(hash ^ word);
-  return hash;
-}
-
-absl::StatusOr<std::unique_ptr<ArithmeticRunner>> ArithmeticRunner::Create(
-    device::Backend* backend, const std::vector<ArithmeticCase>& cases) {
-  std::unique_ptr<ArithmeticRunner> runner(new ArithmeticRunner);
-  runner->cases_ = cases;
-  absl::StatusOr<std::unique_ptr<device::ChunkSource>> chunks = backend->OpenChunkSource(0);
-  if (!chunks.ok()) return chunks.status();
-  runner->chunks_ = *std::move(chunks);
-  absl::StatusOr<std::unique_ptr<device::Context>> context = backend->OpenContext(0);
-  if (!context.ok()) return context.status();
-  runner->context_ = *std::move(context);
-  absl::StatusOr<UniqueFd> chunk = runner->chunks_->CreateChunk(2 * kMiB);
-  if (!chunk.ok()) return chunk.status();
-  runner->chunk_ = *std::move(chunk);
-  CudaResult result = CudaResult::kOutOfMemory;
-  for (const uint64_t base : kBases) {
-    result = runner->context_->ReserveArena(base, kArenaBytes);
-    if (result != CudaResult::kSuccess) continue;
-    runner->memory_ = base + 2 * kMiB;
-    break;
-  }
-  if (result == CudaResult::kSuccess) {
-    result = runner->context_->MapChunk(runner->memory_, 2 * kMiB, runner->chunk_.get());
-  }
-  if (result == CudaResult::kSuccess) {
-    result = runner->context_->AllocStaging(kArithmeticThreads * 8, &runner->staging_);
-  }
-  if (result == CudaResult::kSuccess) {
-    result = runner->context_->LoadModule(ArithmeticModule(cases), &runner->module_);
-  }
-  if (result != CudaResult::kSuccess) return StatusFromCudaResult(result, "setting up");
-  return runner;
-}
-
-ArithmeticRunner::~ArithmeticRunner() {
-  if (staging_ != nullptr) context_->FreeStaging(staging_);
-}
-
-absl::StatusOr<std::vector<uint64_t>> ArithmeticRunner::Run(size_t index) {
-  const uint64_t out = memory_ + kMiB;
-  KernelId kernel{};
-  CudaResult result = context_->FindKernel(module_, absl::StrCat("k", index), &kernel);
-  if (result != CudaResult::kSuccess) {
-    return StatusFromCudaResult(result, cases_[index].instruction);
-  }
-  const std::vector<uint64_t> in = ArithmeticInputs(cases_[index]);
-  EventId event{};
-  std::byte params[16];
-  std::memcpy(params, &memory_, 8);
-  std::memcpy(params + 8, &out, 8);
-  const auto step = [&](CudaResult next) {
-    if (result == CudaResult::kSuccess) result = next;
-  };
-  step(context_->CopyToDevice(memory_, in.data(), in.size() * 8, kLegacyStream));
-  step(context_->Launch(kernel, {{kArithmeticThreads / 128, 1, 1}, {128, 1, 1}, 0}, params,
-                        kLegacyStream));
-  step(context_->CopyFromDevice(staging_, out, kArithmeticThreads * 8, kLegacyStream));
-  step(context_->CreateEvent(2, &event));
-  step(context_->RecordEvent(event, kLegacyStream));
-  while (result == CudaResult::kSuccess) {
-    const CudaResult done = context_->QueryEvent(event);
-    if (done == CudaResult::kSuccess) break;
-    if (done != CudaResult::kNotReady) result = done;
-    std::this_thread::yield();
-  }
-  if (result != CudaResult::kSuccess) {
-    return StatusFromCudaResult(result, cases_[index].instruction);
-  }
-  const auto* words = static_cast<const uint64_t*>(staging_);
-  return std::vector<uint64_t>(words, words + kArithmeticThreads);
 }
 
 }  // namespace warpline::cpu

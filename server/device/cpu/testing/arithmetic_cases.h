@@ -1,4 +1,4 @@
-// One small kernel per arithmetic instruction of PTX, with inputs full of edge cases.
+// The arithmetic instructions of PTX, each as a case to be run with inputs full of edge cases.
 //
 // The same kernels run on any device. What NVIDIA hardware answers is kept as a hash per
 // instruction in arithmetic_golden.txt; arithmetic_cases_main writes that file.
@@ -6,14 +6,8 @@
 #define WARPLINE_SERVER_DEVICE_CPU_TESTING_ARITHMETIC_CASES_H_
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
-
-#include "absl/status/statusor.h"
-#include "common/unique_fd.h"
-#include "server/device/device.h"
 
 namespace warpline::cpu {
 
@@ -25,39 +19,10 @@ struct ArithmeticCase {
   bool approximate = false;  // Hardware and host need only agree roughly.
 };
 
-inline constexpr size_t kArithmeticThreads = 4096;
-
 std::vector<ArithmeticCase> ArithmeticCases();
 
-// The module that holds kernel k<i> for case i.
-std::string ArithmeticModule(const std::vector<ArithmeticCase>& cases);
-
-// Four words for each thread: the operands of `test`.
-std::vector<uint64_t> ArithmeticInputs(const ArithmeticCase& test);
-
-uint64_t HashResults(const std::vector<uint64_t>& results);
-
-// Loads the module once and runs cases. Owns a context with some memory.
-class ArithmeticRunner {
- public:
-  static absl::StatusOr<std::unique_ptr<ArithmeticRunner>> Create(
-      device::Backend* backend, const std::vector<ArithmeticCase>& cases);
-  ~ArithmeticRunner();
-
-  // One word per thread.
-  absl::StatusOr<std::vector<uint64_t>> Run(size_t index);
-
- private:
-  ArithmeticRunner() = default;
-
-  std::vector<ArithmeticCase> cases_;
-  std::unique_ptr<device::Context> context_;
-  std::unique_ptr<device::ChunkSource> chunks_;
-  UniqueFd chunk_;
-  device::ModuleId module_{};
-  uint64_t memory_ = 0;
-  void* staging_ = nullptr;
-};
+// The register that holds operand `index` of the given kind; 0 is the result.
+std::string ArithmeticRegister(char code, size_t index);
 
 }  // namespace warpline::cpu
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "server/device/cpu/testing/arithmetic_cases.h"
+#include "server/device/cpu/testing/arithmetic_inputs.h"
+#include "server/device/cpu/testing/arithmetic_runner.h"
 #include "server/device/device.h"
 
 int main(int argc, char** argv) {

@@ -9,6 +9,8 @@
 #include "gtest/gtest.h"
 #include "server/device/cpu/cpu_backend.h"
 #include "server/device/cpu/testing/arithmetic_cases.h"
+#include "server/device/cpu/testing/arithmetic_inputs.h"
+#include "server/device/cpu/testing/arithmetic_runner.h"
 
 namespace warpline::cpu {
 namespace {

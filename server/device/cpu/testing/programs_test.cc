@@ -55,23 +55,16 @@ TEST_P(ProgramsTest, AgreesWithHardware) {
 
 INSTANTIATE_TEST_SUITE_P(
     Programs, ProgramsTest,
-    ::testing::Values(Program{"block_reduce", 0x719011f1588e8d93},
-                      Program{"warp_scan", 0x2c9d7a5959cf39b1},
-                      Program{"histogram", 0xf53b8bd11c9e0b13},
-                      Program{"warp_aggregate", 0x6454e2c889f92f41},
-                      Program{"collatz", 0x7b0c0f273ee62499},
-                      Program{"ackermann", 0x2e4c27ea676b061b},
-                      Program{"insertion_sort", 0x1d61a6c16a0d6277},
-                      Program{"switches", 0x5e8beab741bcc0bc},
-                      Program{"wide_integers", 0x153994682ca1371c},
-                      Program{"doubles", 0x641e9b65df14bc5c},
-                      Program{"double_functions", 0x56acab8a030a9a9d},
-                      Program{"float_functions", 0x0f94a92c6e7bec2d},
-                      Program{"conversions", 0x5ed445f43605b732},
-                      Program{"structures", 0xba4c3742adf64dba},
-                      Program{"tiled_matmul", 0xb0af92bf65338c9b},
-                      Program{"spin_lock", 0xc6904a4d7a02f325},
-                      Program{"bitonic", 0x629b3d8fc005a093}),
+    ::testing::Values(
+        Program{"block_reduce", 0x719011f1588e8d93}, Program{"warp_scan", 0x2c9d7a5959cf39b1},
+        Program{"histogram", 0xf53b8bd11c9e0b13}, Program{"warp_aggregate", 0x6454e2c889f92f41},
+        Program{"collatz", 0x7b0c0f273ee62499}, Program{"ackermann", 0x2e4c27ea676b061b},
+        Program{"insertion_sort", 0x1d61a6c16a0d6277}, Program{"switches", 0x5e8beab741bcc0bc},
+        Program{"wide_integers", 0x153994682ca1371c}, Program{"doubles", 0x641e9b65df14bc5c},
+        Program{"double_functions", 0x56acab8a030a9a9d},
+        Program{"float_functions", 0x0f94a92c6e7bec2d}, Program{"conversions", 0x5ed445f43605b732},
+        Program{"structures", 0xba4c3742adf64dba}, Program{"tiled_matmul", 0xb0af92bf65338c9b},
+        Program{"spin_lock", 0xc6904a4d7a02f325}, Program{"bitonic", 0x629b3d8fc005a093}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
