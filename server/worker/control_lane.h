@@ -25,7 +25,10 @@ class ControlLane : public Lane {
   void Do(const cmd::MaxActiveBlocks& command, Task& task);
   void Do(const cmd::EventElapsed& command, Task& task);
   template <typename Command>
-  void Do(const Command&, Task&) {}
+  void Do(const Command&, Task&) {
+    constexpr int kIndex = static_cast<int>(CommandTraits<Command>::kId) - 1;
+    static_assert(kCommandTable[kIndex].lane != LaneKind::kControl, "the command has no Do()");
+  }
 
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);

@@ -265,7 +265,8 @@ void Lane::Idle(int64_t last_progress_ns) {
   const bool answering =
       !event_waits_.empty() || std::any_of(pending_.begin(), pending_.end(),
                                            [](const Pending& p) { return p.reply_seq != 0; });
-  const int64_t nap_ns = std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
+  const int64_t nap_ns =
+      std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
   MutexLock lock(&mu_);
   if (has_news_.load(std::memory_order_acquire)) return;
   asleep_ = true;

@@ -54,8 +54,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Starts the thread. Once, before anything is appended. False when the system has no more threads;
-  // the lane is of no use then.
+  // Starts the thread. Once, before anything is appended. False when the system has no more
+  // threads; the lane is of no use then.
   bool Start();
   // Ends the thread: what has not been issued is dropped, what is issued is not waited for.
   void Stop();
@@ -113,9 +113,9 @@ class Lane {
 
   LaneHost* const host_;
   device::StreamId device_stream_{};
-  bool has_stream_ = false;   // Marks need a stream.
-  bool closing_ = false;      // The stream is destroyed once everything retired.
-  uint64_t unmarked_ = 0;     // Tasks issued since the last mark.
+  bool has_stream_ = false;  // Marks need a stream.
+  bool closing_ = false;     // The stream is destroyed once everything retired.
+  uint64_t unmarked_ = 0;    // Tasks issued since the last mark.
   std::deque<Pending> pending_;
   std::string batch_;  // Replies not yet sent.
 

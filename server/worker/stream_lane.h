@@ -31,6 +31,8 @@ class StreamLane : public Lane {
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {
+    constexpr int kIndex = static_cast<int>(CommandTraits<Command>::kId) - 1;
+    static_assert(kCommandTable[kIndex].lane != LaneKind::kStream, "the command has no Do()");
     return Step::kDone;
   }
 
