@@ -1,43 +1,31 @@
 """fuzz_target: one LLVMFuzzerTestOneInput, fuzzed by libFuzzer and replayed by every test run."""
 
-def fuzz_target(name, srcs, deps, corpus, **kwargs):
+def fuzz_target(name, srcs, corpus, deps):
     """Declares
 
-    NAME         the fuzzer (clang: bazel build --config=fuzz //pkg:NAME, then run it on a copy of
-                 the corpus)
-    NAME_replay  a test that feeds the corpus and seeded mutations of it to the same function
+    NAME         the fuzzer, built with clang and run by hand on a copy of the corpus, to which it
+                 adds: bazel build --config=fuzz //PACKAGE:NAME
+    NAME_test    replays the corpus and seeded mutations of it, under any compiler
 
     Args:
       name: of the fuzzer.
       srcs: the file with LLVMFuzzerTestOneInput.
-      deps: what it includes.
-      corpus: files to start from; small ones.
-      **kwargs: for both targets.
+      corpus: a filegroup of files to start from; small ones.
+      deps: what srcs include.
     """
-    native.cc_library(
-        name = name + "_lib",
-        srcs = srcs,
-        testonly = True,
-        alwayslink = True,
-        deps = deps,
-        **kwargs
-    )
     native.cc_binary(
         name = name,
         testonly = True,
+        srcs = srcs,
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["manual"],
-        deps = [":" + name + "_lib"],
-        **kwargs
+        deps = deps,
     )
     native.cc_test(
-        name = name + "_replay",
+        name = name + "_test",
         size = "small",
-        args = ["$(locations %s)" % c for c in corpus],
-        data = corpus,
-        deps = [
-            ":" + name + "_lib",
-            "//tests/fuzz:replay_main",
-        ],
-        **kwargs
+        srcs = srcs,
+        args = ["$(locations %s)" % corpus],
+        data = [corpus],
+        deps = deps + ["//tests/fuzz:replay_main"],
     )

@@ -1,80 +1,79 @@
-// Feeds a corpus and seeded mutations of it to a fuzz target, without libFuzzer: what every test
-// run can afford. A crash or a sanitizer's report is the failure.
-//
-//   NAME_replay FILE...
+// Runs a fuzz target without a fuzzer: over every file of a corpus, then over seeded mutations of
+// them. Link it with a LLVMFuzzerTestOneInput; pass the corpus files through `args`.
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "gtest/gtest.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-constexpr int kMutationsPerFile = 2000;
+constexpr int kMutations = 3000;
 
-void Feed(const std::string& bytes) {
-  // In memory of exactly this size, so that a sanitizer sees a read past the end.
-  const std::vector<uint8_t> exact(bytes.begin(), bytes.end());
-  LLVMFuzzerTestOneInput(exact.data(), exact.size());
+std::vector<std::string> g_files;
+
+void RunOn(const std::string& bytes) {
+  // Exactly as long as the input, so that a sanitizer sees a read behind its end.
+  const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
+  LLVMFuzzerTestOneInput(copy.data(), copy.size());
 }
 
-void Mutate(std::mt19937_64& random, const std::vector<std::string>& corpus, std::string* bytes) {
-  for (int i = random() % 5; i >= 0 && !bytes->empty(); --i) {
-    const size_t at = random() % bytes->size();
-    const std::string& other = corpus[random() % corpus.size()];
-    switch (random() % 6) {
+std::string Mutate(const std::string& seed, const std::string& other, std::mt19937* random) {
+  std::string bytes = seed;
+  const auto below = [&](size_t n) { return n == 0 ? 0 : (*random)() % n; };
+  const size_t count = 1 + below(4);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = below(bytes.size());
+    const size_t length = below(16) + 1;
+    switch (below(6)) {
       case 0:
-        (*bytes)[at] = static_cast<char>(random());
+        if (!bytes.empty()) bytes[at] = static_cast<char>((*random)());
         break;
       case 1:
-        (*bytes)[at] ^= static_cast<char>(1 << random() % 8);
+        bytes.erase(at, length);
         break;
       case 2:
-        bytes->resize(at);
+        bytes.insert(at, bytes.substr(at, length));
         break;
       case 3:
-        bytes->erase(at, random() % 32);
+        bytes.resize(at);
         break;
       case 4:
-        bytes->insert(at, bytes->substr(random() % bytes->size(), random() % 32));
+        bytes.insert(at, other.substr(below(other.size()), below(64)));
         break;
       default:
-        if (!other.empty()) bytes->insert(at, other.substr(random() % other.size(), random() % 64));
+        if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ 1 << below(8));
         break;
     }
+  }
+  return bytes;
+}
+
+TEST(FuzzReplay, CorpusAndMutations) {
+  std::vector<std::string> corpus;
+  for (const std::string& file : g_files) {
+    std::ifstream in(file, std::ios::binary);
+    ASSERT_TRUE(in) << file;
+    corpus.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    RunOn(corpus.back());
+  }
+  ASSERT_FALSE(corpus.empty());
+  std::mt19937 random(20261121);
+  for (int i = 0; i < kMutations; ++i) {
+    const std::string& seed = corpus[random() % corpus.size()];
+    RunOn(Mutate(seed, corpus[random() % corpus.size()], &random));
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> corpus;
-  for (int i = 1; i < argc; ++i) {
-    std::ifstream file(argv[i], std::ios::binary);
-    if (!file) {
-      std::fprintf(stderr, "cannot read %s\n", argv[i]);
-      return 1;
-    }
-    corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  }
-  if (corpus.empty()) {
-    std::fprintf(stderr, "no corpus\n");
-    return 1;
-  }
-  std::mt19937_64 random(20240229);
-  size_t inputs = 0;
-  for (const std::string& seed : corpus) {
-    Feed(seed);
-    for (int i = 0; i < kMutationsPerFile; ++i, ++inputs) {
-      std::string bytes = seed;
-      Mutate(random, corpus, &bytes);
-      Feed(bytes);
-    }
-  }
-  std::printf("%zu files, %zu mutations\n", corpus.size(), inputs);
-  return 0;
+  testing::InitGoogleTest(&argc, argv);
+  g_files.assign(argv + 1, argv + argc);
+  return RUN_ALL_TESTS();
 }
