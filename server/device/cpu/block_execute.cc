@@ -329,8 +329,6 @@ void Block::FillSpecial(const Warp& warp, uint8_t* regs, Special special, uint32
       return fill(shared_bytes_);
     case Special::kDynamicSmem:
       return fill(shape_.dynamic_shared_bytes);
-    case Special::kZero:
-      return fill(0);
   }
 }
 

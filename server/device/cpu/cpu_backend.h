@@ -1,6 +1,10 @@
 // The device that executes PTX on the processor: for trying out, laptops and CI.
 //
-// It runs what nvcc emits for ordinary kernels and refuses by name what it does not implement.
+// It runs what nvcc emits for ordinary kernels and refuses by name what it does not implement: a
+// kernel is refused with NOT_SUPPORTED when it is looked up, and a log line names the instruction.
+// Not implemented: half precision, tensor cores, cp.async, textures and surfaces, clusters and TMA,
+// cooperative launches, indirect calls, printf and the device heap. Modules need PTX; a fatbin
+// with nothing but cubins is refused with NO_BINARY_FOR_GPU.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_
 

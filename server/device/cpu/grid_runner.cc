@@ -7,7 +7,7 @@ namespace {
 
 // A thread works on one block until it seems to wait for another one; then it takes up more, so
 // that blocks which are resident together on a GPU make progress together here.
-constexpr int kPatience = 16;
+constexpr int kPatience = 8;
 constexpr size_t kMaxResident = 64;
 
 }  // namespace

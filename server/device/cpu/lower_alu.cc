@@ -209,7 +209,6 @@ bool FunctionLowering::LowerCvta(const Instruction& in) {
     return Unsupported(in);
   }
   // A parameter of a .func lives in local memory.
-  Symbol symbol;
   if (space == "param" && !function_.is_entry) window = kLocalWindow;
   uint32_t d, a;
   if (!Source(in.operands[1], 'l', &a)) return false;

@@ -80,7 +80,6 @@ enum class Special : uint8_t {
   kGlobaltimerHi,
   kTotalSmem,
   kDynamicSmem,
-  kZero,
 };
 
 enum class BarrierKind : uint8_t { kSync, kArrive, kPopc, kAnd, kOr };
