@@ -88,10 +88,11 @@ void CloseFrom(unsigned first) {
   if (setrlimit(RLIMIT_CORE, &no_core) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     ReportAndExit(plan.error_fd);
   }
-  // 0 from nowhere, 1 to the log, 3 the socket, 4 for errors until exec.
+  // 0 from nowhere, 1 to nowhere (the driver writes there what tenants' kernels print, which is not
+  // for the operator's log), 2 to the log, 3 the socket, 4 for errors until exec.
   const int error_copy = fcntl(plan.error_fd, F_DUPFD_CLOEXEC, 10);
   const int socket_copy = fcntl(plan.socket_fd, F_DUPFD_CLOEXEC, 10);
-  if (error_copy < 0 || socket_copy < 0 || dup2(plan.null_fd, 0) < 0 || dup2(2, 1) < 0 ||
+  if (error_copy < 0 || socket_copy < 0 || dup2(plan.null_fd, 0) < 0 || dup2(plan.null_fd, 1) < 0 ||
       dup2(socket_copy, kChildSocketFd) < 0 || dup3(error_copy, 4, O_CLOEXEC) < 0) {
     ReportAndExit(plan.error_fd);
   }
