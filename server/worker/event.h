@@ -57,7 +57,10 @@ class EventRecord {
   device::EventId id() const { return id_; }
 
   const std::shared_ptr<Lane> lane;
-  uint64_t ticket = 0;  // Of the record in its lane; set by the decoder.
+  // Set by the decoder: the record's ticket in its lane, and there the latest ticket up to it that
+  // has data for the client (Lane::data_ticket).
+  uint64_t ticket = 0;
+  uint64_t data_ticket = 0;
   const uint32_t flags;
 
  private:

@@ -67,6 +67,14 @@ void Lane::Stop() {
     wake_.NotifyOne();
   }
   if (thread_.joinable()) thread_.join();
+  // Records refer to their lanes, and what is left here to records.
+  outbox_.clear();
+  ready_.clear();
+  pending_.clear();
+  event_waits_.clear();
+  MutexLock lock(&mu_);
+  inbox_.clear();
+  new_event_waits_.clear();
 }
 
 uint64_t Lane::Append(Task task) {
@@ -133,6 +141,13 @@ bool Lane::IssueReady() {
     Task& task = ready_.front();
     if (!Satisfied(task)) break;
     if (has_stream_ && issued() - retired() >= kMaxOutstanding) break;
+    if (!task.data.empty()) {
+      // What came before does not wait for it.
+      MarkTail();
+      Pending wait;
+      wait.data = std::exchange(task.data, {});
+      pending_.push_back(std::move(wait));
+    }
     if (Issue(task) == Step::kBlocked) break;
     last_issued_seq_ = task.seq;
     issued_.store(task.ticket, std::memory_order_release);
@@ -178,23 +193,24 @@ void Lane::MarkTail() {
 }
 
 void Lane::Retire(uint64_t ticket, uint64_t seq) {
-  const uint64_t before = retired_.load(std::memory_order_relaxed);
+  const uint64_t before = retired_;
   if (ticket <= before) return;
   if (ticket > last_marked_) {
     last_marked_ = ticket;
     unmarked_ = 0;
   }
-  retired_seq_.store(seq, std::memory_order_release);
-  retired_.store(ticket, std::memory_order_release);
+  retired_seq_ = seq;
+  retired_ = ticket;
   host_->OnRetired(this, ticket - before, &batch_);
-  retired_news_ = true;
 }
 
 void Lane::Deliver() {
   host_->sink()->Send(&batch_);
   answers_ = false;
-  // A copy may have sent the batch already; the news has not been acted upon for that.
-  if (std::exchange(retired_news_, false)) host_->AfterRetired();
+  if (delivered_.load(std::memory_order_relaxed) == retired_) return;
+  delivered_seq_.store(retired_seq_, std::memory_order_release);
+  delivered_.store(retired_, std::memory_order_release);
+  host_->AfterRetired();
 }
 
 void Lane::Complete(Pending pending, CudaResult result) {
@@ -222,6 +238,11 @@ bool Lane::Poll() {
   while (!pending_.empty()) {
     const Pending& front = pending_.front();
     CudaResult result = host_->fault();
+    if (result == CudaResult::kSuccess &&
+        std::any_of(front.data.begin(), front.data.end(),
+                    [](const Prerequisite& p) { return p.lane->delivered() < p.ticket; })) {
+      break;
+    }
     if (result == CudaResult::kSuccess) result = front.mark_result;
     if (result == CudaResult::kSuccess && front.mark != nullptr) {
       result = host_->context()->QueryEvent(front.mark->id());

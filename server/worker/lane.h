@@ -38,7 +38,8 @@ class LaneHost {
   virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
   // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
   virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
-  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass.
+  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
+  // says what only became true by that.
   virtual void AfterRetired() = 0;
 };
 
@@ -65,6 +66,9 @@ class Lane {
 
   // Decoder only: the number of the latest StreamBarrier that the lane comes after.
   uint64_t barriers_seen = 0;
+  // Decoder only: the latest ticket that sends data to the client or comes after data of another
+  // lane.
+  uint64_t data_ticket = 0;
 
   // Appends a task and returns its ticket. Called by the decoder only; takes effect at Flush().
   uint64_t Append(Task task);
@@ -74,12 +78,15 @@ class Lane {
   // no reply, when a great many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
 
-  // Tickets: appended by the decoder, issued to the device, complete.
+  // Tickets: appended by the decoder, issued to the device, complete, complete with all its replies
+  // sent. Only the last is for others to act upon: data for the client must come first.
   uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
-  uint64_t retired() const { return retired_.load(std::memory_order_acquire); }
-  // The number of the last command known to be complete on this lane.
-  uint64_t retired_seq() const { return retired_seq_.load(std::memory_order_acquire); }
+  uint64_t retired() const { return retired_; }  // Lane's thread only.
+  uint64_t delivered() const { return delivered_.load(std::memory_order_acquire); }
+  // The numbers of the commands at retired() and delivered().
+  uint64_t retired_seq() const { return retired_seq_; }  // Lane's thread only.
+  uint64_t delivered_seq() const { return delivered_seq_.load(std::memory_order_acquire); }
   // The lane destroyed its stream and its last command is complete: it may be deleted.
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
@@ -97,6 +104,8 @@ class Lane {
     CudaResult reply_result = CudaResult::kSuccess;
     // Why the mark could not be made.
     CudaResult mark_result = CudaResult::kSuccess;
+    // See Task. Waits for them, and what comes behind with it.
+    std::vector<Prerequisite> data;
     // Run before the lane retires and the reply is sent. May be empty.
     std::function<void(CudaResult, std::string* batch)> action;
   };
@@ -151,13 +160,14 @@ class Lane {
   std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> event_waits_;
   uint64_t last_issued_seq_ = 0;
   uint64_t last_marked_ = 0;
-  bool retired_news_ = false;  // OnRetired() was called, AfterRetired() not yet.
-  bool answers_ = false;       // The batch answers somebody who waits.
+  uint64_t retired_ = 0;
+  uint64_t retired_seq_ = 0;
+  bool answers_ = false;  // The batch answers somebody who waits.
 
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};
-  std::atomic<uint64_t> retired_{0};
-  std::atomic<uint64_t> retired_seq_{0};
+  std::atomic<uint64_t> delivered_{0};
+  std::atomic<uint64_t> delivered_seq_{0};
   std::atomic<bool> finished_{false};
   std::atomic<size_t> event_wait_count_{0};
   std::thread thread_;

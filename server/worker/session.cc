@@ -96,7 +96,9 @@ absl::Status Session::Decode(std::string payload) {
   if (retired_here_ > 0) {
     const uint64_t total = retired_count_.fetch_add(retired_here_) + retired_here_;
     retired_here_ = 0;
-    sink_.Retired(0, 0, AllSeq(), total);
+    const uint64_t all = AllSeq(nullptr);
+    RaiseReported(all);
+    sink_.Retired(0, 0, all, total);
   }
   if (watch_count_.load() > 0) RunWatches();
   return status;
@@ -118,22 +120,38 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
 
 void Session::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
   const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
-  AppendNotice(ReplyId::kRetired, lane->retired_seq(),
-               notice::Retired{lane->stream(), AllSeq(), total}, {}, batch);
+  const uint64_t all = AllSeq(lane);
+  RaiseReported(all);
+  AppendNotice(ReplyId::kRetired, lane->retired_seq(), notice::Retired{lane->stream(), all, total},
+               {}, batch);
 }
 
 void Session::AfterRetired() {
+  // Of two lanes that finish at once neither knew of the other when it wrote its report.
+  const uint64_t all = AllSeq(nullptr);
+  if (all == decoded_seq_.load(std::memory_order_acquire) && RaiseReported(all)) {
+    sink_.Retired(0, 0, all, retired_count_.load(std::memory_order_relaxed));
+  }
   if (watch_count_.load() > 0) RunWatches();
 }
 
-// At least this far everything is complete. Decoded first: a lane counts a command as appended
-// before the command counts as decoded.
-uint64_t Session::AllSeq() {
+bool Session::RaiseReported(uint64_t all) {
+  uint64_t reported = reported_seq_.load(std::memory_order_relaxed);
+  while (reported < all) {
+    if (reported_seq_.compare_exchange_weak(reported, all)) return true;
+  }
+  return false;
+}
+
+// Decoded first: a lane counts a command as appended before the command counts as decoded.
+uint64_t Session::AllSeq(const Lane* reporter) {
   uint64_t all = decoded_seq_.load(std::memory_order_acquire);
   MutexLock lock(&mu_);
   for (const auto& lane : all_lanes_) {
-    const uint64_t seq = lane->retired_seq();
-    if (lane->retired() != lane->appended()) all = std::min(all, seq);
+    const bool own = lane.get() == reporter;
+    const uint64_t seq = own ? lane->retired_seq() : lane->delivered_seq();
+    const uint64_t ticket = own ? lane->retired() : lane->delivered();
+    if (ticket != lane->appended()) all = std::min(all, seq);
   }
   return all;
 }
@@ -143,7 +161,7 @@ void Session::WhenAllRetired(std::function<void()> done) {
   watch.done = std::move(done);
   MutexLock lock(&mu_);
   for (const auto& lane : all_lanes_) {
-    if (lane->retired() != lane->appended()) watch.lanes.emplace_back(lane, lane->appended());
+    if (lane->delivered() != lane->appended()) watch.lanes.emplace_back(lane, lane->appended());
   }
   watches_.push_back(std::move(watch));
   watch_count_.fetch_add(1);
@@ -154,8 +172,9 @@ void Session::RunWatches() {
   {
     MutexLock lock(&mu_);
     const auto done = [](const Watch& watch) {
-      return std::all_of(watch.lanes.begin(), watch.lanes.end(),
-                         [](const auto& entry) { return entry.first->retired() >= entry.second; });
+      return std::all_of(watch.lanes.begin(), watch.lanes.end(), [](const auto& entry) {
+        return entry.first->delivered() >= entry.second;
+      });
     };
     for (size_t i = 0; i < watches_.size();) {
       if (!done(watches_[i])) {
@@ -223,12 +242,21 @@ void Session::ReapLanes() {
   for (const auto& lane : dead) lane->Stop();
 }
 
+void Session::ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uint64_t ticket,
+                             Task* task) {
+  if (other->delivered() >= ticket) return;
+  task->data.push_back({other, ticket});
+  // Who comes after this command comes after that data.
+  lane->data_ticket = lane->appended() + 1;
+}
+
 // The legacy stream waits for every blocking stream and they for it. The device sees to that, once
 // the commands reach it in the application's order.
 void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
   const auto wait_for = [&](const std::shared_ptr<Lane>& other) {
     const uint64_t appended = other->appended();
     if (other->issued() < appended) task.after.push_back({other, appended});
+    ComesAfterData(lane.get(), other, other->data_ticket, &task);
   };
   if (lane->kind() == Lane::Kind::kLegacy) {
     for (const auto& [stream, other] : lanes_) {
@@ -245,6 +273,9 @@ void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
     if (barrier_->lane != lane && barrier_->state() != worker::EventRecord::State::kComplete) {
       task.after.push_back({barrier_->lane, barrier_->ticket});
       task.barrier = barrier_;
+    }
+    if (barrier_->lane != lane) {
+      ComesAfterData(lane.get(), barrier_->lane, barrier_->data_ticket, &task);
     }
   }
   lane->Append(std::move(task));
@@ -332,6 +363,7 @@ void Session::On(const cmd::StreamWaitEvent& command, std::string_view tail) {
   task.event = event->second.latest;
   if (task.event != nullptr && task.event->lane != lane) {
     task.after.push_back({task.event->lane, task.event->ticket});
+    ComesAfterData(lane.get(), task.event->lane, task.event->data_ticket, &task);
   }
   Enqueue(lane, std::move(task));
 }
@@ -344,6 +376,7 @@ void Session::On(const cmd::StreamBarrier& command, std::string_view tail) {
   record->ticket = lane->appended() + 1;
   task.event = record;
   Enqueue(lane, std::move(task));
+  record->data_ticket = lane->data_ticket;
   barrier_ = std::move(record);
   lane->barriers_seen = ++barriers_;
 }
@@ -373,8 +406,9 @@ void Session::On(const cmd::EventRecord& command, std::string_view tail) {
   auto record = std::make_shared<worker::EventRecord>(&events_, event->second.flags, lane);
   record->ticket = lane->appended() + 1;
   task.event = record;
-  event->second.latest = std::move(record);
   Enqueue(lane, std::move(task));
+  record->data_ticket = lane->data_ticket;
+  event->second.latest = std::move(record);
 }
 
 void Session::On(const cmd::EventSync& command, std::string_view) {
@@ -383,7 +417,8 @@ void Session::On(const cmd::EventSync& command, std::string_view) {
   RetireHere();
   const std::shared_ptr<worker::EventRecord>& record = event->second.latest;
   if (fault() != CudaResult::kSuccess || record == nullptr ||
-      record->state() == worker::EventRecord::State::kComplete) {
+      (record->state() == worker::EventRecord::State::kComplete &&
+       record->lane->delivered() >= record->ticket)) {
     sink_.Reply(seq_, fault());
     return;
   }
@@ -413,6 +448,7 @@ void Session::On(const cmd::CopyToDevice& command, std::string_view tail) {
 }
 void Session::On(const cmd::CopyFromDevice& command, std::string_view tail) {
   ToStream(command, tail);
+  if (const auto lane = FindLane(command.stream)) lane->data_ticket = lane->appended();
 }
 void Session::On(const cmd::CopyOnDevice& command, std::string_view tail) {
   ToStream(command, tail);

@@ -103,6 +103,10 @@ class Session : public LaneHost {
   // Null when the system has no thread for it.
   std::shared_ptr<Lane> OpenLane(Lane::Kind kind, uint64_t stream);
   bool TooMuchQueued() const;
+  // `task`, the next of `lane`, comes after what `other` had appended up to `ticket`, as far as
+  // there is data for the client (Lane::data_ticket).
+  static void ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uint64_t ticket,
+                             Task* task);
   template <typename Command>
   void ToStream(const Command& command, std::string_view tail);
   template <typename Command>
@@ -118,7 +122,11 @@ class Session : public LaneHost {
   bool HandlesLeft();
   void WhenAllRetired(std::function<void()> done);
   void RunWatches();
-  uint64_t AllSeq();
+  // Everything up to this is complete, and its replies sent, or about to be in the batch of
+  // `reporter`.
+  uint64_t AllSeq(const Lane* reporter);
+  // False when as much was reported already.
+  bool RaiseReported(uint64_t all);
   void ReapLanes();
 
   device::Context* const context_;
@@ -149,6 +157,7 @@ class Session : public LaneHost {
   std::atomic<CudaResult> fault_{CudaResult::kSuccess};
   std::atomic<uint64_t> decoded_seq_{0};
   std::atomic<uint64_t> retired_count_{0};
+  std::atomic<uint64_t> reported_seq_{0};  // The largest all_seq that was or is being reported.
   std::atomic<uint64_t> queued_bytes_{0};
   std::atomic<int> watch_count_{0};
 

@@ -575,6 +575,46 @@ TEST_F(SessionTest, LastReportSaysThatAllIsComplete) {
   }
 }
 
+// What an application may read once it has waited for a stream includes what other streams copied
+// out before the stream went on.
+TEST_F(SessionTest, DataOfOtherStreamsLeavesBeforeTheAnswerOfTheStreamThatWaitedForThem) {
+  AddStream(7, /*flags=*/0);
+  const uint64_t opened = Add(cmd::StreamSync{7});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(opened);
+  AddStream(8);
+  AddStream(9);
+  Add(cmd::EventCreate{5, 0, 0});
+  Add(cmd::EventCreate{6, 0, 0});
+  context_.Stall(10);
+  const uint64_t copy = Add(cmd::CopyFromDevice{7, 0x1001, 64});
+  Add(cmd::EventRecord{5, 7});
+  Add(cmd::StreamWaitEvent{8, 5});
+  Add(cmd::EventRecord{6, 8});
+  Add(cmd::StreamWaitEvent{9, 6});
+  // By way of two events, by the legacy stream's rule, and by an event of another stream.
+  const uint64_t joined = Add(cmd::StreamSync{9});
+  const uint64_t legacy = Add(cmd::StreamSync{1});
+  const uint64_t event = Add(cmd::EventSync{6});
+  const uint64_t all = Add(cmd::ContextSync{});
+  ASSERT_TRUE(Send().ok());
+  AddStream(11);
+  for (int i = 0; i < 50; ++i) {
+    const uint64_t other = Add(cmd::StreamSync{11});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(other);
+  }
+  context_.Resume(10);
+  for (const uint64_t seq : {joined, legacy, event, all}) replies_.Wait(seq);
+  const auto entries = replies_.All();
+  const auto data = std::find_if(entries.begin(), entries.end(), [&](const Replies::Entry& e) {
+    return e.id == ReplyId::kCopyData && e.seq == copy;
+  });
+  EXPECT_TRUE(std::none_of(entries.begin(), data, [&](const Replies::Entry& e) {
+    return e.seq == joined || e.seq == legacy || e.seq == event || e.seq == all;
+  }));
+}
+
 TEST_F(SessionTest, ProtocolErrorsEndTheSession) {
   EXPECT_FALSE(session_->Decode("short").ok());
   Add(cmd::ContextSync{});

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "proto/commands.h"
@@ -69,6 +70,9 @@ struct Task {
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;
+  // Work of other lanes that the command comes after and that has data for the client: nothing from
+  // here on may be reported as complete before that data has left.
+  std::vector<Prerequisite> data;
   // The tail lies in the payload, which stays alive as long as one of its tasks.
   std::shared_ptr<const std::string> payload;
   std::string_view tail;
