@@ -293,6 +293,9 @@ void Session::SendFault(CudaResult error, const std::string& message) {
   state_ = State::kFaulted;
   reason_ = message;
   port_->Fault(FrameOf(kFault, fault));
+  timer_ = context_.control->RunAfter(context_.options->fault_timeout, [self = shared_from_this()] {
+    self->port_->Close(absl::UnavailableError(self->reason_));
+  });
   worker_->Kill();
 }
 

@@ -42,6 +42,8 @@ struct SessionOptions {
   absl::Duration hello_timeout = absl::Seconds(10);
   // A worker that has not opened its device by then is given up.
   absl::Duration open_timeout = absl::Seconds(60);
+  // For the client to take the fault that ended its session.
+  absl::Duration fault_timeout = absl::Seconds(10);
   // Memory requests and returns that a client may have under way.
   int max_pending_requests = 64;
   SessionChannelOptions channel;

@@ -15,6 +15,8 @@ using warpline_internal::MemoryReturn;
 
 // Control messages are small; a large one is an attack on the parser.
 constexpr size_t kMaxControlPayload = 64u << 10;
+// Answers that a client has not taken yet.
+constexpr size_t kMaxBacklog = 64;
 // The smallest command is its header.
 constexpr size_t kMinCommandBytes = 8;
 
@@ -115,6 +117,8 @@ Accept SessionChannel::OnCommands(const Frame& frame) {
 
 Accept SessionChannel::OnMemory(const Frame& frame) {
   if (port_->rings() == nullptr) return Accept::kLater;
+  // A client that asks and does not read its answers waits for itself.
+  if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
   if (!control_->TryCountRequest()) {
     return Refuse(absl::InvalidArgumentError("too many memory requests under way"));
   }

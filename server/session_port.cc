@@ -24,6 +24,11 @@ bool SessionPort::Pop(Frame* frame) {
   return true;
 }
 
+size_t SessionPort::Backlog() {
+  MutexLock lock(&mu_);
+  return frames_.size();
+}
+
 bool SessionPort::PopLast(Frame* frame) {
   if (!has_last_.load(std::memory_order_acquire)) return false;
   MutexLock lock(&mu_);

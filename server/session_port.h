@@ -28,6 +28,8 @@ class SessionPort {
   // The session's last frame, to be sent once the worker's last replies are read: see Fault().
   bool HasLast() const { return has_last_.load(std::memory_order_acquire); }
   bool PopLast(Frame* frame);
+  // How many frames wait to be sent.
+  size_t Backlog();
   // Null until Open(). Used by the channel's loop alone; valid as long as the port.
   WorkerRings* rings() const { return open_rings_.load(std::memory_order_acquire); }
 

@@ -8,9 +8,15 @@ bool CompletionBoard::Update(uint64_t stream, uint64_t seq, uint64_t all_seq) {
   {
     Shard& shard = shards_[Index(stream)];
     SpinMutexLock lock(&shard.mu);
-    auto [it, inserted] = shard.seqs.try_emplace(stream, seq);
-    if (inserted && streams_.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) return false;
-    it->second = std::max(it->second, seq);
+    const auto it = shard.seqs.find(stream);
+    if (it != shard.seqs.end()) {
+      it->second = std::max(it->second, seq);
+    } else if (seq > all_seq_.load(std::memory_order_relaxed)) {
+      // What the whole session has passed needs no entry: it may be the late last report of a stream
+      // that is forgotten, and nobody would drop it again.
+      if (streams_.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) return false;
+      shard.seqs.emplace(stream, seq);
+    }
   }
   if (all_seq > all_seq_.load(std::memory_order_relaxed)) {
     all_seq_.store(all_seq, std::memory_order_release);

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kLegacy = 1;
 constexpr uint32_t kNonBlocking = 1;
 constexpr uint32_t kDisableTiming = 2;
-constexpr size_t kMaxQueued = 1024;
+constexpr size_t kMaxQueued = 4096;
 
 int64_t NowNs() {
   timespec now;
