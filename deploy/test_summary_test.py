@@ -42,6 +42,10 @@ class TestSummary(unittest.TestCase):
         events = [configured("//a:t"), configured("//a:u"), verdict("//a:u", "PASSED")]
         self.assertEqual(("1 passed, 1 failed, 0 skipped", 1), self.summary(events, 1))
 
+    def test_left_out_by_its_tags_counts_as_skipped(self):
+        events = [configured("//a:t"), configured("//a:u"), verdict("//a:u", "PASSED")]
+        self.assertEqual(("1 passed, 0 failed, 1 skipped", 0), self.summary(events, 0))
+
     def test_broken_build_is_a_failure_even_without_tests(self):
         self.assertEqual(("0 passed, 1 failed, 0 skipped", 1), self.summary([], 1))
 
