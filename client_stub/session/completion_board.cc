@@ -12,8 +12,8 @@ bool CompletionBoard::Update(uint64_t stream, uint64_t seq, uint64_t all_seq) {
     if (it != shard.seqs.end()) {
       it->second = std::max(it->second, seq);
     } else if (seq > all_seq_.load(std::memory_order_relaxed)) {
-      // What the whole session has passed needs no entry: it may be the late last report of a stream
-      // that is forgotten, and nobody would drop it again.
+      // What the whole session has passed needs no entry: it may be the late last report of a
+      // stream that is forgotten, and nobody would drop it again.
       if (streams_.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) return false;
       shard.seqs.emplace(stream, seq);
     }

@@ -101,15 +101,35 @@ KERNEL switches(const uint32_t* in, uint32_t* out) {
   uint32_t v = in[i];
   for (int k = 0; k < 20; ++k) {
     switch (v % 9) {
-      case 0: v = v / 3 + 1; break;
-      case 1: v ^= v << 13; break;
-      case 2: v = __brev(v); break;
-      case 3: v += kTable[v & 15] * *g_pointer; break;
-      case 4: if (k > 10) { out[i] = v; return; } v = ~v; break;
-      case 5: v = __byte_perm(v, k, 0x2143); break;
-      case 6: v = __funnelshift_l(v, v >> 3, k); break;
-      case 7: continue;
-      default: v = v * 1664525 + 1013904223;
+      case 0:
+        v = v / 3 + 1;
+        break;
+      case 1:
+        v ^= v << 13;
+        break;
+      case 2:
+        v = __brev(v);
+        break;
+      case 3:
+        v += kTable[v & 15] * *g_pointer;
+        break;
+      case 4:
+        if (k > 10) {
+          out[i] = v;
+          return;
+        }
+        v = ~v;
+        break;
+      case 5:
+        v = __byte_perm(v, k, 0x2143);
+        break;
+      case 6:
+        v = __funnelshift_l(v, v >> 3, k);
+        break;
+      case 7:
+        continue;
+      default:
+        v = v * 1664525 + 1013904223;
     }
   }
   out[i] = v;
@@ -118,7 +138,8 @@ KERNEL switches(const uint32_t* in, uint32_t* out) {
 KERNEL wide_integers(const uint32_t* in, uint32_t* out) {
   INDEX;
   const uint64_t a = (uint64_t(in[i]) << 32) | in[(i + 1) & 4095];
-  const int64_t b = int64_t((uint64_t(in[(i + 2) & 4095]) << 16) | in[(i + 3) & 4095]) - (1ll << 40);
+  const int64_t b =
+      int64_t((uint64_t(in[(i + 2) & 4095]) << 16) | in[(i + 3) & 4095]) - (1ll << 40);
   const uint64_t high = __umul64hi(a, uint64_t(b));
   const int64_t quotient = b != 0 ? int64_t(a) / b : 0;
   const int64_t rest = b != 0 ? int64_t(a) % b : 0;
@@ -140,8 +161,9 @@ KERNEL double_functions(const uint32_t* in, uint32_t* out) {
   const double x = in[i] * (1.0 / 4294967296.0) * 20 - 10;
   const double y = in[(i + 9) & 4095] * (1.0 / 4294967296.0) + 0.1;
   // Rounded, since a last bit may differ where hardware approximates.
-  const double r = sin(x) + cos(x * 100000) + exp(x) * 1e-4 + log(y) + pow(y, x * 0.1) + atan2(x, y) +
-                   erf(x) + cbrt(y) + tanh(x) + asin(y * 0.9) + log1p(y) + expm1(y) + hypot(x, y);
+  const double r = sin(x) + cos(x * 100000) + exp(x) * 1e-4 + log(y) + pow(y, x * 0.1) +
+                   atan2(x, y) + erf(x) + cbrt(y) + tanh(x) + asin(y * 0.9) + log1p(y) + expm1(y) +
+                   hypot(x, y);
   out[i] = uint32_t(int(rint(r * 1e6)));
 }
 
@@ -151,7 +173,8 @@ KERNEL float_functions(const uint32_t* in, uint32_t* out) {
   const float x = AsUnit(in[i]) * 20 - 10;
   const float y = AsUnit(in[(i + 9) & 4095]) + 0.1f;
   const float r = sinf(x) + cosf(x * 100000.0f) + logf(y) + atan2f(x, y) + cbrtf(y) + fmodf(x, y) +
-                  sqrtf(y) / x + roundf(x) + ldexpf(y, int(x)) + floorf(x) + log2f(y) + asinf(y * 0.9f);
+                  sqrtf(y) / x + roundf(x) + ldexpf(y, int(x)) + floorf(x) + log2f(y) +
+                  asinf(y * 0.9f);
   out[i] = uint32_t(int(rintf(r * 100)));
 }
 
@@ -162,7 +185,8 @@ KERNEL conversions(const uint32_t* in, uint32_t* out) {
   uint32_t r = uint32_t(int(f)) ^ uint32_t(f * 3) ^ uint32_t((long long)(f * 1e6f));
   r += uint8_t(v) * int8_t(v >> 8) + short(v >> 3) + (unsigned short)(v >> 7);
   r ^= __float_as_uint(float(int(v))) + __float_as_uint(float((unsigned long long)v << 20));
-  r += uint32_t(__float2int_ru(f)) * 3 + uint32_t(__float2int_rd(f)) * 5 + __double2int_rn(double(f) * 1.5);
+  r += uint32_t(__float2int_ru(f)) * 3 + uint32_t(__float2int_rd(f)) * 5 +
+       __double2int_rn(double(f) * 1.5);
   out[i] = r;
 }
 
