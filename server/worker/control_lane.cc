@@ -18,7 +18,7 @@ std::string_view Bytes(const Fields& fields) {
 Lane::Step ControlLane::Issue(Task& task) {
   const CudaResult fault = host_->fault();
   if (fault != CudaResult::kSuccess) {
-    if (kCommandTable[static_cast<int>(task.id) - 1].effect == Effect::kRoundTrip) {
+    if (Answers(task.id)) {
       host_->sink()->Reply(task.seq, fault);
     }
     return Step::kDone;

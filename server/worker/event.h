@@ -20,6 +20,9 @@ namespace warpline::worker {
 
 class Lane;
 
+// Of an event's flags, as CUDA's: without timing an event costs the device less.
+inline constexpr uint32_t kDisableTiming = 2;
+
 // Device events by their flags. Thread-safe.
 class EventPool {
  public:

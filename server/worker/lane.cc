@@ -13,9 +13,6 @@
 namespace warpline::worker {
 namespace {
 
-// Without timing an event costs the device less.
-constexpr uint32_t kDisableTiming = 2;
-
 // Fewer than the 1,020 launches at which the driver blocks its caller on a stalled stream.
 constexpr uint64_t kMaxOutstanding = 512;
 // A mark every so many commands lets a long burst retire while it runs.

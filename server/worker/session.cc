@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint64_t kLegacyHandle = 1;
 constexpr uint32_t kNonBlockingFlag = 1;
-constexpr uint32_t kDisableTimingFlag = 2;
 
 void Nap() {
   const timespec nap = {0, 50'000};
@@ -283,7 +282,7 @@ void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
 
 void Session::Refuse(CudaResult result) {
   if (fault() != CudaResult::kSuccess) result = fault();
-  if (kCommandTable[static_cast<int>(id_) - 1].effect == Effect::kRoundTrip) {
+  if (Answers(id_)) {
     sink_.Reply(seq_, result);
   } else {
     Fail(seq_, id_, result);
@@ -372,7 +371,7 @@ void Session::On(const cmd::StreamBarrier& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
   if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
-  auto record = std::make_shared<worker::EventRecord>(&events_, kDisableTimingFlag, lane);
+  auto record = std::make_shared<worker::EventRecord>(&events_, kDisableTiming, lane);
   record->ticket = lane->appended() + 1;
   task.event = record;
   Enqueue(lane, std::move(task));

@@ -39,9 +39,7 @@ Lane::Step StreamLane::Issue(Task& task) {
       if (task.event != nullptr && !std::holds_alternative<cmd::StreamWaitEvent>(task.command)) {
         task.event->set_state(worker::EventRecord::State::kFailed);
       }
-      const bool answers =
-          kCommandTable[static_cast<int>(task.id) - 1].effect == Effect::kRoundTrip;
-      if (answers) {
+      if (Answers(task.id)) {
         host_->sink()->Reply(task.seq, result);
       } else if (host_->fault() == CudaResult::kSuccess) {
         host_->Fail(task.seq, task.id, result);

@@ -48,6 +48,11 @@ struct Prerequisite {
   uint64_t ticket;
 };
 
+// Whether the client waits for an answer to such a command.
+inline bool Answers(CommandId id) {
+  return kCommandTable[static_cast<int>(id) - 1].effect == Effect::kRoundTrip;
+}
+
 using AnyCommand =
     std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
                  cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice,
