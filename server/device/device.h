@@ -50,10 +50,20 @@ struct ParamLayout {
   uint32_t size = 0;
 };
 
+// One CUlaunchAttribute, as cuda.h lays its value out.
+struct LaunchAttribute {
+  uint32_t id = 0;
+  std::array<std::byte, 64> value{};
+};
+
 struct LaunchConfig {
   std::array<uint32_t, 3> grid{};
   std::array<uint32_t, 3> block{};
   uint32_t dynamic_shared_bytes = 0;
+  // All blocks run at the same time and may synchronize across the grid.
+  bool cooperative = false;
+  // Others than the cooperative one. kNotSupported for one that the backend lacks.
+  std::vector<LaunchAttribute> attributes;
 };
 
 // A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
@@ -101,6 +111,16 @@ class Context {
   // Sets `count` elements of `width` (1, 2 or 4) bytes to the low bits of `value`.
   virtual CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                             StreamId stream) = 0;
+
+  // --- What kernels print. printf goes to the process's descriptor 1 and a failed assert to 2, as
+  // CUDA's driver does it. Returns once everything is written there that work complete by now has
+  // printed, in its order; waits for nothing that still runs.
+  virtual CudaResult FlushOutput() { return CudaResult::kSuccess; }
+
+  // --- Limits of the context; `limit` is a CUlimit, `value` in its own unit. kUnsupportedLimit for
+  // one that the backend does not know.
+  virtual CudaResult GetLimit(int, uint64_t*) { return CudaResult::kUnsupportedLimit; }
+  virtual CudaResult SetLimit(int, uint64_t) { return CudaResult::kUnsupportedLimit; }
 
   // --- Modules. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
   virtual CudaResult LoadModule(std::string_view image, ModuleId* module) = 0;
