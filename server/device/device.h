@@ -63,7 +63,7 @@ struct LaunchConfig {
   // All blocks run at the same time and may synchronize across the grid.
   bool cooperative = false;
   // Others than the cooperative one. kNotSupported for one that the backend lacks.
-  std::vector<LaunchAttribute> attributes;
+  std::vector<LaunchAttribute> attributes = {};
 };
 
 // A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
