@@ -34,6 +34,7 @@ HOST_CPP = "libstdc++.so.6"  # For programs that are copied as they are.
 # RHEL 9's glibc and libgcc_s. Programs that are copied as they are take the host's libstdc++ too;
 # the two-thread example wants that of GCC 12, which Ubuntu 22.04 has.
 NEWEST = {"GLIBC": (2, 34), "GCC": (7, 0, 0), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+PROGRAMS = ("warpline_bench", "warpline_startup")
 MARKER = "BUNDLE.txt"
 
 
@@ -132,8 +133,9 @@ def add_programs(out, bazel_bin):
     bench = bazel_bin / "bench/cuda/warpline_bench"
     if bench.is_file():
         copy(bench, out / "bin/warpline_bench")
+        copy(bazel_bin / "bench/cuda/startup", out / "bin/warpline_startup")
     for script in ("deploy/local_server.py", "deploy/demo.py", "deploy/bench.py",
-                   "bench/cuda/compare.py"):
+                   "deploy/startup.py", "bench/cuda/compare.py"):
         if (ROOT / script).is_file():
             copy(ROOT / script, out / pathlib.Path(script).name)
 
@@ -173,7 +175,7 @@ def verify(out):
         if path.is_symlink() or not path.is_file() or not elf.is_elf(path):
             continue
         name = path.relative_to(out)
-        as_it_was = str(name).startswith("bin/examples/") or name.name == "warpline_bench"
+        as_it_was = str(name).startswith("bin/examples/") or name.name in PROGRAMS
         faults += ["%s needs %s" % (name, version) for version in too_new(path)]
         for needed in run("patchelf", "--print-needed", path).split():
             on_host = HOST.match(needed) or (as_it_was and needed == HOST_CPP)

@@ -109,10 +109,10 @@ def _children(pid):
     return found
 
 
-def _descendants(pid):
+def descendants(pid):
     found = []
     for child in _children(pid):
-        found += [child, *_descendants(child)]
+        found += [child, *descendants(child)]
     return found
 
 
@@ -150,7 +150,7 @@ def _end_descendants():
     """Kills whatever this process still has below it, such as workers that the server left."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while time.monotonic() < deadline:
-        for pid in _descendants(os.getpid()):
+        for pid in descendants(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
