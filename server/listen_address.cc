@@ -21,7 +21,7 @@ bool IsLoopback(const std::string& host) {
 
 }  // namespace
 
-absl::Status CheckLocalAddress(const std::string& address) {
+absl::Status CheckListenAddress(const std::string& address, bool tls) {
   if (absl::StartsWith(address, "unix:")) {
     if (address.size() > 5 && address[5] == '/') return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -38,16 +38,18 @@ absl::Status CheckLocalAddress(const std::string& address) {
   if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
     host = host.substr(1, host.size() - 2);
   }
-  if (IsLoopback(host)) return absl::OkStatus();
+  if (tls || IsLoopback(host)) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "refusing to listen on ", address,
       ": TLS is not configured, and without it only loopback (127.0.0.1, [::1], localhost) and "
-      "unix:/path are served. To reach this server from another host, forward a port to it, for "
-      "example with ssh -L"));
+      "unix:/path are served. To reach this server from another host, give it --tls_cert, "
+      "--tls_key "
+      "and --tls_ca, or forward a port to it, for example with ssh -L"));
 }
 
 bool IsLocalPeer(const std::string& peer) {
-  absl::string_view rest = peer;
+  // What follows the address comes from a certificate.
+  absl::string_view rest = absl::string_view(peer).substr(0, peer.find(' '));
   if (absl::StartsWith(rest, "unix:") || absl::StartsWith(rest, "unix-abstract:")) return true;
   if (absl::ConsumePrefix(&rest, "ipv4:")) {
     return IsLoopback(std::string(rest.substr(0, rest.rfind(':'))));

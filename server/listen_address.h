@@ -1,4 +1,4 @@
-// Which addresses a server without TLS may listen on.
+// Which addresses a server may listen on, and which peers are on its host.
 #ifndef WARPLINE_SERVER_LISTEN_ADDRESS_H_
 #define WARPLINE_SERVER_LISTEN_ADDRESS_H_
 
@@ -8,12 +8,12 @@
 
 namespace warpline {
 
-// OK for "unix:/path" and for loopback: "localhost:PORT", "127.x.y.z:PORT", "[::1]:PORT".
-// INVALID_ARGUMENT when `address` has no such form, PERMISSION_DENIED, saying what to do, when
-// other hosts could reach it.
-absl::Status CheckLocalAddress(const std::string& address);
+// OK for "unix:/path" and for "host:port"; without TLS the latter must be loopback:
+// "localhost:PORT", "127.x.y.z:PORT", "[::1]:PORT". INVALID_ARGUMENT when `address` has no such
+// form, PERMISSION_DENIED, saying what to do, when other hosts could reach it without TLS.
+absl::Status CheckListenAddress(const std::string& address, bool tls);
 
-// True for a peer on this host, as gRPC names peers ("ipv4:127.0.0.1:52044", "unix:...").
+// True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...").
 bool IsLocalPeer(const std::string& peer);
 
 }  // namespace warpline

@@ -22,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "common/endpoint.h"
 #include "common/log.h"
+#include "common/tls_flags.h"
 #include "common/version.h"
 #include "server/admin_service.h"
 #include "server/byte_size.h"
@@ -81,8 +82,9 @@ int Complain(const absl::Status& status) {
 absl::Status CheckFlags() {
   const auto listen = absl::GetFlag(FLAGS_listen);
   if (listen.empty()) return absl::InvalidArgumentError("--listen names no address");
+  const bool tls = !TlsFilesFromFlags().empty();
   for (const std::string& address : listen) {
-    const absl::Status status = CheckLocalAddress(address);
+    const absl::Status status = CheckListenAddress(address, tls);
     if (!status.ok()) return status;
   }
   const std::string device = absl::GetFlag(FLAGS_device);
@@ -261,6 +263,11 @@ int Run() {
   server_options.methods[kStatMethod] = [&](const std::string& peer, const std::string&) {
     return AnswerStat(&host, server_name, peer);
   };
+  const TlsFiles tls = TlsFilesFromFlags();
+  if (!tls.empty()) {
+    server_options.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, tls);
+    server_options.tls_on_unix_sockets = TlsOnUnixSockets();
+  }
   GrpcServer server(server_options);
   const auto listen = absl::GetFlag(FLAGS_listen);
   const absl::Status started = server.Start(listen, &host);
@@ -288,9 +295,9 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(warpline::kUsage);
   absl::FlagsUsageConfig config;
   config.version_string = [] { return absl::StrCat("warpline-server ", warpline::kVersion, "\n"); };
-  // --help shows the flags of this file and no others.
+  // --help shows the flags of this file and those of TLS.
   config.contains_help_flags = [](absl::string_view file) {
-    return absl::EndsWith(file, "server/main.cc");
+    return absl::EndsWith(file, "server/main.cc") || absl::EndsWith(file, "tls_flags.cc");
   };
   config.contains_helpshort_flags = config.contains_help_flags;
   absl::SetFlagsUsageConfig(config);

@@ -91,9 +91,10 @@ class Acceptor {
  public:
   virtual ~Acceptor() = default;
   // Returns the handler of a new session, or nullptr and the status to refuse it with, which the
-  // dialling side gets as its own. `peer` names the other end for logs. Called on the session's own
-  // thread, several at once: it may block, and the client's dial waits meanwhile. The channel
-  // destroys the handler after OnClosed().
+  // dialling side gets as its own. `peer` names the other end for logs: "unix:...", or
+  // "ipv4:127.0.0.1:5555", with TLS followed by the names in its certificate, " cn=alice
+  // san=alice.example.org". Called on the session's own thread, several at once: it may block, and
+  // the client's dial waits meanwhile. The channel destroys the handler after OnClosed().
   virtual std::unique_ptr<SessionHandler> Accept(const std::string& peer,
                                                  absl::Status* refusal) = 0;
 };

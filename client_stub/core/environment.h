@@ -2,11 +2,12 @@
 // that are the driver's business. Read once, at the first call that needs it.
 //
 //   WARPLINE_ENDPOINT         where the server is: "host:port" or "unix:/path"
+//   WARPLINE_TLS_*            for an encrypted connection (common/tls_files.h, read when dialling)
 //   WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
-//   WARPLINE_STAT             "1": counters on stderr at the end; otherwise a file to append them
-//   to CUDA_VISIBLE_DEVICES      its first entry names the session's device CUDA_LAUNCH_BLOCKING
-//   "1": each launch waits and reports
+//   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
+//   CUDA_VISIBLE_DEVICES      its first entry names the session's device
+//   CUDA_LAUNCH_BLOCKING      "1": each launch waits and reports
 #ifndef WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_
 #define WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_
 

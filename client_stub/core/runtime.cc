@@ -69,6 +69,10 @@ CUresult RefuseUnreachable(const absl::Status& status) {
       LogError("the server at ", env.endpoint, " has no device ", env.visible.device, " (",
                status.message(), "): correct CUDA_VISIBLE_DEVICES");
       return CUDA_ERROR_NO_DEVICE;
+    case absl::StatusCode::kUnauthenticated:
+      // TLS, and the message says what to do.
+      LogError(status.message());
+      return CUDA_ERROR_NOT_PERMITTED;
     default:
       LogError("the server at ", env.endpoint, " opened no session: ", status.ToString());
       return ToCu(CudaResultFromStatus(status));

@@ -6,7 +6,7 @@
 namespace warpline::stub {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
-  const GrpcTarget target = {.address = options.endpoint, .tls = std::nullopt};
+  const GrpcTarget target = {.address = options.endpoint, .tls = ClientTls(options.endpoint)};
   auto session = OpenSession(options, [&](ChannelHandler* handler, absl::Duration deadline) {
     return DialGrpc(target, handler, ChannelOptions(), deadline);
   });

@@ -13,6 +13,7 @@ _LIBS = {
         "str_format", "strings", "symbolize", "synchronization", "time",
     ]], "libabsl-dev", []),
     "protobuf": (["protobuf"], "libprotobuf-dev", []),
+    "openssl": (["openssl"], "libssl-dev", []),
     "grpc++": (["grpc++"], "libgrpc++-dev", [":protobuf"]),
     "gtest": (["gmock", "gtest"], "libgmock-dev", []),
     "gtest_main": (["gmock_main"], "libgmock-dev", [":gtest"]),

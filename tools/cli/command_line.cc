@@ -19,6 +19,16 @@ constexpr VerbName kVerbs[] = {
     {"stat", Verb::kStat},         {"ps", Verb::kPs},
 };
 
+// The option that `arg` ("--tls_ca=FILE") gives, whose value is then left in `arg`; null for
+// others.
+std::string* TlsOption(absl::string_view* arg, TlsFiles* tls) {
+  if (absl::ConsumePrefix(arg, "--tls_ca=")) return &tls->ca;
+  if (absl::ConsumePrefix(arg, "--tls_cert=")) return &tls->cert;
+  if (absl::ConsumePrefix(arg, "--tls_key=")) return &tls->key;
+  if (absl::ConsumePrefix(arg, "--tls_server_name=")) return &tls->server_name;
+  return nullptr;
+}
+
 }  // namespace
 
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
@@ -31,6 +41,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
 
 E is host:port or unix:/path; without it WARPLINE_ENDPOINT counts, and then 127.0.0.1:14000.
 `stat` and `ps` are answered to callers on the server's own host only.
+A server with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or WARPLINE_TLS_CA,
+WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME (WARPLINE_TLS_SERVER_NAME) where its
+certificate names another host than E does.
 )";
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args) {
@@ -53,6 +66,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
         line.endpoint = std::string(arg);
       } else if (arg == "--endpoint" && next + 1 < args.size()) {
         line.endpoint = args[++next];
+      } else if (std::string* tls = TlsOption(&arg, &line.tls); tls != nullptr) {
+        *tls = std::string(arg);
       } else if (arg == "--help" || arg == "-h") {
         line.verb = Verb::kHelp;
         return line;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/tls_files.h"
 
 namespace warpline::cli {
 
@@ -15,6 +16,8 @@ struct CommandLine {
   Verb verb = Verb::kHelp;
   // From --endpoint; empty when it was not given.
   std::string endpoint;
+  // From --tls_ca, --tls_cert, --tls_key and --tls_server_name; what is empty was not given.
+  TlsFiles tls;
   // kServe: the server's flags. kRun: the program and its arguments, at least one.
   std::vector<std::string> rest;
 };

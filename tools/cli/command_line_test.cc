@@ -35,6 +35,16 @@ TEST(CommandLineTest, StatTakesAnEndpoint) {
   EXPECT_EQ(Parsed({"ps", "--help"}).verb, Verb::kHelp);
 }
 
+TEST(CommandLineTest, TlsFilesAreOptionsOfEveryClient) {
+  const CommandLine line = Parsed({"run", "--tls_ca=a", "--tls_cert=b", "--tls_key=c",
+                                   "--tls_server_name=d", "program", "--tls_ca=x"});
+  EXPECT_EQ(line.tls.ca, "a");
+  EXPECT_EQ(line.tls.cert, "b");
+  EXPECT_EQ(line.tls.key, "c");
+  EXPECT_EQ(line.tls.server_name, "d");
+  EXPECT_EQ(line.rest, (Words{"program", "--tls_ca=x"}));
+}
+
 TEST(CommandLineTest, MistakesAreNamed) {
   EXPECT_FALSE(ParseCommandLine({"frobnicate"}).ok());
   EXPECT_FALSE(ParseCommandLine({"run"}).ok());

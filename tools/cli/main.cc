@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/endpoint.h"
+#include "common/tls_files.h"
 #include "common/version.h"
 #include "server/child_process.h"
 #include "tools/cli/command_line.h"
@@ -27,6 +30,20 @@ std::string Endpoint(const CommandLine& line) {
   if (!line.endpoint.empty()) return line.endpoint;
   const char* variable = getenv("WARPLINE_ENDPOINT");
   return variable != nullptr && *variable != '\0' ? variable : kDefaultEndpoint;
+}
+
+// The program that is run may go to another folder.
+void ExportPath(const char* variable, const std::string& path) {
+  std::error_code ignored;
+  if (!path.empty()) setenv(variable, std::filesystem::absolute(path, ignored).c_str(), 1);
+}
+
+// Options count before variables, here and in what is started.
+void ExportTls(const TlsFiles& tls) {
+  ExportPath(kTlsCaVariable, tls.ca);
+  ExportPath(kTlsCertVariable, tls.cert);
+  ExportPath(kTlsKeyVariable, tls.key);
+  if (!tls.server_name.empty()) setenv(kTlsServerNameVariable, tls.server_name.c_str(), 1);
 }
 
 // Returns only when it fails, with the exit code that shells use.
@@ -87,6 +104,7 @@ int Main(const std::vector<std::string>& args) {
   if (!line.ok()) {
     return Complain(absl::StrCat(std::string(line.status().message()), "; see warpline --help"), 2);
   }
+  ExportTls(line->tls);
   switch (line->verb) {
     case Verb::kHelp:
       std::fputs(kHelp, stdout);

@@ -1,16 +1,9 @@
 #include "tools/cli/report.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/support/channel_arguments.h>
-
-#include <chrono>
-#include <vector>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/admin.grpc.pb.h"
+#include "transport/grpc/unary_call.h"
 
 namespace warpline::cli {
 namespace {
@@ -37,17 +30,12 @@ std::string Bytes(uint64_t bytes) {
 }  // namespace
 
 absl::StatusOr<StatReply> AskServer(const std::string& endpoint) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt("grpc.enable_http_proxy", 0);
-  const auto stub = warpline_internal::Admin::NewStub(
-      grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  const auto answer = CallUnary({.address = endpoint, .tls = ClientTls(endpoint)},
+                                "/warpline_internal.Admin/Stat", "", absl::Seconds(5));
+  if (!answer.ok()) return answer.status();
   StatReply reply;
-  const grpc::Status status = stub->Stat(&context, {}, &reply);
-  if (!status.ok()) {
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                        absl::StrCat("no answer from ", endpoint, ": ", status.error_message()));
+  if (!reply.ParseFromString(*answer)) {
+    return absl::InternalError(absl::StrCat(endpoint, " gave no answer of a Warpline server"));
   }
   return reply;
 }
@@ -70,6 +58,7 @@ std::string StatReport(const StatReply& reply) {
   for (const SessionStat& session : reply.sessions()) {
     absl::StrAppend(&out, "\nsession ", session.id(), "        ", Shown(session.program()), " pid ",
                     session.client_pid(), ", ", session.state(), ", gpu ", session.gpu(), "\n");
+    absl::StrAppend(&out, "peer             ", Shown(session.peer()), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     Bytes(session.command_bytes()), ")\n");
     absl::StrAppend(&out, "replies          ", Bytes(session.reply_bytes()), "\n");
@@ -84,13 +73,13 @@ std::string StatReport(const StatReply& reply) {
 
 std::string PsReport(const StatReply& reply) {
   std::string out =
-      absl::StrFormat("%8s %4s %-8s %8s %8s %8s %12s %12s  %s\n", "SESSION", "GPU", "STATE",
-                      "AGE_S", "CLIENT", "WORKER", "MEMORY", "COMMANDS", "PROGRAM");
+      absl::StrFormat("%8s %4s %-8s %8s %8s %8s %12s %12s  %s  %s\n", "SESSION", "GPU", "STATE",
+                      "AGE_S", "CLIENT", "WORKER", "MEMORY", "COMMANDS", "PROGRAM", "PEER");
   for (const SessionStat& session : reply.sessions()) {
-    absl::StrAppendFormat(&out, "%8d %4d %-8s %8.0f %8d %8d %12s %12d  %s\n", session.id(),
+    absl::StrAppendFormat(&out, "%8d %4d %-8s %8.0f %8d %8d %12s %12d  %s  %s\n", session.id(),
                           session.gpu(), session.state(), session.age_seconds(),
                           session.client_pid(), session.worker_pid(), Bytes(session.memory_bytes()),
-                          session.commands(), Shown(session.program()));
+                          session.commands(), Shown(session.program()), Shown(session.peer()));
   }
   return out;
 }

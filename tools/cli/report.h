@@ -9,7 +9,8 @@
 
 namespace warpline::cli {
 
-// Asks the server at `endpoint`. UNAVAILABLE when none answers within 5 s.
+// Asks the server at `endpoint`, with TLS where the environment says so. UNAVAILABLE when none
+// answers within 5 s; other errors as CallUnary().
 absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
 
 // Everything, as "name value" groups.

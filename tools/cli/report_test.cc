@@ -19,6 +19,7 @@ warpline_internal::StatReply Example() {
   session->set_id(7);
   session->set_program("evil\x1b[2J");
   session->set_commands(10000);
+  session->set_peer("ipv4:127.0.0.1:5 cn=alice");
   return reply;
 }
 
@@ -33,6 +34,11 @@ TEST(ReportTest, NamesFromTenantsCannotControlTheTerminal) {
   EXPECT_THAT(StatReport(Example()), Not(HasSubstr("\x1b")));
   EXPECT_THAT(PsReport(Example()), Not(HasSubstr("\x1b")));
   EXPECT_THAT(PsReport(Example()), HasSubstr("evil"));
+}
+
+TEST(ReportTest, SessionsAreShownWithTheirPeers) {
+  EXPECT_THAT(StatReport(Example()), HasSubstr("cn=alice"));
+  EXPECT_THAT(PsReport(Example()), HasSubstr("cn=alice"));
 }
 
 TEST(ReportTest, ServerThatIsNotThereIsUnavailable) {

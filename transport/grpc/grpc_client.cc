@@ -1,9 +1,7 @@
 #include "transport/grpc/grpc_client.h"
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/security/credentials.h>
 
 #include <algorithm>
 #include <future>
@@ -13,18 +11,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "transport/grpc/client_channel.h"
 #include "transport/grpc/grpc_args.h"
 #include "transport/grpc/grpc_process.h"
 #include "transport/grpc/grpc_status.h"
 #include "transport/grpc/stream_loop.h"
-#include "transport/grpc/target.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {
 namespace {
 
+using grpc_internal::ClientChannels;
 using grpc_internal::GrpcStream;
-using grpc_internal::ResolvedTarget;
 using grpc_internal::StreamLoop;
 
 constexpr char kMethod[] = "/warpline_internal.Gpu/Session";
@@ -110,32 +108,6 @@ bool MayPass(const absl::Status& status) {
          absl::IsUnknown(status) || absl::IsInternal(status);
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& uri, const ResolvedTarget& resolved,
-                                           const std::optional<GrpcTls>& tls,
-                                           const ChannelOptions& options) {
-  grpc::ChannelArguments args;
-  grpc_internal::SetCommonArgs(options, kMaxFramePayload,
-                               [&args](const char* name, int value) { args.SetInt(name, value); });
-  if (resolved.local) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, resolved.authority);
-  if (!tls.has_value()) {
-    return grpc::CreateCustomChannel(uri, grpc::InsecureChannelCredentials(), args);
-  }
-  grpc::SslCredentialsOptions ssl;
-  ssl.pem_root_certs = tls->root_certs;
-  ssl.pem_cert_chain = tls->cert_chain;
-  ssl.pem_private_key = tls->private_key;
-  // The address no longer carries the name that the certificate is for.
-  args.SetSslTargetNameOverride(tls->server_name.empty() ? resolved.host : tls->server_name);
-  return grpc::CreateCustomChannel(uri, grpc::SslCredentials(ssl), args);
-}
-
 class GrpcClientChannel : public Channel {
  public:
   GrpcClientChannel(GrpcTarget target, ChannelHandler* handler, const ChannelOptions& options)
@@ -171,12 +143,10 @@ class GrpcClientChannel : public Channel {
 
  private:
   absl::Status Connect(absl::Time until, absl::Duration deadline) {
-    const absl::StatusOr<ResolvedTarget> resolved = grpc_internal::ResolveTarget(target_.address);
-    if (!resolved.ok()) return resolved.status();
-    std::vector<std::shared_ptr<grpc::Channel>> channels;
-    for (const std::string& uri : resolved->uris) {
-      channels.push_back(MakeChannel(uri, *resolved, target_.tls, options_));
-    }
+    absl::StatusOr<ClientChannels> made =
+        ClientChannels::Make(target_.address, target_.tls.get(), options_);
+    if (!made.ok()) return made.status();
+    const std::vector<std::shared_ptr<grpc::Channel>>& channels = made->all();
     absl::Status last = absl::UnavailableError("no answer");
     for (size_t attempt = 0;; ++attempt) {
       const size_t choice = attempt % channels.size();
@@ -194,6 +164,8 @@ class GrpcClientChannel : public Channel {
         return status;
       }
       if (refused || !MayPass(status)) return status;
+      const absl::Status found = made->ExplainFailure(choice, until);
+      if (!found.ok()) return found;
       // The reason of a refused connection says more than that time ran out in the end.
       if (!absl::IsDeadlineExceeded(status) || attempt == 0) last = std::move(status);
       absl::SleepFor(

@@ -12,7 +12,6 @@
 #define WARPLINE_TRANSPORT_GRPC_GRPC_CLIENT_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,14 +24,15 @@ namespace warpline {
 struct GrpcTarget {
   // "host:port", "[ipv6]:port" or "unix:/path".
   std::string address;
-  // Plain text without.
-  std::optional<GrpcTls> tls = std::nullopt;
+  // Plain text without. What it holds when the connection is made counts.
+  std::shared_ptr<TlsSource> tls = nullptr;
 };
 
 // Connects, opens the session's stream and waits until the server's acceptor has taken it. Blocks.
 // INVALID_ARGUMENT for a target of no known form. UNAVAILABLE, with what was last seen, when no
-// server answered within `deadline`; looking up a host's name may take longer. A refusal by the
-// acceptor comes back as its own status. The handler is borrowed and must outlive the channel.
+// server answered within `deadline`; looking up a host's name may take longer. UNAUTHENTICATED, as
+// soon as it is known and with what to do, when TLS is the reason. A refusal by the acceptor comes
+// back as its own status. The handler is borrowed and must outlive the channel.
 absl::StatusOr<std::unique_ptr<Channel>> DialGrpc(const GrpcTarget& target, ChannelHandler* handler,
                                                   const ChannelOptions& options,
                                                   absl::Duration deadline);

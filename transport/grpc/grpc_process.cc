@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "transport/loop_thread.h"
@@ -16,10 +17,16 @@ namespace warpline::grpc_internal {
 namespace {
 
 std::atomic<time_t> g_last_line{0};
+std::atomic<bool> g_serves{false};
 
 // A peer can make gRPC complain as often as it likes.
 void ForwardLine(gpr_log_func_args* args) {
   if (args->severity < GPR_LOG_SEVERITY_ERROR) return;
+  // A client gets its own words for it from tls_probe.h.
+  if (!g_serves.load(std::memory_order_relaxed) &&
+      absl::StartsWith(args->message, "Handshake failed")) {
+    return;
+  }
   timespec now;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   if (g_last_line.exchange(now.tv_sec, std::memory_order_relaxed) == now.tv_sec) return;
@@ -29,6 +36,7 @@ void ForwardLine(gpr_log_func_args* args) {
 }  // namespace
 
 void StartGrpc(bool poll_per_queue) {
+  if (poll_per_queue) g_serves.store(true, std::memory_order_relaxed);
   static std::once_flag once;
   std::call_once(once, [poll_per_queue] {
     if (poll_per_queue && !grpc_is_initialized()) {

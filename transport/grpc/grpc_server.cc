@@ -1,7 +1,6 @@
 #include "transport/grpc/grpc_server.h"
 
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -19,6 +18,7 @@
 #include "transport/grpc/grpc_args.h"
 #include "transport/grpc/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
+#include "transport/grpc/server_credentials.h"
 #include "transport/grpc/unary_responder.h"
 #include "transport/loop_thread.h"
 
@@ -35,16 +35,6 @@ constexpr int kRequestsAhead = 4;
 // gRPC. Waiting there it would take the events of the sessions' connections, and each message would
 // cost a switch to this thread and back.
 constexpr absl::Duration kAcceptInterval = absl::Milliseconds(2);
-
-std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const std::optional<GrpcTls>& tls) {
-  if (!tls.has_value()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions ssl(
-      tls->root_certs.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                              : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  ssl.pem_root_certs = tls->root_certs;
-  ssl.pem_key_cert_pairs.push_back({tls->private_key, tls->cert_chain});
-  return grpc::SslServerCredentials(ssl);
-}
 
 }  // namespace
 
@@ -74,6 +64,7 @@ class GrpcServer::Impl {
   grpc_internal::GpuService service_;
   grpc_internal::UnaryResponder unary_;
   std::unique_ptr<grpc::ServerCompletionQueue> notifications_;
+  std::vector<std::shared_ptr<grpc::ServerCredentials>> credentials_;  // gRPC keeps none of them.
   std::unique_ptr<grpc::Server> server_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
@@ -112,6 +103,10 @@ class GrpcServer::Impl::Arrival : public AcceptEvent {
 absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
                                      Acceptor* acceptor) {
   ScopedSignalBlock block;
+  if (options_.tls != nullptr) {
+    const auto readable = options_.tls->Current();
+    if (!readable.ok()) return readable.status();
+  }
   acceptor_ = acceptor;
   grpc::ServerBuilder builder;
   grpc_internal::SetCommonArgs(
@@ -131,9 +126,10 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 
   std::vector<int> ports(addresses.size(), 0);
-  const std::shared_ptr<grpc::ServerCredentials> credentials = MakeCredentials(options_.tls);
   for (size_t i = 0; i < addresses.size(); ++i) {
-    builder.AddListeningPort(addresses[i], credentials, &ports[i]);
+    const bool plain = absl::StartsWith(addresses[i], "unix:") && !options_.tls_on_unix_sockets;
+    credentials_.push_back(grpc_internal::MakeServerCredentials(plain ? nullptr : options_.tls));
+    builder.AddListeningPort(addresses[i], credentials_.back(), &ports[i]);
   }
   builder.RegisterService(&service_);
   unary_.Register(&builder);

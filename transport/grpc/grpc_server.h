@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +42,11 @@ struct GrpcServerOptions {
   absl::Duration min_ping_interval = absl::Milliseconds(200);
   // Above this many bytes in gRPC's buffers, over all connections, new connections are refused.
   size_t max_buffer_bytes = size_t{1} << 30;
-  // Plain text without. With root_certs set, clients must present a certificate that they sign.
-  std::optional<GrpcTls> tls = std::nullopt;
+  // Plain text without. With it clients of host:port addresses must present a certificate that its
+  // roots sign; each connection is taken with the files as they are then.
+  std::shared_ptr<TlsSource> tls = nullptr;
+  // The same for unix sockets, which are plain text otherwise.
+  bool tls_on_unix_sockets = false;
   // More to answer on the same listeners.
   UnaryMethods methods = {};
 };
@@ -58,7 +60,8 @@ class GrpcServer {
 
   // `addresses` are of the forms "host:port" (port 0 for any), "[ipv6]:port" and "unix:/path". The
   // acceptor is borrowed until Shutdown() has returned and is called on many threads. Called once.
-  // UNAVAILABLE, naming the address, when one cannot be listened on.
+  // UNAVAILABLE, naming the address, when one cannot be listened on; UNAUTHENTICATED, naming the
+  // file, when one that TLS needs is not usable.
   absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor);
 
   // The port of the first "host:port" address; 0 when there is none.

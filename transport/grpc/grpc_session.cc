@@ -4,6 +4,7 @@
 
 #include "transport/grpc/grpc_args.h"
 #include "transport/grpc/grpc_status.h"
+#include "transport/grpc/server_credentials.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {
@@ -48,7 +49,7 @@ void GrpcSession::Start(Acceptor* acceptor, absl::Status refusal, std::function<
 void GrpcSession::Run(Acceptor* acceptor, absl::Status refusal) {
   std::unique_ptr<SessionHandler> handler;
   if (refusal.ok()) {
-    handler = acceptor->Accept(context_.peer(), &refusal);
+    handler = acceptor->Accept(PeerName(context_), &refusal);
   }
   if (handler == nullptr) {
     if (refusal.ok()) refusal = absl::InternalError("session refused without a reason");

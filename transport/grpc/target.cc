@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/match.h"
@@ -45,6 +46,28 @@ std::string Uri(const sockaddr* address, int port) {
   return absl::StrCat("ipv6:%5B", text, zone, "%5D:", port);
 }
 
+SocketAddress InternetAddress(const sockaddr* address, socklen_t size, int port) {
+  SocketAddress copy;
+  copy.size = size;
+  std::memcpy(&copy.storage, address, size);
+  const in_port_t wire_port = htons(static_cast<uint16_t>(port));
+  if (address->sa_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(&copy.storage)->sin_port = wire_port;
+  } else {
+    reinterpret_cast<sockaddr_in6*>(&copy.storage)->sin6_port = wire_port;
+  }
+  return copy;
+}
+
+SocketAddress UnixAddress(absl::string_view path) {
+  SocketAddress address;
+  auto* const to = reinterpret_cast<sockaddr_un*>(&address.storage);
+  to->sun_family = AF_UNIX;
+  std::memcpy(to->sun_path, path.data(), path.size());
+  address.size = sizeof(sockaddr_un);
+  return address;
+}
+
 }  // namespace
 
 absl::StatusOr<ResolvedTarget> ResolveTarget(absl::string_view address) {
@@ -58,6 +81,7 @@ absl::StatusOr<ResolvedTarget> ResolveTarget(absl::string_view address) {
                                                      sizeof(sockaddr_un::sun_path), " characters"));
     }
     target.uris.push_back(absl::StrCat("unix:", path));
+    target.addresses.push_back(UnixAddress(path));
     target.authority = "localhost";
     target.local = true;
     return target;
@@ -94,6 +118,7 @@ absl::StatusOr<ResolvedTarget> ResolveTarget(absl::string_view address) {
     std::string uri = Uri(entry->ai_addr, port);
     if (std::find(target.uris.begin(), target.uris.end(), uri) != target.uris.end()) continue;
     target.uris.push_back(std::move(uri));
+    target.addresses.push_back(InternetAddress(entry->ai_addr, entry->ai_addrlen, port));
     target.local &= IsLoopback(entry->ai_addr);
   }
   if (target.uris.empty()) {

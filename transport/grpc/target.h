@@ -2,6 +2,8 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_TARGET_H_
 #define WARPLINE_TRANSPORT_GRPC_TARGET_H_
 
+#include <sys/socket.h>
+
 #include <string>
 #include <vector>
 
@@ -10,9 +12,16 @@
 
 namespace warpline::grpc_internal {
 
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+};
+
 struct ResolvedTarget {
   // gRPC target URIs, to be tried in this order: "ipv4:127.0.0.1:80", "unix:/path".
   std::vector<std::string> uris;
+  // The same for connect(2).
+  std::vector<SocketAddress> addresses;
   // The host as the caller wrote it, for certificates; empty for unix sockets.
   std::string host;
   // What HTTP/2 calls the authority.

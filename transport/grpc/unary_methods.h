@@ -11,8 +11,8 @@
 namespace warpline {
 
 // Unary methods by path ("/package.Service/Method"), over serialized messages. Called on the
-// accepting thread one at a time, so they have to be quick. `peer` is what gRPC calls the other
-// end: "ipv4:127.0.0.1:5555", "unix:...". An error becomes the call's status.
+// accepting thread one at a time, so they have to be quick. `peer` is the other end as in
+// Acceptor::Accept(). An error becomes the call's status.
 using UnaryMethods =
     std::map<std::string, std::function<absl::StatusOr<std::string>(const std::string& peer,
                                                                     const std::string& request)>>;

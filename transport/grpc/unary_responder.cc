@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "transport/grpc/grpc_status.h"
+#include "transport/grpc/server_credentials.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -50,7 +51,7 @@ class UnaryResponder::Call : public AcceptEvent {
       Begin();
     } else {
       const absl::StatusOr<std::string> request = ToString(request_);
-      Answer(request.ok() ? method_->second(context_.peer(), *request) : request);
+      Answer(request.ok() ? method_->second(PeerName(context_), *request) : request);
     }
   }
 
