@@ -44,6 +44,7 @@ if [ ! -f "$folder/ca.key" ]; then
   new_key "$work/ca.key"
   openssl req -x509 -new -key "$work/ca.key" -subj "/CN=Warpline trial CA" -days 3650 \
     -addext keyUsage=critical,keyCertSign,cRLSign -out "$work/ca.crt"
+  chmod 644 "$work/ca.crt"
   mv "$work/ca.key" "$work/ca.crt" "$folder"
 fi
 
@@ -56,6 +57,7 @@ issue() {
   openssl x509 -req -in "$work/request" -CA "$folder/ca.crt" -CAkey "$folder/ca.key" \
     -set_serial "0x$(openssl rand -hex 16)" -days "$days" -sha256 -extfile "$work/extensions" \
     -out "$work/$1.crt" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
+  chmod 644 "$work/$1.crt"
   # Each is replaced at once; a server that looks in between goes on with the former pair.
   mv "$work/$1.key" "$folder/$1.key"
   mv "$work/$1.crt" "$folder/$1.crt"
