@@ -135,7 +135,7 @@ def add_programs(out, bazel_bin):
         copy(bench, out / "bin/warpline_bench")
         copy(bazel_bin / "bench/cuda/startup", out / "bin/warpline_startup")
     for script in ("deploy/local_server.py", "deploy/demo.py", "deploy/bench.py",
-                   "deploy/startup.py", "bench/cuda/compare.py"):
+                   "deploy/startup.py", "deploy/make_certs.sh", "bench/cuda/compare.py"):
         if (ROOT / script).is_file():
             copy(ROOT / script, out / pathlib.Path(script).name)
 

@@ -6,9 +6,12 @@ set -euo pipefail
 usage() {
   cat <<'TEXT'
 Usage: deploy/fresh_debian.sh [OPTIONS] [COMMAND [ARGUMENTS]]      (default command: test)
+       deploy/fresh_debian.sh [OPTIONS] --package=FILE
 
 Makes a minimal Debian 12 in a temporary folder, copies this tree (with what is not committed) into
 it, and runs ./dev COMMAND there, in its own process and mount namespaces.
+  --package=FILE      instead: installs this Debian package there, serves on the CPU device, runs an
+                      example in plain text and over TLS, and removes the package (needs openssl here)
   --mirror=URL        of Debian's packages (default http://deb.debian.org/debian)
   --base=DIR          a debootstrap'ed folder to copy instead of making one
   --copy=FILE:PATH    a file that the system gets as PATH, such as pip's configuration (repeatable)
@@ -20,6 +23,7 @@ TEXT
 mirror=http://deb.debian.org/debian
 base=
 keep=
+package=
 copies=()
 binds=()
 while [ $# -gt 0 ]; do
@@ -29,6 +33,7 @@ while [ $# -gt 0 ]; do
     --copy=*) copies+=("${1#*=}") ;;
     --bind=*) binds+=("${1#*=}") ;;
     --keep) keep=1 ;;
+    --package=*) package=${1#*=} ;;
     -h | --help) usage; exit ;;
     -*) usage >&2; exit 2 ;;
     *) break ;;
@@ -63,7 +68,42 @@ for copy in "${copies[@]}"; do
   install -D -m 644 "${copy%%:*}" "$folder${copy#*:}"
 done
 mkdir "$folder/src"
-(cd "$root" && git ls-files -z --cached --others --exclude-standard |
+if [ -n "$package" ]; then
+  cp "$package" "$folder/src/warpline.deb"
+  "$root/deploy/make_certs.sh" "$folder/src/certs" 127.0.0.1
+  cat >"$folder/src/try" <<'TRY'
+#!/bin/bash
+set -euo pipefail
+example=/usr/lib/warpline/bin/examples/vector_add
+serve() {
+  rm -f /tmp/port
+  # As the service does, with the flags of the package's file, on another port.
+  warpline-server --flagfile=/etc/warpline/server.flags --listen=127.0.0.1:0 --device=cpu \
+    --port_file=/tmp/port "$@" &
+  while [ ! -s /tmp/port ]; do kill -0 $!; sleep 0.1; done
+}
+stop() { kill $!; wait $!; }
+
+dpkg --install /src/warpline.deb
+serve
+warpline run --endpoint=127.0.0.1:"$(cat /tmp/port)" -- "$example"
+stop
+tls=(--tls_ca=/src/certs/ca.crt)
+serve "${tls[@]}" --tls_cert=/src/certs/server.crt --tls_key=/src/certs/server.key
+tls+=(--tls_cert=/src/certs/client.crt --tls_key=/src/certs/client.key)
+warpline run --endpoint=127.0.0.1:"$(cat /tmp/port)" "${tls[@]}" -- "$example"
+warpline stat --endpoint=127.0.0.1:"$(cat /tmp/port)" "${tls[@]}"
+stop
+dpkg --purge warpline
+test ! -e /usr/lib/warpline -a ! -e /etc/warpline
+echo "package: ok"
+TRY
+  chmod +x "$folder/src/try"
+  program=(/src/try)
+else
+  program=(/src/dev "$@")
+fi
+[ -n "$package" ] || (cd "$root" && git ls-files -z --cached --others --exclude-standard |
   tar --null --files-from=- --ignore-failed-read -cf - 2>/dev/null || true) | tar -xf - -C "$folder/src"
 for bind in "${binds[@]}"; do
   mkdir -p "$folder$bind"
@@ -84,6 +124,6 @@ unshare --mount --pid --fork bash -euc '
   done
   shift
   exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    chroot "$folder" /src/dev "$@"' bash "${binds[@]}" -- "$@" || status=$?
-echo "fresh_debian: ./dev $* took $(($(date +%s) - started)) s and ended with status $status"
+    chroot "$folder" "$@"' bash "${binds[@]}" -- "${program[@]}" || status=$?
+echo "fresh_debian: ${program[*]} took $(($(date +%s) - started)) s and ended with status $status"
 exit "$status"

@@ -10,8 +10,8 @@ TEXT
 
 main() {
   case "${1:-}" in
-    '') need_build ;;
-    --all) need_build fmt lint bundle clang ;;
+    '') need_build test ;;
+    --all) need_build test fmt lint bundle clang ;;
     *) die "setup: unknown option '$1'" ;;
   esac
   say "ready: CUDA toolkit in $CUDA_HOME"

@@ -12,7 +12,7 @@ main() {
   local events status=0
   parse_build_options "$@"
   split_targets "${REST[@]}"
-  if [ "$CONFIG" = clang ]; then need_build clang; else need_build; fi
+  if [ "$CONFIG" = clang ]; then need_build test clang; else need_build test; fi
   say "testing ${TARGETS[*]} (configuration $CONFIG)"
   events=$(mktemp)
   bazel_call test --config="$CONFIG" --keep_going --build_event_json_file="$events" "${FLAGS[@]}" -- \

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""What every file of a bundle asks of the system that it runs on, as readelf tells it: that is
+independent of what bundle.py checks."""
+import re
+import subprocess
+import unittest
+
+import bundling
+
+OLDEST_GLIBC = (2, 34)
+SYSTEM = re.compile(r"ld-linux-x86-64\.so\.2|lib(c|m|dl|rt|pthread)\.so\.[0-9]+|libgcc_s\.so\.1")
+
+
+def output(*command):
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True,
+                          check=True).stdout
+
+
+def symbols(path):
+    """(name, version or "", binding, is defined) of each dynamic symbol."""
+    found = []
+    for line in output("readelf", "-W", "--dyn-syms", path).splitlines():
+        words = line.split()
+        if len(words) < 8 or not words[0].rstrip(":").isdigit():
+            continue
+        name, _, version = words[7].partition("@")
+        found.append((name, version.lstrip("@"), words[4], words[6] != "UND"))
+    return found
+
+
+def numbers(text):
+    return tuple(int(part) for part in text.split("."))
+
+
+class BundleSymbolsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = bundling.temporary_folder()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.bundle = bundling.make(cls.folder.name)
+        cls.files = bundling.elf_files(cls.bundle)
+        cls.ours = [path for path in cls.files if "examples" not in path.parts]
+        cls.symbols = {path: symbols(path) for path in cls.files}
+
+    def test_every_kind_of_file_is_there(self):
+        names = {str(path.relative_to(self.bundle)) for path in self.files}
+        for name in ("lib/libcuda.so.1", "lib/libwarpline_core.so", "bin/warpline",
+                     "bin/warpline-server", "bin/warpline-worker", "bin/warpline-keeper",
+                     "lib/warpline/libwarpline-grpc.so.29", "lib/warpline/libwarpline-stdc++.so.6",
+                     "bin/examples/vector_add"):
+            self.assertIn(name, names)
+        self.assertGreater(len(names), 60)
+
+    def test_no_symbol_is_newer_than_glibc_2_34(self):
+        looked_at = 0
+        for path, listed in self.symbols.items():
+            for name, version, _, defined in listed:
+                if defined or not version.startswith("GLIBC_"):
+                    continue
+                looked_at += 1
+                with self.subTest(path=path.name, symbol=name, version=version):
+                    self.assertRegex(version, r"^GLIBC_[0-9.]+$")
+                    self.assertLessEqual(numbers(version[len("GLIBC_"):]), OLDEST_GLIBC)
+        self.assertGreater(looked_at, 1000)
+
+    def test_no_version_of_a_newer_glibc_is_asked_for(self):
+        # The loader checks these whether a symbol uses them or not.
+        for path in self.files:
+            needs = output("readelf", "-VW", path).split("Version needs section")[1:]
+            for version in re.findall(r"Name: GLIBC_([0-9.]+)", "".join(needs)):
+                with self.subTest(path=path.name, version=version):
+                    self.assertLessEqual(numbers(version), OLDEST_GLIBC)
+
+    def test_what_has_no_version_is_defined_in_the_bundle(self):
+        # An older glibc may lack it, and a host's library of the same name must not provide it.
+        defined = {name for path in self.ours for name, _, _, here in self.symbols[path] if here}
+        for path in self.ours:
+            missing = [name for name, version, binding, here in self.symbols[path]
+                       if name and not here and not version and binding != "WEAK" and
+                       name not in defined]
+            self.assertEqual([], missing, path.name)
+
+    def test_no_symbol_is_unique(self):
+        for path in self.ours:
+            unique = [name for name, _, binding, _ in self.symbols[path] if binding == "UNIQUE"]
+            self.assertEqual([], unique, path.name)
+
+    def test_libraries_come_from_the_bundle_or_from_glibc(self):
+        for path in self.ours:
+            dynamic = output("readelf", "-dW", path)
+            for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+                with self.subTest(path=path.name, needed=needed):
+                    self.assertTrue(SYSTEM.fullmatch(needed) or
+                                    (self.bundle / "lib/warpline" / needed).is_file())
+            for folder in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic):
+                self.assertTrue(folder.startswith("$ORIGIN"), "%s: %s" % (path.name, folder))
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]",
+                            output("readelf", "-dW", self.bundle / "lib/libcuda.so.1"))
+        self.assertEqual(["libc.so.6"], needed)
+
+    def test_private_libraries_carry_private_names(self):
+        for path in (self.bundle / "lib/warpline").iterdir():
+            name = re.search(r"\(SONAME\).*\[(.*)\]", output("readelf", "-dW", path))
+            self.assertEqual(path.name, name[1])
+            self.assertRegex(path.name, "^libwarpline[-_]")
+
+    def test_no_file_has_an_executable_stack_or_text_relocations(self):
+        for path in self.files:
+            stack = re.search(r"GNU_STACK .* (RWE?) ", output("readelf", "-lW", path))
+            self.assertEqual("RW", stack[1], path.name)
+            self.assertNotIn("TEXTREL", output("readelf", "-dW", path), path.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
