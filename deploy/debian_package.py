@@ -118,6 +118,10 @@ def add_texts(bundle, tree, stamp):
         program = re.search(r"^ExecStart=/(\S+)", text, re.MULTILINE)[1]
         if (tree / program).is_file():
             write(tree / "usr/lib/systemd/system" / service.name, text)
+    for page in own.glob("*.1"):
+        if (tree / "usr/bin" / page.stem).is_symlink():
+            write(tree / "usr/share/man/man1" / (page.name + ".gz"),
+                  compressed(page.read_text(encoding="utf-8")))
     write(tree / "etc/warpline/server.flags", (own / "server.flags").read_bytes())
     write(tree / "usr/share/lintian/overrides/warpline", (own / "lintian-overrides").read_bytes())
 
@@ -132,7 +136,7 @@ def add_control(tree):
     write(tree / "DEBIAN/md5sums", "\n".join(sums) + "\n")
 
 
-def make(bundle, out, stamp):
+def make(bundle, out, stamp, compression="xz"):
     """Writes the package into the folder `out` and returns its path."""
     bundle = pathlib.Path(bundle).resolve()
     if not (bundle / "BUNDLE.txt").is_file():
@@ -148,7 +152,7 @@ def make(bundle, out, stamp):
         add_texts(bundle, tree, stamp)
         add_control(tree)
         done = subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(tree), str(package)],
+            ["dpkg-deb", "--root-owner-group", "-Z" + compression, "--build", str(tree), str(package)],
             env={**os.environ, "SOURCE_DATE_EPOCH": str(stamp)}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
@@ -162,9 +166,10 @@ def main():
     parser.add_argument("--out", default=str(ROOT / "dist"), metavar="DIR")
     parser.add_argument("--stamp", type=int, default=int(time.time()),
                         help="seconds since 1970 that the package's files are at most old")
+    parser.add_argument("--compression", default="xz", choices=("xz", "gzip"))
     args = parser.parse_args()
     try:
-        package = make(args.bundle, args.out, args.stamp)
+        package = make(args.bundle, args.out, args.stamp, args.compression)
     except (Error, OSError) as error:
         print("bundle: error: %s" % error, file=sys.stderr)
         return 1

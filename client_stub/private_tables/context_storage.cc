@@ -20,11 +20,27 @@ struct Remembered {
 
 // A process has as many keys as copies of the runtime library, half a dozen with PyTorch.
 constexpr size_t kRemembered = 16;
-thread_local Remembered g_remembered[kRemembered];
+
+// Not thread-local itself: all thread-local storage of this library comes from the few hundred
+// bytes that a process has for late libraries of the initial-exec kind (core/thread_state.h).
+thread_local Remembered* t_remembered = nullptr;
+
+struct Owner {
+  ~Owner() {
+    delete[] t_remembered;
+    t_remembered = nullptr;
+  }
+  bool used = false;
+};
+thread_local Owner t_owner;
 
 Remembered* Slot(uintptr_t context, uintptr_t key) {
   const uint64_t mixed = (context ^ (key << 1)) * 0x9e3779b97f4a7c15u;
-  return &g_remembered[mixed >> 60];
+  if (t_remembered == nullptr) {
+    t_remembered = new Remembered[kRemembered];
+    t_owner.used = true;  // From its first use on it is destroyed with the thread.
+  }
+  return &t_remembered[mixed >> 60];
 }
 
 }  // namespace

@@ -119,9 +119,20 @@ static int FindCore(char* path) {
   return 1;
 }
 
+/* A static program has its own libc, and libraries that it loads get a second one, which knows
+ * nothing of the first one's threads and memory. */
+static int IsStatic(void) {
+  void* program = dlopen(NULL, RTLD_LAZY);
+  return program == NULL || dlsym(program, "malloc") == NULL;
+}
+
 /* Returns 1 and fills `table` when the core took the entry points. */
 static int LoadCore(void** table) {
   char path[PATH_MAX];
+  if (IsStatic()) {
+    LogLine('E', "this program has libc linked statically: link it dynamically to use CUDA");
+    return 0;
+  }
   if (!FindCore(path)) {
     LogLine('E', "cannot tell where libcuda.so.1 was loaded from, so not where %s is", kCoreName);
     return 0;

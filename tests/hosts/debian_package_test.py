@@ -25,7 +25,7 @@ class DebianPackageTest(unittest.TestCase):
         folder = pathlib.Path(cls.temporary.name)
         bundle = bundling.make(folder)
         output(sys.executable, bundling.RUNFILES / "deploy/debian_package.py", bundle,
-               "--out=%s" % folder, "--stamp=1700000000")
+               "--out=%s" % folder, "--stamp=1700000000", "--compression=gzip")
         cls.package, = folder.glob("warpline_*_amd64.deb")
         cls.listing = output("dpkg-deb", "--contents", cls.package)
         cls.root = folder / "root"
