@@ -24,7 +24,7 @@ import elf  # noqa: E402  (lies beside this file)
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = "usr/lib/warpline"
 COMMANDS = ("warpline", "warpline-server", "warpline-scheduler")
-SCRIPTS = ("demo.py", "bench.py", "make_certs.sh")
+SCRIPTS = ("demo.py", "bench.py", "startup.py", "make_certs.sh")
 CONTROL = """\
 Package: warpline
 Version: {version}
@@ -62,7 +62,7 @@ def write(path, text, mode=0o644):
 
 
 def is_program_of_nvcc(path):
-    return path.parent.name == "examples" or path.name == "warpline_bench"
+    return path.parent.name == "examples" or path.name in ("warpline_bench", "warpline_startup")
 
 
 def add_bundle(bundle, tree):
