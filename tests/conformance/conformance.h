@@ -149,6 +149,9 @@ bool Equal(const char* call, const char* check, A got, B expected) {
 // `fn(...)` must give `expected`. Evaluates to whether it did.
 #define CALL(check, expected, fn, ...) \
   (::conformance::Mark(#fn, check), ::conformance::Judge(expected, CU(fn)(__VA_ARGS__)))
+// The same under a name given, for macros, to which a function comes by the name of its symbol.
+#define CALL_NAMED(name, check, expected, fn, ...) \
+  (::conformance::Mark(name, check), ::conformance::Judge(expected, CU(fn)(__VA_ARGS__)))
 // The same for a named ABI version of it: `symbol` has the type of `type`.
 #define CALL_SYMBOL(check, expected, type, symbol, ...) \
   (::conformance::Mark(symbol, check),                  \

@@ -105,6 +105,9 @@ void Queries() {
   CALL("more shared", CUDA_SUCCESS, cuCtxSetCacheConfig, CU_FUNC_CACHE_PREFER_SHARED);
   CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuCtxSetCacheConfig, static_cast<CUfunc_cache>(77));
   CALL("whole", CUDA_SUCCESS, cuCtxResetPersistingL2Cache);
+  CUsharedconfig banks;
+  CALL("default", CUDA_SUCCESS, cuCtxGetSharedMemConfig, &banks);
+  CALL("8 bytes", CUDA_SUCCESS, cuCtxSetSharedMemConfig, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
   CALL("the primary context", CUDA_SUCCESS, cuCtxSynchronize_v2, g_context);
   CALL("the current one", CUDA_SUCCESS, cuCtxSynchronize);
   CALL("the primary context", CUDA_SUCCESS, cuCtxGetDevice_v2, &device, g_context);

@@ -120,17 +120,30 @@ void Refused() {
 
 void Batch() {
   if (!Begin()) return;
+  constexpr size_t kSize = 4096;
+  const std::vector<unsigned char> source = Pattern(kSize, 4);
+  std::vector<unsigned char> target(kSize);
   CUdeviceptr a = 0, b = 0;
   CUstream stream = nullptr;
-  SETUP(cuMemAlloc, &a, 4096);
-  SETUP(cuMemAlloc, &b, 4096);
+  SETUP(cuMemAlloc, &a, kSize);
+  SETUP(cuMemAlloc, &b, kSize);
   SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  SETUP(cuMemcpyHtoD, a, source.data(), kSize);
+  SETUP(cuMemsetD8, b, 0, kSize);
+  SETUP(cuCtxSynchronize);
   CUdeviceptr targets[] = {b, b + 2048}, sources[] = {a, a + 2048};
-  size_t sizes[] = {1024, 1024}, from = 0;
+  size_t sizes[] = {2048, 2048}, from = 0;
   CUmemcpyAttributes attributes = {};
   attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  REFUSED("two copies", CUDA_SUCCESS, cuMemcpyBatchAsync, targets, sources, sizes, 2, &attributes,
-          &from, 1, stream);
+  CALL("two copies", CUDA_SUCCESS, cuMemcpyBatchAsync, targets, sources, sizes, 2, &attributes,
+       &from, 1, stream);
+  CALL("after a batch", CUDA_SUCCESS, cuStreamSynchronize, stream);
+  SETUP(cuMemcpyDtoH, target.data(), b, kSize);
+  Same("cuMemcpyBatchAsync", "bytes are the same", target, source);
+  CALL("no copies", CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync, targets, sources, sizes, 0,
+       &attributes, &from, 1, stream);
+  CALL("the legacy stream", CUDA_ERROR_INVALID_VALUE, cuMemcpyBatchAsync, targets, sources, sizes,
+       2, &attributes, &from, 1, nullptr);
 }
 
 }  // namespace

@@ -72,6 +72,8 @@ void Attributes() {
   CALL("more L1", CUDA_SUCCESS, cuFuncSetCacheConfig, affine, CU_FUNC_CACHE_PREFER_L1);
   CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuFuncSetCacheConfig, affine,
        static_cast<CUfunc_cache>(77));
+  CALL("8 bytes", CUDA_SUCCESS, cuFuncSetSharedMemConfig, affine,
+       CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
   CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuFuncSetCacheConfig, nullptr,
        CU_FUNC_CACHE_PREFER_L1);
 }

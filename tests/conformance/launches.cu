@@ -292,6 +292,8 @@ void Legacy() {
         WrongPlaces(out, 256));
   CALL("one block", CUDA_SUCCESS, cuLaunch, kernels.places);
   CALL("on a stream", CUDA_SUCCESS, cuLaunchGridAsync, kernels.places, 4, 1, nullptr);
+  CALL("an integer", CUDA_SUCCESS, cuParamSeti, kernels.places, 0, 0);
+  CALL("a float", CUDA_SUCCESS, cuParamSetf, kernels.places, 4, 0.0f);
   CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuLaunch, nullptr);
   CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuFuncSetBlockShape, nullptr, 64, 1, 1);
   CALL("after them", CUDA_SUCCESS, cuCtxSynchronize);

@@ -36,29 +36,32 @@ size_t WrongBox(CUdeviceptr memory, T value, size_t width, size_t height) {
   });
 }
 
-#define CHECK_LINE(fn, type, value, ...)                                                        \
-  do {                                                                                          \
-    SETUP(cuMemsetD8, memory, 0xee, kSize);                                                     \
-    SETUP(cuCtxSynchronize);                                                                    \
-    CALL("1000 elements", CUDA_SUCCESS, fn, memory + 64, value, 1000, ##__VA_ARGS__);           \
-    SETUP(cuCtxSynchronize);                                                                    \
-    const size_t wrong = WrongLine<type>(memory, value, 64, 1000);                              \
-    HOLDS(fn, "writes these elements and no others", wrong == 0, "%zu wrong bytes", wrong);     \
-    CALL("nothing", CUDA_SUCCESS, fn, memory, value, 0, ##__VA_ARGS__);                         \
-    CALL("no such memory", CUDA_ERROR_INVALID_VALUE, fn, kBadAddress, value, 4, ##__VA_ARGS__); \
+#define CHECK_LINE(fn, type, value, ...)                                                          \
+  do {                                                                                            \
+    const char* const name = #fn;                                                                 \
+    SETUP(cuMemsetD8, memory, 0xee, kSize);                                                       \
+    SETUP(cuCtxSynchronize);                                                                      \
+    CALL_NAMED(name, "1000 elements", CUDA_SUCCESS, fn, memory + 64, value, 1000, ##__VA_ARGS__); \
+    SETUP(cuCtxSynchronize);                                                                      \
+    const size_t wrong = WrongLine<type>(memory, value, 64, 1000);                                \
+    Holds(name, "writes these elements and no others", wrong == 0, "%zu wrong bytes", wrong);     \
+    CALL_NAMED(name, "nothing", CUDA_SUCCESS, fn, memory, value, 0, ##__VA_ARGS__);               \
+    CALL_NAMED(name, "no such memory", CUDA_ERROR_INVALID_VALUE, fn, kBadAddress, value, 4,       \
+               ##__VA_ARGS__);                                                                    \
   } while (false)
 
-#define CHECK_BOX(fn, type, value, ...)                                                    \
-  do {                                                                                     \
-    SETUP(cuMemsetD8, memory, 0xee, kSize);                                                \
-    SETUP(cuCtxSynchronize);                                                               \
-    CALL("20 by 30", CUDA_SUCCESS, fn, memory, kPitch, value, 20, 30, ##__VA_ARGS__);      \
-    SETUP(cuCtxSynchronize);                                                               \
-    const size_t wrong = WrongBox<type>(memory, value, 20, 30);                            \
-    HOLDS(fn, "writes this box and nothing else", wrong == 0, "%zu wrong bytes", wrong);   \
-    CALL("no rows", CUDA_SUCCESS, fn, memory, kPitch, value, 20, 0, ##__VA_ARGS__);        \
-    CALL("no such memory", CUDA_ERROR_INVALID_VALUE, fn, kBadAddress, kPitch, value, 4, 4, \
-         ##__VA_ARGS__);                                                                   \
+#define CHECK_BOX(fn, type, value, ...)                                                           \
+  do {                                                                                            \
+    const char* const name = #fn;                                                                 \
+    SETUP(cuMemsetD8, memory, 0xee, kSize);                                                       \
+    SETUP(cuCtxSynchronize);                                                                      \
+    CALL_NAMED(name, "20 by 30", CUDA_SUCCESS, fn, memory, kPitch, value, 20, 30, ##__VA_ARGS__); \
+    SETUP(cuCtxSynchronize);                                                                      \
+    const size_t wrong = WrongBox<type>(memory, value, 20, 30);                                   \
+    Holds(name, "writes this box and nothing else", wrong == 0, "%zu wrong bytes", wrong);        \
+    CALL_NAMED(name, "no rows", CUDA_SUCCESS, fn, memory, kPitch, value, 20, 0, ##__VA_ARGS__);   \
+    CALL_NAMED(name, "no such memory", CUDA_ERROR_INVALID_VALUE, fn, kBadAddress, kPitch, value,  \
+               4, 4, ##__VA_ARGS__);                                                              \
   } while (false)
 
 void Lines() {

@@ -116,7 +116,14 @@ void VirtualMemory() {
     CALL("2 MiB", CUDA_SUCCESS, cuMemRelease, handle);
     CALL("2 MiB", CUDA_SUCCESS, cuMemAddressFree, address, size);
   } else {
+    // Natively never reached: these work there, as above.
+    CUmemAccessDesc access = {};
     REFUSED("2 MiB", CUDA_SUCCESS, cuMemCreate, &handle, size, &properties, 0);
+    REFUSED("2 MiB", CUDA_SUCCESS, cuMemMap, address, size, 0, handle, 0);
+    REFUSED("2 MiB", CUDA_SUCCESS, cuMemSetAccess, address, size, &access, 1);
+    REFUSED("2 MiB", CUDA_SUCCESS, cuMemUnmap, address, size);
+    REFUSED("2 MiB", CUDA_SUCCESS, cuMemRelease, handle);
+    REFUSED("2 MiB", CUDA_SUCCESS, cuMemAddressFree, address, size);
   }
 }
 
@@ -136,6 +143,11 @@ void OtherProcesses() {
   EQUAL(cuDeviceCanAccessPeer, "a device is no peer of itself", can, 0);
   SETUP(cuDeviceGetCount, &count);
   CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceCanAccessPeer, &can, 0, count);
+  int value = 0;
+  CALL("a device and itself", CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute, &value,
+       CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 0);
+  CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute, &value,
+       CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, count);
   REFUSED("own context", CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess, g_context, 0);
 }
 

@@ -18,8 +18,8 @@ import sys
 import time
 
 LISTING = pathlib.Path(__file__).resolve().parent / "cuda_samples.txt"
-VERDICT = re.compile(r"\b(pass(ed)?|fail(ed|ure)?|success(ful(ly)?)?|waived|error)\b", re.IGNORECASE)
-GOOD = re.compile(r"pass|success|waived", re.IGNORECASE)
+VERDICT = re.compile(r"\b(pass(ed)?|ok|fail(ed|ure)?|success(ful(ly)?)?|waived)\b", re.IGNORECASE)
+GOOD = re.compile(r"pass|ok|success|waived", re.IGNORECASE)
 COLUMNS = ("sample", "verdict", "native_exit", "native_verdict", "native_s", "remote_exit",
            "remote_verdict", "remote_s")
 
@@ -40,8 +40,8 @@ def verdict_of(output):
         words = [match[0] for match in VERDICT.finditer(line)]
         if not words:
             continue
-        zero_errors = re.search(r"\b0 (errors?|failures?)\b", line, re.IGNORECASE)
-        return "passed" if zero_errors or GOOD.search(words[-1]) else "failed"
+        no_failures = re.search(r"\b0 failures?\b", line, re.IGNORECASE)
+        return "passed" if no_failures or GOOD.search(words[-1]) else "failed"
     return ""
 
 
