@@ -95,7 +95,11 @@ void NotWaiting() {
               "cuMemcpyHtoDAsync_v2_ptsz", a, pinned, kSize, nullptr);
   CALL_SYMBOL("per-thread default stream", CUDA_SUCCESS, cuMemcpyHtoD, "cuMemcpyHtoD_v2_ptds", a,
               pinned, kSize);
-  CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemcpyDtoDAsync, b, a, 16, Garbage<CUstream>());
+  // A driver may crash by what is no stream at all; ours may not.
+  if (!native()) {
+    CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemcpyDtoDAsync, b, a, 16,
+         Garbage<CUstream>());
+  }
 }
 
 void Refused() {

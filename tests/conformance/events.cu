@@ -59,7 +59,10 @@ void States() {
   CALL("external, outside a capture", CUDA_ERROR_ILLEGAL_STATE, cuEventRecordWithFlags, event,
        stream, CU_EVENT_RECORD_EXTERNAL);
   CALL("unknown flags", CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags, event, stream, 0x100);
-  CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuEventRecord, event, Garbage<CUstream>());
+  // A driver may crash by what is no stream at all; ours may not.
+  if (!native()) {
+    CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuEventRecord, event, Garbage<CUstream>());
+  }
   // Destroying an event that is not reached yet leaves the stream as it is.
   SETUP(cuLaunchKernel, busy, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
   SETUP(cuEventRecord, event, stream);

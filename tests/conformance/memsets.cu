@@ -79,8 +79,11 @@ void Lines() {
   CALL("odd address", CUDA_ERROR_INVALID_VALUE, cuMemsetD16, memory + 1, 1, 4);
   CALL("address no multiple of 4", CUDA_ERROR_INVALID_VALUE, cuMemsetD32, memory + 2, 1, 4);
   CALL("past the end", CUDA_ERROR_INVALID_VALUE, cuMemsetD8, memory, 0, size_t{1} << 40);
-  CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemsetD8Async, memory, 0, 4,
-       Garbage<CUstream>());
+  // A driver may crash by what is no stream at all; ours may not.
+  if (!native()) {
+    CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemsetD8Async, memory, 0, 4,
+         Garbage<CUstream>());
+  }
 }
 
 void Boxes() {

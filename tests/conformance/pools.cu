@@ -27,8 +27,11 @@ void OnStream() {
   CALL("more than there is", CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync, &memory, size_t{1} << 46,
        stream);
   CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuMemAllocAsync, nullptr, 4096, stream);
-  CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemAllocAsync, &memory, 4096,
-       Garbage<CUstream>());
+  // A driver may crash by what is no stream at all; ours may not.
+  if (!native()) {
+    CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemAllocAsync, &memory, 4096,
+         Garbage<CUstream>());
+  }
   CALL("per-thread stream", CUDA_SUCCESS, cuMemAllocAsync, &memory, 4096, CU_STREAM_PER_THREAD);
   CALL("per-thread stream", CUDA_SUCCESS, cuMemFreeAsync, memory, CU_STREAM_PER_THREAD);
   CALL("after all", CUDA_SUCCESS, cuCtxSynchronize);

@@ -60,7 +60,7 @@ inline bool Kernel(CUfunction* function, CUmodule module, const char* name) {
 }
 
 // Iterations of kernel `busy` that take clearly longer than a few calls, and not a second.
-inline unsigned BusyIterations() { return on_cpu() ? 20000 : 4000000; }
+inline unsigned BusyIterations() { return on_cpu() ? 100000 : 4000000; }
 
 // A handle that no object has.
 template <typename T>

@@ -18,7 +18,7 @@ import sys
 import time
 
 LISTING = pathlib.Path(__file__).resolve().parent / "cuda_samples.txt"
-VERDICT = re.compile(r"\b(pass(ed)?|ok|fail(ed|ure)?|success(ful(ly)?)?|waived)\b", re.IGNORECASE)
+VERDICT = re.compile(r"\b(pass(ed)?|ok|fail(ed|ures?)?|success(ful(ly)?)?|waived)\b", re.IGNORECASE)
 GOOD = re.compile(r"pass|ok|success|waived", re.IGNORECASE)
 COLUMNS = ("sample", "verdict", "native_exit", "native_verdict", "native_s", "remote_exit",
            "remote_verdict", "remote_s")
