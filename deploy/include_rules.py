@@ -12,7 +12,8 @@ UCX = re.compile(r"^(ucp|uct|ucs|ucm)/")
 CUDA = re.compile(r"^(cuda[A-Za-z_]*|cu[A-Z]\w*|nvrtc|driver_types|vector_types|fatbinary_section)"
                   r"\.h$")
 UCX_FOLDERS = ("transport/ucx/",)
-CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/", "tests/cuda/")
+CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
+                "tests/conformance/", "tests/stress/")
 
 FOUNDATIONS = {"common", "proto"}
 MIDDLE = {"policy", "guard", "memory", "transport"}

@@ -1,7 +1,9 @@
 // The driver as such: initialization, versions, entry points, error texts.
-#include <cudaProfiler.h>
-
 #include "setting.h"
+
+// As in cudaProfiler.h, which not every toolkit has.
+extern "C" CUresult cuProfilerStart();
+extern "C" CUresult cuProfilerStop();
 
 namespace conformance {
 namespace {
