@@ -91,6 +91,16 @@ void NotWaiting() {
   std::memcpy(target.data(), pinned, kSize);
   Same("cuMemcpyDtoHAsync", "comes after the memset", target,
        std::vector<unsigned char>(kSize, 0x5a));
+  // Pinned memory is read when the stream gets there: after the copy that fills it.
+  std::memset(pinned, 0, kSize);
+  SETUP(cuMemcpyHtoD, a, source.data(), kSize);
+  SETUP(cuMemsetD8, b, 0, kSize);
+  SETUP(cuCtxSynchronize);
+  CALL("fills pinned memory", CUDA_SUCCESS, cuMemcpyDtoHAsync, pinned, a, kSize, stream);
+  CALL("from what is being filled", CUDA_SUCCESS, cuMemcpyHtoDAsync, b, pinned, kSize, stream);
+  CALL("after both", CUDA_SUCCESS, cuStreamSynchronize, stream);
+  SETUP(cuMemcpyDtoH, target.data(), b, kSize);
+  Same("cuMemcpyHtoDAsync", "reads pinned memory in the stream's order", target, source);
   CALL_SYMBOL("per-thread default stream", CUDA_SUCCESS, cuMemcpyHtoDAsync,
               "cuMemcpyHtoDAsync_v2_ptsz", a, pinned, kSize, nullptr);
   CALL_SYMBOL("per-thread default stream", CUDA_SUCCESS, cuMemcpyHtoD, "cuMemcpyHtoD_v2_ptds", a,

@@ -85,21 +85,20 @@ void Registered() {
   std::free(memory);
 }
 
-// Host memory that kernels could reach is not there yet.
+// Host memory may be asked to be mapped; the address that kernels would use is not there yet.
 void Mapped() {
   if (!Begin()) return;
-  void* memory = nullptr;
+  void *mapped = nullptr, *memory = nullptr;
   CUdeviceptr device = 0;
-  if (REFUSED("mapped", CUDA_SUCCESS, cuMemHostAlloc, &memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP)) {
-    CALL("mapped", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device, memory, 0);
+  if (CALL("mapped", CUDA_SUCCESS, cuMemHostAlloc, &mapped, 4096, CU_MEMHOSTALLOC_DEVICEMAP) &&
+      REFUSED("mapped", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device, mapped, 0)) {
     HOLDS(cuMemHostGetDevicePointer, "same address on both sides",
-          device == reinterpret_cast<CUdeviceptr>(memory), "another address");
+          device == reinterpret_cast<CUdeviceptr>(mapped), "another address");
   }
   SETUP(cuMemAllocHost, &memory, 4096);
   REFUSED("pinned", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device, memory, 0);
   void* pages = std::aligned_alloc(4096, 4096);
-  if (REFUSED("mapped", CUDA_SUCCESS, cuMemHostRegister, pages, 4096,
-              CU_MEMHOSTREGISTER_DEVICEMAP)) {
+  if (CALL("mapped", CUDA_SUCCESS, cuMemHostRegister, pages, 4096, CU_MEMHOSTREGISTER_DEVICEMAP)) {
     CALL("mapped", CUDA_SUCCESS, cuMemHostUnregister, pages);
   }
   std::free(pages);

@@ -128,17 +128,29 @@ void Attributes() {
   value.accessPolicyWindow.hitRatio = 0.5f;
   value.accessPolicyWindow.hitProp = CU_ACCESS_PROPERTY_PERSISTING;
   value.accessPolicyWindow.missProp = CU_ACCESS_PROPERTY_STREAMING;
-  CALL("ACCESS_POLICY_WINDOW", CUDA_SUCCESS, cuStreamSetAttribute, stream,
-       CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+  int window = 0;
+  SETUP(cuDeviceGetAttribute, &window, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, g_device);
+  if (on_cpu() && window == 0) {
+    CALL("window of a device without any", CUDA_ERROR_INVALID_VALUE, cuStreamSetAttribute, stream,
+         CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    CALL("to another stream", CUDA_SUCCESS, cuStreamCopyAttributes, other, stream);
+  } else {
+    CALL("ACCESS_POLICY_WINDOW", CUDA_SUCCESS, cuStreamSetAttribute, stream,
+         CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    value = {};
+    CALL("ACCESS_POLICY_WINDOW", CUDA_SUCCESS, cuStreamGetAttribute, stream,
+         CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    EQUAL(cuStreamGetAttribute, "window as set", value.accessPolicyWindow.num_bytes, 4096u);
+    CALL("to another stream", CUDA_SUCCESS, cuStreamCopyAttributes, other, stream);
+    value = {};
+    CALL("copied", CUDA_SUCCESS, cuStreamGetAttribute, other,
+         CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    EQUAL(cuStreamCopyAttributes, "window as copied", value.accessPolicyWindow.num_bytes, 4096u);
+  }
   value = {};
-  CALL("ACCESS_POLICY_WINDOW", CUDA_SUCCESS, cuStreamGetAttribute, stream,
-       CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
-  EQUAL(cuStreamGetAttribute, "window as set", value.accessPolicyWindow.num_bytes, 4096u);
-  CALL("to another stream", CUDA_SUCCESS, cuStreamCopyAttributes, other, stream);
-  value = {};
-  CALL("copied", CUDA_SUCCESS, cuStreamGetAttribute, other,
-       CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
-  EQUAL(cuStreamCopyAttributes, "window as copied", value.accessPolicyWindow.num_bytes, 4096u);
+  CALL("copied policy", CUDA_SUCCESS, cuStreamGetAttribute, other,
+       CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value);
+  EQUAL(cuStreamCopyAttributes, "policy as copied", value.syncPolicy, CU_SYNC_POLICY_YIELD);
   value = {};
   CALL("PRIORITY", CUDA_SUCCESS, cuStreamGetAttribute, stream, CU_STREAM_ATTRIBUTE_PRIORITY,
        &value);
