@@ -7,6 +7,7 @@ _SRCS = [
     "alu_compare.cc",
     "alu_convert.cc",
     "alu_float.cc",
+    "alu_half.cc",
     "alu_integer.cc",
     "alu_wide.cc",
 ]
@@ -19,13 +20,13 @@ def alu_library(name, namespace, copts = []):
     define = ["-DWARPLINE_ALU=" + namespace]
     native.cc_library(
         name = name,
-        srcs = _SRCS + ["alu_float_math.h", "alu_lanes.h"],
+        srcs = _SRCS + ["alu_float_math.h", "alu_lanes.h", "half_float.h"],
         copts = LANE_COPTS + define + copts,
         deps = [":alu_header", ":op"],
     )
     native.cc_library(
         name = name + "_directed",
-        srcs = ["alu_directed.cc", "alu_float_math.h", "alu_lanes.h"],
+        srcs = ["alu_directed.cc", "alu_float_math.h", "alu_lanes.h", "half_float.h"],
         copts = LANE_COPTS + define + copts + ["-frounding-math"],
         deps = [":alu_header", ":op"],
     )

@@ -18,6 +18,7 @@ namespace warpline::cpu {
   Rows ApproxRows();                                                                               \
   Rows CompareRows();                                                                              \
   Rows ConvertRows();                                                                              \
+  Rows HalfRows();                                                                                 \
   void ComputeAddresses(const uint8_t*, const Op&, uint32_t, uint32_t, uint64_t, AddressSummary*); \
   }
 WARPLINE_DECLARE(alu_generic)
@@ -42,6 +43,7 @@ void AddRows(R rows, AluTable* table) {
     AddRows(ns::ApproxRows(), table);   \
     AddRows(ns::CompareRows(), table);  \
     AddRows(ns::ConvertRows(), table);  \
+    AddRows(ns::HalfRows(), table);     \
     return table;                       \
   }
 WARPLINE_TABLE(alu_generic)

@@ -35,6 +35,7 @@ Rows DirectedRows();
 Rows ApproxRows();
 Rows CompareRows();
 Rows ConvertRows();
+Rows HalfRows();
 void ComputeAddresses(const uint8_t* regs, const Op& op, uint32_t mask, uint32_t bytes,
                       uint64_t base, AddressSummary* out);
 

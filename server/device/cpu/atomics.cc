@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "server/device/cpu/block.h"
+#include "server/device/cpu/half_float.h"
 #include "server/device/cpu/lane_addresses.h"
 #include "server/device/cpu/memory_ops.h"
 
@@ -15,6 +16,16 @@ struct Add {
   template <typename T>
   static T Of(T a, T b, T) {
     return static_cast<T>(a + b);
+  }
+};
+// Sums of f16, bf16 and pairs of them, which have no C++ type.
+template <typename H>
+struct AddHalf {
+  static uint16_t Of(uint16_t a, uint16_t b, uint16_t) { return H::Add(a, b); }
+  static uint32_t Of(uint32_t a, uint32_t b, uint32_t) {
+    const auto low = H::Add(static_cast<uint16_t>(a), static_cast<uint16_t>(b));
+    const auto high = H::Add(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16));
+    return low | static_cast<uint32_t>(high) << 16;
   }
 };
 struct Min {
@@ -128,20 +139,37 @@ constexpr AtomicRow Row(const char* operation, const char* type, uint8_t operand
 }
 
 constexpr AtomicRow kRows[] = {
-    Row<Add, uint32_t>("add", "u32"),    Row<Add, uint32_t>("add", "s32"),
-    Row<Add, uint64_t>("add", "u64"),    Row<Add, uint64_t>("add", "s64"),
-    Row<Add, float>("add", "f32"),       Row<Add, double>("add", "f64"),
-    Row<Min, uint32_t>("min", "u32"),    Row<Min, int32_t>("min", "s32"),
-    Row<Min, uint64_t>("min", "u64"),    Row<Min, int64_t>("min", "s64"),
-    Row<Max, uint32_t>("max", "u32"),    Row<Max, int32_t>("max", "s32"),
-    Row<Max, uint64_t>("max", "u64"),    Row<Max, int64_t>("max", "s64"),
-    Row<And, uint32_t>("and", "b32"),    Row<And, uint64_t>("and", "b64"),
-    Row<Or, uint32_t>("or", "b32"),      Row<Or, uint64_t>("or", "b64"),
-    Row<Xor, uint32_t>("xor", "b32"),    Row<Xor, uint64_t>("xor", "b64"),
-    Row<Exch, uint32_t>("exch", "b32"),  Row<Exch, uint64_t>("exch", "b64"),
-    Row<Cas, uint16_t>("cas", "b16", 2), Row<Cas, uint32_t>("cas", "b32", 2),
-    Row<Cas, uint64_t>("cas", "b64", 2), Row<Inc, uint32_t>("inc", "u32"),
+    Row<Add, uint32_t>("add", "u32"),
+    Row<Add, uint32_t>("add", "s32"),
+    Row<Add, uint64_t>("add", "u64"),
+    Row<Add, uint64_t>("add", "s64"),
+    Row<Add, float>("add", "f32"),
+    Row<Add, double>("add", "f64"),
+    Row<Min, uint32_t>("min", "u32"),
+    Row<Min, int32_t>("min", "s32"),
+    Row<Min, uint64_t>("min", "u64"),
+    Row<Min, int64_t>("min", "s64"),
+    Row<Max, uint32_t>("max", "u32"),
+    Row<Max, int32_t>("max", "s32"),
+    Row<Max, uint64_t>("max", "u64"),
+    Row<Max, int64_t>("max", "s64"),
+    Row<And, uint32_t>("and", "b32"),
+    Row<And, uint64_t>("and", "b64"),
+    Row<Or, uint32_t>("or", "b32"),
+    Row<Or, uint64_t>("or", "b64"),
+    Row<Xor, uint32_t>("xor", "b32"),
+    Row<Xor, uint64_t>("xor", "b64"),
+    Row<Exch, uint32_t>("exch", "b32"),
+    Row<Exch, uint64_t>("exch", "b64"),
+    Row<Cas, uint16_t>("cas", "b16", 2),
+    Row<Cas, uint32_t>("cas", "b32", 2),
+    Row<Cas, uint64_t>("cas", "b64", 2),
+    Row<Inc, uint32_t>("inc", "u32"),
     Row<Dec, uint32_t>("dec", "u32"),
+    Row<AddHalf<F16>, uint16_t>("add", "f16"),
+    Row<AddHalf<F16>, uint32_t>("add", "f16x2"),
+    Row<AddHalf<Bf16>, uint16_t>("add", "bf16"),
+    Row<AddHalf<Bf16>, uint32_t>("add", "bf16x2"),
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/device/cpu/device_limits.h"
+#include "server/device/cpu/host_budget.h"
 
 namespace warpline::cpu {
 namespace {
@@ -36,10 +38,16 @@ Block::Block(const LaunchShape& shape)
       warp_count_((threads_ + kLanes - 1) / kLanes),
       warps_(warp_count_) {
   // Registers start zeroed: a kernel that reads one before writing it gets the same on every run.
-  const uint64_t stride = RoundUp(std::max<uint64_t>(code_.register_bytes, 64), 64);
+  SizeStacks();
+  const uint64_t stride = RoundUp(std::max<uint64_t>(register_bytes_, 64), 64);
   register_map_bytes_ = RoundUp(stride * warp_count_, kPage);
-  local_stride_ = RoundUp(code_.local_bytes, 16);
+  local_stride_ = RoundUp(local_bytes_, 16);
   local_map_bytes_ = RoundUp(std::max<uint64_t>(local_stride_ * warp_count_ * kLanes, 1), kPage);
+  const uint64_t bytes = register_map_bytes_ + local_map_bytes_;
+  if (shape.budget != nullptr) {
+    if (!shape.budget->TryReserve(bytes)) return;
+    reserved_bytes_ = bytes;
+  }
   uint8_t* const registers = MapLazily(register_map_bytes_);
   locals_ = MapLazily(local_map_bytes_);
   if (registers == nullptr || locals_ == nullptr) {
@@ -77,6 +85,21 @@ Block::Block(const LaunchShape& shape)
 Block::~Block() {
   if (registers_ != nullptr) munmap(registers_, register_map_bytes_);
   if (locals_ != nullptr) munmap(locals_, local_map_bytes_);
+  if (reserved_bytes_ != 0) shape_.budget->Release(reserved_bytes_);
+}
+
+void Block::SizeStacks() {
+  register_bytes_ = code_.register_bytes;
+  local_bytes_ = code_.local_bytes;
+  max_depth_ = code_.max_depth;
+  if (!code_.recursive || shape_.stack_bytes <= kDefaultStackBytes) return;
+  const auto grow = [&](uint32_t value, uint64_t limit) {
+    const uint64_t scaled = uint64_t{value} * shape_.stack_bytes / kDefaultStackBytes;
+    return static_cast<uint32_t>(std::min(scaled, std::max<uint64_t>(limit, value)));
+  };
+  register_bytes_ = grow(register_bytes_, kMaxRegisterStack);
+  local_bytes_ = grow(local_bytes_, kMaxLocalStack);
+  max_depth_ = grow(max_depth_, kMaxCallDepth);
 }
 
 void Block::Start(uint64_t index) {

@@ -21,6 +21,10 @@
 
 namespace warpline::cpu {
 
+class DeviceHeap;
+class HostBudget;
+class PrintBuffer;
+
 // What all blocks of a launch share. Immutable while it runs.
 struct LaunchShape {
   const KernelCode* code = nullptr;
@@ -33,6 +37,12 @@ struct LaunchShape {
   std::array<uint32_t, 3> block{1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   uint64_t grid_id = 0;
+  // All blocks run at the same time and share this memory to meet in; 0 where they do not.
+  uint64_t workspace = 0;
+  uint64_t stack_bytes = 1024;    // The limit that recursion has
+  PrintBuffer* output = nullptr;  // Null: what is printed is dropped
+  DeviceHeap* heap = nullptr;     // Null: malloc() fails
+  HostBudget* budget = nullptr;   // Null: unbounded
   uint32_t multiprocessors = 1;
 };
 
@@ -56,6 +66,7 @@ struct ReturnFrame {
   uint32_t pc = 0;
   uint32_t frame = 0;
   uint32_t local_frame = 0;
+  uint32_t site = 0;  // The call, in KernelCode::calls
 };
 
 struct Warp {
@@ -80,7 +91,7 @@ class Block {
   Block& operator=(const Block&) = delete;
   ~Block();
 
-  // False when memory for registers or locals cannot be had.
+  // False when memory for registers or locals cannot be had, or the budget is used up.
   bool ok() const { return registers_ != nullptr; }
 
   // Prepares to run block `index` of the grid from its start.
@@ -96,10 +107,12 @@ class Block {
   const LaunchShape& shape() const { return shape_; }
   uint8_t* shared() const { return shared_; }
   uint32_t shared_bytes() const { return shared_bytes_; }
-  // Base of the local memory of a lane. Its size is that of KernelCode.
+  const std::array<uint32_t, 3>& index() const { return index_; }
+  // Base of the local memory of a lane, of local_bytes().
   uint8_t* local(const Warp& warp, int lane) const {
     return locals_ + (uint64_t{warp.index} * kLanes + static_cast<uint32_t>(lane)) * local_stride_;
   }
+  uint32_t local_bytes() const { return local_bytes_; }
   bool Fault(CudaResult result, const Op& op, std::string text);
 
  private:
@@ -109,6 +122,8 @@ class Block {
     uint32_t expected = 0;  // Threads; 0: all of the block
     bool in_use = false;
   };
+
+  void SizeStacks();
 
   // --- Scheduling within a warp (block_schedule.cc).
   bool RunWarp(Warp& warp);  // False on a fault.
@@ -123,7 +138,8 @@ class Block {
   // Runs the current group until it blocks, ends, diverges or used up its turn.
   bool Execute(Warp& warp, int64_t* budget);
   // These change the current group; they park the lanes that go elsewhere.
-  bool Call(Warp& warp, const Op& op, uint32_t mask);
+  bool Call(Warp& warp, const Op& op, uint32_t site, uint32_t mask);
+  bool CallIndirect(Warp& warp, const Op& op, uint32_t mask);
   void Return(Warp& warp, uint32_t mask);
   void ParkRest(Warp& warp, uint32_t taken);
   void CopyCall(Warp& warp, const CallCopy& copy, const Group& caller, const Group& callee,
@@ -145,6 +161,11 @@ class Block {
   const KernelCode& code_;
   const uint32_t threads_;
   const uint32_t warp_count_;
+  // The stacks; larger than KernelCode says where the stack limit is.
+  uint32_t register_bytes_ = 0;
+  uint32_t local_bytes_ = 0;
+  uint32_t max_depth_ = 0;
+  uint64_t reserved_bytes_ = 0;  // Of the budget
   uint64_t local_stride_ = 0;
   uint32_t shared_bytes_ = 0;
   uint8_t* registers_ = nullptr;

@@ -1,8 +1,10 @@
 // The instruction loop.
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/block.h"
@@ -12,6 +14,7 @@ namespace {
 
 // Instructions, roughly, before a group yields to others of its warp.
 constexpr int64_t kGroupTurn = 2000;
+constexpr int64_t kOrderedCost = 50;
 
 int64_t NowNs(clockid_t clock) {
   timespec now;
@@ -71,6 +74,8 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
       case OpKind::kStore:
       case OpKind::kAtomic:
         if (!op.memory(*this, warp, regs, op, mask)) return false;
+        // Perhaps it waits for someone: whoever that is should not wait long for its turn.
+        if (op.ordered) *budget -= kOrderedCost;
         ++pc;
         continue;
       case OpKind::kBranch: {
@@ -142,7 +147,12 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
       case OpKind::kCall:
         *budget -= 1;
         ParkRest(warp, mask);
-        if (!Call(warp, op, mask)) return false;
+        if (!Call(warp, op, op.target, mask)) return false;
+        if (*budget <= 0) return true;
+        break;
+      case OpKind::kCallIndirect:
+        *budget -= 1;
+        if (!CallIndirect(warp, op, mask)) return false;
         if (*budget <= 0) return true;
         break;
       case OpKind::kReturn:
@@ -163,8 +173,34 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
   return true;
 }
 
-bool Block::Call(Warp& warp, const Op& op, uint32_t mask) {
-  const CallSite& site = code_.calls[op.target];
+// Lanes that call one function go there; the others stay and have their turn after it.
+bool Block::CallIndirect(Warp& warp, const Op& op, uint32_t mask) {
+  Group& group = warp.current;
+  const auto* const addresses =
+      reinterpret_cast<const uint64_t*>(warp.regs + group.frame + op.r[0]);
+  const uint64_t address = addresses[__builtin_ctz(mask)];
+  uint32_t same = 0;
+  for (uint32_t m = mask; m != 0; m &= m - 1) {
+    if (addresses[__builtin_ctz(m)] == address) same |= m & -m;
+  }
+  const auto& targets = code_.indirect_calls[op.target].targets;
+  const auto found =
+      std::lower_bound(targets.begin(), targets.end(), std::make_pair(address, uint32_t{0}));
+  if (found == targets.end() || found->first != address) {
+    return Fault(CudaResult::kInvalidPc, op, absl::StrCat("call of address ", address));
+  }
+  if (same != mask) {
+    Group others = group;
+    others.mask = mask & ~same;
+    Park(warp, others);
+    group.mask &= ~others.mask;
+  }
+  ParkRest(warp, same);
+  return Call(warp, op, found->second, same);
+}
+
+bool Block::Call(Warp& warp, const Op& op, uint32_t site_index, uint32_t mask) {
+  const CallSite& site = code_.calls[site_index];
   const FunctionCode& caller = code_.functions[site.caller];
   const FunctionCode& callee = code_.functions[site.function];
   Group& group = warp.current;
@@ -173,8 +209,8 @@ bool Block::Call(Warp& warp, const Op& op, uint32_t mask) {
   next.frame = group.frame + caller.frame_bytes;
   next.local_frame = group.local_frame + caller.local_bytes;
   next.pc = callee.entry_pc;
-  if (next.depth > code_.max_depth || next.frame + callee.frame_bytes > code_.register_bytes ||
-      next.local_frame + callee.local_bytes > code_.local_bytes) {
+  if (next.depth > max_depth_ || next.frame + callee.frame_bytes > register_bytes_ ||
+      next.local_frame + callee.local_bytes > local_bytes_) {
     return Fault(CudaResult::kHardwareStackError, op,
                  absl::StrCat("stack overflow calling ", callee.name));
   }
@@ -182,7 +218,7 @@ bool Block::Call(Warp& warp, const Op& op, uint32_t mask) {
   for (int i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1) != 0) {
       warp.returns[group.depth][static_cast<size_t>(i)] = {group.pc + 1, group.frame,
-                                                           group.local_frame};
+                                                           group.local_frame, site_index};
     }
   }
   for (const CallCopy& copy : site.arguments) CopyCall(warp, copy, group, next, mask, true);
@@ -205,7 +241,7 @@ void Block::Return(Warp& warp, uint32_t mask) {
     uint32_t same = 0;
     for (uint32_t m = left; m != 0; m &= m - 1) {
       const ReturnFrame& other = frames[static_cast<size_t>(__builtin_ctz(m))];
-      if (other.pc == frame.pc && other.frame == frame.frame &&
+      if (other.pc == frame.pc && other.site == frame.site && other.frame == frame.frame &&
           other.local_frame == frame.local_frame) {
         same |= m & -m;
       }
@@ -217,7 +253,7 @@ void Block::Return(Warp& warp, uint32_t mask) {
     back.pc = frame.pc;
     back.frame = frame.frame;
     back.local_frame = frame.local_frame;
-    const CallSite& site = code_.calls[code_.ops[frame.pc - 1].target];
+    const CallSite& site = code_.calls[frame.site];
     for (const CallCopy& copy : site.results) CopyCall(warp, copy, back, callee, same, false);
     if (first.mask == 0) {
       first = back;
@@ -325,6 +361,14 @@ void Block::FillSpecial(const Warp& warp, uint8_t* regs, Special special, uint32
       return fill(static_cast<uint64_t>(NowNs(CLOCK_REALTIME)));
     case Special::kGlobaltimerHi:
       return fill(static_cast<uint64_t>(NowNs(CLOCK_REALTIME)) >> 32);
+    case Special::kEnvReg1:
+      return fill(shape_.workspace >> 32);
+    case Special::kEnvReg2:
+      return fill(shape_.workspace);
+    case Special::kZero:
+      return fill(0);
+    case Special::kOne:
+      return fill(1);
     case Special::kTotalSmem:
       return fill(shared_bytes_);
     case Special::kDynamicSmem:

@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "server/device/cpu/copy_bytes.h"
+#include "server/device/cpu/device_info.h"
 #include "server/device/cpu/device_limits.h"
 
 namespace warpline::cpu {
@@ -40,9 +41,62 @@ class LaunchToken {
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
+// What kernels' threads may take at least, and what copies that wait may.
+constexpr uint64_t kMinThreadMemory = uint64_t{1} << 30;
+constexpr uint64_t kMaxKeptBytes = uint64_t{256} << 20;
+
+// In which the blocks of a cooperative launch meet; cooperative_groups lays it out.
+constexpr uint64_t kWorkspaceBytes = 4096;
+
+// Numbers of CUlaunchAttributeID.
+enum LaunchAttributeId : uint32_t {
+  kCooperative = 2,
+  kClusterDimension = 4,
+  kProgrammaticEvent = 7,
+  kLaunchCompletionEvent = 12,
+  kDeviceUpdatableNode = 13,
+  kPreferredClusterDimension = 11,
+  kLastAttribute = 16,
+};
+
+// Takes the attributes into the configuration; most are hints for hardware.
+CudaResult ApplyAttributes(LaunchConfig* config) {
+  for (const device::LaunchAttribute& attribute : config->attributes) {
+    std::array<uint32_t, 3> words;
+    std::memcpy(words.data(), attribute.value.data(), sizeof(words));
+    switch (attribute.id) {
+      case kCooperative:
+        config->cooperative = config->cooperative || words[0] != 0;
+        break;
+      case kClusterDimension:
+      case kPreferredClusterDimension:
+        // A cluster of one block is none.
+        if (words != std::array<uint32_t, 3>{1, 1, 1} && words != std::array<uint32_t, 3>{}) {
+          return CudaResult::kNotSupported;
+        }
+        break;
+      case kProgrammaticEvent:
+      case kLaunchCompletionEvent:
+      case kDeviceUpdatableNode:
+        return CudaResult::kNotSupported;
+      default:
+        if (attribute.id > kLastAttribute) return CudaResult::kInvalidValue;
+        break;
+    }
+  }
+  return CudaResult::kSuccess;
+}
+
 }  // namespace
 
-CpuContext::CpuContext(int cores) : cores_(cores), grids_(std::max(cores - 1, 0)) {}
+CpuContext::CpuContext(int cores)
+    : cores_(cores),
+      grids_(std::max(cores - 1, 0)),
+      budget_(std::max(kMinThreadMemory, HostMemoryBytes() / 4)),
+      kept_(kMaxKeptBytes),
+      stack_bytes_(kDefaultStackBytes),
+      pending_launches_(kDefaultPendingLaunches),
+      l2_fetch_bytes_(kDefaultL2Fetch) {}
 
 CpuContext::~CpuContext() = default;
 
@@ -208,7 +262,17 @@ CudaResult CpuContext::CheckLaunch(const Kernel& kernel, const LaunchConfig& con
       kernel.code.static_shared_bytes > kSharedPerBlockOptIn) {
     return CudaResult::kInvalidValue;
   }
-  return param_bytes < kernel.param_bytes ? CudaResult::kInvalidValue : CudaResult::kSuccess;
+  if (param_bytes < kernel.param_bytes) return CudaResult::kInvalidValue;
+  if (config.cooperative) {
+    const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+    const uint64_t room = static_cast<uint64_t>(cores_) *
+                          ResidentBlocks(kernel, threads, config.dynamic_shared_bytes);
+    // Without an overflow: a grid has fewer than 2^63 blocks.
+    if (uint64_t{grid[0]} * grid[1] > room || uint64_t{grid[0]} * grid[1] * grid[2] > room) {
+      return CudaResult::kCooperativeLaunchTooLarge;
+    }
+  }
+  return CudaResult::kSuccess;
 }
 
 CudaResult CpuContext::Launch(KernelId kernel, const LaunchConfig& config,
@@ -216,14 +280,18 @@ CudaResult CpuContext::Launch(KernelId kernel, const LaunchConfig& config,
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   KernelHandle handle = Find(kernel);
   if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
-  const CudaResult checked = CheckLaunch(*handle.kernel, config, params.size());
+  LaunchConfig checked_config = config;
+  CudaResult checked = ApplyAttributes(&checked_config);
+  if (checked != CudaResult::kSuccess) return checked;
+  checked = CheckLaunch(*handle.kernel, checked_config, params.size());
   if (checked != CudaResult::kSuccess) return checked;
   // Aligned for any parameter; a vector's memory is.
   std::vector<std::byte> copy(params.begin(), params.begin() + handle.kernel->param_bytes);
   auto token = std::make_shared<LaunchToken>(handle.owner);
-  return streams_.Submit(Number(stream), StreamSet::When::kQueued,
-                         [this, handle = std::move(handle), config, copy = std::move(copy),
-                          token = std::move(token)] { return RunKernel(handle, config, copy); });
+  return streams_.Submit(
+      Number(stream), StreamSet::When::kQueued,
+      [this, handle = std::move(handle), config = std::move(checked_config), copy = std::move(copy),
+       token = std::move(token)] { return RunKernel(handle, config, copy); });
 }
 
 CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig& config,
@@ -239,12 +307,28 @@ CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig&
   shape.dynamic_shared_bytes = config.dynamic_shared_bytes;
   shape.grid_id = next_grid_.fetch_add(1);
   shape.multiprocessors = static_cast<uint32_t>(cores_);
+  shape.stack_bytes = stack_bytes_.load();
+  shape.output = &output_;
+  shape.heap = &heap_;
+  shape.budget = &budget_;
+  if (config.cooperative) {
+    const CudaResult allocated = memory_.AllocateRegion(kWorkspaceBytes, &shape.workspace);
+    if (allocated != CudaResult::kSuccess) return CudaResult::kLaunchOutOfResources;
+  }
   std::string fault;
   const CudaResult result = grids_.Run(shape, streams_.stopping(), &fault);
+  if (shape.workspace != 0) memory_.FreeRegion(shape.workspace);
+  output_.Flush();
   if (result != CudaResult::kSuccess && !streams_.stopping()) {
     LogWarning("cpu device: ", CudaResultName(result), ": ", fault);
   }
   return result;
+}
+
+// What a kernel printed is written when it ends, before the stream passes it.
+CudaResult CpuContext::FlushOutput() {
+  output_.Flush();
+  return streams_.error();
 }
 
 CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
@@ -257,9 +341,10 @@ CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   });
   if (done) return streams_.error();
   // It has to wait, and the source may go when this returns.
+  auto claim = kept_.Take(bytes);
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
   return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible,
-                         [this, dst, kept = std::move(kept)] {
+                         [this, dst, claim = std::move(claim), kept = std::move(kept)] {
                            if (!memory_.Contains(dst, kept.size()))
                              return CudaResult::kIllegalAddress;
                            CopyBytes(Pointer(dst), kept.data(), kept.size());

@@ -17,8 +17,12 @@
 #include "common/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/cpu/cpu_module.h"
+#include "server/device/cpu/device_heap.h"
 #include "server/device/cpu/grid_runner.h"
+#include "server/device/cpu/host_budget.h"
+#include "server/device/cpu/kept_bytes.h"
 #include "server/device/cpu/memory_map.h"
+#include "server/device/cpu/print_buffer.h"
 #include "server/device/cpu/stream_set.h"
 #include "server/device/device.h"
 
@@ -58,6 +62,10 @@ class CpuContext : public device::Context {
   CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                     device::StreamId stream) override;
 
+  CudaResult FlushOutput() override;
+  CudaResult GetLimit(int limit, uint64_t* value) override;
+  CudaResult SetLimit(int limit, uint64_t value) override;
+
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
   CudaResult UnloadModule(device::ModuleId module) override;
   CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
@@ -83,12 +91,21 @@ class CpuContext : public device::Context {
   KernelHandle Find(device::KernelId kernel);
   CudaResult CheckLaunch(const Kernel& kernel, const device::LaunchConfig& config,
                          size_t param_bytes) const;
+  // Blocks that one multiprocessor holds.
+  static uint64_t ResidentBlocks(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared);
   CudaResult RunKernel(const KernelHandle& handle, const device::LaunchConfig& config,
                        absl::Span<const std::byte> params);
 
   const int cores_;
   MemoryMap memory_;
   GridRunner grids_;
+  PrintBuffer output_;
+  DeviceHeap heap_{&memory_};
+  HostBudget budget_;
+  KeptBytes kept_;
+  std::atomic<uint64_t> stack_bytes_;
+  std::atomic<uint64_t> pending_launches_;
+  std::atomic<uint64_t> l2_fetch_bytes_;
   std::atomic<uint64_t> next_grid_{1};
 
   Mutex mu_;

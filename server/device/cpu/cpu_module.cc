@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -128,7 +129,41 @@ CudaResult CpuModule::LoadPtx(const std::string& text) {
       if (target != symbols_.functions.end()) symbols_.functions[alias->name] = target->second;
     }
   }
+  NumberFunctions();
   return PlaceVariables();
+}
+
+void CpuModule::NumberFunctions() {
+  uint64_t number = 0;
+  for (const auto& item : ptx_.items) {
+    const auto* const function = std::get_if<ptx::Function>(&item);
+    if (function == nullptr || !function->has_body || function->is_entry) continue;
+    symbols_.function_addresses[function] = kFunctionBase + kFunctionStep * ++number;
+  }
+  if (number == 0) return;
+  std::unordered_set<const ptx::Function*> taken;
+  const auto take = [&](const std::string& name) {
+    const auto it = symbols_.functions.find(name);
+    if (it != symbols_.functions.end() && symbols_.AddressOf(it->second) != 0 &&
+        taken.insert(it->second).second) {
+      symbols_.address_taken.push_back(it->second);
+    }
+  };
+  for (const auto& item : ptx_.items) {
+    if (const auto* variable = std::get_if<ptx::Variable>(&item)) {
+      for (const ptx::InitSymbol& symbol : variable->init_symbols) take(symbol.name);
+      continue;
+    }
+    const auto* const function = std::get_if<ptx::Function>(&item);
+    if (function == nullptr) continue;
+    for (const ptx::Statement& statement : function->body) {
+      const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
+      if (instruction == nullptr || instruction->opcode != "mov") continue;
+      for (const ptx::Operand& operand : instruction->operands) {
+        if (!operand.name.empty() && operand.name[0] != '%') take(operand.name);
+      }
+    }
+  }
 }
 
 CudaResult CpuModule::PlaceVariables() {
@@ -167,10 +202,14 @@ void CpuModule::Initialize(const ptx::Variable& variable, uint64_t address) cons
     if (element.kind == ptx::InitElement::Kind::kSymbol) {
       const ptx::InitSymbol& symbol = variable.init_symbols[element.symbol];
       const auto global = symbols_.globals.find(symbol.name);
-      // A function's address stays zero: kernels that call through one are refused.
-      bits = global == symbols_.globals.end()
-                 ? 0
-                 : MaskedAddress(global->second.address + element.bits, symbol.mask);
+      uint64_t target = 0;  // Of what has no place here: external functions
+      if (global != symbols_.globals.end()) {
+        target = global->second.address + element.bits;
+      } else if (const auto function = symbols_.functions.find(symbol.name);
+                 function != symbols_.functions.end()) {
+        target = symbols_.AddressOf(function->second);
+      }
+      bits = MaskedAddress(target, symbol.mask);
     } else {
       bits = ElementBits(element, variable.type);
     }

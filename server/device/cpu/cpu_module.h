@@ -67,6 +67,7 @@ class CpuModule {
  private:
   explicit CpuModule(MemoryMap* memory) : memory_(memory) {}
   CudaResult LoadPtx(const std::string& text);
+  void NumberFunctions();
   CudaResult PlaceVariables();
   void Initialize(const ptx::Variable& variable, uint64_t address) const;
 

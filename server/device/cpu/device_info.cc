@@ -42,14 +42,6 @@ uint64_t ContainerMemoryBytes() {
   return UINT64_MAX;
 }
 
-uint64_t HostMemoryBytes() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page <= 0) return 0;
-  return std::min(static_cast<uint64_t>(pages) * static_cast<uint64_t>(page),
-                  ContainerMemoryBytes());
-}
-
 // Number of CUdevice_attribute, value. What is absent is zero: not supported.
 std::vector<std::pair<int, int>> Attributes(int cores) {
   const auto of = [](uint32_t value) { return static_cast<int>(value); };
@@ -92,6 +84,7 @@ std::vector<std::pair<int, int>> Attributes(int cores) {
       {85, 0},      // Multi-GPU board group
       {87, 2},      // Speed of f32 over f64
       {90, 1},      // Compute preemption
+      {95, 1},      // Cooperative launches
       {97, of(kSharedPerBlockOptIn)},
       {106, of(kMaxBlocksPerMultiprocessor)},
       {111, of(kReservedSharedPerBlock)},
@@ -111,6 +104,14 @@ std::vector<std::pair<int, int>> Attributes(int cores) {
 }
 
 }  // namespace
+
+uint64_t HostMemoryBytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page <= 0) return 0;
+  return std::min(static_cast<uint64_t>(pages) * static_cast<uint64_t>(page),
+                  ContainerMemoryBytes());
+}
 
 int HostCores() {
   cpu_set_t set;

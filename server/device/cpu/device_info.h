@@ -11,6 +11,9 @@ int HostCores();
 
 device::DeviceInfo DescribeHost();
 
+// Memory of this host, or of its container.
+uint64_t HostMemoryBytes();
+
 }  // namespace warpline::cpu
 
 #endif  // WARPLINE_SERVER_DEVICE_CPU_DEVICE_INFO_H_

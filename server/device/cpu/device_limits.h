@@ -25,6 +25,16 @@ inline constexpr uint32_t kReservedSharedPerBlock = 0;
 inline constexpr uint32_t kConstBytes = 64 << 10;
 inline constexpr uint32_t kMaxParamBytes = 32764;
 
+// Stacks of a kernel that calls itself: what it has by default and at most.
+inline constexpr uint64_t kDefaultStackBytes = 1024;
+inline constexpr uint64_t kMaxLocalStack = 512 << 10;
+inline constexpr uint64_t kMaxRegisterStack = 64 << 20;
+inline constexpr uint64_t kMaxCallDepth = 1 << 16;
+
+// Limits that only count on hardware.
+inline constexpr uint64_t kDefaultPendingLaunches = 2048;
+inline constexpr uint64_t kDefaultL2Fetch = 64;
+
 }  // namespace warpline::cpu
 
 #endif  // WARPLINE_SERVER_DEVICE_CPU_DEVICE_LIMITS_H_

@@ -17,16 +17,9 @@
 #include "server/device/cpu/alu.h"
 #include "server/device/cpu/lowering.h"
 #include "server/device/cpu/op.h"
+#include "server/device/cpu/system_calls.h"
 
 namespace warpline::cpu {
-
-// What functions of one kernel share while they are lowered.
-struct KernelContext {
-  const ModuleSymbols* symbols = nullptr;
-  std::unordered_map<const ptx::Variable*, uint64_t> shared_offsets;
-  std::unordered_map<const ptx::Function*, uint32_t> function_index;
-  std::vector<CallSite> calls;
-};
 
 // Where results and parameters of a .func live in its frame: byte offsets of the local frame, or
 // register slots.
@@ -35,6 +28,12 @@ struct Formal {
   uint32_t at = 0;
   uint32_t bytes = 0;  // Per lane for a register, 0 for a predicate.
 };
+// A call through a register: where its arguments and results are in the caller's frame.
+struct IndirectCall {
+  uint32_t caller = 0;
+  std::vector<Formal> arguments;
+  std::vector<Formal> results;
+};
 struct Formals {
   std::vector<Formal> results;
   std::vector<Formal> params;
@@ -42,6 +41,15 @@ struct Formals {
   uint32_t local_bytes = 0;
 };
 Formals LayOutFormals(const ptx::Function& function);
+
+// What functions of one kernel share while they are lowered.
+struct KernelContext {
+  const ModuleSymbols* symbols = nullptr;
+  std::unordered_map<const ptx::Variable*, uint64_t> shared_offsets;
+  std::unordered_map<const ptx::Function*, uint32_t> function_index;
+  std::vector<CallSite> calls;
+  std::vector<IndirectCall> indirect_calls;
+};
 
 class FunctionLowering {
  public:
@@ -125,12 +133,24 @@ class FunctionLowering {
   bool LowerSet(const Instruction& in);
   bool LowerCvta(const Instruction& in);
   bool LowerIsspacep(const Instruction& in);
-  bool LowerCvt(const Instruction& in);   // lower_cvt.cc
+  bool LowerCvt(const Instruction& in);          // lower_cvt.cc
+  static bool IsHalfCvt(const Instruction& in);  // lower_half.cc
+  static bool IsHalfCompare(const Instruction& in);
+  bool LowerHalfCvt(const Instruction& in);
+  bool LowerPairCvt(const Instruction& in, const std::string& rounding, bool relu);
+  bool WidenHalf(const Operand& operand, const std::string& type, uint32_t out[2]);
+  bool EmitCompare(const std::string& key, uint32_t p, uint32_t a, uint32_t b, uint32_t c,
+                   uint64_t combine, bool negated);
+  bool LowerHalfSetp(const Instruction& in);
+  bool LowerHalfSet(const Instruction& in);
   bool LowerLoad(const Instruction& in);  // lower_memory.cc
   bool LowerStore(const Instruction& in);
   bool LowerAtomic(const Instruction& in);
   bool LowerBranch(const Instruction& in);  // lower_control.cc
   bool LowerCall(const Instruction& in);
+  bool LowerIndirectCall(const Operand* results, uint32_t target, const Operand* arguments);
+  bool Actuals(const Operand* list, std::vector<Formal>* actuals);
+  bool LowerSystemCall(const SystemCall& call, const Operand* results, const Operand* arguments);
   bool LowerCallCopies(const Operand* list, const std::vector<Formal>& formals,
                        std::vector<CallCopy>* copies);
   bool LowerReturn(const Instruction& in);

@@ -9,6 +9,8 @@ namespace {
 // that blocks which are resident together on a GPU make progress together here.
 constexpr int kPatience = 8;
 constexpr size_t kMaxResident = 64;
+// Where blocks do wait for each other: once around.
+constexpr int kCooperativePatience = 1;
 
 }  // namespace
 
@@ -37,7 +39,7 @@ CudaResult GridRunner::Run(const LaunchShape& shape, const std::atomic<bool>& st
     jobs_.push_back(&job);
     changed_.NotifyAll();
   }
-  RunBlocks(&job);
+  RunBlocks(&job, false);
   if (share) {
     MutexLock lock(&mu_);
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), &job));
@@ -60,7 +62,7 @@ void GridRunner::Help() {
     }
     ++job->helpers;
     mu_.Unlock();
-    RunBlocks(job);
+    RunBlocks(job, true);
     mu_.Lock();
     --job->helpers;
     changed_.NotifyAll();
@@ -75,7 +77,7 @@ void GridRunner::Fail(Job* job, CudaResult result, const std::string& text) {
   job->fault = text;
 }
 
-void GridRunner::RunBlocks(Job* job) {
+void GridRunner::RunBlocks(Job* job, bool is_helper) {
   std::vector<std::unique_ptr<Block>> resident;
   // Gives `block` its next index; false when none are left.
   const auto start = [&](Block* block) {
@@ -91,7 +93,14 @@ void GridRunner::RunBlocks(Job* job) {
     if (start(block.get())) resident.push_back(std::move(block));
     return true;
   };
-  if (!add()) return Fail(job, CudaResult::kLaunchOutOfResources, "no memory for a block");
+  const bool cooperative = job->shape->workspace != 0;
+  const size_t max_resident = cooperative ? SIZE_MAX : kMaxResident;
+  const int patience = cooperative ? kCooperativePatience : kPatience;
+  // A helper without memory leaves the work to the others, the launch's own thread cannot.
+  if (!add()) {
+    if (is_helper) return;
+    return Fail(job, CudaResult::kLaunchOutOfResources, "no memory for a block");
+  }
   int fruitless = 0;
   while (!resident.empty()) {
     for (size_t i = 0; i < resident.size();) {
@@ -116,11 +125,13 @@ void GridRunner::RunBlocks(Job* job) {
           break;
       }
     }
-    if (++fruitless < kPatience) continue;
+    if (++fruitless < patience) continue;
     fruitless = 0;
-    if (resident.size() < kMaxResident && job->next.load() < job->blocks) {
-      // Without memory for another the resident ones have to do.
-      add();
+    if (resident.size() < max_resident && job->next.load() < job->blocks) {
+      // Without memory for another the resident ones have to do, unless they need it to go on.
+      if (!add() && cooperative && !is_helper) {
+        return Fail(job, CudaResult::kLaunchOutOfResources, "no memory for all blocks");
+      }
     } else {
       std::this_thread::yield();
     }

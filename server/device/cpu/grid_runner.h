@@ -42,7 +42,7 @@ class GridRunner {
   };
 
   void Help();
-  void RunBlocks(Job* job);
+  void RunBlocks(Job* job, bool is_helper);
   void Fail(Job* job, CudaResult result, const std::string& text);
 
   Mutex mu_;

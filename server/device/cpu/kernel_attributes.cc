@@ -102,12 +102,18 @@ CudaResult CpuContext::MaxActiveBlocks(device::KernelId kernel, int block_thread
     *blocks = 0;
     return CudaResult::kSuccess;
   }
+  *blocks = static_cast<int>(ResidentBlocks(k, threads, dynamic_shared_bytes));
+  return CudaResult::kSuccess;
+}
+
+uint64_t CpuContext::ResidentBlocks(const Kernel& kernel, uint64_t threads,
+                                    uint64_t dynamic_shared) {
+  const uint64_t shared = kernel.code.static_shared_bytes + dynamic_shared;
   const uint64_t warps = (threads + 31) / 32;
   uint64_t fit =
       std::min<uint64_t>(kMaxThreadsPerMultiprocessor / 32 / warps, kMaxBlocksPerMultiprocessor);
   if (shared > 0) fit = std::min(fit, kSharedPerMultiprocessor / shared);
-  *blocks = static_cast<int>(fit);
-  return CudaResult::kSuccess;
+  return fit;
 }
 
 }  // namespace warpline::cpu

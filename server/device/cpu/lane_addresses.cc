@@ -38,7 +38,7 @@ bool InWindow(uint64_t offset, uint64_t bytes, uint64_t size) {
 }
 
 // One lane of any space; false when it may not be accessed.
-bool ResolveOne(Block& block, const Warp& warp, Space space, int lane, uint64_t address,
+bool ResolveOne(const Block& block, const Warp& warp, Space space, int lane, uint64_t address,
                 uint32_t bytes, bool is_store, uint64_t* host) {
   const LaunchShape& shape = block.shape();
   if (space == Space::kGeneric) {
@@ -59,7 +59,7 @@ bool ResolveOne(Block& block, const Warp& warp, Space space, int lane, uint64_t 
       return InWindow(address, bytes, block.shared_bytes());
     case Space::kLocal:
       *host = reinterpret_cast<uint64_t>(block.local(warp, lane)) + address;
-      return InWindow(address, bytes, shape.code->local_bytes);
+      return InWindow(address, bytes, block.local_bytes());
     case Space::kParam:
       *host = reinterpret_cast<uint64_t>(shape.params.data()) + address;
       return !is_store && InWindow(address, bytes, shape.params.size());
@@ -70,6 +70,11 @@ bool ResolveOne(Block& block, const Warp& warp, Space space, int lane, uint64_t 
 }
 
 }  // namespace
+
+bool ResolveGeneric(const Block& block, const Warp& warp, int lane, uint64_t address,
+                    uint32_t bytes, bool is_store, uint64_t* host) {
+  return ResolveOne(block, warp, Space::kGeneric, lane, address, bytes, is_store, host);
+}
 
 bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,
                   uint32_t bytes, bool is_store, LaneAddresses* lanes) {
@@ -96,7 +101,7 @@ bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, u
       for (int i = 0; i < kLanes; ++i) a[i] += reinterpret_cast<uint64_t>(shape.params.data());
       return true;
     case Space::kLocal:
-      if (high + bytes > shape.code->local_bytes) break;
+      if (high + bytes > block.local_bytes()) break;
       for (int i = 0; i < kLanes; ++i) a[i] += reinterpret_cast<uint64_t>(block.local(warp, i));
       lanes->consecutive = false;
       return true;

@@ -16,6 +16,11 @@ using LaneAddresses = AddressSummary;
 bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,
                   uint32_t bytes, bool is_store, LaneAddresses* lanes);
 
+// One lane's access at a generic address, as a place in this process. False when it is not allowed;
+// alignment is the caller's business.
+bool ResolveGeneric(const Block& block, const Warp& warp, int lane, uint64_t address,
+                    uint32_t bytes, bool is_store, uint64_t* host);
+
 }  // namespace warpline::cpu
 
 #endif  // WARPLINE_SERVER_DEVICE_CPU_LANE_ADDRESSES_H_

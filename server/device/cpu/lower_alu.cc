@@ -21,10 +21,12 @@ bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> list
 // Spelled as in the ALU table.
 std::string Mnemonic(const ptx::Instruction& in) {
   const bool rounds = IsOneOf(in.opcode, {"add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt"});
+  // Of f16 and bf16 the approximations flush or not as they like.
+  const bool half = !in.modifiers.empty() && in.modifiers.back().find("f16") != std::string::npos;
   std::string key = in.opcode;
   for (const std::string& modifier : in.modifiers) {
     if (rounds && modifier == "rn") continue;
-    if (in.opcode == "slct" && modifier == "ftz") continue;
+    if (modifier == "ftz" && (in.opcode == "slct" || half)) continue;
     absl::StrAppend(&key, ".", modifier);
   }
   // mad of floats is fma, in every rounding.
@@ -135,6 +137,7 @@ bool FunctionLowering::ParseCompare(const Instruction& in, size_t types, std::st
 }
 
 bool FunctionLowering::LowerSetp(const Instruction& in) {
+  if (IsHalfCompare(in)) return LowerHalfSetp(in);
   std::string key;
   uint64_t combine;
   if (!ParseCompare(in, 1, &key, &combine)) return false;
@@ -163,6 +166,7 @@ bool FunctionLowering::LowerSetp(const Instruction& in) {
 
 // A setp into a temporary and a selection between true and false.
 bool FunctionLowering::LowerSet(const Instruction& in) {
+  if (IsHalfCompare(in)) return LowerHalfSet(in);
   std::string key;
   uint64_t combine;
   if (!ParseCompare(in, 2, &key, &combine)) return false;

@@ -34,6 +34,7 @@ char CodeOf(std::string_view type) {
 }  // namespace
 
 bool FunctionLowering::LowerCvt(const Instruction& in) {
+  if (IsHalfCvt(in)) return LowerHalfCvt(in);
   if (in.operands.size() != 2 || in.modifiers.size() < 2) return Invalid("malformed cvt");
   std::string to = in.modifiers[in.modifiers.size() - 2];
   std::string from = in.modifiers.back();

@@ -44,6 +44,24 @@ constexpr SpecialRow kSpecials[] = {
     {"%globaltimer", Special::kGlobaltimer, Width::k64},
     {"%globaltimer_lo", Special::kGlobaltimerLo, Width::k32},
     {"%globaltimer_hi", Special::kGlobaltimerHi, Width::k32},
+    {"%envreg0", Special::kZero, Width::k32},
+    {"%envreg1", Special::kEnvReg1, Width::k32},
+    {"%envreg2", Special::kEnvReg2, Width::k32},
+    // Clusters are of one block.
+    {"%clusterid.x", Special::kCtaidX, Width::k32},
+    {"%clusterid.y", Special::kCtaidY, Width::k32},
+    {"%clusterid.z", Special::kCtaidZ, Width::k32},
+    {"%nclusterid.x", Special::kNctaidX, Width::k32},
+    {"%nclusterid.y", Special::kNctaidY, Width::k32},
+    {"%nclusterid.z", Special::kNctaidZ, Width::k32},
+    {"%cluster_ctaid.x", Special::kZero, Width::k32},
+    {"%cluster_ctaid.y", Special::kZero, Width::k32},
+    {"%cluster_ctaid.z", Special::kZero, Width::k32},
+    {"%cluster_ctarank", Special::kZero, Width::k32},
+    {"%cluster_nctaid.x", Special::kOne, Width::k32},
+    {"%cluster_nctaid.y", Special::kOne, Width::k32},
+    {"%cluster_nctaid.z", Special::kOne, Width::k32},
+    {"%cluster_nctarank", Special::kOne, Width::k32},
     {"%total_smem_size", Special::kTotalSmem, Width::k32},
     {"%aggr_smem_size", Special::kTotalSmem, Width::k32},
     {"%dynamic_smem_size", Special::kDynamicSmem, Width::k32},
@@ -200,8 +218,13 @@ bool FunctionLowering::SymbolAddress(const Operand& operand, char code, uint32_t
     *slot = Constant(WidthOf(code), kernel_->shared_offsets[it->second] + offset_of(bytes));
     return true;
   }
-  if (symbols.functions.count(operand.name) != 0) {
-    return Unsupported(absl::StrCat("address of function ", operand.name));
+  if (const auto it = symbols.functions.find(operand.name); it != symbols.functions.end()) {
+    const uint64_t address = symbols.AddressOf(it->second);
+    if (address == 0 || code != 'l') {
+      return Unsupported(absl::StrCat("address of function ", operand.name));
+    }
+    *slot = Constant(Width::k64, address);
+    return true;
   }
   *found = false;
   return true;

@@ -124,9 +124,13 @@ bool FunctionLowering::LowerShfl(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerVote(const Instruction& in) {
-  const Name* const name = in.modifiers.size() == 3 && in.modifiers[0] == "sync"
-                               ? FindName(kVotes, in.modifiers[1])
-                               : nullptr;
+  // Both vote.sync.all and vote.all.sync are accepted.
+  const Name* name = nullptr;
+  if (in.modifiers.size() == 3 && in.modifiers[0] == "sync") {
+    name = FindName(kVotes, in.modifiers[1]);
+  } else if (in.modifiers.size() == 3 && in.modifiers[1] == "sync") {
+    name = FindName(kVotes, in.modifiers[0]);
+  }
   if (name == nullptr || in.operands.size() != 3) return Unsupported(in);
   uint32_t d, p, members;
   bool negated = false;

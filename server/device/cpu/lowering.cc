@@ -1,12 +1,14 @@
 #include "server/device/cpu/lowering.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/device/cpu/device_limits.h"
 #include "server/device/cpu/function_lowering.h"
 #include "server/device/cpu/ptx_types.h"
 
@@ -15,8 +17,7 @@ namespace {
 
 // What a kernel that calls itself may use; without recursion the depth is known.
 constexpr uint32_t kRecursionDepth = 256;
-constexpr uint64_t kMaxRegisterStack = 64u << 20;
-constexpr uint64_t kMaxLocalStack = 512u << 10;
+constexpr size_t kMaxCallSites = 100'000;
 constexpr uint64_t kMaxSharedBytes = 1u << 20;
 
 class KernelLowering {
@@ -33,8 +34,10 @@ class KernelLowering {
       absl::Status status = LowerFunction(static_cast<uint32_t>(i));
       if (!status.ok()) return status;
     }
+    absl::Status status = ResolveIndirectCalls();
+    if (!status.ok()) return status;
     code_.calls = std::move(context_.calls);
-    absl::Status status = MeasureStacks();
+    status = MeasureStacks();
     if (!status.ok()) return status;
     return std::move(code_);
   }
@@ -49,7 +52,7 @@ class KernelLowering {
         const auto* instruction = std::get_if<ptx::Instruction>(&statement.node);
         if (instruction == nullptr) continue;
         for (const ptx::Operand& operand : instruction->operands) Mention(operand);
-        if (instruction->opcode == "call") AddCallee(*instruction);
+        if (instruction->opcode == "call") AddCallees(*instruction);
       }
     }
   }
@@ -59,15 +62,72 @@ class KernelLowering {
     for (const ptx::Operand& element : operand.elements) Mention(element);
   }
 
-  void AddCallee(const ptx::Instruction& call) {
+  void AddCallees(const ptx::Instruction& call) {
     for (const ptx::Operand& operand : call.operands) {
       if (operand.kind != ptx::Operand::Kind::kName) continue;
-      const auto it = context_.symbols->functions.find(operand.name);
-      if (it != context_.symbols->functions.end() && it->second->has_body &&
-          context_.function_index.emplace(it->second, functions_.size()).second) {
-        functions_.push_back(it->second);
+      if (!operand.name.empty() && operand.name[0] == '%') {
+        // Through a register: any function whose address is known to someone.
+        if (calls_indirectly_) continue;
+        calls_indirectly_ = true;
+        for (const ptx::Function* function : context_.symbols->address_taken) AddCallee(function);
+        continue;
       }
+      const auto it = context_.symbols->functions.find(operand.name);
+      if (it != context_.symbols->functions.end() && it->second->has_body) AddCallee(it->second);
     }
+  }
+
+  void AddCallee(const ptx::Function* function) {
+    if (context_.function_index.emplace(function, functions_.size()).second) {
+      functions_.push_back(function);
+    }
+  }
+
+  // Every function that fits an indirect call becomes a call site of its own.
+  absl::Status ResolveIndirectCalls() {
+    std::unordered_map<const ptx::Function*, Formals> laid_out;
+    for (const ptx::Function* function : context_.symbols->address_taken) {
+      laid_out[function] = LayOutFormals(*function);
+    }
+    for (const IndirectCall& call : context_.indirect_calls) {
+      IndirectSite site;
+      for (const ptx::Function* function : context_.symbols->address_taken) {
+        const auto index = context_.function_index.find(function);
+        if (index == context_.function_index.end()) continue;
+        CallSite target;
+        target.caller = call.caller;
+        target.function = index->second;
+        const Formals& formals = laid_out[function];
+        if (!Match(call.arguments, formals.params, &target.arguments) ||
+            !Match(call.results, formals.results, &target.results)) {
+          continue;
+        }
+        site.targets.emplace_back(context_.symbols->AddressOf(function),
+                                  static_cast<uint32_t>(context_.calls.size()));
+        context_.calls.push_back(std::move(target));
+        if (context_.calls.size() > kMaxCallSites) {
+          return absl::UnimplementedError("too many targets of indirect calls");
+        }
+      }
+      std::sort(site.targets.begin(), site.targets.end());
+      code_.indirect_calls.push_back(std::move(site));
+    }
+    return absl::OkStatus();
+  }
+
+  static bool Match(const std::vector<Formal>& actuals, const std::vector<Formal>& formals,
+                    std::vector<CallCopy>* copies) {
+    if (actuals.size() != formals.size()) return false;
+    for (size_t i = 0; i < actuals.size(); ++i) {
+      const Formal& actual = actuals[i];
+      const Formal& formal = formals[i];
+      if (actual.is_register != formal.is_register || actual.bytes < formal.bytes ||
+          (actual.is_register && actual.bytes != formal.bytes)) {
+        return false;
+      }
+      copies->push_back({actual.at, formal.at, formal.bytes, formal.is_register});
+    }
+    return true;
   }
 
   bool PlaceShared() {
@@ -189,6 +249,7 @@ class KernelLowering {
       }
     }
     if (done < count) {
+      code_.recursive = true;
       max_depth = kRecursionDepth;
       uint64_t frame = 0, local = 0;
       for (const FunctionCode& function : code_.functions) {
@@ -212,6 +273,7 @@ class KernelLowering {
   KernelCode code_;
   std::vector<const ptx::Function*> functions_;
   std::unordered_set<std::string> names_;
+  bool calls_indirectly_ = false;
 };
 
 }  // namespace

@@ -24,6 +24,9 @@ inline constexpr uint64_t kSharedWindow = 0xfffe'0000'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0xfffd'0000'0000'0000;
 inline constexpr uint64_t kParamWindow = 0xfffc'0000'0000'0000;
 inline constexpr uint64_t kFirstWindow = kParamWindow;
+// Functions have addresses here, which hold nothing: base + kFunctionStep * (number + 1).
+inline constexpr uint64_t kFunctionBase = 0x7fff'0000'0000'0000;
+inline constexpr uint64_t kFunctionStep = 16;
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 32;
 
 enum class OpKind : uint8_t {
@@ -31,8 +34,9 @@ enum class OpKind : uint8_t {
   kLoad,  // memory(block, warp, op, mask)
   kStore,
   kAtomic,
-  kBranch,  // to `target`
-  kCall,    // KernelCode::calls[target]
+  kBranch,        // to `target`
+  kCall,          // KernelCode::calls[target]
+  kCallIndirect,  // KernelCode::indirect_calls[target], by the address in r[0]
   kReturn,
   kExit,
   kTrap,  // A fault: imm is the CudaResult
@@ -78,6 +82,10 @@ enum class Special : uint8_t {
   kGlobaltimer,
   kGlobaltimerLo,
   kGlobaltimerHi,
+  kEnvReg1,  // Halves of the workspace's address, for cooperative launches
+  kEnvReg2,
+  kZero,
+  kOne,
   kTotalSmem,
   kDynamicSmem,
 };
@@ -167,6 +175,12 @@ struct CallSite {
   std::vector<CallCopy> results;
 };
 
+// The functions that an indirect call may reach: those whose address is taken and whose parameters
+// fit. By the functions' addresses, ascending; the second is an index into KernelCode::calls.
+struct IndirectSite {
+  std::vector<std::pair<uint64_t, uint32_t>> targets;
+};
+
 struct FunctionCode {
   std::string name;
   uint32_t entry_pc = 0;
@@ -179,8 +193,11 @@ struct KernelCode {
   std::vector<Op> ops;
   std::vector<FunctionCode> functions;  // functions[0] is the kernel.
   std::vector<CallSite> calls;
+  std::vector<IndirectSite> indirect_calls;
   std::vector<ConstantSlot> constants;                 // Of the kernel's frame.
   std::vector<std::pair<Special, uint32_t>> specials;  // Likewise: filled for each block.
+  // A kernel that calls itself has these for a stack of the default size.
+  bool recursive = false;
   uint32_t register_bytes = 0;  // Of a warp, over the deepest chain of calls.
   uint32_t local_bytes = 0;     // Of a thread, likewise.
   uint32_t max_depth = 0;       // Of calls.
