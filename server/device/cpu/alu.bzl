@@ -9,6 +9,7 @@ _SRCS = [
     "alu_float.cc",
     "alu_half.cc",
     "alu_integer.cc",
+    "alu_simd.cc",
     "alu_wide.cc",
 ]
 

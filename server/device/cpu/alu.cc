@@ -19,6 +19,7 @@ namespace warpline::cpu {
   Rows CompareRows();                                                                              \
   Rows ConvertRows();                                                                              \
   Rows HalfRows();                                                                                 \
+  Rows SimdRows();                                                                                 \
   void ComputeAddresses(const uint8_t*, const Op&, uint32_t, uint32_t, uint64_t, AddressSummary*); \
   }
 WARPLINE_DECLARE(alu_generic)
@@ -44,6 +45,7 @@ void AddRows(R rows, AluTable* table) {
     AddRows(ns::CompareRows(), table);  \
     AddRows(ns::ConvertRows(), table);  \
     AddRows(ns::HalfRows(), table);     \
+    AddRows(ns::SimdRows(), table);     \
     return table;                       \
   }
 WARPLINE_TABLE(alu_generic)

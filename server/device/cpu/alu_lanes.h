@@ -36,6 +36,7 @@ Rows ApproxRows();
 Rows CompareRows();
 Rows ConvertRows();
 Rows HalfRows();
+Rows SimdRows();
 void ComputeAddresses(const uint8_t* regs, const Op& op, uint32_t mask, uint32_t bytes,
                       uint64_t base, AddressSummary* out);
 

@@ -105,6 +105,7 @@ class Block {
 
   // --- For instruction handlers.
   const LaunchShape& shape() const { return shape_; }
+  const KernelCode& code() const { return code_; }
   uint8_t* shared() const { return shared_; }
   uint32_t shared_bytes() const { return shared_bytes_; }
   const std::array<uint32_t, 3>& index() const { return index_; }

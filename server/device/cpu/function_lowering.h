@@ -49,6 +49,7 @@ struct KernelContext {
   std::unordered_map<const ptx::Function*, uint32_t> function_index;
   std::vector<CallSite> calls;
   std::vector<IndirectCall> indirect_calls;
+  std::vector<MatrixSite> matrices;
 };
 
 class FunctionLowering {
@@ -146,6 +147,7 @@ class FunctionLowering {
   bool LowerLoad(const Instruction& in);  // lower_memory.cc
   bool LowerStore(const Instruction& in);
   bool LowerAtomic(const Instruction& in);
+  bool LowerVectorAtomic(const Instruction& in);
   bool LowerBranch(const Instruction& in);  // lower_control.cc
   bool LowerCall(const Instruction& in);
   bool LowerIndirectCall(const Operand* results, uint32_t target, const Operand* arguments);
@@ -159,6 +161,16 @@ class FunctionLowering {
   bool LowerFence(const Instruction& in);
   bool LowerSleep(const Instruction& in);
   bool LowerNothing(const Instruction& in);
+  bool LowerCpAsync(const Instruction& in);  // lower_async.cc
+  bool LowerMbarrier(const Instruction& in);
+  // A generic address, of 64 bits, for each lane.
+  bool GenericAddress(const Operand& operand, Space space, uint32_t* slot);
+  Op& EmitHandler(MemoryFn fn);
+  bool LowerMma(const Instruction& in);  // lower_matrix.cc
+  bool LowerWmma(const Instruction& in);
+  bool LowerTiles(const Instruction& in);
+  bool MatrixRegisters(const Operand& operand, bool destination, bool exact, Matrix* matrix);
+  bool EmitMatrix(MatrixSite site, MemoryFn fn);
   bool LowerBarrier(const Instruction& in);  // lower_sync.cc
   bool LowerShfl(const Instruction& in);
   bool LowerVote(const Instruction& in);

@@ -218,6 +218,35 @@ bool FunctionLowering::LowerStore(const Instruction& in) {
   return true;
 }
 
+// One atomic for each element, which is all that PTX promises.
+bool FunctionLowering::LowerVectorAtomic(const Instruction& in) {
+  const bool returns = in.opcode == "atom";
+  Instruction scalar = in;
+  size_t count = 0;
+  for (size_t i = 0; i < scalar.modifiers.size(); ++i) {
+    const std::string& modifier = scalar.modifiers[i];
+    if (modifier != "v2" && modifier != "v4" && modifier != "v8") continue;
+    count = static_cast<size_t>(modifier[1] - '0');
+    scalar.modifiers.erase(scalar.modifiers.begin() + static_cast<ptrdiff_t>(i));
+    break;
+  }
+  const size_t skip = returns ? 1 : 0;
+  if (in.operands.size() != skip + 2 || in.operands[skip + 1].elements.size() != count ||
+      (returns && in.operands[0].elements.size() != count)) {
+    return Invalid("malformed vector atomic");
+  }
+  const int bytes = TypeBytes(in.modifiers.back());
+  for (size_t i = 0; i < count; ++i) {
+    scalar.operands = in.operands;
+    if (returns) scalar.operands[0] = in.operands[0].elements[i];
+    scalar.operands[skip].offset = static_cast<int64_t>(
+        static_cast<uint64_t>(in.operands[skip].offset) + i * static_cast<uint64_t>(bytes));
+    scalar.operands[skip + 1] = in.operands[skip + 1].elements[i];
+    if (!LowerAtomic(scalar)) return false;
+  }
+  return true;
+}
+
 bool FunctionLowering::LowerAtomic(const Instruction& in) {
   Access access;
   std::string operation;
@@ -229,6 +258,7 @@ bool FunctionLowering::LowerAtomic(const Instruction& in) {
         IsOrdering(modifier)) {
       continue;
     }
+    if (modifier == "v2" || modifier == "v4" || modifier == "v8") return LowerVectorAtomic(in);
     if (!operation.empty()) return Unsupported(in);
     operation = modifier;
   }

@@ -37,6 +37,7 @@ class KernelLowering {
     absl::Status status = ResolveIndirectCalls();
     if (!status.ok()) return status;
     code_.calls = std::move(context_.calls);
+    code_.matrices = std::move(context_.matrices);
     status = MeasureStacks();
     if (!status.ok()) return status;
     return std::move(code_);

@@ -48,9 +48,8 @@ TEST_F(ModuleTest, UnsupportedInstructionsRefuseTheirKernelOnly) {
   const std::string text = std::string(".version 8.0\n.target sm_80\n.address_size 64\n") + R"(
 .extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);
 .entry good() { ret; }
-.entry bad() { .reg .b32 %r<9>; .reg .f32 %f<9>;
-  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3},{%r0,%r1,%r2,%r3},
-    {%r4,%r5},{%f4,%f5,%f6,%f7};
+.entry bad() { .reg .b64 %l<2>; .reg .f32 %f<9>;
+  tex.2d.v4.f32.f32 {%f0,%f1,%f2,%f3}, [%l1, {%f4,%f5}];
   ret; }
 .entry wrong() { .reg .b32 %r<2>; add.u32 %r1, nothing, 1; ret; }
 )";

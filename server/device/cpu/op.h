@@ -181,6 +181,26 @@ struct IndirectSite {
   std::vector<std::pair<uint64_t, uint32_t>> targets;
 };
 
+enum class MatrixType : uint8_t { kF16, kBf16, kTf32, kF32, kF64, kS8, kU8, kS32 };
+
+// A matrix that the lanes of a warp hold together, in these registers of each.
+struct Matrix {
+  MatrixType type = MatrixType::kF16;
+  int rows = 0;
+  int columns = 0;
+  std::vector<uint32_t> slots;
+};
+
+// An operation on matrices; loads and stores are of `d`.
+struct MatrixSite {
+  Matrix a, b, c, d;
+  bool wmma = false;          // The layout in registers is ours to choose.
+  bool column_major = false;  // In memory
+  bool saturate = false;
+  uint32_t address = kNoSlot;  // Generic, 64 bits
+  uint32_t stride = kNoSlot;   // 32 bits, in elements
+};
+
 struct FunctionCode {
   std::string name;
   uint32_t entry_pc = 0;
@@ -194,6 +214,7 @@ struct KernelCode {
   std::vector<FunctionCode> functions;  // functions[0] is the kernel.
   std::vector<CallSite> calls;
   std::vector<IndirectSite> indirect_calls;
+  std::vector<MatrixSite> matrices;
   std::vector<ConstantSlot> constants;                 // Of the kernel's frame.
   std::vector<std::pair<Special, uint32_t>> specials;  // Likewise: filled for each block.
   // A kernel that calls itself has these for a stack of the default size.
