@@ -51,6 +51,19 @@ struct AbsDiff {
   }
 };
 
+// fns: the n-th set bit of a, from bit `base` on upwards or, for a negative n, downwards.
+struct FindNthSet {
+  static u32 Of(u32 a, u32 base, i32 n) {
+    if (base > 31) return ~u32{0};
+    if (n == 0) return (a >> base & 1) != 0 ? base : ~u32{0};
+    i32 left = n > 0 ? n : n < -32 ? 33 : -n;
+    for (i32 at = i32(base); at >= 0 && at<32; at += n> 0 ? 1 : -1) {
+      if ((a >> at & 1) != 0 && --left == 0) return u32(at);
+    }
+    return ~u32{0};
+  }
+};
+
 template <typename F, typename N>
 constexpr AluRow Pair(const char* mnemonic) {
   return Row2<Parts<F, N>, u32, u32, u32>(mnemonic);
@@ -77,6 +90,7 @@ constexpr AluRow kRows[] = {
     Row2<MinRelu, i32, i32, i32>("min.relu.s32"),
     Row2<MaxRelu, i32, i32, i32>("max.s32.relu"),
     Row2<MaxRelu, i32, i32, i32>("max.relu.s32"),
+    Row<u32, u32, u32, i32>("fns.b32", SlowTernary<FindNthSet, u32, u32, u32, i32>),
     WARPLINE_ABSDIFF("4", uint8_t, "u32.u32.u32"),
     WARPLINE_ABSDIFF("4", int8_t, "s32.s32.s32"),
     WARPLINE_ABSDIFF("4", int8_t, "u32.s32.s32"),

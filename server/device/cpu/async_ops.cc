@@ -61,7 +61,7 @@ bool CopyAsync(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t m
       return block.Fault(CudaResult::kIllegalAddress, op, "cp.async");
     }
     uint8_t data[16] = {};
-    std::memcpy(data, reinterpret_cast<const void*>(source), take);
+    if (take != 0) std::memcpy(data, reinterpret_cast<const void*>(source), take);
     std::memcpy(reinterpret_cast<void*>(target), data, bytes);
   }
   return true;

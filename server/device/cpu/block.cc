@@ -43,7 +43,9 @@ Block::Block(const LaunchShape& shape)
   register_map_bytes_ = RoundUp(stride * warp_count_, kPage);
   local_stride_ = RoundUp(local_bytes_, 16);
   local_map_bytes_ = RoundUp(std::max<uint64_t>(local_stride_ * warp_count_ * kLanes, 1), kPage);
-  const uint64_t bytes = register_map_bytes_ + local_map_bytes_;
+  // Return addresses are kept as deep as calls go.
+  const uint64_t returns = uint64_t{max_depth_} * sizeof(std::array<ReturnFrame, kLanes>);
+  const uint64_t bytes = register_map_bytes_ + local_map_bytes_ + returns * warp_count_;
   if (shape.budget != nullptr) {
     if (!shape.budget->TryReserve(bytes)) return;
     reserved_bytes_ = bytes;

@@ -44,6 +44,8 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 // What kernels' threads may take at least, and what copies that wait may.
 constexpr uint64_t kMinThreadMemory = uint64_t{1} << 30;
 constexpr uint64_t kMaxKeptBytes = uint64_t{256} << 20;
+// Parameters up to here are not counted: a stream's queue has a bounded length.
+constexpr size_t kSmallParams = 1024;
 
 // In which the blocks of a cooperative launch meet; cooperative_groups lays it out.
 constexpr uint64_t kWorkspaceBytes = 4096;
@@ -288,10 +290,12 @@ CudaResult CpuContext::Launch(KernelId kernel, const LaunchConfig& config,
   // Aligned for any parameter; a vector's memory is.
   std::vector<std::byte> copy(params.begin(), params.begin() + handle.kernel->param_bytes);
   auto token = std::make_shared<LaunchToken>(handle.owner);
-  return streams_.Submit(
-      Number(stream), StreamSet::When::kQueued,
-      [this, handle = std::move(handle), config = std::move(checked_config), copy = std::move(copy),
-       token = std::move(token)] { return RunKernel(handle, config, copy); });
+  std::shared_ptr<KeptBytes::Claim> claim;
+  if (copy.size() > kSmallParams) claim = kept_.Take(copy.size());
+  return streams_.Submit(Number(stream), StreamSet::When::kQueued,
+                         [this, handle = std::move(handle), config = std::move(checked_config),
+                          copy = std::move(copy), token = std::move(token),
+                          claim = std::move(claim)] { return RunKernel(handle, config, copy); });
 }
 
 CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig& config,

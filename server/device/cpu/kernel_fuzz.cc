@@ -10,13 +10,19 @@
 #include "common/log.h"
 #include "server/device/cpu/block.h"
 #include "server/device/cpu/cpu_module.h"
+#include "server/device/cpu/device_heap.h"
+#include "server/device/cpu/host_budget.h"
 #include "server/device/cpu/memory_map.h"
+#include "server/device/cpu/print_buffer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace warpline;
   using namespace warpline::cpu;
   SetLogLevel(static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1));
   MemoryMap memory;
+  DeviceHeap heap(&memory);
+  PrintBuffer output;
+  HostBudget budget(uint64_t{1} << 30);
   std::shared_ptr<CpuModule> module;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (CpuModule::Load(text, &memory, &module) != CudaResult::kSuccess) return 0;
@@ -30,6 +36,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     shape.params = params;
     shape.block = {40, 1, 1};
     shape.dynamic_shared_bytes = 64;
+    shape.output = &output;
+    shape.heap = &heap;
+    shape.budget = &budget;
     Block block(shape);
     if (!block.ok()) continue;
     block.Start(0);

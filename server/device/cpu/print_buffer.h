@@ -15,7 +15,7 @@ namespace warpline::cpu {
 class PrintBuffer {
  public:
   static constexpr uint64_t kDefaultCapacity = 1 << 20;
-  static constexpr uint64_t kMaxCapacity = 64 << 20;
+  static constexpr uint64_t kMaxCapacity = 32 << 20;
 
   PrintBuffer() = default;
   PrintBuffer(const PrintBuffer&) = delete;
