@@ -11,6 +11,7 @@ namespace warpline {
 namespace {
 
 std::atomic<const char*> g_name{"warpline"};
+std::atomic<int> g_descriptor{STDERR_FILENO};
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
 
 constexpr size_t kMaxLine = 2000;
@@ -34,6 +35,7 @@ void AppendEscaped(std::string_view text, std::string* out) {
 }  // namespace
 
 void SetLogName(const char* name) { g_name.store(name, std::memory_order_relaxed); }
+void SetLogDescriptor(int descriptor) { g_descriptor.store(descriptor, std::memory_order_relaxed); }
 void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
 
 void LogLine(LogLevel level, std::string_view text) {
@@ -52,7 +54,8 @@ void LogLine(LogLevel level, std::string_view text) {
   AppendEscaped(text, &line);
   line.push_back('\n');
   // A log line that cannot be written has nowhere else to go.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  [[maybe_unused]] const ssize_t written =
+      write(g_descriptor.load(std::memory_order_relaxed), line.data(), line.size());
 }
 
 }  // namespace warpline

@@ -18,6 +18,9 @@ enum class LogLevel { kInfo, kWarning, kError };
 // `name` must outlive the process's last line.
 void SetLogName(const char* name);
 
+// Lines go to `descriptor` instead of stderr from now on; it stays open as long as the process.
+void SetLogDescriptor(int descriptor);
+
 // Lines below `level` are dropped. The default is kInfo.
 void SetLogLevel(LogLevel level);
 

@@ -30,6 +30,7 @@ extern "C" int warpline_core_attach(const warpline_shim* shim, void** table) {
     if (index != shim->count) table[index] = function.address;
   }
   SetSessionOpener(&Session::Open);
+  SetPrinter(shim->print);
   SetShim(shim);
   return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "client_stub/core/contexts.h"
 #include "common/log.h"
 #include "common/mutex.h"
@@ -28,6 +29,7 @@ struct Initialization {
 constinit internal::NoDestructor<Initialization> g_initialization;
 
 std::atomic<SessionOpener> g_opener{nullptr};
+std::atomic<decltype(SessionOptions::printer)> g_printer{nullptr};
 // In the child of a fork that follows the first cuInit.
 std::atomic<bool> g_forked{false};
 
@@ -35,6 +37,17 @@ std::atomic<bool> g_forked{false};
 void TurnAwayInChild() {
   g_forked.store(true, std::memory_order_relaxed);
   runtime().gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
+}
+
+// Programs that end without waiting for their kernels get to see what those printed.
+void WaitForOutput(Session& session) {
+  if (!session.ExpectsOutput()) return;
+  const absl::Time end = absl::Now() + kExitDeadline;
+  while (session.error() == CudaResult::kSuccess &&
+         !session.Retired(kNoStream, session.last_seq()) && absl::Now() < end) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  session.WriteOutput();
 }
 
 void PrintCounters() {
@@ -53,6 +66,7 @@ void PrintCounters() {
 void CloseAtExit() {
   CUresult open = CUDA_SUCCESS;
   if (!runtime().gate.compare_exchange_strong(open, CUDA_ERROR_DEINITIALIZED)) return;
+  WaitForOutput(*runtime().session);
   runtime().session->Close(kExitDeadline);
   PrintCounters();
 }
@@ -123,6 +137,7 @@ CUresult Open() {
   options.endpoint = env.endpoint;
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;
+  options.printer = g_printer.load();
   auto session = g_opener.load()(options);
   if (!session.ok()) return RefuseUnreachable(session.status());
   const int server_version = (*session)->device().driver_version;
@@ -144,6 +159,10 @@ const Environment& environment() {
 }
 
 void SetSessionOpener(SessionOpener opener) { g_opener.store(opener); }
+
+void SetPrinter(int (*printer)(int descriptor, const char* text, size_t bytes, int wait)) {
+  g_printer.store(printer);
+}
 
 CUresult InitializeDriver() {
   const CUresult gate = EnterInitialized();

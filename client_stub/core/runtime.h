@@ -86,6 +86,9 @@ CUresult InitializeDriver();
 using SessionOpener = absl::StatusOr<std::unique_ptr<Session>> (*)(const SessionOptions& options);
 void SetSessionOpener(SessionOpener opener);
 
+// What kernels print goes through it (SessionOptions::printer). Before cuInit.
+void SetPrinter(int (*printer)(int descriptor, const char* text, size_t bytes, int wait));
+
 // ---- What entry points begin with.
 
 // For calls that need cuInit.
@@ -100,7 +103,12 @@ inline CUresult EnterContext() {
 }
 
 // The error that every call returns once the session is lost; CUDA_SUCCESS until then.
-inline CUresult SessionError() { return ToCu(runtime().session->error()); }
+inline CUresult SessionError() {
+  const CudaResult error = runtime().session->error();
+  // The text of a failed assertion comes with its error.
+  if (error != CudaResult::kSuccess) runtime().session->WriteOutput();
+  return ToCu(error);
+}
 
 // What a wait returns that the completion board answered: what the server's answer would have been.
 inline CUresult WaitedFor() {

@@ -33,6 +33,8 @@ struct SessionOptions {
   // itself sooner than this.
   absl::Duration open_deadline = absl::Seconds(90);
   uint64_t initial_memory_bytes = 64ull << 20;
+  // Writes what kernels print (OutputBuffer::Printer). Null drops it.
+  int (*printer)(int descriptor, const char* text, size_t bytes, int wait) = nullptr;
 };
 
 // Device memory keeps this distance from either end of the arena, so that a small offset from a
@@ -96,6 +98,11 @@ class Session {
   // The error of an earlier one-way command that failed without ending the session, once: for
   // waits that the completion board answers (those with an answer from the server return it).
   virtual CudaResult TakeDeferred() = 0;
+
+  // Writes what complete kernels printed with the application's stdio. Waits do so by themselves.
+  virtual void WriteOutput() {}
+  // Whether kernels of the session may print.
+  virtual bool ExpectsOutput() const { return false; }
 
   // Appends a one-way command and returns its number; 0 when the session is lost (error() says
   // why). May wait for the window, which is counted. `tail` is copied and at most kMaxTail long.

@@ -166,6 +166,9 @@ bool SessionImpl::HandleReply(const ReplyView& reply, std::string* problem) {
     }
     case ReplyId::kFailed:
       return HandleFailed(reply, problem);
+    case ReplyId::kOutput:
+      if (!HandleOutput(reply)) break;
+      return true;
   }
   *problem =
       absl::StrCat("a bad reply of kind ", static_cast<int>(reply.id), " to command ", reply.seq);
@@ -193,6 +196,14 @@ bool SessionImpl::HandleFailed(const ReplyView& reply, std::string* problem) {
     return false;
   }
   CommandFailed(static_cast<CommandId>(failed.call), reply.seq, ErrorFromWire(failed.result), rest);
+  return true;
+}
+
+bool SessionImpl::HandleOutput(const ReplyView& reply) {
+  std::string_view rest = reply.body;
+  notice::Output output;
+  if (!TakeStruct(&rest, &output) || output.descriptor < 1 || output.descriptor > 2) return false;
+  output_.Add(static_cast<int>(output.descriptor), rest);
   return true;
 }
 

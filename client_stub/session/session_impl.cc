@@ -48,6 +48,7 @@ SessionImpl::~SessionImpl() {
 }
 
 absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dialer) {
+  output_.SetPrinter(options.printer);
   if (!queue_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
   SendControl({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
   auto channel = dialer(this, options.deadline);
@@ -152,6 +153,7 @@ void SessionImpl::CountWait(WaitKind kind, CommandId id) {
 }
 
 CudaResult SessionImpl::TakeDeferred() {
+  output_.Write();
   if (deferred_.load(std::memory_order_relaxed) == 0) return CudaResult::kSuccess;
   return static_cast<CudaResult>(deferred_.exchange(0, std::memory_order_relaxed));
 }
@@ -166,6 +168,7 @@ CudaResult SessionImpl::RoundTrip(WaitKind kind, CommandId id, const void* body,
   }
   CountWait(kind, id);
   const CudaResult result = waiter.Wait(spin_);
+  if (result != CudaResult::kSuccess) output_.Write();
   if (result != CudaResult::kSuccess || kind == WaitKind::kRoundTrip || kind == WaitKind::kFree) {
     return result;
   }
@@ -199,6 +202,7 @@ CudaResult SessionImpl::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
   CountWait(WaitKind::kCopyOut, CommandId::kCopyFromDevice);
   if (!wait) return CudaResult::kSuccess;
   const CudaResult result = waiter.Wait(spin_);
+  output_.Write();
   return result == CudaResult::kSuccess ? TakeDeferred() : result;
 }
 

@@ -25,6 +25,7 @@
 #include "client_stub/session/counters.h"
 #include "client_stub/session/grant_table.h"
 #include "client_stub/session/handshake.h"
+#include "client_stub/session/output_buffer.h"
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
@@ -55,6 +56,8 @@ class SessionImpl final : public Session, public ChannelHandler {
     return static_cast<CudaResult>(error_.load(std::memory_order_relaxed));
   }
   CudaResult TakeDeferred() override;
+  void WriteOutput() override { output_.Write(); }
+  bool ExpectsOutput() const override { return output_.expected(); }
   void BeginGroup() override { queue_.BeginGroup(); }
   void EndGroup() override;
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
@@ -98,6 +101,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool HandleReply(const ReplyView& reply, std::string* problem);
   bool HandleRetired(const ReplyView& reply, std::string* problem);
   bool HandleFailed(const ReplyView& reply, std::string* problem);
+  bool HandleOutput(const ReplyView& reply);
   bool HandleGrant(std::string_view payload, std::string* problem);
   void HandleFault(std::string_view payload);
   void CommandFailed(CommandId command, uint64_t seq, CudaResult result, std::string_view what);
@@ -116,6 +120,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   ReplyTable replies_;
   GrantTable grants_;
   CompletionBoard board_;
+  OutputBuffer output_;
 
   Mutex freed_mu_;
   std::function<void(uint64_t)> freed_callback_ ABSL_GUARDED_BY(freed_mu_);

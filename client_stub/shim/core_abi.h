@@ -8,13 +8,14 @@
 #ifndef WARPLINE_CLIENT_STUB_SHIM_CORE_ABI_H_
 #define WARPLINE_CLIENT_STUB_SHIM_CORE_ABI_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define WARPLINE_SHIM_ABI_VERSION 1
+#define WARPLINE_SHIM_ABI_VERSION 2
 
 /* Lives as long as the process. */
 struct warpline_shim {
@@ -22,6 +23,9 @@ struct warpline_shim {
   uint32_t count;           /* Length of both arrays, and of `table` below. */
   const char* const* names; /* Exported symbols ("cuMemAlloc_v2"), in strcmp() order. */
   void* const* trampolines; /* Their addresses: what cuGetProcAddress gives out. */
+  /* Writes with the host's stdio, to stdout (descriptor 1) or stderr (2). With `wait` 0 it returns
+   * 0 and writes nothing when another thread holds that stream locked; otherwise it returns 1. */
+  int (*print)(int descriptor, const char* text, size_t size, int wait);
 };
 
 /* Stores the core's function for shim->names[i] into table[i] and leaves NULL where it has none:

@@ -58,8 +58,21 @@ HIDDEN _Atomic(void*) warpline_table[kCount] = {
 #undef WARPLINE_SYMBOL
 };
 
+/* Here because this library, unlike the core, sees the host's own stdout and stderr. */
+static int Print(int descriptor, const char* text, size_t size, int wait) {
+  FILE* stream = descriptor == STDERR_FILENO ? stderr : stdout;
+  if (wait) {
+    flockfile(stream);
+  } else if (ftrylockfile(stream) != 0) {
+    return 0;
+  }
+  fwrite(text, 1, size, stream);
+  funlockfile(stream);
+  return 1;
+}
+
 static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g_names,
-                                            g_trampolines};
+                                            g_trampolines, Print};
 
 static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t g_binding_thread; /* 0 while nobody binds. */

@@ -48,6 +48,10 @@ absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes);
 absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
                                          size_t max_bytes = kMaxPayloadBytes);
 
+// Whether the image's kernels may print or assert: they name the driver's functions for it. True
+// also for entries too large to look into. Decompresses every entry.
+bool MayPrint(std::string_view bytes);
+
 }  // namespace warpline::fatbin
 
 #endif  // WARPLINE_COMMON_FATBIN_FATBIN_H_

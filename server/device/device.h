@@ -56,6 +56,19 @@ struct LaunchAttribute {
   std::array<std::byte, 64> value{};
 };
 
+// An option of the just-in-time compiler: a CUjit_option whose value is a number.
+struct JitOption {
+  uint32_t id = 0;
+  uint32_t value = 0;
+};
+
+// What the just-in-time compiler had to say.
+struct JitLog {
+  float wall_ms = 0;
+  std::string info;
+  std::string errors;
+};
+
 struct LaunchConfig {
   std::array<uint32_t, 3> grid{};
   std::array<uint32_t, 3> block{};
@@ -124,6 +137,11 @@ class Context {
 
   // --- Modules. `image` is a fatbin container, a cubin, or PTX text; it is not kept.
   virtual CudaResult LoadModule(std::string_view image, ModuleId* module) = 0;
+  // The same with options. `log` is filled whatever the result.
+  virtual CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption>, JitLog*,
+                                   ModuleId* module) {
+    return LoadModule(image, module);
+  }
   // Loads what LoadModule() left for later, and returns what an eager load would have: backends
   // that load lazily override it.
   virtual CudaResult CheckModule(ModuleId) { return CudaResult::kSuccess; }
@@ -142,6 +160,14 @@ class Context {
   // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
   virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads,
                                      size_t dynamic_shared_bytes, uint32_t flags, int* blocks) = 0;
+  // cuOccupancyMaxActiveClusters and cuOccupancyMaxPotentialClusterSize; the cluster is among the
+  // attributes of `config`.
+  virtual CudaResult MaxActiveClusters(KernelId, const LaunchConfig&, int*) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult MaxClusterSize(KernelId, const LaunchConfig&, int*) {
+    return CudaResult::kNotSupported;
+  }
 };
 
 // A keeper's hold on one device: makes memory, never runs tenant code. Thread-safe.

@@ -5,8 +5,22 @@
 #include <utility>
 #include <vector>
 
+#include "common/fatbin/fatbin.h"
+#include "server/worker/launch_attributes.h"
+
 namespace warpline::worker {
 namespace {
+
+// The CUjit_options whose value is a number and means something to the server: register and thread
+// bounds, optimization, target, fallback, debug and line information, verbosity, caching, position
+// independence, blocks a multiprocessor, most threads, overriding directives.
+constexpr uint64_t kJitOptions = 1ull << 0 | 1ull << 1 | 0x7full << 7 | 1ull << 14 | 0xfull << 30;
+// Of each of the two texts.
+constexpr size_t kMaxJitLog = 64u << 10;
+// Of the names in one reply.
+constexpr size_t kMaxNames = 256u << 10;
+// Of one launch attribute on the wire.
+constexpr size_t kAttributeBytes = 72;
 
 template <typename Fields>
 std::string_view Bytes(const Fields& fields) {
@@ -27,11 +41,99 @@ Lane::Step ControlLane::Issue(Task& task) {
   return Step::kDone;
 }
 
-void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
-  task.module->result = host_->context()->LoadModule(task.image->bytes, &task.module->id);
+void ControlLane::Loaded(CudaResult result, Task& task) {
+  task.module->result = result;
+  if (result == CudaResult::kSuccess && fatbin::MayPrint(task.image->bytes)) {
+    task.module->prints = true;
+    host_->NotePrints();
+  }
   // The image is often tens of megabytes and nobody needs it again.
   task.image.reset();
-  if (IsSticky(task.module->result)) host_->Fail(task.seq, task.id, task.module->result);
+  if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
+}
+
+void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
+  Loaded(host_->context()->LoadModule(task.image->bytes, &task.module->id), task);
+}
+
+void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
+  std::vector<device::JitOption> options;
+  std::string_view rest = task.tail;
+  device::JitOption option;
+  CudaResult result = CudaResult::kSuccess;
+  while (result == CudaResult::kSuccess && !rest.empty()) {
+    const bool known = TakeStruct(&rest, &option) && option.id < 64 && options.size() < 64 &&
+                       (kJitOptions >> option.id & 1) != 0;
+    if (!known) result = CudaResult::kInvalidValue;
+    options.push_back(option);
+  }
+  if (result == CudaResult::kSuccess) {
+    result = host_->context()->LoadModuleJit(task.image->bytes, options, &task.module->log,
+                                             &task.module->id);
+  }
+  Loaded(result, task);
+}
+
+void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
+  const device::JitLog& log = task.module->log;
+  const std::string info = log.info.substr(0, kMaxJitLog);
+  const cmd::ModuleJitLogReply reply = {log.wall_ms, static_cast<uint32_t>(info.size())};
+  host_->sink()->Reply(task.seq, CudaResult::kSuccess, Bytes(reply),
+                       info + log.errors.substr(0, kMaxJitLog));
+}
+
+void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
+  CudaResult result = task.module->result;
+  std::vector<std::string> names;
+  if (result == CudaResult::kSuccess) result = host_->context()->Kernels(task.module->id, &names);
+  cmd::ModuleKernelsReply reply = {static_cast<uint32_t>(names.size()), 0};
+  std::string tail;
+  for (size_t i = command.first; i < names.size(); ++i) {
+    if (tail.size() + names[i].size() > kMaxNames && reply.count > 0) break;
+    tail.append(names[i]).push_back('\0');
+    ++reply.count;
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply), tail);
+}
+
+void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
+  device::LaunchConfig config = {{command.grid_x, command.grid_y, command.grid_z},
+                                 {command.block_x, command.block_y, command.block_z},
+                                 command.dynamic_shared_bytes};
+  cmd::ClusterOccupancyReply reply;
+  CudaResult result = task.kernel->result;
+  std::string_view rest = task.tail;
+  const auto count = static_cast<uint32_t>(rest.size() / kAttributeBytes);
+  if (result == CudaResult::kSuccess && (rest.size() % kAttributeBytes != 0 || command.what > 1 ||
+                                         !TakeAttributes(&rest, count, &config))) {
+    result = CudaResult::kInvalidValue;
+  }
+  if (result == CudaResult::kSuccess) {
+    device::Context* const context = host_->context();
+    result = command.what == 0 ? context->MaxActiveClusters(task.kernel->id, config, &reply.value)
+                               : context->MaxClusterSize(task.kernel->id, config, &reply.value);
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
+  cmd::LimitGetReply reply;
+  const CudaResult result = host_->context()->GetLimit(command.limit, &reply.value);
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
+  cmd::LimitSetReply reply;
+  const uint64_t most = host_->MostOfLimit(command.limit);
+  CudaResult result = CudaResult::kUnsupportedLimit;
+  if (most > 0) {
+    result = command.value > most ? CudaResult::kOutOfMemory
+                                  : host_->context()->SetLimit(command.limit, command.value);
+  }
+  if (result == CudaResult::kSuccess) {
+    result = host_->context()->GetLimit(command.limit, &reply.value);
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {

@@ -24,12 +24,20 @@ class ControlLane : public Lane {
   void Do(const cmd::KernelSetAttribute& command, Task& task);
   void Do(const cmd::MaxActiveBlocks& command, Task& task);
   void Do(const cmd::EventElapsed& command, Task& task);
+  void Do(const cmd::ModuleLoadJit& command, Task& task);
+  void Do(const cmd::ModuleJitLog& command, Task& task);
+  void Do(const cmd::ModuleKernels& command, Task& task);
+  void Do(const cmd::ClusterOccupancy& command, Task& task);
+  void Do(const cmd::LimitGet& command, Task& task);
+  void Do(const cmd::LimitSet& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
     constexpr int kIndex = static_cast<int>(CommandTraits<Command>::kId) - 1;
     static_assert(kCommandTable[kIndex].lane != LaneKind::kControl, "the command has no Do()");
   }
 
+  // Keeps what loading the task's image ended with.
+  void Loaded(CudaResult result, Task& task);
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);
 };

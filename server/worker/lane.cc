@@ -196,6 +196,7 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
     last_marked_ = ticket;
     unmarked_ = 0;
   }
+  if (printed_ > before) host_->SendOutput();
   retired_seq_ = seq;
   retired_ = ticket;
   host_->OnRetired(this, ticket - before, &batch_);

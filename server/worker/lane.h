@@ -38,6 +38,12 @@ class LaneHost {
   virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
   // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
   virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
+  // A module was loaded whose kernels may print.
+  virtual void NotePrints() = 0;
+  // Sends what complete kernels printed, before anything that is sent from now on.
+  virtual void SendOutput() = 0;
+  // A LimitSet: the session's bound for it, or 0 for one that it may not set.
+  virtual uint64_t MostOfLimit(int limit) = 0;
   // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
   // says what only became true by that.
   virtual void AfterRetired() = 0;
@@ -124,6 +130,7 @@ class Lane {
   device::StreamId device_stream_{};
   bool has_stream_ = false;  // Marks need a stream.
   bool closing_ = false;     // The stream is destroyed once everything retired.
+  uint64_t printed_ = 0;     // The latest ticket that launched a kernel which may print.
   uint64_t unmarked_ = 0;    // Tasks issued since the last mark.
   std::deque<Pending> pending_;
   std::string batch_;  // Replies not yet sent.

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
 #include "server/packet_socket.h"
+#include "server/worker/output_capture.h"
 #include "server/worker/ring_writer.h"
 #include "server/worker/session.h"
 #include "transport/shm_ring.h"
@@ -38,11 +40,24 @@ struct Worker {
   std::unique_ptr<device::Context> context;
   std::unique_ptr<RingReader> commands;
   std::unique_ptr<RingFrameWriter> replies;
+  std::unique_ptr<OutputCapture> output;
   std::unique_ptr<Session> session;
 };
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
+}
+
+// Every thread that the device can hold gets a stack: together no more than an eighth of its
+// memory.
+uint64_t MostStackBytes(const device::DeviceInfo& info) {
+  constexpr int kMultiprocessors = 16, kThreadsEach = 39;  // CUdevice_attribute.
+  constexpr uint64_t kLeast = 16u << 10, kMost = 512u << 10;
+  uint64_t threads = 1;
+  for (const auto& [attribute, value] : info.attributes) {
+    if (attribute == kMultiprocessors || attribute == kThreadsEach) threads *= std::max(value, 1);
+  }
+  return std::clamp(info.total_bytes / 8 / threads, kLeast, kMost);
 }
 
 absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* worker) {
@@ -69,8 +84,12 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   }
   SessionLimits limits;
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
+  if (const auto info = worker->backend->Info(open.ordinal()); info.ok()) {
+    limits.max_stack_bytes = MostStackBytes(*info);
+  }
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
   worker->session = std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
+  worker->session->set_output(worker->output.get());
   if (!worker->session->ok()) return absl::ResourceExhaustedError("no threads for a session");
   LogInfo("opened session=", open.session(),
           " driver_ms=", absl::ToInt64Milliseconds(driver_ready - start),
@@ -200,6 +219,13 @@ int main(int argc, char**) {
     return 64;
   }
   auto* worker = new warpline::worker::Worker;
+  // Before anything else prints.
+  auto output = warpline::worker::OutputCapture::Install();
+  if (!output.ok()) {
+    warpline::LogError(output.status().ToString());
+    return 1;
+  }
+  worker->output = *std::move(output);
   warpline::worker::Serve(worker);
   _exit(0);
 }

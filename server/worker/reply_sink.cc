@@ -55,6 +55,13 @@ void ReplySink::Freed(uint64_t token) {
   Write(out);
 }
 
+void ReplySink::Output(int descriptor, std::string_view text) {
+  std::string out;
+  AppendNotice(ReplyId::kOutput, 0, notice::Output{static_cast<uint32_t>(descriptor), 0}, text,
+               &out);
+  Write(out);
+}
+
 void ReplySink::Failed(uint64_t seq, CommandId id, CudaResult result, std::string_view what) {
   std::string out;
   AppendNotice(ReplyId::kFailed, seq,

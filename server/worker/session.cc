@@ -114,7 +114,42 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
   } else if (fault() != CudaResult::kSuccess) {
     return;
   }
+  // The text of a failed assertion comes before its error.
+  if (IsSticky(result)) SendOutput();
   sink_.Failed(seq, id, result, CudaResultName(result));
+}
+
+void Session::NotePrints() {
+  if (!prints_.exchange(true)) sink_.Output(1, {});
+}
+
+void Session::SendOutput() {
+  if (output_ == nullptr || !prints_.load()) return;
+  MutexLock lock(&output_mu_);
+  context_->FlushOutput();
+  output_->Collect(
+      [this](int descriptor, std::string_view text) { sink_.Output(descriptor, text); });
+}
+
+// By CUlimit. Those not named cost no memory.
+uint64_t Session::MostOfLimit(int limit) {
+  constexpr int kStack = 0, kPrintfFifo = 1, kMallocHeap = 2, kPendingLaunches = 4, kL2Fetch = 5,
+                kPersistingL2 = 6;
+  switch (limit) {
+    case kStack:
+      return limits_.max_stack_bytes;
+    case kPrintfFifo:
+      return limits_.max_printf_bytes;
+    case kMallocHeap:
+      return limits_.max_heap_bytes;
+    case kPendingLaunches:
+      return 64u << 10;
+    case kL2Fetch:
+    case kPersistingL2:
+      return ~uint64_t{0};
+    default:
+      return 0;
+  }
 }
 
 void Session::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
@@ -294,8 +329,16 @@ bool Session::HandlesLeft() {
   const uint64_t held =
       lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size();
   if (held < limits_.max_handles) return true;
-  Refuse(CudaResult::kOutOfMemory);
+  RefuseBeyond("handles", limits_.max_handles, &said_handles_);
   return false;
+}
+
+void Session::RefuseBeyond(const char* what, uint64_t limit, bool* said) {
+  if (!std::exchange(*said, true)) {
+    LogWarning("limit reached what=", what, " limit=", limit,
+               " call=", kCommandTable[static_cast<int>(id_) - 1].name);
+  }
+  Refuse(CudaResult::kOutOfMemory);
 }
 
 template <typename Command>
@@ -469,7 +512,7 @@ void Session::On(const cmd::ImageData& command, std::string_view tail) {
     }
     if (command.total > limits_.max_module_bytes - module_bytes_) {
       images_.erase(command.image);
-      return Refuse(CudaResult::kOutOfMemory);
+      return RefuseBeyond("module bytes", limits_.max_module_bytes, &said_module_bytes_);
     }
     image = std::make_shared<Image>();
     image->total = command.total;
@@ -485,7 +528,8 @@ void Session::On(const cmd::ImageData& command, std::string_view tail) {
   RetireHere();
 }
 
-void Session::On(const cmd::ModuleLoad& command, std::string_view tail) {
+template <typename Command>
+void Session::LoadFrom(const Command& command, std::string_view tail) {
   const auto image = images_.find(command.image);
   if (image == images_.end() || image->second->bytes.size() != image->second->total ||
       modules_.contains(command.module)) {
@@ -502,6 +546,17 @@ void Session::On(const cmd::ModuleLoad& command, std::string_view tail) {
   ToControl(std::move(task));
 }
 
+void Session::On(const cmd::ModuleLoad& command, std::string_view tail) { LoadFrom(command, tail); }
+void Session::On(const cmd::ModuleLoadJit& command, std::string_view tail) {
+  LoadFrom(command, tail);
+}
+
+void Session::On(const cmd::ModuleJitLog& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+void Session::On(const cmd::ModuleKernels& command, std::string_view tail) {
+  ToModule(command, tail);
+}
 void Session::On(const cmd::ModuleCheck& command, std::string_view tail) {
   ToModule(command, tail);
 }
@@ -546,7 +601,8 @@ void Session::On(const cmd::MaxActiveBlocks& command, std::string_view tail) {
   ToKernel(command, tail);
 }
 
-void Session::On(const cmd::Launch& command, std::string_view tail) {
+template <typename Command>
+void Session::LaunchOn(const Command& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
   const auto kernel = kernels_.find(command.kernel);
   if (lane == nullptr || kernel == kernels_.end()) return Refuse(CudaResult::kInvalidHandle);
@@ -556,6 +612,21 @@ void Session::On(const cmd::Launch& command, std::string_view tail) {
     task.after.push_back({control_, task.kernel->ticket});
   }
   Enqueue(lane, std::move(task));
+}
+
+void Session::On(const cmd::Launch& command, std::string_view tail) { LaunchOn(command, tail); }
+void Session::On(const cmd::LaunchEx& command, std::string_view tail) { LaunchOn(command, tail); }
+void Session::On(const cmd::ClusterOccupancy& command, std::string_view tail) {
+  ToKernel(command, tail);
+}
+
+// --- Limits
+
+void Session::On(const cmd::LimitGet& command, std::string_view tail) {
+  ToControl(NewTask(command, tail));
+}
+void Session::On(const cmd::LimitSet& command, std::string_view tail) {
+  ToControl(NewTask(command, tail));
 }
 
 }  // namespace warpline::worker

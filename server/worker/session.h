@@ -18,6 +18,7 @@
 #include "common/mutex.h"
 #include "proto/dispatch.h"
 #include "server/worker/control_lane.h"
+#include "server/worker/output_capture.h"
 #include "server/worker/stream_lane.h"
 
 namespace warpline::worker {
@@ -31,6 +32,11 @@ struct SessionLimits {
   uint64_t max_queued_commands = 256u << 10;
   size_t max_watches = 4096;  // Waits for all streams at once.
   size_t staging_buffers = 16;
+  // Of CU_LIMIT_STACK_SIZE, _PRINTF_FIFO_SIZE and _MALLOC_HEAP_SIZE: the device takes their memory
+  // beside what the session is charged for.
+  uint64_t max_stack_bytes = 64u << 10;
+  uint64_t max_printf_bytes = 64u << 20;
+  uint64_t max_heap_bytes = 1ull << 30;
 };
 
 // Decode() and the destructor run on one thread, the decoder's; the LaneHost part is thread-safe.
@@ -42,6 +48,9 @@ class Session : public LaneHost {
 
   // False when the system has no threads for it; nothing else may be called then.
   bool ok() const { return legacy_ != nullptr; }
+
+  // What kernels print goes to the client from now on. Borrowed; before the first Decode().
+  void set_output(OutputCapture* output) { output_ = output; }
 
   // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
   // go on then. Waits while more is queued than the limits allow.
@@ -56,6 +65,9 @@ class Session : public LaneHost {
   void Fail(uint64_t seq, CommandId id, CudaResult result) override;
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
   void AfterRetired() override;
+  void NotePrints() override;
+  void SendOutput() override;
+  uint64_t MostOfLimit(int limit) override;
 
   // One for each command, called by DispatchCommand.
   void On(const cmd::StreamCreate& command, std::string_view tail);
@@ -83,6 +95,13 @@ class Session : public LaneHost {
   void On(const cmd::KernelSetAttribute& command, std::string_view tail);
   void On(const cmd::MaxActiveBlocks& command, std::string_view tail);
   void On(const cmd::Launch& command, std::string_view tail);
+  void On(const cmd::LaunchEx& command, std::string_view tail);
+  void On(const cmd::ModuleLoadJit& command, std::string_view tail);
+  void On(const cmd::ModuleJitLog& command, std::string_view tail);
+  void On(const cmd::ModuleKernels& command, std::string_view tail);
+  void On(const cmd::ClusterOccupancy& command, std::string_view tail);
+  void On(const cmd::LimitGet& command, std::string_view tail);
+  void On(const cmd::LimitSet& command, std::string_view tail);
 
  private:
   struct Event {
@@ -114,7 +133,14 @@ class Session : public LaneHost {
   template <typename Command>
   void ToModule(const Command& command, std::string_view tail);
   void ToControl(Task task);
+  // Makes a module of a complete image, and a launch of a kernel.
+  template <typename Command>
+  void LoadFrom(const Command& command, std::string_view tail);
+  template <typename Command>
+  void LaunchOn(const Command& command, std::string_view tail);
 
+  // Refuses with kOutOfMemory and says in the log, once for each `what`, what there is too much of.
+  void RefuseBeyond(const char* what, uint64_t limit, bool* said);
   // Answers a round trip with an error, or reports a failed one-way command.
   void Refuse(CudaResult result);
   // The command being decoded is complete without a lane.
@@ -149,6 +175,8 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Module>> modules_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
   uint64_t module_bytes_ = 0;
+  bool said_handles_ = false;
+  bool said_module_bytes_ = false;
   std::shared_ptr<EventRecord> barrier_;  // Of the latest StreamBarrier.
   uint64_t barriers_ = 0;
   std::shared_ptr<Lane> legacy_;
@@ -160,6 +188,10 @@ class Session : public LaneHost {
   std::atomic<uint64_t> reported_seq_{0};  // The largest all_seq that was or is being reported.
   std::atomic<uint64_t> queued_bytes_{0};
   std::atomic<int> watch_count_{0};
+
+  OutputCapture* output_ = nullptr;
+  std::atomic<bool> prints_{false};
+  Mutex output_mu_;  // Held while output is sent, so that none is overtaken. Before the sink's.
 
   // Lock order: mu_ before the locks of lanes and of the sink.
   Mutex mu_;

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "server/worker/launch_attributes.h"
+
 namespace warpline::worker {
 namespace {
 
@@ -206,22 +208,42 @@ Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
   return Step::kDone;
 }
 
-Lane::Step StreamLane::Do(const cmd::Launch& command, Task& task) {
+void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
+                        std::string_view params) {
   const Kernel& kernel = *task.kernel;
   CudaResult result = kernel.result;
   // The driver reads as many bytes as the kernel has, so a shorter buffer is not passed on.
-  if (result == CudaResult::kSuccess && task.tail.size() != kernel.param_bytes) {
+  if (result == CudaResult::kSuccess && params.size() != kernel.param_bytes) {
     result = CudaResult::kInvalidValue;
   }
   if (result == CudaResult::kSuccess) {
-    const device::LaunchConfig config = {{command.grid_x, command.grid_y, command.grid_z},
-                                         {command.block_x, command.block_y, command.block_z},
-                                         command.dynamic_shared_bytes};
-    const auto* params = reinterpret_cast<const std::byte*>(task.tail.data());
-    result =
-        host_->context()->Launch(kernel.id, config, {params, task.tail.size()}, device_stream_);
+    if (kernel.module->prints) printed_ = task.ticket;
+    const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
+    result = host_->context()->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
   }
   Check(task, result);
+}
+
+Lane::Step StreamLane::Do(const cmd::Launch& command, Task& task) {
+  Launch(task,
+         {{command.grid_x, command.grid_y, command.grid_z},
+          {command.block_x, command.block_y, command.block_z},
+          command.dynamic_shared_bytes},
+         task.tail);
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::LaunchEx& command, Task& task) {
+  device::LaunchConfig config = {{command.grid_x, command.grid_y, command.grid_z},
+                                 {command.block_x, command.block_y, command.block_z},
+                                 command.dynamic_shared_bytes};
+  config.cooperative = command.cooperative != 0;
+  std::string_view rest = task.tail;
+  if (TakeAttributes(&rest, command.attribute_count, &config)) {
+    Launch(task, config, rest);
+  } else {
+    Check(task, CudaResult::kInvalidValue);
+  }
   return Step::kDone;
 }
 

@@ -28,6 +28,7 @@ class StreamLane : public Lane {
   Step Do(const cmd::CopyFromDevice& command, Task& task);
   Step Do(const cmd::CopyOnDevice& command, Task& task);
   Step Do(const cmd::Launch& command, Task& task);
+  Step Do(const cmd::LaunchEx& command, Task& task);
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {
@@ -37,6 +38,8 @@ class StreamLane : public Lane {
   }
 
   void Check(const Task& task, CudaResult result);
+  // Launches the task's kernel, with `params` for its parameter buffer.
+  void Launch(const Task& task, const device::LaunchConfig& config, std::string_view params);
   // Makes the stream wait for a record of another lane.
   void WaitFor(const Task& task, const worker::EventRecord* record);
   Step RecordMark(Task& task);

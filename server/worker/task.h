@@ -31,6 +31,8 @@ struct Module {
   uint64_t image_bytes = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
+  bool prints = false;  // Its kernels may.
+  device::JitLog log;   // Of a load with options.
 };
 
 // A kernel, by the same rule.
@@ -58,7 +60,9 @@ using AnyCommand =
                  cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice,
                  cmd::CopyFromDevice, cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed,
                  cmd::ModuleLoad, cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind,
-                 cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks>;
+                 cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks, cmd::LaunchEx,
+                 cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels, cmd::ClusterOccupancy,
+                 cmd::LimitGet, cmd::LimitSet>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {

@@ -1,5 +1,7 @@
 #include "server/device/cuda/cuda_context.h"
 
+#include <cstring>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 
@@ -25,6 +27,43 @@ Id ToId(Handle handle) {
 }
 
 thread_local CUcontext t_current = nullptr;
+
+// A launch with attributes in the driver's terms.
+class NativeLaunch {
+ public:
+  NativeLaunch(const LaunchConfig& config, CUstream stream) {
+    for (const LaunchAttribute& attribute : config.attributes) {
+      CUlaunchAttribute& native = attributes_.emplace_back();
+      native.id = static_cast<CUlaunchAttributeID>(attribute.id);
+      static_assert(sizeof(native.value) == sizeof(attribute.value));
+      std::memcpy(&native.value, attribute.value.data(), sizeof(native.value));
+    }
+    if (config.cooperative) {
+      CUlaunchAttribute& native = attributes_.emplace_back();
+      native.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+      native.value.cooperative = 1;
+    }
+    config_.gridDimX = config.grid[0];
+    config_.gridDimY = config.grid[1];
+    config_.gridDimZ = config.grid[2];
+    config_.blockDimX = config.block[0];
+    config_.blockDimY = config.block[1];
+    config_.blockDimZ = config.block[2];
+    config_.sharedMemBytes = config.dynamic_shared_bytes;
+    config_.hStream = stream;
+    config_.attrs = attributes_.data();
+    config_.numAttrs = static_cast<unsigned>(attributes_.size());
+  }
+
+  const CUlaunchConfig* config() const { return &config_; }
+
+ private:
+  std::vector<CUlaunchAttribute> attributes_;
+  CUlaunchConfig config_ = {};
+};
+
+// As much as the driver may write of its just-in-time compiler's findings.
+constexpr size_t kJitLogBytes = 32u << 10;
 
 }  // namespace
 
@@ -156,10 +195,46 @@ CudaResult CudaContext::Launch(KernelId kernel, const LaunchConfig& config,
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER,
                    const_cast<std::byte*>(params.data()),  // The driver only reads it.
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void** const packed = bytes > 0 ? extra : nullptr;
+  if (config.cooperative || !config.attributes.empty()) {
+    NativeLaunch native(config, Native(stream));
+    return ToResult(
+        api_->p_cuLaunchKernelEx(native.config(), NativeFunction(kernel), nullptr, packed));
+  }
   return ToResult(api_->p_cuLaunchKernel(NativeFunction(kernel), config.grid[0], config.grid[1],
                                          config.grid[2], config.block[0], config.block[1],
                                          config.block[2], config.dynamic_shared_bytes,
-                                         Native(stream), nullptr, bytes > 0 ? extra : nullptr));
+                                         Native(stream), nullptr, packed));
+}
+
+// A synchronization writes out what complete kernels printed, also that of a stream on which
+// nothing runs; unlike that of the context it does not wait for the others.
+CudaResult CudaContext::FlushOutput() {
+  Enter();
+  CUstream idle = idle_stream_.load();
+  if (idle == nullptr) {
+    const CUresult created = api_->p_cuStreamCreateWithPriority(&idle, CU_STREAM_NON_BLOCKING, 0);
+    if (created != CUDA_SUCCESS) return ToResult(created);
+    CUstream none = nullptr;
+    if (!idle_stream_.compare_exchange_strong(none, idle)) {
+      api_->p_cuStreamDestroy(idle);
+      idle = none;
+    }
+  }
+  return ToResult(api_->p_cuStreamSynchronize(idle));
+}
+
+CudaResult CudaContext::GetLimit(int limit, uint64_t* value) {
+  Enter();
+  size_t native = 0;
+  const CUresult result = api_->p_cuCtxGetLimit(&native, static_cast<CUlimit>(limit));
+  *value = native;
+  return ToResult(result);
+}
+
+CudaResult CudaContext::SetLimit(int limit, uint64_t value) {
+  Enter();
+  return ToResult(api_->p_cuCtxSetLimit(static_cast<CUlimit>(limit), value));
 }
 
 CudaResult CudaContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
@@ -201,6 +276,42 @@ CudaResult CudaContext::LoadModule(std::string_view image, ModuleId* module) {
   CUlibrary library = nullptr;
   const CUresult result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), nullptr, nullptr,
                                                     0, nullptr, nullptr, 0);
+  *module = ToId<ModuleId>(library);
+  return ToResult(result);
+}
+
+// As a module first, because that compiles at once and its log is then complete; the library that
+// is kept finds the code in the driver's cache.
+CudaResult CudaContext::LoadModuleJit(std::string_view image, absl::Span<const JitOption> options,
+                                      JitLog* log, ModuleId* module) {
+  Enter();
+  const std::string terminated(image);
+  std::vector<CUjit_option> ids;
+  std::vector<void*> values;
+  const auto add = [&](CUjit_option id, uint64_t value) {
+    ids.push_back(id);
+    values.push_back(reinterpret_cast<void*>(value));
+  };
+  for (const JitOption& option : options) add(static_cast<CUjit_option>(option.id), option.value);
+  const size_t asked = ids.size();
+  std::string info(kJitLogBytes, '\0');
+  std::string errors(kJitLogBytes, '\0');
+  add(CU_JIT_WALL_TIME, 0);
+  add(CU_JIT_INFO_LOG_BUFFER, reinterpret_cast<uint64_t>(info.data()));
+  add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info.size());
+  add(CU_JIT_ERROR_LOG_BUFFER, reinterpret_cast<uint64_t>(errors.data()));
+  add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, errors.size());
+  CUmodule compiled = nullptr;
+  CUresult result = api_->p_cuModuleLoadDataEx(
+      &compiled, terminated.c_str(), static_cast<unsigned>(ids.size()), ids.data(), values.data());
+  std::memcpy(&log->wall_ms, &values[asked], sizeof(log->wall_ms));
+  log->info.assign(info.data(), strnlen(info.data(), info.size()));
+  log->errors.assign(errors.data(), strnlen(errors.data(), errors.size()));
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  api_->p_cuModuleUnload(compiled);
+  CUlibrary library = nullptr;
+  result = api_->p_cuLibraryLoadData(&library, terminated.c_str(), ids.data(), values.data(),
+                                     static_cast<unsigned>(asked), nullptr, nullptr, 0);
   *module = ToId<ModuleId>(library);
   return ToResult(result);
 }
@@ -282,6 +393,21 @@ CudaResult CudaContext::MaxActiveBlocks(KernelId kernel, int block_threads,
   Enter();
   return ToResult(api_->p_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
       blocks, NativeFunction(kernel), block_threads, dynamic_shared_bytes, flags));
+}
+
+CudaResult CudaContext::MaxActiveClusters(KernelId kernel, const LaunchConfig& config,
+                                          int* clusters) {
+  Enter();
+  NativeLaunch native(config, nullptr);
+  return ToResult(
+      api_->p_cuOccupancyMaxActiveClusters(clusters, NativeFunction(kernel), native.config()));
+}
+
+CudaResult CudaContext::MaxClusterSize(KernelId kernel, const LaunchConfig& config, int* size) {
+  Enter();
+  NativeLaunch native(config, nullptr);
+  return ToResult(
+      api_->p_cuOccupancyMaxPotentialClusterSize(size, NativeFunction(kernel), native.config()));
 }
 
 }  // namespace warpline::device

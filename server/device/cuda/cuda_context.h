@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_CONTEXT_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_CONTEXT_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,13 @@ class CudaContext : public Context {
   CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                     StreamId stream) override;
 
+  CudaResult FlushOutput() override;
+  CudaResult GetLimit(int limit, uint64_t* value) override;
+  CudaResult SetLimit(int limit, uint64_t value) override;
+
   CudaResult LoadModule(std::string_view image, ModuleId* module) override;
+  CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options, JitLog* log,
+                           ModuleId* module) override;
   CudaResult CheckModule(ModuleId module) override;
   CudaResult UnloadModule(ModuleId module) override;
   CudaResult Kernels(ModuleId module, std::vector<std::string>* names) override;
@@ -53,6 +60,8 @@ class CudaContext : public Context {
                         uint64_t* bytes) override;
   CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
                              uint32_t flags, int* blocks) override;
+  CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config, int* clusters) override;
+  CudaResult MaxClusterSize(KernelId kernel, const LaunchConfig& config, int* size) override;
 
  private:
   CudaContext(const DriverApi* api, CUdevice device, CUcontext context)
@@ -66,6 +75,7 @@ class CudaContext : public Context {
   const CUcontext context_;
   uint64_t arena_base_ = 0;
   uint64_t arena_bytes_ = 0;
+  std::atomic<CUstream> idle_stream_{nullptr};  // Nothing runs on it. Created when first needed.
 };
 
 }  // namespace warpline::device
