@@ -1,5 +1,6 @@
 #include "client_stub/core/contexts.h"
 
+#include "client_stub/core/context_limits.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/modules.h"
 #include "client_stub/core/runtime.h"
@@ -7,18 +8,6 @@
 #include "client_stub/private_tables/export_tables.h"
 
 namespace warpline::stub {
-
-void InitializeLimits(Context* context) {
-  context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 8650752;
-  context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-  context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-  context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
-  context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
-  context->limits[CU_LIMIT_SHMEM_SIZE] =
-      runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
-  context->limits[CU_LIMIT_CIG_ENABLED] = 0;
-}
 
 Context* FindContext(CUcontext handle) { return runtime().contexts.Find(NumberOf(handle)); }
 
@@ -33,6 +22,11 @@ void ReleaseContents(Context* context) {
   DestroyEventsOf(context);
   DestroyStreamsOf(context);
   UnloadModulesOf(context);
+  // Contexts share the server's one: libraries begin anew with the primary one, which is the one
+  // that programs reset.
+  if (!context->primary) return;
+  ResetLibraries();
+  ResetLimits();
 }
 
 bool ValidContextFlags(unsigned int flags) {

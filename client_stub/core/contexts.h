@@ -8,9 +8,6 @@
 
 namespace warpline::stub {
 
-// Gives a new context the limits that it has by default on recent devices.
-void InitializeLimits(Context* context);
-
 // nullptr for what is no context's handle.
 Context* FindContext(CUcontext handle);
 // The same, with nullptr standing for the thread's current context.

@@ -1,8 +1,10 @@
-// Contexts: which one a thread uses, and their settings. Everything here is answered in the
-// process.
+// Contexts: which one a thread uses, and their settings. All but limits is answered in the process.
 #include <algorithm>
 
+#include "client_stub/core/context_events.h"
+#include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
+#include "client_stub/core/events.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -12,16 +14,6 @@ namespace {
 
 // Of every context, whichever call made it.
 constexpr unsigned int kApiVersion = 3020;
-
-// Bytes of local memory that a thread of any device has.
-constexpr size_t kMaxStackBytes = 512 << 10;
-
-// The limits that CUDA knows but this driver, like NVIDIA's on recent devices, does not have.
-CUresult CheckLimit(CUlimit limit) {
-  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  const bool unsupported = limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit > CU_LIMIT_CIG_ENABLED;
-  return unsupported ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
-}
 
 CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device) {
   WARPLINE_TRY(EnterInitialized());
@@ -56,16 +48,19 @@ extern "C" {
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
                                 unsigned int flags, CUdevice dev) {
   // Execution affinity and CUDA in graphics need what this driver does not pass on.
-  if (ctxCreateParams != nullptr &&
-      (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) {
+    return ctxCreateParams->numExecAffinityParams != 0 ? CUDA_ERROR_INVALID_VALUE
+                                                       : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams != 0) {
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   }
   return CreateContext(pctx, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams,
                                 unsigned int flags, CUdevice dev) {
-  if (numParams != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return CreateContext(pctx, flags, dev);
 }
 
@@ -90,7 +85,30 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
 }
 
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
-CUresult CUDAAPI cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
+
+// Counts those who use the context, as cuDevicePrimaryCtxRetain does.
+CUresult CUDAAPI cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  WARPLINE_TRY(EnterContext());
+  if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  t_thread.current->references.fetch_add(1);
+  *pctx = t_thread.current->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxDetach(CUcontext ctx) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterInitialized());
+  Context* context = FindContext(ctx);
+  if (context == nullptr || context != t_thread.current) return CUDA_ERROR_INVALID_CONTEXT;
+  int references = context->references.load();
+  do {
+    if (references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  } while (!context->references.compare_exchange_weak(references, references - 1));
+  if (references > 1) return CUDA_SUCCESS;
+  ReleaseContents(context);
+  if (!context->primary) PopContext();
+  return CUDA_SUCCESS;
+}
 
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx) {
   WARPLINE_TRY(EnterInitialized());
@@ -194,19 +212,12 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
 CUresult CUDAAPI cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   WARPLINE_TRY(Enter());
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WARPLINE_TRY(CheckLimit(limit));
-  *pvalue = t_thread.current->limits[limit];
-  return CUDA_SUCCESS;
+  return GetLimit(t_thread.current, limit, pvalue);
 }
 
-// Kept for cuCtxGetLimit. The server sizes stacks and heaps by what kernels need and its own
-// bounds.
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
   WARPLINE_TRY(Enter());
-  WARPLINE_TRY(CheckLimit(limit));
-  if (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) return CUDA_ERROR_INVALID_VALUE;
-  t_thread.current->limits[limit] = value;
-  return CUDA_SUCCESS;
+  return SetLimit(t_thread.current, limit, value);
 }
 
 CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
@@ -245,5 +256,33 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPr
 }
 
 CUresult CUDAAPI cuCtxResetPersistingL2Cache() { return Enter(); }
+
+CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
+  WARPLINE_TRY(EnterContext());
+  if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+}
+
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  Context* context = FindContext(hCtx);
+  if (context == nullptr || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+  Event* event = FindEvent(hEvent);
+  if (event == nullptr || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  return RecordContext(context, event);
+}
+
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  Context* context = FindContext(hCtx);
+  if (context == nullptr || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+  Event* event = FindEvent(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return HoldContext(context, event);
+}
 
 }  // extern "C"

@@ -12,8 +12,7 @@ using namespace warpline::stub;
 namespace {
 
 // What the device may be able to do but this driver cannot pass on: host memory that the device
-// reaches and the reverse, launches of several blocks at once by agreement, sharing with other
-// processes and devices, memory that is mapped by hand.
+// reaches and the reverse, sharing with other processes and devices, memory that is mapped by hand.
 constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
     CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
@@ -24,9 +23,7 @@ constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
     CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
     CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
-    CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
     CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
     CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
     CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
@@ -178,6 +175,61 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUde
   WARPLINE_TRY(CheckDevice(dstDevice));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // CUDA refuses to compare a device with itself.
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult CUDAAPI cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  prop->maxThreadsPerBlock = Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  prop->maxThreadsDim[0] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
+  prop->maxThreadsDim[1] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
+  prop->maxThreadsDim[2] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
+  prop->maxGridSize[0] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+  prop->maxGridSize[1] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
+  prop->maxGridSize[2] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
+  prop->sharedMemPerBlock = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  prop->totalConstantMemory = Attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  prop->SIMDWidth = Attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  prop->memPitch = Attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  prop->regsPerBlock = Attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  prop->clockRate = Attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  prop->textureAlign = Attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  return CUDA_SUCCESS;
+}
+
+// A context may not be limited to a part of the device.
+CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (pi == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *pi = 0;
+  return CUDA_SUCCESS;
+}
+
+// Host and device share no memory that an atomic operation could work on.
+CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
+                                                   const CUatomicOperation* operations,
+                                                   unsigned int count, CUdevice dev) {
+  WARPLINE_TRY(EnterDevice(dev));
+  if (capabilities == nullptr || operations == nullptr || count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::fill_n(capabilities, count, 0);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
+                                                  const CUatomicOperation* operations,
+                                                  unsigned int count, CUdevice srcDevice,
+                                                  CUdevice dstDevice) {
+  WARPLINE_TRY(EnterDevice(srcDevice));
+  WARPLINE_TRY(CheckDevice(dstDevice));
+  if (capabilities == nullptr || operations == nullptr || count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // As with cuDeviceGetP2PAttribute.
   return CUDA_ERROR_INVALID_DEVICE;
 }
 

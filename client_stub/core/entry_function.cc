@@ -24,6 +24,10 @@ CUresult GetName(const char** name, Handle handle) {
   return CUDA_SUCCESS;
 }
 
+bool ValidCacheConfig(CUfunc_cache config) {
+  return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+}
+
 }  // namespace
 
 extern "C" {
@@ -41,9 +45,10 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
 }
 
 // A preference, which CUDA lets a driver disregard.
-CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache) {
+CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   Kernel* kernel;
-  return EnterFor(hfunc, &kernel);
+  WARPLINE_TRY(EnterFor(hfunc, &kernel));
+  return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig) {
@@ -107,10 +112,11 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
   return SetKernelAttribute(found, attrib, val);
 }
 
-CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice dev) {
+CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   Kernel* found;
   WARPLINE_TRY(EnterFor(kernel, &found));
-  return CheckDevice(dev);
+  WARPLINE_TRY(CheckDevice(dev));
+  return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel hfunc) { return GetName(name, hfunc); }

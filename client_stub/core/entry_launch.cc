@@ -2,8 +2,11 @@
 #include <cstring>
 #include <string>
 
+#include "client_stub/core/events.h"
 #include "client_stub/core/kernel.h"
+#include "client_stub/core/launch_attributes.h"
 #include "client_stub/core/launch_check.h"
+#include "client_stub/core/module.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -56,82 +59,80 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
   return CUDA_SUCCESS;
 }
 
-CUresult Send(const Kernel& kernel, Stream* stream, const LaunchGeometry& launch, void** params,
-              void** extra, char* buffer) {
-  if (kernel.parameter_bytes != 0) {
-    WARPLINE_TRY(PackParameters(kernel, params, extra, buffer));
-  }
-  const warpline::cmd::Launch command = {stream->wire,
-                                         kernel.wire,
-                                         launch.grid[0],
-                                         launch.grid[1],
-                                         launch.grid[2],
-                                         launch.block[0],
-                                         launch.block[1],
-                                         launch.block[2],
-                                         launch.dynamic_shared_bytes,
-                                         0};
-  return SendOn(stream, command, std::string_view(buffer, kernel.parameter_bytes));
+template <typename Command>
+void SetGeometry(const LaunchGeometry& launch, Command* command) {
+  command->grid_x = launch.grid[0];
+  command->grid_y = launch.grid[1];
+  command->grid_z = launch.grid[2];
+  command->block_x = launch.block[0];
+  command->block_y = launch.block[1];
+  command->block_z = launch.block[2];
+  command->dynamic_shared_bytes = launch.dynamic_shared_bytes;
 }
 
-CUresult Launch(CUfunction function, const LaunchGeometry& launch, CUstream handle,
-                DefaultStream null_means, void** params, void** extra) {
+CUresult Send(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
+              const LaunchAttributes* attributes, void** params, void** extra, char* buffer) {
+  if (kernel->parameter_bytes != 0) {
+    WARPLINE_TRY(PackParameters(*kernel, params, extra, buffer));
+  }
+  const std::string_view packed(buffer, kernel->parameter_bytes);
+  uint64_t wire;
+  WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
+  if (attributes == nullptr || attributes->plain()) {
+    warpline::cmd::Launch command = {.stream = stream->wire, .kernel = wire};
+    SetGeometry(launch, &command);
+    return SendOn(stream, command, packed);
+  }
+  warpline::cmd::LaunchEx command = {.stream = stream->wire, .kernel = wire};
+  SetGeometry(launch, &command);
+  command.cooperative = attributes->cooperative ? 1 : 0;
+  command.attribute_count = attributes->wire_count;
+  return SendOn(stream, command, attributes->wire + std::string(packed));
+}
+
+CUresult Launch(CUfunction function, const LaunchGeometry& launch,
+                const LaunchAttributes* attributes, CUstream handle, DefaultStream null_means,
+                void** params, void** extra) {
   WARPLINE_TRY(Enter());
-  const Kernel* kernel = FindKernel(NumberOf(function));
+  Kernel* kernel = FindKernel(NumberOf(function));
   Stream* stream = FindStream(handle, null_means);
   if (kernel == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   WARPLINE_TRY(CheckLaunch(launch, runtime().limits, kernel->limits()));
+  static const LaunchAttributes kNone;
+  WARPLINE_TRY(CheckCluster(*kernel, launch, attributes == nullptr ? kNone : *attributes));
+  if (attributes != nullptr && attributes->cooperative) {
+    WARPLINE_TRY(CheckCooperative(kernel, launch));
+  }
   if (kernel->parameter_bytes <= kStackParameterBytes) {
     char buffer[kStackParameterBytes];
-    WARPLINE_TRY(Send(*kernel, stream, launch, params, extra, buffer));
+    WARPLINE_TRY(Send(kernel, stream, launch, attributes, params, extra, buffer));
   } else {
     std::string buffer(kernel->parameter_bytes, '\0');
-    WARPLINE_TRY(Send(*kernel, stream, launch, params, extra, buffer.data()));
+    WARPLINE_TRY(Send(kernel, stream, launch, attributes, params, extra, buffer.data()));
+  }
+  if (attributes != nullptr) {
+    for (Event* event : attributes->events) WARPLINE_TRY(RecordEvent(event, stream));
   }
   return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
-}
-
-// Attributes that only advise, or that ask for what every launch gets here, are passed over; those
-// that would change what the launch means are refused.
-CUresult CheckAttribute(const CUlaunchAttribute& attribute) {
-  switch (attribute.id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    // Allows this launch to begin before the one before it ends: it never does.
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      return attribute.value.cooperative == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-      const auto& cluster = attribute.value.clusterDim;
-      const bool one_block = cluster.x == 1 && cluster.y == 1 && cluster.z == 1;
-      return one_block ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;
-  }
 }
 
 CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra,
                   DefaultStream null_means) {
   WARPLINE_TRY(Enter());
-  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (unsigned int i = 0; i < config->numAttrs; ++i) {
-    WARPLINE_TRY(CheckAttribute(config->attrs[i]));
-  }
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchAttributes attributes;
+  WARPLINE_TRY(ReadLaunchAttributes(config->attrs, config->numAttrs, &attributes));
   const LaunchGeometry launch = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                                  {config->blockDimX, config->blockDimY, config->blockDimZ},
                                  config->sharedMemBytes};
-  return Launch(function, launch, config->hStream, null_means, params, extra);
+  return Launch(function, launch, &attributes, config->hStream, null_means, params, extra);
+}
+
+CUresult LaunchCooperative(CUfunction function, const LaunchGeometry& launch, CUstream stream,
+                           DefaultStream null_means, void** params) {
+  LaunchAttributes attributes;
+  attributes.cooperative = true;
+  return Launch(function, launch, &attributes, stream, null_means, params, nullptr);
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                 void** extra) {
   const LaunchGeometry launch = {
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
-  return Launch(f, launch, hStream, kLegacy, kernelParams, extra);
+  return Launch(f, launch, nullptr, hStream, kLegacy, kernelParams, extra);
 }
 
 CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -155,7 +156,7 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
                                      void** kernelParams, void** extra) {
   const LaunchGeometry launch = {
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
-  return Launch(f, launch, hStream, kPerThread, kernelParams, extra);
+  return Launch(f, launch, nullptr, hStream, kPerThread, kernelParams, extra);
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
@@ -166,6 +167,34 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
 CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f,
                                        void** kernelParams, void** extra) {
   return LaunchEx(config, f, kernelParams, extra, kPerThread);
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                           unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY,
+                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                           CUstream hStream, void** kernelParams) {
+  const LaunchGeometry launch = {
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  return LaunchCooperative(f, launch, hStream, kLegacy, kernelParams);
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
+                                                unsigned int gridDimY, unsigned int gridDimZ,
+                                                unsigned int blockDimX, unsigned int blockDimY,
+                                                unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                                CUstream hStream, void** kernelParams) {
+  const LaunchGeometry launch = {
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  return LaunchCooperative(f, launch, hStream, kPerThread, kernelParams);
+}
+
+// A launch on several devices at once: a session has one.
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                                      unsigned int numDevices, unsigned int) {
+  WARPLINE_TRY(Enter());
+  if (launchParamsList == nullptr || numDevices == 0) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // extern "C"

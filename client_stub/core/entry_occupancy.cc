@@ -17,6 +17,20 @@ CUresult EnterFor(CUfunction handle, Kernel** kernel) {
 
 int Attribute(CUdevice_attribute which) { return runtime().session->device().attributes[which]; }
 
+CUresult Clusters(CUfunction function, const CUlaunchConfig* config, ClusterQuestion question,
+                  int* answer) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(function, &kernel));
+  if (answer == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (Attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  LaunchAttributes attributes;
+  WARPLINE_TRY(ReadLaunchAttributes(config->attrs, config->numAttrs, &attributes));
+  const LaunchGeometry launch = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                 config->sharedMemBytes};
+  return AskClusters(kernel, launch, attributes, question, answer);
+}
+
 }  // namespace
 
 extern "C" {
@@ -93,6 +107,16 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
   const int most = kernel->attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   *dynamicSmemSize = static_cast<size_t>(std::max(std::min(left, most), 0));
   return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                              const CUlaunchConfig* config) {
+  return Clusters(func, config, ClusterQuestion::kMaxActive, numClusters);
+}
+
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                                    const CUlaunchConfig* config) {
+  return Clusters(func, config, ClusterQuestion::kMaxSize, clusterSize);
 }
 
 }  // extern "C"

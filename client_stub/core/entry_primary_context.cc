@@ -1,5 +1,6 @@
 // The device's primary context, which the runtime library uses. Its handle is the same for the
 // process's life; the last release and a reset end what was created in it.
+#include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"

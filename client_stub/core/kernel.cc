@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client_stub/core/module.h"
 #include "client_stub/core/runtime.h"
 #include "proto/wire.h"
 
@@ -53,19 +54,32 @@ CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int 
       break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
+      // What the kernel was compiled with stays.
+      const bool own = (kernel->set_attributes.load() >> attribute & 1) != 0;
+      if (value < 0 || (kernel->attribute(attribute) != 0 && !own)) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+          value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
   // Libraries set the same value before each launch.
   if (kernel->attribute(attribute) == value) return CUDA_SUCCESS;
-  WARPLINE_TRY(ToCu(
-      session.Call(WaitKind::kRoundTrip,
-                   cmd::KernelSetAttribute{kernel->wire, static_cast<int32_t>(attribute), value})));
+  uint64_t wire;
+  WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
+  WARPLINE_TRY(
+      ToCu(session.Call(WaitKind::kRoundTrip,
+                        cmd::KernelSetAttribute{wire, static_cast<int32_t>(attribute), value})));
   kernel->attributes[attribute].store(value, std::memory_order_relaxed);
+  kernel->set_attributes.fetch_or(1u << attribute);
   return CUDA_SUCCESS;
 }
 

@@ -31,11 +31,13 @@ struct Kernel {
 
   Module* module = nullptr;
   std::string name;
-  uint64_t wire = 0;
+  // 0 once the context that it was found in has ended: Module::Bind() gives it another.
+  std::atomic<uint64_t> wire{0};
   CUkernel handle = nullptr;
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
   std::atomic<int> attributes[kAttributes] = {};
+  std::atomic<uint32_t> set_attributes{0};  // A bit for each that the application has set.
 
   int attribute(CUfunction_attribute which) const {
     return attributes[which].load(std::memory_order_relaxed);
@@ -45,6 +47,15 @@ struct Kernel {
             attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),
             attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)};
   }
+
+  // What cuFuncSetBlockShape, cuParamSetv and their like said, for cuLaunch.
+  struct LegacyLaunch {
+    int block[3] = {1, 1, 1};
+    unsigned int shared_bytes = 0;
+    std::string parameters;
+  };
+  Mutex legacy_mu;
+  LegacyLaunch legacy ABSL_GUARDED_BY(legacy_mu);
 
   // Answers of cuOccupancyMaxActiveBlocksPerMultiprocessor, which are asked for again and again.
   using OccupancyKey = std::tuple<uint32_t, uint64_t, uint32_t>;  // Threads, shared bytes, flags.

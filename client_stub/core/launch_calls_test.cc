@@ -98,26 +98,6 @@ TEST_F(LaunchCallsTest, LaunchBlockingWaitsForEachLaunch) {
   EXPECT_EQ(session().Count(CommandId::kStreamSync), 1);
 }
 
-TEST_F(LaunchCallsTest, LaunchAttributesThatChangeTheMeaningAreRefused) {
-  CUlaunchAttribute attribute = {};
-  CUlaunchConfig config = {};
-  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-  attribute.value.priority = 1;
-  EXPECT_EQ(cuLaunchKernelEx(&config, kernel_, parameters_, nullptr), CUDA_SUCCESS);
-  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-  attribute.value.cooperative = 1;
-  EXPECT_EQ(cuLaunchKernelEx(&config, kernel_, parameters_, nullptr), CUDA_ERROR_NOT_SUPPORTED);
-  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  attribute.value.clusterDim = {2, 1, 1};
-  EXPECT_EQ(cuLaunchKernelEx(&config, kernel_, parameters_, nullptr), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(cuLaunchKernelEx(nullptr, kernel_, parameters_, nullptr), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(session().Count(CommandId::kLaunch), 1);
-}
-
 TEST_F(LaunchCallsTest, LibraryIsSentWhenAKernelIsLookedUpAndOnlyOnce) {
   CUlibrary library;
   ASSERT_EQ(cuLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),

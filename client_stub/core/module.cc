@@ -13,8 +13,9 @@ constexpr size_t kPartBytes = kMaxTail;
 
 }  // namespace
 
-Module::Module(const Context* context, std::string_view image, bool preserved)
-    : context_(context), wire_(runtime().NewNumber()) {
+Module::Module(const Context* context, std::string_view image, bool preserved,
+               std::string_view jit_options)
+    : context_(context), jit_options_(jit_options), wire_(runtime().NewNumber()) {
   if (preserved) {
     image_ = image;
   } else {
@@ -24,8 +25,14 @@ Module::Module(const Context* context, std::string_view image, bool preserved)
 }
 
 CUresult Module::Upload() {
+  uint64_t wire;
+  return Upload(&wire);
+}
+
+CUresult Module::Upload(uint64_t* wire) {
   MutexLock lock(&mu_);
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
+  *wire = wire_;
   if (uploaded_) return CUDA_SUCCESS;
   if (image_.empty()) return CUDA_ERROR_INVALID_IMAGE;
   Session& session = *runtime().session;
@@ -35,16 +42,58 @@ CUresult Module::Upload() {
                                       image_.substr(offset, kPartBytes));
     if (seq == 0) return SentAs(seq);
   }
-  const uint64_t seq = session.Send(cmd::ModuleLoad{wire_, image});
+  const uint64_t seq = jit_options_.empty()
+                           ? session.Send(cmd::ModuleLoad{wire_, image})
+                           : session.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
   if (seq == 0) return SentAs(seq);
   uploaded_ = true;
-  image_ = {};
-  copy_ = std::string();
+  // A module ends with its context and is never sent again.
+  if (context_ != nullptr) {
+    image_ = {};
+    copy_ = std::string();
+  }
   return CUDA_SUCCESS;
 }
 
 CUresult Module::Check() {
-  return ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::ModuleCheck{wire_}));
+  uint64_t wire;
+  WARPLINE_TRY(Upload(&wire));
+  return ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::ModuleCheck{wire}));
+}
+
+CUresult Module::WriteLog(JitOptions* options) {
+  uint64_t wire;
+  WARPLINE_TRY(Upload(&wire));
+  std::string reply;
+  WARPLINE_TRY(
+      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::ModuleJitLog{wire}, {}, &reply)));
+  std::string_view rest = reply;
+  cmd::ModuleJitLogReply log;
+  if (!TakeStruct(&rest, &log) || log.info_bytes > rest.size()) return CUDA_ERROR_UNKNOWN;
+  options->WriteLog(log.wall_ms, rest.substr(0, log.info_bytes), rest.substr(log.info_bytes));
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::KernelNames(std::vector<std::string>* names) {
+  uint64_t wire;
+  WARPLINE_TRY(Upload(&wire));
+  while (true) {
+    std::string reply;
+    const auto first = static_cast<uint32_t>(names->size());
+    WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip,
+                                              cmd::ModuleKernels{wire, first, 0}, {}, &reply)));
+    std::string_view rest = reply;
+    cmd::ModuleKernelsReply part;
+    if (!TakeStruct(&rest, &part)) return CUDA_ERROR_UNKNOWN;
+    for (uint32_t i = 0; i < part.count; ++i) {
+      const size_t end = rest.find('\0');
+      if (end == std::string_view::npos) return CUDA_ERROR_UNKNOWN;
+      names->emplace_back(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    }
+    if (names->size() >= part.total) return CUDA_SUCCESS;
+    if (part.count == 0) return CUDA_ERROR_UNKNOWN;
+  }
 }
 
 CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
@@ -55,14 +104,16 @@ CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
       return CUDA_SUCCESS;
     }
   }
-  WARPLINE_TRY(Upload());
+  uint64_t module;
+  WARPLINE_TRY(Upload(&module));
   auto found = std::make_unique<Kernel>();
   found->module = this;
   found->name = name;
-  found->wire = runtime().NewNumber();
+  const uint64_t wire = runtime().NewNumber();
+  found->wire.store(wire);
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip,
-                                            cmd::KernelFind{found->wire, wire_}, name, &reply)));
+  WARPLINE_TRY(ToCu(
+      runtime().session->Call(WaitKind::kRoundTrip, cmd::KernelFind{wire, module}, name, &reply)));
   if (!ParseKernelReply(reply, found.get())) return CUDA_ERROR_UNKNOWN;
 
   MutexLock lock(&mu_);
@@ -93,10 +144,11 @@ CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t
       return CUDA_SUCCESS;
     }
   }
-  WARPLINE_TRY(Upload());
+  uint64_t wire;
+  WARPLINE_TRY(Upload(&wire));
   std::string reply;
   WARPLINE_TRY(
-      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::GlobalFind{wire_}, name, &reply)));
+      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::GlobalFind{wire}, name, &reply)));
   std::string_view rest = reply;
   cmd::GlobalFindReply found;
   if (!TakeStruct(&rest, &found)) return CUDA_ERROR_UNKNOWN;
@@ -110,6 +162,42 @@ CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t
   return CUDA_SUCCESS;
 }
 
+CUresult Module::GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t found_address, found_bytes;
+  WARPLINE_TRY(FindGlobal(name, &found_address, &found_bytes));
+  if (address != nullptr) *address = found_address;
+  if (bytes != nullptr) *bytes = found_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::FirstKernels(size_t count, std::vector<CUkernel>* kernels) {
+  std::vector<std::string> names;
+  WARPLINE_TRY(KernelNames(&names));
+  for (size_t i = 0; i < std::min(count, names.size()); ++i) {
+    WARPLINE_TRY(FindKernel(names[i], &kernels->emplace_back()));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::Bind(Kernel* kernel, uint64_t* wire) {
+  *wire = kernel->wire.load(std::memory_order_acquire);
+  if (*wire != 0) return CUDA_SUCCESS;
+  Session& session = *runtime().session;
+  uint64_t module;
+  WARPLINE_TRY(Upload(&module));
+  *wire = runtime().NewNumber();
+  WARPLINE_TRY(
+      ToCu(session.Call(WaitKind::kRoundTrip, cmd::KernelFind{*wire, module}, kernel->name)));
+  for (int i = 0; i < Kernel::kAttributes; ++i) {
+    if ((kernel->set_attributes.load() >> i & 1) == 0) continue;
+    const cmd::KernelSetAttribute set = {*wire, i, kernel->attributes[i].load()};
+    WARPLINE_TRY(ToCu(session.Call(WaitKind::kRoundTrip, set)));
+  }
+  kernel->wire.store(*wire, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
 CUmodule Module::ModuleHandle() {
   MutexLock lock(&mu_);
   if (handle_ == nullptr && !unloaded_) {
@@ -117,6 +205,20 @@ CUmodule Module::ModuleHandle() {
         runtime().modules.Add([this](ModuleRef& ref, uint64_t) { ref.module = this; }));
   }
   return handle_;
+}
+
+void Module::Reset() {
+  Runtime& r = runtime();
+  MutexLock lock(&mu_);
+  if (!uploaded_ || unloaded_) return;
+  for (const auto& [name, kernel] : kernels_) kernel->wire.store(0, std::memory_order_release);
+  if (handle_ != nullptr) r.modules.Remove(NumberOf(handle_), [](ModuleRef&) {});
+  handle_ = nullptr;
+  globals_.clear();
+  r.memory->ForgetGlobalsOf(this);
+  r.session->Send(cmd::ModuleUnload{wire_});
+  wire_ = r.NewNumber();
+  uploaded_ = false;
 }
 
 void Module::Unload() {

@@ -2,7 +2,9 @@
 // variables that were looked up in it.
 //
 // A library is sent when something of it is first looked up, a module when it is loaded. One
-// look-up of a name asks the server; later ones are answered here.
+// look-up of a name asks the server; later ones are answered here. A library outlives the contexts
+// that it is used in: after the end of the primary one it is sent again when it is next needed, and
+// its variables have their first values.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_H_
 
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/jit_options.h"
 #include "client_stub/core/kernel.h"
 #include "client_stub/core/objects.h"
 #include "common/mutex.h"
@@ -25,7 +28,8 @@ class Module {
  public:
   // `image` stays the application's and valid until Unload() when `preserved`; otherwise it is
   // copied. One that is empty is CUDA_ERROR_INVALID_IMAGE to whoever looks something up.
-  Module(const Context* context, std::string_view image, bool preserved);
+  Module(const Context* context, std::string_view image, bool preserved,
+         std::string_view jit_options);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
@@ -35,16 +39,33 @@ class Module {
   CUresult Upload();
   // Waits for what loading it ended with.
   CUresult Check();
+  // What the just-in-time compiler had to say of a module that was loaded with options.
+  CUresult WriteLog(JitOptions* options);
 
   // CUDA_ERROR_NOT_FOUND for a name that it does not have, or what loading it ended with.
   CUresult FindKernel(const std::string& name, CUkernel* kernel);
   CUresult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes);
+
+  // The same as cuModuleGetGlobal: either result may be null, `name` may not.
+  CUresult GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes);
+
+  // The names of its kernels.
+  CUresult KernelNames(std::vector<std::string>* names);
+
+  // The first `count` of its kernels, or as many as it has.
+  CUresult FirstKernels(size_t count, std::vector<CUkernel>* kernels);
+
+  // The number of a kernel for the wire, which it may have to be found for again.
+  CUresult Bind(Kernel* kernel, uint64_t* wire);
 
   // The handle under which the module is, or becomes, known as a CUmodule.
   CUmodule ModuleHandle();
 
   // Makes its handles and those of its kernels invalid. Called once.
   void Unload();
+  // Of a library: what it had in the context that ends now goes. Its handle and those of its
+  // kernels stay valid.
+  void Reset();
 
  private:
   struct Global {
@@ -52,10 +73,14 @@ class Module {
     uint64_t bytes;
   };
 
+  // Sends the image, if that has not been done, and gives its number for the wire.
+  CUresult Upload(uint64_t* wire);
+
   const Context* const context_;
-  const uint64_t wire_;
+  const std::string jit_options_;
 
   Mutex mu_;  // Held while the image is appended, never across a wait for an answer.
+  uint64_t wire_ ABSL_GUARDED_BY(mu_);
   std::string copy_ ABSL_GUARDED_BY(mu_);
   std::string_view image_ ABSL_GUARDED_BY(mu_);
   bool uploaded_ ABSL_GUARDED_BY(mu_) = false;

@@ -41,10 +41,11 @@ Module* FindLibrary(CUlibrary handle) {
   return ref == nullptr ? nullptr : ref->module;
 }
 
-CUresult AddModule(const Context* context, std::string_view image, CUmodule* module) {
-  Module* const added = new Module(context, image, /*preserved=*/true);
-  CUresult result = added->Upload();
-  if (result == CUDA_SUCCESS) result = added->Check();
+CUresult AddModule(const Context* context, std::string_view image, JitOptions* options,
+                   CUmodule* module) {
+  Module* const added = new Module(context, image, /*preserved=*/true, options->wire());
+  CUresult result = added->Check();
+  if (options->wants_log()) added->WriteLog(options);
   if (result != CUDA_SUCCESS) {
     added->Unload();
     delete added;
@@ -54,16 +55,28 @@ CUresult AddModule(const Context* context, std::string_view image, CUmodule* mod
   return *module == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult AddLibrary(std::string_view image, bool preserved, CUlibrary* library) {
-  Module* const added = new Module(nullptr, image, preserved);
+CUresult AddLibrary(std::string_view image, bool preserved, JitOptions* options,
+                    CUlibrary* library) {
+  Module* const added = new Module(nullptr, image, preserved, options->wire());
   const uint64_t handle =
       runtime().libraries.Add([added](ModuleRef& ref, uint64_t) { ref.module = added; });
   if (handle == 0) {
     delete added;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  // What loading ended with is the first look-up's to return.
+  if (options->wants_log()) added->WriteLog(options);
   *library = HandleOf<CUlibrary>(handle);
   return CUDA_SUCCESS;
+}
+
+CUlibrary LibraryOf(const Module* module) {
+  CUlibrary found = nullptr;
+  runtime().libraries.ForEach([&](const ModuleRef& ref, uint64_t handle) {
+    if (ref.module == module) found = HandleOf<CUlibrary>(handle);
+    return found == nullptr;
+  });
+  return found;
 }
 
 CUresult RemoveModule(CUmodule handle) {
@@ -84,6 +97,13 @@ CUresult RemoveLibrary(CUlibrary handle) {
   }
   UnloadAndKeep(module);
   return CUDA_SUCCESS;
+}
+
+void ResetLibraries() {
+  runtime().libraries.ForEach([](const ModuleRef& ref, uint64_t) {
+    ref.module->Reset();
+    return true;
+  });
 }
 
 void UnloadModulesOf(const Context* context) {

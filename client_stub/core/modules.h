@@ -17,14 +17,22 @@ Module* FindModule(CUmodule handle);
 Module* FindLibrary(CUlibrary handle);
 
 // Loads a module and waits for the outcome.
-CUresult AddModule(const Context* context, std::string_view image, CUmodule* module);
-// Makes a library known; nothing is sent yet. `preserved` as for Module.
-CUresult AddLibrary(std::string_view image, bool preserved, CUlibrary* library);
+CUresult AddModule(const Context* context, std::string_view image, JitOptions* options,
+                   CUmodule* module);
+// Makes a library known. Nothing is sent yet, unless `options` want to know what becomes of it.
+// `preserved` as for Module.
+CUresult AddLibrary(std::string_view image, bool preserved, JitOptions* options,
+                    CUlibrary* library);
+
+// The library that the module is; nullptr for one that was loaded as a module.
+CUlibrary LibraryOf(const Module* module);
 
 CUresult RemoveModule(CUmodule handle);
 CUresult RemoveLibrary(CUlibrary handle);
 // Unloads the modules of a context; libraries belong to none.
 void UnloadModulesOf(const Context* context);
+// Module::Reset() of every library.
+void ResetLibraries();
 
 }  // namespace warpline::stub
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "client_stub/core/kernel.h"
+#include "client_stub/core/launch_attributes.h"
 
 namespace warpline::stub {
 
@@ -12,6 +13,11 @@ namespace warpline::stub {
 // that no device takes.
 CUresult MaxActiveBlocks(Kernel* kernel, int block_threads, uint64_t dynamic_shared_bytes,
                          unsigned int flags, int* blocks);
+
+// What the device's driver says of launches in clusters.
+enum class ClusterQuestion : uint32_t { kMaxActive = 0, kMaxSize = 1 };
+CUresult AskClusters(Kernel* kernel, const LaunchGeometry& launch,
+                     const LaunchAttributes& attributes, ClusterQuestion question, int* answer);
 
 }  // namespace warpline::stub
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
 #include "common/log.h"
 #include "common/mutex.h"

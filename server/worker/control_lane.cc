@@ -127,8 +127,11 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   const uint64_t most = host_->MostOfLimit(command.limit);
   CudaResult result = CudaResult::kUnsupportedLimit;
   if (most > 0) {
-    result = command.value > most ? CudaResult::kOutOfMemory
-                                  : host_->context()->SetLimit(command.limit, command.value);
+    constexpr int kStackSize = 0;  // CU_LIMIT_STACK_SIZE
+    const CudaResult refusal =
+        command.limit == kStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
+    result =
+        command.value > most ? refusal : host_->context()->SetLimit(command.limit, command.value);
   }
   if (result == CudaResult::kSuccess) {
     result = host_->context()->GetLimit(command.limit, &reply.value);

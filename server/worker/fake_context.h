@@ -118,6 +118,11 @@ class FakeContext : public device::Context {
 
   CudaResult Launch(device::KernelId kernel, const device::LaunchConfig& config,
                     absl::Span<const std::byte>, device::StreamId stream) override {
+    for (const device::LaunchAttribute& attribute : config.attributes) {
+      Log("attribute", stream,
+          absl::StrCat(attribute.id, "=", static_cast<int>(attribute.value[0])));
+    }
+    if (config.cooperative) Log("cooperative", stream, "");
     return Log("launch", stream, absl::StrCat(static_cast<uint64_t>(kernel), "x", config.grid[0]));
   }
   CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes,
@@ -145,8 +150,31 @@ class FakeContext : public device::Context {
     *module = device::ModuleId{5};
     return CudaResult::kSuccess;
   }
+  CudaResult LoadModuleJit(std::string_view image, absl::Span<const device::JitOption> options,
+                           device::JitLog* log, device::ModuleId* module) override {
+    log->info = absl::StrCat(options.size(), " options");
+    if (image == "bad") log->errors = "no such instruction";
+    return LoadModule(image, module);
+  }
+  CudaResult FlushOutput() override { return Log("flush", {}, ""); }
+  CudaResult GetLimit(int, uint64_t* value) override {
+    MutexLock lock(&mu_);
+    *value = limit_;
+    return CudaResult::kSuccess;
+  }
+  CudaResult SetLimit(int, uint64_t value) override {
+    MutexLock lock(&mu_);
+    limit_ = value;
+    return CudaResult::kSuccess;
+  }
+  CudaResult MaxActiveClusters(device::KernelId, const device::LaunchConfig& config,
+                               int* clusters) override {
+    *clusters = static_cast<int>(config.attributes.size());
+    return CudaResult::kSuccess;
+  }
   CudaResult UnloadModule(device::ModuleId) override { return Log("unload", {}, ""); }
-  CudaResult Kernels(device::ModuleId, std::vector<std::string>*) override {
+  CudaResult Kernels(device::ModuleId, std::vector<std::string>* names) override {
+    *names = {"one", "two"};
     return CudaResult::kSuccess;
   }
   CudaResult FindKernel(device::ModuleId, const std::string& name,
@@ -189,6 +217,7 @@ class FakeContext : public device::Context {
   std::map<uint64_t, uint64_t> records_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
   CudaResult broken_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  uint64_t limit_ ABSL_GUARDED_BY(mu_) = 1024;
   uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 10;
   uint64_t next_event_ ABSL_GUARDED_BY(mu_) = 1;
   int live_events_ ABSL_GUARDED_BY(mu_) = 0;

@@ -16,7 +16,14 @@
 namespace warpline::worker {
 
 // Thread-compatible: its user calls it under one lock.
-class OutputCapture {
+class OutputSource {
+ public:
+  virtual ~OutputSource() = default;
+  // Passes what is new to `emit`, in pieces: the descriptor (1 or 2) and the text.
+  virtual void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) = 0;
+};
+
+class OutputCapture : public OutputSource {
  public:
   // Of what is printed between two Collect()s this much is kept for each descriptor and the rest
   // is lost, so that a flood costs its host no more than that.
@@ -26,8 +33,7 @@ class OutputCapture {
   // where descriptor 2 went.
   static absl::StatusOr<std::unique_ptr<OutputCapture>> Install();
 
-  // Passes what is new to `emit`, in pieces: the descriptor (1 or 2) and the text.
-  void Collect(const std::function<void(int descriptor, std::string_view text)>& emit);
+  void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) override;
 
  private:
   // A file that whoever prints appends to and that Collect() empties from the front. It cannot grow

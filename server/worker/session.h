@@ -50,7 +50,7 @@ class Session : public LaneHost {
   bool ok() const { return legacy_ != nullptr; }
 
   // What kernels print goes to the client from now on. Borrowed; before the first Decode().
-  void set_output(OutputCapture* output) { output_ = output; }
+  void set_output(OutputSource* output) { output_ = output; }
 
   // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
   // go on then. Waits while more is queued than the limits allow.
@@ -189,7 +189,7 @@ class Session : public LaneHost {
   std::atomic<uint64_t> queued_bytes_{0};
   std::atomic<int> watch_count_{0};
 
-  OutputCapture* output_ = nullptr;
+  OutputSource* output_ = nullptr;
   std::atomic<bool> prints_{false};
   Mutex output_mu_;  // Held while output is sent, so that none is overtaken. Before the sink's.
 

@@ -36,6 +36,21 @@ CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
     case CommandId::kEventElapsed:
       Add(cmd::EventElapsedReply{1.5f, 0}, fields);
       return CudaResult::kSuccess;
+    case CommandId::kModuleKernels: {
+      Add(cmd::ModuleKernelsReply{1, 1}, fields);
+      fields->append("kernel", sizeof("kernel"));
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kModuleJitLog:
+      Add(cmd::ModuleJitLogReply{2.5f, 4}, fields);
+      fields->append("infoerror");
+      return CudaResult::kSuccess;
+    case CommandId::kClusterOccupancy:
+      Add(cmd::ClusterOccupancyReply{8, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kLimitGet:
+    case CommandId::kLimitSet:
+      return CudaResult::kUnsupportedLimit;
     default:
       return CudaResult::kSuccess;
   }
@@ -70,6 +85,8 @@ FakeSession::FakeSession() {
   set(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0x1a);
   set(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9);
   set(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1);
+  set(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1);
+  set(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1);
 }
 
 void FakeSession::SetComplete(bool complete) {

@@ -1,0 +1,104 @@
+// Launches as of CUDA 3: the function keeps its block, shared memory and parameters until they are
+// set anew.
+#include <algorithm>
+#include <cstring>
+
+#include "client_stub/core/kernel.h"
+#include "client_stub/core/runtime.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+CUresult EnterFor(CUfunction handle, Kernel** kernel) {
+  WARPLINE_TRY(Enter());
+  *kernel = FindKernel(NumberOf(handle));
+  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult SetParameter(CUfunction handle, int offset, const void* bytes, size_t count) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(handle, &kernel));
+  if (bytes == nullptr || offset < 0 || count > kernel->parameter_bytes ||
+      static_cast<size_t>(offset) > kernel->parameter_bytes - count) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  warpline::MutexLock lock(&kernel->legacy_mu);
+  std::string& parameters = kernel->legacy.parameters;
+  parameters.resize(std::max(parameters.size(), offset + count));
+  std::memcpy(parameters.data() + offset, bytes, count);
+  return CUDA_SUCCESS;
+}
+
+CUresult LaunchGrid(CUfunction handle, int width, int height, CUstream stream) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(handle, &kernel));
+  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+  Kernel::LegacyLaunch launch;
+  {
+    warpline::MutexLock lock(&kernel->legacy_mu);
+    launch = kernel->legacy;
+  }
+  size_t bytes = launch.parameters.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.parameters.data(),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return cuLaunchKernel(handle, width, height, 1, launch.block[0], launch.block[1], launch.block[2],
+                        launch.shared_bytes, stream, nullptr, bytes == 0 ? nullptr : extra);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(hfunc, &kernel));
+  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  warpline::MutexLock lock(&kernel->legacy_mu);
+  kernel->legacy.block[0] = x;
+  kernel->legacy.block[1] = y;
+  kernel->legacy.block[2] = z;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(hfunc, &kernel));
+  warpline::MutexLock lock(&kernel->legacy_mu);
+  kernel->legacy.shared_bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
+  Kernel* kernel;
+  WARPLINE_TRY(EnterFor(hfunc, &kernel));
+  if (numbytes > kernel->parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
+  warpline::MutexLock lock(&kernel->legacy_mu);
+  kernel->legacy.parameters.resize(numbytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+  return SetParameter(hfunc, offset, &value, sizeof(value));
+}
+
+CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value) {
+  return SetParameter(hfunc, offset, &value, sizeof(value));
+}
+
+CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
+  return SetParameter(hfunc, offset, ptr, numbytes);
+}
+
+CUresult CUDAAPI cuLaunch(CUfunction f) { return LaunchGrid(f, 1, 1, nullptr); }
+
+CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
+  return LaunchGrid(f, grid_width, grid_height, nullptr);
+}
+
+CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height,
+                                   CUstream hStream) {
+  return LaunchGrid(f, grid_width, grid_height, hStream);
+}
+
+}  // extern "C"

@@ -1,0 +1,158 @@
+// Libraries, which are loaded when something of them is first looked up.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "client_stub/core/image.h"
+#include "client_stub/core/modules.h"
+#include "client_stub/core/runtime.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+// Reads the options of cuLibraryLoadData; false for one that it cannot honour.
+bool ReadLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values,
+                        bool* preserved) {
+  if (count != 0 && (options == nullptr || values == nullptr)) return false;
+  for (unsigned int i = 0; i < count; ++i) {
+    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) {
+      *preserved = values[i] != nullptr;
+    } else if (options[i] != CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) {
+      return false;
+    }
+  }
+  return true;
+}
+
+CUresult EnterLibrary(CUlibrary handle, Module** module) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  *module = FindLibrary(handle);
+  return *module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                                   void** jitOptionsValues, unsigned int numJitOptions,
+                                   CUlibraryOption* libraryOptions, void** libraryOptionValues,
+                                   unsigned int numLibraryOptions) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  bool preserved = false;
+  if (library == nullptr ||
+      !ReadLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  JitOptions jit;
+  WARPLINE_TRY(jit.Read(numJitOptions, jitOptions, jitOptionsValues));
+  std::string_view bytes;
+  const CUresult result = FindImage(code, &bytes);
+  // As loading is lazy, so is finding out that there is nothing to load.
+  if (result == CUDA_ERROR_INVALID_IMAGE) bytes = {};
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_IMAGE) return result;
+  return AddLibrary(bytes, preserved, &jit, library);
+}
+
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
+                                       CUjit_option* jitOptions, void** jitOptionsValues,
+                                       unsigned int numJitOptions, CUlibraryOption* libraryOptions,
+                                       void** libraryOptionValues, unsigned int numLibraryOptions) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  bool preserved = false;
+  // Nobody but this call knows the file's bytes.
+  if (library == nullptr || fileName == nullptr ||
+      !ReadLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved) ||
+      preserved) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  JitOptions jit;
+  WARPLINE_TRY(jit.Read(numJitOptions, jitOptions, jitOptionsValues));
+  std::string file;
+  WARPLINE_TRY(ReadImageFile(fileName, &file));
+  return AddLibrary(file, /*preserved=*/false, &jit, library);
+}
+
+CUresult CUDAAPI cuLibraryUnload(CUlibrary library) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterInitialized());
+  return RemoveLibrary(library);
+}
+
+CUresult CUDAAPI cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(library, &module));
+  if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return module->FindKernel(name, pKernel);
+}
+
+CUresult CUDAAPI cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
+  WARPLINE_TRY(EnterContext());
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(library, &module));
+  if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(module->Upload());
+  *pMod = module->ModuleHandle();
+  return *pMod == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                    const char* name) {
+  WARPLINE_TRY(EnterContext());
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(library, &module));
+  return module->GetGlobal(name, dptr, bytes);
+}
+
+CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(lib, &module));
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::string> names;
+  WARPLINE_TRY(module->KernelNames(&names));
+  *count = static_cast<unsigned int>(names.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
+                                           CUlibrary lib) {
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(lib, &module));
+  if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUkernel> found;
+  WARPLINE_TRY(module->FirstKernels(numKernels, &found));
+  std::copy(found.begin(), found.end(), kernels);
+  return CUDA_SUCCESS;
+}
+
+// Managed memory is not passed on, and so no library has variables in it.
+CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, const char* name) {
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(library, &module));
+  return name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+}
+
+// Functions at one address for host and device need a host that shares the device's memory.
+CUresult CUDAAPI cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  Module* module;
+  WARPLINE_TRY(EnterLibrary(library, &module));
+  return fptr == nullptr || symbol == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  const Kernel* found = FindKernel(NumberOf(kernel));
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUlibrary library = LibraryOf(found->module);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pLib = library;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,142 @@
+#include "client_stub/core/launch_attributes.h"
+
+#include "client_stub/core/events.h"
+#include "client_stub/core/occupancy.h"
+#include "client_stub/core/runtime.h"
+
+namespace warpline::stub {
+namespace {
+
+// Of blocks in a cluster: what every device that has them takes, and what any does on request.
+constexpr uint64_t kPortableCluster = 8;
+constexpr uint64_t kLargestCluster = 16;
+
+int DeviceAttribute(CUdevice_attribute which) {
+  return runtime().session->device().attributes[which];
+}
+
+bool HasClusters() { return DeviceAttribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) != 0; }
+
+void Forward(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
+  const uint32_t head[2] = {static_cast<uint32_t>(attribute.id), 0};
+  read->wire.append(reinterpret_cast<const char*>(head), sizeof(head));
+  static_assert(sizeof(attribute.value) == 64);
+  read->wire.append(reinterpret_cast<const char*>(&attribute.value), sizeof(attribute.value));
+  ++read->wire_count;
+}
+
+CUresult AddEvent(CUevent handle, LaunchAttributes* read) {
+  Event* const event = FindEvent(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Its work is complete no later than the launch itself is.
+  read->events.push_back(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult ReadCluster(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
+  const auto& cluster = attribute.value.clusterDim;
+  if (!HasClusters()) {
+    const bool one_block = cluster.x == 1 && cluster.y == 1 && cluster.z == 1;
+    return one_block ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  read->cluster[0] = cluster.x;
+  read->cluster[1] = cluster.y;
+  read->cluster[2] = cluster.z;
+  Forward(attribute, read);
+  return CUDA_SUCCESS;
+}
+
+CUresult ReadOne(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      read->cooperative = attribute.value.cooperative != 0;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      return ReadCluster(attribute, read);
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return AddEvent(attribute.value.programmaticEvent.event, read);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return AddEvent(attribute.value.launchCompletionEvent.event, read);
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: {
+      const int policy = attribute.value.clusterSchedulingPolicyPreference;
+      if (policy < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+          policy > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      break;
+    }
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: {
+      const int domain = attribute.value.memSyncDomain;
+      if (domain < 0 || domain > CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: {
+      const int percent = static_cast<int>(attribute.value.sharedMemCarveout);
+      if (percent < -1 || percent > 100) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      break;
+    default:
+      // Of streams and graphs only, or unknown.
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  // What advises the device goes to those that know all of it.
+  if (HasClusters()) Forward(attribute, read);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult ReadLaunchAttributes(const CUlaunchAttribute* attributes, unsigned int count,
+                              LaunchAttributes* read) {
+  // One of each, and room for more to come.
+  if (count > 64 || (count != 0 && attributes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; ++i) WARPLINE_TRY(ReadOne(attributes[i], read));
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
+                      const LaunchAttributes& attributes) {
+  constexpr CUfunction_attribute kRequired[] = {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                                                CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+                                                CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH};
+  bool compiled = false;
+  for (const CUfunction_attribute which : kRequired) compiled |= kernel.attribute(which) != 0;
+  const bool asked = attributes.cluster[0] != 0;
+  if (!compiled && !asked) return CUDA_SUCCESS;
+  uint64_t blocks = 1;
+  for (int i = 0; i < 3; ++i) {
+    const auto required = static_cast<uint32_t>(kernel.attribute(kRequired[i]));
+    const uint32_t extent = compiled ? required : attributes.cluster[i];
+    if (extent == 0 || launch.grid[i] % extent != 0 || (asked && attributes.cluster[i] != extent)) {
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
+    blocks *= extent;
+    if (blocks > kLargestCluster) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  const bool larger = kernel.attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
+  return blocks > kPortableCluster && !larger ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+}
+
+CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch) {
+  if (DeviceAttribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  const auto threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
+  int each;
+  WARPLINE_TRY(MaxActiveBlocks(kernel, threads, launch.dynamic_shared_bytes, 0, &each));
+  const auto most =
+      static_cast<uint64_t>(each) * DeviceAttribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  return blocks > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,42 @@
+// The attributes of cuLaunchKernelEx: what they ask for, checked as far as this process can.
+#ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_ATTRIBUTES_H_
+#define WARPLINE_CLIENT_STUB_CORE_LAUNCH_ATTRIBUTES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/kernel.h"
+#include "client_stub/core/launch_check.h"
+
+namespace warpline::stub {
+
+struct LaunchAttributes {
+  bool cooperative = false;
+  uint32_t cluster[3] = {};  // All 0 where none was asked for.
+  std::string wire;          // Those that the device is told.
+  uint32_t wire_count = 0;
+  std::vector<Event*> events;  // To be recorded behind the launch.
+
+  bool plain() const { return !cooperative && wire_count == 0; }
+};
+
+// CUDA_ERROR_INVALID_VALUE for an attribute that no launch takes or a value that it cannot have,
+// CUDA_ERROR_NOT_SUPPORTED for one that would change what the launch means on a device that lacks
+// it. Those that only advise are passed over where the device would not heed them.
+CUresult ReadLaunchAttributes(const CUlaunchAttribute* attributes, unsigned int count,
+                              LaunchAttributes* read);
+
+// CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that do not fit the grid, the device or what the
+// kernel was compiled for.
+CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
+                      const LaunchAttributes& attributes);
+
+// CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE when the blocks cannot all run at once,
+// CUDA_ERROR_NOT_SUPPORTED on a device without such launches. May ask the server.
+CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_LAUNCH_ATTRIBUTES_H_
