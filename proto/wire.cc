@@ -44,7 +44,7 @@ absl::StatusOr<ReplyView> ReplyReader::Next() {
   if (rest_.size() < sizeof(header)) return absl::InvalidArgumentError("half a reply header");
   std::memcpy(&header, rest_.data(), sizeof(header));
   if (header.id < static_cast<uint16_t>(ReplyId::kReply) ||
-      header.id > kReplyCount) {
+      header.id > static_cast<uint16_t>(kLastReplyId)) {
     return absl::InvalidArgumentError(absl::StrCat("unknown reply ", header.id));
   }
   if (header.size < sizeof(header) || header.size > rest_.size()) {

@@ -123,7 +123,9 @@ namespace warpline {
     out.append("enum class ReplyId : uint16_t {\n  kReply = 1,")
     for i, n in enumerate(table["notice"], 2):
         out.append("  k%s = %d,  // %s" % (n["name"], i, n["doc"]))
-    out.append("};\ninline constexpr int kReplyCount = %d;\n" % (len(table["notice"]) + 1))
+    out.append("};")
+    out.append("inline constexpr ReplyId kLastReplyId = ReplyId::k%s;\n" %
+               table["notice"][-1]["name"])
     out.append("enum class LaneKind : uint8_t { kStream, kControl, kDecode };")
     out.append("enum class After : uint8_t { %s };" % ", ".join(
         "k" + camel(a) for a in ["", "event", "module", "all lanes issued"]))
