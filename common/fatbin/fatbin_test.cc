@@ -201,5 +201,12 @@ INSTANTIATE_TEST_SUITE_P(Modes, NvccTest,
                                            "sample_none"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(FatbinTest, KernelsThatMayPrintNameTheDriversFunctions) {
+  EXPECT_TRUE(MayPrint(".version 9.0\n.extern .func (.param .b32 r) vprintf ();\n"));
+  EXPECT_TRUE(MayPrint(".version 9.0\n.extern .func __assertfail ();\n"));
+  EXPECT_FALSE(MayPrint(".version 9.0\n.visible .entry k() { ret; }\n"));
+  EXPECT_FALSE(MayPrint("no image"));
+}
+
 }  // namespace
 }  // namespace warpline::fatbin
