@@ -1,14 +1,13 @@
-// A worker's session over a FakeContext, for tests.
+// A worker's session over a FakeContext, fed by a test.
 #ifndef WARPLINE_SERVER_WORKER_SESSION_FIXTURE_H_
 #define WARPLINE_SERVER_WORKER_SESSION_FIXTURE_H_
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 #include "server/worker/fake_context.h"

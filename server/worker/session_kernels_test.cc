@@ -1,7 +1,10 @@
 // What a session does for modules, kernels and launches beyond the plain ones, and what kernels
 // print.
+#include <cstring>
 #include <string>
+#include <tuple>
 
+#include "gmock/gmock.h"
 #include "server/worker/session_fixture.h"
 
 namespace warpline::worker {
