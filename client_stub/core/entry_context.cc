@@ -230,6 +230,9 @@ CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
 // A preference, which CUDA lets a driver disregard.
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config) {
   WARPLINE_TRY(EnterContext());
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   t_thread.current->cache_config = config;
   return CUDA_SUCCESS;
 }

@@ -97,6 +97,7 @@ CUresult Launch(CUfunction function, const LaunchGeometry& launch,
   Kernel* kernel = FindKernel(NumberOf(function));
   Stream* stream = FindStream(handle, null_means);
   if (kernel == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(CheckLaunch(launch, runtime().limits, kernel->limits()));
   static const LaunchAttributes kNone;
   WARPLINE_TRY(CheckCluster(*kernel, launch, attributes == nullptr ? kNone : *attributes));

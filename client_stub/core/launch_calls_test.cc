@@ -52,6 +52,8 @@ TEST_F(LaunchCallsTest, TakesPackedParameters) {
   ASSERT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra), CUDA_SUCCESS);
   session().Latest<cmd::Launch>(&tail);
   EXPECT_EQ(tail, std::string(packed, 8) + std::string(8, '\0'));
+  EXPECT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters_, extra),
+            CUDA_ERROR_INVALID_VALUE);
   bytes = 17;
   EXPECT_EQ(cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
             CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);

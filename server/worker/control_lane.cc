@@ -71,6 +71,10 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
     result = host_->context()->LoadModuleJit(task.image->bytes, options, &task.module->log,
                                              &task.module->id);
   }
+  // A device whose compiler keeps no log says at least this much.
+  if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {
+    task.module->log.errors = CudaResultName(result);
+  }
   Loaded(result, task);
 }
 

@@ -95,10 +95,12 @@ TEST_F(SessionKernelsTest, JitOptionsThatHoldAddressesAreRefused) {
   Add(cmd::ImageData{1, 5, 0}, "image");
   Add(cmd::ModuleLoadJit{2, 1}, {reinterpret_cast<const char*>(option), sizeof(option)});
   const uint64_t check = Add(cmd::ModuleCheck{2});
+  const uint64_t log = Add(cmd::ModuleJitLog{2});
   ASSERT_TRUE(Send().ok());
   CudaResult result;
   replies_.Wait(check, &result);
   EXPECT_EQ(result, CudaResult::kInvalidValue);
+  EXPECT_NE(replies_.Wait(log).find("CUDA_ERROR_INVALID_VALUE"), std::string::npos);
 }
 
 TEST_F(SessionKernelsTest, KernelsAreEnumeratedFromWhereTheClientIs) {
