@@ -55,9 +55,11 @@ ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none.");
-ABSL_FLAG(std::string, scheduler, "",
-          "The scheduler to join: host:port or unix:/path. Sessions then need one of its leases. "
-          "Empty for none.");
+ABSL_FLAG(
+    std::string, scheduler, "",
+    "The scheduler to join: host:port or unix:/path. Sessions then need one of its leases. "
+    "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
+    "without them --tls_ca, --tls_cert and --tls_key.");
 ABSL_FLAG(std::string, scheduler_credential_file, "",
           "A copy of server.credential in the scheduler's state folder. Empty for a scheduler on "
           "this host that has no tenants yet.");
@@ -343,7 +345,9 @@ int Run() {
   if (const std::string scheduler = absl::GetFlag(FLAGS_scheduler); !scheduler.empty()) {
     SchedulerLinkOptions link_options;
     link_options.scheduler.address = scheduler;
-    if (WantsTls(tls, scheduler)) {
+    // Certificates for servers often do not serve clients: the variables may name another.
+    link_options.scheduler.tls = ClientTls(scheduler);
+    if (link_options.scheduler.tls == nullptr && WantsTls(tls, scheduler)) {
       link_options.scheduler.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
     }
     link_options.credential = *std::move(scheduler_credential);
