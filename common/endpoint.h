@@ -1,10 +1,23 @@
-// Where a server listens, and `warpline` looks for one, when nothing else is said.
+// Where a server and a scheduler listen, and `warpline` looks for them, when nothing else is said.
 #ifndef WARPLINE_COMMON_ENDPOINT_H_
 #define WARPLINE_COMMON_ENDPOINT_H_
+
+#include <cstdlib>
+#include <string>
 
 namespace warpline {
 
 inline constexpr char kDefaultEndpoint[] = "127.0.0.1:14000";
+inline constexpr char kDefaultSchedulerEndpoint[] = "127.0.0.1:14100";
+
+// The folder of a scheduler's state; empty where there is no home folder.
+inline std::string DefaultSchedulerState() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state == '/') return std::string(state) + "/warpline-scheduler";
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home != '/') return "";
+  return std::string(home) + "/.local/state/warpline-scheduler";
+}
 
 }  // namespace warpline
 

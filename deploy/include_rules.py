@@ -16,7 +16,7 @@ CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/
                 "tests/conformance/", "tests/stress/")
 
 FOUNDATIONS = {"common", "proto"}
-MIDDLE = {"policy", "guard", "memory", "transport"}
+MIDDLE = {"policy", "guard", "memory", "lease", "transport"}
 # Folder -> the other folders that it may include from. Folders not named here may use all.
 LAYERS = {
     "common": set(),

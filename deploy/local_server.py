@@ -24,6 +24,7 @@ BINARIES = {
     "bin/warpline-server": "server/warpline-server",
     "bin/warpline-worker": "server/worker/warpline-worker",
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
+    "bin/warpline-scheduler": "scheduler/warpline-scheduler",
 }
 READY_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 10

@@ -10,6 +10,8 @@
 //     <------------------------------ kMemoryGrant
 //     kClose ------------------------------------> ends the session
 //     <------------------------------------ kFault    (worker died, session revoked)
+//
+// A scheduler answers kHello with kRedirect.
 #ifndef WARPLINE_PROTO_FRAMES_H_
 #define WARPLINE_PROTO_FRAMES_H_
 
@@ -35,6 +37,7 @@ enum FrameKind : uint32_t {
   kReplies = 18,   // The worker's replies (proto/calls.toml), unparsed.
   kMemoryGrant = 19,
   kFault = 20,
+  kRedirect = 31,
 };
 
 // Starts the payload of kCommands. Commands of a session are numbered from 1, without gaps.

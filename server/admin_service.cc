@@ -1,16 +1,51 @@
 #include "server/admin_service.h"
 
-#include "server/listen_address.h"
+#include "absl/strings/str_cat.h"
+#include "common/listen_address.h"
+#include "common/text.h"
+#include "proto/scheduler.pb.h"
 
 namespace warpline {
 namespace {
 
-void Fill(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
+using warpline_internal::AcquireRequest;
+using warpline_internal::LeaseReply;
+
+constexpr size_t kMaxText = 256;
+
+absl::StatusOr<std::string> ReplyWith(const LeaseBook& book,
+                                      const absl::StatusOr<warpline::LeaseToken>& lease,
+                                      const std::string& text) {
+  if (!lease.ok()) return lease.status();
+  LeaseReply reply;
+  reply.set_lease(lease->lease);
+  reply.set_token(text);
+  reply.set_server(lease->server);
+  reply.set_device(lease->device);
+  reply.set_tenant(lease->tenant);
+  reply.set_memory_bytes(lease->memory_bytes);
+  reply.set_renew_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(book.options().local_ttl / 3)));
+  return reply.SerializeAsString();
+}
+
+absl::StatusOr<std::string> TokenOf(const std::string& bytes) {
+  warpline_internal::LeaseToken request;
+  if (bytes.size() > 2 * kMaxTokenText || !request.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError("a malformed request");
+  }
+  return request.token();
+}
+
+}  // namespace
+
+// Program, peer and reason may hold what a tenant wrote, cut anywhere.
+void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_id(from.id);
   to->set_state(from.state);
-  to->set_program(from.program);
+  to->set_program(FitText(from.program, kMaxText));
   to->set_client_pid(from.client_pid);
-  to->set_peer(from.peer);
+  to->set_peer(FitText(from.peer, 2 * kMaxText));
   to->set_gpu(from.device);
   to->set_worker_pid(static_cast<uint32_t>(from.worker_pid));
   to->set_age_seconds(absl::ToDoubleSeconds(absl::Now() - from.since));
@@ -22,7 +57,13 @@ void Fill(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_command_bytes(from.command_bytes);
   to->set_reply_bytes(from.reply_bytes);
   to->set_memory_requests(from.memory_requests);
+  to->set_reason(FitText(from.reason, 2 * kMaxText));
+  to->set_tenant(from.tenant);
+  to->set_lease(from.lease);
+  to->set_quota_used_bytes(from.quota_used_bytes);
 }
+
+namespace {
 
 void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
   to->set_gpu(from.ordinal);
@@ -48,13 +89,44 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_server(server_name);
   reply.set_draining(snapshot.draining);
   for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply.add_devices());
-  for (const SessionSnapshot& session : snapshot.sessions) Fill(session, reply.add_sessions());
+  for (const SessionSnapshot& session : snapshot.sessions)
+    FillSessionStat(session, reply.add_sessions());
   const ServerCounters& counters = host->counters();
   reply.set_sessions_opened(counters.sessions_opened.value());
   reply.set_sessions_refused(counters.sessions_refused.value());
   reply.set_worker_deaths(counters.worker_deaths.value());
   reply.set_protocol_errors(counters.protocol_errors.value());
   return reply.SerializeAsString();
+}
+
+void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {
+  (*methods)["/warpline_internal.Admin/OpenLease"] =
+      [book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+    AcquireRequest request;
+    if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
+      return absl::InvalidArgumentError("a malformed request");
+    }
+    std::string text;
+    const auto lease = book->OpenLocal(request.memory_bytes(), request.device(), &text);
+    return ReplyWith(*book, lease, text);
+  };
+  (*methods)["/warpline_internal.Admin/RenewLease"] =
+      [book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+    const auto token = TokenOf(bytes);
+    if (!token.ok()) return token.status();
+    std::string text;
+    const auto lease = book->RenewLocal(*token, &text);
+    return ReplyWith(*book, lease, text);
+  };
+  (*methods)["/warpline_internal.Admin/CloseLease"] =
+      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+    const auto token = TokenOf(bytes);
+    if (!token.ok()) return token.status();
+    const auto lease = book->CloseLocal(*token);
+    if (!lease.ok()) return lease.status();
+    host->EndLease(*lease, "the program that held it has ended");
+    return std::string();
+  };
 }
 
 }  // namespace warpline

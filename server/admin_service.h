@@ -1,4 +1,4 @@
-// Answers `warpline stat` and `warpline ps`.
+// Answers `warpline stat` and `warpline ps`, and gives `warpline run` leases of this server's own.
 #ifndef WARPLINE_SERVER_ADMIN_SERVICE_H_
 #define WARPLINE_SERVER_ADMIN_SERVICE_H_
 
@@ -6,7 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "proto/admin.pb.h"
+#include "server/lease_book.h"
 #include "server/session_host.h"
+#include "transport/grpc/unary_methods.h"
 
 namespace warpline {
 
@@ -17,6 +19,13 @@ inline constexpr char kStatMethod[] = "/warpline_internal.Admin/Stat";
 // run. Thread-safe.
 absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
                                        const std::string& peer);
+
+void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to);
+
+// Admin/OpenLease, RenewLease and CloseLease, which are Scheduler/Acquire, Renew and Release of
+// proto/scheduler.proto for a server without a scheduler. Who may open a session may have a lease.
+// Both are borrowed.
+void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods);
 
 }  // namespace warpline
 

@@ -20,16 +20,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/byte_size.h"
 #include "common/endpoint.h"
+#include "common/listen_address.h"
 #include "common/log.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "server/admin_service.h"
-#include "server/byte_size.h"
 #include "server/child_process.h"
 #include "server/device_memory.h"
-#include "server/listen_address.h"
+#include "server/lease_book.h"
 #include "server/metrics.h"
+#include "server/scheduler_link.h"
 #include "server/session_host.h"
 #include "transport/grpc/grpc_server.h"
 
@@ -53,6 +55,19 @@ ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none.");
+ABSL_FLAG(
+    std::string, scheduler, "",
+    "The scheduler to join: host:port or unix:/path. Sessions then need one of its leases. "
+    "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
+    "without them --tls_ca, --tls_cert and --tls_key.");
+ABSL_FLAG(std::string, scheduler_credential_file, "",
+          "A copy of server.credential in the scheduler's state folder. Empty for a scheduler on "
+          "this host that has no tenants yet.");
+ABSL_FLAG(std::string, name, "",
+          "What the scheduler calls this server, different for each. Empty for HOST:PORT.");
+ABSL_FLAG(std::string, advertise, "",
+          "With --scheduler: the address that programs reach this server at. Empty for the first "
+          "of --listen.");
 ABSL_FLAG(int, drain_seconds, 10,
           "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
 
@@ -94,6 +109,10 @@ absl::Status CheckFlags() {
   }
   if (absl::GetFlag(FLAGS_max_sessions) < 1) {
     return absl::InvalidArgumentError("--max_sessions must be at least 1");
+  }
+  if (absl::GetFlag(FLAGS_scheduler).empty() &&
+      !absl::GetFlag(FLAGS_scheduler_credential_file).empty()) {
+    return absl::InvalidArgumentError("--scheduler_credential_file needs --scheduler");
   }
   if (absl::GetFlag(FLAGS_drain_seconds) < 0) {
     return absl::InvalidArgumentError("--drain_seconds must not be negative");
@@ -200,6 +219,42 @@ absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
   }
 }
 
+absl::StatusOr<std::string> SchedulerCredential() {
+  const std::string path = absl::GetFlag(FLAGS_scheduler_credential_file);
+  if (path.empty()) return "";
+  std::ifstream file(path);
+  std::string credential;
+  if (!(file >> credential)) {
+    return absl::NotFoundError(absl::StrCat("cannot read --scheduler_credential_file=", path));
+  }
+  return credential;
+}
+
+// Where clients find the server: the port is known only once it listens.
+std::string Advertised(const std::string& first, int port) {
+  const std::string advertise = absl::GetFlag(FLAGS_advertise);
+  if (!advertise.empty()) return advertise;
+  if (absl::StartsWith(first, "unix:")) return first;
+  return absl::StrCat(first.substr(0, first.rfind(':')), ":", port);
+}
+
+std::string NameForScheduler(const std::string& host_name, const std::string& first) {
+  const std::string name = absl::GetFlag(FLAGS_name);
+  if (!name.empty()) return name;
+  const std::string port = first.substr(first.rfind(':') + 1);
+  // Ports of the system's choice are no name.
+  return absl::StrCat(host_name, ":", port == "0" ? absl::StrCat("pid", getpid()) : port);
+}
+
+absl::StatusOr<std::unique_ptr<LeaseBook>> MakeLeaseBook(const std::string& host_name,
+                                                         const std::string& first) {
+  LeaseBookOptions options;
+  options.server_name = NameForScheduler(host_name, first);
+  options.required = !absl::GetFlag(FLAGS_scheduler).empty();
+  options.clock = [] { return absl::Now(); };
+  return LeaseBook::Create(std::move(options));
+}
+
 sigset_t EndSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -252,6 +307,12 @@ int Run() {
   const std::string server_name = absl::StrCat("warpline-server ", kVersion, " on ", host_name);
   auto options = HostOptions(server_name, devices->front()->backend());
   if (!options.ok()) return Complain(options.status());
+  const auto listen = absl::GetFlag(FLAGS_listen);
+  auto leases = MakeLeaseBook(host_name, listen.front());
+  if (!leases.ok()) return Complain(leases.status());
+  options->leases = leases->get();
+  auto scheduler_credential = SchedulerCredential();
+  if (!scheduler_credential.ok()) return Complain(scheduler_credential.status());
   SessionHost host(*options, std::move(*devices));
   auto metrics = std::make_shared<ServerMetrics>(&host);
   auto exposer = ExposeMetrics(metrics);
@@ -268,8 +329,8 @@ int Run() {
     server_options.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, tls);
     server_options.tls_on_unix_sockets = TlsOnUnixSockets();
   }
+  AddLeaseMethods(&host, leases->get(), &server_options.methods);
   GrpcServer server(server_options);
-  const auto listen = absl::GetFlag(FLAGS_listen);
   const absl::Status started = server.Start(listen, &host);
   if (!started.ok()) return Complain(started);
   server.SetServing(true);
@@ -280,8 +341,23 @@ int Run() {
   }
   LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(listen, ","),
           " port=", server.port(), " pid=", getpid());
+  std::unique_ptr<SchedulerLink> link;
+  if (const std::string scheduler = absl::GetFlag(FLAGS_scheduler); !scheduler.empty()) {
+    SchedulerLinkOptions link_options;
+    link_options.scheduler.address = scheduler;
+    // Certificates for servers often do not serve clients: the variables may name another.
+    link_options.scheduler.tls = ClientTls(scheduler);
+    if (link_options.scheduler.tls == nullptr && WantsTls(tls, scheduler)) {
+      link_options.scheduler.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
+    }
+    link_options.credential = *std::move(scheduler_credential);
+    link_options.endpoint = Advertised(listen.front(), server.port());
+    link_options.version = kVersion;
+    link = std::make_unique<SchedulerLink>(std::move(link_options), &host, leases->get());
+  }
   WaitForEndSignal();
   Drain(&host, &server);
+  link.reset();
   exposer->reset();
   LogInfo("stopped");
   return 0;

@@ -78,19 +78,42 @@ absl::Status Session::CheckHello() {
                        std::min(context_.options->max_arena_bytes, kMaxArenaBytes));
 }
 
+// With a lease, it names the device. The ordinals that a program may use count the devices that it
+// sees, which is that one.
+absl::Status Session::TakeSeat() {
+  if (context_.leases == nullptr) return absl::OkStatus();
+  auto seat = context_.leases->Join(hello_.token());
+  hello_.clear_token();
+  hello_.clear_credential();
+  if (!seat.ok()) return seat.status();
+  seat_ = *std::move(seat);
+  if (seat_ == nullptr || seat_->token().device.empty()) return absl::OkStatus();
+  const std::string& device = seat_->token().device;
+  const std::string& wanted = hello_.device();
+  if (!wanted.empty() && wanted != "0" && wanted != device) {
+    return absl::NotFoundError(absl::StrCat("the lease is of device 0, which is ", device));
+  }
+  hello_.set_device(device);
+  return absl::OkStatus();
+}
+
 void Session::HandleHello() {
   if (state_ != State::kWaiting) return;
   context_.control->Remove(timer_);
   const absl::Status checked = CheckHello();
   if (!checked.ok()) return ProtocolError(checked);
+  if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
   const auto device = context_.owner->Place(hello_.device());
   if (!device.ok()) return Refuse(device.status());
   device_ = *device;
   const uint64_t limit = context_.options->quota_bytes;
-  quota_ = Quota::Create(limit == 0 ? device_->capacity_bytes()
-                                    : std::min(limit, device_->capacity_bytes()));
+  quota_ = seat_ != nullptr
+               ? seat_->QuotaOn(device_->capacity_bytes(), limit)
+               : Quota::Create(limit == 0 ? device_->capacity_bytes()
+                                          : std::min(limit, device_->capacity_bytes()));
   SessionMemoryOptions memory_options;
   memory_options.arena = {hello_.arena_base(), hello_.arena_bytes()};
+  memory_options.shared_quota = seat_ != nullptr;
   memory_ = std::make_shared<SessionMemory>(memory_options, quota_, this);
   state_ = State::kOpening;
   StartWorker();
@@ -149,7 +172,10 @@ void Session::Welcome(MemoryGrant grant) {
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
   LogInfo("opened ", Keys(), " peer=", peer_, " program=", hello_.program(),
-          " client_pid=", hello_.pid(), " quota_bytes=", quota_->limit_bytes());
+          " client_pid=", hello_.pid(), " quota_bytes=", quota_->limit_bytes(),
+          seat_ == nullptr
+              ? ""
+              : absl::StrCat(" tenant=", seat_->token().tenant, " lease=", seat_->token().lease));
   // In this order: nothing of the worker's goes out before the welcome.
   port_->Push(FrameOf(kWelcome, welcome));
   port_->Open(rings_);
@@ -334,6 +360,7 @@ void Session::MaybeFinish() {
   context_.counters->ended.AddAll(port_->traffic());
   LogInfo("closed ", Keys(), " reason=\"", reason_,
           "\" commands=", port_->traffic().commands.value());
+  seat_.reset();
   context_.owner->OnSessionEnded(id_, device_);
 }
 
@@ -350,7 +377,13 @@ SessionSnapshot Session::Snapshot() {
   snapshot.device = device_ == nullptr ? -1 : device_->ordinal();
   snapshot.worker_pid = worker_pid_;
   snapshot.since = since_;
+  if (seat_ != nullptr) {
+    snapshot.tenant = seat_->token().tenant;
+    snapshot.lease = seat_->token().lease;
+  }
+  snapshot.reason = reason_;
   snapshot.quota_bytes = quota_ == nullptr ? 0 : quota_->limit_bytes();
+  snapshot.quota_used_bytes = quota_ == nullptr ? 0 : quota_->used_bytes();
   snapshot.memory_bytes = memory_ == nullptr ? 0 : memory_->backed_bytes();
   snapshot.frames_received = traffic.frames_received.value();
   snapshot.frames_sent = traffic.frames_sent.value();

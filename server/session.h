@@ -18,6 +18,7 @@
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
+#include "server/lease_book.h"
 #include "server/session_channel.h"
 #include "server/session_memory.h"
 #include "server/session_port.h"
@@ -60,7 +61,11 @@ struct SessionSnapshot {
   int device = -1;
   int worker_pid = 0;
   absl::Time since;
+  std::string tenant;  // Empty, like the lease, for a session that opened without a token.
+  std::string lease;
+  std::string reason;  // Why it ends, once it does.
   uint64_t quota_bytes = 0;
+  uint64_t quota_used_bytes = 0;  // By all sessions that share the quota.
   uint64_t memory_bytes = 0;
   uint64_t frames_received = 0;
   uint64_t frames_sent = 0;
@@ -87,6 +92,7 @@ struct SessionContext {
   EventLoop* control = nullptr;   // Sessions' state lives here.
   EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
   EventLoop* spawner = nullptr;   // Starts processes.
+  LeaseBook* leases = nullptr;    // Null where no session has a lease.
   ServerCounters* counters = nullptr;
 };
 
@@ -104,6 +110,8 @@ class Session : public SessionControl,
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message);
   SessionSnapshot Snapshot();
+  // Of its lease; empty without one.
+  std::string lease() const { return seat_ == nullptr ? "" : seat_->token().lease; }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
 
@@ -136,6 +144,7 @@ class Session : public SessionControl,
 
   void HandleHello();
   absl::Status CheckHello();
+  absl::Status TakeSeat();
   void StartWorker();
   void Welcome(warpline_internal::MemoryGrant grant);
   void WatchDoorbell();
@@ -162,6 +171,7 @@ class Session : public SessionControl,
   State state_ = State::kWaiting;
   warpline_internal::Hello hello_;
   uint32_t version_ = 0;
+  std::unique_ptr<LeaseSeat> seat_;
   DeviceMemory* device_ = nullptr;
   std::shared_ptr<Quota> quota_;
   std::shared_ptr<SessionMemory> memory_;

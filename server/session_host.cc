@@ -42,6 +42,7 @@ std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer,
   context.doorbell = &doorbell_;
   context.spawner = &spawner_;
   context.counters = &counters_;
+  context.leases = options_.leases;
   auto session = std::make_shared<Session>(context, id, peer);
   control_.Post([this, id, session] {
     sessions_.emplace(id, session);
@@ -92,6 +93,16 @@ void SessionHost::FaultAll(const std::string& message) {
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
       session->EndWithFault(CudaResult::kSystemNotReady, message);
+    }
+  });
+}
+
+void SessionHost::EndLease(const std::string& lease, const std::string& reason) {
+  control_.Post([this, lease, message = absl::StrCat("the lease was ended: ", reason)] {
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      if (session->lease() == lease) session->EndWithFault(CudaResult::kNotPermitted, message);
     }
   });
 }

@@ -23,6 +23,7 @@ namespace warpline {
 
 struct SessionHostOptions {
   SessionOptions session;
+  LeaseBook* leases = nullptr;  // Borrowed; null where no session has a lease.
   int max_sessions = 64;
 };
 
@@ -59,6 +60,9 @@ class SessionHost : public Acceptor, private SessionOwner {
   bool WaitUntilIdle(absl::Duration timeout);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
+
+  // Ends the sessions of a lease with an error for the application.
+  void EndLease(const std::string& lease, const std::string& reason);
 
   // Sessions from their admission until nothing of them is left.
   int sessions() const;

@@ -15,6 +15,13 @@ using warpline_internal::MemoryRequest;
 using warpline_internal::MemoryReturn;
 using warpline_internal::ToWorker;
 
+namespace {
+
+// Of what is left of a shared quota, a client gets one part ahead of its needs.
+constexpr uint64_t kSharedPart = 16;
+
+}  // namespace
+
 void SessionMemory::Request(MemoryRequest request) {
   Operation operation;
   operation.request = std::move(request);
@@ -73,8 +80,12 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
     return Answer(0, CudaResult::kOutOfMemory,
                   absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
   }
-  Reservation reservation =
-      quota_->Reserve(request.min_bytes(), request.want_bytes(), kChunkGranularity);
+  uint64_t want = request.want_bytes();
+  if (options_.shared_quota) {
+    const uint64_t left = quota_->limit_bytes() - quota_->used_bytes();
+    want = std::min(want, std::max(request.min_bytes(), left / kSharedPart));
+  }
+  Reservation reservation = quota_->Reserve(request.min_bytes(), want, kChunkGranularity);
   if (reservation.bytes() == 0) {
     return Answer(0, CudaResult::kOutOfMemory,
                   absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),

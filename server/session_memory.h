@@ -43,6 +43,9 @@ struct SessionMemoryOptions {
   ArenaRange arena;
   // Chunks, and with them descriptors here and mappings in the worker.
   size_t max_chunks = 8192;
+  // Other sessions have the same quota: what a client wants ahead of its needs is kept small, so
+  // that the last of the quota goes to who needs it.
+  bool shared_quota = false;
 };
 
 // Runs on the control loop. Shared, since a request to the pool may be under way at its end.

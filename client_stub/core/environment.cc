@@ -1,6 +1,7 @@
 #include "client_stub/core/environment.h"
 
 #include <cstdlib>
+#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -41,9 +42,21 @@ VisibleDevices ParseVisibleDevices(const char* value) {
   return visible;
 }
 
+std::string ReadSecretFile(const std::string& path) {
+  constexpr std::streamsize kMaxSecret = 4096;
+  std::string text(kMaxSecret, '\0');
+  std::ifstream file(path);
+  file.read(text.data(), kMaxSecret);
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text.substr(0, text.find_first_of(" \t\r\n"));
+}
+
 Environment ReadEnvironment() {
   Environment environment;
   environment.endpoint = Variable("WARPLINE_ENDPOINT");
+  environment.token_file = Variable("WARPLINE_TOKEN_FILE");
+  environment.credential = Variable("WARPLINE_CREDENTIAL");
+  environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
   environment.stat = Variable("WARPLINE_STAT");
   environment.visible = ParseVisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"));
   environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";

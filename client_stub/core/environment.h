@@ -1,7 +1,10 @@
 // What the environment of the application asks for: Warpline's own variables and those of CUDA
 // that are the driver's business. Read once, at the first call that needs it.
 //
-//   WARPLINE_ENDPOINT         where the server is: "host:port" or "unix:/path"
+//   WARPLINE_ENDPOINT         where the server or scheduler is: "host:port" or "unix:/path"
+//   WARPLINE_TOKEN_FILE       the file with the lease's token, kept fresh by `warpline run`
+//   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
+//   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
 //   WARPLINE_TLS_*            for an encrypted connection (common/tls_files.h, read when dialling)
 //   WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
@@ -31,12 +34,18 @@ VisibleDevices ParseVisibleDevices(const char* value);
 
 struct Environment {
   std::string endpoint;
+  std::string token_file;
+  std::string credential;
+  std::string credential_file;
   absl::Duration connect_timeout = absl::Seconds(5);
   int driver_version = 13000;
   std::string stat;
   VisibleDevices visible;
   bool launch_blocking = false;
 };
+
+// The first word of a file that holds a token or a credential; empty when it cannot be read.
+std::string ReadSecretFile(const std::string& path);
 
 // Reads the process's environment. A number that does not parse leaves the default.
 Environment ReadEnvironment();

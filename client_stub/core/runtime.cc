@@ -121,6 +121,28 @@ void OpenGate(std::unique_ptr<Session> session) {
   atexit(CloseAtExit);
 }
 
+// Says which file it is when one cannot be read.
+bool ReadSecrets(const Environment& env, SessionOptions* options) {
+  options->credential = env.credential;
+  if (options->credential.empty() && !env.credential_file.empty()) {
+    options->credential = ReadSecretFile(env.credential_file);
+    if (options->credential.empty()) {
+      LogError("cannot read a credential from ", env.credential_file,
+               " (WARPLINE_CREDENTIAL_FILE)");
+      return false;
+    }
+  }
+  if (!env.token_file.empty()) {
+    options->token = ReadSecretFile(env.token_file);
+    if (options->token.empty()) {
+      LogError("cannot read a token from ", env.token_file,
+               " (WARPLINE_TOKEN_FILE): did the `warpline run` above this process end?");
+      return false;
+    }
+  }
+  return true;
+}
+
 CUresult Open() {
   const Environment& env = environment();
   if (env.visible.none) return CUDA_ERROR_NO_DEVICE;
@@ -139,6 +161,7 @@ CUresult Open() {
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;
   options.printer = g_printer.load();
+  if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
   auto session = g_opener.load()(options);
   if (!session.ok()) return RefuseUnreachable(session.status());
   const int server_version = (*session)->device().driver_version;

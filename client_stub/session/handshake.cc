@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -18,6 +19,8 @@ constexpr int kClientDriverVersion = 13000;
 constexpr uint64_t kKnownFeatures = kFeatureNone;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
+constexpr size_t kMaxToken = 2048;
+constexpr char kRedirectPayload[] = "warpline/redirect";
 constexpr uint64_t kMaxQuota = 1ull << 46;
 
 absl::Status Bad(const char* what) {
@@ -57,6 +60,9 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   hello.set_program(std::string(program_invocation_short_name).substr(0, kMaxText));
   hello.set_pid(static_cast<uint32_t>(getpid()));
   hello.set_device(options.device);
+  hello.set_token(options.token);
+  // With a token, it is not a scheduler that reads this.
+  if (options.token.empty()) hello.set_credential(options.credential);
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
   hello.set_driver_version(kClientDriverVersion);
@@ -69,6 +75,27 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
     memory->set_min_bytes(kChunkGranularity);
   }
   return hello.SerializeAsString();
+}
+
+absl::Status ParseRedirect(std::string_view payload) {
+  warpline_internal::Redirect redirect;
+  if (!redirect.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
+      redirect.endpoint().empty() || redirect.endpoint().size() > kMaxText ||
+      redirect.token().empty() || redirect.token().size() > kMaxToken) {
+    return absl::InvalidArgumentError("the scheduler's redirect is malformed");
+  }
+  absl::Status status = absl::UnavailableError("redirected");
+  status.SetPayload(kRedirectPayload, absl::Cord(std::string(payload)));
+  return status;
+}
+
+bool FollowRedirect(const absl::Status& status, SessionOptions* options) {
+  const auto payload = status.GetPayload(kRedirectPayload);
+  warpline_internal::Redirect redirect;
+  if (!payload.has_value() || !redirect.ParseFromString(std::string(*payload))) return false;
+  options->endpoint = redirect.endpoint();
+  options->token = redirect.token();
+  return true;
 }
 
 absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandidate& arena) {

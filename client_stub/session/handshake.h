@@ -31,6 +31,13 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
 // not send; FAILED_PRECONDITION for a version or a feature that the client does not know.
 absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandidate& arena);
 
+// Reads the payload of kRedirect: the status that the opening then ends with, INVALID_ARGUMENT for
+// a malformed one.
+absl::Status ParseRedirect(std::string_view payload);
+
+// Where `status` is that of a redirect, makes `options` those for the place that it names.
+bool FollowRedirect(const absl::Status& status, SessionOptions* options);
+
 }  // namespace warpline::stub
 
 #endif  // WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_H_

@@ -104,5 +104,40 @@ TEST(HandshakeTest, WhatACorrectServerDoesNotSendIsRefused) {
   EXPECT_FALSE(ParseWelcome("", kArena).ok());
 }
 
+TEST(HandshakeTest, CredentialIsForSchedulersAndTokenForServers) {
+  SessionOptions options;
+  options.credential = "secret";
+  warpline_internal::Hello hello;
+  ASSERT_TRUE(hello.ParseFromString(MakeHello(options, kArena)));
+  EXPECT_EQ(hello.credential(), "secret");
+  options.token = "token";
+  ASSERT_TRUE(hello.ParseFromString(MakeHello(options, kArena)));
+  EXPECT_EQ(hello.token(), "token");
+  EXPECT_EQ(hello.credential(), "");
+}
+
+TEST(HandshakeTest, RedirectNamesWhereToGoAndWithWhat) {
+  warpline_internal::Redirect redirect;
+  redirect.set_endpoint("gpu1:14000");
+  redirect.set_token("token");
+  const absl::Status status = ParseRedirect(redirect.SerializeAsString());
+  SessionOptions options;
+  options.device = "0";
+  ASSERT_TRUE(FollowRedirect(status, &options));
+  EXPECT_EQ(options.endpoint, "gpu1:14000");
+  EXPECT_EQ(options.token, "token");
+  EXPECT_EQ(options.device, "0");
+  EXPECT_FALSE(FollowRedirect(absl::UnavailableError("redirected"), &options));
+}
+
+TEST(HandshakeTest, MalformedRedirectIsRefused) {
+  warpline_internal::Redirect redirect;
+  redirect.set_endpoint("gpu1:14000");
+  EXPECT_EQ(ParseRedirect(redirect.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument);
+  redirect.set_token(std::string(100000, 'x'));
+  EXPECT_EQ(ParseRedirect(redirect.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseRedirect("\xff\xff").code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace warpline::stub

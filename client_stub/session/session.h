@@ -25,8 +25,10 @@
 namespace warpline::stub {
 
 struct SessionOptions {
-  std::string endpoint;  // "host:port" or "unix:/path"
-  std::string device;    // As Hello.device.
+  std::string endpoint;    // "host:port" or "unix:/path"
+  std::string device;      // As Hello.device.
+  std::string token;       // Of a lease, for a server that wants one.
+  std::string credential;  // The tenant's, for a scheduler.
   // For the connection.
   absl::Duration deadline = absl::Seconds(5);
   // From then on for the welcome. A busy server may take seconds to start a worker, and gives up by

@@ -69,6 +69,12 @@ Accept SessionImpl::OnFrame(Frame* frame) {
 }
 
 bool SessionImpl::HandleFrame(const Frame& frame, std::string* problem) {
+  if (!welcome_seen_ && frame.kind == kRedirect) {
+    MutexLock lock(&state_mu_);
+    if (!answer_.has_value()) answer_ = ParseRedirect(frame.payload);
+    state_changed_.NotifyAll();
+    return true;
+  }
   if (!welcome_seen_ && frame.kind != kWelcome && frame.kind != kFault) {
     *problem = absl::StrCat("frame ", frame.kind, " before the welcome");
     return false;

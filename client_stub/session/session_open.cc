@@ -6,10 +6,18 @@
 namespace warpline::stub {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
-  const GrpcTarget target = {.address = options.endpoint, .tls = ClientTls(options.endpoint)};
-  auto session = OpenSession(options, [&](ChannelHandler* handler, absl::Duration deadline) {
-    return DialGrpc(target, handler, ChannelOptions(), deadline);
-  });
+  const auto open = [](const SessionOptions& to) {
+    const GrpcTarget target = {.address = to.endpoint, .tls = ClientTls(to.endpoint)};
+    return OpenSession(to, [&](ChannelHandler* handler, absl::Duration deadline) {
+      return DialGrpc(target, handler, ChannelOptions(), deadline);
+    });
+  };
+  auto session = open(options);
+  // A scheduler names the server; a server that names another is not followed.
+  SessionOptions redirected = options;
+  if (!session.ok() && options.token.empty() && FollowRedirect(session.status(), &redirected)) {
+    session = open(redirected);
+  }
   if (!session.ok()) return session.status();
   return std::unique_ptr<Session>(*std::move(session));
 }

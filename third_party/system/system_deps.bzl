@@ -21,6 +21,8 @@ _LIBS = {
     "prometheus": (["prometheus-cpp-pull"], "prometheus-cpp-dev", []),
     "zstd": (["libzstd"], "libzstd-dev", []),
     "lz4": (["liblz4"], "liblz4-dev", []),
+    "sqlite3": (["sqlite3"], "libsqlite3-dev", []),
+    "crypto": (["libcrypto"], "libssl-dev", []),
 }
 
 # Not described by any .pc file.

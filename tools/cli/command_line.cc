@@ -1,92 +1,224 @@
 #include "tools/cli/command_line.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
+#include "common/byte_size.h"
 
 namespace warpline::cli {
 namespace {
 
-struct VerbName {
+struct VerbInfo {
   const char* name;
   Verb verb;
+  // Words, separated by spaces: options with a value of a kind (":size", ":number", ":text") or
+  // without one.
+  const char* options;
 };
 
-constexpr VerbName kVerbs[] = {
-    {"help", Verb::kHelp},         {"--help", Verb::kHelp},
-    {"-h", Verb::kHelp},           {"serve", Verb::kServe},
-    {"--version", Verb::kVersion}, {"run", Verb::kRun},
-    {"stat", Verb::kStat},         {"ps", Verb::kPs},
+constexpr VerbInfo kVerbs[] = {
+    {"help", Verb::kHelp, ""},
+    {"--help", Verb::kHelp, ""},
+    {"-h", Verb::kHelp, ""},
+    {"--version", Verb::kVersion, ""},
+    {"serve", Verb::kServe, ""},
+    {"run", Verb::kRun, "endpoint:text memory:size device:text"},
+    {"stat", Verb::kStat, "endpoint:text json"},
+    {"ps", Verb::kPs, "endpoint:text json"},
+    {"top", Verb::kTop, "endpoint:text once interval:number"},
+    {"tenant", Verb::kTenant,
+     "endpoint:text memory:size max_leases:number max_sessions:number max_seconds:number "
+     "new_credential json"},
+    {"lease", Verb::kLease, "endpoint:text reason:text json"},
+    {"servers", Verb::kServers, "endpoint:text json"},
 };
 
-// The option that `arg` ("--tls_ca=FILE") gives, whose value is then left in `arg`; null for
-// others.
-std::string* TlsOption(absl::string_view* arg, TlsFiles* tls) {
-  if (absl::ConsumePrefix(arg, "--tls_ca=")) return &tls->ca;
-  if (absl::ConsumePrefix(arg, "--tls_cert=")) return &tls->cert;
-  if (absl::ConsumePrefix(arg, "--tls_key=")) return &tls->key;
-  if (absl::ConsumePrefix(arg, "--tls_server_name=")) return &tls->server_name;
-  return nullptr;
+struct ActionInfo {
+  Verb verb;
+  const char* name;
+  bool named;  // Takes a name.
+};
+
+constexpr ActionInfo kActions[] = {
+    {Verb::kTenant, "add", true},   {Verb::kTenant, "set", true},  {Verb::kTenant, "remove", true},
+    {Verb::kTenant, "list", false}, {Verb::kLease, "list", false}, {Verb::kLease, "revoke", true},
+};
+
+absl::Status Wrong(const absl::AlphaNum& a, const absl::AlphaNum& b, const absl::AlphaNum& c) {
+  return absl::InvalidArgumentError(absl::StrCat(a, b, c));
+}
+
+// Of every verb that connects.
+constexpr char kTlsOptions[] = "tls_ca:text tls_cert:text tls_key:text tls_server_name:text";
+
+std::string* TlsOption(const std::string& name, TlsFiles* tls) {
+  if (name == "tls_ca") return &tls->ca;
+  if (name == "tls_cert") return &tls->cert;
+  if (name == "tls_key") return &tls->key;
+  return name == "tls_server_name" ? &tls->server_name : nullptr;
+}
+
+// The kind of an option's value; empty for a switch. NOT_FOUND for an unknown option.
+absl::StatusOr<std::string> KindOf(const VerbInfo& verb, const std::string& option) {
+  const bool connects = absl::StrContains(verb.options, "endpoint");
+  const std::string options = absl::StrCat(verb.options, " ", connects ? kTlsOptions : "");
+  for (const absl::string_view word : absl::StrSplit(options, ' ', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(word, ':');
+    if (parts[0] == option) return parts.size() > 1 ? parts[1] : "";
+  }
+  return absl::NotFoundError("");
+}
+
+absl::Status CheckValue(const std::string& kind, const std::string& option,
+                        const std::string& value) {
+  ByteSize size;
+  std::string error;
+  uint32_t number;
+  if (kind == "size" && !AbslParseFlag(value, &size, &error)) {
+    return Wrong(absl::StrCat("--", option, "=", value), ": ", error);
+  }
+  if (kind == "number" && !absl::SimpleAtoi(value, &number)) {
+    return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a whole number");
+  }
+  return absl::OkStatus();
+}
+
+// Takes the option at args[*next], and its value where that is the next word. True when it took
+// something.
+absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::string>& args,
+                                size_t* next, CommandLine* line) {
+  const std::string& arg = args[*next];
+  if (!absl::StartsWith(arg, "-")) return false;
+  const size_t equals = arg.find('=');
+  const std::string name = absl::StartsWith(arg, "--") ? arg.substr(2, equals - 2) : "";
+  const auto kind = KindOf(verb, name);
+  if (!kind.ok()) return Wrong("unknown option \"", arg, "\"");
+  std::string value = "1";
+  if (equals != std::string::npos) {
+    if (kind->empty()) return Wrong("option --", name, " takes no value");
+    value = arg.substr(equals + 1);
+  } else if (!kind->empty()) {
+    if (*next + 1 >= args.size()) return Wrong("option --", name, " needs a value");
+    value = args[++*next];
+  }
+  if (auto status = CheckValue(*kind, name, value); !status.ok()) return status;
+  if (name == "endpoint") {
+    line->endpoint = value;
+  } else if (std::string* tls = TlsOption(name, &line->tls); tls != nullptr) {
+    *tls = value;
+  } else {
+    line->options[name] = value;
+  }
+  return true;
+}
+
+absl::Status TakeAction(CommandLine* line) {
+  const ActionInfo* found = nullptr;
+  for (const ActionInfo& action : kActions) {
+    if (action.verb == line->verb && !line->rest.empty() && line->rest[0] == action.name) {
+      found = &action;
+    }
+  }
+  if (found == nullptr) {
+    const char* all = line->verb == Verb::kTenant ? "add, set, remove or list" : "list or revoke";
+    return line->rest.empty()
+               ? Wrong("expected ", all, "")
+               : Wrong("unknown action \"", line->rest[0], absl::StrCat("\": expected ", all));
+  }
+  line->action = found->name;
+  line->rest.erase(line->rest.begin());
+  if (found->named && line->rest.empty()) {
+    return Wrong(line->verb == Verb::kTenant ? "no tenant" : "no lease", " named", "");
+  }
+  const size_t most = found->named ? 1 : 0;
+  if (line->rest.size() > most) return Wrong("unexpected argument \"", line->rest[most], "\"");
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
 
-  warpline serve [FLAGS]                    start a server on this host; see warpline serve --help
-  warpline run [--endpoint=E] [--] PROGRAM  run a program with its CUDA calls forwarded to a server
-  warpline stat [--endpoint=E]              counters of a server's devices and sessions
-  warpline ps [--endpoint=E]                the sessions of a server, one a line
+  warpline run [--endpoint=E] [--memory=4GiB] [--device=D] [--] PROGRAM
+                                   run a program, and all that it starts, under one lease
+  warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
+  warpline top [--endpoint=E] [--once] [--interval=SECONDS]
+                                   the same with rates, again and again
+  warpline stat [--endpoint=E]     counters of a server's devices and sessions
+
+  warpline serve [FLAGS]           start a server on this host; see warpline serve --help
+  warpline servers                 the servers of a scheduler
+  warpline lease list              its leases
+  warpline lease revoke LEASE [--reason=WHY]
+  warpline tenant list             its tenants
+  warpline tenant add NAME [LIMITS]
+  warpline tenant set NAME [LIMITS] [--new_credential]
+  warpline tenant remove NAME      ends its leases, too
   warpline --version | --help
 
-E is host:port or unix:/path; without it WARPLINE_ENDPOINT counts, and then 127.0.0.1:14000.
-`stat` and `ps` are answered to callers on the server's own host only.
-A server with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or WARPLINE_TLS_CA,
-WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME (WARPLINE_TLS_SERVER_NAME) where its
-certificate names another host than E does.
+E is host:port or unix:/path of a server or a scheduler; without it WARPLINE_ENDPOINT counts, and
+then 127.0.0.1:14000, or 127.0.0.1:14100 for what only a scheduler answers. D is a number or
+GPU-<uuid>. LIMITS are --memory=SIZE, --max_leases=N, --max_seconds=N (of a lease; 0 for no limit)
+and --max_sessions=N (of a lease). ps, stat, servers and the lists take --json.
+
+A server or scheduler with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or
+WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME
+(WARPLINE_TLS_SERVER_NAME) where its certificate names another host than E does.
+A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CREDENTIAL_FILE. What
+changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
+operator.credential in the default state folder. Listings are for callers on the same host.
 )";
+
+std::string CommandLine::Text(const std::string& option) const {
+  const auto found = options.find(option);
+  return found == options.end() ? "" : found->second;
+}
+
+uint64_t CommandLine::Size(const std::string& option) const {
+  ByteSize size;
+  std::string error;
+  return Has(option) && AbslParseFlag(Text(option), &size, &error) ? size.bytes : 0;
+}
+
+uint64_t CommandLine::Number(const std::string& option) const {
+  uint32_t number = 0;
+  return absl::SimpleAtoi(Text(option), &number) ? number : 0;
+}
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args) {
   CommandLine line;
   if (args.empty()) return line;
-  bool found = false;
-  for (const VerbName& known : kVerbs) {
-    if (args[0] != known.name) continue;
-    line.verb = known.verb;
-    found = true;
+  const VerbInfo* verb = nullptr;
+  for (const VerbInfo& known : kVerbs) {
+    if (args[0] == known.name) verb = &known;
   }
-  if (!found) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown command \"", args[0], "\""));
-  }
+  if (verb == nullptr) return Wrong("unknown command \"", args[0], "\"");
+  line.verb = verb->verb;
   size_t next = 1;
-  if (line.verb != Verb::kServe) {
-    for (; next < args.size(); ++next) {
-      absl::string_view arg = args[next];
-      if (absl::ConsumePrefix(&arg, "--endpoint=")) {
-        line.endpoint = std::string(arg);
-      } else if (arg == "--endpoint" && next + 1 < args.size()) {
-        line.endpoint = args[++next];
-      } else if (std::string* tls = TlsOption(&arg, &line.tls); tls != nullptr) {
-        *tls = std::string(arg);
-      } else if (arg == "--help" || arg == "-h") {
-        line.verb = Verb::kHelp;
-        return line;
-      } else if (arg == "--" && line.verb == Verb::kRun) {
-        ++next;
-        break;
-      } else if (absl::StartsWith(arg, "-")) {
-        return absl::InvalidArgumentError(absl::StrCat("unknown option \"", arg, "\""));
-      } else {
-        break;
-      }
+  for (; next < args.size() && line.verb != Verb::kServe; ++next) {
+    if (args[next] == "--help" || args[next] == "-h") {
+      line.verb = Verb::kHelp;
+      return line;
     }
+    if (args[next] == "--" && line.verb == Verb::kRun) {
+      ++next;
+      break;
+    }
+    const auto taken = TakeOption(*verb, args, &next, &line);
+    if (!taken.ok()) return taken.status();
+    if (*taken) continue;
+    if (line.verb == Verb::kRun) break;
+    line.rest.push_back(args[next]);
   }
-  line.rest.assign(args.begin() + static_cast<std::ptrdiff_t>(next), args.end());
+  for (; next < args.size(); ++next) line.rest.push_back(args[next]);
   if (line.verb == Verb::kRun && line.rest.empty()) {
     return absl::InvalidArgumentError("warpline run: no program given");
   }
-  if (line.verb != Verb::kRun && line.verb != Verb::kServe && !line.rest.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", line.rest[0], "\""));
+  if (line.verb == Verb::kTenant || line.verb == Verb::kLease) {
+    if (auto status = TakeAction(&line); !status.ok()) return status;
+  } else if (line.verb != Verb::kRun && line.verb != Verb::kServe && !line.rest.empty()) {
+    return Wrong("unexpected argument \"", line.rest[0], "\"");
   }
   return line;
 }

@@ -2,6 +2,8 @@
 #ifndef WARPLINE_TOOLS_CLI_COMMAND_LINE_H_
 #define WARPLINE_TOOLS_CLI_COMMAND_LINE_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,16 +12,28 @@
 
 namespace warpline::cli {
 
-enum class Verb { kHelp, kVersion, kServe, kRun, kStat, kPs };
+enum class Verb { kHelp, kVersion, kServe, kRun, kStat, kPs, kTop, kTenant, kLease, kServers };
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
+  // Of kTenant and kLease: "add", "list", ...
+  std::string action;
   // From --endpoint; empty when it was not given.
   std::string endpoint;
-  // From --tls_ca, --tls_cert, --tls_key and --tls_server_name; what is empty was not given.
+  // Options count before the variables of the environment.
   TlsFiles tls;
-  // kServe: the server's flags. kRun: the program and its arguments, at least one.
+  // The other options by name, without dashes: {"memory", "4GiB"}; switches are "1". Sizes and
+  // numbers have been checked.
+  std::map<std::string, std::string> options;
+  // kServe: the server's flags. kRun: the program and its arguments, at least one. kTenant, kLease:
+  // the name.
   std::vector<std::string> rest;
+
+  bool Has(const std::string& option) const { return options.count(option) != 0; }
+  // "" and 0 where the option was not given.
+  std::string Text(const std::string& option) const;
+  uint64_t Size(const std::string& option) const;
+  uint64_t Number(const std::string& option) const;
 };
 
 // `args` without the program's name. INVALID_ARGUMENT says what was wrong. Options of `warpline

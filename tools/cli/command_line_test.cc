@@ -45,7 +45,34 @@ TEST(CommandLineTest, TlsFilesAreOptionsOfEveryClient) {
   EXPECT_EQ(line.rest, (Words{"program", "--tls_ca=x"}));
 }
 
+TEST(CommandLineTest, RunTakesMemoryAndDevice) {
+  const CommandLine line = Parsed({"run", "--memory=4GiB", "--device", "1", "--", "a"});
+  EXPECT_EQ(line.Size("memory"), 4ull << 30);
+  EXPECT_EQ(line.Text("device"), "1");
+  EXPECT_EQ(line.rest, Words{"a"});
+}
+
+TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
+  const CommandLine line = Parsed({"tenant", "add", "vision", "--memory=1T", "--max_leases=3"});
+  EXPECT_EQ(line.action, "add");
+  EXPECT_EQ(line.rest, Words{"vision"});
+  EXPECT_EQ(line.Number("max_leases"), 3u);
+  EXPECT_FALSE(line.Has("max_seconds"));
+  EXPECT_TRUE(Parsed({"lease", "--json", "list"}).Has("json"));
+  EXPECT_FALSE(ParseCommandLine({"tenant"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"tenant", "add"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"tenant", "add", "a", "b"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"lease", "add", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"lease", "list", "a"}).ok());
+}
+
 TEST(CommandLineTest, MistakesAreNamed) {
+  EXPECT_FALSE(ParseCommandLine({"run", "--memory=much", "x"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--memory"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"ps", "--json=yes"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"top", "--interval=soon"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"stat", "--memory=1"}).ok());
+
   EXPECT_FALSE(ParseCommandLine({"frobnicate"}).ok());
   EXPECT_FALSE(ParseCommandLine({"run"}).ok());
   EXPECT_FALSE(ParseCommandLine({"run", "--"}).ok());

@@ -16,7 +16,11 @@
 #include "common/version.h"
 #include "server/child_process.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/operator.h"
 #include "tools/cli/report.h"
+#include "tools/cli/run.h"
+#include "tools/cli/text.h"
+#include "tools/cli/top.h"
 
 namespace warpline::cli {
 namespace {
@@ -26,10 +30,10 @@ int Complain(const std::string& text, int code) {
   return code;
 }
 
-std::string Endpoint(const CommandLine& line) {
+std::string Endpoint(const CommandLine& line, const char* otherwise = kDefaultEndpoint) {
   if (!line.endpoint.empty()) return line.endpoint;
   const char* variable = getenv("WARPLINE_ENDPOINT");
-  return variable != nullptr && *variable != '\0' ? variable : kDefaultEndpoint;
+  return variable != nullptr && *variable != '\0' ? variable : otherwise;
 }
 
 // The program that is run may go to another folder.
@@ -63,40 +67,17 @@ int Serve(const CommandLine& line) {
   return Exec(*server, line.rest);
 }
 
-// ../lib of an installation; empty when our libcuda.so.1 is not there.
-std::string LibraryFolder(const std::string& own_folder) {
-  const std::string folder = own_folder + "/../lib";
-  if (access((folder + "/libcuda.so.1").c_str(), R_OK) != 0) return "";
-  char* resolved = realpath(folder.c_str(), nullptr);
-  const std::string result = resolved == nullptr ? folder : resolved;
-  free(resolved);
-  return result;
+int Print(const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) return Complain(std::string(text.status().message()), 1);
+  std::fputs(text->c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
-int Run(const CommandLine& line) {
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  if (n <= 0) return Complain("cannot read /proc/self/exe", 1);
-  std::string folder(self, static_cast<size_t>(n));
-  folder.resize(folder.rfind('/'));
-  const std::string libraries = LibraryFolder(folder);
-  if (libraries.empty()) {
-    return Complain(absl::StrCat("libcuda.so.1 of Warpline is not in ", folder, "/../lib"), 1);
-  }
-  const char* path = getenv("LD_LIBRARY_PATH");
-  const bool has_path = path != nullptr && *path != '\0';
-  setenv("LD_LIBRARY_PATH",
-         absl::StrCat(libraries, has_path ? ":" : "", has_path ? path : "").c_str(), 1);
-  setenv("WARPLINE_ENDPOINT", Endpoint(line).c_str(), 1);
-  return Exec(line.rest[0], {line.rest.begin() + 1, line.rest.end()});
-}
-
-int Report(const CommandLine& line) {
+absl::StatusOr<std::string> Report(const CommandLine& line) {
   const auto reply = AskServer(Endpoint(line));
-  if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
-  const std::string text = line.verb == Verb::kPs ? PsReport(*reply) : StatReport(*reply);
-  std::fputs(text.c_str(), stdout);
-  return 0;
+  if (!reply.ok()) return reply.status();
+  if (line.Has("json")) return ToJson(*reply);
+  return line.verb == Verb::kPs ? PsReport(*reply) : StatReport(*reply);
 }
 
 int Main(const std::vector<std::string>& args) {
@@ -115,10 +96,16 @@ int Main(const std::vector<std::string>& args) {
     case Verb::kServe:
       return Serve(*line);
     case Verb::kRun:
-      return Run(*line);
+      return Run(*line, Endpoint(*line));
     case Verb::kStat:
     case Verb::kPs:
-      return Report(*line);
+      return Print(Report(*line));
+    case Verb::kTop:
+      return Top(*line, Endpoint(*line));
+    case Verb::kTenant:
+    case Verb::kLease:
+    case Verb::kServers:
+      return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
   }
   return 2;
 }

@@ -1,4 +1,4 @@
-// What `warpline stat` and `warpline ps` print.
+// What `warpline stat` and `warpline ps` print, of a server or of a scheduler's servers.
 #ifndef WARPLINE_TOOLS_CLI_REPORT_H_
 #define WARPLINE_TOOLS_CLI_REPORT_H_
 
@@ -9,8 +9,7 @@
 
 namespace warpline::cli {
 
-// Asks the server at `endpoint`, with TLS where the environment says so. UNAVAILABLE when none
-// answers within 5 s; other errors as CallUnary().
+// Asks the server or scheduler at `endpoint`. UNAVAILABLE when none answers within 5 s.
 absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
 
 // Everything, as "name value" groups.

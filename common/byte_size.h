@@ -1,6 +1,6 @@
 // Sizes as people write them on a command line.
-#ifndef WARPLINE_SERVER_BYTE_SIZE_H_
-#define WARPLINE_SERVER_BYTE_SIZE_H_
+#ifndef WARPLINE_COMMON_BYTE_SIZE_H_
+#define WARPLINE_COMMON_BYTE_SIZE_H_
 
 #include <cstdint>
 #include <string>
@@ -20,4 +20,4 @@ std::string AbslUnparseFlag(ByteSize size);
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_BYTE_SIZE_H_
+#endif  // WARPLINE_COMMON_BYTE_SIZE_H_

@@ -1,6 +1,6 @@
 // Which addresses a server may listen on, and which peers are on its host.
-#ifndef WARPLINE_SERVER_LISTEN_ADDRESS_H_
-#define WARPLINE_SERVER_LISTEN_ADDRESS_H_
+#ifndef WARPLINE_COMMON_LISTEN_ADDRESS_H_
+#define WARPLINE_COMMON_LISTEN_ADDRESS_H_
 
 #include <string>
 
@@ -18,4 +18,4 @@ bool IsLocalPeer(const std::string& peer);
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_LISTEN_ADDRESS_H_
+#endif  // WARPLINE_COMMON_LISTEN_ADDRESS_H_

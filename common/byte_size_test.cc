@@ -1,4 +1,4 @@
-#include "server/byte_size.h"
+#include "common/byte_size.h"
 
 #include "gtest/gtest.h"
 

@@ -1,0 +1,49 @@
+// Tokens: what a session shows a server to be let in. A token names a lease, its server, its device
+// and its quota, and is signed by who gave the lease: the scheduler, or the server itself.
+//
+// As text, it is base64url(TokenBody) "." base64url(signature): printable and one line.
+#ifndef WARPLINE_LEASE_TOKEN_H_
+#define WARPLINE_LEASE_TOKEN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "lease/signing_key.h"
+
+namespace warpline {
+
+// The rights that a token can give. A server refuses tokens with other bits than it can enforce.
+inline constexpr uint64_t kAllRights = 1;  // Everything that a session can do.
+
+// Longer ones are refused unread.
+inline constexpr size_t kMaxTokenText = 2048;
+
+struct LeaseToken {
+  std::string lease;
+  std::string tenant;
+  std::string server;
+  std::string device;  // "GPU-<uuid>"; empty for the server's choice.
+  uint64_t memory_bytes = 0;
+  uint32_t max_sessions = 0;
+  uint64_t rights = kAllRights;
+  absl::Time expires;
+  absl::Time ends = absl::InfiniteFuture();
+};
+
+absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);
+
+// The token of `text` when one of `keys` signed it. UNAUTHENTICATED, with words that are safe to
+// log, otherwise. Does not look at what it says: see CheckToken().
+absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<VerifyKey>& keys);
+
+// Whether `token` opens a session on `server` at `now`: UNAUTHENTICATED when it has expired, is for
+// another server, or gives rights that this version does not know.
+absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_LEASE_TOKEN_H_

@@ -1,0 +1,91 @@
+#include "lease/token.h"
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+class TokenTest : public testing::Test {
+ protected:
+  TokenTest() {
+    token_.lease = "abc";
+    token_.tenant = "vision";
+    token_.server = "gpu1:14000";
+    token_.device = "GPU-1";
+    token_.memory_bytes = 4ull << 30;
+    token_.max_sessions = 8;
+    token_.expires = now_ + absl::Minutes(1);
+  }
+
+  std::string Text() const { return SignToken(key_, token_).value(); }
+
+  const absl::Time now_ = absl::FromUnixSeconds(1800000000);
+  const SigningKey key_ = SigningKey::Generate().value();
+  LeaseToken token_;
+};
+
+TEST_F(TokenTest, SignedTokenOpensAsItWas) {
+  const auto opened = OpenToken(Text(), {key_.verify_key()});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->lease, "abc");
+  EXPECT_EQ(opened->tenant, "vision");
+  EXPECT_EQ(opened->device, "GPU-1");
+  EXPECT_EQ(opened->memory_bytes, 4ull << 30);
+  EXPECT_EQ(opened->max_sessions, 8u);
+  EXPECT_EQ(opened->expires, token_.expires);
+  EXPECT_EQ(opened->ends, absl::InfiniteFuture());
+  EXPECT_TRUE(CheckToken(*opened, "gpu1:14000", now_).ok());
+}
+
+TEST_F(TokenTest, KeySurvivesBeingStored) {
+  const auto again = SigningKey::FromPrivateBytes(key_.private_bytes());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->verify_key().id, key_.verify_key().id);
+  EXPECT_TRUE(OpenToken(SignToken(*again, token_).value(), {key_.verify_key()}).ok());
+  EXPECT_FALSE(SigningKey::FromPrivateBytes("short").ok());
+}
+
+TEST_F(TokenTest, EveryChangedByteIsRefused) {
+  const std::string text = Text();
+  for (size_t i = 0; i < text.size(); ++i) {
+    // The last character of either part has bits that mean nothing.
+    if (i + 1 == text.size() || text[i + 1] == '.') continue;
+    std::string changed = text;
+    changed[i] = changed[i] == 'A' ? 'B' : 'A';
+    EXPECT_EQ(OpenToken(changed, {key_.verify_key()}).status().code(),
+              absl::StatusCode::kUnauthenticated)
+        << i;
+  }
+}
+
+TEST_F(TokenTest, GarbageIsRefused) {
+  for (const std::string& text :
+       {std::string(), std::string("."), std::string("x.y"), std::string("\0\xff.", 3),
+        std::string(kMaxTokenText + 1, 'A'), Text() + "." + Text(), Text().substr(0, 40)}) {
+    EXPECT_EQ(OpenToken(text, {key_.verify_key()}).status().code(),
+              absl::StatusCode::kUnauthenticated);
+  }
+}
+
+TEST_F(TokenTest, OtherKeysTokenIsRefused) {
+  const SigningKey other = SigningKey::Generate().value();
+  EXPECT_FALSE(OpenToken(Text(), {other.verify_key()}).ok());
+  EXPECT_FALSE(OpenToken(Text(), {}).ok());
+  // Another key that claims this one's name.
+  EXPECT_FALSE(OpenToken(Text(), {{key_.verify_key().id, other.verify_key().public_key}}).ok());
+  EXPECT_TRUE(OpenToken(Text(), {other.verify_key(), key_.verify_key()}).ok());
+}
+
+TEST_F(TokenTest, OtherServersExpiredAndLimitedTokensAreRefused) {
+  EXPECT_EQ(CheckToken(token_, "gpu2:14000", now_).code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_FALSE(CheckToken(token_, "gpu1:14000", token_.expires).ok());
+  token_.rights = 2;
+  EXPECT_FALSE(CheckToken(token_, "gpu1:14000", now_).ok());
+  token_.rights = kAllRights;
+  token_.ends = now_;
+  EXPECT_FALSE(CheckToken(token_, "gpu1:14000", now_).ok());
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,77 @@
+#include "scheduler/methods.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/listen_address.h"
+#include "proto/scheduler.pb.h"
+
+namespace warpline::scheduler {
+namespace {
+
+using warpline_internal::AcquireRequest;
+using warpline_internal::LeaseToken;
+using warpline_internal::Nothing;
+using warpline_internal::Operator;
+using warpline_internal::RevokeRequest;
+using warpline_internal::ServerReport;
+using warpline_internal::TenantRequest;
+
+// A report of all sessions of a large server is a fraction of this.
+constexpr size_t kMaxRequest = 8u << 20;
+
+absl::StatusOr<Nothing> Done(const absl::Status& status) {
+  if (!status.ok()) return status;
+  return Nothing();
+}
+
+// Parses the request, calls `body(request, local)` and serializes its reply.
+template <typename Request, typename Body>
+auto Method(Body body) {
+  return [body](const std::string& peer, const std::string& bytes) -> absl::StatusOr<std::string> {
+    Request request;
+    if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) {
+      return absl::InvalidArgumentError("a malformed request");
+    }
+    const auto reply = body(request, IsLocalPeer(peer));
+    if (!reply.ok()) return reply.status();
+    return reply->SerializeAsString();
+  };
+}
+
+std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Scheduler/", name); }
+
+}  // namespace
+
+UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
+  UnaryMethods methods;
+  methods[Path("Acquire")] = Method<AcquireRequest>([=](const auto& request, bool local) {
+    return scheduler->Acquire(request, /*by_sessions=*/false, local);
+  });
+  methods[Path("Renew")] = Method<LeaseToken>(
+      [=](const auto& request, bool) { return scheduler->Renew(request.token()); });
+  methods[Path("Release")] = Method<LeaseToken>(
+      [=](const auto& request, bool) { return Done(scheduler->Release(request.token())); });
+  methods[Path("Report")] = Method<ServerReport>(
+      [=](const auto& request, bool local) { return scheduler->Report(request, local); });
+  methods[Path("PutTenant")] = Method<TenantRequest>(
+      [=](const auto& request, bool) { return scheduler->PutTenant(request); });
+  methods[Path("RemoveTenant")] = Method<TenantRequest>(
+      [=](const auto& request, bool) { return Done(scheduler->RemoveTenant(request)); });
+  methods[Path("Revoke")] = Method<RevokeRequest>(
+      [=](const auto& request, bool) { return Done(scheduler->Revoke(request)); });
+  methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool local) {
+    return scheduler->Tenants(request.credential(), local);
+  });
+  methods[Path("Leases")] = Method<Operator>([=](const auto& request, bool local) {
+    return scheduler->Leases(request.credential(), local);
+  });
+  methods[Path("Servers")] = Method<Operator>([=](const auto& request, bool local) {
+    return scheduler->Servers(request.credential(), local);
+  });
+  methods["/warpline_internal.Admin/Stat"] =
+      Method<Nothing>([=](const auto&, bool local) { return scheduler->Stat(name, local); });
+  return methods;
+}
+
+}  // namespace warpline::scheduler

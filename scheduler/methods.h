@@ -1,0 +1,18 @@
+// The scheduler's gRPC methods: bytes in, bytes out.
+#ifndef WARPLINE_SCHEDULER_METHODS_H_
+#define WARPLINE_SCHEDULER_METHODS_H_
+
+#include <string>
+
+#include "scheduler/scheduler.h"
+#include "transport/grpc/unary_methods.h"
+
+namespace warpline::scheduler {
+
+// All of service Scheduler in proto/scheduler.proto, and Admin/Stat. `scheduler` is borrowed;
+// `name` is what `warpline ps` shows.
+UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name);
+
+}  // namespace warpline::scheduler
+
+#endif  // WARPLINE_SCHEDULER_METHODS_H_

@@ -1,0 +1,47 @@
+#include "scheduler/metrics.h"
+
+#include <prometheus/metric_family.h>
+
+namespace warpline::scheduler {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricFamily Family(const char* name, const char* help, MetricType type, uint64_t value) {
+  prometheus::ClientMetric metric;
+  metric.counter.value = static_cast<double>(value);
+  metric.gauge.value = static_cast<double>(value);
+  return {name, help, type, {metric}};
+}
+
+}  // namespace
+
+std::vector<MetricFamily> SchedulerMetrics::Collect() const {
+  const SchedulerCounts counts = scheduler_->Counts();
+  constexpr auto kGauge = MetricType::Gauge;
+  constexpr auto kCounter = MetricType::Counter;
+  return {
+      Family("warpline_scheduler_tenants", "Tenants.", kGauge, counts.tenants),
+      Family("warpline_scheduler_servers_up", "Servers that report.", kGauge, counts.servers_up),
+      Family("warpline_scheduler_servers_lost", "Servers that have stopped reporting.", kGauge,
+             counts.servers_lost),
+      Family("warpline_scheduler_sessions", "Sessions on servers that report.", kGauge,
+             counts.sessions),
+      Family("warpline_scheduler_leases", "Leases that are held.", kGauge, counts.leases),
+      Family("warpline_scheduler_leased_bytes", "Device memory of leases that are held.", kGauge,
+             counts.leased_bytes),
+      Family("warpline_scheduler_capacity_bytes", "Device memory of servers that report.", kGauge,
+             counts.capacity_bytes),
+      Family("warpline_scheduler_granted_total", "Leases granted.", kCounter, counts.granted),
+      Family("warpline_scheduler_refused_total", "Requests without a lease for lack of capacity.",
+             kCounter, counts.refused),
+      Family("warpline_scheduler_expired_total", "Leases that ran out.", kCounter, counts.expired),
+      Family("warpline_scheduler_revoked_total", "Leases that the operator revoked.", kCounter,
+             counts.revoked),
+      Family("warpline_scheduler_rejected_total", "Requests with a wrong credential or token.",
+             kCounter, counts.rejected),
+  };
+}
+
+}  // namespace warpline::scheduler

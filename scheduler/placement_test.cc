@@ -1,0 +1,62 @@
+#include "scheduler/placement.h"
+
+#include "gtest/gtest.h"
+
+namespace warpline::scheduler {
+namespace {
+
+constexpr uint64_t kGiB = 1ull << 30;
+
+std::vector<DeviceState> Pool() {
+  return {{"a", "GPU-0", 80 * kGiB, 60 * kGiB, 3},
+          {"a", "GPU-1", 80 * kGiB, 10 * kGiB, 1},
+          {"b", "GPU-2", 80 * kGiB, 76 * kGiB, 1}};
+}
+
+TEST(PlacementTest, SpreadTakesTheEmptiestDevice) {
+  const auto placed = Place(Pool(), {4 * kGiB, ""}, PlacementPolicy::kSpread);
+  ASSERT_TRUE(placed.ok());
+  EXPECT_EQ(placed->device, 1u);
+  EXPECT_EQ(placed->memory_bytes, 4 * kGiB);
+}
+
+TEST(PlacementTest, PackTakesTheFullestDeviceThatFits) {
+  EXPECT_EQ(Place(Pool(), {4 * kGiB, ""}, PlacementPolicy::kPack)->device, 2u);
+  EXPECT_EQ(Place(Pool(), {5 * kGiB, ""}, PlacementPolicy::kPack)->device, 0u);
+  EXPECT_EQ(Place(Pool(), {21 * kGiB, ""}, PlacementPolicy::kPack)->device, 1u);
+}
+
+TEST(PlacementTest, OfEqualDevicesTheOneWithFewerLeasesIsTaken) {
+  std::vector<DeviceState> pool = Pool();
+  for (DeviceState& device : pool) device.leased_bytes = 0;
+  EXPECT_EQ(Place(pool, {kGiB, ""}, PlacementPolicy::kSpread)->device, 1u);
+  EXPECT_EQ(Place(pool, {kGiB, ""}, PlacementPolicy::kPack)->device, 1u);
+}
+
+TEST(PlacementTest, UnnamedSizeIsAQuarterOfTheDevice) {
+  EXPECT_EQ(Place(Pool(), {0, ""}, PlacementPolicy::kSpread)->memory_bytes, 20 * kGiB);
+  EXPECT_EQ(Place(Pool(), {0, "GPU-2"}, PlacementPolicy::kSpread).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(PlacementTest, NamedDeviceIsTakenOrRefused) {
+  EXPECT_EQ(Place(Pool(), {kGiB, "GPU-0"}, PlacementPolicy::kSpread)->device, 0u);
+  EXPECT_EQ(Place(Pool(), {kGiB, "GPU-9"}, PlacementPolicy::kSpread).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(PlacementTest, WhatFitsNowhereIsRefusedWithWhatIsFree) {
+  const auto status = Place(Pool(), {71 * kGiB, ""}, PlacementPolicy::kSpread).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("71680 MiB"), std::string::npos) << status;
+  EXPECT_EQ(Place({}, {kGiB, ""}, PlacementPolicy::kPack).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST(PlacementTest, OverbookedDeviceHasNothingFree) {
+  EXPECT_FALSE(
+      Place({{"a", "GPU-0", kGiB, 2 * kGiB, 1}}, {2ull << 20, ""}, PlacementPolicy::kPack).ok());
+}
+
+}  // namespace
+}  // namespace warpline::scheduler

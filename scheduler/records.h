@@ -1,0 +1,67 @@
+// What the scheduler remembers: tenants, servers with their devices, and leases.
+#ifndef WARPLINE_SCHEDULER_RECORDS_H_
+#define WARPLINE_SCHEDULER_RECORDS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace warpline::scheduler {
+
+// The tenant of a scheduler that nobody has given tenants yet.
+inline constexpr char kDefaultTenant[] = "default";
+
+struct TenantRecord {
+  std::string name;
+  // SHA-256 of the credential, in hex. Credentials are random, so that no slow hash is needed.
+  std::string credential_hash;
+  uint64_t memory_bytes = 0;   // Of all leases together; 0 for no limit.
+  uint32_t max_leases = 0;     // 0 for no limit.
+  uint32_t max_sessions = 64;  // Of one lease.
+  uint64_t max_seconds = 0;    // That a lease may last; 0 for no limit.
+};
+
+struct DeviceRecord {
+  std::string uuid;
+  std::string name;
+  std::string backend;
+  uint64_t capacity_bytes = 0;
+  friend bool operator==(const DeviceRecord&, const DeviceRecord&) = default;
+};
+
+struct ServerRecord {
+  std::string name;
+  std::string endpoint;
+  std::string version;
+  std::vector<DeviceRecord> devices;
+  friend bool operator==(const ServerRecord&, const ServerRecord&) = default;
+};
+
+enum class LeaseState {
+  kActive,
+  kRevoked,   // By the operator or by running out: kept until its sessions have been told why.
+  kReleased,  // By its holder: the same.
+};
+
+struct LeaseRecord {
+  std::string id;
+  std::string tenant;
+  std::string server;
+  std::string device;
+  uint64_t memory_bytes = 0;
+  std::string program;
+  uint32_t pid = 0;
+  // Nobody renews it: it lives while it has sessions.
+  bool by_sessions = false;
+  LeaseState state = LeaseState::kActive;
+  std::string reason;
+  absl::Time created;
+  absl::Time expires;                        // Of a lease that is not active: when it is forgotten.
+  absl::Time ends = absl::InfiniteFuture();  // Whoever renews it.
+};
+
+}  // namespace warpline::scheduler
+
+#endif  // WARPLINE_SCHEDULER_RECORDS_H_

@@ -1,0 +1,111 @@
+#include "scheduler/redirector.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/listen_address.h"
+#include "common/text.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::scheduler {
+namespace {
+
+using warpline_internal::Hello;
+
+constexpr size_t kMaxProgramName = 256;
+
+}  // namespace
+
+// One conversation: a hello, and its answer. Runs on the channel's loop.
+class Conversation : public SessionHandler {
+ public:
+  Conversation(Redirector* owner, bool local) : owner_(owner), local_(local) {}
+
+  void Started(Channel* channel) override {
+    channel_ = channel;
+    MutexLock lock(&owner_->mu_);
+    owner_->channels_[channel] = absl::Now();
+  }
+
+  bool NextFrame(Frame* frame) override {
+    if (!answer_.has_value()) return false;
+    *frame = *std::move(answer_);
+    answer_.reset();
+    return true;
+  }
+
+  Accept OnFrame(Frame* frame) override {
+    if (answered_) return Accept::kTaken;
+    answered_ = true;
+    Hello hello;
+    if (frame->kind != kHello || !hello.ParseFromString(frame->payload)) {
+      channel_->Close(absl::InvalidArgumentError("a scheduler expects a hello"));
+      return Accept::kTaken;
+    }
+    channel_->Close(Answer(hello));
+    return Accept::kTaken;
+  }
+
+  void OnClosed(const absl::Status&) override {
+    MutexLock lock(&owner_->mu_);
+    owner_->channels_.erase(channel_);
+  }
+
+ private:
+  absl::Status Answer(const Hello& hello) {
+    if (hello.min_version() > kProtocolVersion || hello.max_version() < kProtocolVersion) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the client speaks protocol versions ", hello.min_version(), " to ",
+                       hello.max_version(), ", this scheduler ", kProtocolVersion));
+    }
+    warpline_internal::AcquireRequest request;
+    request.set_credential(hello.credential());
+    request.set_program(FitText(hello.program(), kMaxProgramName));
+    request.set_pid(hello.pid());
+    // Ordinals count the devices that a program sees: one.
+    if (absl::StartsWith(hello.device(), "GPU-")) {
+      request.set_device(hello.device());
+    } else if (!hello.device().empty() && hello.device() != "0") {
+      return absl::NotFoundError("a lease has one device, number 0");
+    }
+    const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_);
+    if (!lease.ok()) return lease.status();
+    warpline_internal::Redirect redirect;
+    redirect.set_endpoint(lease->endpoint());
+    redirect.set_token(lease->token());
+    Frame frame;
+    frame.kind = kRedirect;
+    frame.payload = redirect.SerializeAsString();
+    answer_ = std::move(frame);
+    return absl::OkStatus();
+  }
+
+  Redirector* const owner_;
+  const bool local_;
+  Channel* channel_ = nullptr;
+  bool answered_ = false;
+  std::optional<Frame> answer_;
+};
+
+std::unique_ptr<SessionHandler> Redirector::Accept(const std::string& peer, absl::Status* refusal) {
+  if (draining_.load()) {
+    *refusal = absl::UnavailableError("the scheduler is shutting down");
+    return nullptr;
+  }
+  return std::make_unique<Conversation>(this, IsLocalPeer(peer));
+}
+
+void Redirector::EndSilent(absl::Duration patience) {
+  const absl::Time now = absl::Now();
+  MutexLock lock(&mu_);
+  // Closing returns at once; a channel is there until OnClosed(), which waits for this lock.
+  for (const auto& [channel, since] : channels_) {
+    if (now - since >= patience) channel->Close(absl::DeadlineExceededError("no Hello came"));
+  }
+}
+
+}  // namespace warpline::scheduler

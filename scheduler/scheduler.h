@@ -1,0 +1,129 @@
+// The scheduler: who may hold what of the pool's devices, and where.
+//
+// A tenant's process asks for a lease and gets a server's address and a token for it. The lease
+// lives while its holder renews it, or while a server reports sessions of it. Servers learn from
+// the answers to their reports which leases to end; the scheduler itself connects to nobody.
+#ifndef WARPLINE_SCHEDULER_SCHEDULER_H_
+#define WARPLINE_SCHEDULER_SCHEDULER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "proto/admin.pb.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/placement.h"
+#include "scheduler/state_folder.h"
+#include "scheduler/store.h"
+
+namespace warpline::scheduler {
+
+struct SchedulerOptions {
+  PlacementPolicy policy = PlacementPolicy::kSpread;
+  // A lease that nobody renews and that has no sessions is over after this.
+  absl::Duration lease_ttl = absl::Seconds(60);
+  // Servers report this often, and are lost when nothing came for `lost_after`.
+  absl::Duration report_interval = absl::Seconds(1);
+  absl::Duration lost_after = absl::Seconds(5);
+  // A lost server's leases are kept for this long; then it is forgotten and they run out.
+  absl::Duration forget_after = absl::Hours(1);
+  // Of the whole pool.
+  size_t max_leases = 4096;
+  size_t max_servers = 1024;
+  std::string operator_credential;
+  std::string server_credential;
+  std::function<absl::Time()> clock;
+};
+
+// For metrics.
+struct SchedulerCounts {
+  uint64_t tenants = 0, servers_up = 0, servers_lost = 0, leases = 0, leased_bytes = 0;
+  uint64_t capacity_bytes = 0, sessions = 0;
+  uint64_t granted = 0, refused = 0, expired = 0, revoked = 0, rejected = 0;
+};
+
+// Thread-safe. `local` says that a request comes from the scheduler's own host. Requests are not
+// trusted: what is too long or malformed is INVALID_ARGUMENT, who may not ask gets UNAUTHENTICATED,
+// and UNAVAILABLE means that the state could not be written.
+class Scheduler {
+ public:
+  Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
+
+  // RESOURCE_EXHAUSTED for a tenant's limit or a full pool, NOT_FOUND for an unknown device. With
+  // `by_sessions` nobody will renew the lease.
+  absl::StatusOr<warpline_internal::LeaseReply> Acquire(
+      const warpline_internal::AcquireRequest& request, bool by_sessions, bool local);
+  // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended.
+  absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token);
+  absl::Status Release(const std::string& token);
+  absl::StatusOr<warpline_internal::ReportReply> Report(
+      const warpline_internal::ServerReport& report, bool local);
+
+  // The operator's.
+  absl::StatusOr<warpline_internal::TenantReply> PutTenant(
+      const warpline_internal::TenantRequest& request);
+  absl::Status RemoveTenant(const warpline_internal::TenantRequest& request);
+  absl::Status Revoke(const warpline_internal::RevokeRequest& request);
+  // Also for anybody on the scheduler's host.
+  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential, bool local);
+  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential, bool local);
+  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential, bool local);
+  // The sessions of all servers, as they last reported them.
+  absl::StatusOr<warpline_internal::StatReply> Stat(const std::string& name, bool local);
+
+  // Ends what has run out and makes new keys; to be called every second or so.
+  void Housekeep();
+
+  SchedulerCounts Counts();
+
+ private:
+  struct LiveServer {
+    absl::Time heard;
+    bool lost = true;  // For the log, and until it is heard of.
+    warpline_internal::ServerReport report;
+  };
+
+  absl::Time Now() const { return options_.clock(); }
+  bool IsUp(const LiveServer& server, absl::Time now) const;
+  absl::StatusOr<TenantRecord> TenantOf(const std::string& credential, bool local)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckServer(const std::string& credential, bool local)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckOperator(const std::string& credential) const;
+  absl::Status CheckReader(const std::string& credential, bool local) const;
+  absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
+                                     const TenantRecord& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
+                                                         uint32_t max_sessions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<LeaseRecord> LeaseOfToken(const std::string& token)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndLease(LeaseRecord lease, LeaseState state, const std::string& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status NoteServer(const warpline_internal::ServerReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HousekeepLeases(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HousekeepServers(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sessions of each lease, as reported.
+  std::map<std::string, uint32_t> SessionsByLease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const SchedulerOptions options_;
+  Mutex mu_;
+  const std::unique_ptr<Store> store_ ABSL_PT_GUARDED_BY(mu_);
+  KeyRing keys_ ABSL_GUARDED_BY(mu_);
+  // By name: every server of the store.
+  std::map<std::string, LiveServer> servers_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, ServerRecord> records_ ABSL_GUARDED_BY(mu_);
+  SchedulerCounts counts_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::scheduler
+
+#endif  // WARPLINE_SCHEDULER_SCHEDULER_H_

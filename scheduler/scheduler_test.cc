@@ -1,0 +1,345 @@
+#include "scheduler/scheduler.h"
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lease/token.h"
+
+namespace warpline::scheduler {
+namespace {
+
+using testing::HasSubstr;
+using warpline_internal::AcquireRequest;
+using warpline_internal::LeaseReply;
+using warpline_internal::ReportReply;
+using warpline_internal::ServerReport;
+using Code = absl::StatusCode;
+
+constexpr uint64_t kGiB = 1ull << 30;
+
+class SchedulerTest : public testing::Test {
+ protected:
+  SchedulerTest() : folder_(testing::TempDir() + "/scheduler_XXXXXX") {
+    if (mkdtemp(folder_.data()) == nullptr) abort();
+    Restart();
+  }
+
+  void Restart() {
+    scheduler_.reset();
+    SchedulerOptions options;
+    options.operator_credential = "operator";
+    options.server_credential = "server";
+    options.max_leases = 8;
+    options.clock = [this] { return now_; };
+    auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
+    auto store = Store::Open(folder_ + "/state.db");
+    ASSERT_TRUE(keys.ok() && store.ok());
+    scheduler_ = std::make_unique<Scheduler>(options, *std::move(store), *std::move(keys));
+  }
+
+  static ServerReport Report(const std::string& name) {
+    ServerReport report;
+    report.set_credential("server");
+    report.set_name(name);
+    report.set_endpoint(name + ":14000");
+    auto* device = report.add_devices();
+    device->set_uuid("GPU-" + name);
+    device->set_capacity_bytes(16 * kGiB);
+    return report;
+  }
+
+  ReportReply Tell(const ServerReport& report) {
+    auto reply = scheduler_->Report(report, false);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply.value_or(ReportReply());
+  }
+
+  absl::StatusOr<LeaseReply> Acquire(uint64_t gib, const std::string& credential = "",
+                                     bool by_sessions = false) {
+    AcquireRequest request;
+    request.set_memory_bytes(gib * kGiB);
+    request.set_credential(credential);
+    return scheduler_->Acquire(request, by_sessions, true);
+  }
+
+  static ServerReport WithSessions(ServerReport report, const std::string& lease) {
+    auto* added = report.add_leases();
+    added->set_lease(lease);
+    added->set_sessions(1);
+    return report;
+  }
+
+  std::string AddTenant(const std::string& name, uint64_t gib, uint32_t leases, uint64_t seconds) {
+    warpline_internal::TenantRequest request;
+    request.set_credential("operator");
+    request.set_name(name);
+    request.set_memory_bytes(gib * kGiB);
+    request.set_max_leases(leases);
+    request.set_max_seconds(seconds);
+    request.set_create(true);
+    auto reply = scheduler_->PutTenant(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply.ok() ? reply->credential() : "";
+  }
+
+  void Pass(absl::Duration time) {
+    now_ += time;
+    scheduler_->Housekeep();
+  }
+
+  std::string folder_;
+  absl::Time now_ = absl::FromUnixSeconds(1800000000);
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, LeaseNamesAServerThatTakesItsToken) {
+  const ReportReply keys = Tell(Report("a"));
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(lease->endpoint(), "a:14000");
+  EXPECT_EQ(lease->memory_bytes(), 4 * kGiB);
+  const auto token = OpenToken(lease->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
+  ASSERT_TRUE(token.ok()) << token.status();
+  EXPECT_TRUE(CheckToken(*token, "a", now_).ok());
+  EXPECT_EQ(token->tenant, "default");
+  EXPECT_EQ(token->device, "GPU-a");
+}
+
+TEST_F(SchedulerTest, PoolIsNotOverbooked) {
+  EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
+  Tell(Report("a"));
+  Tell(Report("b"));
+  const auto first = Acquire(12);
+  const auto second = Acquire(12);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE(first->server(), second->server());
+  EXPECT_EQ(Acquire(12).status().code(), Code::kResourceExhausted);
+  ASSERT_TRUE(scheduler_->Release(first->token()).ok());
+  EXPECT_EQ(Acquire(12)->server(), first->server());
+}
+
+TEST_F(SchedulerTest, LeasesAreBounded) {
+  Tell(Report("a"));
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(Acquire(1).ok());
+  EXPECT_EQ(Acquire(1).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(SchedulerTest, LeaseThatNobodyRenewsRunsOut) {
+  Tell(Report("a"));
+  const auto lease = Acquire(16);
+  Pass(absl::Seconds(50));
+  Tell(Report("a"));
+  const auto renewed = scheduler_->Renew(lease->token());
+  ASSERT_TRUE(renewed.ok());
+  Pass(absl::Seconds(50));
+  Tell(Report("a"));
+  EXPECT_TRUE(scheduler_->Renew(lease->token()).ok());
+  now_ += absl::Seconds(61);
+  Tell(Report("a"));
+  scheduler_->Housekeep();
+  EXPECT_EQ(scheduler_->Renew(renewed->token()).status().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(Acquire(16).ok());
+  // Whoever still has sessions is told why.
+  const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
+  ASSERT_EQ(reply.ended_size(), 1);
+  EXPECT_THAT(reply.ended(0).reason(), HasSubstr("nobody renewed"));
+}
+
+TEST_F(SchedulerTest, SessionsKeepTheirLease) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4, "", /*by_sessions=*/true);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
+    Pass(absl::Seconds(20));
+  }
+  ServerReport report = Report("a");
+  report.add_idle_leases(lease->lease());
+  Tell(report);
+  EXPECT_EQ(scheduler_->Leases("", true)->leases_size(), 0);
+}
+
+TEST_F(SchedulerTest, LeaseOfALostServerWaitsForItsReturn) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4, "", /*by_sessions=*/true);
+  Pass(absl::Minutes(10));
+  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "lost");
+  EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
+  EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
+  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "up");
+  Pass(absl::Minutes(61));
+  EXPECT_EQ(scheduler_->Servers("", true)->servers_size(), 0);
+  const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
+  EXPECT_EQ(reply.ended_size(), 1);
+}
+
+TEST_F(SchedulerTest, DrainingServerGetsNoLeases) {
+  ServerReport report = Report("a");
+  report.set_draining(true);
+  Tell(report);
+  EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
+  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "draining");
+}
+
+TEST_F(SchedulerTest, RevokedLeaseEndsWithItsReason) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4);
+  warpline_internal::RevokeRequest request;
+  request.set_lease(lease->lease());
+  request.set_reason("maintenance");
+  EXPECT_EQ(scheduler_->Revoke(request).code(), Code::kUnauthenticated);
+  request.set_credential("operator");
+  ASSERT_TRUE(scheduler_->Revoke(request).ok());
+  const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
+  ASSERT_EQ(reply.ended_size(), 1);
+  EXPECT_THAT(reply.ended(0).reason(), HasSubstr("maintenance"));
+  EXPECT_THAT(std::string(scheduler_->Renew(lease->token()).status().message()),
+              HasSubstr("maintenance"));
+  request.set_lease("none");
+  EXPECT_EQ(scheduler_->Revoke(request).code(), Code::kNotFound);
+}
+
+TEST_F(SchedulerTest, TenantsNeedTheirCredentialAndKeepTheirLimits) {
+  Tell(Report("a"));
+  const std::string vision = AddTenant("vision", 6, 2, 0);
+  const std::string speech = AddTenant("speech", 0, 1, 0);
+  EXPECT_EQ(Acquire(1).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(Acquire(1, "guess").status().code(), Code::kUnauthenticated);
+  EXPECT_TRUE(Acquire(4, vision).ok());
+  EXPECT_EQ(Acquire(3, vision).status().code(), Code::kResourceExhausted);
+  // Without a size it gets what is left.
+  EXPECT_EQ(Acquire(0, vision)->memory_bytes(), 2 * kGiB);
+  EXPECT_THAT(std::string(Acquire(1, vision).status().message()), HasSubstr("limit"));
+  EXPECT_TRUE(Acquire(1, speech).ok());
+  EXPECT_EQ(Acquire(1, speech).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(SchedulerTest, RemovedTenantLosesItsLeases) {
+  Tell(Report("a"));
+  const std::string credential = AddTenant("vision", 0, 0, 0);
+  AddTenant("other", 0, 0, 0);
+  const auto lease = Acquire(4, credential);
+  warpline_internal::TenantRequest request;
+  request.set_name("vision");
+  EXPECT_EQ(scheduler_->RemoveTenant(request).code(), Code::kUnauthenticated);
+  request.set_credential("operator");
+  ASSERT_TRUE(scheduler_->RemoveTenant(request).ok());
+  EXPECT_EQ(scheduler_->RemoveTenant(request).code(), Code::kNotFound);
+  EXPECT_EQ(Acquire(1, credential).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 1);
+}
+
+TEST_F(SchedulerTest, NewCredentialReplacesTheOld) {
+  Tell(Report("a"));
+  const std::string old = AddTenant("vision", 0, 0, 0);
+  warpline_internal::TenantRequest request;
+  request.set_credential("operator");
+  request.set_name("vision");
+  request.set_new_credential(true);
+  const std::string fresh = scheduler_->PutTenant(request)->credential();
+  EXPECT_FALSE(Acquire(1, old).ok());
+  EXPECT_TRUE(Acquire(1, fresh).ok());
+  request.set_name("bad name\n");
+  EXPECT_EQ(scheduler_->PutTenant(request).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(SchedulerTest, LeaseEndsWhenItsTenantsTimeIsOverWhoeverRenewsIt) {
+  Tell(Report("a"));
+  const std::string credential = AddTenant("vision", 0, 0, 90);
+  const auto lease = Acquire(4, credential);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(scheduler_->Renew(lease->token()).ok());
+    Pass(absl::Seconds(29));
+  }
+  Tell(WithSessions(Report("a"), lease->lease()));
+  Pass(absl::Seconds(4));
+  EXPECT_EQ(scheduler_->Renew(lease->token()).status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(SchedulerTest, RestartForgetsNothing) {
+  Tell(Report("a"));
+  const std::string credential = AddTenant("vision", 0, 0, 0);
+  const auto lease = Acquire(16, credential);
+  // Down for longer than a lease lasts.
+  now_ += absl::Minutes(10);
+  Restart();
+  scheduler_->Housekeep();
+  EXPECT_EQ(Acquire(1, credential).status().code(), Code::kUnavailable);
+  EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
+  EXPECT_TRUE(scheduler_->Renew(lease->token()).ok());
+  EXPECT_EQ(Acquire(1, credential).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(SchedulerTest, ServersNeedTheirCredentialOnceThereAreTenants) {
+  ServerReport report = Report("a");
+  report.clear_credential();
+  EXPECT_TRUE(scheduler_->Report(report, /*local=*/true).ok());
+  EXPECT_EQ(scheduler_->Report(report, /*local=*/false).status().code(), Code::kUnauthenticated);
+  AddTenant("vision", 0, 0, 0);
+  EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
+  report.set_credential("operator");
+  EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
+}
+
+TEST_F(SchedulerTest, StrangersOfOtherHostsGetNothing) {
+  Tell(Report("a"));
+  EXPECT_EQ(scheduler_->Acquire(AcquireRequest(), false, /*local=*/false).status().code(),
+            Code::kUnauthenticated);
+  EXPECT_FALSE(scheduler_->Tenants("", false).ok());
+  EXPECT_FALSE(scheduler_->Leases("guess", false).ok());
+  EXPECT_FALSE(scheduler_->Servers("", false).ok());
+  EXPECT_FALSE(scheduler_->Stat("x", false).ok());
+  EXPECT_TRUE(scheduler_->Servers("operator", false).ok());
+}
+
+TEST_F(SchedulerTest, OversizedAndForgedRequestsAreRefused) {
+  Tell(Report("a"));
+  AcquireRequest request;
+  request.set_program(std::string(1000, 'x'));
+  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
+  request.set_program("x");
+  request.set_memory_bytes(~uint64_t{0});
+  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(scheduler_->Renew("garbage").status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(scheduler_->Release(std::string(100000, 'A')).code(), Code::kUnauthenticated);
+  LeaseToken forged;
+  forged.lease = Acquire(1)->lease();
+  forged.expires = now_ + absl::Hours(1);
+  const std::string token = SignToken(SigningKey::Generate().value(), forged).value();
+  EXPECT_EQ(scheduler_->Renew(token).status().code(), Code::kUnauthenticated);
+  ServerReport report = Report("a");
+  report.mutable_devices(0)->set_uuid("no uuid");
+  EXPECT_EQ(scheduler_->Report(report, false).status().code(), Code::kInvalidArgument);
+  report = Report("");
+  EXPECT_EQ(scheduler_->Report(report, false).status().code(), Code::kInvalidArgument);
+  report = Report("a");
+  for (int i = 0; i < 100; ++i) *report.add_devices() = report.devices(0);
+  EXPECT_EQ(scheduler_->Report(report, false).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(SchedulerTest, AnotherServersLeaseIsNotItsOwn) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4);
+  Tell(Report("b"));
+  EXPECT_EQ(Tell(WithSessions(Report("b"), lease->lease())).ended_size(), 1);
+  ServerReport report = Report("b");
+  report.add_idle_leases(lease->lease());
+  Tell(report);
+  EXPECT_TRUE(scheduler_->Renew(lease->token()).ok());
+}
+
+TEST_F(SchedulerTest, SessionsOfAllServersAreShown) {
+  for (const char* name : {"a", "b"}) {
+    ServerReport report = Report(name);
+    report.add_sessions()->set_program("train");
+    Tell(report);
+  }
+  const auto stat = scheduler_->Stat("pool", true);
+  ASSERT_EQ(stat->sessions_size(), 2);
+  EXPECT_EQ(stat->sessions(0).server(), "a");
+  EXPECT_EQ(stat->sessions(1).server(), "b");
+  EXPECT_EQ(stat->devices_size(), 2);
+}
+
+}  // namespace
+}  // namespace warpline::scheduler

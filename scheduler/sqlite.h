@@ -1,0 +1,86 @@
+// A thin hold on SQLite: one connection, prepared statements that end themselves.
+#ifndef WARPLINE_SCHEDULER_SQLITE_H_
+#define WARPLINE_SCHEDULER_SQLITE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace warpline::scheduler {
+
+// A statement with its parameters. Bind them in order, then Step() through the rows. The first
+// error, of preparing, binding or stepping, is kept: see status(). Thread-compatible.
+class Statement {
+ public:
+  Statement(sqlite3* db, const char* sql);
+  ~Statement();
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& Bind(absl::string_view text);
+  Statement& Bind(int64_t number);
+  Statement& Bind(uint64_t number) { return Bind(static_cast<int64_t>(number)); }
+  Statement& Bind(uint32_t number) { return Bind(static_cast<int64_t>(number)); }
+  Statement& Bind(int number) { return Bind(static_cast<int64_t>(number)); }
+
+  // True for a row; false at the end and after an error.
+  bool Step();
+  // For statements without rows.
+  absl::Status Run();
+
+  // Of the row.
+  std::string Text(int column) const;
+  int64_t Number(int column) const;
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Note(int code);
+
+  sqlite3* const db_;
+  sqlite3_stmt* statement_ = nullptr;
+  int bound_ = 0;
+  absl::Status status_;
+};
+
+// Thread-compatible.
+class Database {
+ public:
+  // Opens or creates the file, in WAL mode with every commit on the disk. UNAVAILABLE, saying why,
+  // when that fails.
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path);
+  ~Database();
+
+  sqlite3* get() const { return db_; }
+  absl::Status Execute(const char* sql);
+  // Rows that the last statement changed.
+  int changes() const;
+
+ private:
+  explicit Database(sqlite3* db) : db_(db) {}
+  sqlite3* const db_;
+};
+
+// BEGIN IMMEDIATE; rolls back unless Commit() succeeded.
+class Transaction {
+ public:
+  explicit Transaction(Database* database);
+  ~Transaction();
+  absl::Status Commit();
+  const absl::Status& status() const { return status_; }
+
+ private:
+  Database* const database_;
+  absl::Status status_;
+  bool done_ = false;
+};
+
+}  // namespace warpline::scheduler
+
+#endif  // WARPLINE_SCHEDULER_SQLITE_H_

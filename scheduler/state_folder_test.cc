@@ -1,0 +1,84 @@
+#include "scheduler/state_folder.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "gtest/gtest.h"
+
+namespace warpline::scheduler {
+namespace {
+
+class StateFolderTest : public testing::Test {
+ protected:
+  StateFolderTest() : folder_(testing::TempDir() + "/state_XXXXXX") {
+    if (mkdtemp(folder_.data()) == nullptr) abort();
+  }
+
+  KeyRing Ring(absl::Time now) {
+    return KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Minutes(1), now).value();
+  }
+
+  std::string folder_;
+  const absl::Time start_ = absl::FromUnixSeconds(1800000000);
+};
+
+TEST_F(StateFolderTest, FolderIsMadeAndHeldByOneScheduler) {
+  const std::string folder = folder_ + "/a/b";
+  ASSERT_TRUE(HoldStateFolder(folder).ok());
+  EXPECT_EQ(HoldStateFolder(folder).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StateFolderTest, FolderThatOthersCanWriteIsRefused) {
+  chmod(folder_.c_str(), 0777);
+  EXPECT_EQ(HoldStateFolder(folder_).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(HoldStateFolder("/proc/no/such").ok());
+}
+
+TEST_F(StateFolderTest, CredentialIsMadeOnceAndForItsOwnerAlone) {
+  const std::string path = folder_ + "/credential";
+  const auto made = CredentialIn(path);
+  ASSERT_TRUE(made.ok());
+  EXPECT_GE(made->size(), 40u);
+  EXPECT_EQ(CredentialIn(path).value(), *made);
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_NE(NewCredential(), NewCredential());
+}
+
+TEST_F(StateFolderTest, KeysOutliveTheScheduler) {
+  const std::string id = Ring(start_).SignerAt(start_).verify_key().id;
+  EXPECT_EQ(Ring(start_ + absl::Minutes(1)).SignerAt(start_).verify_key().id, id);
+  struct stat info;
+  ASSERT_EQ(stat((folder_ + "/keys").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(StateFolderTest, NewKeySignsOnceItIsKnownAndTheOldOneStays) {
+  KeyRing ring = Ring(start_);
+  const std::string first = ring.SignerAt(start_).verify_key().id;
+  EXPECT_FALSE(*ring.RotateIfDue(start_ + absl::Minutes(59)));
+  const absl::Time due = start_ + absl::Hours(1);
+  EXPECT_TRUE(*ring.RotateIfDue(due));
+  ASSERT_EQ(ring.VerifyKeys().size(), 2u);
+  EXPECT_EQ(ring.SignerAt(due).verify_key().id, first);
+  const std::string second = ring.SignerAt(due + absl::Minutes(1)).verify_key().id;
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(*ring.RotateIfDue(due + absl::Hours(1)));
+  ASSERT_EQ(ring.VerifyKeys().size(), 2u);
+  EXPECT_EQ(ring.VerifyKeys()[1].id, second);
+}
+
+TEST_F(StateFolderTest, DamagedKeysAreRefusedAndNotReplaced) {
+  const std::string path = folder_ + "/keys";
+  for (const char* text : {"1 zz\n", "no key", "1 00 00\n"}) {
+    std::ofstream(path, std::ios::trunc) << text;
+    EXPECT_EQ(KeyRing::Open(path, absl::Hours(1), absl::Minutes(1), start_).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+}  // namespace
+}  // namespace warpline::scheduler

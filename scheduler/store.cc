@@ -1,0 +1,246 @@
+#include "scheduler/store.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline::scheduler {
+namespace {
+
+constexpr int64_t kSchemaVersion = 1;
+
+constexpr char kSchema[] = R"sql(
+CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,
+  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL, max_sessions INTEGER NOT NULL,
+  max_seconds INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE servers (name TEXT PRIMARY KEY, endpoint TEXT NOT NULL, version TEXT NOT NULL)
+  WITHOUT ROWID;
+CREATE TABLE devices (server TEXT NOT NULL REFERENCES servers(name) ON DELETE CASCADE,
+  place INTEGER NOT NULL, uuid TEXT NOT NULL, name TEXT NOT NULL, backend TEXT NOT NULL,
+  capacity_bytes INTEGER NOT NULL, PRIMARY KEY (server, place)) WITHOUT ROWID;
+CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, server TEXT NOT NULL,
+  device TEXT NOT NULL, memory_bytes INTEGER NOT NULL, program TEXT NOT NULL, pid INTEGER NOT NULL,
+  by_sessions INTEGER NOT NULL, state INTEGER NOT NULL, reason TEXT NOT NULL,
+  created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = 1;
+)sql";
+
+constexpr char kLeaseColumns[] =
+    "id, tenant, server, device, memory_bytes, program, pid, by_sessions, state, reason, "
+    "created_ms, expires_ms, ends_ms";
+
+int64_t ToMs(absl::Time time) {
+  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
+}
+
+LeaseRecord ReadLease(const Statement& row) {
+  LeaseRecord lease;
+  lease.id = row.Text(0);
+  lease.tenant = row.Text(1);
+  lease.server = row.Text(2);
+  lease.device = row.Text(3);
+  lease.memory_bytes = static_cast<uint64_t>(row.Number(4));
+  lease.program = row.Text(5);
+  lease.pid = static_cast<uint32_t>(row.Number(6));
+  lease.by_sessions = row.Number(7) != 0;
+  lease.state = static_cast<LeaseState>(row.Number(8));
+  lease.reason = row.Text(9);
+  lease.created = absl::FromUnixMillis(row.Number(10));
+  lease.expires = absl::FromUnixMillis(row.Number(11));
+  if (row.Number(12) != 0) lease.ends = absl::FromUnixMillis(row.Number(12));
+  return lease;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+  // Before SQLite makes its files with its own idea of who may read them.
+  const mode_t before = umask(0077);
+  auto database = Database::Open(path);
+  umask(before);
+  if (!database.ok()) return database.status();
+  auto store = std::unique_ptr<Store>(new Store(*std::move(database)));
+  if (auto status = store->Migrate(); !status.ok()) return status;
+  return store;
+}
+
+absl::Status Store::Migrate() {
+  Transaction transaction(database_.get());
+  if (!transaction.status().ok()) return transaction.status();
+  int64_t version = 0;
+  {
+    Statement statement(db(), "PRAGMA user_version");
+    if (statement.Step()) version = statement.Number(0);
+    if (!statement.status().ok()) return statement.status();
+  }
+  if (version > kSchemaVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state is of version ", version, ", newer than this scheduler's"));
+  }
+  if (version == 0) {
+    if (auto status = database_->Execute(kSchema); !status.ok()) return status;
+  }
+  return transaction.Commit();
+}
+
+absl::Status Store::MustChange(const std::string& what) {
+  return database_->changes() > 0 ? absl::OkStatus()
+                                  : absl::NotFoundError(absl::StrCat("there is no ", what));
+}
+
+absl::Status Store::AddTenant(const TenantRecord& tenant) {
+  const auto status = Statement(db(), "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?)")
+                          .Bind(tenant.name)
+                          .Bind(tenant.credential_hash)
+                          .Bind(tenant.memory_bytes)
+                          .Bind(tenant.max_leases)
+                          .Bind(tenant.max_sessions)
+                          .Bind(tenant.max_seconds)
+                          .Run();
+  if (!status.ok()) return status;
+  return database_->changes() > 0
+             ? absl::OkStatus()
+             : absl::AlreadyExistsError(absl::StrCat("there is a tenant ", tenant.name));
+}
+
+absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
+  const auto status =
+      Statement(db(),
+                "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
+                "max_sessions = ?, max_seconds = ? WHERE name = ?")
+          .Bind(tenant.credential_hash)
+          .Bind(tenant.memory_bytes)
+          .Bind(tenant.max_leases)
+          .Bind(tenant.max_sessions)
+          .Bind(tenant.max_seconds)
+          .Bind(tenant.name)
+          .Run();
+  return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
+}
+
+absl::Status Store::RemoveTenant(const std::string& name) {
+  const auto status = Statement(db(), "DELETE FROM tenants WHERE name = ?").Bind(name).Run();
+  return status.ok() ? MustChange(absl::StrCat("tenant ", name)) : status;
+}
+
+absl::StatusOr<std::vector<TenantRecord>> Store::Tenants() {
+  std::vector<TenantRecord> tenants;
+  Statement row(db(),
+                "SELECT name, credential_hash, memory_bytes, max_leases, max_sessions, "
+                "max_seconds FROM tenants");
+  while (row.Step()) {
+    tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
+                       static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
+                       static_cast<uint64_t>(row.Number(5))});
+  }
+  if (!row.status().ok()) return row.status();
+  return tenants;
+}
+
+absl::Status Store::PutServer(const ServerRecord& server) {
+  Transaction transaction(database_.get());
+  if (!transaction.status().ok()) return transaction.status();
+  auto status = Statement(db(), "DELETE FROM servers WHERE name = ?").Bind(server.name).Run();
+  if (!status.ok()) return status;
+  status = Statement(db(), "INSERT INTO servers VALUES (?, ?, ?)")
+               .Bind(server.name)
+               .Bind(server.endpoint)
+               .Bind(server.version)
+               .Run();
+  if (!status.ok()) return status;
+  int place = 0;
+  for (const DeviceRecord& device : server.devices) {
+    status = Statement(db(), "INSERT INTO devices VALUES (?, ?, ?, ?, ?, ?)")
+                 .Bind(server.name)
+                 .Bind(place++)
+                 .Bind(device.uuid)
+                 .Bind(device.name)
+                 .Bind(device.backend)
+                 .Bind(device.capacity_bytes)
+                 .Run();
+    if (!status.ok()) return status;
+  }
+  return transaction.Commit();
+}
+
+absl::Status Store::RemoveServer(const std::string& name) {
+  return Statement(db(), "DELETE FROM servers WHERE name = ?").Bind(name).Run();
+}
+
+absl::StatusOr<std::vector<ServerRecord>> Store::Servers() {
+  std::vector<ServerRecord> servers;
+  Statement row(db(), "SELECT name, endpoint, version FROM servers");
+  while (row.Step()) servers.push_back({row.Text(0), row.Text(1), row.Text(2), {}});
+  if (!row.status().ok()) return row.status();
+  for (ServerRecord& server : servers) {
+    Statement device(db(),
+                     "SELECT uuid, name, backend, capacity_bytes FROM devices WHERE server = ? "
+                     "ORDER BY place");
+    device.Bind(server.name);
+    while (device.Step()) {
+      server.devices.push_back({device.Text(0), device.Text(1), device.Text(2),
+                                static_cast<uint64_t>(device.Number(3))});
+    }
+    if (!device.status().ok()) return device.status();
+  }
+  return servers;
+}
+
+absl::Status Store::AddLease(const LeaseRecord& lease) {
+  return Statement(db(), "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .Bind(lease.id)
+      .Bind(lease.tenant)
+      .Bind(lease.server)
+      .Bind(lease.device)
+      .Bind(lease.memory_bytes)
+      .Bind(lease.program)
+      .Bind(lease.pid)
+      .Bind(lease.by_sessions ? 1 : 0)
+      .Bind(static_cast<int>(lease.state))
+      .Bind(lease.reason)
+      .Bind(ToMs(lease.created))
+      .Bind(ToMs(lease.expires))
+      .Bind(ToMs(lease.ends))
+      .Run();
+}
+
+absl::Status Store::UpdateLease(const LeaseRecord& lease) {
+  const auto status =
+      Statement(db(),
+                "UPDATE leases SET by_sessions = ?, state = ?, reason = ?, expires_ms = ? "
+                "WHERE id = ?")
+          .Bind(lease.by_sessions ? 1 : 0)
+          .Bind(static_cast<int>(lease.state))
+          .Bind(lease.reason)
+          .Bind(ToMs(lease.expires))
+          .Bind(lease.id)
+          .Run();
+  return status.ok() ? MustChange(absl::StrCat("lease ", lease.id)) : status;
+}
+
+absl::Status Store::RemoveLease(const std::string& id) {
+  return Statement(db(), "DELETE FROM leases WHERE id = ?").Bind(id).Run();
+}
+
+absl::StatusOr<std::optional<LeaseRecord>> Store::FindLease(const std::string& id) {
+  const std::string sql = absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE id = ?");
+  Statement row(db(), sql.c_str());
+  row.Bind(id);
+  if (row.Step()) return std::optional<LeaseRecord>(ReadLease(row));
+  if (!row.status().ok()) return row.status();
+  return std::optional<LeaseRecord>();
+}
+
+absl::StatusOr<std::vector<LeaseRecord>> Store::Leases() {
+  std::vector<LeaseRecord> leases;
+  const std::string sql =
+      absl::StrCat("SELECT ", kLeaseColumns, " FROM leases ORDER BY created_ms, id");
+  Statement row(db(), sql.c_str());
+  while (row.Step()) leases.push_back(ReadLease(row));
+  if (!row.status().ok()) return row.status();
+  return leases;
+}
+
+}  // namespace warpline::scheduler

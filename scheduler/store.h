@@ -1,0 +1,54 @@
+// The scheduler's state on disk, in SQLite. Every change is on the disk when its call returns, and
+// is there whole or not at all, so that a scheduler that is killed at any moment goes on from its
+// last answer.
+#ifndef WARPLINE_SCHEDULER_STORE_H_
+#define WARPLINE_SCHEDULER_STORE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "scheduler/records.h"
+#include "scheduler/sqlite.h"
+
+namespace warpline::scheduler {
+
+// Thread-compatible. Any call may return UNAVAILABLE when the disk fails; nothing has changed then.
+class Store {
+ public:
+  // FAILED_PRECONDITION for the state of a newer version.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+
+  // ALREADY_EXISTS, NOT_FOUND.
+  absl::Status AddTenant(const TenantRecord& tenant);
+  absl::Status UpdateTenant(const TenantRecord& tenant);
+  absl::Status RemoveTenant(const std::string& name);
+  absl::StatusOr<std::vector<TenantRecord>> Tenants();
+
+  // Adds or replaces.
+  absl::Status PutServer(const ServerRecord& server);
+  absl::Status RemoveServer(const std::string& name);
+  absl::StatusOr<std::vector<ServerRecord>> Servers();
+
+  absl::Status AddLease(const LeaseRecord& lease);
+  // State, reason, expiry and holder. NOT_FOUND.
+  absl::Status UpdateLease(const LeaseRecord& lease);
+  absl::Status RemoveLease(const std::string& id);
+  absl::StatusOr<std::optional<LeaseRecord>> FindLease(const std::string& id);
+  absl::StatusOr<std::vector<LeaseRecord>> Leases();
+
+ private:
+  explicit Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  absl::Status Migrate();
+  sqlite3* db() const { return database_->get(); }
+  absl::Status MustChange(const std::string& what);
+
+  const std::unique_ptr<Database> database_;
+};
+
+}  // namespace warpline::scheduler
+
+#endif  // WARPLINE_SCHEDULER_STORE_H_

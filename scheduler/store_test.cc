@@ -1,0 +1,154 @@
+#include "scheduler/store.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace warpline::scheduler {
+namespace {
+
+class StoreTest : public testing::Test {
+ protected:
+  StoreTest() {
+    folder_ = testing::TempDir() + "/store_XXXXXX";
+    if (mkdtemp(folder_.data()) == nullptr) abort();
+    Reopen();
+  }
+
+  void Reopen() {
+    store_.reset();
+    auto store = Store::Open(Path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  std::string Path() const { return folder_ + "/state.db"; }
+
+  static LeaseRecord Lease(const std::string& id) {
+    LeaseRecord lease;
+    lease.id = id;
+    lease.tenant = "a";
+    lease.server = "s";
+    lease.device = "GPU-0";
+    lease.memory_bytes = 4ull << 30;
+    lease.program = std::string("odd \0 name'); DROP TABLE leases;--", 34);
+    lease.created = absl::FromUnixMillis(1000);
+    lease.expires = absl::FromUnixMillis(2000);
+    return lease;
+  }
+
+  std::string folder_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(StoreTest, TenantsAreKept) {
+  TenantRecord tenant{"a", "hash", 1ull << 40, 3, 7, 60};
+  ASSERT_TRUE(store_->AddTenant(tenant).ok());
+  EXPECT_EQ(store_->AddTenant(tenant).code(), absl::StatusCode::kAlreadyExists);
+  tenant.max_leases = 4;
+  ASSERT_TRUE(store_->UpdateTenant(tenant).ok());
+  Reopen();
+  const auto tenants = store_->Tenants();
+  ASSERT_TRUE(tenants.ok());
+  ASSERT_EQ(tenants->size(), 1u);
+  EXPECT_EQ(tenants->front().credential_hash, "hash");
+  EXPECT_EQ(tenants->front().memory_bytes, 1ull << 40);
+  EXPECT_EQ(tenants->front().max_leases, 4u);
+  EXPECT_EQ(tenants->front().max_seconds, 60u);
+  ASSERT_TRUE(store_->RemoveTenant("a").ok());
+  EXPECT_EQ(store_->RemoveTenant("a").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->UpdateTenant(tenant).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, ServersAreReplacedWithTheirDevices) {
+  ServerRecord server{
+      "s", "127.0.0.1:1", "1", {{"GPU-1", "x", "cpu", 5}, {"GPU-0", "y", "cpu", 6}}};
+  ASSERT_TRUE(store_->PutServer(server).ok());
+  server.devices.pop_back();
+  server.endpoint = "127.0.0.1:2";
+  ASSERT_TRUE(store_->PutServer(server).ok());
+  Reopen();
+  const auto servers = store_->Servers();
+  ASSERT_TRUE(servers.ok());
+  ASSERT_EQ(servers->size(), 1u);
+  EXPECT_TRUE(servers->front() == server);
+  ASSERT_TRUE(store_->RemoveServer("s").ok());
+  EXPECT_TRUE(store_->Servers()->empty());
+}
+
+TEST_F(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
+  const LeaseRecord lease = Lease("1");
+  ASSERT_TRUE(store_->AddLease(lease).ok());
+  EXPECT_FALSE(store_->AddLease(lease).ok());
+  LeaseRecord changed = lease;
+  changed.state = LeaseState::kRevoked;
+  changed.reason = "why";
+  changed.expires = absl::FromUnixMillis(3000);
+  ASSERT_TRUE(store_->UpdateLease(changed).ok());
+  Reopen();
+  const auto found = store_->FindLease("1");
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->program, lease.program);
+  EXPECT_EQ((*found)->state, LeaseState::kRevoked);
+  EXPECT_EQ((*found)->reason, "why");
+  EXPECT_EQ((*found)->expires, changed.expires);
+  EXPECT_EQ((*found)->ends, absl::InfiniteFuture());
+  ASSERT_TRUE(store_->RemoveLease("1").ok());
+  EXPECT_FALSE(store_->FindLease("1")->has_value());
+  EXPECT_EQ(store_->UpdateLease(changed).code(), absl::StatusCode::kNotFound);
+}
+
+// A child writes leases, telling each number when its call has returned, and is killed meanwhile.
+TEST_F(StoreTest, WhatWasAnsweredSurvivesBeingKilled) {
+  store_.reset();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = Store::Open(Path());
+    for (int i = 0; store.ok(); ++i) {
+      if (!(*store)->AddLease(Lease(absl::StrCat(i))).ok()) break;
+      if (write(ends[1], &i, sizeof(i)) != sizeof(i)) break;
+    }
+    _exit(1);
+  }
+  close(ends[1]);
+  int last = -1;
+  int number;
+  while (read(ends[0], &number, sizeof(number)) == sizeof(number)) {
+    last = number;
+    if (number == 20) kill(child, SIGKILL);
+  }
+  close(ends[0]);
+  int status;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  Reopen();
+  const auto leases = store_->Leases();
+  ASSERT_TRUE(leases.ok());
+  ASSERT_GE(last, 20);
+  EXPECT_GE(leases->size(), static_cast<size_t>(last) + 1);
+  EXPECT_LE(leases->size(), static_cast<size_t>(last) + 2);
+}
+
+TEST_F(StoreTest, StateOfANewerVersionIsRefused) {
+  store_.reset();
+  ASSERT_TRUE(Database::Open(Path()).value()->Execute("PRAGMA user_version = 9").ok());
+  EXPECT_EQ(Store::Open(Path()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoreTest, WhatIsNoDatabaseIsRefused) {
+  const std::string path = folder_ + "/text";
+  FILE* file = fopen(path.c_str(), "w");
+  fputs("this is not a database, however long it may be, and it stays as it is", file);
+  fclose(file);
+  EXPECT_FALSE(Store::Open(path).ok());
+}
+
+}  // namespace
+}  // namespace warpline::scheduler

@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""Leases end to end: a scheduler, two servers on the CPU device, and `warpline run`."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+import local_server
+
+LEASE_TTL_S = 2
+
+
+class Scheduler:
+    """A warpline-scheduler whose state folder and port stay when it is restarted."""
+
+    def __init__(self, installation):
+        self._binary = str(installation.root / "bin/warpline-scheduler")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
+        self.endpoint = "127.0.0.1:0"
+        self.process = None
+        self.start()
+
+    def start(self):
+        port_file = self.folder / "port"
+        port_file.unlink(missing_ok=True)
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
+                 "--state=%s" % (self.folder / "state"), "--report_interval=100ms",
+                 "--lost_after=1s", "--lease_ttl=%ds" % LEASE_TTL_S],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        harness.wait_until(port_file.exists, "the scheduler serves: " + self.log())
+        self.endpoint = "127.0.0.1:" + port_file.read_text().strip()
+
+    def log(self):
+        path = self.folder / "log"
+        return path.read_text() if path.exists() else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(10) == 0, self.log()
+        shutil.rmtree(self.folder)
+
+
+class PoolTest(unittest.TestCase):
+    """A pool of its own for each test."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = local_server.Installation.from_bazel_bin(harness.RUNFILES, {
+            "bin/examples/vector_add": "examples/vector_add",
+            "bin/examples/lease_tree": "tests/cuda/lease_tree"})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def setUp(self):
+        self.scheduler = Scheduler(self.installation)
+        self.addCleanup(self.scheduler.close)
+        self.servers = [self.serve("a"), self.serve("b")]
+
+    def serve(self, name, *flags):
+        server = harness.server(self.installation, "--scheduler=" + self.scheduler.endpoint,
+                                "--name=" + name, *flags)
+        server.__enter__()
+        self.addCleanup(server.__exit__, None, None, None)
+        harness.wait_until(lambda: "up server=" + name in self.scheduler.log(), "server is up")
+        return server
+
+    def stop_servers(self):
+        # Leaving a Server would end everything that this process has started.
+        for server in self.servers:
+            os.kill(server.pid, signal.SIGTERM)
+            harness.wait_until(lambda: not server.running(), "the server ends")
+
+    def environment(self, **more):
+        env = self.installation.client_environment("")
+        del env["WARPLINE_ENDPOINT"], env["LD_LIBRARY_PATH"]
+        env["WARPLINE_OPERATOR_CREDENTIAL_FILE"] = str(
+            self.scheduler.folder / "state/operator.credential")
+        env.update(more)
+        return env
+
+    def warpline(self, *arguments, endpoint=None, status=0, **env):
+        done = subprocess.run(
+            [str(self.installation.root / "bin/warpline"), *self.with_endpoint(arguments, endpoint)],
+            env=self.environment(**env), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=120)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout if status == 0 else done.stderr
+
+    def with_endpoint(self, arguments, endpoint):
+        verbs = 2 if arguments[0] in ("tenant", "lease") else 1
+        return [*arguments[:verbs], "--endpoint=" + (endpoint or self.scheduler.endpoint),
+                *arguments[verbs:]]
+
+    def start_run(self, *arguments, endpoint=None, **env):
+        process = subprocess.Popen(
+            [str(self.installation.root / "bin/warpline"),
+             *self.with_endpoint(["run", *arguments], endpoint)],
+            env=self.environment(**env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        def end():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+
+        self.addCleanup(end)
+        return process
+
+    def tree(self, *flags):
+        return [str(self.installation.root / "bin/examples/lease_tree"), *flags]
+
+    def vector_add(self):
+        return str(self.installation.root / "bin/examples/vector_add")
+
+    def leases(self, state="active"):
+        listed = json.loads(self.warpline("lease", "list", "--json"))["leases"]
+        return [lease for lease in listed if lease["state"] == state]
+
+    def wait_for_sessions(self, count):
+        harness.wait_until(
+            lambda: [lease["sessions"] for lease in self.leases()] == [count], "sessions run")
+
+    # --- The quota.
+
+    def test_tree_of_processes_shares_one_quota(self):
+        out = self.warpline("run", "--memory=4GiB", "--", *self.tree())
+        self.assertIn("lease_tree: ok (4 processes, 4 GiB)", out)
+        self.assertEqual(self.leases(), [])
+
+    def test_tree_shares_one_quota_on_a_server_without_scheduler(self):
+        with harness.server(self.installation) as server:
+            out = self.warpline("run", "--memory=4GiB", "--", *self.tree(),
+                                endpoint=server.endpoint)
+            self.assertIn("lease_tree: ok (4 processes, 4 GiB)", out)
+
+    def test_leases_spread_and_the_pool_is_not_overbooked(self):
+        capacity = [int(device["capacity_bytes"]) for server in
+                    json.loads(self.warpline("servers", "--json"))["servers"]
+                    for device in server["devices"]]
+        most = "--memory=%d" % (max(capacity) // (2 << 20) * (2 << 20))
+        held = [self.start_run(most, "sleep", "60") for _ in range(2)]
+        harness.wait_until(lambda: len(self.leases()) == 2, "two leases")
+        self.assertEqual({lease["server"] for lease in self.leases()}, {"a", "b"})
+        error = self.warpline("run", most, "true", status=1)
+        self.assertIn("no capacity", error)
+        for process in held:
+            process.terminate()
+            self.assertEqual(process.wait(10), 128 + signal.SIGTERM)
+        self.warpline("run", most, "true")
+
+    # --- Who may.
+
+    def test_server_of_a_scheduler_refuses_sessions_without_a_token(self):
+        for token in (None, "garbage", "Zm9v.YmFy", "\x7f" * 5000):
+            env = {}
+            if token is not None:
+                path = self.scheduler.folder / "token"
+                path.write_text(token)
+                env["WARPLINE_TOKEN_FILE"] = str(path)
+            status, stdout, stderr = harness.finish(harness.start(
+                self.installation, self.servers[0].endpoint, "vector_add", env=env))
+            self.assertNotEqual(status, 0)
+            self.assertIn("not permitted", stdout.lower() + stderr.lower())
+            self.assertEqual(stderr.count(" E stub "), 1, stderr)
+
+    def test_program_that_dials_the_scheduler_gets_a_lease(self):
+        harness.run(self.installation, self.scheduler.endpoint, "vector_add")
+        harness.wait_until(lambda: not self.leases(), "the lease is given back")
+        self.assertIn("granted lease", self.scheduler.log())
+
+    def test_tenants(self):
+        self.warpline("run", "true")
+        self.stop_servers()
+        credential = self.warpline("tenant", "add", "vision", "--memory=4GiB").strip()
+        self.assertIn("credential", self.warpline("run", "true", status=1))
+        self.assertIn("knows no tenant",
+                      self.warpline("run", "true", status=1, WARPLINE_CREDENTIAL="guess"))
+        # Servers need theirs from now on.
+        self.serve("c", "--scheduler_credential_file=%s"
+                   % (self.scheduler.folder / "state/server.credential"))
+        self.warpline("run", "--memory=4GiB", self.vector_add(), WARPLINE_CREDENTIAL=credential)
+        self.assertIn("may lease 4096 MiB", self.warpline(
+            "run", "--memory=5GiB", "true", status=1, WARPLINE_CREDENTIAL=credential))
+        status, stdout, stderr = harness.finish(harness.start(
+            self.installation, self.scheduler.endpoint, "vector_add",
+            env={"WARPLINE_CREDENTIAL": credential}))
+        self.assertEqual(status, 0, stdout + stderr)
+        self.warpline("tenant", "remove", "vision")
+        self.assertIn("operator", self.warpline(
+            "tenant", "add", "x", status=1, WARPLINE_OPERATOR_CREDENTIAL_FILE="/etc/hostname"))
+
+    # --- How leases end.
+
+    def lose(self, process, words):
+        status, stdout, stderr = harness.finish(process)
+        self.assertEqual(status, 3, stdout + stderr)
+        self.assertIn("lost (error 800)", stdout)
+        self.assertIn(words, stderr)
+
+    def test_revoked_lease_ends_its_sessions(self):
+        process = self.start_run("--memory=4GiB", *self.tree("--hold_s=60", "--share_mib=64"))
+        self.wait_for_sessions(4)
+        self.warpline("lease", "revoke", self.leases()[0]["id"], "--reason=maintenance")
+        self.lose(process, "maintenance")
+        self.assertEqual(self.leases(), [])
+
+    def test_lease_ends_when_its_time_is_over(self):
+        self.stop_servers()
+        credential = self.warpline("tenant", "add", "short", "--max_seconds=3").strip()
+        self.serve("c", "--scheduler_credential_file=%s"
+                   % (self.scheduler.folder / "state/server.credential"))
+        process = self.start_run("--memory=4GiB", *self.tree("--hold_s=60", "--share_mib=64"),
+                                 WARPLINE_CREDENTIAL=credential)
+        self.lose(process, "as long as")
+
+    def test_sessions_go_on_while_the_scheduler_is_away(self):
+        process = self.start_run("--memory=4GiB", *self.tree("--hold_s=6", "--share_mib=64"))
+        self.wait_for_sessions(4)
+        lease = self.leases()[0]["id"]
+        self.scheduler.kill()
+        time.sleep(LEASE_TTL_S + 1)
+        self.scheduler.start()
+        harness.wait_until(lambda: [x["id"] for x in self.leases()] == [lease], "the same lease")
+        status, stdout, stderr = harness.finish(process)
+        self.assertEqual(status, 0, stdout + stderr)
+        self.assertIn("lease_tree: ok", stdout)
+        harness.wait_until(lambda: not self.leases(), "the lease is given back")
+
+    def test_sessions_keep_the_lease_of_a_killed_holder(self):
+        process = self.start_run("--memory=4GiB", *self.tree("--hold_s=6", "--share_mib=64"))
+        self.wait_for_sessions(4)
+        child = harness.children(process.pid, "lease_tree")
+        self.assertEqual(len(child), 1)
+        process.kill()
+        process.wait()
+        time.sleep(LEASE_TTL_S + 1)
+        self.wait_for_sessions(4)
+        self.assertIn("lease_tree: ok", process.stdout.read())
+        harness.wait_until(lambda: not self.leases(), "the lease runs out")
+
+    def test_lost_server_is_shown_and_gets_no_lease(self):
+        os.kill(self.servers[0].pid, signal.SIGKILL)
+        harness.wait_until(lambda: "lost" in self.warpline("servers"), "it is lost")
+        for _ in range(2):
+            self.warpline("run", "--memory=1GiB", self.vector_add())
+
+    # --- The command line.
+
+    def test_run_says_what_failed(self):
+        self.assertIn("127.0.0.1:1", self.warpline("run", "true", endpoint="127.0.0.1:1", status=1))
+        self.assertIn("not found", self.warpline("run", "no-such-program", status=127))
+        self.assertIn("has the device",
+                      self.warpline("run", "--device=GPU-nope", "true", status=1))
+        self.assertIn("--memory=4Gb", self.warpline("run", "--memory=4Gb?", "true", status=2))
+        copy = self.scheduler.folder / "bin/warpline"
+        copy.parent.mkdir()
+        shutil.copy(self.installation.root / "bin/warpline", copy)
+        done = subprocess.run([str(copy), "run", "true"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("libcuda.so.1 of Warpline is not in", done.stderr)
+
+    def test_run_passes_on_exit_codes_signals_and_its_lease(self):
+        self.warpline("run", "sh", "-c", "exit 7", status=7)
+        self.warpline("run", "sh", "-c", "kill -9 $$", status=128 + signal.SIGKILL)
+        process = self.start_run("sh", "-c", "trap 'exit 9' USR1; echo up; while :; do sleep 0.1; done")
+        self.assertEqual(process.stdout.readline(), "up\n")
+        process.send_signal(signal.SIGUSR1)
+        self.assertEqual(process.wait(10), 9)
+        warpline = str(self.installation.root / "bin/warpline")
+        self.warpline("run", "sh", "-c", "[ -z \"$WARPLINE_CREDENTIAL\" ] && "
+                      "[ $(stat -c %%a $WARPLINE_TOKEN_FILE) = 600 ] && exec %s run %s"
+                      % (warpline, self.vector_add()), WARPLINE_CREDENTIAL="unused")
+        self.assertEqual(self.scheduler.log().count("granted lease"), 4)
+
+    def test_reports(self):
+        process = self.start_run("--memory=4GiB", *self.tree("--hold_s=60", "--share_mib=64"))
+        self.wait_for_sessions(4)
+        stat = json.loads(self.warpline("ps", "--json"))
+        self.assertEqual(len(stat["sessions"]), 4)
+        session = stat["sessions"][0]
+        self.assertEqual(session["tenant"], "default")
+        self.assertEqual(session["lease"], self.leases()[0]["id"])
+        self.assertEqual(int(session["quota_bytes"]), 4 << 30)
+        self.assertGreaterEqual(int(session["quota_used_bytes"]), 256 << 20)
+        self.assertIn("lease_tree", self.warpline("ps"))
+        self.assertIn("lease_tree", self.warpline("top", "--once"))
+        on = self.servers[0] if session["server"] == "a" else self.servers[1]
+        self.assertIn(session["lease"], self.warpline("ps", endpoint=on.endpoint))
+        self.assertIn("default", self.warpline("tenant", "list"))
+        self.assertIn("no scheduler", self.warpline("servers", endpoint=on.endpoint, status=1))
+        process.terminate()
+        process.wait(10)
+
+    def test_scheduler_ends_in_order_and_is_alone_in_its_folder(self):
+        second = subprocess.run(
+            [str(self.installation.root / "bin/warpline-scheduler"), "--listen=127.0.0.1:0",
+             "--state=%s" % (self.scheduler.folder / "state")], capture_output=True, text=True)
+        self.assertEqual(second.returncode, 2)
+        self.assertIn("another scheduler", second.stderr)
+        self.scheduler.process.terminate()
+        self.assertEqual(self.scheduler.process.wait(10), 0)
+
+    def test_garbage_harms_nobody(self):
+        host, port = self.scheduler.endpoint.split(":")
+        for garbage in (b"", b"\0" * 4096, os.urandom(65536),
+                        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(1000)):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(garbage)
+        self.assertIn("no lease", self.warpline("run", "--memory=999999T", "true", status=1))
+        self.warpline("run", self.vector_add())
+        self.assertIsNone(self.scheduler.process.poll())
+
+
+if __name__ == "__main__":
+    unittest.main()

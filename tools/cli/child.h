@@ -1,0 +1,30 @@
+// The program of `warpline run` as a child: signals go on to it, and its end is ours.
+#ifndef WARPLINE_TOOLS_CLI_CHILD_H_
+#define WARPLINE_TOOLS_CLI_CHILD_H_
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace warpline::cli {
+
+// Blocks the signals that WaitForChild() forwards, in this thread and those that it starts from now
+// on. Returns the mask of before, which the child gets.
+sigset_t BlockForwardedSignals();
+
+// Starts the program with this process's environment and `mask`, in the same process group, so that
+// the terminal's signals reach it by themselves. NOT_FOUND or PERMISSION_DENIED.
+absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std::string>& arguments,
+                                 const sigset_t& mask);
+
+// Forwards signals that other processes send until the child has ended. Returns its exit code, or
+// 128 and its signal, as shells do.
+int WaitForChild(pid_t child);
+
+}  // namespace warpline::cli
+
+#endif  // WARPLINE_TOOLS_CLI_CHILD_H_

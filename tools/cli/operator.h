@@ -1,0 +1,22 @@
+// `warpline tenant`, `warpline lease` and `warpline servers`: what a scheduler's operator does.
+#ifndef WARPLINE_TOOLS_CLI_OPERATOR_H_
+#define WARPLINE_TOOLS_CLI_OPERATOR_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/scheduler.pb.h"
+#include "tools/cli/command_line.h"
+
+namespace warpline::cli {
+
+// Does it, and returns what to print. Errors are for people.
+absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& endpoint);
+
+std::string ServersReport(const warpline_internal::ServerList& list);
+std::string LeasesReport(const warpline_internal::LeaseList& list);
+std::string TenantsReport(const warpline_internal::TenantList& list);
+
+}  // namespace warpline::cli
+
+#endif  // WARPLINE_TOOLS_CLI_OPERATOR_H_

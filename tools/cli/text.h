@@ -1,0 +1,22 @@
+// How the command line shows what servers said.
+#ifndef WARPLINE_TOOLS_CLI_TEXT_H_
+#define WARPLINE_TOOLS_CLI_TEXT_H_
+
+#include <google/protobuf/message.h>
+
+#include <cstdint>
+#include <string>
+
+namespace warpline::cli {
+
+// A program's name comes from a tenant and goes to somebody's terminal: without control characters.
+std::string Shown(const std::string& text);
+// "1.5 GiB"
+std::string ShownBytes(uint64_t bytes);
+// One JSON object with every field, whatever its value, by the names of the .proto file; numbers of
+// 64 bits are strings, as protobuf writes them.
+std::string ToJson(const google::protobuf::Message& message);
+
+}  // namespace warpline::cli
+
+#endif  // WARPLINE_TOOLS_CLI_TEXT_H_

@@ -1,0 +1,21 @@
+// `warpline top`: sessions with their rates.
+#ifndef WARPLINE_TOOLS_CLI_TOP_H_
+#define WARPLINE_TOOLS_CLI_TOP_H_
+
+#include <string>
+
+#include "proto/admin.pb.h"
+#include "tools/cli/command_line.h"
+
+namespace warpline::cli {
+
+// Devices, then sessions, the busiest first, with what changed from `before` to `now` in `seconds`.
+std::string TopReport(const warpline_internal::StatReply& before,
+                      const warpline_internal::StatReply& now, double seconds);
+
+// Until it is interrupted, or once. Returns the exit code.
+int Top(const CommandLine& line, const std::string& endpoint);
+
+}  // namespace warpline::cli
+
+#endif  // WARPLINE_TOOLS_CLI_TOP_H_
