@@ -22,6 +22,9 @@ void Fill(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_command_bytes(from.command_bytes);
   to->set_reply_bytes(from.reply_bytes);
   to->set_memory_requests(from.memory_requests);
+  to->set_resumes(from.resumes);
+  to->set_transfers(from.transfers);
+  to->set_frames_again(from.frames_again);
 }
 
 void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
@@ -54,6 +57,10 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_sessions_refused(counters.sessions_refused.value());
   reply.set_worker_deaths(counters.worker_deaths.value());
   reply.set_protocol_errors(counters.protocol_errors.value());
+  reply.set_resumes(counters.resumes.value());
+  reply.set_transfers(counters.transfers.value());
+  reply.set_resumes_refused(counters.resumes_refused.value());
+  reply.set_clients_vanished(counters.clients_vanished.value());
   return reply.SerializeAsString();
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/process_identity.h"
 #include "proto/frames.h"
 
 namespace warpline {
@@ -42,17 +43,21 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
       id_(id),
       peer_(std::move(peer)),
       since_(absl::Now()),
-      port_(std::make_shared<SessionPort>()) {}
+      secret_(RandomSecret()),
+      port_(std::make_shared<SessionPort>()),
+      absence_(context.control) {}
 
 std::string Session::Keys() const {
   return absl::StrCat("session=", id_, " gpu=", device_ == nullptr ? -1 : device_->ordinal(),
                       " pid=", worker_pid_);
 }
 
-void Session::Start() {
-  timer_ = context_.control->RunAfter(context_.options->hello_timeout, [self = shared_from_this()] {
-    self->Refuse(absl::DeadlineExceededError("no Hello came"));
-  });
+bool Session::HasSecret(const std::string& secret) const {
+  unsigned char differ = secret.size() == secret_.size() ? 0 : 1;
+  for (size_t i = 0; i < secret_.size() && i < secret.size(); ++i) {
+    differ |= static_cast<unsigned char>(secret[i] ^ secret_[i]);
+  }
+  return differ == 0;
 }
 
 // --- Hello and welcome.
@@ -80,7 +85,6 @@ absl::Status Session::CheckHello() {
 
 void Session::HandleHello() {
   if (state_ != State::kWaiting) return;
-  context_.control->Remove(timer_);
   const absl::Status checked = CheckHello();
   if (!checked.ok()) return ProtocolError(checked);
   const auto device = context_.owner->Place(hello_.device());
@@ -134,17 +138,25 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
 
 void Session::Welcome(MemoryGrant grant) {
   const SessionOptions& options = *context_.options;
+  resumable_ =
+      options.resume_timeout > absl::ZeroDuration() && (hello_.features() & kFeatureResume) != 0;
+  // The channel's loop reads it with the first counted frame, which comes after this.
+  if (resumable_) port_->link().KeepFrames();
   warpline_internal::Welcome welcome;
   welcome.set_version(version_);
-  welcome.set_features(hello_.features() & kFeatureNone);
+  welcome.set_features(resumable_ ? kFeatureResume : kFeatureNone);
   welcome.set_session(id_);
-  welcome.set_secret(RandomSecret());
+  welcome.set_secret(secret_);
   *welcome.mutable_device() = device_->info();
   welcome.set_quota_bytes(quota_->limit_bytes());
   welcome.set_window_bytes(options.window_bytes);
   welcome.set_window_commands(options.window_commands);
   *welcome.mutable_initial_memory() = std::move(grant);
   welcome.set_server(options.server_name);
+  if (!options.unix_socket.empty()) {
+    welcome.set_boot_id(BootId());
+    welcome.set_unix_socket(options.unix_socket);
+  }
   context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
@@ -250,10 +262,45 @@ void Session::OnWorkerGarbage(const absl::Status& status) {
 }
 
 void Session::OnChannelClosed(const absl::Status& status) {
-  context_.control->Post([self = shared_from_this(), status] {
-    self->channel_closed_ = true;
-    self->End(status.ok() ? "client closed" : status.ToString());
-    self->MaybeFinish();
+  context_.control->Post(
+      [self = shared_from_this(), status] { self->HandleChannelClosed(status); });
+}
+
+void Session::HandleChannelClosed(const absl::Status& status) {
+  // Another channel may have come before this was told.
+  if (port_->attached()) return;
+  if (MayResume(status)) return Detach(status);
+  End(status.ok() ? "client closed" : status.ToString());
+  MaybeFinish();
+}
+
+// --- Absence.
+
+bool Session::MayResume(const absl::Status& status) const {
+  // Lost, or given up for another channel that was lost in turn.
+  return resumable_ && (state_ == State::kOpen || state_ == State::kFaulted) &&
+         (absl::IsUnavailable(status) || absl::IsAborted(status));
+}
+
+void Session::Detach(const absl::Status& status) {
+  LogInfo("detached ", Keys(), " peer=", peer_, " reason=\"", std::string(status.message()), "\"");
+  const ClientProcess client = {hello_.pid(), hello_.start_time(), hello_.boot_id(),
+                                hello_.pid_namespace()};
+  absence_.Begin(client, context_.options->resume_timeout,
+                 [self = shared_from_this()](const std::string& reason) {
+                   if (self->port_->attached()) return;
+                   self->context_.counters->clients_vanished.Add(1);
+                   self->End(reason);
+                 });
+}
+
+void Session::OnResumed(bool moved) {
+  context_.control->Post([self = shared_from_this(), moved] {
+    if (self->state_ != State::kOpen && self->state_ != State::kFaulted) return;
+    self->absence_.End();
+    ++(moved ? self->transfers_ : self->resumes_);
+    (moved ? self->context_.counters->transfers : self->context_.counters->resumes).Add(1);
+    LogInfo(moved ? "moved " : "resumed ", self->Keys());
   });
 }
 
@@ -293,14 +340,21 @@ void Session::SendFault(CudaResult error, const std::string& message) {
   state_ = State::kFaulted;
   reason_ = message;
   port_->Fault(FrameOf(kFault, fault));
-  timer_ = context_.control->RunAfter(context_.options->fault_timeout, [self = shared_from_this()] {
-    self->port_->Close(absl::UnavailableError(self->reason_));
-  });
+  timer_ = context_.control->RunAfter(context_.options->fault_timeout,
+                                      [self = shared_from_this()] { self->FaultTimedOut(); });
   worker_->Kill();
 }
 
+void Session::FaultTimedOut() {
+  if (!port_->attached()) return End(reason_);
+  // Not a status after which a client would come back.
+  port_->Close(absl::DeadlineExceededError(reason_));
+}
+
 void Session::EndWithFault(CudaResult error, const std::string& message) {
-  if (state_ == State::kOpen) {
+  if ((state_ == State::kOpen || state_ == State::kFaulted) && !port_->attached()) {
+    End(message);  // Nobody to tell.
+  } else if (state_ == State::kOpen) {
     SendFault(error, message);
   } else if (state_ == State::kWaiting || state_ == State::kOpening) {
     Refuse(absl::UnavailableError(message));
@@ -312,6 +366,8 @@ void Session::End(const std::string& reason) {
   state_ = State::kEnding;
   if (reason_.empty()) reason_ = reason;
   context_.control->Remove(timer_);
+  absence_.End();
+  port_->Shut();
   if (!worker_gone_) worker_->Kill();
   MaybeFinish();
 }
@@ -323,7 +379,8 @@ void Session::OnWorkerGone() {
 }
 
 void Session::MaybeFinish() {
-  if (state_ != State::kEnding || !worker_gone_ || !channel_closed_ || takes_under_way_ > 0) return;
+  if (state_ != State::kEnding || !worker_gone_ || port_->attached() || takes_under_way_ > 0)
+    return;
   state_ = State::kEnded;
   if (doorbell_watches_ != nullptr) {
     context_.doorbell->Post([loop = context_.doorbell, watches = doorbell_watches_] {
@@ -343,7 +400,7 @@ SessionSnapshot Session::Snapshot() {
   const TrafficCounters& traffic = port_->traffic();
   SessionSnapshot snapshot;
   snapshot.id = id_;
-  snapshot.state = kNames[static_cast<int>(state_)];
+  snapshot.state = absence_.under_way() ? "detached" : kNames[static_cast<int>(state_)];
   snapshot.program = hello_.program();
   snapshot.client_pid = hello_.pid();
   snapshot.peer = peer_;
@@ -358,6 +415,9 @@ SessionSnapshot Session::Snapshot() {
   snapshot.command_bytes = traffic.command_bytes.value();
   snapshot.reply_bytes = traffic.reply_bytes.value();
   snapshot.memory_requests = traffic.memory_requests.value();
+  snapshot.resumes = resumes_;
+  snapshot.transfers = transfers_;
+  snapshot.frames_again = traffic.frames_again.value();
   return snapshot;
 }
 

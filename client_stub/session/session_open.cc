@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 
 #include "client_stub/session/session_impl.h"
@@ -6,10 +7,11 @@
 namespace warpline::stub {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
-  const GrpcTarget target = {.address = options.endpoint, .tls = ClientTls(options.endpoint)};
-  auto session = OpenSession(options, [&](ChannelHandler* handler, absl::Duration deadline) {
-    return DialGrpc(target, handler, ChannelOptions(), deadline);
-  });
+  auto session = OpenSession(
+      options, [](const std::string& endpoint, ChannelHandler* handler, absl::Duration deadline) {
+        const GrpcTarget target = {.address = endpoint, .tls = ClientTls(endpoint)};
+        return DialGrpc(target, handler, ChannelOptions(), deadline);
+      });
   if (!session.ok()) return session.status();
   return std::unique_ptr<Session>(*std::move(session));
 }
