@@ -123,6 +123,8 @@ CUresult Open() {
   options.endpoint = env.endpoint;
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;
+  options.resume = env.resume;
+  options.transfer = env.transfer;
   auto session = g_opener.load()(options);
   if (!session.ok()) return RefuseUnreachable(session.status());
   const int server_version = (*session)->device().driver_version;

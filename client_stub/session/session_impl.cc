@@ -280,7 +280,7 @@ void SessionImpl::CloseChannel(const absl::Status& status) { channel_.Close(stat
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer) {
   constexpr int kMaxAttempts = 6;
-  constexpr int kMaxLosses = 3;
+  constexpr int kMaxLosses = 20;
   const absl::Time end = absl::Now() + options.deadline;
   absl::Status refused = absl::ResourceExhaustedError(
       "no range of 4 GiB or more of this process's address space is free for device memory");
