@@ -25,6 +25,7 @@ void Fill(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_resumes(from.resumes);
   to->set_transfers(from.transfers);
   to->set_frames_again(from.frames_again);
+  to->set_unacknowledged_bytes(from.unacknowledged_bytes);
 }
 
 void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {

@@ -79,7 +79,13 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             "Sessions ended because the client did not come back.",
             counters.clients_vanished.value());
   uint64_t detached = 0;
-  for (const SessionSnapshot& session : snapshot.sessions) detached += session.state == "detached";
+  uint64_t unacknowledged = 0;
+  for (const SessionSnapshot& session : snapshot.sessions) {
+    detached += session.state == "detached" ? 1 : 0;
+    unacknowledged += session.unacknowledged_bytes;
+  }
+  f.Gauge("warpline_unacknowledged_bytes", "What is kept to be sent to clients again.",
+          unacknowledged);
   f.Gauge("warpline_sessions_detached", "Sessions that wait for their client to come back.",
           detached);
   f.Counter("warpline_frames_again_total", "Frames sent to clients again after a resumption.",

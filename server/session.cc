@@ -52,14 +52,6 @@ std::string Session::Keys() const {
                       " pid=", worker_pid_);
 }
 
-bool Session::HasSecret(const std::string& secret) const {
-  unsigned char differ = secret.size() == secret_.size() ? 0 : 1;
-  for (size_t i = 0; i < secret_.size() && i < secret.size(); ++i) {
-    differ |= static_cast<unsigned char>(secret[i] ^ secret_[i]);
-  }
-  return differ == 0;
-}
-
 // --- Hello and welcome.
 
 void Session::OnHello(warpline_internal::Hello hello) {
@@ -266,44 +258,6 @@ void Session::OnChannelClosed(const absl::Status& status) {
       [self = shared_from_this(), status] { self->HandleChannelClosed(status); });
 }
 
-void Session::HandleChannelClosed(const absl::Status& status) {
-  // Another channel may have come before this was told.
-  if (port_->attached()) return;
-  if (MayResume(status)) return Detach(status);
-  End(status.ok() ? "client closed" : status.ToString());
-  MaybeFinish();
-}
-
-// --- Absence.
-
-bool Session::MayResume(const absl::Status& status) const {
-  // Lost, or given up for another channel that was lost in turn.
-  return resumable_ && (state_ == State::kOpen || state_ == State::kFaulted) &&
-         (absl::IsUnavailable(status) || absl::IsAborted(status));
-}
-
-void Session::Detach(const absl::Status& status) {
-  LogInfo("detached ", Keys(), " peer=", peer_, " reason=\"", std::string(status.message()), "\"");
-  const ClientProcess client = {hello_.pid(), hello_.start_time(), hello_.boot_id(),
-                                hello_.pid_namespace()};
-  absence_.Begin(client, context_.options->resume_timeout,
-                 [self = shared_from_this()](const std::string& reason) {
-                   if (self->port_->attached()) return;
-                   self->context_.counters->clients_vanished.Add(1);
-                   self->End(reason);
-                 });
-}
-
-void Session::OnResumed(bool moved) {
-  context_.control->Post([self = shared_from_this(), moved] {
-    if (self->state_ != State::kOpen && self->state_ != State::kFaulted) return;
-    self->absence_.End();
-    ++(moved ? self->transfers_ : self->resumes_);
-    (moved ? self->context_.counters->transfers : self->context_.counters->resumes).Add(1);
-    LogInfo(moved ? "moved " : "resumed ", self->Keys());
-  });
-}
-
 void Session::Refuse(const absl::Status& status) {
   if (state_ == State::kWaiting || state_ == State::kOpening) {
     context_.counters->sessions_refused.Add(1);
@@ -418,6 +372,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.resumes = resumes_;
   snapshot.transfers = transfers_;
   snapshot.frames_again = traffic.frames_again.value();
+  snapshot.unacknowledged_bytes = port_->link().kept_bytes();
   return snapshot;
 }
 

@@ -78,6 +78,7 @@ struct SessionSnapshot {
   uint64_t resumes = 0;
   uint64_t transfers = 0;
   uint64_t frames_again = 0;
+  uint64_t unacknowledged_bytes = 0;
 };
 
 // What a session needs of the server. Called on the control loop.

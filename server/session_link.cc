@@ -26,7 +26,7 @@ void SessionLink::OnSend(Frame* frame) {
     frame->payload.clear();
     frame->shared = kept.payload;
   }
-  kept_bytes_ += kept.payload->size();
+  kept_bytes_.store(kept_bytes() + kept.payload->size(), std::memory_order_relaxed);
   kept_.push_back(std::move(kept));
   next_ = kept_.size();
 }
@@ -39,7 +39,7 @@ absl::Status SessionLink::OnAck(uint64_t frames) {
         absl::StrCat("frame ", frames, " is acknowledged and only ", acked_ + next_, " were sent"));
   }
   while (acked_ < frames) {
-    kept_bytes_ -= kept_.front().payload->size();
+    kept_bytes_.store(kept_bytes() - kept_.front().payload->size(), std::memory_order_relaxed);
     kept_.pop_front();
     --next_;
     ++acked_;

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SERVER_SESSION_LINK_H_
 #define WARPLINE_SERVER_SESSION_LINK_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -36,7 +37,7 @@ class SessionLink {
   // --- To the client.
   // Whether another counted frame may be sent.
   bool HasRoom() const {
-    return kept_bytes_ < kMaxKeptBytes && kept_.size() < kMaxKeptFrames && next_ == kept_.size();
+    return kept_bytes() < kMaxKeptBytes && kept_.size() < kMaxKeptFrames && next_ == kept_.size();
   }
   // Counts a frame that is about to be sent, and keeps it. Its payload may become shared.
   void OnSend(Frame* frame);
@@ -51,7 +52,8 @@ class SessionLink {
   // The next frame that is to be sent again.
   bool NextAgain(Frame* frame);
 
-  uint64_t kept_bytes() const { return kept_bytes_; }
+  // Any thread.
+  uint64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
 
  private:
   struct Kept {
@@ -65,8 +67,8 @@ class SessionLink {
   uint64_t sent_ = 0;   // Counted frames so far.
   uint64_t acked_ = 0;  // Of those. kept_ has the others.
   std::deque<Kept> kept_;
-  size_t next_ = 0;  // Into kept_: what comes next of what is sent again.
-  uint64_t kept_bytes_ = 0;
+  size_t next_ = 0;                      // Into kept_: what comes next of what is sent again.
+  std::atomic<uint64_t> kept_bytes_{0};  // Written by the loop alone.
 };
 
 }  // namespace warpline

@@ -2,7 +2,10 @@
 #ifndef WARPLINE_CLIENT_STUB_SESSION_CHANNEL_SLOT_H_
 #define WARPLINE_CLIENT_STUB_SESSION_CHANNEL_SLOT_H_
 
+#include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -15,7 +18,9 @@
 namespace warpline::stub {
 
 // Wake() and Close() are thread-safe and cheap: a thread notes in a counter, which few others
-// share, that it is about to use the channel. Set() and Clear() are called by one thread at a time.
+// share, that it is about to use the channel. WakeExclusively() is for the path of every command:
+// it notes the same with a plain store, and Clear(), which is rare, has the kernel put a memory
+// barrier into every thread instead. Set() and Clear() are called by one thread at a time.
 class ChannelSlot {
  public:
   // `channel` is borrowed until Clear() has returned.
@@ -24,6 +29,8 @@ class ChannelSlot {
   // Afterwards no thread uses the channel. Waits for those that do; none of them blocks.
   void Clear() {
     channel_.store(nullptr, std::memory_order_seq_cst);
+    if (asymmetric_) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+    while (exclusive_.load(std::memory_order_acquire)) sched_yield();
     for (Users& users : users_) {
       while (users.count.load(std::memory_order_seq_cst) != 0) sched_yield();
     }
@@ -31,6 +38,14 @@ class ChannelSlot {
 
   void Wake() {
     Use([](Channel* channel) { channel->Wake(); });
+  }
+  // As Wake(), for callers that all hold the same lock.
+  void WakeExclusively() {
+    if (!asymmetric_) return Wake();
+    exclusive_.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (Channel* channel = channel_.load(std::memory_order_acquire)) channel->Wake();
+    exclusive_.store(false, std::memory_order_release);
   }
   void Close(const absl::Status& status) {
     Use([&status](Channel* channel) { channel->Close(status); });
@@ -54,7 +69,18 @@ class ChannelSlot {
     return (reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) * 0x9e3779b97f4a7c15u) >> 60;
   }
 
-  std::atomic<Channel*> channel_{nullptr};
+  // ThreadSanitizer does not know of the kernel's barriers, and not every sandbox allows them.
+  static bool MayUseBarriers() {
+#if defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
+#endif
+  }
+
+  const bool asymmetric_ = MayUseBarriers();
+  alignas(64) std::atomic<Channel*> channel_{nullptr};
+  std::atomic<bool> exclusive_{false};
   std::array<Users, 16> users_;
 };
 

@@ -112,10 +112,8 @@ uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
     return 0;
   }
   uint64_t seq = 0;
-  bool grouped;
   {
     CommandQueue::Turn turn(&queue_);
-    grouped = turn.grouped();
     if (!queue_.HasRoom(bytes)) {
       AddUnshared(&counters_.window_waits);
       WakeChannel();
@@ -128,9 +126,9 @@ uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
     seq = queue_.next_seq();
     queue_.Put(id, body, body_bytes, tail);
     CountCommand(id);
+    // A group leaves at its end; a thread that is about to wait cannot wait for that.
+    if (!turn.grouped() || expected != nullptr) channel_.WakeExclusively();
   }
-  // A group leaves at its end; a thread that is about to wait cannot wait for that.
-  if (!grouped || expected != nullptr) WakeChannel();
   return seq;
 }
 

@@ -114,7 +114,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool MayResume(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
   void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
   void RunRedialer();
-  void Redial(bool moving);
+  void Redial();
   absl::Status TryResume(const std::string& endpoint, absl::Time deadline);
   // Ends the channel; afterwards no loop runs.
   void DropChannel();
@@ -171,6 +171,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool resume_due_ = false;       // The loop's: kResume is the next frame.
   bool resumed_awaited_ = false;  // The loop's: nothing else is sent or taken before kResumed.
   uint64_t attempt_ = 0;          // The redialer's.
+  bool moving_ = false;           // The redialer's: the connection is given up for another.
   bool counts_ = false;           // The loop's: the session can be resumed.
   uint64_t handled_frames_ = 0;   // The loop's: counted frames of the server.
   uint64_t unacked_frames_ = 0;   // Of those.

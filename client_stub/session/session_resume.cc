@@ -93,7 +93,6 @@ void SessionImpl::StartRedialer() {
 
 void SessionImpl::RunRedialer() {
   while (true) {
-    bool moving = false;
     {
       MutexLock lock(&state_mu_);
       while (!stopping_ && link_ != LinkState::kOver && link_ != LinkState::kDown &&
@@ -102,16 +101,17 @@ void SessionImpl::RunRedialer() {
       }
       if (stopping_ || link_ == LinkState::kOver) return;
       if (link_ == LinkState::kUp) {
-        moving = true;
+        moving_ = true;
         link_ = LinkState::kMoving;
         endpoints_.insert(endpoints_.begin(), std::exchange(move_to_, ""));
       } else {
+        moving_ = false;
         LogWarning("connection to the server lost: ", std::string(down_status_.message()),
                    "; the session waits and will be resumed");
       }
     }
     DropChannel();
-    Redial(moving);
+    Redial();
   }
 }
 
@@ -120,7 +120,7 @@ void SessionImpl::DropChannel() {
   owned_channel_.reset();
 }
 
-void SessionImpl::Redial(bool moving) {
+void SessionImpl::Redial() {
   const absl::Time start = absl::Now();
   const absl::Time give_up = start + resume_for_;
   absl::Duration backoff = kFirstBackoff;
@@ -130,15 +130,14 @@ void SessionImpl::Redial(bool moving) {
     const absl::Status status = TryResume(endpoints_[choice], give_up);
     const absl::Time now = absl::Now();
     if (status.ok()) {
-      Add(moving ? &counters_.transfers : &counters_.resumes, 1);
-      if (!moving) {
+      if (!moving_) {
         LogWarning("session resumed after ",
                    absl::FormatDuration(absl::Trunc(now - start, absl::Milliseconds(1))));
       }
       return;
     }
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
-    if (!own && (moving || IsFinal(status))) {
+    if (!own && (moving_ || IsFinal(status))) {
       // Not our server, or one that cannot be reached there.
       endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
       continue;
@@ -193,6 +192,7 @@ bool SessionImpl::HandleResumed(std::string_view payload, std::string* problem) 
     return false;
   }
   Add(&counters_.frames_again, commands + controls);
+  Add(moving_ ? &counters_.transfers : &counters_.resumes, 1);
   resumed_awaited_ = false;
   unacked_frames_ = 0;
   unacked_bytes_ = 0;

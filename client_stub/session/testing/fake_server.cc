@@ -27,6 +27,8 @@ void FakeServer::OnLinkGone(ClientLink* link) {
 void FakeServer::OnFrame(ClientLink* link, Frame frame) {
   {
     MutexLock lock(&mu_);
+    if (frame.kind == kHello || frame.kind == kResume) cut_link_ = nullptr;
+    if (link == cut_link_) return;
     link_ = link;
     if (frame.kind == kHello) {
       last_seq_ = 0;
@@ -43,6 +45,7 @@ void FakeServer::OnFrame(ClientLink* link, Frame frame) {
       MutexLock lock(&mu_);
       if (IsCountedControl(frame.kind)) --controls_;
       link_ = nullptr;
+      cut_link_ = link;
       return link->ServerClose(absl::UnavailableError("cut"));
     }
   }

@@ -86,6 +86,8 @@ class FakeServer {
   mutable Mutex mu_;
   mutable CondVar arrived_;
   ClientLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
+  // Was cut; what it still brings is lost.
+  const ClientLink* cut_link_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool hold_received_ ABSL_GUARDED_BY(mu_) = false;
   bool hold_retired_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
