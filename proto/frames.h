@@ -8,10 +8,23 @@
 //     <---------------------------------- kReplies <------------------------- replies, retirements
 //     kMemoryRequest ----------------------------> books, keeper -----------> maps
 //     <------------------------------ kMemoryGrant
+//     kAck --------------------------------------> forgets what the client has
 //     kClose ------------------------------------> ends the session
 //     <------------------------------------ kFault    (worker died, session revoked)
 //
 // A scheduler answers kHello with kRedirect.
+//
+// A session outlives its connection (kFeatureResume). In each direction the frames that must arrive
+// once and in order are counted, and kept until the other side has acknowledged them:
+//
+//   to the server   commands, by their numbers, and memory frames, which are counted apart;
+//   to the client   kReplies, kMemoryGrant and kFault, counted together.
+//
+// On a new connection:
+//
+//     kResume (what the client has) -------------> finds the session, ends its former channel
+//     <-------------------- kResumed (what the server has)
+//     both send again what the other lacks, and go on
 #ifndef WARPLINE_PROTO_FRAMES_H_
 #define WARPLINE_PROTO_FRAMES_H_
 
@@ -21,8 +34,12 @@ namespace warpline {
 
 inline constexpr uint32_t kProtocolVersion = 1;
 
-// Feature bits of Hello and Welcome. None yet beyond version 1.
-enum Feature : uint64_t { kFeatureNone = 0 };
+// Feature bits of Hello and Welcome.
+enum Feature : uint64_t {
+  kFeatureNone = 0,
+  // The session can be resumed on another connection.
+  kFeatureResume = 1,
+};
 
 enum FrameKind : uint32_t {
   // Client to server.
@@ -31,12 +48,15 @@ enum FrameKind : uint32_t {
   kMemoryRequest = 3,
   kMemoryReturn = 4,
   kClose = 5,
+  kAck = 6,     // AckBody
+  kResume = 7,  // Resume; the first frame on another connection of a session.
   // Server to client.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody
   kReplies = 18,   // The worker's replies (proto/calls.toml), unparsed.
   kMemoryGrant = 19,
   kFault = 20,
+  kResumed = 21,  // ResumedBody; the answer to kResume.
   kRedirect = 31,
 };
 
@@ -44,14 +64,41 @@ enum FrameKind : uint32_t {
 struct CommandsHeader {
   uint64_t first_seq;
   uint32_t count;
-  uint32_t reserved;  // 0
+  // The lower half of what an AckBody would say, so that most acknowledgements travel for nothing.
+  // 0 without kFeatureResume, and on the way from the server to the worker.
+  uint32_t acked;
 };
 static_assert(sizeof(CommandsHeader) == 16);
 
-// All commands up to and including `seq` have reached the worker's ring.
+// All commands up to and including `seq` have reached the worker's ring, and so many memory frames
+// have been taken.
 struct ReceivedBody {
   uint64_t seq;
+  uint64_t controls;
 };
+static_assert(sizeof(ReceivedBody) == 16);
+
+// How many of the server's counted frames the client has handled.
+struct AckBody {
+  uint64_t frames;
+};
+
+// As ReceivedBody, at the moment of the resumption.
+using ResumedBody = ReceivedBody;
+
+// Which frames of the server are counted.
+constexpr bool IsCountedToClient(uint32_t kind) {
+  return kind == kReplies || kind == kMemoryGrant || kind == kFault;
+}
+
+// Which frames of the client are counted, beside commands.
+constexpr bool IsCountedControl(uint32_t kind) {
+  return kind == kMemoryRequest || kind == kMemoryReturn;
+}
+
+// A client acknowledges no later than after so much, whichever comes first.
+inline constexpr uint64_t kAckBytes = 1u << 20;
+inline constexpr uint64_t kAckFrames = 1024;
 
 // The largest kCommands payload; longer data is split by the client.
 inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;

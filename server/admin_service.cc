@@ -61,6 +61,10 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_tenant(from.tenant);
   to->set_lease(from.lease);
   to->set_quota_used_bytes(from.quota_used_bytes);
+  to->set_resumes(from.resumes);
+  to->set_transfers(from.transfers);
+  to->set_frames_again(from.frames_again);
+  to->set_unacknowledged_bytes(from.unacknowledged_bytes);
 }
 
 namespace {
@@ -96,6 +100,10 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_sessions_refused(counters.sessions_refused.value());
   reply.set_worker_deaths(counters.worker_deaths.value());
   reply.set_protocol_errors(counters.protocol_errors.value());
+  reply.set_resumes(counters.resumes.value());
+  reply.set_transfers(counters.transfers.value());
+  reply.set_resumes_refused(counters.resumes_refused.value());
+  reply.set_clients_vanished(counters.clients_vanished.value());
   return reply.SerializeAsString();
 }
 

@@ -25,6 +25,7 @@ struct TrafficCounters {
   Counter command_bytes;
   Counter reply_bytes;
   Counter memory_requests;
+  Counter frames_again;  // Sent again after a resumption.
 
   void AddAll(const TrafficCounters& other) {
     frames_received.Add(other.frames_received.value());
@@ -33,6 +34,7 @@ struct TrafficCounters {
     command_bytes.Add(other.command_bytes.value());
     reply_bytes.Add(other.reply_bytes.value());
     memory_requests.Add(other.memory_requests.value());
+    frames_again.Add(other.frames_again.value());
   }
 };
 
@@ -43,7 +45,11 @@ struct ServerCounters {
   Counter worker_deaths;
   Counter faults;
   Counter protocol_errors;
-  TrafficCounters ended;  // Of sessions that have ended.
+  Counter resumes;           // Of sessions that had lost their connection.
+  Counter transfers;         // Of sessions whose client went on on another connection.
+  Counter resumes_refused;   // Wrong secrets, unknown sessions.
+  Counter clients_vanished;  // Sessions ended because the client did not come back.
+  TrafficCounters ended;     // Of sessions that have ended.
 };
 
 }  // namespace warpline

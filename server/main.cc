@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
 #include "common/listen_address.h"
@@ -68,6 +69,8 @@ ABSL_FLAG(std::string, name, "",
 ABSL_FLAG(std::string, advertise, "",
           "With --scheduler: the address that programs reach this server at. Empty for the first "
           "of --listen.");
+ABSL_FLAG(int, resume_seconds, 30,
+          "How long a session waits for a client that lost its connection. 0 for not at all.");
 ABSL_FLAG(int, drain_seconds, 10,
           "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
 
@@ -86,7 +89,7 @@ Configuration file: --flagfile=PATH reads flags from a file, one a line ("--max_
 that start with # are comments). --undefok and --fromenv work as in other Abseil programs.
 
 Signals: the first SIGTERM or SIGINT drains (health says NOT_SERVING, new sessions are refused,
-running ones have --drain_seconds to end) and exits with 0; the second exits at once.)";
+running ones may still be resumed and have --drain_seconds to end) and exits with 0; the second exits at once.)";
 
 // Names what was wrong, for people, and the exit code for a wrong command line.
 int Complain(const absl::Status& status) {
@@ -116,6 +119,9 @@ absl::Status CheckFlags() {
   }
   if (absl::GetFlag(FLAGS_drain_seconds) < 0) {
     return absl::InvalidArgumentError("--drain_seconds must not be negative");
+  }
+  if (absl::GetFlag(FLAGS_resume_seconds) < 0) {
+    return absl::InvalidArgumentError("--resume_seconds must not be negative");
   }
   const uint64_t arena = absl::GetFlag(FLAGS_arena_size).bytes;
   if (arena < kMinArenaBytes || arena > kMaxArenaBytes || (arena & (arena - 1)) != 0) {
@@ -192,6 +198,15 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   options.session.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
   options.session.max_arena_bytes = absl::GetFlag(FLAGS_arena_size).bytes;
   options.session.server_name = server_name;
+  options.session.resume_timeout = absl::Seconds(absl::GetFlag(FLAGS_resume_seconds));
+  for (const std::string& address : absl::GetFlag(FLAGS_listen)) {
+    // A relative path means nothing to others.
+    absl::string_view path = address;
+    if (absl::ConsumePrefix(&path, "unix:") && absl::StartsWith(path, "/")) {
+      options.session.unix_socket = std::string(path);
+      break;
+    }
+  }
   return options;
 }
 

@@ -68,6 +68,28 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   f.Counter("warpline_protocol_errors_total",
             "Sessions ended because the client broke the protocol.",
             counters.protocol_errors.value());
+  f.Counter("warpline_resumes_total", "Sessions resumed after they had lost their connection.",
+            counters.resumes.value());
+  f.Counter("warpline_transfers_total", "Sessions moved to another connection.",
+            counters.transfers.value());
+  f.Counter("warpline_resumes_refused_total",
+            "Attempts to resume with a wrong secret or an unknown session.",
+            counters.resumes_refused.value());
+  f.Counter("warpline_clients_vanished_total",
+            "Sessions ended because the client did not come back.",
+            counters.clients_vanished.value());
+  uint64_t detached = 0;
+  uint64_t unacknowledged = 0;
+  for (const SessionSnapshot& session : snapshot.sessions) {
+    detached += session.state == "detached" ? 1 : 0;
+    unacknowledged += session.unacknowledged_bytes;
+  }
+  f.Gauge("warpline_unacknowledged_bytes", "What is kept to be sent to clients again.",
+          unacknowledged);
+  f.Gauge("warpline_sessions_detached", "Sessions that wait for their client to come back.",
+          detached);
+  f.Counter("warpline_frames_again_total", "Frames sent to clients again after a resumption.",
+            traffic.frames_again.value());
   f.Counter("warpline_frames_received_total", "Frames from clients.",
             traffic.frames_received.value());
   f.Counter("warpline_frames_sent_total", "Frames to clients.", traffic.frames_sent.value());

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/process_identity.h"
 #include "proto/frames.h"
 
 namespace warpline {
@@ -42,17 +43,13 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
       id_(id),
       peer_(std::move(peer)),
       since_(absl::Now()),
-      port_(std::make_shared<SessionPort>()) {}
+      secret_(RandomSecret()),
+      port_(std::make_shared<SessionPort>()),
+      absence_(context.control) {}
 
 std::string Session::Keys() const {
   return absl::StrCat("session=", id_, " gpu=", device_ == nullptr ? -1 : device_->ordinal(),
                       " pid=", worker_pid_);
-}
-
-void Session::Start() {
-  timer_ = context_.control->RunAfter(context_.options->hello_timeout, [self = shared_from_this()] {
-    self->Refuse(absl::DeadlineExceededError("no Hello came"));
-  });
 }
 
 // --- Hello and welcome.
@@ -99,7 +96,6 @@ absl::Status Session::TakeSeat() {
 
 void Session::HandleHello() {
   if (state_ != State::kWaiting) return;
-  context_.control->Remove(timer_);
   const absl::Status checked = CheckHello();
   if (!checked.ok()) return ProtocolError(checked);
   if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
@@ -157,17 +153,25 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
 
 void Session::Welcome(MemoryGrant grant) {
   const SessionOptions& options = *context_.options;
+  resumable_ =
+      options.resume_timeout > absl::ZeroDuration() && (hello_.features() & kFeatureResume) != 0;
+  // The channel's loop reads it with the first counted frame, which comes after this.
+  if (resumable_) port_->link().KeepFrames();
   warpline_internal::Welcome welcome;
   welcome.set_version(version_);
-  welcome.set_features(hello_.features() & kFeatureNone);
+  welcome.set_features(resumable_ ? kFeatureResume : kFeatureNone);
   welcome.set_session(id_);
-  welcome.set_secret(RandomSecret());
+  welcome.set_secret(secret_);
   *welcome.mutable_device() = device_->info();
   welcome.set_quota_bytes(quota_->limit_bytes());
   welcome.set_window_bytes(options.window_bytes);
   welcome.set_window_commands(options.window_commands);
   *welcome.mutable_initial_memory() = std::move(grant);
   welcome.set_server(options.server_name);
+  if (!options.unix_socket.empty()) {
+    welcome.set_boot_id(BootId());
+    welcome.set_unix_socket(options.unix_socket);
+  }
   context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
@@ -276,11 +280,8 @@ void Session::OnWorkerGarbage(const absl::Status& status) {
 }
 
 void Session::OnChannelClosed(const absl::Status& status) {
-  context_.control->Post([self = shared_from_this(), status] {
-    self->channel_closed_ = true;
-    self->End(status.ok() ? "client closed" : status.ToString());
-    self->MaybeFinish();
-  });
+  context_.control->Post(
+      [self = shared_from_this(), status] { self->HandleChannelClosed(status); });
 }
 
 void Session::Refuse(const absl::Status& status) {
@@ -319,14 +320,21 @@ void Session::SendFault(CudaResult error, const std::string& message) {
   state_ = State::kFaulted;
   reason_ = message;
   port_->Fault(FrameOf(kFault, fault));
-  timer_ = context_.control->RunAfter(context_.options->fault_timeout, [self = shared_from_this()] {
-    self->port_->Close(absl::UnavailableError(self->reason_));
-  });
+  timer_ = context_.control->RunAfter(context_.options->fault_timeout,
+                                      [self = shared_from_this()] { self->FaultTimedOut(); });
   worker_->Kill();
 }
 
+void Session::FaultTimedOut() {
+  if (!port_->attached()) return End(reason_);
+  // Not a status after which a client would come back.
+  port_->Close(absl::DeadlineExceededError(reason_));
+}
+
 void Session::EndWithFault(CudaResult error, const std::string& message) {
-  if (state_ == State::kOpen) {
+  if ((state_ == State::kOpen || state_ == State::kFaulted) && !port_->attached()) {
+    End(message);  // Nobody to tell.
+  } else if (state_ == State::kOpen) {
     SendFault(error, message);
   } else if (state_ == State::kWaiting || state_ == State::kOpening) {
     Refuse(absl::UnavailableError(message));
@@ -338,6 +346,8 @@ void Session::End(const std::string& reason) {
   state_ = State::kEnding;
   if (reason_.empty()) reason_ = reason;
   context_.control->Remove(timer_);
+  absence_.End();
+  port_->Shut();
   if (!worker_gone_) worker_->Kill();
   MaybeFinish();
 }
@@ -349,7 +359,8 @@ void Session::OnWorkerGone() {
 }
 
 void Session::MaybeFinish() {
-  if (state_ != State::kEnding || !worker_gone_ || !channel_closed_ || takes_under_way_ > 0) return;
+  if (state_ != State::kEnding || !worker_gone_ || port_->attached() || takes_under_way_ > 0)
+    return;
   state_ = State::kEnded;
   if (doorbell_watches_ != nullptr) {
     context_.doorbell->Post([loop = context_.doorbell, watches = doorbell_watches_] {
@@ -370,7 +381,7 @@ SessionSnapshot Session::Snapshot() {
   const TrafficCounters& traffic = port_->traffic();
   SessionSnapshot snapshot;
   snapshot.id = id_;
-  snapshot.state = kNames[static_cast<int>(state_)];
+  snapshot.state = absence_.under_way() ? "detached" : kNames[static_cast<int>(state_)];
   snapshot.program = hello_.program();
   snapshot.client_pid = hello_.pid();
   snapshot.peer = peer_;
@@ -391,6 +402,10 @@ SessionSnapshot Session::Snapshot() {
   snapshot.command_bytes = traffic.command_bytes.value();
   snapshot.reply_bytes = traffic.reply_bytes.value();
   snapshot.memory_requests = traffic.memory_requests.value();
+  snapshot.resumes = resumes_;
+  snapshot.transfers = transfers_;
+  snapshot.frames_again = traffic.frames_again.value();
+  snapshot.unacknowledged_bytes = port_->link().kept_bytes();
   return snapshot;
 }
 

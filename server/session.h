@@ -2,6 +2,8 @@
 //
 //   waiting --hello--> opening --worker opened--> open --worker died--> faulted
 //      any of them --channel closed, protocol error--> ending --worker gone--> ended
+//
+// An open or faulted session whose connection is lost waits, detached, for its client to resume.
 #ifndef WARPLINE_SERVER_SESSION_H_
 #define WARPLINE_SERVER_SESSION_H_
 
@@ -15,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "memory/arena_book.h"
+#include "server/client_absence.h"
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
@@ -41,6 +44,10 @@ struct SessionOptions {
   uint64_t ring_bytes = 4u << 20;
   // A client that has not said hello by then is sent away.
   absl::Duration hello_timeout = absl::Seconds(10);
+  // How long a session waits for a client that lost its connection. 0: not at all.
+  absl::Duration resume_timeout = absl::ZeroDuration();
+  // Where clients on this host may go on: the path of a unix socket, or none.
+  std::string unix_socket;
   // A worker that has not opened its device by then is given up.
   absl::Duration open_timeout = absl::Seconds(60);
   // For the client to take the fault that ended its session.
@@ -73,6 +80,10 @@ struct SessionSnapshot {
   uint64_t command_bytes = 0;
   uint64_t reply_bytes = 0;
   uint64_t memory_requests = 0;
+  uint64_t resumes = 0;
+  uint64_t transfers = 0;
+  uint64_t frames_again = 0;
+  uint64_t unacknowledged_bytes = 0;
 };
 
 // What a session needs of the server. Called on the control loop.
@@ -105,8 +116,6 @@ class Session : public SessionControl,
  public:
   Session(const SessionContext& context, uint64_t id, std::string peer);
 
-  // Starts waiting for the hello.
-  void Start();
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message);
   SessionSnapshot Snapshot();
@@ -114,6 +123,8 @@ class Session : public SessionControl,
   std::string lease() const { return seat_ == nullptr ? "" : seat_->token().lease; }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
+  // Thread-safe. Compares in constant time.
+  bool HasSecret(const std::string& secret) const;
 
   // SessionControl.
   void OnHello(warpline_internal::Hello hello) override;
@@ -121,6 +132,7 @@ class Session : public SessionControl,
   void OnMemoryReturn(warpline_internal::MemoryReturn request) override;
   void OnProtocolError(const absl::Status& status) override;
   void OnWorkerGarbage(const absl::Status& status) override;
+  void OnResumed(bool moved) override;
   void OnChannelClosed(const absl::Status& status) override;
   bool TryCountRequest() override;
 
@@ -143,6 +155,11 @@ class Session : public SessionControl,
   enum class State { kWaiting, kOpening, kOpen, kFaulted, kEnding, kEnded };
 
   void HandleHello();
+  void HandleChannelClosed(const absl::Status& status);
+  // Whether the session waits for its client after such an end of its channel.
+  bool MayResume(const absl::Status& status) const;
+  void Detach(const absl::Status& status);
+  void FaultTimedOut();
   absl::Status CheckHello();
   absl::Status TakeSeat();
   void StartWorker();
@@ -162,6 +179,7 @@ class Session : public SessionControl,
   const uint64_t id_;
   const std::string peer_;
   const absl::Time since_;
+  const std::string secret_;
   const std::shared_ptr<SessionPort> port_;
 
   // Requests and returns not yet done. Raised by the channel's loop.
@@ -170,6 +188,10 @@ class Session : public SessionControl,
   // Of the control loop.
   State state_ = State::kWaiting;
   warpline_internal::Hello hello_;
+  bool resumable_ = false;
+  ClientAbsence absence_;
+  uint64_t resumes_ = 0;
+  uint64_t transfers_ = 0;
   uint32_t version_ = 0;
   std::unique_ptr<LeaseSeat> seat_;
   DeviceMemory* device_ = nullptr;
@@ -181,7 +203,6 @@ class Session : public SessionControl,
   std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
   EventLoop::Token timer_ = 0;
   bool worker_gone_ = true;
-  bool channel_closed_ = false;
   bool awaiting_initial_memory_ = false;
   int takes_under_way_ = 0;
   int worker_pid_ = 0;

@@ -116,14 +116,16 @@ TEST_F(SessionEndTest, TooManyRequestsUnderWayEndTheSession) {
 TEST_F(SessionEndTest, FullAndDrainingServersRefuse) {
   StartServer({}, 1, 1);
   auto client = DialAndOpen();
-  absl::Status refusal;
-  EXPECT_EQ(Dial(&refusal), nullptr);
-  EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted);
+  const auto refusal = [&] {
+    auto refused = Dial();
+    EXPECT_FALSE(refused->Open().has_value());
+    return refused->AwaitClosed().code();
+  };
+  EXPECT_EQ(refusal(), absl::StatusCode::kResourceExhausted);
   client.reset();
   ExpectNothingLeft();
   host_->StartDrain();
-  EXPECT_EQ(Dial(&refusal), nullptr);
-  EXPECT_EQ(refusal.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(refusal(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(SessionEndTest, DrainThatTakesTooLongFaultsWhatRuns) {

@@ -16,25 +16,16 @@ SessionHost::SessionHost(SessionHostOptions options,
 
 SessionHost::~SessionHost() { WaitUntilIdle(absl::InfiniteDuration()); }
 
-std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer,
-                                                    absl::Status* refusal) {
-  uint64_t id = 0;
-  {
-    MutexLock lock(&mu_);
-    if (draining_) {
-      *refusal = absl::UnavailableError("the server is shutting down");
-    } else if (live_ >= options_.max_sessions) {
-      *refusal = absl::ResourceExhaustedError(
-          absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
-    } else {
-      ++live_;
-      id = ++last_id_;
-    }
-  }
-  if (id == 0) {
-    counters_.sessions_refused.Add(1);
-    return nullptr;
-  }
+std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
+  auto guard = std::make_shared<FirstFrameGuard>();
+  control_.Post([this, guard] {
+    control_.RunAfter(options_.session.hello_timeout, [guard] { guard->Expire(); });
+  });
+  return std::make_unique<SessionChannel>(
+      options_.session.channel, static_cast<SessionDirectory*>(this), std::move(guard), peer);
+}
+
+absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   SessionContext context;
   context.options = &options_.session;
   context.owner = this;
@@ -43,12 +34,49 @@ std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer,
   context.spawner = &spawner_;
   context.counters = &counters_;
   context.leases = options_.leases;
-  auto session = std::make_shared<Session>(context, id, peer);
-  control_.Post([this, id, session] {
-    sessions_.emplace(id, session);
-    session->Start();
-  });
-  return std::make_unique<SessionChannel>(options_.session.channel, session->port(), session);
+  std::shared_ptr<Session> session;
+  absl::Status refusal;
+  {
+    MutexLock lock(&mu_);
+    if (draining_) {
+      refusal = absl::UnavailableError("the server is shutting down");
+    } else if (live_ >= options_.max_sessions) {
+      refusal = absl::ResourceExhaustedError(
+          absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
+    } else {
+      ++live_;
+      const uint64_t id = ++last_id_;
+      session = std::make_shared<Session>(context, id, peer);
+      known_.emplace(id, session);
+      // Under the lock, so that no session is known and missing from the table.
+      control_.Post([this, id, session] { sessions_.emplace(id, session); });
+    }
+  }
+  if (session == nullptr) {
+    counters_.sessions_refused.Add(1);
+    return refusal;
+  }
+  return SessionSides{session->port(), session};
+}
+
+absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& secret) {
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mu_);
+    const auto found = known_.find(id);
+    if (found != known_.end()) session = found->second;
+  }
+  if (session == nullptr || !session->HasSecret(secret)) {
+    counters_.resumes_refused.Add(1);
+    return absl::PermissionDeniedError("the session cannot be resumed");
+  }
+  return SessionSides{session->port(), session};
+}
+
+void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
+  counters_.protocol_errors.Add(1);
+  counters_.sessions_refused.Add(1);
+  LogWarning("protocol error peer=", peer, " error=", status.ToString());
 }
 
 absl::StatusOr<DeviceMemory*> SessionHost::Place(const std::string& wanted) {
@@ -68,6 +96,7 @@ void SessionHost::OnSessionEnded(uint64_t id, const DeviceMemory* device) {
   }
   sessions_.erase(id);
   MutexLock lock(&mu_);
+  known_.erase(id);
   if (--live_ == 0) idle_.NotifyAll();
 }
 

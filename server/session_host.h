@@ -44,17 +44,18 @@ struct HostSnapshot {
 };
 
 // Thread-safe.
-class SessionHost : public Acceptor, private SessionOwner {
+class SessionHost : public Acceptor, private SessionOwner, private SessionDirectory {
  public:
   // `devices` are in order of ordinal, at least one.
   SessionHost(SessionHostOptions options, std::vector<std::unique_ptr<DeviceMemory>> devices);
   // Every channel has been closed before. Waits until workers and memory are gone.
   ~SessionHost() override;
 
-  // Acceptor. UNAVAILABLE while draining, RESOURCE_EXHAUSTED when full.
+  // Acceptor. Takes every channel: whether its client opens a session, which may be refused, or
+  // resumes one is not known before its first frame.
   std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override;
 
-  // Refuses new sessions from now on.
+  // Refuses new sessions from now on. Those that are there may still be resumed.
   void StartDrain();
   // True when no session is left, false when `timeout` passed first.
   bool WaitUntilIdle(absl::Duration timeout);
@@ -76,6 +77,11 @@ class SessionHost : public Acceptor, private SessionOwner {
   absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) override;
   void OnSessionEnded(uint64_t id, const DeviceMemory* device) override;
 
+  // SessionDirectory.
+  absl::StatusOr<SessionSides> Create(const std::string& peer) override;
+  absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
+  void OnStrangersError(const std::string& peer, const absl::Status& status) override;
+
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);
 
@@ -87,6 +93,8 @@ class SessionHost : public Acceptor, private SessionOwner {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   int live_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  // Those of sessions_, for channels' loops.
+  std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
 
   // Of the control loop.
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;

@@ -4,14 +4,48 @@
 
 namespace warpline {
 
-void SessionPort::Attach(Channel* channel) {
+bool SessionPort::Attach(Channel* channel) {
   MutexLock lock(&mu_);
+  if (shut_) return false;
   channel_ = channel;
+  holder_.store(channel, std::memory_order_release);
+  return true;
 }
 
-void SessionPort::Detach() {
+SessionPort::Follows SessionPort::Follow(Channel* channel, uint64_t attempt) {
   MutexLock lock(&mu_);
-  channel_ = nullptr;
+  if (shut_ || attempt <= last_attempt_) return Follows::kRefused;
+  last_attempt_ = attempt;
+  if (channel_ == nullptr) {
+    channel_ = channel;
+    holder_.store(channel, std::memory_order_release);
+    return Follows::kNothing;
+  }
+  const absl::Status superseded = absl::AbortedError("the session goes on on another connection");
+  channel_->Close(superseded);
+  if (follower_ != nullptr) follower_->Close(superseded);
+  follower_ = channel;
+  return Follows::kAnother;
+}
+
+void SessionPort::Detach(const Channel* channel) {
+  MutexLock lock(&mu_);
+  if (follower_ == channel) follower_ = nullptr;
+  if (channel_ != channel) return;
+  channel_ = follower_;
+  follower_ = nullptr;
+  holder_.store(channel_, std::memory_order_release);
+  if (channel_ != nullptr) channel_->Wake();
+}
+
+bool SessionPort::attached() {
+  MutexLock lock(&mu_);
+  return channel_ != nullptr || follower_ != nullptr;
+}
+
+void SessionPort::Shut() {
+  MutexLock lock(&mu_);
+  shut_ = true;
 }
 
 bool SessionPort::Pop(Frame* frame) {
@@ -48,10 +82,10 @@ void SessionPort::Open(std::shared_ptr<WorkerRings> rings) {
 
 void SessionPort::Push(Frame frame) {
   MutexLock lock(&mu_);
-  if (channel_ == nullptr || faulted_) return;
+  if (shut_ || faulted_) return;
   frames_.push_back(std::move(frame));
   has_frames_.store(true, std::memory_order_release);
-  channel_->Wake();
+  if (channel_ != nullptr) channel_->Wake();
 }
 
 void SessionPort::Fault(Frame frame) {
@@ -66,6 +100,7 @@ void SessionPort::Fault(Frame frame) {
 void SessionPort::Close(const absl::Status& status) {
   MutexLock lock(&mu_);
   if (channel_ != nullptr) channel_->Close(status);
+  if (follower_ != nullptr) follower_->Close(status);
 }
 
 void SessionPort::Wake() {

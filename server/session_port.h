@@ -1,5 +1,9 @@
 // Where a session's two threads meet: the channel's loop, which moves frames, and the control loop,
 // which starts the worker, keeps the books and ends the session.
+//
+// A session has one channel at a time, and none while it waits for its client to come back. A
+// channel on which the client resumes follows when the one before it has ended; until then it
+// waits.
 #ifndef WARPLINE_SERVER_SESSION_PORT_H_
 #define WARPLINE_SERVER_SESSION_PORT_H_
 
@@ -12,6 +16,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/counters.h"
+#include "server/session_link.h"
 #include "server/worker_rings.h"
 #include "transport/channel.h"
 
@@ -20,9 +25,24 @@ namespace warpline {
 // Thread-safe. Outlives the channel, which is why it is shared.
 class SessionPort {
  public:
+  // How a channel came to the session.
+  enum class Follows {
+    kRefused,  // The session is over, or this attempt to resume was made before.
+    kNothing,  // There was no channel: the client comes back.
+    kAnother,  // There is one, which was told to end.
+  };
+
   // --- For the channel's side. `channel` is borrowed until Detach().
-  void Attach(Channel* channel);
-  void Detach();
+  // The session's first channel. False when the session is over.
+  bool Attach(Channel* channel);
+  // A channel on which the client resumes. The one that the session has is closed with ABORTED, as
+  // is one that waits already.
+  Follows Follow(Channel* channel, uint64_t attempt);
+  // Whether it is this channel's turn: what follows up to link() is then for its loop alone.
+  bool Holds(const Channel* channel) const {
+    return holder_.load(std::memory_order_acquire) == channel;
+  }
+  void Detach(const Channel* channel);
   // Moves out the next frame that was pushed.
   bool Pop(Frame* frame);
   // The session's last frame, to be sent once the worker's last replies are read: see Fault().
@@ -32,8 +52,13 @@ class SessionPort {
   size_t Backlog();
   // Null until Open(). Used by the channel's loop alone; valid as long as the port.
   WorkerRings* rings() const { return open_rings_.load(std::memory_order_acquire); }
+  SessionLink& link() { return link_; }
 
   // --- For the control side.
+  // Whether there is a channel, or one that waits.
+  bool attached();
+  // No channel is taken any more, and nothing is queued.
+  void Shut();
   // Lets commands through to the worker.
   void Open(std::shared_ptr<WorkerRings> rings);
   // Queues a frame for the client.
@@ -41,7 +66,7 @@ class SessionPort {
   // Queues the last frame: it is sent when the ring has nothing more, and the channel closes after
   // it. The first call counts.
   void Fault(Frame frame);
-  // Ends the stream at once, as Channel::Close().
+  // Ends the streams at once, as Channel::Close().
   void Close(const absl::Status& status);
   // Makes the channel look again.
   void Wake();
@@ -54,10 +79,15 @@ class SessionPort {
   std::atomic<bool> has_frames_{false};
   std::atomic<bool> has_last_{false};
   TrafficCounters traffic_;
+  SessionLink link_;
+  std::atomic<const Channel*> holder_{nullptr};  // channel_, to be read without the lock.
 
   // Taken before the channel's own locks.
   Mutex mu_;
   Channel* channel_ ABSL_GUARDED_BY(mu_) = nullptr;
+  Channel* follower_ ABSL_GUARDED_BY(mu_) = nullptr;
+  uint64_t last_attempt_ ABSL_GUARDED_BY(mu_) = 0;
+  bool shut_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
   std::optional<Frame> last_ ABSL_GUARDED_BY(mu_);
   bool faulted_ ABSL_GUARDED_BY(mu_) = false;

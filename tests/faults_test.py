@@ -67,7 +67,7 @@ class FaultsTest(unittest.TestCase):
     def test_dead_server_is_an_error_and_no_hang(self):
         with harness.server(self.installation) as server:
             client = harness.start(self.installation, server.endpoint, "free_in_flight",
-                                   "--rounds=100000")
+                                   "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "2"})
             harness.wait_until(lambda: self.workers(server), "a worker")
             time.sleep(0.3)
             os.kill(server.pid, signal.SIGKILL)

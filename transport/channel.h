@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -27,6 +28,10 @@ inline constexpr size_t kMaxFramePayload = (1u << 20) + (64u << 10);
 struct Frame {
   uint32_t kind = 0;
   std::string payload;
+  // Instead of `payload`, for a sender that keeps it to send it again. Received frames have none.
+  std::shared_ptr<const std::string> shared = nullptr;
+
+  std::string_view bytes() const { return shared != nullptr ? *shared : payload; }
 };
 
 enum class Accept {

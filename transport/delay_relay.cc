@@ -130,11 +130,13 @@ class DelayRelay::Impl {
     MutexLock lock(&mu_);
     delay_ = delay;
   }
-  void Cut() {
+  int Cut() {
     MutexLock lock(&mu_);
+    const int before = cut_connections_;
     const int round = ++cuts_asked_;
     Notify();
     while (cuts_done_ < round) cut_.Wait(&mu_);
+    return cut_connections_ - before;
   }
   void SetStalled(bool stalled) {
     {
@@ -165,6 +167,7 @@ class DelayRelay::Impl {
     MutexLock lock(&mu_);
     if (cuts_done_ < cuts_asked_) {
       for (const auto& pair : pairs_) Reset(*pair);
+      cut_connections_ += static_cast<int>(pairs_.size());
       pairs_.clear();
       cuts_done_ = cuts_asked_;
       cut_.NotifyAll();
@@ -243,6 +246,7 @@ class DelayRelay::Impl {
   absl::Duration delay_ ABSL_GUARDED_BY(mu_);
   int cuts_asked_ ABSL_GUARDED_BY(mu_) = 0;
   int cuts_done_ ABSL_GUARDED_BY(mu_) = 0;
+  int cut_connections_ ABSL_GUARDED_BY(mu_) = 0;
   bool stalled_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
 };
@@ -264,7 +268,7 @@ DelayRelay::DelayRelay(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DelayRelay::~DelayRelay() = default;
 int DelayRelay::port() const { return impl_->port(); }
 void DelayRelay::SetDelay(absl::Duration delay) { impl_->SetDelay(delay); }
-void DelayRelay::Cut() { impl_->Cut(); }
+int DelayRelay::Cut() { return impl_->Cut(); }
 void DelayRelay::SetStalled(bool stalled) { impl_->SetStalled(stalled); }
 
 }  // namespace warpline

@@ -29,8 +29,8 @@ class DelayRelay {
   // For bytes that come from now on.
   void SetDelay(absl::Duration delay);
 
-  // Resets all connections of the moment. New ones are taken.
-  void Cut();
+  // Resets all connections of the moment and returns how many there were. New ones are taken.
+  int Cut();
 
   // While stalled nothing is delivered and no connection is taken or ended: a network that is gone
   // without a word.

@@ -64,6 +64,10 @@ Environment ReadEnvironment() {
   if (absl::SimpleAtod(Variable("WARPLINE_CONNECT_TIMEOUT"), &seconds) && seconds > 0) {
     environment.connect_timeout = absl::Seconds(seconds);
   }
+  if (absl::SimpleAtod(Variable("WARPLINE_RESUME_SECONDS"), &seconds) && seconds >= 0) {
+    environment.resume = absl::Seconds(seconds);
+  }
+  environment.transfer = Variable("WARPLINE_TRANSFER") != "0";
   int version;
   if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
     version = kCudaVersion;

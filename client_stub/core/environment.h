@@ -7,6 +7,8 @@
 //   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
 //   WARPLINE_TLS_*            for an encrypted connection (common/tls_files.h, read when dialling)
 //   WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
+//   WARPLINE_RESUME_SECONDS   how long a lost connection is tried to be replaced (30; 0: not at
+//   all) WARPLINE_TRANSFER         "0": the session stays on the connection that it was opened on
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
 //   CUDA_VISIBLE_DEVICES      its first entry names the session's device
@@ -38,6 +40,8 @@ struct Environment {
   std::string credential;
   std::string credential_file;
   absl::Duration connect_timeout = absl::Seconds(5);
+  absl::Duration resume = absl::Seconds(30);
+  bool transfer = true;
   int driver_version = 13000;
   std::string stat;
   VisibleDevices visible;

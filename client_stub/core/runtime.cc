@@ -161,6 +161,8 @@ CUresult Open() {
   options.device = env.visible.device;
   options.deadline = env.connect_timeout;
   options.printer = g_printer.load();
+  options.resume = env.resume;
+  options.transfer = env.transfer;
   if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
   auto session = g_opener.load()(options);
   if (!session.ok()) return RefuseUnreachable(session.status());

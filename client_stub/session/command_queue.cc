@@ -131,7 +131,7 @@ bool CommandQueue::AllReceived() const {
   return received_seq_.load(std::memory_order_acquire) == last_seq();
 }
 
-bool CommandQueue::Take(std::string* payload) {
+bool CommandQueue::Take(std::string* payload, uint32_t acked) {
   const uint64_t tail = tail_.load(std::memory_order_acquire);
   if (tail == sent_) return false;
   SentFrame frame = {sent_seq_, sent_seq_ + 1, sent_, sent_};
@@ -145,18 +145,17 @@ bool CommandQueue::Take(std::string* payload) {
   }
   const uint64_t bytes = sizeof(CommandsHeader) + (frame.end - frame.begin);
   if (unreceived_payload_ > 0 && unreceived_payload_ + bytes > window_bytes_) return false;
-  AppendFrame(frame, payload);
+  AppendFrame(frame, acked, payload);
   unreceived_payload_ += bytes;
   sent_ = frame.end;
   sent_seq_ = frame.last_seq;
-  MutexLock lock(&sent_mu_);
   sent_frames_.push_back(frame);
   return true;
 }
 
-void CommandQueue::AppendFrame(const SentFrame& frame, std::string* payload) const {
-  const CommandsHeader header = {frame.first_seq,
-                                 static_cast<uint32_t>(frame.last_seq - frame.first_seq + 1), 0};
+void CommandQueue::AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const {
+  const CommandsHeader header = {
+      frame.first_seq, static_cast<uint32_t>(frame.last_seq - frame.first_seq + 1), acked};
   const size_t bytes = frame.end - frame.begin;
   const size_t offset = frame.begin & kMask;
   const size_t first = std::min<size_t>(bytes, kCapacity - offset);
@@ -170,14 +169,11 @@ void CommandQueue::AppendFrame(const SentFrame& frame, std::string* payload) con
 bool CommandQueue::OnReceived(uint64_t seq) {
   if (seq > sent_seq_) return false;
   uint64_t head = head_.load(std::memory_order_relaxed);
-  {
-    MutexLock lock(&sent_mu_);
-    while (!sent_frames_.empty() && sent_frames_.front().last_seq <= seq) {
-      const SentFrame& frame = sent_frames_.front();
-      unreceived_payload_ -= sizeof(CommandsHeader) + (frame.end - frame.begin);
-      head = frame.end;
-      sent_frames_.pop_front();
-    }
+  while (!sent_frames_.empty() && sent_frames_.front().last_seq <= seq) {
+    const SentFrame& frame = sent_frames_.front();
+    unreceived_payload_ -= sizeof(CommandsHeader) + (frame.end - frame.begin);
+    head = frame.end;
+    sent_frames_.pop_front();
   }
   if (seq > received_seq_.load(std::memory_order_relaxed)) {
     received_seq_.store(seq, std::memory_order_release);
@@ -196,11 +192,16 @@ bool CommandQueue::OnRetired(uint64_t count) {
   return true;
 }
 
-std::vector<std::string> CommandQueue::PendingReplay() const {
-  MutexLock lock(&sent_mu_);
-  std::vector<std::string> payloads;
-  for (const SentFrame& frame : sent_frames_) AppendFrame(frame, &payloads.emplace_back());
-  return payloads;
+bool CommandQueue::Rewind(uint64_t seq, size_t* again) {
+  if (seq < received_seq_.load(std::memory_order_relaxed) || !OnReceived(seq)) return false;
+  // A server takes whole frames.
+  if (!sent_frames_.empty() && sent_frames_.front().first_seq != seq + 1) return false;
+  *again = sent_frames_.size();
+  sent_frames_.clear();
+  unreceived_payload_ = 0;
+  sent_ = head_.load(std::memory_order_relaxed);
+  sent_seq_ = seq;
+  return true;
 }
 
 }  // namespace warpline::stub

@@ -12,10 +12,8 @@
 #include <deque>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "client_stub/session/spin_mutex.h"
-#include "common/mutex.h"
 #include "proto/commands.h"
 
 namespace warpline::stub {
@@ -68,17 +66,17 @@ class CommandQueue {
 
   // --- The loop ---
 
-  // Fills `payload` with the next kCommands payload; false when there is nothing to send or the
-  // window is used up.
-  bool Take(std::string* payload);
+  // Fills `payload` with the next kCommands payload, which says that so many of the server's frames
+  // were handled; false when there is nothing to send or the window is used up.
+  bool Take(std::string* payload, uint32_t acked = 0);
   // The server has everything up to `seq`. False when that was never sent.
   bool OnReceived(uint64_t seq);
+  // A new connection to a server that has everything up to `seq`: the rest is sent again. `*again`
+  // is how many frames that were. False when it cannot have come so far.
+  bool Rewind(uint64_t seq, size_t* again);
   // `count` commands have retired, in whatever order: one stalled stream does not use up the window
   // of the others. False when fewer were sent.
   bool OnRetired(uint64_t count);
-
-  // The payloads of the frames that were sent and not received, oldest first.
-  std::vector<std::string> PendingReplay() const;
 
  private:
   struct SentFrame {
@@ -89,7 +87,7 @@ class CommandQueue {
   };
 
   void Write(uint64_t at, const void* data, size_t bytes);
-  void AppendFrame(const SentFrame& frame, std::string* payload) const;
+  void AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const;
   void WakeProducer();
 
   char* ring_ = nullptr;
@@ -114,7 +112,6 @@ class CommandQueue {
   uint64_t sent_ = 0;
   uint64_t sent_seq_ = 0;
   uint64_t unreceived_payload_ = 0;
-  mutable Mutex sent_mu_;  // For PendingReplay() alone.
   std::deque<SentFrame> sent_frames_;
 
   // Waking the one producer that waits for room.

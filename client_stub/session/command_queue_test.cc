@@ -150,20 +150,46 @@ TEST(CommandQueueTest, AcknowledgementOfWhatWasNotSentIsRefused) {
   EXPECT_TRUE(queue.AllReceived());
 }
 
-TEST(CommandQueueTest, ReplayHoldsExactlyTheFramesNotReceived) {
+TEST(CommandQueueTest, RewindSendsExactlyWhatWasNotReceivedAgain) {
   const auto owned = std::make_unique<CommandQueue>();
   CommandQueue& queue = *owned;
   queue.SetWindow(4 * kMiB, 1000);
-  std::vector<std::string> sent(3);
+  std::string sent[3];
   for (uint64_t i = 0; i < 3; ++i) {
     ASSERT_TRUE(TryPut(&queue, i, 100));
     ASSERT_TRUE(queue.Take(&sent[i]));
   }
-  EXPECT_EQ(queue.PendingReplay(), sent);
-  ASSERT_TRUE(queue.OnReceived(2));
-  EXPECT_EQ(queue.PendingReplay(), std::vector<std::string>{sent[2]});
-  ASSERT_TRUE(queue.OnReceived(3));
-  EXPECT_TRUE(queue.PendingReplay().empty());
+  size_t again = 0;
+  ASSERT_TRUE(queue.Rewind(2, &again));
+  EXPECT_EQ(again, 1u);
+  std::string payload;
+  ASSERT_TRUE(queue.Take(&payload));
+  EXPECT_EQ(payload, sent[2]);
+  EXPECT_FALSE(queue.Take(&payload));
+  ASSERT_TRUE(queue.Rewind(3, &again));
+  EXPECT_EQ(again, 0u);
+  EXPECT_FALSE(queue.Take(&payload));
+  EXPECT_TRUE(queue.AllReceived());
+  ASSERT_TRUE(TryPut(&queue, 3, 100));
+  EXPECT_TRUE(queue.Take(&payload));
+}
+
+TEST(CommandQueueTest, RewindToWhereTheServerCannotBeIsRefused) {
+  const auto owned = std::make_unique<CommandQueue>();
+  CommandQueue& queue = *owned;
+  queue.SetWindow(4 * kMiB, 1000);
+  std::string payload;
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(TryPut(&queue, i, 100));
+  ASSERT_TRUE(queue.Take(&payload));  // One frame of all four.
+  size_t again = 0;
+  EXPECT_FALSE(queue.Rewind(5, &again));
+  EXPECT_FALSE(queue.Rewind(2, &again));
+  const auto other = std::make_unique<CommandQueue>();
+  other->SetWindow(4 * kMiB, 1000);
+  ASSERT_TRUE(TryPut(other.get(), 0, 100));
+  ASSERT_TRUE(other->Take(&payload));
+  ASSERT_TRUE(other->OnReceived(1));
+  EXPECT_FALSE(other->Rewind(0, &again));
 }
 
 TEST(CommandQueueTest, GroupsStayTogether) {

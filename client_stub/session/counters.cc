@@ -43,6 +43,9 @@ std::string Counters::ToText() const {
   AppendLine("frames sent", get(frames_sent), "", &out);
   AppendLine("frames received", get(frames_received), "", &out);
   AppendLine("allocated bytes", get(allocated_bytes), "", &out);
+  AppendLine("resumes", get(resumes), "", &out);
+  AppendLine("transfers", get(transfers), "", &out);
+  AppendLine("frames sent again", get(frames_again), "", &out);
   return out;
 }
 

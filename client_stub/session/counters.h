@@ -31,13 +31,16 @@ struct Counters {
   std::atomic<uint64_t> bytes_received{0};
   std::atomic<uint64_t> frames_sent{0};
   std::atomic<uint64_t> frames_received{0};
+  std::atomic<uint64_t> resumes{0};    // after a lost connection
+  std::atomic<uint64_t> transfers{0};  // to another connection while there was one
+  std::atomic<uint64_t> frames_again{0};
   std::atomic<uint64_t> allocated_bytes{0};  // sum over all allocations, freed or not
 
   // One line per number, each "warpline stat: KEY: VALUE\n" with a decimal VALUE, in a fixed order;
   // later versions may add keys, never rename one. The keys:
   //   round trips, opening, memory requests, synchronizes, copies out, launches, commands,
   //   window waits, free waits, bytes sent, bytes received, frames sent, frames received,
-  //   allocated bytes
+  //   allocated bytes, resumes, transfers, frames sent again
   // Behind the value may stand a note in parentheses: "round trips: 3 (KernelFind 2, GlobalFind
   // 1)", with names of proto/calls.toml, and "memory requests: 1 (waited)".
   std::string ToText() const;

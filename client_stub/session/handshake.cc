@@ -8,6 +8,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/process_identity.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 // The CUDA version whose calls the client implements, as cuDriverGetVersion reports it.
 constexpr int kClientDriverVersion = 13000;
-constexpr uint64_t kKnownFeatures = kFeatureNone;
+constexpr uint64_t kKnownFeatures = kFeatureResume;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;
@@ -56,7 +57,7 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   warpline_internal::Hello hello;
   hello.set_min_version(kProtocolVersion);
   hello.set_max_version(kProtocolVersion);
-  hello.set_features(kKnownFeatures);
+  hello.set_features(options.resume > absl::ZeroDuration() ? kFeatureResume : kFeatureNone);
   hello.set_program(std::string(program_invocation_short_name).substr(0, kMaxText));
   hello.set_pid(static_cast<uint32_t>(getpid()));
   hello.set_device(options.device);
@@ -66,6 +67,9 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
   hello.set_driver_version(kClientDriverVersion);
+  hello.set_start_time(ProcessStartTime(hello.pid()));
+  hello.set_boot_id(BootId());
+  hello.set_pid_namespace(PidNamespace());
   if (options.initial_memory_bytes > 0) {
     const uint64_t most = arena.bytes - 2 * kArenaMargin;
     auto* memory = hello.mutable_initial_memory();
@@ -123,6 +127,9 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   if (welcome.secret().size() > kMaxSecret || welcome.server().size() > kMaxText) {
     return Bad("secret or server name");
   }
+  if (welcome.boot_id().size() > kMaxText || welcome.unix_socket().size() > kMaxText) {
+    return Bad("other address");
+  }
   if (const auto& memory = welcome.initial_memory(); memory.bytes() != 0) {
     const uint64_t start = arena.base + kArenaMargin;
     if (memory.va() != start || memory.bytes() % kChunkGranularity != 0 ||
@@ -136,6 +143,9 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.window_bytes = welcome.window_bytes();
   welcomed.window_commands = welcome.window_commands();
   welcomed.server = welcome.server();
+  welcomed.resumable = (welcome.features() & kFeatureResume) != 0;
+  welcomed.boot_id = welcome.boot_id();
+  welcomed.unix_socket = welcome.unix_socket();
   return welcomed;
 }
 

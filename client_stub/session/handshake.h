@@ -22,6 +22,10 @@ struct Welcomed {
   uint64_t window_bytes = 0;
   uint64_t window_commands = 0;
   std::string server;
+  bool resumable = false;
+  // Where the server also listens, for clients on the host with this boot id. May be empty.
+  std::string boot_id;
+  std::string unix_socket;
 };
 
 // The payload of kHello.

@@ -1,5 +1,5 @@
-// The client's end of a session: one connection to a server, one order of commands, the waits of
-// the application's threads, and the completion board.
+// The client's end of a session: one connection to a server at a time, one order of commands, the
+// waits of the application's threads, and the completion board.
 //
 // Commands are appended under a short lock to a buffer that the channel's loop takes away as it
 // runs, so a burst leaves as few frames. What was appended leaves without any further call.
@@ -37,6 +37,11 @@ struct SessionOptions {
   uint64_t initial_memory_bytes = 64ull << 20;
   // Writes what kernels print (OutputBuffer::Printer). Null drops it.
   int (*printer)(int descriptor, const char* text, size_t bytes, int wait) = nullptr;
+  // How long a lost connection is tried to be replaced before the session is lost. 0: not at all.
+  absl::Duration resume = absl::Seconds(30);
+  // Whether a session that came over the loopback interface may go on over the server's unix
+  // socket.
+  bool transfer = true;
 };
 
 // Device memory keeps this distance from either end of the arena, so that a small offset from a
@@ -153,6 +158,11 @@ class Session {
                                    Grant* grant) = 0;
   // Gives back a whole grant of which nothing in flight uses anything.
   virtual void ReturnMemory(const Grant& grant) = 0;
+
+  // Goes on over another connection, to the same server at another address, without anything lost
+  // or done twice; over the former address when that fails. Returns at once; does nothing for a
+  // session that cannot be resumed.
+  virtual void MoveTo(const std::string& endpoint) { (void)endpoint; }
 
   // Sends what is pending, tells the server good-bye and closes, within `deadline`. Later calls
   // find the session lost with kDeinitialized.

@@ -160,7 +160,7 @@ TEST_F(SessionCallsTest, FullWindowMakesTheSenderWaitUntilBytesAreReceived) {
   std::thread sender([&] { EXPECT_EQ(session_->Send(cmd::CopyToDevice{}, tail), 2u); });
   server_.AwaitCommand(1);
   while (session_->counters().window_waits == 0) std::this_thread::yield();
-  EXPECT_EQ(session_->PendingReplay().size(), 1u);
+  EXPECT_EQ(server_.commands().size(), 1u);
   server_.HoldReceived(false);
   sender.join();
 }

@@ -31,20 +31,34 @@ void Add(std::atomic<uint64_t>* counter, uint64_t n) {
 }  // namespace
 
 bool SessionImpl::NextFrame(Frame* frame) {
-  bool found = false;
-  if (has_control_.load(std::memory_order_acquire)) {
-    MutexLock lock(&control_mu_);
-    *frame = std::move(control_.front());
-    control_.pop_front();
-    has_control_.store(!control_.empty(), std::memory_order_release);
-    found = true;
-  } else if (queue_.Take(&frame->payload)) {
+  if (resumed_awaited_) {
+    if (!resume_due_) return false;
+    resume_due_ = false;
+    warpline_internal::Resume resume;
+    resume.set_session(welcomed_.session);
+    resume.set_secret(welcomed_.secret);
+    resume.set_attempt(attempt_);
+    resume.set_received(handled_frames_);
+    *frame = {kResume, resume.SerializeAsString()};
+  } else if (!NextAck(frame) && !control_.Take(frame)) {
+    if (!queue_.Take(&frame->payload, counts_ ? static_cast<uint32_t>(handled_frames_) : 0)) {
+      return false;
+    }
     frame->kind = kCommands;
-    found = true;
+    unacked_frames_ = 0;
+    unacked_bytes_ = 0;
   }
-  if (!found) return false;
   Add(&counters_.frames_sent, 1);
   Add(&counters_.bytes_sent, frame->payload.size());
+  return true;
+}
+
+bool SessionImpl::NextAck(Frame* frame) {
+  if (!counts_ || (unacked_frames_ < kAckFrames && unacked_bytes_ < kAckBytes)) return false;
+  const AckBody body = {handled_frames_};
+  *frame = {kAck, std::string(reinterpret_cast<const char*>(&body), sizeof(body))};
+  unacked_frames_ = 0;
+  unacked_bytes_ = 0;
   return true;
 }
 
@@ -64,6 +78,10 @@ Accept SessionImpl::OnFrame(Frame* frame) {
     lost_ = true;
     Lose(CudaResult::kLaunchFailed);
     CloseChannel(status);
+  } else if (IsCountedToClient(frame->kind)) {
+    ++handled_frames_;
+    ++unacked_frames_;
+    unacked_bytes_ += frame->payload.size();
   }
   return Accept::kTaken;
 }
@@ -79,7 +97,14 @@ bool SessionImpl::HandleFrame(const Frame& frame, std::string* problem) {
     *problem = absl::StrCat("frame ", frame.kind, " before the welcome");
     return false;
   }
+  if (resumed_awaited_ != (frame.kind == kResumed)) {
+    *problem = absl::StrCat("frame ", frame.kind, resumed_awaited_ ? " before" : " without",
+                            " the resumption");
+    return false;
+  }
   switch (frame.kind) {
+    case kResumed:
+      return HandleResumed(frame.payload, problem);
     case kWelcome:
       return HandleWelcome(frame.payload, problem);
     case kReplies:
@@ -92,7 +117,8 @@ bool SessionImpl::HandleFrame(const Frame& frame, std::string* problem) {
     case kReceived: {
       ReceivedBody body;
       std::string_view rest = frame.payload;
-      if (!TakeStruct(&rest, &body) || !queue_.OnReceived(body.seq)) {
+      if (!TakeStruct(&rest, &body) || !queue_.OnReceived(body.seq) ||
+          !control_.OnReceived(body.controls)) {
         *problem = "a bad receipt";
         return false;
       }
@@ -116,7 +142,12 @@ bool SessionImpl::HandleWelcome(std::string_view payload, std::string* problem) 
   welcome_seen_ = true;
   auto welcomed = ParseWelcome(payload, {arena_.base(), arena_.bytes()});
   MutexLock lock(&state_mu_);
-  answer_ = std::move(welcomed);
+  if (welcomed.ok()) {
+    welcomed_ = *std::move(welcomed);
+    counts_ = welcomed_.resumable;
+    link_ = LinkState::kUp;
+  }
+  answer_ = welcomed.status();
   state_changed_.NotifyAll();
   return true;
 }
@@ -276,6 +307,13 @@ void SessionImpl::OnClosed(const absl::Status& status) {
   bool opened;
   {
     MutexLock lock(&state_mu_);
+    if (MayResume(status)) {
+      link_ = LinkState::kDown;
+      down_status_ = status;
+      StartRedialer();
+      return;
+    }
+    link_ = LinkState::kOver;
     opened = answer_.has_value() && answer_->ok();
     if (!answer_.has_value()) {
       answer_ = status.ok() ? absl::UnavailableError("the server ended the session at its opening")

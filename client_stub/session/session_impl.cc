@@ -43,49 +43,52 @@ SessionImpl::SessionImpl(ArenaReservation arena) : arena_(std::move(arena)), spi
 
 SessionImpl::~SessionImpl() {
   closing_.store(true);
-  channel_.store(nullptr);
-  owned_channel_.reset();
+  {
+    MutexLock lock(&state_mu_);
+    stopping_ = true;
+    state_changed_.NotifyAll();
+  }
+  if (redialer_.joinable()) redialer_.join();
+  DropChannel();
 }
 
 absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dialer) {
   output_.SetPrinter(options.printer);
   if (!queue_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
+  dialer_ = dialer;
+  resume_for_ = options.resume;
+  endpoints_ = {options.endpoint};
   SendControl({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
-  auto channel = dialer(this, options.deadline);
+  auto channel = dialer_(options.endpoint, this, options.deadline);
   if (!channel.ok()) return channel.status();
   owned_channel_ = *std::move(channel);
-  channel_.store(owned_channel_.get(), std::memory_order_release);
+  channel_.Set(owned_channel_.get());
   WakeChannel();
 
-  const absl::Time deadline = absl::Now() + options.open_deadline;
+  if (const absl::Status opened = AwaitWelcome(options.open_deadline); !opened.ok()) return opened;
+  AddShared(&counters_.open_round_trips);
+  queue_.SetWindow(welcomed_.window_bytes, welcomed_.window_commands);
+  OfferOtherAddress(options);
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::AwaitWelcome(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   MutexLock lock(&state_mu_);
   while (!answer_.has_value()) {
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::UnavailableError(
-          absl::StrCat("the server accepted the connection but did not "
-                       "open a session within ",
-                       absl::FormatDuration(options.open_deadline)));
+          absl::StrCat("the server accepted the connection but did not open a session within ",
+                       absl::FormatDuration(timeout)));
     }
     state_changed_.WaitWithTimeout(&state_mu_, left);
   }
-  AddShared(&counters_.open_round_trips);
-  if (!answer_->ok()) return answer_->status();
-  welcomed_ = **answer_;
-  queue_.SetWindow(welcomed_.window_bytes, welcomed_.window_commands);
-  return absl::OkStatus();
-}
-
-void SessionImpl::WakeChannel() {
-  if (Channel* channel = channel_.load(std::memory_order_acquire)) channel->Wake();
+  return *answer_;
 }
 
 void SessionImpl::SendControl(Frame frame) {
-  {
-    MutexLock lock(&control_mu_);
-    control_.push_back(std::move(frame));
-    has_control_.store(true, std::memory_order_release);
-  }
+  control_.Push(std::move(frame));
   WakeChannel();
 }
 
@@ -110,10 +113,8 @@ uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
     return 0;
   }
   uint64_t seq = 0;
-  bool grouped;
   {
     CommandQueue::Turn turn(&queue_);
-    grouped = turn.grouped();
     if (!queue_.HasRoom(bytes)) {
       AddUnshared(&counters_.window_waits);
       WakeChannel();
@@ -126,9 +127,9 @@ uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
     seq = queue_.next_seq();
     queue_.Put(id, body, body_bytes, tail);
     CountCommand(id);
+    // A group leaves at its end; a thread that is about to wait cannot wait for that.
+    if (!turn.grouped() || expected != nullptr) channel_.WakeExclusively();
   }
-  // A group leaves at its end; a thread that is about to wait cannot wait for that.
-  if (!grouped || expected != nullptr) WakeChannel();
   return seq;
 }
 
@@ -258,8 +259,17 @@ void SessionImpl::Close(absl::Duration deadline) {
   };
   {
     MutexLock lock(&state_mu_);
-    wait_until([&] { return !healthy || queue_.AllReceived(); });
+    wait_until([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return !healthy || (queue_.AllReceived() && link_ == LinkState::kUp);
+    });
     if (closed_) return;
+    goodbye_ = true;
+    if (link_ != LinkState::kUp) {
+      // Nobody to say it to: the server notices by itself.
+      stopping_ = true;
+      state_changed_.NotifyAll();
+      return;
+    }
   }
   SendControl({kClose, std::string()});
   CloseChannel(absl::OkStatus());
@@ -267,18 +277,20 @@ void SessionImpl::Close(absl::Duration deadline) {
   wait_until([] { return false; });
 }
 
-void SessionImpl::CloseChannel(const absl::Status& status) {
-  if (Channel* channel = channel_.load(std::memory_order_acquire)) channel->Close(status);
-}
+void SessionImpl::CloseChannel(const absl::Status& status) { channel_.Close(status); }
 
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer) {
   constexpr int kMaxAttempts = 6;
+  constexpr int kMaxLosses = 20;
   const absl::Time end = absl::Now() + options.deadline;
   absl::Status refused = absl::ResourceExhaustedError(
       "no range of 4 GiB or more of this process's address space is free for device memory");
   int attempts = 0;
-  for (const ArenaCandidate& candidate : ArenaCandidates()) {
+  int losses = 0;
+  const std::vector<ArenaCandidate> candidates = ArenaCandidates();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const ArenaCandidate& candidate = candidates[i];
     ArenaReservation arena = ArenaReservation::At(candidate.base, candidate.bytes);
     if (!arena.held()) continue;
     SessionOptions attempt = options;
@@ -286,6 +298,12 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& o
     auto session = std::make_unique<SessionImpl>(std::move(arena));
     const absl::Status status = session->Start(attempt, dialer);
     if (status.ok()) return session;
+    // A connection may break while the session opens, and then there is nothing to resume.
+    if (absl::IsUnavailable(status) && session->connected() && absl::Now() < end &&
+        ++losses <= kMaxLosses) {
+      --i;
+      continue;
+    }
     const bool refuses_arena = (status.code() == absl::StatusCode::kAborted ||
                                 status.code() == absl::StatusCode::kFailedPrecondition) &&
                                absl::StrContains(status.message(), "arena");

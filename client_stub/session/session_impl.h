@@ -3,25 +3,31 @@
 // Application threads append to the command queue and wait in the tables; the channel's loop takes
 // from the queue and answers into the tables (session_events.cc). Only the loop fails the tables,
 // so no reply is written anywhere after a wait has ended.
+//
+// When the connection is lost, or another one is wanted, a thread of its own, the redialer, opens a
+// new channel and has the session resumed on it (session_resume.cc). What belongs to the loop
+// belongs to the redialer while there is no channel.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_IMPL_H_
 #define WARPLINE_CLIENT_STUB_SESSION_SESSION_IMPL_H_
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client_stub/session/arena_reservation.h"
+#include "client_stub/session/channel_slot.h"
 #include "client_stub/session/command_queue.h"
 #include "client_stub/session/completion_board.h"
+#include "client_stub/session/control_queue.h"
 #include "client_stub/session/counters.h"
 #include "client_stub/session/grant_table.h"
 #include "client_stub/session/handshake.h"
@@ -34,9 +40,20 @@
 
 namespace warpline::stub {
 
-// Opens a channel to the server and returns it, or why not, within the deadline. Blocks.
-using Dialer = std::function<absl::StatusOr<std::unique_ptr<Channel>>(ChannelHandler* handler,
-                                                                      absl::Duration deadline)>;
+// Opens a channel to the server at an address and returns it, or why not, within the deadline.
+// Blocks. Called by one thread at a time, for as long as the session lives.
+using Dialer = std::function<absl::StatusOr<std::unique_ptr<Channel>>(
+    const std::string& endpoint, ChannelHandler* handler, absl::Duration deadline)>;
+
+// How a session stands to its connection.
+enum class LinkState {
+  kOpening,
+  kUp,
+  kMoving,    // The connection is ended for another.
+  kDown,      // There is none.
+  kResuming,  // There is one; the server's answer is awaited.
+  kOver,
+};
 
 class SessionImpl final : public Session, public ChannelHandler {
  public:
@@ -46,6 +63,9 @@ class SessionImpl final : public Session, public ChannelHandler {
   // Connects and shakes hands. Called once, before anything else; a session whose Start() failed
   // can only be destroyed.
   absl::Status Start(const SessionOptions& options, const Dialer& dialer);
+
+  // Whether Start() got as far as a connection.
+  bool connected() const { return owned_channel_ != nullptr; }
 
   const RemoteDevice& device() const override { return welcomed_.device; }
   uint64_t arena_base() const override { return arena_.base(); }
@@ -69,10 +89,8 @@ class SessionImpl final : public Session, public ChannelHandler {
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
+  void MoveTo(const std::string& endpoint) override;
   void Close(absl::Duration deadline) override;
-
-  // The payloads of the command frames that the server has not received.
-  std::vector<std::string> PendingReplay() const { return queue_.PendingReplay(); }
 
   // ChannelHandler, on the loop.
   bool NextFrame(Frame* frame) override;
@@ -89,14 +107,28 @@ class SessionImpl final : public Session, public ChannelHandler {
   // Appends and, when `expected` is given, registers it first. Returns the command's number or 0.
   uint64_t Submit(CommandId id, const void* body, size_t body_bytes, std::string_view tail,
                   const ExpectedReply* expected);
+  absl::Status AwaitWelcome(absl::Duration timeout);
   void CountCommand(CommandId id);
   void CountWait(WaitKind kind, CommandId id);
   void SendControl(Frame frame);
-  void WakeChannel();
+  void WakeChannel() { channel_.Wake(); }
+
+  // The redialer's, but for MayResume(), which decides for the loop what an end means.
+  bool MayResume(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  void RunRedialer();
+  void Redial();
+  absl::Status TryResume(const std::string& endpoint, absl::Time deadline);
+  // Ends the channel; afterwards no loop runs.
+  void DropChannel();
+  void GiveUp(const absl::Status& status);
+  void OfferOtherAddress(const SessionOptions& options);
 
   // The loop's.
   bool HandleFrame(const Frame& frame, std::string* problem);
   bool HandleWelcome(std::string_view payload, std::string* problem);
+  bool HandleResumed(std::string_view payload, std::string* problem);
+  bool NextAck(Frame* frame);
   bool HandleReplies(std::string_view payload, std::string* problem);
   bool HandleReply(const ReplyView& reply, std::string* problem);
   bool HandleRetired(const ReplyView& reply, std::string* problem);
@@ -126,23 +158,39 @@ class SessionImpl final : public Session, public ChannelHandler {
   std::function<void(uint64_t)> freed_callback_ ABSL_GUARDED_BY(freed_mu_);
 
   // Frames other than commands; they do not wait for the window.
-  Mutex control_mu_;
-  std::deque<Frame> control_ ABSL_GUARDED_BY(control_mu_);
-  std::atomic<bool> has_control_{false};
+  ControlQueue control_;
 
   // Opening and closing.
   Mutex state_mu_;
   CondVar state_changed_;
-  std::optional<absl::StatusOr<Welcomed>> answer_ ABSL_GUARDED_BY(state_mu_);
+  std::optional<absl::Status> answer_ ABSL_GUARDED_BY(state_mu_);
   bool closed_ ABSL_GUARDED_BY(state_mu_) = false;
+  LinkState link_ ABSL_GUARDED_BY(state_mu_) = LinkState::kOpening;
+  absl::Status down_status_ ABSL_GUARDED_BY(state_mu_);  // Why there is no connection.
+  std::string move_to_ ABSL_GUARDED_BY(state_mu_);
+  bool goodbye_ ABSL_GUARDED_BY(state_mu_) = false;   // Nothing is left to come back for.
+  bool stopping_ ABSL_GUARDED_BY(state_mu_) = false;  // The redialer ends.
   std::atomic<bool> flushing_{false};
-  bool welcome_seen_ = false;  // The loop's.
-  bool lost_ = false;          // The loop's.
-  Welcomed welcomed_;          // Constant once Start() has returned.
+  bool welcome_seen_ = false;     // The loop's.
+  bool lost_ = false;             // The loop's.
+  bool resume_due_ = false;       // The loop's: kResume is the next frame.
+  bool resumed_awaited_ = false;  // The loop's: nothing else is sent or taken before kResumed.
+  uint64_t attempt_ = 0;          // The redialer's.
+  bool moving_ = false;           // The redialer's: the connection is given up for another.
+  bool counts_ = false;           // The loop's: the session can be resumed.
+  uint64_t handled_frames_ = 0;   // The loop's: counted frames of the server.
+  uint64_t unacked_frames_ = 0;   // Of those.
+  uint64_t unacked_bytes_ = 0;
+  Welcomed welcomed_;  // Constant once the welcome was seen.
 
-  // Borrowed from the owner below; null until the dialer returned it.
-  std::atomic<Channel*> channel_{nullptr};
+  Dialer dialer_;                       // Constant once Start() has begun.
+  absl::Duration resume_for_;           // Likewise.
+  std::vector<std::string> endpoints_;  // The redialer's; the session's own is the last.
+
+  // Borrowed from the owner below; empty until the dialer returned it.
+  ChannelSlot channel_;
   std::unique_ptr<Channel> owned_channel_;
+  std::thread redialer_;
 };
 
 // Opens a session through `dialer`, trying one place for the arena after another while this process

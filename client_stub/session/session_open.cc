@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 
 #include "client_stub/session/session_impl.h"
@@ -7,10 +8,11 @@ namespace warpline::stub {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
   const auto open = [](const SessionOptions& to) {
-    const GrpcTarget target = {.address = to.endpoint, .tls = ClientTls(to.endpoint)};
-    return OpenSession(to, [&](ChannelHandler* handler, absl::Duration deadline) {
-      return DialGrpc(target, handler, ChannelOptions(), deadline);
-    });
+    return OpenSession(
+        to, [](const std::string& endpoint, ChannelHandler* handler, absl::Duration deadline) {
+          const GrpcTarget target = {.address = endpoint, .tls = ClientTls(endpoint)};
+          return DialGrpc(target, handler, ChannelOptions(), deadline);
+        });
   };
   auto session = open(options);
   // A scheduler names the server; a server that names another is not followed.

@@ -34,7 +34,7 @@ TEST(SessionOpenTest, RefusalComesBackAsTheServersStatus) {
 }
 
 TEST(SessionOpenTest, FailureToConnectComesBack) {
-  const auto session = OpenSession({}, [](ChannelHandler*, absl::Duration) {
+  const auto session = OpenSession({}, [](const std::string&, ChannelHandler*, absl::Duration) {
     return absl::StatusOr<std::unique_ptr<Channel>>(absl::UnavailableError("nobody there"));
   });
   EXPECT_EQ(session.status().code(), absl::StatusCode::kUnavailable);

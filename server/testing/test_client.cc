@@ -22,7 +22,7 @@ void TestClient::Send(uint32_t kind, std::string payload) {
 }
 
 void TestClient::SendCommands(const std::string& body, uint32_t count) {
-  const CommandsHeader header = {next_seq_, count, 0};
+  const CommandsHeader header = {next_seq_, count, acked_};
   next_seq_ += count;
   std::string payload(reinterpret_cast<const char*>(&header), sizeof(header));
   payload += body;
@@ -70,6 +70,23 @@ std::optional<warpline_internal::Welcome> TestClient::Open(const warpline_intern
   warpline_internal::Welcome welcome;
   if (!payload.has_value() || !welcome.ParseFromString(*payload)) return std::nullopt;
   return welcome;
+}
+
+std::optional<ResumedBody> TestClient::Resume(const warpline_internal::Welcome& welcome,
+                                              uint64_t attempt, uint64_t received) {
+  warpline_internal::Resume resume;
+  resume.set_session(welcome.session());
+  resume.set_secret(welcome.secret());
+  resume.set_attempt(attempt);
+  resume.set_received(received);
+  SendMessage(kResume, resume);
+  const auto payload = Await(kResumed);
+  ResumedBody body;
+  if (!payload.has_value() || payload->size() != sizeof(body)) return std::nullopt;
+  std::memcpy(&body, payload->data(), sizeof(body));
+  next_seq_ = body.seq + 1;
+  acked_ = static_cast<uint32_t>(received);
+  return body;
 }
 
 std::optional<warpline_internal::MemoryGrant> TestClient::RequestMemory(uint64_t va,

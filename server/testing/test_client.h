@@ -49,6 +49,10 @@ class TestClient : public ChannelHandler {
   // Says hello and returns the welcome; nothing when refused.
   std::optional<warpline_internal::Welcome> Open(
       const warpline_internal::Hello& hello = GoodHello());
+  // Resumes a session of another client, which has handled so many counted frames; returns what the
+  // server has, or nothing when refused.
+  std::optional<ResumedBody> Resume(const warpline_internal::Welcome& welcome, uint64_t attempt,
+                                    uint64_t received);
   std::optional<warpline_internal::MemoryGrant> RequestMemory(uint64_t va, uint64_t min_bytes,
                                                               uint64_t want_bytes);
 
@@ -66,6 +70,7 @@ class TestClient : public ChannelHandler {
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
   uint64_t received_seq_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t next_seq_ = 1;
+  uint32_t acked_ = 0;  // What commands say of it: what Resume() said.
 };
 
 }  // namespace warpline

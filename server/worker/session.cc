@@ -55,7 +55,7 @@ absl::Status Session::Decode(std::string payload) {
   CommandsHeader header;
   std::string_view rest = payload;
   if (!TakeStruct(&rest, &header)) return absl::InvalidArgumentError("half a commands header");
-  if (header.first_seq != next_seq_ || header.reserved != 0) {
+  if (header.first_seq != next_seq_ || header.acked != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
   }

@@ -46,11 +46,11 @@ std::unique_ptr<RawClient> MustConnect(const std::string& endpoint) {
   return nullptr;
 }
 
-std::unique_ptr<RawClient> MustOpen(const std::string& endpoint) {
+std::unique_ptr<RawClient> MustOpen(const std::string& endpoint, bool resumable = false) {
   for (int attempt = 0; attempt < 50; ++attempt) {
     std::unique_ptr<RawClient> client = MustConnect(endpoint);
     if (client == nullptr) return nullptr;
-    if (client->Open().ok()) return client;
+    if (client->Open(resumable).ok()) return client;
     usleep(100'000);
   }
   return nullptr;
@@ -104,11 +104,33 @@ bool AttackOpening(const std::string& endpoint, Random& random, int count, Score
   return true;
 }
 
+// Strangers who want to resume, with guessed and mutated messages.
+bool AttackResumption(const std::string& endpoint, Random& random, int count, Score* score) {
+  for (int i = 0; i < count; ++i) {
+    std::unique_ptr<RawClient> client = MustConnect(endpoint);
+    if (client == nullptr) return false;
+    ++score->sessions;
+    ++score->messages;
+    warpline_internal::Resume resume;
+    resume.set_session(random() % 8 == 0 ? random() : random() % 64);
+    resume.set_secret(std::string(random() % 40, static_cast<char>(random())));
+    resume.set_attempt(random() % 4);
+    resume.set_received(random() % 4);
+    std::string bytes = resume.SerializeAsString();
+    if (random() % 2 == 0) Mutate(random, &bytes);
+    client->Send(kResume, std::move(bytes));
+    client->Flush();
+    if (!client->Expect(kResumed, absl::Seconds(20)).ok()) ++score->refused;
+  }
+  return true;
+}
+
 // Authenticated sessions whose frames are cut, flipped and mixed up. Most end at once.
 bool AttackFrames(const std::string& endpoint, Random& random, int64_t messages, Score* score) {
   const int64_t end = score->messages + messages;
   while (score->messages < end) {
-    std::unique_ptr<RawClient> client = MustOpen(endpoint);
+    const bool resumable = random() % 4 == 0;
+    std::unique_ptr<RawClient> client = MustOpen(endpoint, resumable);
     if (client == nullptr) return false;
     ++score->sessions;
     uint64_t seq = 1;
@@ -126,7 +148,11 @@ bool AttackFrames(const std::string& endpoint, Random& random, int64_t messages,
       score->messages += count;
     }
     client->Flush();
-    if (client->closed()) ++score->refused;
+    if (client->closed()) {
+      ++score->refused;
+    } else if (resumable) {
+      client->Close();
+    }
   }
   return true;
 }
@@ -219,7 +245,7 @@ bool Vanish(const std::string& endpoint, uint64_t seed, int count) {
 
 // One of the processes that vanish: works until it is killed.
 int WorkUntilKilled(const std::string& endpoint, Random& random) {
-  std::unique_ptr<RawClient> client = MustOpen(endpoint);
+  std::unique_ptr<RawClient> client = MustOpen(endpoint, /*resumable=*/true);
   if (client == nullptr) return 1;
   uint64_t seq = 1;
   for (int i = 0; i < 100'000; ++i) {
@@ -246,6 +272,7 @@ int Main() {
   std::printf("vanished: %d\n", absl::GetFlag(FLAGS_vanish));
   std::fflush(stdout);
   if (!AttackPort(endpoint, random, 300, &score) || !AttackOpening(endpoint, random, 300, &score) ||
+      !AttackResumption(endpoint, random, 300, &score) ||
       !AttackFrames(endpoint, random, messages / 10, &score) ||
       !AttackCommands(endpoint, random, messages - score.messages, &score)) {
     std::printf("attack: the server stopped answering after %lld messages\n",

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/process_identity.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "transport/grpc/grpc_client.h"
@@ -52,8 +53,8 @@ absl::StatusOr<std::string> RawClient::Expect(uint32_t kind, absl::Duration time
   }
 }
 
-absl::Status RawClient::Open() {
-  Send(kHello, ValidHello());
+absl::Status RawClient::Open(bool resumable) {
+  Send(kHello, ValidHello(resumable));
   return Expect(kWelcome, absl::Seconds(30)).status();
 }
 
@@ -92,7 +93,7 @@ void RawClient::OnClosed(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
-std::string ValidHello() {
+std::string ValidHello(bool resumable) {
   warpline_internal::Hello hello;
   hello.set_min_version(kProtocolVersion);
   hello.set_max_version(kProtocolVersion);
@@ -105,6 +106,10 @@ std::string ValidHello() {
   hello.mutable_initial_memory()->set_min_bytes(2ull << 20);
   hello.mutable_initial_memory()->set_want_bytes(4ull << 20);
   hello.set_driver_version(13000);
+  hello.set_features(resumable ? kFeatureResume : kFeatureNone);
+  hello.set_start_time(ProcessStartTime(hello.pid()));
+  hello.set_boot_id(BootId());
+  hello.set_pid_namespace(PidNamespace());
   return hello.SerializeAsString();
 }
 

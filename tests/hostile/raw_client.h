@@ -28,8 +28,9 @@ class RawClient : private ChannelHandler {
   // Waits for a frame of `kind`, dropping others. UNAVAILABLE when the stream ends first,
   // DEADLINE_EXCEEDED after `timeout`.
   absl::StatusOr<std::string> Expect(uint32_t kind, absl::Duration timeout);
-  // Says Hello for an arena at a usual place and waits for the welcome.
-  absl::Status Open();
+  // Says Hello for an arena at a usual place and waits for the welcome. A resumable session that is
+  // not closed in order lives on for a while.
+  absl::Status Open(bool resumable = false);
   bool closed();
   // Ends the stream in order.
   void Close();
@@ -50,7 +51,7 @@ class RawClient : private ChannelHandler {
 };
 
 // A Hello that a server accepts.
-std::string ValidHello();
+std::string ValidHello(bool resumable = false);
 
 }  // namespace warpline::hostile
 

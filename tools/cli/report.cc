@@ -30,6 +30,9 @@ std::string StatReport(const StatReply& reply) {
   absl::StrAppend(&out, "refused          ", reply.sessions_refused(), "\n");
   absl::StrAppend(&out, "worker_deaths    ", reply.worker_deaths(), "\n");
   absl::StrAppend(&out, "protocol_errors  ", reply.protocol_errors(), "\n");
+  absl::StrAppend(&out, "resumes          ", reply.resumes(), "\n");
+  absl::StrAppend(&out, "transfers        ", reply.transfers(), "\n");
+  absl::StrAppend(&out, "clients_vanished ", reply.clients_vanished(), "\n");
   for (const DeviceStat& device : reply.devices()) {
     absl::StrAppend(&out, "\ngpu ", device.gpu(), "            ", Shown(device.name()), " (",
                     device.backend(), ", ", device.uuid(), ")\n");
@@ -49,6 +52,10 @@ std::string StatReport(const StatReply& reply) {
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");
     absl::StrAppend(&out, "memory_requests  ", session.memory_requests(), "\n");
+    absl::StrAppend(&out, "resumes          ", session.resumes(), "\n");
+    absl::StrAppend(&out, "transfers        ", session.transfers(), "\n");
+    absl::StrAppend(&out, "frames_again     ", session.frames_again(), "\n");
+    absl::StrAppend(&out, "unacknowledged   ", session.unacknowledged_bytes(), "\n");
     absl::StrAppend(&out, "memory           ", ShownBytes(session.memory_bytes()), " of ",
                     ShownBytes(session.quota_bytes()), "\n");
   }

@@ -146,9 +146,9 @@ class GrpcClientChannel : public Channel {
     absl::StatusOr<ClientChannels> made =
         ClientChannels::Make(target_.address, target_.tls.get(), options_);
     if (!made.ok()) return made.status();
-    const std::vector<std::shared_ptr<grpc::Channel>>& channels = made->all();
     absl::Status last = absl::UnavailableError("no answer");
     for (size_t attempt = 0;; ++attempt) {
+      const std::vector<std::shared_ptr<grpc::Channel>>& channels = made->all();
       const size_t choice = attempt % channels.size();
       const absl::Time now = absl::Now();
       if (now >= until) break;
@@ -168,6 +168,12 @@ class GrpcClientChannel : public Channel {
       if (!found.ok()) return found;
       // The reason of a refused connection says more than that time ran out in the end.
       if (!absl::IsDeadlineExceeded(status) || attempt == 0) last = std::move(status);
+      // gRPC fails calls at once while it waits to connect again, and nobody polls its connection
+      // meanwhile. Fresh channels connect for the call that waits for them.
+      if (choice + 1 == channels.size()) {
+        made = ClientChannels::Make(target_.address, target_.tls.get(), options_);
+        if (!made.ok()) return made.status();
+      }
       absl::SleepFor(
           std::min(absl::Milliseconds(20), std::max(until - absl::Now(), absl::ZeroDuration())));
     }

@@ -119,9 +119,9 @@ bool StreamLoop::SendNext() {
     if (phase_ == Phase::kFlushing && !held_) BeginEnd(absl::OkStatus(), kFlushLinger);
     return false;
   }
-  if (frame.payload.size() > max_payload_) {
+  if (frame.bytes().size() > max_payload_) {
     FailLocally(absl::InvalidArgumentError(
-        absl::StrCat("frame of ", frame.payload.size(), " bytes is above the size limit")));
+        absl::StrCat("frame of ", frame.bytes().size(), " bytes is above the size limit")));
     return true;
   }
   write_pending_ = true;

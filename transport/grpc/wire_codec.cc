@@ -32,10 +32,13 @@ uint8_t* PutVarint(uint64_t value, uint8_t* out) {
 // A payload that gRPC frees from a thread of its own. The flag hands the memory over in a way that
 // ThreadSanitizer can follow; it does not see the locks inside gRPC.
 struct OwnedPayload {
-  explicit OwnedPayload(std::string b) : bytes(std::move(b)) {
+  explicit OwnedPayload(Frame* frame)
+      : bytes(std::move(frame->payload)), shared(std::move(frame->shared)) {
     handed_over.store(true, std::memory_order_release);
   }
-  std::string bytes;
+  const std::string& get() const { return shared != nullptr ? *shared : bytes; }
+  const std::string bytes;
+  const std::shared_ptr<const std::string> shared;
   std::atomic<bool> handed_over{false};
 };
 
@@ -45,32 +48,33 @@ void FreePayload(void* arg) {
   delete payload;
 }
 
-grpc::ByteBuffer Encode(uint32_t kind, uint32_t close_code, std::string* payload) {
+grpc::ByteBuffer Encode(Frame* frame, uint32_t close_code) {
+  const std::string_view payload = frame->bytes();
   uint8_t header[kMaxWireOverhead];
   uint8_t* end = header;
-  if (kind != 0) {
+  if (frame->kind != 0) {
     *end++ = kKindTag;
-    end = PutVarint(kind, end);
+    end = PutVarint(frame->kind, end);
   }
   if (close_code != 0) {
     *end++ = kCloseCodeTag;
     end = PutVarint(close_code, end);
   }
   *end++ = kPayloadTag;
-  end = PutVarint(payload->size(), end);
+  end = PutVarint(payload.size(), end);
   const size_t header_size = end - header;
 
-  if (payload->size() < kCopyBelow) {
-    grpc::Slice slice(header_size + payload->size());
+  if (payload.size() < kCopyBelow) {
+    grpc::Slice slice(header_size + payload.size());
     uint8_t* out = const_cast<uint8_t*>(slice.begin());
     out = std::copy_n(header, header_size, out);
-    std::copy(payload->begin(), payload->end(), out);
+    std::copy(payload.begin(), payload.end(), out);
     return grpc::ByteBuffer(&slice, 1);
   }
-  auto* owned = new OwnedPayload(std::move(*payload));
+  auto* owned = new OwnedPayload(frame);
   grpc::Slice slices[2] = {
       grpc::Slice(header, header_size),
-      grpc::Slice(owned->bytes.data(), owned->bytes.size(), &FreePayload, owned),
+      grpc::Slice(const_cast<char*>(owned->get().data()), owned->get().size(), &FreePayload, owned),
   };
   return grpc::ByteBuffer(slices, 2);
 }
@@ -129,11 +133,11 @@ absl::Status Malformed() { return absl::InvalidArgumentError("malformed frame");
 
 }  // namespace
 
-grpc::ByteBuffer EncodeFrame(Frame* frame) { return Encode(frame->kind, 0, &frame->payload); }
+grpc::ByteBuffer EncodeFrame(Frame* frame) { return Encode(frame, 0); }
 
 grpc::ByteBuffer EncodeClose(const absl::Status& status) {
-  std::string message(status.message().substr(0, kMaxCloseMessage));
-  return Encode(0, static_cast<uint32_t>(status.code()), &message);
+  Frame frame = {0, std::string(status.message().substr(0, kMaxCloseMessage))};
+  return Encode(&frame, static_cast<uint32_t>(status.code()));
 }
 
 absl::Status FrameDecoder::Decode(const grpc::ByteBuffer& message, Frame* frame,

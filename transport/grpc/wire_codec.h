@@ -17,8 +17,8 @@ namespace warpline::grpc_internal {
 // What a peer may send beside the payload: tags, lengths, kind.
 inline constexpr size_t kMaxWireOverhead = 32;
 
-// Takes the frame's payload. Small payloads are copied next to their header; large ones travel in
-// the string's own memory, freed by whichever gRPC thread sends the last of it.
+// Takes the frame's payload, or shares it. Small payloads are copied next to their header; large
+// ones travel in the string's own memory, given up by whichever gRPC thread sends the last of it.
 grpc::ByteBuffer EncodeFrame(Frame* frame);
 
 // The last frame of a side that leaves with an error.

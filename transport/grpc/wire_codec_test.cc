@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -45,6 +46,20 @@ Decoded Decode(const grpc::ByteBuffer& buffer) {
   Decoded decoded;
   decoded.status = decoder.Decode(buffer, &decoded.frame, &decoded.peer_close);
   return decoded;
+}
+
+TEST(WireCodec, SharedPayloadsStayWithTheirOwner) {
+  for (const size_t size : {10, 90000}) {
+    const auto shared = std::make_shared<const std::string>(size, 's');
+    Frame frame = {7, "", shared};
+    const grpc::ByteBuffer first = EncodeFrame(&frame);
+    frame = {7, "", shared};
+    WireFrame wire;
+    ASSERT_TRUE(wire.ParseFromString(Bytes(EncodeFrame(&frame))));
+    EXPECT_EQ(wire.payload(), *shared);
+    EXPECT_EQ(Bytes(first), wire.SerializeAsString());
+    EXPECT_EQ(*shared, std::string(size, 's'));
+  }
 }
 
 TEST(WireCodec, EncodesWhatProtobufParses) {

@@ -31,6 +31,10 @@ class InprocLink {
   }
 
   void Put(int end, Frame frame) {
+    if (frame.shared != nullptr) {
+      frame.payload = *frame.shared;
+      frame.shared = nullptr;
+    }
     MutexLock lock(&mu_);
     directions_[end].bytes += frame.payload.size();
     directions_[end].frames.push_back(std::move(frame));

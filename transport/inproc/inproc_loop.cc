@@ -92,9 +92,9 @@ bool InprocLoop::Send() {
     End(absl::OkStatus());
     return true;
   }
-  if (frame.payload.size() > kMaxFramePayload) {
+  if (frame.bytes().size() > kMaxFramePayload) {
     const absl::Status status = absl::InvalidArgumentError(
-        absl::StrCat("frame of ", frame.payload.size(), " bytes is above the size limit"));
+        absl::StrCat("frame of ", frame.bytes().size(), " bytes is above the size limit"));
     End(status);
     Finish(status);
     return true;

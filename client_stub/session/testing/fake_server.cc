@@ -12,11 +12,11 @@ namespace warpline::stub {
 FakeServer::FakeServer() = default;
 
 Dialer FakeServer::MakeDialer() {
-  return
-      [this](ChannelHandler* handler, absl::Duration) -> absl::StatusOr<std::unique_ptr<Channel>> {
-        return std::unique_ptr<Channel>(new LoopbackChannel(
-            handler, [this](ClientLink* link, Frame frame) { OnFrame(link, std::move(frame)); }));
-      };
+  return [this](const std::string&, ChannelHandler* handler,
+                absl::Duration) -> absl::StatusOr<std::unique_ptr<Channel>> {
+    return std::unique_ptr<Channel>(new LoopbackChannel(
+        handler, [this](ClientLink* link, Frame frame) { OnFrame(link, std::move(frame)); }));
+  };
 }
 
 void FakeServer::OnLinkGone(ClientLink* link) {
@@ -27,12 +27,33 @@ void FakeServer::OnLinkGone(ClientLink* link) {
 void FakeServer::OnFrame(ClientLink* link, Frame frame) {
   {
     MutexLock lock(&mu_);
+    if (frame.kind == kHello || frame.kind == kResume) cut_link_ = nullptr;
+    if (link == cut_link_) return;
     link_ = link;
-    if (frame.kind == kHello) last_seq_ = 0;
+    if (frame.kind == kHello) {
+      last_seq_ = 0;
+      controls_ = 0;
+      counted_.clear();
+    }
+    if (IsCountedControl(frame.kind)) ++controls_;
+  }
+  const int left = cut_after_.load();
+  if (left >= 0 && frame.kind != kHello && frame.kind != kResume) {
+    cut_after_.store(left - 1);
+    // What comes now is lost with the connection.
+    if (left == 0) {
+      MutexLock lock(&mu_);
+      if (IsCountedControl(frame.kind)) --controls_;
+      link_ = nullptr;
+      cut_link_ = link;
+      return link->ServerClose(absl::UnavailableError("cut"));
+    }
   }
   switch (frame.kind) {
     case kHello:
       return OnHello(frame);
+    case kResume:
+      return OnResume(frame);
     case kCommands:
       return OnCommands(frame);
     case kMemoryRequest:
@@ -64,6 +85,7 @@ void FakeServer::OnHello(const Frame& frame) {
   welcome.set_version(kProtocolVersion);
   welcome.set_session(7);
   welcome.set_secret("secret");
+  if (resumable) welcome.set_features(kFeatureResume);
   auto* device = welcome.mutable_device();
   device->set_name("Fake device");
   device->set_uuid(std::string(16, 'u'));
@@ -85,6 +107,22 @@ void FakeServer::OnHello(const Frame& frame) {
     granted_bytes_ = welcome.initial_memory().bytes();
   }
   Send(kWelcome, welcome.SerializeAsString());
+}
+
+void FakeServer::OnResume(const Frame& frame) {
+  warpline_internal::Resume resume;
+  resume.ParseFromString(frame.payload);
+  MutexLock lock(&mu_);
+  if (refuse_resumes.fetch_sub(1) > 0) return link_->ServerClose(absl::UnavailableError("not yet"));
+  if (!resumable || resume.session() != 7 || resume.secret() != "secret" ||
+      resume.attempt() <= last_attempt_ || resume.received() > counted_.size()) {
+    return link_->ServerClose(absl::PermissionDeniedError("the session cannot be resumed"));
+  }
+  last_attempt_ = resume.attempt();
+  resumes_.fetch_add(1);
+  const ResumedBody body = {last_seq_, controls_};
+  link_->ToClient({kResumed, std::string(reinterpret_cast<const char*>(&body), sizeof(body))});
+  for (size_t i = resume.received(); i < counted_.size(); ++i) link_->ToClient(counted_[i]);
 }
 
 void FakeServer::OnCommands(const Frame& frame) {
@@ -149,7 +187,7 @@ void FakeServer::RetireAll(std::string* replies) {
 }
 
 void FakeServer::Acknowledge() {
-  const ReceivedBody body = {last_seq_};
+  const ReceivedBody body = {last_seq_, controls_};
   Deliver({kReceived, std::string(reinterpret_cast<const char*>(&body), sizeof(body))});
 }
 
@@ -188,6 +226,7 @@ void FakeServer::HoldRetired(bool hold) {
 }
 
 void FakeServer::Deliver(Frame frame) {
+  if (resumable && IsCountedToClient(frame.kind)) counted_.push_back(frame);
   if (link_ != nullptr) link_->ToClient(std::move(frame));
 }
 

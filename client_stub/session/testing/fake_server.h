@@ -39,6 +39,7 @@ class FakeServer {
   std::function<absl::Status(const warpline_internal::Hello&)> admit;
   // Answers a command instead of the default; returns false to get the default.
   std::function<bool(const Command&, std::string* replies)> on_command;
+  bool resumable = false;                // Sessions outlive their connection.
   bool silent = false;                   // Never welcomes.
   std::atomic<bool> hold_memory{false};  // Never answers requests for memory.
   bool record_commands = true;           // Off for benchmarks.
@@ -51,6 +52,11 @@ class FakeServer {
   void Send(uint32_t kind, std::string payload);
   void SendReplies(std::string replies) { Send(kRepliesKind, std::move(replies)); }
   void Close(const absl::Status& status);
+  // Loses the connection as soon as the client has sent so many frames more.
+  void CutAfter(int frames) { cut_after_.store(frames); }
+  // So many resumptions are refused with UNAVAILABLE.
+  std::atomic<int> refuse_resumes{0};
+  int resumes() const { return resumes_.load(); }
 
   std::vector<Command> commands() const;
   std::vector<warpline_internal::MemoryRequest> memory_requests() const;
@@ -69,6 +75,7 @@ class FakeServer {
   static constexpr uint32_t kRepliesKind = 18;
 
   void OnHello(const Frame& frame);
+  void OnResume(const Frame& frame);
   void OnCommands(const Frame& frame);
   void Execute(const Command& command, std::string* replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnMemoryRequest(const Frame& frame);
@@ -79,9 +86,14 @@ class FakeServer {
   mutable Mutex mu_;
   mutable CondVar arrived_;
   ClientLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
+  // Was cut; what it still brings is lost.
+  const ClientLink* cut_link_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool hold_received_ ABSL_GUARDED_BY(mu_) = false;
   bool hold_retired_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t controls_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_attempt_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<Frame> counted_ ABSL_GUARDED_BY(mu_);  // All that the client was sent.
   uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, uint64_t> unretired_ ABSL_GUARDED_BY(mu_);  // Stream, its latest command.
   std::vector<uint64_t> fences_ ABSL_GUARDED_BY(mu_);
@@ -89,6 +101,8 @@ class FakeServer {
   std::vector<warpline_internal::MemoryRequest> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<warpline_internal::MemoryReturn> returns_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> close_seen_{false};
+  std::atomic<int> cut_after_{-1};
+  std::atomic<int> resumes_{0};
 };
 
 // What the fake server's device memory holds at `address`.

@@ -1,0 +1,48 @@
+#include "common/process_identity.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace warpline {
+namespace {
+
+// One read() is enough for these files, which the kernel writes at once.
+std::string ReadFile(const std::string& path) {
+  char text[1024];
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  const ssize_t n = read(fd, text, sizeof(text));
+  close(fd);
+  return n > 0 ? std::string(text, static_cast<size_t>(n)) : "";
+}
+
+}  // namespace
+
+std::string BootId() {
+  std::string id = ReadFile("/proc/sys/kernel/random/boot_id");
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  return id;
+}
+
+uint64_t PidNamespace() {
+  struct stat info;
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+uint64_t ProcessStartTime(uint32_t pid) {
+  const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  // The program's name, the second field, may contain anything.
+  size_t at = text.rfind(')');
+  if (at == std::string::npos) return 0;
+  for (int field = 2; field < 22; ++field) {
+    at = text.find(' ', at + 1);
+    if (at == std::string::npos) return 0;
+  }
+  return std::strtoull(text.c_str() + at + 1, nullptr, 10);
+}
+
+}  // namespace warpline
