@@ -13,7 +13,7 @@ absl::StatusOr<CommandView> CommandReader::Next() {
   if (header.id == 0 || header.id > kCommandCount || header.reserved != 0) {
     return absl::InvalidArgumentError(absl::StrCat("unknown command ", header.id));
   }
-  const CommandInfo& info = kCommandTable[header.id - 1];
+  const CommandInfo& info = FindCommand(static_cast<CommandId>(header.id));
   const size_t fixed = sizeof(header) + info.body_bytes;
   if (header.size < fixed || header.size > rest_.size() ||
       (!info.has_tail && header.size != fixed)) {
@@ -44,7 +44,7 @@ absl::StatusOr<ReplyView> ReplyReader::Next() {
   if (rest_.size() < sizeof(header)) return absl::InvalidArgumentError("half a reply header");
   std::memcpy(&header, rest_.data(), sizeof(header));
   if (header.id < static_cast<uint16_t>(ReplyId::kReply) ||
-      header.id > static_cast<uint16_t>(ReplyId::kFailed)) {
+      header.id > static_cast<uint16_t>(kLastReplyId)) {
     return absl::InvalidArgumentError(absl::StrCat("unknown reply ", header.id));
   }
   if (header.size < sizeof(header) || header.size > rest_.size()) {

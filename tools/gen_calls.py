@@ -123,7 +123,9 @@ namespace warpline {
     out.append("enum class ReplyId : uint16_t {\n  kReply = 1,")
     for i, n in enumerate(table["notice"], 2):
         out.append("  k%s = %d,  // %s" % (n["name"], i, n["doc"]))
-    out.append("};\n")
+    out.append("};")
+    out.append("inline constexpr ReplyId kLastReplyId = ReplyId::k%s;\n" %
+               table["notice"][-1]["name"])
     out.append("enum class LaneKind : uint8_t { kStream, kControl, kDecode };")
     out.append("enum class After : uint8_t { %s };" % ", ".join(
         "k" + camel(a) for a in ["", "event", "module", "all lanes issued"]))
@@ -171,7 +173,16 @@ struct CommandInfo {
                        c["name"], c["name"], camel(c["lane"]), camel(c["after"]),
                        camel(c["effect"]), camel(c["capability"]), c["journal"], c["name"],
                        "true" if c["tail"] else "false"))
-    out.append("};\n\n}  // namespace warpline\n\n#endif  // WARPLINE_PROTO_COMMANDS_H_")
+    out.append("""};
+
+// The row of a command whose id has been checked.
+constexpr const CommandInfo& FindCommand(CommandId id) {
+  return kCommandTable[static_cast<int>(id) - 1];
+}
+
+}  // namespace warpline
+
+#endif  // WARPLINE_PROTO_COMMANDS_H_""")
     return "\n".join(out) + "\n"
 
 

@@ -115,8 +115,11 @@ TEST_F(MemoryCallsTest, RowsAreMergedWhereNothingLiesBetweenThem) {
   copy.dstXInBytes = 8;
   copy.dstY = 1;
   ASSERT_EQ(cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
-  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 5);
-  EXPECT_EQ(session().Latest<cmd::CopyToDevice>().dst, memory_ + 4 * 512 + 8);
+  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 1);
+  const auto box = session().Latest<cmd::CopyBoxToDevice>();
+  EXPECT_EQ(box.dst, memory_ + 512 + 8);
+  EXPECT_EQ(box.pitch, 512u);
+  EXPECT_EQ(box.height, 4u);
   copy.dstXInBytes = 512 - 63;
   EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
   copy.dstXInBytes = 0;

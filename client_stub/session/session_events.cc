@@ -166,6 +166,12 @@ bool SessionImpl::HandleReply(const ReplyView& reply, std::string* problem) {
     }
     case ReplyId::kFailed:
       return HandleFailed(reply, problem);
+    case ReplyId::kHostDue: {
+      notice::HostDue due;
+      if (!TakeStruct(&rest, &due) || due.token == kNoToken) break;
+      HostDue(due.token);
+      return true;
+    }
   }
   *problem =
       absl::StrCat("a bad reply of kind ", static_cast<int>(reply.id), " to command ", reply.seq);
@@ -252,6 +258,7 @@ void SessionImpl::Lose(CudaResult error) {
   queue_.Abort();
   replies_.Fail(error);
   grants_.Fail(error);
+  HostDue(kNoToken);
 }
 
 void SessionImpl::OnClosed(const absl::Status& status) {

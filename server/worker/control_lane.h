@@ -26,8 +26,8 @@ class ControlLane : public Lane {
   void Do(const cmd::EventElapsed& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
-    constexpr int kIndex = static_cast<int>(CommandTraits<Command>::kId) - 1;
-    static_assert(kCommandTable[kIndex].lane != LaneKind::kControl, "the command has no Do()");
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,
+                  "the command has no Do()");
   }
 
   // Finds the kernel, its layout and attributes.

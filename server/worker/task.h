@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_WORKER_TASK_H_
 #define WARPLINE_SERVER_WORKER_TASK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -48,17 +49,23 @@ struct Prerequisite {
   uint64_t ticket;
 };
 
+// A HostCall under way. `done` is set by the decoder, for good, and read by the lane.
+struct HostWait {
+  bool announced = false;  // Lane's thread only: the client has been or is being told.
+  std::atomic<bool> done{false};
+};
+
 // Whether the client waits for an answer to such a command.
-inline bool Answers(CommandId id) {
-  return kCommandTable[static_cast<int>(id) - 1].effect == Effect::kRoundTrip;
-}
+inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
 
 using AnyCommand =
     std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
                  cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice,
                  cmd::CopyFromDevice, cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed,
                  cmd::ModuleLoad, cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind,
-                 cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks>;
+                 cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks, cmd::HostCall,
+                 cmd::MemsetRows, cmd::CopyBoxToDevice, cmd::CopyBoxFromDevice,
+                 cmd::CopyBoxOnDevice, cmd::StreamMemOps, cmd::StreamSetAttribute>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -72,6 +79,7 @@ struct Task {
   std::shared_ptr<EventRecord> event;
   std::shared_ptr<EventRecord> second_event;
   std::shared_ptr<Image> image;
+  std::shared_ptr<HostWait> host;
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;
