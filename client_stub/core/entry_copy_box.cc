@@ -50,7 +50,8 @@ CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
   const auto max_pitch =
       static_cast<uint64_t>(runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH]);
   uint64_t last_row, offset;
-  if (end.pitch > max_pitch || __builtin_add_overflow(end.y, extent.height, &last_row)) {
+  if ((max_pitch != 0 && end.pitch > max_pitch) ||
+      __builtin_add_overflow(end.y, extent.height, &last_row)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   BoxPlace& place = box->place;

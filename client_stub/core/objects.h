@@ -10,6 +10,7 @@
 
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/handle_table.h"
+#include "client_stub/core/memory_pool.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -85,12 +86,6 @@ struct ModuleRef {
 
 struct KernelRef {
   Kernel* kernel = nullptr;
-};
-
-struct MemoryPool {
-  CUmemoryPool handle = nullptr;
-  std::atomic<uint64_t> release_threshold{0};
-  std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
 };
 
 using ContextTable = HandleTable<Context, HandleKind::kContext, false>;
