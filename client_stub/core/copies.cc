@@ -17,6 +17,20 @@ bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
 }
 
+// Page-locked memory is read in the order of the stream as far as anybody can tell: what earlier
+// copies and host functions are still to write there comes first. (Other memory CUDA may read at
+// once, too.)
+CUresult AwaitSource(const void* from, uint64_t bytes) {
+  HostMemory::Range range;
+  if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
+  if (runtime().host_calls->any()) runtime().host_calls->Await();
+  const uint64_t begin = reinterpret_cast<uint64_t>(from);
+  const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
+                             begin + bytes > range.copied_begin &&
+                             !runtime().session->Retired(kNoStream, range.last_copy);
+  return being_written ? SynchronizeContext() : CUDA_SUCCESS;
+}
+
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
   for (uint64_t done = 0; done < bytes; done += kPartBytes) {
     const std::string_view part(from + done, std::min(kPartBytes, bytes - done));
@@ -30,7 +44,7 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
   const CUresult result =
       ToCu(runtime().session->CopyOut(stream->wire, to, from, bytes, wait, &seq));
   stream->NoteSent(seq);
-  if (!wait) runtime().host_memory->NoteCopy(to, seq);
+  if (!wait) runtime().host_memory->NoteCopy(to, bytes, seq);
   return result;
 }
 
@@ -75,6 +89,9 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
 
 CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& from,
                          const BoxExtent& extent) {
+  uint64_t span;
+  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
   std::string rows;
   for (uint64_t offset = 0; offset < extent.bytes();) {
     const BoxPart part = PartOfBox(extent, offset, kPartBytes);
@@ -101,7 +118,7 @@ CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
   const CUresult result =
       ToCu(runtime().session->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
   stream->NoteSent(seq);
-  if (!wait) runtime().host_memory->NoteCopy(target, seq);
+  if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
   return result;
 }
 
@@ -123,6 +140,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
   const uint64_t address = reinterpret_cast<uint64_t>(from);
   if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
 }

@@ -53,9 +53,10 @@ void HostCalls::Forget(uint64_t token) {
 void HostCalls::FinishLocked(uint64_t token) {
   calls_.erase(token);
   count_.store(calls_.size(), std::memory_order_relaxed);
-  if (!calls_.empty()) return;
-  paced_bytes_ = 0;
-  paced_commands_ = 0;
+  if (calls_.empty()) {
+    paced_bytes_ = 0;
+    paced_commands_ = 0;
+  }
   changed_.NotifyAll();
 }
 
@@ -68,6 +69,12 @@ void HostCalls::Pace(uint64_t bytes) {
          (paced_bytes_ > kMaxPacedBytes || paced_commands_ > kMaxPacedCommands)) {
     changed_.Wait(&mu_);
   }
+}
+
+void HostCalls::Await() {
+  MutexLock lock(&mu_);
+  const uint64_t end = next_token_;
+  while (!calls_.empty() && calls_.begin()->first < end && !lost_) changed_.Wait(&mu_);
 }
 
 void HostCalls::OnDue(uint64_t token) {

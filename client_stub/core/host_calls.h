@@ -44,6 +44,9 @@ class HostCalls {
   // that has sent a great deal waits here until the calls have returned.
   void Pace(uint64_t bytes);
 
+  // Returns when the calls that were added so far have returned.
+  void Await();
+
   // Whether the calling thread is the one that runs the functions: they may not call CUDA.
   static bool OnThread();
 

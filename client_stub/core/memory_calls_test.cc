@@ -164,6 +164,19 @@ TEST_F(MemoryCallsTest, PointersAreDescribed) {
   EXPECT_EQ(type, 0u);
 }
 
+TEST_F(MemoryCallsTest, PinnedSourceIsReadAfterWhatIsWrittenThereFirst) {
+  void* host = nullptr;
+  ASSERT_EQ(cuMemHostAlloc(&host, 64, 0), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(host, memory_, 32, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, static_cast<char*>(host) + 32, 32, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 0);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, static_cast<char*>(host) + 31, 32, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
+}
+
 TEST_F(MemoryCallsTest, BoxesAreOneCommandEachWay) {
   std::vector<char> host(64 * 4, 'h');
   CUDA_MEMCPY3D copy = {};
