@@ -13,7 +13,7 @@ absl::StatusOr<CommandView> CommandReader::Next() {
   if (header.id == 0 || header.id > kCommandCount || header.reserved != 0) {
     return absl::InvalidArgumentError(absl::StrCat("unknown command ", header.id));
   }
-  const CommandInfo& info = kCommandTable[header.id - 1];
+  const CommandInfo& info = FindCommand(static_cast<CommandId>(header.id));
   const size_t fixed = sizeof(header) + info.body_bytes;
   if (header.size < fixed || header.size > rest_.size() ||
       (!info.has_tail && header.size != fixed)) {

@@ -69,7 +69,7 @@ char* AppendCommand(const Command& command, size_t tail_bytes, std::string* out)
 // One command as read from untrusted bytes. The views point into the payload.
 struct CommandView {
   CommandId id;
-  std::string_view body;  // Fields and tail: at least kCommandTable[id - 1].body_bytes.
+  std::string_view body;  // Fields and tail: at least FindCommand(id).body_bytes.
 };
 
 // Reads the commands of one payload, checking every length and id. Thread-compatible.

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!commands.Done()) {
     const auto command = commands.Next();
     if (!command.ok()) break;
-    const auto& info = warpline::kCommandTable[static_cast<int>(command->id) - 1];
+    const auto& info = warpline::FindCommand(command->id);
     if (command->body.size() < info.body_bytes) abort();
   }
   warpline::ReplyReader replies(bytes);

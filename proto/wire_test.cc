@@ -71,7 +71,7 @@ TEST(CommandReaderTest, MutatedBytesNeverReadOutside) {
     while (!reader.Done()) {
       const auto view = reader.Next();
       if (!view.ok()) break;
-      ASSERT_GE(view->body.size(), kCommandTable[static_cast<int>(view->id) - 1].body_bytes);
+      ASSERT_GE(view->body.size(), FindCommand(view->id).body_bytes);
     }
   }
 }

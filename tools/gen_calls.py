@@ -173,7 +173,16 @@ struct CommandInfo {
                        c["name"], c["name"], camel(c["lane"]), camel(c["after"]),
                        camel(c["effect"]), camel(c["capability"]), c["journal"], c["name"],
                        "true" if c["tail"] else "false"))
-    out.append("};\n\n}  // namespace warpline\n\n#endif  // WARPLINE_PROTO_COMMANDS_H_")
+    out.append("""};
+
+// The row of a command whose id has been checked.
+constexpr const CommandInfo& FindCommand(CommandId id) {
+  return kCommandTable[static_cast<int>(id) - 1];
+}
+
+}  // namespace warpline
+
+#endif  // WARPLINE_PROTO_COMMANDS_H_""")
     return "\n".join(out) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
@@ -14,6 +15,20 @@ constexpr uint64_t kPartBytes = kMaxTail;
 
 bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
+}
+
+// Page-locked memory is read in the order of the stream as far as anybody can tell: what earlier
+// copies and host functions are still to write there comes first. (Other memory CUDA may read at
+// once, too.)
+CUresult AwaitSource(const void* from, uint64_t bytes) {
+  HostMemory::Range range;
+  if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
+  if (runtime().host_calls->any()) runtime().host_calls->Await();
+  const uint64_t begin = reinterpret_cast<uint64_t>(from);
+  const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
+                             begin + bytes > range.copied_begin &&
+                             !runtime().session->Retired(kNoStream, range.last_copy);
+  return being_written ? SynchronizeContext() : CUDA_SUCCESS;
 }
 
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
@@ -29,7 +44,7 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
   const CUresult result =
       ToCu(runtime().session->CopyOut(stream->wire, to, from, bytes, wait, &seq));
   stream->NoteSent(seq);
-  if (!wait) runtime().host_memory->NoteCopy(to, seq);
+  if (!wait) runtime().host_memory->NoteCopy(to, bytes, seq);
   return result;
 }
 
@@ -40,39 +55,81 @@ CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes) 
   return CUDA_SUCCESS;
 }
 
-// Bytes from a box's first to its last; false on overflow.
-bool BoxBytes(const Box& box, uint64_t width, uint64_t height, uint64_t depth, uint64_t* bytes) {
-  uint64_t rows, slices;
-  return !__builtin_mul_overflow(box.pitch, height - 1, &rows) &&
-         !__builtin_mul_overflow(box.slice, depth - 1, &slices) &&
-         !__builtin_add_overflow(rows, slices, bytes) &&
-         !__builtin_add_overflow(*bytes, width, bytes);
-}
-
-bool CheckBox(const Box& box, uint64_t width, uint64_t height, uint64_t depth) {
+bool CheckBox(const Box& box, const BoxExtent& extent) {
   uint64_t bytes;
-  if ((height > 1 && box.pitch < width) || !BoxBytes(box, width, height, depth, &bytes)) {
-    return false;
-  }
-  return box.device ? runtime().memory->Contains(box.address, bytes)
-                    : IsHost(reinterpret_cast<const void*>(box.address));
+  if (!BoxSpan(box.place, extent, &bytes)) return false;
+  return box.device ? runtime().memory->Contains(box.place.address, bytes)
+                    : IsHost(reinterpret_cast<const void*>(box.place.address));
 }
 
-CUresult CopyRow(Stream* stream, const Box& to, const Box& from, uint64_t offset_to,
-                 uint64_t offset_from, uint64_t bytes) {
-  const uint64_t target = to.address + offset_to;
-  const uint64_t source = from.address + offset_from;
+// Rows that lie without gaps on both sides are one row, and slices of one row are rows.
+void Flatten(BoxPlace* to, BoxPlace* from, BoxExtent* extent) {
+  while (extent->height == 1 || (to->pitch == extent->width && from->pitch == extent->width)) {
+    extent->width *= extent->height;
+    extent->height = extent->depth;
+    extent->depth = 1;
+    if (extent->height == 1) return;
+    to->pitch = to->slice;
+    from->pitch = from->slice;
+  }
+}
+
+CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
+                 Completion completion) {
+  const uint64_t target = to.place.address;
+  const uint64_t source = from.place.address;
   if (to.device && from.device) {
     return SendOn(stream, cmd::CopyOnDevice{stream->wire, target, source, bytes});
   }
   if (to.device) {
-    return SendToDevice(stream, target, reinterpret_cast<const char*>(source), bytes);
+    return CopyToDevice(stream, target, reinterpret_cast<const void*>(source), bytes, completion);
   }
-  if (from.device) {
-    return Receive(stream, reinterpret_cast<void*>(target), source, bytes, /*wait=*/false);
+  return CopyFromDevice(stream, reinterpret_cast<void*>(target), source, bytes, completion);
+}
+
+CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& from,
+                         const BoxExtent& extent) {
+  uint64_t span;
+  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
+  std::string rows;
+  for (uint64_t offset = 0; offset < extent.bytes();) {
+    const BoxPart part = PartOfBox(extent, offset, kPartBytes);
+    rows.resize(part.extent.bytes());
+    ForEachRow(part.In(from), part.extent, [&](uint64_t address, uint64_t at, uint64_t bytes) {
+      std::memcpy(rows.data() + at, reinterpret_cast<const void*>(address), bytes);
+    });
+    const BoxPlace place = part.In(to);
+    const BoxExtent& e = part.extent;
+    const cmd::CopyBoxToDevice command = {stream->wire, place.address, place.pitch, place.slice,
+                                          e.width,      e.height,      e.depth};
+    WARPLINE_TRY(SendOn(stream, command, rows));
+    offset += rows.size();
   }
-  std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes);
   return CUDA_SUCCESS;
+}
+
+CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
+                    const BoxExtent& extent, Completion completion) {
+  uint64_t span, seq = 0;
+  void* const target = reinterpret_cast<void*>(to.address);
+  const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
+  const bool wait = completion == Completion::kSynchronous || !pinned;
+  const CUresult result =
+      ToCu(runtime().session->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
+  stream->NoteSent(seq);
+  if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
+  return result;
+}
+
+void CopyBoxOnHost(const BoxPlace& to, const BoxPlace& from, const BoxExtent& extent) {
+  for (uint64_t z = 0; z < extent.depth; ++z) {
+    for (uint64_t y = 0; y < extent.height; ++y) {
+      std::memmove(reinterpret_cast<void*>(to.address + z * to.slice + y * to.pitch),
+                   reinterpret_cast<const void*>(from.address + z * from.slice + y * from.pitch),
+                   extent.width);
+    }
+  }
 }
 
 }  // namespace
@@ -83,6 +140,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
   const uint64_t address = reinterpret_cast<uint64_t>(from);
   if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
 }
@@ -131,48 +189,45 @@ CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint6
 CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
                   uint64_t columns, uint64_t rows) {
   if (columns == 0 || rows == 0) return CUDA_SUCCESS;
-  uint64_t row_bytes, bytes;
-  const Box box = {to, pitch, 0, true};
-  if (__builtin_mul_overflow(columns, width, &row_bytes) || to % width != 0 ||
-      (rows > 1 && (pitch < row_bytes || pitch % width != 0)) ||
-      !BoxBytes(box, row_bytes, rows, 1, &bytes) || !runtime().memory->Contains(to, bytes)) {
+  uint64_t bytes;
+  BoxExtent extent = {0, rows, 1};
+  if (__builtin_mul_overflow(columns, width, &extent.width) || to % width != 0 ||
+      (rows > 1 && pitch % width != 0) ||
+      !BoxSpan({to, rows > 1 ? pitch : extent.width, 0}, extent, &bytes) ||
+      !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (rows == 1 || pitch == row_bytes) {
+  if (rows == 1 || pitch == extent.width) {
     return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});
   }
-  for (uint64_t row = 0; row < rows; ++row) {
-    WARPLINE_TRY(
-        SendOn(stream, cmd::Memset{stream->wire, to + row * pitch, columns, value, width}));
-  }
-  return CUDA_SUCCESS;
+  return SendOn(stream, cmd::MemsetRows{stream->wire, to, pitch, columns, rows, value, width});
 }
 
-CUresult CopyBox(Stream* stream, const Box& to, const Box& from, uint64_t width, uint64_t height,
-                 uint64_t depth, Completion completion) {
-  if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
-  if (!CheckBox(to, width, height, depth) || !CheckBox(from, width, height, depth)) {
-    return CUDA_ERROR_INVALID_VALUE;
+CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const BoxExtent& size,
+                 Completion completion) {
+  Box to = to_box;
+  Box from = from_box;
+  BoxExtent extent = size;
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  if (!CheckBox(to, extent) || !CheckBox(from, extent)) return CUDA_ERROR_INVALID_VALUE;
+  if (!to.device && !from.device) {
+    WARPLINE_TRY(SynchronizeStream(stream));
+    CopyBoxOnHost(to.place, from.place, extent);
+    return CUDA_SUCCESS;
   }
-  if (!to.device && !from.device) WARPLINE_TRY(SynchronizeStream(stream));
-  const bool whole_slices = height == 1 || (to.pitch == width && from.pitch == width);
-  const uint64_t row_bytes = whole_slices ? width * height : width;
-  const uint64_t rows = whole_slices ? 1 : height;
-  for (uint64_t z = 0; z < depth; ++z) {
-    for (uint64_t y = 0; y < rows; ++y) {
-      WARPLINE_TRY(CopyRow(stream, to, from, z * to.slice + y * to.pitch,
-                           z * from.slice + y * from.pitch, row_bytes));
-    }
+  Flatten(&to.place, &from.place, &extent);
+  if (extent.height == 1 && extent.depth == 1) {
+    return CopyRun(stream, to, from, extent.width, completion);
   }
-  if (to.device && !from.device && completion == Completion::kSynchronous) {
-    return OrderOtherStreamsAfter(stream);
+  if (!to.device) return ReceiveBox(stream, to.place, from.place, extent, completion);
+  if (!from.device) {
+    WARPLINE_TRY(SendBoxToDevice(stream, to.place, from.place, extent));
+    return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
   }
-  if (to.device || !from.device) return CUDA_SUCCESS;
-  const uint64_t bytes = to.slice * (depth - 1) + to.pitch * (height - 1) + width;
-  const bool wait =
-      completion == Completion::kSynchronous ||
-      !runtime().host_memory->Contains(reinterpret_cast<const void*>(to.address), bytes);
-  return wait ? SynchronizeStream(stream) : CUDA_SUCCESS;
+  const cmd::CopyBoxOnDevice command = {
+      stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
+      from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
+  return SendOn(stream, command);
 }
 
 }  // namespace warpline::stub

@@ -1,6 +1,7 @@
 // Copies and fills of memory: checks both ends, then sends what is to happen.
 //
-// From host memory the source is read before a call returns, whatever kind of memory it is. To
+// From host memory the source is read before a call returns, whatever kind of memory it is; where
+// it is page-locked, after what was asked to be written there before. To
 // host memory a call returns when the data is there, unless it is asynchronous and the memory is
 // page-locked (host_memory.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_COPIES_H_
@@ -10,6 +11,7 @@
 
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/objects.h"
+#include "common/box.h"
 
 namespace warpline::stub {
 
@@ -34,15 +36,13 @@ CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint6
 CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
                   uint64_t columns, uint64_t rows);
 
-// One end of a copy of `depth` slices of rows.
+// One end of a copy of a box.
 struct Box {
-  uint64_t address = 0;  // Of its first byte.
-  uint64_t pitch = 0;    // From row to row.
-  uint64_t slice = 0;    // From slice to slice.
+  BoxPlace place;
   bool device = false;
 };
-CUresult CopyBox(Stream* stream, const Box& to, const Box& from, uint64_t width, uint64_t height,
-                 uint64_t depth, Completion completion);
+CUresult CopyBox(Stream* stream, const Box& to, const Box& from, const BoxExtent& extent,
+                 Completion completion);
 
 }  // namespace warpline::stub
 

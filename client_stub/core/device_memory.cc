@@ -11,14 +11,19 @@ DeviceMemory::DeviceMemory(const Session* session, Allocator* allocator)
 
 CUresult DeviceMemory::Allocate(const Context* context, uint64_t bytes, uint64_t* address) {
   const CUresult result = ToCu(allocator_->Allocate(bytes, address));
-  if (result == CUDA_SUCCESS) NoteAllocated(context, *address);
+  if (result == CUDA_SUCCESS) NoteAllocated(context, nullptr, *address, bytes);
   return result;
 }
 
-CUresult DeviceMemory::AllocateAsync(const Context* context, uint64_t bytes, uint64_t stream,
-                                     uint64_t* address) {
+CUresult DeviceMemory::AllocateAsync(const Context* context, MemoryPool* pool, uint64_t bytes,
+                                     uint64_t stream, uint64_t* address) {
+  if (!pool->Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
-  if (result == CUDA_SUCCESS) NoteAllocated(context, *address);
+  if (result == CUDA_SUCCESS) {
+    NoteAllocated(context, pool, *address, bytes);
+  } else {
+    pool->Give(bytes);
+  }
   return result;
 }
 
@@ -52,14 +57,35 @@ void DeviceMemory::FreeAllOf(const Context* context) {
   for (const uint64_t address : addresses) Free(address);
 }
 
-void DeviceMemory::NoteAllocated(const Context* context, uint64_t address) {
+void DeviceMemory::NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address,
+                                 uint64_t bytes) {
   MutexLock lock(&mu_);
-  owners_[address] = {context, next_id_++};
+  owners_[address] = {context, next_id_++, pool, bytes};
 }
 
 void DeviceMemory::NoteFreed(uint64_t address) {
+  MemoryPool* pool;
+  uint64_t bytes;
+  {
+    MutexLock lock(&mu_);
+    const auto owner = owners_.find(address);
+    if (owner == owners_.end()) return;
+    pool = owner->second.pool;
+    bytes = owner->second.bytes;
+    owners_.erase(owner);
+  }
+  // A pool outlives its handle.
+  if (pool != nullptr) pool->Give(bytes);
+}
+
+bool DeviceMemory::SetSyncMemops(uint64_t address, bool value) {
+  Allocation allocation;
+  if (!allocator_->Find(address, &allocation)) return false;
   MutexLock lock(&mu_);
-  owners_.erase(address);
+  const auto owner = owners_.find(allocation.base);
+  if (owner == owners_.end()) return false;
+  owner->second.sync_memops = value;
+  return true;
 }
 
 void DeviceMemory::AddGlobal(const Module* module, uint64_t address, uint64_t bytes) {
@@ -106,11 +132,12 @@ bool DeviceMemory::Find(uint64_t address, Range* range) const {
   if (allocated) {
     range->base = allocation.base;
     range->bytes = allocation.bytes;
-    range->stream_ordered = allocation.stream_ordered;
     const auto owner = owners_.find(allocation.base);
     if (owner == owners_.end()) return false;
     range->context = owner->second.context;
     range->id = owner->second.id;
+    range->pool = owner->second.pool;
+    range->sync_memops = owner->second.sync_memops;
     return true;
   }
   const Global* global = FindGlobal(address, &range->base);

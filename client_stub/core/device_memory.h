@@ -26,10 +26,13 @@ class DeviceMemory {
   // As cuMemAlloc and cuMemFree.
   CUresult Allocate(const Context* context, uint64_t bytes, uint64_t* address);
   CUresult Free(uint64_t address);
-  // As cuMemAllocAsync and cuMemFreeAsync, `stream` being the wire's number.
-  CUresult AllocateAsync(const Context* context, uint64_t bytes, uint64_t stream,
+  // As cuMemAllocFromPoolAsync and cuMemFreeAsync, `stream` being the wire's number.
+  CUresult AllocateAsync(const Context* context, MemoryPool* pool, uint64_t bytes, uint64_t stream,
                          uint64_t* address);
   CUresult FreeAsync(uint64_t address, uint64_t stream);
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds `address`; false when there is
+  // none. Kept for who asks: it orders copies for devices that write to each other's memory.
+  bool SetSyncMemops(uint64_t address, bool value);
   // Frees what `context` still has allocated.
   void FreeAllOf(const Context* context);
 
@@ -48,7 +51,8 @@ class DeviceMemory {
     uint64_t base = 0;
     uint64_t bytes = 0;
     uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
-    bool stream_ordered = false;
+    bool sync_memops = false;
+    const MemoryPool* pool = nullptr;  // nullptr unless it came from one.
     const Context* context = nullptr;  // nullptr for a variable.
   };
   // The allocation or variable that holds `address`; false when there is none.
@@ -58,13 +62,16 @@ class DeviceMemory {
   struct Owner {
     const Context* context;
     uint64_t id;
+    MemoryPool* pool;
+    uint64_t bytes;
+    bool sync_memops = false;
   };
   struct Global {
     uint64_t bytes;
     const Module* module;
   };
 
-  void NoteAllocated(const Context* context, uint64_t address);
+  void NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address, uint64_t bytes);
   void NoteFreed(uint64_t address);
   const Global* FindGlobal(uint64_t address, uint64_t* base) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -1,9 +1,12 @@
 // Copies of rows and slices between linear memories. CUDA arrays are not implemented.
+#include "client_stub/core/contexts.h"
 #include "client_stub/core/copies.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
+using warpline::BoxExtent;
+using warpline::BoxPlace;
 
 namespace {
 
@@ -24,7 +27,7 @@ struct End {
   uint64_t height;
 };
 
-CUresult FindBox(const End& end, uint64_t width, uint64_t height, Box* box) {
+CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
   uint64_t base;
   switch (end.type) {
     case CU_MEMORYTYPE_HOST:
@@ -44,33 +47,41 @@ CUresult FindBox(const End& end, uint64_t width, uint64_t height, Box* box) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  box->pitch = end.pitch != 0 ? end.pitch : end.x + width;
-  const uint64_t rows = end.height != 0 ? end.height : end.y + height;
-  uint64_t offset;
-  if (box->pitch < width || end.x > box->pitch - width ||
-      __builtin_mul_overflow(box->pitch, rows, &box->slice) ||
-      __builtin_mul_overflow(box->slice, end.z, &offset) ||
-      __builtin_add_overflow(offset, end.y * box->pitch + end.x, &offset)) {
+  const auto max_pitch =
+      static_cast<uint64_t>(runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH]);
+  uint64_t last_row, offset;
+  if ((max_pitch != 0 && end.pitch > max_pitch) ||
+      __builtin_add_overflow(end.y, extent.height, &last_row)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  box->address = base + offset;
+  BoxPlace& place = box->place;
+  place.pitch = end.pitch != 0 ? end.pitch : end.x + extent.width;
+  const uint64_t rows = end.height != 0 ? end.height : last_row;
+  if (place.pitch < extent.width || end.x > place.pitch - extent.width ||
+      (extent.depth > 1 && rows < last_row) ||
+      __builtin_mul_overflow(place.pitch, rows, &place.slice) ||
+      __builtin_mul_overflow(place.slice, end.z, &offset) ||
+      __builtin_add_overflow(offset, end.y * place.pitch + end.x, &offset)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  place.address = base + offset;
   return CUDA_SUCCESS;
 }
 
-CUresult Copy(const End& to, const End& from, uint64_t width, uint64_t height, uint64_t depth,
-              CUstream handle, DefaultStream null_means, Completion completion) {
-  WARPLINE_TRY(Enter());
+CUresult Copy(const End& to, const End& from, const BoxExtent& extent, CUstream handle,
+              DefaultStream null_means, Completion completion) {
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
   Box to_box, from_box;
-  WARPLINE_TRY(FindBox(to, width, height, &to_box));
-  WARPLINE_TRY(FindBox(from, width, height, &from_box));
-  return CopyBox(stream, to_box, from_box, width, height, depth, completion);
+  WARPLINE_TRY(FindBox(to, extent, &to_box));
+  WARPLINE_TRY(FindBox(from, extent, &from_box));
+  return CopyBox(stream, to_box, from_box, extent, completion);
 }
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
                 Completion completion) {
+  WARPLINE_TRY(Enter());
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_MEMCPY2D& c = *copy;
   const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
@@ -81,13 +92,13 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_m
                     c.srcDevice,     c.srcXInBytes,
                     c.srcY,          0,
                     c.srcPitch,      0};
-  return Copy(to, from, c.WidthInBytes, c.Height, 1, handle, null_means, completion);
+  return Copy(to, from, {c.WidthInBytes, c.Height, 1}, handle, null_means, completion);
 }
 
-CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
-                Completion completion) {
-  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_MEMCPY3D& c = *copy;
+// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER.
+template <typename Descriptor>
+CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_means,
+                       Completion completion) {
   if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
                   c.dstDevice,     c.dstXInBytes,
@@ -97,7 +108,32 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_m
                     c.srcDevice,     c.srcXInBytes,
                     c.srcY,          c.srcZ,
                     c.srcPitch,      c.srcHeight};
-  return Copy(to, from, c.WidthInBytes, c.Height, c.Depth, handle, null_means, completion);
+  return Copy(to, from, {c.WidthInBytes, c.Height, c.Depth}, handle, null_means, completion);
+}
+
+CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
+                Completion completion) {
+  WARPLINE_TRY(Enter());
+  if (copy == nullptr || copy->reserved0 != nullptr || copy->reserved1 != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CopyDescribed(*copy, handle, null_means, completion);
+}
+
+// All contexts are of one device, so a copy between two is a copy within it.
+CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream null_means,
+                  Completion completion) {
+  WARPLINE_TRY(Enter());
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto known = [](CUmemorytype type, CUcontext context) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_ARRAY ||
+           FindContext(context) != nullptr;
+  };
+  if (!known(copy->srcMemoryType, copy->srcContext) ||
+      !known(copy->dstMemoryType, copy->dstContext)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return CopyDescribed(*copy, handle, null_means, completion);
 }
 
 }  // namespace
@@ -128,6 +164,18 @@ CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
 }
 CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* pCopy) {
   return Copy3D(pCopy, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return CopyPeer(pCopy, nullptr, kLegacy, kSync);
+}
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return CopyPeer(pCopy, nullptr, kPerThread, kSync);
+}
+CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  return CopyPeer(pCopy, hStream, kLegacy, kAsync);
+}
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  return CopyPeer(pCopy, hStream, kPerThread, kAsync);
 }
 CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return Copy3D(pCopy, hStream, kLegacy, kAsync);

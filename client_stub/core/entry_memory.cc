@@ -9,7 +9,8 @@ namespace {
 // Rows of a pitched allocation start at multiples of this, as on NVIDIA's devices.
 constexpr uint64_t kPitchAlignment = 512;
 
-CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, CUstream handle, DefaultStream null_means) {
+CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstream handle,
+                       DefaultStream null_means) {
   WARPLINE_TRY(Enter());
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Stream* stream = FindStream(handle, null_means);
@@ -19,16 +20,24 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, CUstream handle, Default
     *dptr = address;
     return CUDA_SUCCESS;
   }
-  WARPLINE_TRY(runtime().memory->AllocateAsync(t_thread.current, bytes, stream->wire, &address));
+  WARPLINE_TRY(
+      runtime().memory->AllocateAsync(t_thread.current, pool, bytes, stream->wire, &address));
   *dptr = address;
   return CUDA_SUCCESS;
 }
 
-CUresult AllocateFromPoolAsync(CUdeviceptr* dptr, size_t bytes, CUmemoryPool pool, CUstream handle,
-                               DefaultStream null_means) {
+CUresult AllocateFromPoolAsync(CUdeviceptr* dptr, size_t bytes, CUmemoryPool handle,
+                               CUstream stream, DefaultStream null_means) {
   WARPLINE_TRY(Enter());
-  if (runtime().pools.Find(NumberOf(pool)) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return AllocateAsync(dptr, bytes, handle, null_means);
+  MemoryPool* pool = runtime().pools.Find(NumberOf(handle));
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return AllocateAsync(dptr, bytes, pool, stream, null_means);
+}
+
+CUresult AllocateFromCurrentPoolAsync(CUdeviceptr* dptr, size_t bytes, CUstream stream,
+                                      DefaultStream null_means) {
+  WARPLINE_TRY(EnterInitialized());
+  return AllocateAsync(dptr, bytes, runtime().current_pool.load(), stream, null_means);
 }
 
 CUresult FreeAsync(CUdeviceptr dptr, CUstream handle, DefaultStream null_means) {
@@ -100,11 +109,11 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
 }
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return AllocateAsync(dptr, bytesize, hStream, DefaultStream::kLegacy);
+  return AllocateFromCurrentPoolAsync(dptr, bytesize, hStream, DefaultStream::kLegacy);
 }
 
 CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return AllocateAsync(dptr, bytesize, hStream, DefaultStream::kPerThread);
+  return AllocateFromCurrentPoolAsync(dptr, bytesize, hStream, DefaultStream::kPerThread);
 }
 
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
 
@@ -59,6 +60,7 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
       Give<uint64_t>(data, 0);
       return CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Give<unsigned>(data, device && pointer.device_range.sync_memops ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -84,7 +86,7 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
       return Give<unsigned int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Give<CUmemoryPool>(
-          data, pointer.device_range.stream_ordered ? runtime().default_pool->handle : nullptr);
+          data, pointer.device_range.pool != nullptr ? pointer.device_range.pool->handle : nullptr);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -128,6 +130,19 @@ CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute
   const Pointer pointer = Describe(ptr);
   if (!pointer.device && !pointer.host) return CUDA_ERROR_INVALID_VALUE;
   return GiveAttribute(pointer, attribute, data);
+}
+
+CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                       CUdeviceptr ptr) {
+  WARPLINE_TRY(Enter());
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  unsigned int flag;
+  std::memcpy(&flag, value, sizeof(flag));
+  if (!runtime().memory->SetSyncMemops(ptr, flag != 0)) return CUDA_ERROR_INVALID_VALUE;
+  // What was asked for before is complete when the attribute holds.
+  return flag != 0 ? SynchronizeContext() : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,

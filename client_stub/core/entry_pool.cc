@@ -1,6 +1,7 @@
-// Memory pools. All are cut from the session's arena; a pool keeps its settings and nothing else,
-// since freed memory is reused by the arena's own rules (arena/allocator.h).
+// Memory pools (memory_pool.h).
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "client_stub/core/runtime.h"
 
@@ -10,17 +11,19 @@ namespace {
 
 MemoryPool* FindPool(CUmemoryPool handle) { return runtime().pools.Find(NumberOf(handle)); }
 
+CUresult Give(void* value, uint64_t bytes) {
+  std::memcpy(value, &bytes, sizeof(bytes));
+  return CUDA_SUCCESS;
+}
+
 CUresult CheckLocation(const CUmemLocation* location) {
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   return CheckDevice(location->id);
 }
 
-// What the session has allocated: pools do not count apart.
-uint64_t UsedBytes() {
-  uint64_t free_bytes, total_bytes;
-  runtime().allocator->MemoryInfo(&free_bytes, &total_bytes);
-  return total_bytes - free_bytes;
+bool AllZero(const unsigned char (&bytes)[sizeof(CUmemPoolProps::reserved)]) {
+  return std::all_of(std::begin(bytes), std::end(bytes), [](unsigned char b) { return b == 0; });
 }
 
 }  // namespace
@@ -84,8 +87,12 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
       poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  const uint64_t handle = runtime().pools.Add(
-      [](MemoryPool& p, uint64_t number) { p.handle = HandleOf<CUmemoryPool>(number); });
+  // `usage` asks for memory of other kinds.
+  if (!AllZero(poolProps->reserved) || poolProps->usage != 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t handle = runtime().pools.Add([&](MemoryPool& p, uint64_t number) {
+    p.handle = HandleOf<CUmemoryPool>(number);
+    p.max_bytes = poolProps->maxSize;
+  });
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *pool = HandleOf<CUmemoryPool>(handle);
   return CUDA_SUCCESS;
@@ -101,10 +108,12 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   WARPLINE_TRY(EnterInitialized());
-  // Nothing is held back for a pool.
-  return FindPool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  found->Trim(minBytesToKeep);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
@@ -123,12 +132,17 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: {
       uint64_t bytes;
       std::memcpy(&bytes, value, sizeof(bytes));
-      found->release_threshold = bytes;
+      found->set_release_threshold(bytes);
       return CUDA_SUCCESS;
     }
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      return CUDA_SUCCESS;  // Resets a high-water mark, which is not kept.
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
+      uint64_t bytes;
+      std::memcpy(&bytes, value, sizeof(bytes));
+      if (bytes != 0) return CUDA_ERROR_INVALID_VALUE;  // They can be reset and no more.
+      attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? found->ResetUsedHigh() : found->ResetReservedHigh();
+      return CUDA_SUCCESS;
+    }
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -147,18 +161,18 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
       return CUDA_SUCCESS;
     }
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: {
-      const uint64_t bytes = found->release_threshold;
+      const uint64_t bytes = found->release_threshold();
       std::memcpy(value, &bytes, sizeof(bytes));
       return CUDA_SUCCESS;
     }
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return Give(value, found->usage().reserved);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return Give(value, found->usage().reserved_high);
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
-      const uint64_t bytes = UsedBytes();
-      std::memcpy(value, &bytes, sizeof(bytes));
-      return CUDA_SUCCESS;
-    }
+      return Give(value, found->usage().used);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return Give(value, found->usage().used_high);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -94,6 +94,23 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
   return CUDA_SUCCESS;
 }
 
+CUresult GetContexts(CUstream handle, CUcontext* context, CUgreenCtx* green,
+                     DefaultStream null_means) {
+  WARPLINE_TRY(GetContext(handle, context, null_means));
+  // There are none.
+  if (green != nullptr) *green = nullptr;
+  return CUDA_SUCCESS;
+}
+
+// Attaches managed memory, of which there is none.
+CUresult Attach(CUstream handle, unsigned int flags, DefaultStream null_means) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  const bool known =
+      flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
+  return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
 // No call of this driver starts a capture.
 CUresult GetCaptureStatus(CUstream handle, CUstreamCaptureStatus* status,
                           DefaultStream null_means) {
@@ -165,6 +182,28 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
 }
 CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext* pctx) {
   return GetContext(hStream, pctx, kPerThread);
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  return GetContexts(hStream, pCtx, pGreenCtx, kLegacy);
+}
+CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  return GetContexts(hStream, pCtx, pGreenCtx, kPerThread);
+}
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(hStream, kLegacy, &stream));
+  if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *phCtx = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int flags) {
+  return Attach(hStream, flags, kLegacy);
+}
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr, size_t,
+                                             unsigned int flags) {
+  return Attach(hStream, flags, kPerThread);
 }
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {

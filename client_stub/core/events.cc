@@ -15,7 +15,9 @@ Event* FindEvent(CUevent handle) { return runtime().events.Find(NumberOf(handle)
 CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
   Runtime& r = runtime();
   const uint64_t wire = r.NewNumber();
-  const uint64_t seq = r.session->Send(cmd::EventCreate{wire, flags, 0});
+  // The rest says how this process waits.
+  const uint32_t wire_flags = flags & CU_EVENT_DISABLE_TIMING;
+  const uint64_t seq = r.session->Send(cmd::EventCreate{wire, wire_flags, 0});
   if (seq == 0) return SentAs(seq);
   const uint64_t handle = r.events.Add([&](Event& e, uint64_t number) {
     e.handle = HandleOf<CUevent>(number);

@@ -25,7 +25,7 @@ CUresult HostMemory::Allocate(uint64_t bytes, unsigned int flags, void** base) {
       mmap(nullptr, MappedBytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(&mu_);
-  ranges_[AddressOf(memory)] = {memory, bytes, flags, false, next_id_++, 0};
+  ranges_[AddressOf(memory)] = {memory, bytes, flags, false, next_id_++};
   *base = memory;
   return CUDA_SUCCESS;
 }
@@ -39,7 +39,7 @@ CUresult HostMemory::Register(void* base, uint64_t bytes, unsigned int flags) {
   if (overlaps_next || FindLocked(base) != ranges_.end()) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
-  ranges_[begin] = {base, bytes, flags, true, next_id_++, 0};
+  ranges_[begin] = {base, bytes, flags, true, next_id_++};
   return CUDA_SUCCESS;
 }
 
@@ -65,12 +65,14 @@ bool HostMemory::Contains(const void* address, uint64_t bytes) const {
   return it != ranges_.end() && bytes <= it->second.bytes - (AddressOf(address) - it->first);
 }
 
-void HostMemory::NoteCopy(const void* address, uint64_t seq) {
+void HostMemory::NoteCopy(const void* address, uint64_t bytes, uint64_t seq) {
   MutexLock lock(&mu_);
   const auto it = FindLocked(address);
   if (it == ranges_.end()) return;
   Range& range = ranges_[it->first];
   range.last_copy = std::max(range.last_copy, seq);
+  range.copied_begin = std::min(range.copied_begin, AddressOf(address));
+  range.copied_end = std::max(range.copied_end, AddressOf(address) + bytes);
 }
 
 bool HostMemory::Remove(void* base) {

@@ -24,6 +24,9 @@ class HostMemory {
     bool registered = false;  // The application's own memory.
     uint64_t id = 0;
     uint64_t last_copy = 0;  // Number of the latest copy to it that was not waited for.
+    // What such copies wrote to lies in here.
+    uint64_t copied_begin = ~uint64_t{0};
+    uint64_t copied_end = 0;
   };
 
   // Page-aligned zeroed memory; nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when the system has
@@ -36,8 +39,8 @@ class HostMemory {
   bool Find(const void* address, Range* range) const;
   // True when [address, address + bytes) lies in one range.
   bool Contains(const void* address, uint64_t bytes) const;
-  // Copy `seq` writes to the range that holds `address`, and is not waited for.
-  void NoteCopy(const void* address, uint64_t seq);
+  // Copy `seq` writes to [address, address + bytes), which is in one range, and is not waited for.
+  void NoteCopy(const void* address, uint64_t bytes, uint64_t seq);
 
   // Forgets the range that starts at `base`, and gives its memory back if Allocate() gave it.
   // Nothing may be on its way there any more. Returns false if there is no such range.

@@ -58,8 +58,8 @@ TEST(HostMemoryTest, RemembersTheLatestCopyIntoARange) {
   HostMemory memory;
   char buffer[100];
   ASSERT_EQ(memory.Register(buffer, 100, 0), CUDA_SUCCESS);
-  memory.NoteCopy(buffer + 5, 12);
-  memory.NoteCopy(buffer + 50, 9);
+  memory.NoteCopy(buffer + 5, 1, 12);
+  memory.NoteCopy(buffer + 50, 1, 9);
   HostMemory::Range range;
   ASSERT_TRUE(memory.Find(buffer, &range));
   EXPECT_EQ(range.last_copy, 12u);

@@ -115,8 +115,11 @@ TEST_F(MemoryCallsTest, RowsAreMergedWhereNothingLiesBetweenThem) {
   copy.dstXInBytes = 8;
   copy.dstY = 1;
   ASSERT_EQ(cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
-  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 5);
-  EXPECT_EQ(session().Latest<cmd::CopyToDevice>().dst, memory_ + 4 * 512 + 8);
+  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 1);
+  const auto box = session().Latest<cmd::CopyBoxToDevice>();
+  EXPECT_EQ(box.dst, memory_ + 512 + 8);
+  EXPECT_EQ(box.pitch, 512u);
+  EXPECT_EQ(box.height, 4u);
   copy.dstXInBytes = 512 - 63;
   EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
   copy.dstXInBytes = 0;
@@ -126,7 +129,7 @@ TEST_F(MemoryCallsTest, RowsAreMergedWhereNothingLiesBetweenThem) {
 
 TEST_F(MemoryCallsTest, PinnedMemoryHasItsRules) {
   void* host = nullptr;
-  EXPECT_EQ(cuMemHostAlloc(&host, 64, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemHostAlloc(&host, 64, 8), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemHostAlloc(&host, 64, 0x80), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(cuMemHostAlloc(&host, 64, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
   unsigned int flags;
@@ -159,6 +162,156 @@ TEST_F(MemoryCallsTest, PointersAreDescribed) {
   void* out = &type;
   EXPECT_EQ(cuPointerGetAttributes(1, &which, &out, plain), CUDA_SUCCESS);
   EXPECT_EQ(type, 0u);
+}
+
+TEST_F(MemoryCallsTest, PinnedSourceIsReadAfterWhatIsWrittenThereFirst) {
+  void* host = nullptr;
+  ASSERT_EQ(cuMemHostAlloc(&host, 64, 0), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(host, memory_, 32, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, static_cast<char*>(host) + 32, 32, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 0);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory_, static_cast<char*>(host) + 31, 32, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
+}
+
+TEST_F(MemoryCallsTest, BoxesAreOneCommandEachWay) {
+  std::vector<char> host(64 * 4, 'h');
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = memory_;
+  copy.srcPitch = 128;
+  copy.srcHeight = 4;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = host.data();
+  copy.dstPitch = 64;
+  copy.dstHeight = 2;
+  copy.dstXInBytes = 4;
+  copy.WidthInBytes = 32;
+  copy.Height = 2;
+  copy.Depth = 2;
+  ASSERT_EQ(cuMemcpy3D_v2(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyBoxFromDevice), 1);
+  EXPECT_EQ(session().Latest<cmd::CopyBoxFromDevice>().slice, 4u * 128);
+  EXPECT_EQ(host[3], 'h');
+  EXPECT_EQ(host[4], 0x5a);
+  EXPECT_EQ(host[3 * 64 + 35], 0x5a);
+  EXPECT_EQ(host[3 * 64 + 36], 'h');
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = memory_ + 4096;
+  ASSERT_EQ(cuMemcpy3D_v2(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyBoxOnDevice), 1);
+  copy.srcHeight = 1;
+  EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
+  copy.srcHeight = 4;
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(MemoryCallsTest, LongBoxesAreSplit) {
+  std::vector<char> host(kBytes);
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host.data();
+  copy.srcPitch = 1000;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = memory_;
+  copy.dstPitch = 1024;
+  copy.WidthInBytes = 1000;
+  copy.Height = 2048;
+  ASSERT_EQ(cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyBoxToDevice), 4);
+  const auto last = session().Latest<cmd::CopyBoxToDevice>();
+  EXPECT_EQ(last.dst + last.height * 1024, memory_ + 2048 * 1024);
+}
+
+TEST_F(MemoryCallsTest, RowsAreFilledByOneCommand) {
+  EXPECT_EQ(cuMemsetD2D16_v2(memory_, 100, 7, 20, 5), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::MemsetRows>().rows, 5u);
+  EXPECT_EQ(cuMemsetD2D16_v2(memory_, 40, 7, 20, 5), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::Memset>().count, 100u);
+  EXPECT_EQ(cuMemsetD2D16_v2(memory_, 33, 7, 20, 5), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemsetD2D16_v2(memory_, 41, 7, 20, 5), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemsetD2D32_v2(memory_ + 2, 128, 7, 20, 5), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(MemoryCallsTest, BatchesTellWhichCopyFailed) {
+  CUdeviceptr to[] = {memory_, memory_ + kBytes};
+  CUdeviceptr from[] = {memory_ + 64, memory_ + 64};
+  size_t bytes[] = {16, 16};
+  CUmemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t first = 0, failed = 0;
+  EXPECT_EQ(
+      cuMemcpyBatchAsync(to, from, bytes, 2, &attributes, &first, 1, &failed, CU_STREAM_PER_THREAD),
+      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(failed, 1u);
+  EXPECT_EQ(cuMemcpyBatchAsync_v2_ptsz(to, from, bytes, 1, &attributes, &first, 1, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 2);
+  EXPECT_EQ(cuMemcpyBatchAsync_v2(to, from, bytes, 1, &attributes, &first, 1, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(MemoryCallsTest, MappedHostMemoryIsRefusedWhenItsAddressIsAskedFor) {
+  void* host = nullptr;
+  CUdeviceptr pointer;
+  ASSERT_EQ(cuMemHostAlloc(&host, 64, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, host, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, host, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, &pointer, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryCallsTest, SyncMemopsIsKeptForAnAllocation) {
+  unsigned int flag = 1;
+  EXPECT_EQ(cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory_ + 8),
+            CUDA_SUCCESS);
+  flag = 0;
+  EXPECT_EQ(cuPointerGetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory_), CUDA_SUCCESS);
+  EXPECT_EQ(flag, 1u);
+  EXPECT_EQ(cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                  reinterpret_cast<CUdeviceptr>(&flag)),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(MemoryCallsTest, PoolsCountWhatTheyGave) {
+  CUmemPoolProps properties = {};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  properties.maxSize = 4096;
+  CUmemoryPool pool;
+  ASSERT_EQ(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+  const auto read = [&](CUmemPool_attribute attribute) {
+    uint64_t value = 77;
+    EXPECT_EQ(cuMemPoolGetAttribute(pool, attribute, &value), CUDA_SUCCESS);
+    return value;
+  };
+  CUdeviceptr first, second;
+  ASSERT_EQ(cuMemAllocFromPoolAsync(&first, 1024, pool, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAllocFromPoolAsync(&second, 2048, pool, nullptr), CUDA_SUCCESS);
+  CUdeviceptr third;
+  EXPECT_EQ(cuMemAllocFromPoolAsync(&third, 2048, pool, nullptr), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(read(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 3072u);
+  EXPECT_EQ(cuMemFreeAsync(second, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(read(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 1024u);
+  EXPECT_EQ(read(CU_MEMPOOL_ATTR_USED_MEM_HIGH), 3072u);
+  EXPECT_EQ(read(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32u << 20);
+  uint64_t zero = 0, one = 1;
+  EXPECT_EQ(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), CUDA_SUCCESS);
+  EXPECT_EQ(read(CU_MEMPOOL_ATTR_USED_MEM_HIGH), 1024u);
+  // What it gave outlives it.
+  EXPECT_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAllocFromPoolAsync(&third, 16, pool, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemsetD8_v2(first, 0, 1024), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(first, nullptr), CUDA_SUCCESS);
 }
 
 TEST_F(MemoryCallsTest, StreamOrderedMemoryComesFromThePool) {

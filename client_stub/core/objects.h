@@ -10,6 +10,8 @@
 
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/handle_table.h"
+#include "client_stub/core/memory_pool.h"
+#include "common/mutex.h"
 
 namespace warpline::stub {
 
@@ -32,13 +34,23 @@ struct Context {
   bool alive() const { return references.load(std::memory_order_relaxed) > 0; }
 };
 
+struct StreamAttributes {
+  CUaccessPolicyWindow window = {};
+  CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;
+  CUlaunchMemSyncDomain domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+  CUlaunchMemSyncDomainMap domain_map = {0, 1};
+};
+
 struct Stream {
   CUstream handle = nullptr;
   uint64_t wire = 0;  // In commands. Never used twice.
   unsigned int flags = 0;
-  int priority = 0;
+  std::atomic<int> priority{0};
   Context* context = nullptr;         // nullptr: whichever is current.
   std::atomic<uint64_t> last_seq{0};  // The latest command sent on it.
+
+  Mutex attributes_mu;
+  StreamAttributes attributes ABSL_GUARDED_BY(attributes_mu);
 
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 
@@ -74,12 +86,6 @@ struct ModuleRef {
 
 struct KernelRef {
   Kernel* kernel = nullptr;
-};
-
-struct MemoryPool {
-  CUmemoryPool handle = nullptr;
-  std::atomic<uint64_t> release_threshold{0};
-  std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
 };
 
 using ContextTable = HandleTable<Context, HandleKind::kContext, false>;

@@ -100,6 +100,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.allocator = new Allocator(r.session);
   r.memory = new DeviceMemory(r.session, r.allocator);
   r.host_memory = new HostMemory;
+  r.host_calls = new HostCalls(r.session);
   r.limits = LimitsOf(r.session->device());
   r.launch_blocking = environment().launch_blocking;
   r.legacy.handle = CU_STREAM_LEGACY;

@@ -16,6 +16,7 @@
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/device_memory.h"
 #include "client_stub/core/environment.h"
+#include "client_stub/core/host_calls.h"
 #include "client_stub/core/host_memory.h"
 #include "client_stub/core/launch_check.h"
 #include "client_stub/core/objects.h"
@@ -38,6 +39,7 @@ struct Runtime {
   Allocator* allocator = nullptr;
   DeviceMemory* memory = nullptr;
   HostMemory* host_memory = nullptr;
+  HostCalls* host_calls = nullptr;
   DeviceLimits limits;
   bool launch_blocking = false;
   // Set with the first stream that the legacy stream does not wait for.
@@ -91,8 +93,11 @@ void SetPrinter(int (*printer)(int descriptor, const char* text, size_t bytes, i
 
 // ---- What entry points begin with.
 
-// For calls that need cuInit.
-inline CUresult EnterInitialized() { return runtime().gate.load(std::memory_order_acquire); }
+// For calls that need cuInit. None may be made by a function that a stream calls.
+inline CUresult EnterInitialized() {
+  if (t_thread.runs_host_calls) return CUDA_ERROR_NOT_PERMITTED;
+  return runtime().gate.load(std::memory_order_acquire);
+}
 
 // For calls that need a current context but ask nothing of the device.
 inline CUresult EnterContext() {

@@ -51,6 +51,10 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
     s.flags = flags;
     s.priority = priority;
     s.context = context;
+    {
+      MutexLock lock(&s.attributes_mu);
+      s.attributes = {};
+    }
     s.last_seq.store(seq, std::memory_order_relaxed);
     *stream = &s;
   });

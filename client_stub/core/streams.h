@@ -30,6 +30,7 @@ void ReleaseThreadStream(Stream* stream);
 template <typename Command>
 CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = {},
                 uint64_t* sent_seq = nullptr) {
+  if (runtime().host_calls->any()) runtime().host_calls->Pace(tail.size());
   const uint64_t seq = runtime().session->Send(command, tail);
   if (seq != 0) stream->NoteSent(seq);
   if (sent_seq != nullptr) *sent_seq = seq;

@@ -6,7 +6,7 @@
 
 namespace warpline::stub {
 
-__thread ThreadState t_thread = {nullptr, nullptr, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL};
+__thread ThreadState t_thread = {nullptr, nullptr, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL, false};
 
 namespace {
 

@@ -14,6 +14,7 @@ struct ThreadState {
   std::vector<Context*>* below;  // The rest of it. Created when first needed.
   Stream* default_stream;        // The per-thread default stream. Created when first needed.
   CUstreamCaptureMode capture_mode;
+  bool runs_host_calls;  // It runs the functions that streams call.
 };
 
 // In the static part of thread-local storage: one load to reach, in a library that was loaded late

@@ -1,9 +1,27 @@
 #include "client_stub/session/reply_table.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace warpline::stub {
+namespace {
+
+// Writes data, which begins `offset` bytes into the rows of a box, where they lie.
+void Scatter(const BoxPlace& box, const BoxExtent& extent, uint64_t offset, std::string_view data) {
+  while (!data.empty()) {
+    const uint64_t row = offset / extent.width;
+    const uint64_t x = offset % extent.width;
+    const size_t bytes = std::min<uint64_t>(extent.width - x, data.size());
+    const uint64_t at =
+        box.address + row / extent.height * box.slice + row % extent.height * box.pitch + x;
+    std::memcpy(reinterpret_cast<void*>(at), data.data(), bytes);
+    data.remove_prefix(bytes);
+    offset += bytes;
+  }
+}
+
+}  // namespace
 
 bool ReplyTable::Expect(uint64_t seq, const ExpectedReply& expected, CudaResult* error) {
   SpinMutexLock lock(&mu_);
@@ -39,7 +57,7 @@ ReplyTable::Outcome ReplyTable::Reply(uint64_t seq, CudaResult result, std::stri
 }
 
 ReplyTable::Outcome ReplyTable::CopyData(uint64_t seq, uint64_t offset, std::string_view data) {
-  char* destination;
+  ExpectedReply target;
   {
     SpinMutexLock lock(&mu_);
     const auto it = expected_.find(seq);
@@ -50,10 +68,14 @@ ReplyTable::Outcome ReplyTable::CopyData(uint64_t seq, uint64_t offset, std::str
       return Outcome::kUnexpected;
     }
     expected.copied += data.size();
-    destination = expected.destination + offset;
+    target = expected;
   }
   // Only the loop removes entries, and this is the loop: the destination is still the command's.
-  if (!data.empty()) std::memcpy(destination, data.data(), data.size());
+  if (target.box.pitch != 0) {
+    Scatter(target.box, target.extent, offset, data);
+  } else if (!data.empty()) {
+    std::memcpy(target.destination + offset, data.data(), data.size());
+  }
   return Outcome::kTaken;
 }
 

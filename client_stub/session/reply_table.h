@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/session/one_shot.h"
 #include "client_stub/session/spin_mutex.h"
+#include "common/box.h"
 #include "common/cuda_result.h"
 #include "proto/commands.h"
 
@@ -58,6 +59,9 @@ struct ExpectedReply {
   char* destination = nullptr;    // For CopyData: `bytes` bytes.
   uint64_t bytes = 0;
   uint64_t copied = 0;
+  // Instead of `destination`, when its pitch is not 0: the data are the rows of this box.
+  BoxPlace box = {};
+  BoxExtent extent = {};
 };
 
 // Thread-safe. Replies, data and failures come from the loop alone, so that nothing is written to a

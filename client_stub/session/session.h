@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client_stub/session/counters.h"
+#include "common/box.h"
 #include "common/cuda_result.h"
 #include "proto/wire.h"
 
@@ -138,6 +139,10 @@ class Session {
   virtual CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                              uint64_t* seq) = 0;
 
+  // The same for a box of device memory, to the box of host memory at `dst`.
+  virtual CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                                const BoxExtent& extent, bool wait, uint64_t* seq) = 0;
+
   // The number of the latest command sent, of the whole session.
   virtual uint64_t last_seq() const = 0;
 
@@ -151,6 +156,11 @@ class Session {
   // Called on the session's loop for each Freed notice, with its token; set before any FreeFence is
   // sent. Must not block or call the session.
   virtual void SetFreedCallback(std::function<void(uint64_t token)> callback) = 0;
+
+  // Called on the session's loop for each HostDue notice with its token, and with kNoToken when the
+  // session is lost; set before any HostCall is sent. Must not block or call the session.
+  static constexpr uint64_t kNoToken = 0;
+  virtual void SetHostDueCallback(std::function<void(uint64_t token)> callback) = 0;
 
   // Asks the server to back [va, va + bytes) with min <= bytes <= want and waits for the answer
   // (a round trip). `*grant` is what was backed. kOutOfMemory when the server refused.

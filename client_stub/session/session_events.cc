@@ -206,6 +206,12 @@ bool SessionImpl::HandleReply(const ReplyView& reply, std::string* problem) {
     case ReplyId::kOutput:
       if (!HandleOutput(reply)) break;
       return true;
+    case ReplyId::kHostDue: {
+      notice::HostDue due;
+      if (!TakeStruct(&rest, &due) || due.token == kNoToken) break;
+      HostDue(due.token);
+      return true;
+    }
   }
   *problem =
       absl::StrCat("a bad reply of kind ", static_cast<int>(reply.id), " to command ", reply.seq);
@@ -300,6 +306,7 @@ void SessionImpl::Lose(CudaResult error) {
   queue_.Abort();
   replies_.Fail(error);
   grants_.Fail(error);
+  HostDue(kNoToken);
 }
 
 void SessionImpl::OnClosed(const absl::Status& status) {

@@ -207,6 +207,38 @@ CudaResult SessionImpl::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
   return result == CudaResult::kSuccess ? TakeDeferred() : result;
 }
 
+CudaResult SessionImpl::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                                   const BoxExtent& extent, bool wait, uint64_t* seq) {
+  *seq = last_seq();
+  if (error() != CudaResult::kSuccess) return error();
+  ReplyWaiter waiter(1);
+  const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,
+                                          extent.width, extent.height, extent.depth};
+  const ExpectedReply expected = {.command = CommandId::kCopyBoxFromDevice,
+                                  .waiter = wait ? &waiter : nullptr,
+                                  .bytes = extent.bytes(),
+                                  .box = dst,
+                                  .extent = extent};
+  const uint64_t sent =
+      Submit(CommandId::kCopyBoxFromDevice, &command, sizeof(command), {}, &expected);
+  if (sent == 0) return error();
+  *seq = sent;
+  CountWait(WaitKind::kCopyOut, CommandId::kCopyBoxFromDevice);
+  if (!wait) return CudaResult::kSuccess;
+  const CudaResult result = waiter.Wait(spin_);
+  return result == CudaResult::kSuccess ? TakeDeferred() : result;
+}
+
+void SessionImpl::SetHostDueCallback(std::function<void(uint64_t token)> callback) {
+  MutexLock lock(&host_due_mu_);
+  host_due_callback_ = std::move(callback);
+}
+
+void SessionImpl::HostDue(uint64_t token) {
+  MutexLock lock(&host_due_mu_);
+  if (host_due_callback_) host_due_callback_(token);
+}
+
 void SessionImpl::SetFreedCallback(std::function<void(uint64_t token)> callback) {
   MutexLock lock(&freed_mu_);
   freed_callback_ = std::move(callback);

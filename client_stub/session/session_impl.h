@@ -82,10 +82,13 @@ class SessionImpl final : public Session, public ChannelHandler {
   void EndGroup() override;
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                      uint64_t* seq) override;
+  CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                        const BoxExtent& extent, bool wait, uint64_t* seq) override;
   uint64_t last_seq() const override { return queue_.last_seq(); }
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
   void SetFreedCallback(std::function<void(uint64_t token)> callback) override;
+  void SetHostDueCallback(std::function<void(uint64_t token)> callback) override;
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
@@ -138,6 +141,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   void HandleFault(std::string_view payload);
   void CommandFailed(CommandId command, uint64_t seq, CudaResult result, std::string_view what);
   void Lose(CudaResult error);
+  void HostDue(uint64_t token);
   void CloseChannel(const absl::Status& status);
 
   const ArenaReservation arena_;
@@ -156,6 +160,9 @@ class SessionImpl final : public Session, public ChannelHandler {
 
   Mutex freed_mu_;
   std::function<void(uint64_t)> freed_callback_ ABSL_GUARDED_BY(freed_mu_);
+
+  Mutex host_due_mu_;
+  std::function<void(uint64_t)> host_due_callback_ ABSL_GUARDED_BY(host_due_mu_);
 
   // Frames other than commands; they do not wait for the window.
   ControlQueue control_;

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/box.h"
 #include "common/cuda_result.h"
 #include "common/unique_fd.h"
 
@@ -68,6 +69,23 @@ struct JitLog {
   std::string info;
   std::string errors;
 };
+
+// One operation on a word of device memory, in the order of its stream. `kind` and `flags` are
+// CUDA's: CUstreamBatchMemOpType, CUstreamWaitValue_flags, CUstreamWriteValue_flags.
+struct MemOp {
+  static constexpr uint32_t kWait32 = 1;
+  static constexpr uint32_t kWrite32 = 2;
+  static constexpr uint32_t kWait64 = 4;
+  static constexpr uint32_t kWrite64 = 5;
+  static constexpr uint32_t kBarrier = 6;  // Has no address and no value.
+
+  uint32_t kind = 0;
+  uint32_t flags = 0;
+  uint64_t address = 0;
+  uint64_t value = 0;
+};
+static_assert(sizeof(MemOp) == 24);
+inline constexpr size_t kMaxMemOps = 256;  // Of one call, as CUDA's.
 
 struct LaunchConfig {
   std::array<uint32_t, 3> grid{};
@@ -124,6 +142,36 @@ class Context {
   // Sets `count` elements of `width` (1, 2 or 4) bytes to the low bits of `value`.
   virtual CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                             StreamId stream) = 0;
+
+  // The same in each of `rows` rows, `pitch` bytes apart.
+  virtual CudaResult MemsetRows(uint64_t /*dst*/, uint64_t /*pitch*/, uint32_t /*value*/,
+                                int /*width*/, size_t /*columns*/, size_t /*rows*/, StreamId) {
+    return CudaResult::kNotSupported;
+  }
+
+  // --- Boxes. kInvalidValue for what is none (BoxSpan). The host's end is memory from AllocStaging
+  // that holds the rows without gaps, and stays as it is until the stream has passed this point.
+  virtual CudaResult CopyBoxToDevice(const BoxPlace& /*dst*/, const void* /*src*/, const BoxExtent&,
+                                     StreamId) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult CopyBoxFromDevice(void* /*dst*/, const BoxPlace& /*src*/, const BoxExtent&,
+                                       StreamId) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult CopyBoxOnDevice(const BoxPlace& /*dst*/, const BoxPlace& /*src*/,
+                                     const BoxExtent&, StreamId) {
+    return CudaResult::kNotSupported;
+  }
+
+  // Words of the arena, aligned. Does not wait for what the operations wait for. kInvalidValue for
+  // an unknown kind or flag, kNotSupported for one that the device lacks.
+  virtual CudaResult MemOps(absl::Span<const MemOp>, StreamId) { return CudaResult::kNotSupported; }
+
+  // `attribute` has a CUstreamAttrID and its value. A hint to the device, except the priority.
+  virtual CudaResult SetStreamAttribute(StreamId, const LaunchAttribute&) {
+    return CudaResult::kSuccess;
+  }
 
   // --- What kernels print. printf goes to the process's descriptor 1 and a failed assert to 2, as
   // CUDA's driver does it. Returns once everything is written there that work complete by now has

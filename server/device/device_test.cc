@@ -204,6 +204,110 @@ TEST_P(DeviceTest, MemsetsAndCopies) {
                                                      0xaabbaabb, 0x7f7f7f7f, 0x01020304}));
 }
 
+TEST_P(DeviceTest, SetsRowsAndLeavesWhatIsBetween) {
+  ASSERT_EQ(context_->Memset(memory_, 1, 4, 64, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->MemsetRows(memory_, 16, 0x0202, 2, 4, 3, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 8),
+            (std::vector<uint32_t>{0x02020202, 0x02020202, 1, 1, 0x02020202, 0x02020202, 1, 1}));
+  ASSERT_EQ(context_->MemsetRows(memory_, 16, 7, 4, 1, 3, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->MemsetRows(memory_ + 4, 16, 8, 1, 4, 1, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 5), (std::vector<uint32_t>{7, 0x08080808, 1, 1, 7}));
+  EXPECT_EQ(context_->MemsetRows(memory_, 16, 7, 3, 1, 3, kLegacyStream),
+            CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->MemsetRows(memory_, 8, 7, 4, 3, 3, kLegacyStream), CudaResult::kInvalidValue);
+}
+
+TEST_P(DeviceTest, BoxesKeepTheirRowsAndSlices) {
+  ASSERT_EQ(context_->Memset(memory_, 0, 4, 1024, kLegacyStream), CudaResult::kSuccess);
+  const BoxExtent extent = {8, 2, 2};
+  auto* const words = static_cast<uint32_t*>(staging_);
+  for (uint32_t i = 0; i < 8; ++i) words[i] = i + 1;
+  // Rows of 16 bytes, slices of three of them.
+  const BoxPlace place = {memory_, 16, 48};
+  ASSERT_EQ(context_->CopyBoxToDevice(place, staging_, extent, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 18),
+            (std::vector<uint32_t>{1, 2, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 5, 6, 0, 0, 7, 8}));
+  const BoxPlace other = {memory_ + 1024, 32, 64};
+  ASSERT_EQ(context_->CopyBoxOnDevice(other, place, extent, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_ + 1024 + 64, 2), (std::vector<uint32_t>{5, 6}));
+  std::memset(staging_, 0, 64);
+  ASSERT_EQ(context_->CopyBoxFromDevice(staging_, other, extent, kLegacyStream),
+            CudaResult::kSuccess);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_EQ(words[i], i + 1);
+}
+
+TEST_P(DeviceTest, OneRowNeedsNoPitch) {
+  static_cast<uint32_t*>(staging_)[0] = 11;
+  const BoxPlace place = {memory_, 4, 0};
+  ASSERT_EQ(context_->CopyBoxToDevice(place, staging_, {4, 1, 1}, kLegacyStream),
+            CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 1), (std::vector<uint32_t>{11}));
+}
+
+TEST_P(DeviceTest, RefusesWhatIsNoBox) {
+  const BoxExtent extent = {8, 2, 2};
+  for (const BoxPlace& place : {BoxPlace{memory_, 4, 48}, BoxPlace{memory_, 16, 16},
+                                BoxPlace{memory_, 16, 40}, BoxPlace{16, 16, 48}}) {
+    EXPECT_EQ(context_->CopyBoxToDevice(place, staging_, extent, kLegacyStream),
+              CudaResult::kInvalidValue)
+        << place.address << " " << place.pitch << " " << place.slice;
+  }
+}
+
+TEST_P(DeviceTest, StreamsWaitForWordsThatOthersWrite) {
+  StreamId waiter, writer;
+  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &waiter), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &writer), CudaResult::kSuccess);
+  ASSERT_EQ(context_->Memset(memory_, 0, 4, 64, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  constexpr uint32_t kEqual = 1;
+  const MemOp wait[] = {{MemOp::kWait32, kEqual, memory_, 7},
+                        {MemOp::kWait64, kEqual, memory_ + 8, 1ull << 40},
+                        {MemOp::kWrite32, 0, memory_ + 4, 9}};
+  ASSERT_EQ(context_->MemOps(wait, waiter), CudaResult::kSuccess);
+  EventId event;
+  ASSERT_EQ(context_->CreateEvent(2, &event), CudaResult::kSuccess);
+  ASSERT_EQ(context_->RecordEvent(event, waiter), CudaResult::kSuccess);
+  const MemOp first[] = {{MemOp::kWrite32, 0, memory_, 7}};
+  ASSERT_EQ(context_->MemOps(first, writer), CudaResult::kSuccess);
+  ASSERT_EQ(Sync(writer), CudaResult::kSuccess);
+  EXPECT_EQ(context_->QueryEvent(event), CudaResult::kNotReady);
+  const MemOp second[] = {{MemOp::kBarrier, 0, 0, 0},
+                          {MemOp::kWrite64, 0, memory_ + 8, 1ull << 40}};
+  ASSERT_EQ(context_->MemOps(second, writer), CudaResult::kSuccess);
+  EXPECT_EQ(WaitFor(event), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{7, 9}));
+  context_->DestroyEvent(event);
+  context_->DestroyStream(waiter);
+  context_->DestroyStream(writer);
+}
+
+TEST_P(DeviceTest, WaitsForWordsCompareAsCudaSays) {
+  Write(memory_, {5, 0xfffffffe, 0xffffffff}, kLegacyStream);
+  constexpr uint32_t kGreaterOrEqual = 0, kAnd = 2, kNor = 3;
+  const MemOp hold[] = {{MemOp::kWait32, kGreaterOrEqual, memory_, 5},
+                        {MemOp::kWait32, kGreaterOrEqual, memory_, 0xfffffff0},
+                        {MemOp::kWait32, kAnd, memory_ + 4, 6},
+                        {MemOp::kWait32, kNor, memory_ + 4, 0}};
+  ASSERT_EQ(context_->MemOps(hold, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+}
+
+TEST_P(DeviceTest, RefusesWordsOutsideTheArena) {
+  uint32_t local = 0;
+  for (const MemOp& op :
+       {MemOp{MemOp::kWrite32, 0, memory_ + 2, 1}, MemOp{MemOp::kWrite64, 0, memory_ + 4, 1},
+        MemOp{MemOp::kWrite32, 0, reinterpret_cast<uint64_t>(&local), 1},
+        MemOp{MemOp::kWrite32, 0, reinterpret_cast<uint64_t>(staging_), 1},
+        MemOp{77, 0, memory_, 1}}) {
+    EXPECT_EQ(context_->MemOps({&op, 1}, kLegacyStream), CudaResult::kInvalidValue) << op.kind;
+  }
+  EXPECT_EQ(context_->MemOps({}, kLegacyStream), CudaResult::kInvalidValue);
+}
+
 TEST_P(DeviceTest, RunsAKernelWithGlobalsAndConstants) {
   std::vector<uint32_t> in(1000);
   for (size_t i = 0; i < in.size(); ++i) in[i] = i * 7;

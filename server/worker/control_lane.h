@@ -32,8 +32,8 @@ class ControlLane : public Lane {
   void Do(const cmd::LimitSet& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
-    constexpr int kIndex = static_cast<int>(CommandTraits<Command>::kId) - 1;
-    static_assert(kCommandTable[kIndex].lane != LaneKind::kControl, "the command has no Do()");
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,
+                  "the command has no Do()");
   }
 
   // Keeps what loading the task's image ended with.

@@ -145,6 +145,38 @@ class FakeContext : public device::Context {
     return Log("set", stream, absl::StrCat(value));
   }
 
+  CudaResult MemsetRows(uint64_t, uint64_t, uint32_t value, int, size_t, size_t rows,
+                        device::StreamId stream) override {
+    return Log("rows", stream, absl::StrCat(value, "x", rows));
+  }
+  CudaResult CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                             device::StreamId stream) override {
+    return Log(
+        "box-in", stream,
+        absl::StrCat(dst.address, "=", std::string(static_cast<const char*>(src), extent.bytes())));
+  }
+  // Each byte is its place in the box.
+  CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                               device::StreamId) override {
+    ForEachRow(src, extent, [&](uint64_t address, uint64_t offset, uint64_t bytes) {
+      for (uint64_t i = 0; i < bytes; ++i) {
+        static_cast<char*>(dst)[offset + i] = static_cast<char>(address + i);
+      }
+    });
+    return CudaResult::kSuccess;
+  }
+  CudaResult CopyBoxOnDevice(const BoxPlace&, const BoxPlace&, const BoxExtent& extent,
+                             device::StreamId stream) override {
+    return Log("box", stream, absl::StrCat(extent.bytes()));
+  }
+  CudaResult MemOps(absl::Span<const device::MemOp> operations, device::StreamId stream) override {
+    return Log("words", stream, absl::StrCat(operations.size()));
+  }
+  CudaResult SetStreamAttribute(device::StreamId stream,
+                                const device::LaunchAttribute& attribute) override {
+    return Log("attribute", stream, absl::StrCat(attribute.id));
+  }
+
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override {
     if (image == "bad") return CudaResult::kInvalidImage;
     *module = device::ModuleId{5};

@@ -99,6 +99,12 @@ void Lane::Flush() {
   if (asleep) wake_.NotifyOne();
 }
 
+void Lane::Nudge() {
+  MutexLock lock(&mu_);
+  has_news_.store(true, std::memory_order_release);
+  wake_.NotifyOne();
+}
+
 bool Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
   if (event_wait_count_.load(std::memory_order_relaxed) >= kMaxEventWaits) return false;
   {
@@ -173,6 +179,18 @@ CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
   // Also without a mark: replies keep the order of their commands.
   pending_.push_back(std::move(pending));
   return result;
+}
+
+void Lane::MarkIssued(std::function<void(std::string* batch)> then) {
+  Pending pending;
+  pending.ticket = issued_.load(std::memory_order_relaxed);
+  pending.seq = last_issued_seq_;
+  pending.action = [this, ticket = pending.ticket, seq = pending.seq, then = std::move(then)](
+                       CudaResult result, std::string* batch) {
+    if (result == CudaResult::kSuccess) Retire(ticket, seq);
+    then(result == CudaResult::kSuccess ? batch : nullptr);
+  };
+  Mark(device_stream_, std::move(pending));
 }
 
 // Everything issued so far gets a mark, so that it retires although nobody waits for it.

@@ -84,6 +84,9 @@ class Lane {
   // no reply, when a great many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
 
+  // Has the lane look at its tasks again: something that one of them waits for has happened.
+  void Nudge();
+
   // Tickets: appended by the decoder, issued to the device, complete, complete with all its replies
   // sent. Only the last is for others to act upon: data for the client must come first.
   uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
@@ -124,6 +127,9 @@ class Lane {
   // Adds a mark behind everything issued so far. Without one, `pending` completes with the error
   // that is returned, in its turn.
   CudaResult Mark(device::StreamId stream, Pending pending);
+  // The same for everything issued so far. When that is complete it is reported as such, and then
+  // `then` adds to the batch; with an error `batch` is null.
+  void MarkIssued(std::function<void(std::string* batch)> then);
   void Retire(uint64_t ticket, uint64_t seq);
 
   LaneHost* const host_;

@@ -46,6 +46,7 @@ Session::~Session() {
   // Threads end before anything that they use goes away.
   for (const auto& lane : lanes) lane->Stop();
   leaving_.clear();
+  host_calls_.clear();
   MutexLock lock(&mu_);
   watches_.clear();
   all_lanes_.clear();
@@ -109,7 +110,7 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
   if (IsSticky(result)) {
     CudaResult none = CudaResult::kSuccess;
     if (!fault_.compare_exchange_strong(none, result)) return;
-    LogWarning("fault command=", seq, " call=", kCommandTable[static_cast<int>(id) - 1].name,
+    LogWarning("fault command=", seq, " call=", FindCommand(id).name,
                " error=", CudaResultName(result));
   } else if (fault() != CudaResult::kSuccess) {
     return;
@@ -326,8 +327,8 @@ void Session::Refuse(CudaResult result) {
 }
 
 bool Session::HandlesLeft() {
-  const uint64_t held =
-      lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size();
+  const uint64_t held = lanes_.size() + event_table_.size() + images_.size() + modules_.size() +
+                        kernels_.size() + host_calls_.size();
   if (held < limits_.max_handles) return true;
   RefuseBeyond("handles", limits_.max_handles, &said_handles_);
   return false;
@@ -482,6 +483,36 @@ void Session::On(const cmd::EventElapsed& command, std::string_view tail) {
   ToControl(std::move(task));
 }
 
+// The client answers by the token, since the stream may be gone by then.
+void Session::On(const cmd::HostCall& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  if (host_calls_.contains(command.token)) return Refuse(CudaResult::kInvalidValue);
+  // Nobody answers any more.
+  if (fault() != CudaResult::kSuccess) return Refuse(fault());
+  if (!HandlesLeft()) return;
+  Task task = NewTask(command, tail);
+  task.host = std::make_shared<HostWait>();
+  host_calls_.emplace(command.token, HostCall{lane, task.host});
+  Enqueue(lane, std::move(task));
+}
+
+void Session::On(const cmd::HostDone& command, std::string_view) {
+  const auto call = host_calls_.find(command.token);
+  if (call == host_calls_.end()) return Refuse(CudaResult::kInvalidValue);
+  call->second.wait->done.store(true, std::memory_order_release);
+  call->second.lane->Nudge();
+  host_calls_.erase(call);
+  RetireHere();
+}
+
+void Session::On(const cmd::StreamSetAttribute& command, std::string_view tail) {
+  if (tail.size() != sizeof(device::LaunchAttribute::value)) {
+    return Refuse(CudaResult::kInvalidValue);
+  }
+  ToStream(command, tail);
+}
+
 // --- Memory
 
 void Session::On(const cmd::Memset& command, std::string_view tail) { ToStream(command, tail); }
@@ -493,6 +524,26 @@ void Session::On(const cmd::CopyFromDevice& command, std::string_view tail) {
   if (const auto lane = FindLane(command.stream)) lane->data_ticket = lane->appended();
 }
 void Session::On(const cmd::CopyOnDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+
+void Session::On(const cmd::MemsetRows& command, std::string_view tail) { ToStream(command, tail); }
+void Session::On(const cmd::CopyBoxToDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+void Session::On(const cmd::CopyBoxFromDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+  if (const auto lane = FindLane(command.stream)) lane->data_ticket = lane->appended();
+}
+void Session::On(const cmd::CopyBoxOnDevice& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+
+void Session::On(const cmd::StreamMemOps& command, std::string_view tail) {
+  if (tail.empty() || tail.size() % sizeof(device::MemOp) != 0 ||
+      tail.size() / sizeof(device::MemOp) > device::kMaxMemOps) {
+    return Refuse(CudaResult::kInvalidValue);
+  }
   ToStream(command, tail);
 }
 

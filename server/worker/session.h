@@ -102,11 +102,23 @@ class Session : public LaneHost {
   void On(const cmd::ClusterOccupancy& command, std::string_view tail);
   void On(const cmd::LimitGet& command, std::string_view tail);
   void On(const cmd::LimitSet& command, std::string_view tail);
+  void On(const cmd::HostCall& command, std::string_view tail);
+  void On(const cmd::HostDone& command, std::string_view tail);
+  void On(const cmd::MemsetRows& command, std::string_view tail);
+  void On(const cmd::CopyBoxToDevice& command, std::string_view tail);
+  void On(const cmd::CopyBoxFromDevice& command, std::string_view tail);
+  void On(const cmd::CopyBoxOnDevice& command, std::string_view tail);
+  void On(const cmd::StreamMemOps& command, std::string_view tail);
+  void On(const cmd::StreamSetAttribute& command, std::string_view tail);
 
  private:
   struct Event {
     uint32_t flags = 0;
     std::shared_ptr<EventRecord> latest;
+  };
+  struct HostCall {
+    std::shared_ptr<Lane> lane;
+    std::shared_ptr<HostWait> wait;
   };
   // Runs `done` once every lane has retired the ticket noted beside it.
   struct Watch {
@@ -174,6 +186,7 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Image>> images_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Module>> modules_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
+  absl::flat_hash_map<uint64_t, HostCall> host_calls_;  // Those that the client has yet to answer.
   uint64_t module_bytes_ = 0;
   bool said_handles_ = false;
   bool said_module_bytes_ = false;

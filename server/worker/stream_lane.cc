@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
+#include "common/box.h"
 #include "server/worker/launch_attributes.h"
 
 namespace warpline::worker {
@@ -125,21 +127,14 @@ void StreamLane::GiveStaging(void* buffer) {
   host_->staging()->Give(buffer);
 }
 
-// A driver that is given more than a little pageable memory waits for the stream; with a buffer
-// from AllocStaging it only queues the copy.
-Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
-  device::Context* const context = host_->context();
-  const size_t bytes = task.tail.size();
-  if (bytes <= kMaxPageableBytes || bytes > kStagingBytes) {
-    Check(task, context->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
-    return Step::kDone;
-  }
+template <typename Copy>
+Lane::Step StreamLane::CopyIn(Task& task, Copy copy) {
   CudaResult result;
   void* const buffer = TakeStaging(&result);
   if (buffer == nullptr && result == CudaResult::kSuccess) return Step::kBlocked;
   if (result == CudaResult::kSuccess) {
-    std::memcpy(buffer, task.tail.data(), bytes);
-    result = context->CopyToDevice(command.dst, buffer, bytes, device_stream_);
+    std::memcpy(buffer, task.tail.data(), task.tail.size());
+    result = copy(buffer);
   }
   if (result != CudaResult::kSuccess) {
     if (buffer != nullptr) GiveStaging(buffer);
@@ -154,20 +149,32 @@ Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
   return Step::kDone;
 }
 
+// A driver that is given more than a little pageable memory waits for the stream; with a buffer
+// from AllocStaging it only queues the copy.
+Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
+  device::Context* const context = host_->context();
+  const size_t bytes = task.tail.size();
+  if (bytes <= kMaxPageableBytes || bytes > kStagingBytes) {
+    Check(task, context->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
+    return Step::kDone;
+  }
+  return CopyIn(task, [&](const void* buffer) {
+    return context->CopyToDevice(command.dst, buffer, bytes, device_stream_);
+  });
+}
+
 // Sends the range in pieces, each through a staging buffer; several are under way at a time.
-Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
+template <typename Copy>
+Lane::Step StreamLane::CopyOut(Task& task, uint64_t total, Copy copy) {
   bool last = false;
   while (!last) {
     const uint64_t offset = copied_;
-    const size_t bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
-    last = offset + bytes == command.bytes;
+    size_t bytes = 0;
     CudaResult result;
     void* buffer = TakeStaging(&result);
     if (buffer == nullptr && result == CudaResult::kSuccess) return Step::kBlocked;
-    if (result == CudaResult::kSuccess && bytes > 0) {
-      result =
-          host_->context()->CopyFromDevice(buffer, command.src + offset, bytes, device_stream_);
-    }
+    if (result == CudaResult::kSuccess && offset < total) result = copy(buffer, offset, &bytes);
+    last = offset + bytes == total;
     Pending pending;
     pending.seq = task.seq;
     pending.ticket = last ? task.ticket : 0;
@@ -200,6 +207,13 @@ Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
   }
   copied_ = 0;
   return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
+  return CopyOut(task, command.bytes, [&](void* buffer, uint64_t offset, size_t* bytes) {
+    *bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
+    return host_->context()->CopyFromDevice(buffer, command.src + offset, *bytes, device_stream_);
+  });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
@@ -244,6 +258,86 @@ Lane::Step StreamLane::Do(const cmd::LaunchEx& command, Task& task) {
   } else {
     Check(task, CudaResult::kInvalidValue);
   }
+  return Step::kDone;
+}
+
+// The lane holds itself back, with neither a driver's callback nor a wait on the device: one host
+// function that blocks would stop those of all streams there.
+Lane::Step StreamLane::Do(const cmd::HostCall& command, Task& task) {
+  if (task.host->done.load(std::memory_order_acquire)) return Step::kDone;
+  if (!task.host->announced) {
+    task.host->announced = true;
+    MarkIssued([token = command.token, host = task.host](std::string* batch) {
+      if (batch == nullptr) {
+        host->done.store(true, std::memory_order_release);
+        return;
+      }
+      AppendNotice(ReplyId::kHostDue, 0, notice::HostDue{token}, {}, batch);
+    });
+  }
+  return Step::kBlocked;
+}
+
+Lane::Step StreamLane::Do(const cmd::MemsetRows& command, Task& task) {
+  Check(task, host_->context()->MemsetRows(command.dst, command.pitch, command.value,
+                                           static_cast<int>(command.width), command.columns,
+                                           command.rows, device_stream_));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyBoxToDevice& command, Task& task) {
+  const BoxPlace place = {command.dst, command.pitch, command.slice};
+  const BoxExtent extent = {command.width, command.height, command.depth};
+  uint64_t span;
+  if (!BoxSpan(place, extent, &span) || extent.bytes() != task.tail.size() ||
+      task.tail.size() > kStagingBytes) {
+    Check(task, CudaResult::kInvalidValue);
+    return Step::kDone;
+  }
+  return CopyIn(task, [&](const void* buffer) {
+    return host_->context()->CopyBoxToDevice(place, buffer, extent, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyBoxFromDevice& command, Task& task) {
+  const BoxPlace place = {command.src, command.pitch, command.slice};
+  const BoxExtent extent = {command.width, command.height, command.depth};
+  uint64_t span;
+  if (!BoxSpan(place, extent, &span)) {
+    Pending answer;
+    answer.seq = task.seq;
+    answer.reply_seq = task.seq;
+    answer.reply_result = CudaResult::kInvalidValue;
+    pending_.push_back(std::move(answer));
+    return Step::kDone;
+  }
+  return CopyOut(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {
+    const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
+    *bytes = part.extent.bytes();
+    return host_->context()->CopyBoxFromDevice(buffer, part.In(place), part.extent, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyBoxOnDevice& command, Task& task) {
+  Check(task, host_->context()->CopyBoxOnDevice({command.dst, command.dst_pitch, command.dst_slice},
+                                                {command.src, command.src_pitch, command.src_slice},
+                                                {command.width, command.height, command.depth},
+                                                device_stream_));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamMemOps&, Task& task) {
+  std::vector<device::MemOp> operations(task.tail.size() / sizeof(device::MemOp));
+  std::memcpy(operations.data(), task.tail.data(), operations.size() * sizeof(device::MemOp));
+  Check(task, host_->context()->MemOps(operations, device_stream_));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
+  device::LaunchAttribute attribute;
+  attribute.id = command.attribute;
+  std::memcpy(attribute.value.data(), task.tail.data(), attribute.value.size());
+  Check(task, host_->context()->SetStreamAttribute(device_stream_, attribute));
   return Step::kDone;
 }
 

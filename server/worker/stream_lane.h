@@ -29,11 +29,18 @@ class StreamLane : public Lane {
   Step Do(const cmd::CopyOnDevice& command, Task& task);
   Step Do(const cmd::Launch& command, Task& task);
   Step Do(const cmd::LaunchEx& command, Task& task);
+  Step Do(const cmd::HostCall& command, Task& task);
+  Step Do(const cmd::MemsetRows& command, Task& task);
+  Step Do(const cmd::CopyBoxToDevice& command, Task& task);
+  Step Do(const cmd::CopyBoxFromDevice& command, Task& task);
+  Step Do(const cmd::CopyBoxOnDevice& command, Task& task);
+  Step Do(const cmd::StreamMemOps& command, Task& task);
+  Step Do(const cmd::StreamSetAttribute& command, Task& task);
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {
-    constexpr int kIndex = static_cast<int>(CommandTraits<Command>::kId) - 1;
-    static_assert(kCommandTable[kIndex].lane != LaneKind::kStream, "the command has no Do()");
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kStream,
+                  "the command has no Do()");
     return Step::kDone;
   }
 
@@ -44,6 +51,13 @@ class StreamLane : public Lane {
   void WaitFor(const Task& task, const worker::EventRecord* record);
   Step RecordMark(Task& task);
   bool OpenStream();
+  // Brings the tail to the device: copy(buffer) issues that from a staging buffer.
+  template <typename Copy>
+  Step CopyIn(Task& task, Copy copy);
+  // Sends `total` bytes back: copy(buffer, offset, &bytes) issues the piece at `offset`, which is
+  // at most kStagingBytes long, and says how long.
+  template <typename Copy>
+  Step CopyOut(Task& task, uint64_t total, Copy copy);
   // As StagingPool's.
   void* TakeStaging(CudaResult* result);
   void GiveStaging(void* buffer);
@@ -51,7 +65,7 @@ class StreamLane : public Lane {
   CudaResult open_result_ = CudaResult::kNotReady;
   uint32_t flags_ = 0;
   int priority_ = 0;
-  uint64_t copied_ = 0;  // Of the CopyFromDevice at the front.
+  uint64_t copied_ = 0;  // Of the CopyFromDevice or CopyBoxFromDevice at the front.
   size_t staged_ = 0;    // Staging buffers that this lane holds.
 };
 

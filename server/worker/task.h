@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_WORKER_TASK_H_
 #define WARPLINE_SERVER_WORKER_TASK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -50,10 +51,14 @@ struct Prerequisite {
   uint64_t ticket;
 };
 
+// A HostCall under way. `done` is set by the decoder, for good, and read by the lane.
+struct HostWait {
+  bool announced = false;  // Lane's thread only: the client has been or is being told.
+  std::atomic<bool> done{false};
+};
+
 // Whether the client waits for an answer to such a command.
-inline bool Answers(CommandId id) {
-  return kCommandTable[static_cast<int>(id) - 1].effect == Effect::kRoundTrip;
-}
+inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
 
 using AnyCommand =
     std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
@@ -62,7 +67,9 @@ using AnyCommand =
                  cmd::ModuleLoad, cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind,
                  cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks, cmd::LaunchEx,
                  cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels, cmd::ClusterOccupancy,
-                 cmd::LimitGet, cmd::LimitSet>;
+                 cmd::LimitGet, cmd::LimitSet, cmd::HostCall, cmd::MemsetRows, cmd::CopyBoxToDevice,
+                 cmd::CopyBoxFromDevice, cmd::CopyBoxOnDevice, cmd::StreamMemOps,
+                 cmd::StreamSetAttribute>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -76,6 +83,7 @@ struct Task {
   std::shared_ptr<EventRecord> event;
   std::shared_ptr<EventRecord> second_event;
   std::shared_ptr<Image> image;
+  std::shared_ptr<HostWait> host;
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;

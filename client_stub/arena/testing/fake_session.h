@@ -54,6 +54,11 @@ class FakeSession final : public Session {
   CudaResult CopyOut(uint64_t, void*, uint64_t, uint64_t, bool, uint64_t*) override {
     return CudaResult::kNotSupported;
   }
+  CudaResult CopyBoxOut(uint64_t, const BoxPlace&, const BoxPlace&, const BoxExtent&, bool,
+                        uint64_t*) override {
+    return CudaResult::kNotSupported;
+  }
+  void SetHostDueCallback(std::function<void(uint64_t token)>) override {}
   uint64_t last_seq() const override { return last_seq_.load(); }
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}

@@ -77,6 +77,7 @@ FakeSession::FakeSession() {
   set(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
   set(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536);
   set(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32);
+  set(CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0x7fffffff);
   set(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048);
   set(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132);
   set(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10);
@@ -151,6 +152,31 @@ CudaResult FakeSession::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
   *seq = Keep(CommandId::kCopyFromDevice, &command, sizeof(command), {});
   std::memset(dst, 0x5a, bytes);
   return CudaResult::kSuccess;
+}
+
+CudaResult FakeSession::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                                   const BoxExtent& extent, bool, uint64_t* seq) {
+  const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,
+                                          extent.width, extent.height, extent.depth};
+  *seq = Keep(CommandId::kCopyBoxFromDevice, &command, sizeof(command), {});
+  ForEachRow(dst, extent, [](uint64_t address, uint64_t, uint64_t bytes) {
+    std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
+  });
+  return CudaResult::kSuccess;
+}
+
+void FakeSession::SetHostDueCallback(std::function<void(uint64_t token)> callback) {
+  MutexLock lock(&mu_);
+  host_due_ = std::move(callback);
+}
+
+void FakeSession::HostDue(uint64_t token) {
+  std::function<void(uint64_t)> callback;
+  {
+    MutexLock lock(&mu_);
+    callback = host_due_;
+  }
+  if (callback) callback(token);
 }
 
 uint64_t FakeSession::last_seq() const {

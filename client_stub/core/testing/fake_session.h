@@ -38,6 +38,9 @@ class FakeSession : public Session {
   using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
   void SetAnswer(CommandId id, Answer answer);
 
+  // The worker's notice that a HostCall's turn has come; kNoToken says that the session is lost.
+  void HostDue(uint64_t token);
+
   std::vector<Sent> sent() const;
   // How often `id` was sent.
   int Count(CommandId id) const;
@@ -65,6 +68,9 @@ class FakeSession : public Session {
   void EndGroup() override {}
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                      uint64_t* seq) override;
+  CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                        const BoxExtent& extent, bool wait, uint64_t* seq) override;
+  void SetHostDueCallback(std::function<void(uint64_t token)> callback) override;
   uint64_t last_seq() const override;
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
@@ -95,6 +101,7 @@ class FakeSession : public Session {
   CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   CudaResult deferred_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::function<void(uint64_t)> host_due_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<CommandId, Answer> answers_ ABSL_GUARDED_BY(mu_);
 };

@@ -61,6 +61,15 @@ class CpuContext : public device::Context {
                           device::StreamId stream) override;
   CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                     device::StreamId stream) override;
+  CudaResult MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width, size_t columns,
+                        size_t rows, device::StreamId stream) override;
+  CudaResult CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                             device::StreamId stream) override;
+  CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                               device::StreamId stream) override;
+  CudaResult CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src, const BoxExtent& extent,
+                             device::StreamId stream) override;
+  CudaResult MemOps(absl::Span<const device::MemOp> operations, device::StreamId stream) override;
 
   CudaResult FlushOutput() override;
   CudaResult GetLimit(int limit, uint64_t* value) override;
@@ -80,6 +89,10 @@ class CpuContext : public device::Context {
                              size_t dynamic_shared_bytes, uint32_t flags, int* blocks) override;
 
  private:
+  CudaResult CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
+                     bool src_on_device, const BoxExtent& extent, device::StreamId stream);
+  // Returns when a wait is over, or nobody will be told any more.
+  CudaResult RunMemOp(const device::MemOp& op);
   // A kernel that has been looked up.
   struct KernelHandle {
     uint64_t module = 0;

@@ -89,6 +89,8 @@ std::vector<std::pair<int, int>> Attributes(int cores) {
       {106, of(kMaxBlocksPerMultiprocessor)},
       {111, of(kReservedSharedPerBlock)},
       {115, 1},   // Memory pools
+      {122, 1},   // Waits for words of 64 bits, and writes of them
+      {123, 1},   // ... until a bit is not set
       {131, -1},  // NUMA node: unknown
       {134, -1},
   };

@@ -41,6 +41,16 @@ class CudaContext : public Context {
   CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) override;
   CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                     StreamId stream) override;
+  CudaResult MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width, size_t columns,
+                        size_t rows, StreamId stream) override;
+  CudaResult CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                             StreamId stream) override;
+  CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                               StreamId stream) override;
+  CudaResult CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src, const BoxExtent& extent,
+                             StreamId stream) override;
+  CudaResult MemOps(absl::Span<const MemOp> operations, StreamId stream) override;
+  CudaResult SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) override;
 
   CudaResult FlushOutput() override;
   CudaResult GetLimit(int limit, uint64_t* value) override;

@@ -41,13 +41,19 @@ namespace warpline::device {
   F(cuMemsetD8Async)                    \
   F(cuMemsetD16Async)                   \
   F(cuMemsetD32Async)                   \
+  F(cuMemsetD2D8Async)                  \
+  F(cuMemsetD2D16Async)                 \
+  F(cuMemsetD2D32Async)                 \
   F(cuMemcpyHtoDAsync)                  \
   F(cuMemcpyDtoHAsync)                  \
   F(cuMemcpyDtoDAsync)                  \
+  F(cuMemcpy3DAsync)                    \
   F(cuStreamCreateWithPriority)         \
   F(cuStreamDestroy)                    \
   F(cuStreamSynchronize)                \
   F(cuStreamWaitEvent)                  \
+  F(cuStreamBatchMemOp)                 \
+  F(cuStreamSetAttribute)               \
   F(cuEventCreate)                      \
   F(cuEventDestroy)                     \
   F(cuEventRecord)                      \

@@ -1,0 +1,56 @@
+// Functions of the application in the order of a stream.
+#include "client_stub/core/host_calls.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+CUresult Submit(CUstream handle, const HostCalls::Call& call, DefaultStream null_means) {
+  Stream* stream = FindStream(handle, null_means);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t token = runtime().host_calls->Add(call);
+  if (token == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = SendOn(stream, warpline::cmd::HostCall{stream->wire, token});
+  if (result != CUDA_SUCCESS) runtime().host_calls->Forget(token);
+  return result;
+}
+
+CUresult LaunchHost(CUstream stream, CUhostFn function, void* data, DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return Submit(stream, {.function = function, .data = data}, null_means);
+}
+
+CUresult AddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned int flags,
+                     DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return Submit(stream, {.callback = callback, .stream = stream, .data = data}, null_means);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  return LaunchHost(hStream, fn, userData, kLegacy);
+}
+CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void* userData) {
+  return LaunchHost(hStream, fn, userData, kPerThread);
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                                     unsigned int flags) {
+  return AddCallback(hStream, callback, userData, flags, kLegacy);
+}
+CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback,
+                                          void* userData, unsigned int flags) {
+  return AddCallback(hStream, callback, userData, flags, kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,145 @@
+// Waits for words of device memory, and writes of them, in the order of a stream.
+#include <vector>
+
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+// cuda.h: fewer than 256.
+constexpr unsigned int kMaxOperations = 255;
+
+// As it lies in StreamMemOps' tail.
+struct Operation {
+  uint32_t kind = 0;
+  uint32_t flags = 0;
+  uint64_t address = 0;
+  uint64_t value = 0;
+};
+static_assert(sizeof(Operation) == 24);
+
+CUresult CheckFlags(const Operation& op) {
+  switch (op.kind) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      // Nothing that this driver has writes from afar.
+      if ((op.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+      return op.flags <= CU_STREAM_WAIT_VALUE_NOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return op.flags <= CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_INVALID_VALUE;
+    case CU_STREAM_MEM_OP_BARRIER:
+      return op.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult Check(const Operation& op) {
+  WARPLINE_TRY(CheckFlags(op));
+  if (op.kind == CU_STREAM_MEM_OP_BARRIER) return CUDA_SUCCESS;
+  const bool wide =
+      op.kind == CU_STREAM_MEM_OP_WAIT_VALUE_64 || op.kind == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  const uint64_t bytes = wide ? 8 : 4;
+  const DeviceMemory& memory = *runtime().memory;
+  return op.address % bytes == 0 && memory.InArena(op.address) && memory.Contains(op.address, bytes)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Submit(CUstream handle, const std::vector<Operation>& operations,
+                DefaultStream null_means) {
+  Stream* stream = FindStream(handle, null_means);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  for (const Operation& op : operations) WARPLINE_TRY(Check(op));
+  return SendOn(
+      stream, warpline::cmd::StreamMemOps{stream->wire},
+      {reinterpret_cast<const char*>(operations.data()), operations.size() * sizeof(Operation)});
+}
+
+CUresult One(CUstream stream, CUstreamBatchMemOpType kind, CUdeviceptr address, uint64_t value,
+             unsigned int flags, DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  return Submit(stream, {{static_cast<uint32_t>(kind), flags, address, value}}, null_means);
+}
+
+Operation Translate(const CUstreamBatchMemOpParams& from) {
+  const auto kind = static_cast<uint32_t>(from.operation);
+  switch (from.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return {kind, from.waitValue.flags, from.waitValue.address, from.waitValue.value};
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return {kind, from.waitValue.flags, from.waitValue.address, from.waitValue.value64};
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return {kind, from.writeValue.flags, from.writeValue.address, from.writeValue.value};
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return {kind, from.writeValue.flags, from.writeValue.address, from.writeValue.value64};
+    case CU_STREAM_MEM_OP_BARRIER:
+      return {kind, from.memoryBarrier.flags, 0, 0};
+    default:
+      return {kind, 0, 0, 0};
+  }
+}
+
+CUresult Batch(CUstream stream, unsigned int count, const CUstreamBatchMemOpParams* operations,
+               unsigned int flags, DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  if (operations == nullptr || count == 0 || count > kMaxOperations || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<Operation> translated(count);
+  for (unsigned int i = 0; i < count; ++i) translated[i] = Translate(operations[i]);
+  return Submit(stream, translated, null_means);
+}
+
+}  // namespace
+
+extern "C" {
+
+// The two ABI versions differ in what a device must be set up for, not in what they do.
+#define WARPLINE_WORD_ENTRIES(name, value_type, kind)                                              \
+  CUresult CUDAAPI name(CUstream stream, CUdeviceptr addr, value_type value, unsigned int flags) { \
+    return One(stream, kind, addr, value, flags, kLegacy);                                         \
+  }                                                                                                \
+  CUresult CUDAAPI name##_ptsz(CUstream stream, CUdeviceptr addr, value_type value,                \
+                               unsigned int flags) {                                               \
+    return One(stream, kind, addr, value, flags, kPerThread);                                      \
+  }
+
+WARPLINE_WORD_ENTRIES(cuStreamWaitValue32, cuuint32_t, CU_STREAM_MEM_OP_WAIT_VALUE_32)
+WARPLINE_WORD_ENTRIES(cuStreamWaitValue32_v2, cuuint32_t, CU_STREAM_MEM_OP_WAIT_VALUE_32)
+WARPLINE_WORD_ENTRIES(cuStreamWaitValue64, cuuint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
+WARPLINE_WORD_ENTRIES(cuStreamWaitValue64_v2, cuuint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
+WARPLINE_WORD_ENTRIES(cuStreamWriteValue32, cuuint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)
+WARPLINE_WORD_ENTRIES(cuStreamWriteValue32_v2, cuuint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)
+WARPLINE_WORD_ENTRIES(cuStreamWriteValue64, cuuint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
+WARPLINE_WORD_ENTRIES(cuStreamWriteValue64_v2, cuuint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
+#undef WARPLINE_WORD_ENTRIES
+
+CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                                    CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
+  return Batch(stream, count, paramArray, flags, kLegacy);
+}
+CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count,
+                                         CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
+  return Batch(stream, count, paramArray, flags, kPerThread);
+}
+CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                                       CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
+  return Batch(stream, count, paramArray, flags, kLegacy);
+}
+CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
+                                            CUstreamBatchMemOpParams* paramArray,
+                                            unsigned int flags) {
+  return Batch(stream, count, paramArray, flags, kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,51 @@
+// A memory pool: its settings and what CUDA tells of it.
+//
+// Memory of all pools comes from the session's arena, by the arena's rules (arena/allocator.h); no
+// pool holds any back. What a pool reports as reserved is what CUDA's would hold.
+#ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_POOL_H_
+#define WARPLINE_CLIENT_STUB_CORE_MEMORY_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_stub/core/cuda_api.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe. `handle` and `max_bytes` are set before the handle becomes valid.
+struct MemoryPool {
+  CUmemoryPool handle = nullptr;
+  uint64_t max_bytes = 0;                 // 0: as much as there is.
+  std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
+
+  // False when the pool may not hold so much.
+  bool Take(uint64_t bytes);
+  void Give(uint64_t bytes);
+  // Gives back what is not used, down to `keep` bytes.
+  void Trim(uint64_t keep);
+
+  uint64_t release_threshold() const;
+  void set_release_threshold(uint64_t bytes);
+
+  struct Usage {
+    uint64_t used = 0;
+    uint64_t used_high = 0;
+    uint64_t reserved = 0;
+    uint64_t reserved_high = 0;
+  };
+  Usage usage() const;
+  void ResetUsedHigh();
+  void ResetReservedHigh();
+
+ private:
+  void TrimLocked(uint64_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  uint64_t release_threshold_ ABSL_GUARDED_BY(mu_) = 0;
+  Usage usage_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_MEMORY_POOL_H_
