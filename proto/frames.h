@@ -10,6 +10,8 @@
 //     <------------------------------ kMemoryGrant
 //     kClose ------------------------------------> ends the session
 //     <------------------------------------ kFault    (worker died, session revoked)
+//     kReadBack ---------------------------------> after a fault: reads what is left of the memory
+//     <----------------------------- kReadBackDone
 #ifndef WARPLINE_PROTO_FRAMES_H_
 #define WARPLINE_PROTO_FRAMES_H_
 
@@ -29,12 +31,14 @@ enum FrameKind : uint32_t {
   kMemoryRequest = 3,
   kMemoryReturn = 4,
   kClose = 5,
+  kReadBack = 10,
   // Server to client.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody
   kReplies = 18,   // The worker's replies (proto/calls.toml), unparsed.
   kMemoryGrant = 19,
   kFault = 20,
+  kReadBackDone = 26,
 };
 
 // Starts the payload of kCommands. Commands of a session are numbered from 1, without gaps.
@@ -52,6 +56,9 @@ struct ReceivedBody {
 
 // The largest kCommands payload; longer data is split by the client.
 inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;
+
+// The largest piece of memory that one kReadBack may ask for: its answer is one frame.
+inline constexpr uint64_t kMaxReadBack = 512u << 10;
 
 // Smallest unit of physical memory.
 inline constexpr uint64_t kChunkGranularity = 2ull << 20;

@@ -1,9 +1,14 @@
 #include "server/admin_service.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "server/listen_address.h"
 
 namespace warpline {
 namespace {
+
+constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
 
 void Fill(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_id(from.id);
@@ -22,6 +27,8 @@ void Fill(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_command_bytes(from.command_bytes);
   to->set_reply_bytes(from.reply_bytes);
   to->set_memory_requests(from.memory_requests);
+  to->set_restarts(from.restarts);
+  to->set_reason(from.reason);
 }
 
 void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
@@ -53,7 +60,34 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_sessions_opened(counters.sessions_opened.value());
   reply.set_sessions_refused(counters.sessions_refused.value());
   reply.set_worker_deaths(counters.worker_deaths.value());
+  reply.set_worker_replacements(counters.worker_replacements.value());
   reply.set_protocol_errors(counters.protocol_errors.value());
+  return reply.SerializeAsString();
+}
+
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, const std::string& peer,
+                                          const std::string& request) {
+  if (!IsLocalPeer(peer)) {
+    return absl::PermissionDeniedError("workers are replaced for peers on the server's host only");
+  }
+  warpline_internal::ReplaceRequest parsed;
+  if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("malformed request");
+  const absl::Duration deadline =
+      std::clamp(absl::Milliseconds(parsed.deadline_ms()), absl::ZeroDuration(), kMaxReplaceWait);
+  std::vector<uint64_t> ids;
+  if (parsed.session() != 0) {
+    ids.push_back(parsed.session());
+  } else {
+    for (const SessionSnapshot& session : host->Snapshot().sessions) ids.push_back(session.id);
+  }
+  warpline_internal::ReplaceReply reply;
+  for (const uint64_t id : ids) {
+    const absl::Status status = host->ReplaceWorker(id, deadline);
+    if (absl::IsNotFound(status) && parsed.session() != 0) return status;
+    auto* const one = reply.add_sessions();
+    one->set_session(id);
+    if (!status.ok()) one->set_error(std::string(status.message()));
+  }
   return reply.SerializeAsString();
 }
 

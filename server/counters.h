@@ -41,6 +41,7 @@ struct ServerCounters {
   Counter sessions_opened;
   Counter sessions_refused;
   Counter worker_deaths;
+  Counter worker_replacements;
   Counter faults;
   Counter protocol_errors;
   TrafficCounters ended;  // Of sessions that have ended.

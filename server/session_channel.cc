@@ -12,6 +12,7 @@ namespace {
 using warpline_internal::Hello;
 using warpline_internal::MemoryRequest;
 using warpline_internal::MemoryReturn;
+using warpline_internal::ReadBack;
 
 // Control messages are small; a large one is an attack on the parser.
 constexpr size_t kMaxControlPayload = 64u << 10;
@@ -48,6 +49,9 @@ Accept SessionChannel::OnFrame(Frame* frame) {
   if (!hello_seen_ && frame->kind != kHello) {
     return Refuse(absl::InvalidArgumentError("the first frame of a session must be Hello"));
   }
+  const bool useless =
+      frame->kind == kCommands || frame->kind == kMemoryRequest || frame->kind == kMemoryReturn;
+  if (useless && port_->faulted()) return Accept::kTaken;
   Accept accept = Accept::kTaken;
   switch (frame->kind) {
     case kHello:
@@ -59,6 +63,9 @@ Accept SessionChannel::OnFrame(Frame* frame) {
     case kMemoryRequest:
     case kMemoryReturn:
       accept = OnMemory(*frame);
+      break;
+    case kReadBack:
+      accept = OnReadBack(*frame);
       break;
     case kClose:
       closing_ = true;
@@ -139,6 +146,19 @@ Accept SessionChannel::OnMemory(const Frame& frame) {
   return Accept::kTaken;
 }
 
+Accept SessionChannel::OnReadBack(const Frame& frame) {
+  if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
+  ReadBack request;
+  if (!Parse(frame, &request) || request.bytes() == 0 || request.bytes() > kMaxReadBack) {
+    return Refuse(absl::InvalidArgumentError("malformed ReadBack"));
+  }
+  if (port_->rings() == nullptr || !control_->TryCountRequest()) {
+    return Refuse(absl::InvalidArgumentError("a ReadBack out of place"));
+  }
+  control_->OnReadMemory(std::move(request));
+  return Accept::kTaken;
+}
+
 bool SessionChannel::AckDue() const {
   return unacked_bytes_ >= options_.ack_bytes ||
          received_seq_ - acked_seq_ >= options_.ack_commands;
@@ -175,8 +195,10 @@ bool SessionChannel::NextFrame(Frame* frame) {
     FillReceived(frame);
   } else if (!port_->Pop(frame) && !NextReply(frame)) {
     if (ending && port_->PopLast(frame)) {
-      closing_ = true;
-      port_->Close(absl::OkStatus());
+      if (!port_->StaysOpen()) {
+        closing_ = true;
+        port_->Close(absl::OkStatus());
+      }
     } else if (Clock::now() - last_activity_ < options_.idle) {
       found = false;
     } else if (received_seq_ != acked_seq_) {

@@ -24,6 +24,7 @@ class SessionControl {
   virtual void OnMemoryReturn(warpline_internal::MemoryReturn request) = 0;
   // The client broke the protocol; the channel is closing.
   virtual void OnProtocolError(const absl::Status& status) = 0;
+  virtual void OnReadMemory(warpline_internal::ReadBack request) = 0;
   // The worker wrote something into its ring that is no frame.
   virtual void OnWorkerGarbage(const absl::Status& status) = 0;
   // The stream ended. Nothing follows.
@@ -60,6 +61,7 @@ class SessionChannel : public SessionHandler {
   Accept OnHello(const Frame& frame);
   Accept OnCommands(const Frame& frame);
   Accept OnMemory(const Frame& frame);
+  Accept OnReadBack(const Frame& frame);
   Accept Refuse(const absl::Status& status);
   bool NextReply(Frame* frame);
   void FillReceived(Frame* frame);

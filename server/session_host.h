@@ -17,6 +17,7 @@
 #include "server/device_memory.h"
 #include "server/event_loop.h"
 #include "server/session.h"
+#include "server/worker_pool.h"
 #include "transport/channel.h"
 
 namespace warpline {
@@ -57,6 +58,9 @@ class SessionHost : public Acceptor, private SessionOwner {
   void StartDrain();
   // True when no session is left, false when `timeout` passed first.
   bool WaitUntilIdle(absl::Duration timeout);
+  // Has another worker take over session `id` within `deadline`: OK, or why not. From then on new
+  // workers are of the program that lies there now. NOT_FOUND. Blocks.
+  absl::Status ReplaceWorker(uint64_t id, absl::Duration deadline);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -93,6 +97,8 @@ class SessionHost : public Acceptor, private SessionOwner {
   EventLoop control_{"control"};
   EventLoop spawner_{"spawner"};
   std::vector<std::unique_ptr<DeviceMemory>> devices_;
+  // Of the control loop.
+  WorkerPool pool_;
 };
 
 }  // namespace warpline

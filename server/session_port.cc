@@ -54,10 +54,20 @@ void SessionPort::Push(Frame frame) {
   channel_->Wake();
 }
 
-void SessionPort::Fault(Frame frame) {
+void SessionPort::PushAfterFault(Frame frame) {
+  MutexLock lock(&mu_);
+  if (channel_ == nullptr) return;
+  frames_.push_back(std::move(frame));
+  has_frames_.store(true, std::memory_order_release);
+  channel_->Wake();
+}
+
+void SessionPort::Fault(Frame frame, bool last) {
   MutexLock lock(&mu_);
   if (faulted_) return;
   faulted_ = true;
+  stays_open_.store(!last, std::memory_order_release);
+  has_fault_.store(true, std::memory_order_release);
   last_ = std::move(frame);
   has_last_.store(true, std::memory_order_release);
   if (channel_ != nullptr) channel_->Wake();

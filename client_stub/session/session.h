@@ -145,6 +145,10 @@ class Session {
   // Gives back a whole grant of which nothing in flight uses anything.
   virtual void ReturnMemory(const Grant& grant) = 0;
 
+  // After a sticky error: copies what is left of the memory to `dst`. kIllegalState while the
+  // session is sound, its error when nothing is left, kInvalidValue for what is not its memory.
+  virtual CudaResult ReadBack(void*, uint64_t, uint64_t) { return CudaResult::kNotSupported; }
+
   // Sends what is pending, tells the server good-bye and closes, within `deadline`. Later calls
   // find the session lost with kDeinitialized.
   virtual void Close(absl::Duration deadline) = 0;

@@ -51,6 +51,7 @@ bool SessionImpl::NextFrame(Frame* frame) {
 Accept SessionImpl::OnFrame(Frame* frame) {
   Add(&counters_.frames_received, 1);
   Add(&counters_.bytes_received, frame->payload.size());
+  if (frame->kind == kReadBackDone && HandleReadBack(frame->payload)) return Accept::kTaken;
   if (lost_) return Accept::kTaken;
   std::string problem;
   if (!HandleFrame(*frame, &problem)) {
@@ -227,6 +228,12 @@ bool SessionImpl::HandleGrant(std::string_view payload, std::string* problem) {
   return true;
 }
 
+bool SessionImpl::HandleReadBack(std::string_view payload) {
+  warpline_internal::ReadBackDone done;
+  return done.ParseFromArray(payload.data(), static_cast<int>(payload.size())) &&
+         read_backs_.Answer(done.id(), static_cast<CudaResult>(done.error()), done.data());
+}
+
 void SessionImpl::HandleFault(std::string_view payload) {
   warpline_internal::Fault fault;
   CudaResult error = CudaResult::kLaunchFailed;
@@ -241,6 +248,7 @@ void SessionImpl::HandleFault(std::string_view payload) {
     state_changed_.NotifyAll();
   }
   lost_ = true;
+  if (!fault.memory_kept()) read_backs_.Fail(error);
   LogError("session lost: ", message, " (", CudaResultName(error), ")");
   Lose(error);
 }
@@ -269,6 +277,7 @@ void SessionImpl::OnClosed(const absl::Status& status) {
     LogError("session lost: ", status.ok() ? "the server ended it" : status.ToString());
   }
   Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
+  read_backs_.Fail(error());
   MutexLock lock(&state_mu_);
   closed_ = true;
   state_changed_.NotifyAll();

@@ -25,6 +25,7 @@
 #include "client_stub/session/counters.h"
 #include "client_stub/session/grant_table.h"
 #include "client_stub/session/handshake.h"
+#include "client_stub/session/read_back_table.h"
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
@@ -66,6 +67,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
+  CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
   void Close(absl::Duration deadline) override;
 
   // The payloads of the command frames that the server has not received.
@@ -99,6 +101,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool HandleRetired(const ReplyView& reply, std::string* problem);
   bool HandleFailed(const ReplyView& reply, std::string* problem);
   bool HandleGrant(std::string_view payload, std::string* problem);
+  bool HandleReadBack(std::string_view payload);
   void HandleFault(std::string_view payload);
   void CommandFailed(CommandId command, uint64_t seq, CudaResult result, std::string_view what);
   void Lose(CudaResult error);
@@ -115,6 +118,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   CommandQueue queue_;
   ReplyTable replies_;
   GrantTable grants_;
+  ReadBackTable read_backs_;
   CompletionBoard board_;
 
   Mutex freed_mu_;

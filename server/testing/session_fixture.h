@@ -37,6 +37,7 @@ class SessionFixture : public testing::Test {
   // A command for the fake worker.
   static std::string Body(char what, uint64_t a = 0, uint64_t b = 0);
 
+  int warm_workers_ = 0;  // For StartServer().
   std::vector<DeviceMemory*> memory_;
   std::unique_ptr<SessionHost> host_;
   std::unique_ptr<InprocServer> server_;

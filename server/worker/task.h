@@ -31,6 +31,8 @@ struct Module {
   uint64_t image_bytes = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
+  // It has variables that kernels can write.
+  bool has_variables = false;
 };
 
 // A kernel, by the same rule.

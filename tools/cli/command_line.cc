@@ -17,6 +17,7 @@ constexpr VerbName kVerbs[] = {
     {"-h", Verb::kHelp},           {"serve", Verb::kServe},
     {"--version", Verb::kVersion}, {"run", Verb::kRun},
     {"stat", Verb::kStat},         {"ps", Verb::kPs},
+    {"replace", Verb::kReplace},
 };
 
 // The option that `arg` ("--tls_ca=FILE") gives, whose value is then left in `arg`; null for
@@ -37,6 +38,8 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
   warpline run [--endpoint=E] [--] PROGRAM  run a program with its CUDA calls forwarded to a server
   warpline stat [--endpoint=E]              counters of a server's devices and sessions
   warpline ps [--endpoint=E]                the sessions of a server, one a line
+  warpline replace [--endpoint=E] [SESSION] have other workers take over from those of one session
+                                            or all, as after an upgrade
   warpline --version | --help
 
 E is host:port or unix:/path; without it WARPLINE_ENDPOINT counts, and then 127.0.0.1:14000.
@@ -85,7 +88,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (line.verb == Verb::kRun && line.rest.empty()) {
     return absl::InvalidArgumentError("warpline run: no program given");
   }
-  if (line.verb != Verb::kRun && line.verb != Verb::kServe && !line.rest.empty()) {
+  const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
+  if (line.verb != Verb::kRun && line.verb != Verb::kServe && !takes_session &&
+      !line.rest.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", line.rest[0], "\""));
   }
   return line;

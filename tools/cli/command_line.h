@@ -10,7 +10,7 @@
 
 namespace warpline::cli {
 
-enum class Verb { kHelp, kVersion, kServe, kRun, kStat, kPs };
+enum class Verb { kHelp, kVersion, kServe, kRun, kStat, kPs, kReplace };
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
@@ -18,7 +18,8 @@ struct CommandLine {
   std::string endpoint;
   // From --tls_ca, --tls_cert, --tls_key and --tls_server_name; what is empty was not given.
   TlsFiles tls;
-  // kServe: the server's flags. kRun: the program and its arguments, at least one.
+  // kReplace: the session's number, or nothing. kServe: the server's flags. kRun: the program and
+  // its arguments, at least one.
   std::vector<std::string> rest;
 };
 

@@ -29,6 +29,22 @@ std::string Bytes(uint64_t bytes) {
 
 }  // namespace
 
+absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
+                                                             uint64_t session) {
+  warpline_internal::ReplaceRequest request;
+  request.set_session(session);
+  request.set_deadline_ms(10000);
+  const auto answer =
+      CallUnary({.address = endpoint, .tls = ClientTls(endpoint)}, "/warpline_internal.Admin/Replace",
+                request.SerializeAsString(), absl::Seconds(120));
+  if (!answer.ok()) return answer.status();
+  warpline_internal::ReplaceReply reply;
+  if (!reply.ParseFromString(*answer)) {
+    return absl::InternalError(absl::StrCat(endpoint, " gave no answer of a Warpline server"));
+  }
+  return reply;
+}
+
 absl::StatusOr<StatReply> AskServer(const std::string& endpoint) {
   const auto answer = CallUnary({.address = endpoint, .tls = ClientTls(endpoint)},
                                 "/warpline_internal.Admin/Stat", "", absl::Seconds(5));
@@ -45,7 +61,8 @@ std::string StatReport(const StatReply& reply) {
                                  reply.draining() ? " (draining)" : "", "\n");
   absl::StrAppend(&out, "opened           ", reply.sessions_opened(), "\n");
   absl::StrAppend(&out, "refused          ", reply.sessions_refused(), "\n");
-  absl::StrAppend(&out, "worker_deaths    ", reply.worker_deaths(), "\n");
+  absl::StrAppend(&out, "worker_deaths    ", reply.worker_deaths(), ", replaced ",
+                  reply.worker_replacements(), "\n");
   absl::StrAppend(&out, "protocol_errors  ", reply.protocol_errors(), "\n");
   for (const DeviceStat& device : reply.devices()) {
     absl::StrAppend(&out, "\ngpu ", device.gpu(), "            ", Shown(device.name()), " (",
@@ -73,13 +90,15 @@ std::string StatReport(const StatReply& reply) {
 
 std::string PsReport(const StatReply& reply) {
   std::string out =
-      absl::StrFormat("%8s %4s %-8s %8s %8s %8s %12s %12s  %s  %s\n", "SESSION", "GPU", "STATE",
-                      "AGE_S", "CLIENT", "WORKER", "MEMORY", "COMMANDS", "PROGRAM", "PEER");
+      absl::StrFormat("%8s %4s %-9s %8s %8s %8s %8s %12s %12s  %s  %s\n", "SESSION", "GPU", "STATE",
+                      "AGE_S", "CLIENT", "WORKER", "RESTARTS", "MEMORY", "COMMANDS", "PROGRAM", "PEER");
   for (const SessionStat& session : reply.sessions()) {
-    absl::StrAppendFormat(&out, "%8d %4d %-8s %8.0f %8d %8d %12s %12d  %s  %s\n", session.id(),
+    absl::StrAppendFormat(&out, "%8d %4d %-9s %8.0f %8d %8d %8d %12s %12d  %s  %s%s\n", session.id(),
                           session.gpu(), session.state(), session.age_seconds(),
-                          session.client_pid(), session.worker_pid(), Bytes(session.memory_bytes()),
-                          session.commands(), Shown(session.program()), Shown(session.peer()));
+                          session.client_pid(), session.worker_pid(), session.restarts(),
+                          Bytes(session.memory_bytes()), session.commands(),
+                          Shown(session.program()), Shown(session.peer()),
+                          session.reason().empty() ? "" : " (" + Shown(session.reason()) + ")");
   }
   return out;
 }
