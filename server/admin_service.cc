@@ -81,6 +81,7 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, const std::string& 
     for (const SessionSnapshot& session : host->Snapshot().sessions) ids.push_back(session.id);
   }
   warpline_internal::ReplaceReply reply;
+  host->RenewWorkers();
   for (const uint64_t id : ids) {
     const absl::Status status = host->ReplaceWorker(id, deadline);
     if (absl::IsNotFound(status) && parsed.session() != 0) return status;

@@ -239,6 +239,7 @@ void Session::End(const std::string& reason) {
   context_.control->Remove(timer_);
   if (!worker_gone_) worker_->Kill();
   if (reader_ != nullptr) reader_->Stop();
+  AnswerReplace(absl::AbortedError("the session ended"));
   MaybeFinish();
 }
 

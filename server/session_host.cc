@@ -30,6 +30,10 @@ SessionHost::~SessionHost() {
   control_.Flush();
 }
 
+void SessionHost::RenewWorkers() {
+  OnControl([this] { pool_.Renew(); });
+}
+
 absl::Status SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline) {
   auto answer = std::make_shared<std::promise<absl::Status>>();
   control_.Post([this, id, deadline, answer] {
@@ -38,7 +42,6 @@ absl::Status SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline) {
       answer->set_value(absl::NotFoundError(absl::StrCat("no session ", id)));
       return;
     }
-    pool_.Renew();
     const auto session = found->second;
     session->ReplaceWorker(deadline,
                            [answer](const absl::Status& status) { answer->set_value(status); });

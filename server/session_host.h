@@ -58,8 +58,9 @@ class SessionHost : public Acceptor, private SessionOwner {
   void StartDrain();
   // True when no session is left, false when `timeout` passed first.
   bool WaitUntilIdle(absl::Duration timeout);
-  // Has another worker take over session `id` within `deadline`: OK, or why not. From then on new
-  // workers are of the program that lies there now. NOT_FOUND. Blocks.
+  // Starts the waiting workers anew, of the program that lies there now.
+  void RenewWorkers();
+  // Has another worker take over session `id` within `deadline`: OK, or why not. NOT_FOUND. Blocks.
   absl::Status ReplaceWorker(uint64_t id, absl::Duration deadline);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);

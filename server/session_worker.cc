@@ -122,7 +122,7 @@ void Session::UnwatchDoorbell() {
 void Session::OnWorkerDied(const std::string& why) { LoseWorker(why); }
 
 void Session::DistrustWorker(const std::string& why) {
-  if (state_ == State::kOpen) {
+  if (Serving()) {
     context_.counters->worker_deaths.Add(1);
     LogWarning("worker not trusted ", Keys(), " why=", why);
     SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), /*keep_memory=*/true);

@@ -32,6 +32,10 @@ class SessionWorkerTest : public SessionFixture {
     return done;
   }
 
+  // A command that reaches the dying worker would be in flight for ever.
+  void AwaitRestart() {
+    while (Only().restarts == 0 || Only().state != "open") std::this_thread::yield();
+  }
   SessionSnapshot Only() { return host_->Snapshot().sessions.at(0); }
 };
 
@@ -47,7 +51,7 @@ TEST_F(SessionWorkerTest, WorkerThatDiesAtRestIsReplacedWithTheMemoryInPlace) {
   const int former = Only().worker_pid;
   client->SendCommands(Body('d'));
   EXPECT_TRUE(client->Await(kReplies).has_value());
-  // Sent while there is no worker, perhaps: it waits.
+  AwaitRestart();
   client->SendCommands(Body('r', kArena));
   EXPECT_EQ((*client->Await(kReplies))[0], 77);
   client->SendCommands(Body('r', kArena + 128 * kMiB));
@@ -66,6 +70,7 @@ TEST_F(SessionWorkerTest, MemoryIsGrantedAfterAReplacement) {
   EXPECT_TRUE(client->Await(kReplies).has_value());
   // On its way through death and replacement at an unknown place.
   EXPECT_EQ(client->RequestMemory(kArena, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
+  AwaitRestart();
   client->SendCommands(Body('w', 5, kArena));
   EXPECT_TRUE(client->Await(kReplies).has_value());
 }

@@ -21,6 +21,7 @@
 #include "server/worker/memory_reader.h"
 #include "server/worker/recorder.h"
 #include "server/worker/ring_writer.h"
+#include "server/worker/sandbox.h"
 #include "server/worker/session.h"
 #include "transport/shm_ring.h"
 
@@ -62,6 +63,8 @@ absl::Status Prepare(const std::string& name, int ordinal, Worker* worker) {
   auto context = worker->backend->OpenContext(ordinal);
   if (!context.ok()) return context.status();
   worker->context = *std::move(context);
+  const absl::Status sandboxed = EnterSandbox();
+  if (!sandboxed.ok()) return sandboxed;
   LogInfo("prepared gpu=", ordinal, " driver_ms=", absl::ToInt64Milliseconds(driver_ready - start),
           " context_ms=", absl::ToInt64Milliseconds(absl::Now() - driver_ready));
   return absl::OkStatus();
