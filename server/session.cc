@@ -165,7 +165,10 @@ absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
                                    absl::Span<const int> fds) {
   if (reader_ != nullptr) return reader_->worker()->Send(message, fds);
   if (worker_ == nullptr) return absl::UnavailableError("no worker");
-  return worker_->Send(message, fds);
+  const absl::Status sent = worker_->Send(message, fds);
+  // It is dying, which will be known in a moment: then another worker does it, or nobody waits.
+  if (absl::IsUnavailable(sent) && Serving()) return absl::OkStatus();
+  return sent;
 }
 
 void Session::OnGrant(MemoryGrant grant) {
