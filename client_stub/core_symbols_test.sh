@@ -20,7 +20,7 @@ if [[ -n $not_exported ]]; then
   exit 1
 fi
 # The linker also shows std::string's own functions, which are the same everywhere.
-own='warpline_core_attach|malloc|free|calloc|realloc|memalign|aligned_alloc|posix_memalign|valloc'
+own='warpline_core_attach|warpline_memory_readback|malloc|free|calloc|realloc|memalign|aligned_alloc|posix_memalign|valloc'
 own+='|pvalloc|malloc_usable_size|arc4random'
 others=$(nm -D --defined-only "$core" | awk '$2 ~ /[A-Z]/ { print $2, $3 }' |
   grep -vE "^T ($own)\$|^W _ZNK?St7__cxx1112basic_stringI" || true)

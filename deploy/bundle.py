@@ -3,6 +3,7 @@
 
   lib/             libcuda.so.1 and its core: what an application's LD_LIBRARY_PATH names
   lib/warpline/    private copies of every library that core and server need outside glibc
+  include/         warpline.h, what libcuda.so.1 offers beyond CUDA
   bin/             the server's programs and the command line tool; bin/examples, bin/warpline_bench
   licenses/        of everything that was copied
 
@@ -34,7 +35,7 @@ HOST_CPP = "libstdc++.so.6"  # For programs that are copied as they are.
 # RHEL 9's glibc and libgcc_s. Programs that are copied as they are take the host's libstdc++ too;
 # the two-thread example wants that of GCC 12, which Ubuntu 22.04 has.
 NEWEST = {"GLIBC": (2, 34), "GCC": (7, 0, 0), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
-PROGRAMS = ("warpline_bench", "warpline_startup")
+PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
 MARKER = "BUNDLE.txt"
 
 
@@ -130,6 +131,10 @@ def add_programs(out, bazel_bin):
     for name in names:
         copy(bazel_bin / "examples" / name, out / "bin/examples" / name)
     shutil.copyfile(listing, out / "bin/examples/programs.txt")
+    copy(ROOT / "client_stub/warpline.h", out / "include/warpline.h")
+    chaos = bazel_bin / "tests/chaos/long_program"
+    if chaos.is_file():
+        copy(chaos, out / "bin/long_program")
     bench = bazel_bin / "bench/cuda/warpline_bench"
     if bench.is_file():
         copy(bench, out / "bin/warpline_bench")

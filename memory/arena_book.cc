@@ -106,4 +106,17 @@ std::vector<Grant> ArenaBook::Clear() {
   return removed;
 }
 
+bool ArenaBook::Backs(uint64_t va, uint64_t bytes) const {
+  if (bytes > arena_.bytes || va - arena_.base > arena_.bytes - bytes) return false;
+  const uint64_t end = va + bytes;
+  while (va < end) {
+    auto it = grants_.upper_bound(va);
+    if (it == grants_.begin()) return false;
+    --it;
+    if (va - it->first >= it->second.bytes) return false;
+    va = it->first + it->second.bytes;
+  }
+  return true;
+}
+
 }  // namespace warpline

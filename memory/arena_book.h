@@ -57,6 +57,20 @@ class ArenaBook {
   // INVALID_ARGUMENT, with nothing removed, when there is a gap or a grant lies there in part.
   absl::StatusOr<std::vector<Grant>> Remove(uint64_t va, uint64_t bytes);
 
+  // Calls `visit(va, chunk)` for every chunk, in order of address.
+  template <typename Visit>
+  void ForEachChunk(Visit visit) const {
+    for (const auto& [va, entry] : grants_) {
+      uint64_t at = va;
+      for (const Chunk& chunk : entry.grant.chunks) {
+        visit(at, chunk);
+        at += chunk.bytes;
+      }
+    }
+  }
+  // True when all of [va, va + bytes) is backed.
+  bool Backs(uint64_t va, uint64_t bytes) const;
+
   // Removes all.
   std::vector<Grant> Clear();
 

@@ -11,6 +11,8 @@
 //     kAck --------------------------------------> forgets what the client has
 //     kClose ------------------------------------> ends the session
 //     <------------------------------------ kFault    (worker died, session revoked)
+//     kReadBack ---------------------------------> after a fault: reads what is left of the memory
+//     <----------------------------- kReadBackDone
 //
 // A scheduler answers kHello with kRedirect.
 //
@@ -50,6 +52,7 @@ enum FrameKind : uint32_t {
   kClose = 5,
   kAck = 6,     // AckBody
   kResume = 7,  // Resume; the first frame on another connection of a session.
+  kReadBack = 10,
   // Server to client.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody
@@ -57,6 +60,7 @@ enum FrameKind : uint32_t {
   kMemoryGrant = 19,
   kFault = 20,
   kResumed = 21,  // ResumedBody; the answer to kResume.
+  kReadBackDone = 26,
   kRedirect = 31,
 };
 
@@ -102,6 +106,9 @@ inline constexpr uint64_t kAckFrames = 1024;
 
 // The largest kCommands payload; longer data is split by the client.
 inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;
+
+// The largest piece of memory that one kReadBack may ask for: its answer is one frame.
+inline constexpr uint64_t kMaxReadBack = 512u << 10;
 
 // Smallest unit of physical memory.
 inline constexpr uint64_t kChunkGranularity = 2ull << 20;

@@ -1,5 +1,8 @@
 #include "server/admin_service.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "common/listen_address.h"
 #include "common/text.h"
@@ -12,6 +15,7 @@ using warpline_internal::AcquireRequest;
 using warpline_internal::LeaseReply;
 
 constexpr size_t kMaxText = 256;
+constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
 
 absl::StatusOr<std::string> ReplyWith(const LeaseBook& book,
                                       const absl::StatusOr<warpline::LeaseToken>& lease,
@@ -65,6 +69,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_transfers(from.transfers);
   to->set_frames_again(from.frames_again);
   to->set_unacknowledged_bytes(from.unacknowledged_bytes);
+  to->set_restarts(from.restarts);
 }
 
 namespace {
@@ -99,11 +104,39 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_sessions_opened(counters.sessions_opened.value());
   reply.set_sessions_refused(counters.sessions_refused.value());
   reply.set_worker_deaths(counters.worker_deaths.value());
+  reply.set_worker_replacements(counters.worker_replacements.value());
   reply.set_protocol_errors(counters.protocol_errors.value());
   reply.set_resumes(counters.resumes.value());
   reply.set_transfers(counters.transfers.value());
   reply.set_resumes_refused(counters.resumes_refused.value());
   reply.set_clients_vanished(counters.clients_vanished.value());
+  return reply.SerializeAsString();
+}
+
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, const std::string& peer,
+                                          const std::string& request) {
+  if (!IsLocalPeer(peer)) {
+    return absl::PermissionDeniedError("workers are replaced for peers on the server's host only");
+  }
+  warpline_internal::ReplaceRequest parsed;
+  if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("malformed request");
+  const absl::Duration deadline =
+      std::clamp(absl::Milliseconds(parsed.deadline_ms()), absl::ZeroDuration(), kMaxReplaceWait);
+  std::vector<uint64_t> ids;
+  if (parsed.session() != 0) {
+    ids.push_back(parsed.session());
+  } else {
+    for (const SessionSnapshot& session : host->Snapshot().sessions) ids.push_back(session.id);
+  }
+  warpline_internal::ReplaceReply reply;
+  host->RenewWorkers();
+  for (const uint64_t id : ids) {
+    const absl::Status status = host->ReplaceWorker(id, deadline);
+    if (absl::IsNotFound(status) && parsed.session() != 0) return status;
+    auto* const one = reply.add_sessions();
+    one->set_session(id);
+    if (!status.ok()) one->set_error(std::string(status.message()));
+  }
   return reply.SerializeAsString();
 }
 

@@ -20,6 +20,13 @@ inline constexpr char kStatMethod[] = "/warpline_internal.Admin/Stat";
 absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
                                        const std::string& peer);
 
+inline constexpr char kReplaceMethod[] = "/warpline_internal.Admin/Replace";
+
+// Has other workers take over from those of one session or all; a serialized ReplaceReply to a
+// serialized ReplaceRequest. Blocks. Errors as AnswerStat(), and NOT_FOUND.
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, const std::string& peer,
+                                          const std::string& request);
+
 void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to);
 
 // Admin/OpenLease, RenewLease and CloseLease, which are Scheduler/Acquire, Renew and Release of

@@ -43,6 +43,7 @@ struct ServerCounters {
   Counter sessions_opened;
   Counter sessions_refused;
   Counter worker_deaths;
+  Counter worker_replacements;
   Counter faults;
   Counter protocol_errors;
   Counter resumes;           // Of sessions that had lost their connection.

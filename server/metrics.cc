@@ -63,6 +63,8 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   f.Gauge("warpline_draining", "1 while the server is shutting down.", snapshot.draining ? 1 : 0);
   f.Counter("warpline_worker_deaths_total", "Workers that ended before their session.",
             counters.worker_deaths.value());
+  f.Counter("warpline_worker_replacements_total", "Sessions that another worker took over.",
+            counters.worker_replacements.value());
   f.Counter("warpline_faults_total", "Sessions that ended with an error for the application.",
             counters.faults.value());
   f.Counter("warpline_protocol_errors_total",

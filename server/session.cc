@@ -115,42 +115,6 @@ void Session::HandleHello() {
   StartWorker();
 }
 
-void Session::StartWorker() {
-  const SessionOptions& options = *context_.options;
-  auto rings = WorkerRings::Create(options.ring_bytes);
-  if (!rings.ok()) return Refuse(rings.status());
-  rings_ = std::move(*rings);
-  warpline_internal::OpenWorker open;
-  open.set_backend(device_->backend());
-  open.set_ordinal(device_->ordinal());
-  open.set_arena_base(hello_.arena_base());
-  open.set_arena_bytes(hello_.arena_bytes());
-  open.set_session(id_);
-  open.set_max_handles(options.max_handles);
-  open.set_max_module_bytes(options.max_module_bytes);
-  open.set_window_bytes(options.window_bytes);
-  worker_ = std::make_shared<WorkerProcess>(context_.control, context_.spawner, this);
-  worker_gone_ = false;
-  timer_ = context_.control->RunAfter(options.open_timeout, [self = shared_from_this()] {
-    self->Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
-  });
-  worker_->Start(options.worker, std::move(open), rings_);
-}
-
-void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
-  if (state_ != State::kOpening || worker_pid_ != 0) return;
-  worker_pid_ = static_cast<int>(worker_->pid());
-  if (opened.error() != 0) {
-    return Refuse(absl::UnavailableError(
-        absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
-                     CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
-  }
-  if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
-  awaiting_initial_memory_ = true;
-  pending_requests_.fetch_add(1, std::memory_order_relaxed);
-  memory_->Request(hello_.initial_memory());
-}
-
 void Session::Welcome(MemoryGrant grant) {
   const SessionOptions& options = *context_.options;
   resumable_ =
@@ -184,22 +148,7 @@ void Session::Welcome(MemoryGrant grant) {
   port_->Push(FrameOf(kWelcome, welcome));
   port_->Open(rings_);
   WatchDoorbell();
-}
-
-void Session::WatchDoorbell() {
-  doorbell_watches_ = std::make_shared<std::array<EventLoop::Token, 2>>();
-  context_.doorbell->Post(
-      [loop = context_.doorbell, watches = doorbell_watches_, rings = rings_, port = port_] {
-        const auto ring = [rings, port] {
-          rings->ClearDoorbells();
-          port->Wake();
-        };
-        *watches = {loop->Watch(rings->reply_doorbell(), ring),
-                    loop->Watch(rings->room_doorbell(), ring)};
-        if ((*watches)[0] == 0 || (*watches)[1] == 0) {
-          port->Close(absl::ResourceExhaustedError("cannot watch the worker's rings"));
-        }
-      });
+  context_.pool->Refill(WorkersDevice());
 }
 
 // --- Memory.
@@ -215,13 +164,13 @@ bool Session::TryCountRequest() {
 
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (self->state_ == State::kOpen) self->memory_->Request(request);
+    if (self->Serving()) self->memory_->Request(request);
   });
 }
 
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (self->state_ == State::kOpen) self->memory_->Return(request);
+    if (self->Serving()) self->memory_->Return(request);
   });
 }
 
@@ -244,8 +193,12 @@ void Session::ReturnChunks(std::vector<Chunk> chunks) { device_->Return(std::mov
 
 absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
                                    absl::Span<const int> fds) {
+  if (reader_ != nullptr) return reader_->worker()->Send(message, fds);
   if (worker_ == nullptr) return absl::UnavailableError("no worker");
-  return worker_->Send(message, fds);
+  const absl::Status sent = worker_->Send(message, fds);
+  // It is dying, which will be known in a moment: then another worker does it, or nobody waits.
+  if (absl::IsUnavailable(sent) && Serving()) return absl::OkStatus();
+  return sent;
 }
 
 void Session::OnGrant(MemoryGrant grant) {
@@ -264,7 +217,7 @@ void Session::OnBadReturn(const absl::Status& status) { ProtocolError(status); }
 void Session::OnMemoryDone(const warpline_internal::MemoryDone& done) {
   if (memory_ == nullptr) return;
   const absl::Status status = memory_->OnMemoryDone(done);
-  if (!status.ok()) LoseWorker(absl::StrCat("bad message: ", std::string(status.message())));
+  if (!status.ok()) DistrustWorker(absl::StrCat("bad message: ", std::string(status.message())));
 }
 
 // --- Ends.
@@ -275,7 +228,7 @@ void Session::OnProtocolError(const absl::Status& status) {
 
 void Session::OnWorkerGarbage(const absl::Status& status) {
   context_.control->Post([self = shared_from_this(), status] {
-    self->LoseWorker(absl::StrCat("bad reply frame: ", std::string(status.message())));
+    self->DistrustWorker(absl::StrCat("bad reply frame: ", std::string(status.message())));
   });
 }
 
@@ -299,32 +252,6 @@ void Session::ProtocolError(const absl::Status& status) {
   Refuse(status);
 }
 
-void Session::OnWorkerDied(const std::string& why) { LoseWorker(why); }
-
-// Also for a worker that lives but cannot be trusted any more.
-void Session::LoseWorker(const std::string& why) {
-  if (state_ != State::kOpening && state_ != State::kOpen) return;
-  context_.counters->worker_deaths.Add(1);
-  LogWarning("worker died ", Keys(), " by=", why);
-  if (state_ == State::kOpening) {
-    return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
-  }
-  SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why));
-}
-
-void Session::SendFault(CudaResult error, const std::string& message) {
-  context_.counters->faults.Add(1);
-  warpline_internal::Fault fault;
-  fault.set_error(static_cast<int>(error));
-  fault.set_message(message);
-  state_ = State::kFaulted;
-  reason_ = message;
-  port_->Fault(FrameOf(kFault, fault));
-  timer_ = context_.control->RunAfter(context_.options->fault_timeout,
-                                      [self = shared_from_this()] { self->FaultTimedOut(); });
-  worker_->Kill();
-}
-
 void Session::FaultTimedOut() {
   if (!port_->attached()) return End(reason_);
   // Not a status after which a client would come back.
@@ -332,10 +259,12 @@ void Session::FaultTimedOut() {
 }
 
 void Session::EndWithFault(CudaResult error, const std::string& message) {
-  if ((state_ == State::kOpen || state_ == State::kFaulted) && !port_->attached()) {
+  if ((Serving() || state_ == State::kFaulted) && !port_->attached()) {
     End(message);  // Nobody to tell.
-  } else if (state_ == State::kOpen) {
-    SendFault(error, message);
+  } else if (Serving()) {
+    SendFault(error, message, /*keep_memory=*/false);
+  } else if (state_ == State::kFaulted) {
+    port_->Close(absl::DeadlineExceededError(message));
   } else if (state_ == State::kWaiting || state_ == State::kOpening) {
     Refuse(absl::UnavailableError(message));
   }
@@ -349,24 +278,19 @@ void Session::End(const std::string& reason) {
   absence_.End();
   port_->Shut();
   if (!worker_gone_) worker_->Kill();
-  MaybeFinish();
-}
-
-void Session::OnWorkerGone() {
-  worker_gone_ = true;
-  memory_->End();
+  if (reader_ != nullptr) reader_->Stop();
+  AnswerReplace(absl::AbortedError("the session ended"));
   MaybeFinish();
 }
 
 void Session::MaybeFinish() {
-  if (state_ != State::kEnding || !worker_gone_ || port_->attached() || takes_under_way_ > 0)
+  if (state_ != State::kEnding || !worker_gone_ || port_->attached() || takes_under_way_ > 0) {
     return;
-  state_ = State::kEnded;
-  if (doorbell_watches_ != nullptr) {
-    context_.doorbell->Post([loop = context_.doorbell, watches = doorbell_watches_] {
-      for (const EventLoop::Token token : *watches) loop->Remove(token);
-    });
   }
+  if (reader_ != nullptr && !reader_->gone()) return;
+  if (memory_ != nullptr) memory_->End();
+  state_ = State::kEnded;
+  UnwatchDoorbell();
   const auto self = shared_from_this();
   context_.counters->ended.AddAll(port_->traffic());
   LogInfo("closed ", Keys(), " reason=\"", reason_,
@@ -376,7 +300,7 @@ void Session::MaybeFinish() {
 }
 
 SessionSnapshot Session::Snapshot() {
-  static constexpr const char* kNames[] = {"waiting", "opening", "open",
+  static constexpr const char* kNames[] = {"waiting", "opening", "open", "replacing",
                                            "faulted", "ending",  "ended"};
   const TrafficCounters& traffic = port_->traffic();
   SessionSnapshot snapshot;
@@ -406,6 +330,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.transfers = transfers_;
   snapshot.frames_again = traffic.frames_again.value();
   snapshot.unacknowledged_bytes = port_->link().kept_bytes();
+  snapshot.restarts = restarts_;
   return snapshot;
 }
 

@@ -1,6 +1,9 @@
 // One client's session on the control side: its hello, its worker, its memory, its end.
 //
-//   waiting --hello--> opening --worker opened--> open --worker died--> faulted
+//   waiting --hello--> opening --worker opened--> open --worker died, something in flight-->
+//   faulted
+//                        replacing <--worker died, nothing in flight--'  '--another took over-->
+//                        open
 //      any of them --channel closed, protocol error--> ending --worker gone--> ended
 //
 // An open or faulted session whose connection is lost waits, detached, for its client to resume.
@@ -10,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,10 +25,13 @@
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
+#include "server/journal_file.h"
 #include "server/lease_book.h"
+#include "server/memory_reader.h"
 #include "server/session_channel.h"
 #include "server/session_memory.h"
 #include "server/session_port.h"
+#include "server/worker_pool.h"
 #include "server/worker_process.h"
 
 namespace warpline {
@@ -32,6 +39,8 @@ namespace warpline {
 struct SessionOptions {
   // How a worker is started.
   ChildOptions worker;
+  // Workers of each device that wait for a session with everything done that does not depend on it.
+  int warm_workers = 0;
   // Device memory that a session may hold; 0 for all that the device has.
   uint64_t quota_bytes = 0;
   uint64_t max_arena_bytes = kMaxArenaBytes;
@@ -48,7 +57,7 @@ struct SessionOptions {
   absl::Duration resume_timeout = absl::ZeroDuration();
   // Where clients on this host may go on: the path of a unix socket, or none.
   std::string unix_socket;
-  // A worker that has not opened its device by then is given up.
+  // A worker that has not opened its device, or taken over a session, by then is given up.
   absl::Duration open_timeout = absl::Seconds(60);
   // For the client to take the fault that ended its session.
   absl::Duration fault_timeout = absl::Seconds(10);
@@ -84,6 +93,8 @@ struct SessionSnapshot {
   uint64_t transfers = 0;
   uint64_t frames_again = 0;
   uint64_t unacknowledged_bytes = 0;
+  // Workers that took over from another.
+  uint64_t restarts = 0;
 };
 
 // What a session needs of the server. Called on the control loop.
@@ -104,6 +115,7 @@ struct SessionContext {
   EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
   EventLoop* spawner = nullptr;   // Starts processes.
   LeaseBook* leases = nullptr;    // Null where no session has a lease.
+  WorkerPool* pool = nullptr;
   ServerCounters* counters = nullptr;
 };
 
@@ -112,6 +124,7 @@ struct SessionContext {
 class Session : public SessionControl,
                 public WorkerEvents,
                 public SessionMemoryHost,
+                public MemoryReaderHost,
                 public std::enable_shared_from_this<Session> {
  public:
   Session(const SessionContext& context, uint64_t id, std::string peer);
@@ -135,8 +148,14 @@ class Session : public SessionControl,
   void OnResumed(bool moved) override;
   void OnChannelClosed(const absl::Status& status) override;
   bool TryCountRequest() override;
+  void OnReadMemory(warpline_internal::ReadBack request) override;
+
+  // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
+  // not. Control loop.
+  void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done);
 
   // WorkerEvents.
+  void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override;
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
   void OnWorkerDied(const std::string& why) override;
@@ -151,8 +170,14 @@ class Session : public SessionControl,
   void OnRequestDone() override;
   void OnBadReturn(const absl::Status& status) override;
 
+  // MemoryReaderHost.
+  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) override;
+  void MapForReader(std::function<void(CudaResult)> done) override;
+  void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override;
+  void OnReaderGone() override;
+
  private:
-  enum class State { kWaiting, kOpening, kOpen, kFaulted, kEnding, kEnded };
+  enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
 
   void HandleHello();
   void HandleChannelClosed(const absl::Status& status);
@@ -165,11 +190,25 @@ class Session : public SessionControl,
   void StartWorker();
   void Welcome(warpline_internal::MemoryGrant grant);
   void WatchDoorbell();
+  void UnwatchDoorbell();
+  WorkerDevice WorkersDevice() const;
+  warpline_internal::OpenWorker OpenMessage() const;
+  // The session is open or about to be again.
+  bool Serving() const { return state_ == State::kOpen || state_ == State::kReplacing; }
+  // Why the session cannot outlive its worker as it is now; empty when it can.
+  std::string WhyNotReplaceable() const;
+  void BeginReplacing(const std::string& why);
+  void TakeOver();
+  void FinishReplacing(CudaResult result);
+  void AnswerReplace(const absl::Status& status);
+  void PollForReplace(absl::Time deadline);
   // Sends the client away with `status` and ends.
   void Refuse(const absl::Status& status);
   void ProtocolError(const absl::Status& status);
   void LoseWorker(const std::string& why);
-  void SendFault(CudaResult error, const std::string& message);
+  // For a worker that lives but breaks the protocol: it gets no successor.
+  void DistrustWorker(const std::string& why);
+  void SendFault(CudaResult error, const std::string& message, bool keep_memory);
   void End(const std::string& reason);
   void MaybeFinish();
   // "session=7 gpu=0 pid=123"
@@ -199,6 +238,14 @@ class Session : public SessionControl,
   std::shared_ptr<SessionMemory> memory_;
   std::shared_ptr<WorkerRings> rings_;
   std::shared_ptr<WorkerProcess> worker_;
+  std::unique_ptr<JournalFile> journal_;
+  // For a session that lost its worker and kept its memory.
+  std::shared_ptr<MemoryReader> reader_;
+  std::function<void(absl::Status)> replace_done_;
+  EventLoop::Token replace_timer_ = 0;
+  uint64_t restarts_ = 0;
+  uint64_t resume_seq_ = 0;
+  bool taking_over_ = false;
   // Of the doorbell loop, once it is there.
   std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
   EventLoop::Token timer_ = 0;

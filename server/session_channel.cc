@@ -13,6 +13,7 @@ namespace {
 using warpline_internal::Hello;
 using warpline_internal::MemoryRequest;
 using warpline_internal::MemoryReturn;
+using warpline_internal::ReadBack;
 
 // Control messages are small; a large one is an attack on the parser.
 constexpr size_t kMaxControlPayload = 64u << 10;
@@ -153,6 +154,8 @@ Accept SessionChannel::Dispatch(Frame* frame) {
       return OnMemory(*frame);
     case kAck:
       return OnAck(*frame);
+    case kReadBack:
+      return OnReadBack(*frame);
     case kClose:
       closing_ = true;
       channel_->Close(absl::OkStatus());
@@ -195,6 +198,10 @@ Accept SessionChannel::OnCommands(Frame* frame) {
         absl::InvalidArgumentError(absl::StrCat(header.count, " commands in ", body, " bytes")));
   }
   if (const absl::Status acked = link.OnShortAck(header.acked); !acked.ok()) return Refuse(acked);
+  if (port_->faulted()) {  // Of no use any more, but counted.
+    link.OnCommands(header.count);
+    return Accept::kTaken;
+  }
   // What is acknowledged is between us and the client.
   constexpr uint32_t kNone = 0;
   char* const acked_field = frame->payload.data() + offsetof(CommandsHeader, acked);
@@ -220,6 +227,10 @@ Accept SessionChannel::OnMemory(const Frame& frame) {
   if (port_->rings() == nullptr) return Accept::kLater;
   // A client that asks and does not read its answers waits for itself.
   if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
+  if (port_->faulted()) {  // Of no use any more, but counted.
+    port_->link().OnControl();
+    return Accept::kTaken;
+  }
   if (!control_->TryCountRequest()) {
     return Refuse(absl::InvalidArgumentError("too many memory requests under way"));
   }
@@ -238,6 +249,19 @@ Accept SessionChannel::OnMemory(const Frame& frame) {
     }
     control_->OnMemoryReturn(std::move(request));
   }
+  return Accept::kTaken;
+}
+
+Accept SessionChannel::OnReadBack(const Frame& frame) {
+  if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
+  ReadBack request;
+  if (!Parse(frame, &request) || request.bytes() == 0 || request.bytes() > kMaxReadBack) {
+    return Refuse(absl::InvalidArgumentError("malformed ReadBack"));
+  }
+  if (port_->rings() == nullptr || !control_->TryCountRequest()) {
+    return Refuse(absl::InvalidArgumentError("a ReadBack out of place"));
+  }
+  control_->OnReadMemory(std::move(request));
   return Accept::kTaken;
 }
 
@@ -284,7 +308,7 @@ bool SessionChannel::NextOfSession(Frame* frame) {
     if (!port_->Pop(frame) && !NextReply(frame) && !(ending && port_->PopLast(frame))) return false;
     if (IsCountedToClient(frame->kind)) link.OnSend(frame);
   }
-  if (frame->kind == kFault) {
+  if (frame->kind == kFault && !port_->StaysOpen()) {
     closing_ = true;
     channel_->Close(absl::OkStatus());
   }

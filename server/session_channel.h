@@ -29,6 +29,7 @@ class SessionControl {
   virtual void OnMemoryReturn(warpline_internal::MemoryReturn request) = 0;
   // The client broke the protocol; the channel is closing.
   virtual void OnProtocolError(const absl::Status& status) = 0;
+  virtual void OnReadMemory(warpline_internal::ReadBack request) = 0;
   // The worker wrote something into its ring that is no frame.
   virtual void OnWorkerGarbage(const absl::Status& status) = 0;
   // The client goes on on another channel; `moved` when the session had one.
@@ -115,6 +116,7 @@ class SessionChannel : public SessionHandler {
   Accept OnCommands(Frame* frame);
   Accept OnMemory(const Frame& frame);
   Accept OnAck(const Frame& frame);
+  Accept OnReadBack(const Frame& frame);
   Accept Refuse(const absl::Status& status);
   bool NextOfSession(Frame* frame);
   bool NextReply(Frame* frame);

@@ -1,5 +1,6 @@
 #include "server/session_host.h"
 
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +13,41 @@ SessionHost::SessionHost(SessionHostOptions options,
                          std::vector<std::unique_ptr<DeviceMemory>> devices)
     : options_(std::move(options)),
       sessions_on_device_(devices.size(), 0),
-      devices_(std::move(devices)) {}
+      devices_(std::move(devices)),
+      pool_(&control_, &spawner_,
+            WorkerPoolOptions{.program = options_.session.worker,
+                              .warm = options_.session.warm_workers}) {
+  control_.Post([this] {
+    for (const auto& device : devices_) pool_.Refill({device->backend(), device->ordinal()});
+  });
+}
 
-SessionHost::~SessionHost() { WaitUntilIdle(absl::InfiniteDuration()); }
+SessionHost::~SessionHost() {
+  WaitUntilIdle(absl::InfiniteDuration());
+  auto stopped = std::make_shared<std::promise<void>>();
+  control_.Post([this, stopped] { pool_.Stop([stopped] { stopped->set_value(); }); });
+  stopped->get_future().wait();
+  control_.Flush();
+}
+
+void SessionHost::RenewWorkers() {
+  OnControl([this] { pool_.Renew(); });
+}
+
+absl::Status SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline) {
+  auto answer = std::make_shared<std::promise<absl::Status>>();
+  control_.Post([this, id, deadline, answer] {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) {
+      answer->set_value(absl::NotFoundError(absl::StrCat("no session ", id)));
+      return;
+    }
+    const auto session = found->second;
+    session->ReplaceWorker(deadline,
+                           [answer](const absl::Status& status) { answer->set_value(status); });
+  });
+  return answer->get_future().get();
+}
 
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
   auto guard = std::make_shared<FirstFrameGuard>();
@@ -32,6 +65,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.control = &control_;
   context.doorbell = &doorbell_;
   context.spawner = &spawner_;
+  context.pool = &pool_;
   context.counters = &counters_;
   context.leases = options_.leases;
   std::shared_ptr<Session> session;

@@ -17,6 +17,7 @@
 #include "server/device_memory.h"
 #include "server/event_loop.h"
 #include "server/session.h"
+#include "server/worker_pool.h"
 #include "transport/channel.h"
 
 namespace warpline {
@@ -59,6 +60,10 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   void StartDrain();
   // True when no session is left, false when `timeout` passed first.
   bool WaitUntilIdle(absl::Duration timeout);
+  // Starts the waiting workers anew, of the program that lies there now.
+  void RenewWorkers();
+  // Has another worker take over session `id` within `deadline`: OK, or why not. NOT_FOUND. Blocks.
+  absl::Status ReplaceWorker(uint64_t id, absl::Duration deadline);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -105,6 +110,8 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   EventLoop control_{"control"};
   EventLoop spawner_{"spawner"};
   std::vector<std::unique_ptr<DeviceMemory>> devices_;
+  // Of the control loop.
+  WorkerPool pool_;
 };
 
 }  // namespace warpline

@@ -41,8 +41,58 @@ void SessionMemory::Enqueue(Operation operation) {
   if (!busy_) Next();
 }
 
+void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
+  suspended_ = true;
+  again_ = std::make_unique<Again>();
+  again_->go_on = go_on;
+  again_->finished = std::move(done);
+  book_.ForEachChunk(
+      [this](uint64_t va, const Chunk& chunk) { again_->chunks.emplace_back(va, &chunk); });
+  // Nobody maps what the former worker failed to unmap.
+  limbo_reservations_.clear();
+  if (!limbo_.empty()) host_->ReturnChunks(std::exchange(limbo_, {}));
+  SendAgain();
+}
+
+void SessionMemory::SendAgain() {
+  Again& again = *again_;
+  const size_t first = again.done;
+  if (first == again.chunks.size()) return FinishAgain(CudaResult::kSuccess);
+  ToWorker message;
+  auto* const map = message.mutable_map();
+  map->set_id(++transfer_id_);
+  map->set_va(again.chunks[first].first);
+  std::vector<int> fds;
+  uint64_t end = again.chunks[first].first;
+  again.in_batch = 0;
+  while (first + again.in_batch < again.chunks.size() && again.in_batch < kMaxPacketFds) {
+    const auto& [va, chunk] = again.chunks[first + again.in_batch];
+    if (va != end) break;  // A message names one range.
+    map->add_chunk_bytes(chunk->bytes);
+    fds.push_back(chunk->fd.get());
+    end = va + chunk->bytes;
+    ++again.in_batch;
+  }
+  if (!host_->SendToWorker(message, fds).ok()) FinishAgain(CudaResult::kLaunchFailed);
+}
+
+void SessionMemory::FinishAgain(CudaResult result) {
+  const auto again = std::move(again_);
+  if (result == CudaResult::kSuccess && again->go_on) {
+    suspended_ = false;
+    if (transfer_ != nullptr && transfer_->mapping) {
+      transfer_->done = 0;
+      SendBatch();
+    } else if (transfer_ != nullptr) {
+      FinishUnmapping();  // The new worker never had it.
+    }
+  }
+  again->finished(result);
+  if (!suspended_) Next();
+}
+
 void SessionMemory::Next() {
-  while (!busy_ && !queue_.empty()) {
+  while (!busy_ && !suspended_ && !queue_.empty()) {
     busy_ = true;
     const Operation& operation = queue_.front();
     if (operation.is_return) {
@@ -134,6 +184,7 @@ void SessionMemory::StartReturn(const MemoryReturn& request) {
 }
 
 void SessionMemory::SendBatch() {
+  if (suspended_) return;
   Transfer& transfer = *transfer_;
   const size_t count = std::min(transfer.chunks.size() - transfer.done, kMaxPacketFds);
   transfer.in_batch = count;
@@ -159,6 +210,15 @@ void SessionMemory::SendBatch() {
 
 absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& done) {
   if (ended_) return absl::OkStatus();
+  if (again_ != nullptr && done.id() == transfer_id_) {
+    again_->done += again_->in_batch;
+    if (done.error() != 0) {
+      FinishAgain(static_cast<CudaResult>(done.error()));
+    } else {
+      SendAgain();
+    }
+    return absl::OkStatus();
+  }
   if (transfer_ == nullptr || done.id() != transfer_id_) {
     return absl::InvalidArgumentError(absl::StrCat("answer to memory operation ", done.id()));
   }
@@ -225,6 +285,7 @@ void SessionMemory::OnTransferFailed(CudaResult error) {
 void SessionMemory::End() {
   if (ended_) return;
   ended_ = true;
+  again_.reset();
   std::vector<Chunk> chunks = std::move(limbo_);
   if (transfer_ != nullptr) {
     std::move(transfer_->chunks.begin(), transfer_->chunks.end(), std::back_inserter(chunks));

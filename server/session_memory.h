@@ -62,10 +62,19 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The worker's answer. INVALID_ARGUMENT when none was due.
   absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
 
+  // The worker died, but the session may go on: nothing is sent until another has everything.
+  void Suspend() { suspended_ = true; }
+  // Has the new worker map all that the session holds, at the same addresses, and goes on with what
+  // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
+  // first error. Without `go_on` nothing else is done for the session any more.
+  void MapAgain(bool go_on, std::function<void(CudaResult)> done);
+
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End();
 
   uint64_t backed_bytes() const { return book_.backed_bytes(); }
+  // True when all of [va, va + bytes) is backed.
+  bool Backs(uint64_t va, uint64_t bytes) const { return book_.Backs(va, bytes); }
 
  private:
   struct Operation {
@@ -83,7 +92,18 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     size_t in_batch = 0;  // Chunks it has been asked for.
   };
 
+  // What a new worker has to map, batch by batch.
+  struct Again {
+    std::vector<std::pair<uint64_t, const Chunk*>> chunks;  // By address.
+    size_t done = 0;
+    size_t in_batch = 0;
+    bool go_on = false;
+    std::function<void(CudaResult)> finished;
+  };
+
   void Enqueue(Operation operation);
+  void SendAgain();
+  void FinishAgain(CudaResult result);
   void Next();
   void StartRequest(const warpline_internal::MemoryRequest& request);
   void StartReturn(const warpline_internal::MemoryReturn& request);
@@ -102,6 +122,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   std::deque<Operation> queue_;
   bool busy_ = false;
   bool ended_ = false;
+  bool suspended_ = false;
+  std::unique_ptr<Again> again_;
   std::unique_ptr<Transfer> transfer_;
   uint64_t transfer_id_ = 0;
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.

@@ -88,10 +88,20 @@ void SessionPort::Push(Frame frame) {
   if (channel_ != nullptr) channel_->Wake();
 }
 
-void SessionPort::Fault(Frame frame) {
+void SessionPort::PushAfterFault(Frame frame) {
+  MutexLock lock(&mu_);
+  if (shut_) return;
+  frames_.push_back(std::move(frame));
+  has_frames_.store(true, std::memory_order_release);
+  if (channel_ != nullptr) channel_->Wake();
+}
+
+void SessionPort::Fault(Frame frame, bool last) {
   MutexLock lock(&mu_);
   if (faulted_) return;
   faulted_ = true;
+  stays_open_.store(!last, std::memory_order_release);
+  has_fault_.store(true, std::memory_order_release);
   last_ = std::move(frame);
   has_last_.store(true, std::memory_order_release);
   if (channel_ != nullptr) channel_->Wake();

@@ -48,6 +48,10 @@ class SessionPort {
   // The session's last frame, to be sent once the worker's last replies are read: see Fault().
   bool HasLast() const { return has_last_.load(std::memory_order_acquire); }
   bool PopLast(Frame* frame);
+  // Commands and requests for memory are of no use any more.
+  bool faulted() const { return has_fault_.load(std::memory_order_acquire); }
+  // The fault was not the last frame.
+  bool StaysOpen() const { return stays_open_.load(std::memory_order_acquire); }
   // How many frames wait to be sent.
   size_t Backlog();
   // Null until Open(). Used by the channel's loop alone; valid as long as the port.
@@ -63,9 +67,11 @@ class SessionPort {
   void Open(std::shared_ptr<WorkerRings> rings);
   // Queues a frame for the client.
   void Push(Frame frame);
-  // Queues the last frame: it is sent when the ring has nothing more, and the channel closes after
-  // it. The first call counts.
-  void Fault(Frame frame);
+  // Queues the fault: it is sent when the ring has nothing more. If it is the `last` frame, the
+  // channel closes after it. The first call counts.
+  void Fault(Frame frame, bool last);
+  // As Push(), for what may follow a fault.
+  void PushAfterFault(Frame frame);
   // Ends the streams at once, as Channel::Close().
   void Close(const absl::Status& status);
   // Makes the channel look again.
@@ -78,6 +84,8 @@ class SessionPort {
   // Tell the channel's loop, which asks all the time, that there is something under the lock.
   std::atomic<bool> has_frames_{false};
   std::atomic<bool> has_last_{false};
+  std::atomic<bool> has_fault_{false};
+  std::atomic<bool> stays_open_{false};
   TrafficCounters traffic_;
   SessionLink link_;
   std::atomic<const Channel*> holder_{nullptr};  // channel_, to be read without the lock.

@@ -25,7 +25,7 @@ void Session::HandleChannelClosed(const absl::Status& status) {
 
 bool Session::MayResume(const absl::Status& status) const {
   // Lost, or given up for another channel that was lost in turn.
-  return resumable_ && (state_ == State::kOpen || state_ == State::kFaulted) &&
+  return resumable_ && (Serving() || state_ == State::kFaulted) &&
          (absl::IsUnavailable(status) || absl::IsAborted(status));
 }
 
@@ -43,7 +43,7 @@ void Session::Detach(const absl::Status& status) {
 
 void Session::OnResumed(bool moved) {
   context_.control->Post([self = shared_from_this(), moved] {
-    if (self->state_ != State::kOpen && self->state_ != State::kFaulted) return;
+    if (!self->Serving() && self->state_ != State::kFaulted) return;
     self->absence_.End();
     ++(moved ? self->transfers_ : self->resumes_);
     (moved ? self->context_.counters->transfers : self->context_.counters->resumes).Add(1);

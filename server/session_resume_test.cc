@@ -209,16 +209,28 @@ TEST_F(SessionResumeTest, DetachedSessionsCountAndMayComeBackToADrainingServer) 
   EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
 }
 
-TEST_F(SessionResumeTest, FaultWaitsForTheClient) {
+TEST_F(SessionResumeTest, FaultIsToldAgainToAClientThatLostIt) {
+  StartServer();
+  auto client = Open();
+  client->SendCommands(Body('k'));
+  ASSERT_TRUE(client->Await(kFault).has_value());
+  client.reset();
+  AwaitDetached();
+  client = Dial();
+  ASSERT_TRUE(client->Resume(welcome_, 1, 0).has_value());
+  EXPECT_TRUE(client->Await(kFault).has_value());
+}
+
+TEST_F(SessionResumeTest, WorkerIsReplacedWhileTheClientIsAway) {
   StartServer();
   Open().reset();
   AwaitDetached();
   kill(host_->Snapshot().sessions.at(0).worker_pid, SIGKILL);
-  while (host_->counters().faults.value() == 0) std::this_thread::yield();
+  while (host_->counters().worker_replacements.value() == 0) std::this_thread::yield();
   auto client = Dial();
   ASSERT_TRUE(client->Resume(welcome_, 1, 0).has_value());
-  EXPECT_TRUE(client->Await(kFault).has_value());
-  EXPECT_TRUE(client->AwaitClosed().ok());
+  client->SendCommands(Body('e', 1));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
 }
 
 // At every frame: a client that is cut off there, and again in the middle of coming back.

@@ -16,10 +16,9 @@ constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 
 }  // namespace
 
-void WorkerProcess::Start(ChildOptions program, warpline_internal::OpenWorker open,
-                          std::shared_ptr<WorkerRings> rings) {
-  spawner_->Post([self = shared_from_this(), program = std::move(program), open = std::move(open),
-                  rings = std::move(rings)]() mutable {
+void WorkerProcess::Start(ChildOptions program, warpline_internal::PrepareWorker prepare) {
+  spawner_->Post([self = shared_from_this(), program = std::move(program),
+                  prepare = std::move(prepare)]() mutable {
     struct Started {
       absl::StatusOr<std::unique_ptr<ChildProcess>> process;
       UniqueFd socket;
@@ -27,15 +26,14 @@ void WorkerProcess::Start(ChildOptions program, warpline_internal::OpenWorker op
     // Functions that are posted can be copied, processes cannot.
     auto started = std::make_shared<Started>();
     started->process = ChildProcess::Start(program, &started->socket);
-    self->control_->Post([self, started, open = std::move(open), rings = std::move(rings)] {
-      self->OnSpawned(std::move(started->process), std::move(started->socket), open, rings);
+    self->control_->Post([self, started, prepare = std::move(prepare)] {
+      self->OnSpawned(std::move(started->process), std::move(started->socket), prepare);
     });
   });
 }
 
 void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process,
-                              UniqueFd socket, const warpline_internal::OpenWorker& open,
-                              const std::shared_ptr<WorkerRings>& rings) {
+                              UniqueFd socket, const warpline_internal::PrepareWorker& prepare) {
   if (!process.ok()) {
     Died(std::string(process.status().message()));
     Gone();
@@ -59,10 +57,35 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> proc
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
   socket_watch_ = control_->Watch(socket_.get(), [this] { OnPacket(); });
   warpline_internal::ToWorker message;
-  *message.mutable_open() = open;
-  const absl::Status sent = Send(message, rings->child_fds());
-  rings->CloseChildFds();
+  *message.mutable_prepare() = prepare;
+  SendOrDie(message, {});
+  if (pending_open_) std::exchange(pending_open_, nullptr)();
+}
+
+void WorkerProcess::SendOrDie(const warpline_internal::ToWorker& message,
+                              absl::Span<const int> fds) {
+  const absl::Status sent = Send(message, fds);
   if (!sent.ok()) Died(absl::IsUnavailable(sent) ? "" : sent.ToString());
+}
+
+void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
+                         int journal_fd) {
+  if (process_ == nullptr) {
+    if (gone_ || dying_ || killed_) return;
+    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd] {
+      Open(open, rings, journal_fd);
+    };
+    return;
+  }
+  warpline_internal::ToWorker message;
+  *message.mutable_open() = std::move(open);
+  std::vector<int> fds;
+  if (rings != nullptr) {
+    fds = rings->child_fds();
+    fds.push_back(journal_fd);
+  }
+  SendOrDie(message, fds);
+  if (rings != nullptr) rings->CloseChildFds();
 }
 
 absl::Status WorkerProcess::Send(const warpline_internal::ToWorker& message,
@@ -83,6 +106,10 @@ void WorkerProcess::OnPacket() {
       events_->OnWorkerOpened(message.opened());
     } else if (message.has_memory_done()) {
       events_->OnMemoryDone(message.memory_done());
+    } else if (message.has_prepared()) {
+      events_->OnWorkerPrepared(message.prepared());
+    } else if (message.has_read_done()) {
+      events_->OnReadDone(message.read_done());
     } else {
       return Died("bad message: unknown kind");
     }

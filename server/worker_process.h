@@ -24,8 +24,11 @@ namespace warpline {
 class WorkerEvents {
  public:
   virtual ~WorkerEvents() = default;
-  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) = 0;
-  virtual void OnMemoryDone(const warpline_internal::MemoryDone& done) = 0;
+  // The device is open; `prepared` says with what error otherwise.
+  virtual void OnWorkerPrepared(const warpline_internal::WorkerOpened&) {}
+  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) {}
+  virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
+  virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
   // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
   // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless
@@ -41,9 +44,16 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   WorkerProcess(EventLoop* control, EventLoop* spawner, WorkerEvents* events)
       : control_(control), spawner_(spawner), events_(events) {}
 
-  // Starts the program and sends `open` with the rings. Failures come as OnWorkerDied().
-  void Start(ChildOptions program, warpline_internal::OpenWorker open,
-             std::shared_ptr<WorkerRings> rings);
+  // Starts the program and has it open the device. Failures come as OnWorkerDied().
+  void Start(ChildOptions program, warpline_internal::PrepareWorker prepare);
+
+  // Hands the events to another: a warm worker becomes that of a session. What came before, such as
+  // OnWorkerPrepared(), does not come again.
+  void Attach(WorkerEvents* events) { events_ = events; }
+
+  // Gives it its session, with the descriptors of `rings` (null for a reader) and `journal_fd`
+  // (borrowed). May be called before it has started.
+  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd);
 
   // Sends a message with descriptors (borrowed). One answer at a time is expected to be under way,
   // which bounds what lies in the socket.
@@ -56,8 +66,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
 
  private:
   void OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process, UniqueFd socket,
-                 const warpline_internal::OpenWorker& open,
-                 const std::shared_ptr<WorkerRings>& rings);
+                 const warpline_internal::PrepareWorker& prepare);
+  void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
   void OnPacket();
   void OnExit();
   void Died(const std::string& why);
@@ -66,7 +76,9 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
 
   EventLoop* const control_;
   EventLoop* const spawner_;
-  WorkerEvents* const events_;
+  WorkerEvents* events_;
+  // What Open() was called with before the process was there.
+  std::function<void()> pending_open_;
   std::unique_ptr<ChildProcess> process_;
   UniqueFd socket_;
   EventLoop::Token socket_watch_ = 0;

@@ -99,6 +99,33 @@ def struct(name, fields):
     return out
 
 
+def offset_of(fields, wanted):
+    """Where the first field of one of these names lies in the struct; -1 when there is none."""
+    offset = 0
+    for name, text in fields:
+        if name in wanted:
+            return offset
+        element, count = parse_type(text, name)
+        offset += SIZES[element] * max(count, 1)
+    return -1
+
+
+def journal_kinds(table):
+    return sorted({c["journal"].split()[1] for c in table["command"] if c["journal"]})
+
+
+def journal_entry(command, kinds):
+    """The initialiser of a CommandInfo::journal."""
+    if not command["journal"]:
+        return "{}"
+    action, kind = command["journal"].split()
+    fields = command["fields"]
+    parents = [k for k in kinds if k != kind]
+    return "{JournalAction::k%s, JournalKind::k%s, %d, %d, %d}" % (
+        camel(action), camel(kind), offset_of(fields, [kind]), offset_of(fields, parents),
+        offset_of(fields, ["attribute", "limit"]))
+
+
 def camel(word):
     return "".join(w.capitalize() for w in re.split(r"[ _]", word)) or "Nothing"
 
@@ -132,7 +159,20 @@ namespace warpline {
     out.append("enum class Effect : uint8_t { kOneWay, kRoundTrip };")
     out.append("enum class Capability : uint8_t { %s };" % ", ".join(
         "k" + camel(c) for c in sorted(CAPABILITIES)))
+    out.append("enum class JournalAction : uint8_t { kNone, kCreate, kSet, kDestroy };")
+    kinds = journal_kinds(table)
+    out.append("enum class JournalKind : uint8_t { %s };" % ", ".join("k" + camel(k) for k in kinds))
     out.append("""
+// How a command is kept so that its session survives its worker (server/worker/journal.h). Offsets
+// are into the command's struct, -1 for what it lacks.
+struct JournalRule {
+  JournalAction action = JournalAction::kNone;
+  JournalKind kind{};
+  int16_t handle = -1;     // u64: the object that it creates, sets or destroys.
+  int16_t parent = -1;     // u64: the object of another kind that this one belongs to.
+  int16_t attribute = -1;  // 32 bits: which of the object's settings it sets.
+};
+
 // One row of the table of calls.
 struct CommandInfo {
   CommandId id;
@@ -144,6 +184,8 @@ struct CommandInfo {
   const char* journal;
   uint16_t body_bytes;
   bool has_tail;
+  JournalRule rule;
+  int16_t destination;  // Where in its struct the address lies that it writes to; -1 for none.
 };
 """)
     out.append("namespace cmd {\n")
@@ -169,10 +211,11 @@ struct CommandInfo {
     out.append("\ninline constexpr CommandInfo kCommandTable[kCommandCount] = {")
     for c in table["command"]:
         out.append("    {CommandId::k%s, \"%s\", LaneKind::k%s, After::k%s, Effect::k%s, "
-                   "Capability::k%s, \"%s\", CommandTraits<cmd::%s>::kBodyBytes, %s}," % (
+                   "Capability::k%s, \"%s\", CommandTraits<cmd::%s>::kBodyBytes, %s, %s, %d}," % (
                        c["name"], c["name"], camel(c["lane"]), camel(c["after"]),
                        camel(c["effect"]), camel(c["capability"]), c["journal"], c["name"],
-                       "true" if c["tail"] else "false"))
+                       "true" if c["tail"] else "false", journal_entry(c, kinds),
+                       offset_of(c["fields"], ["dst"])))
     out.append("""};
 
 // The row of a command whose id has been checked.

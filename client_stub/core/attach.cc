@@ -3,6 +3,7 @@
 #include "client_stub/core/entry_point.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/shim/core_abi.h"
+#include "client_stub/warpline.h"
 #include "common/log.h"
 
 namespace {
@@ -33,4 +34,14 @@ extern "C" int warpline_core_attach(const warpline_shim* shim, void** table) {
   SetPrinter(shim->print);
   SetShim(shim);
   return CUDA_SUCCESS;
+}
+
+// Behind warplineMemoryReadback() of the shim.
+extern "C" CUresult warpline_memory_readback(void* dst, CUdeviceptr src, size_t bytes) {
+  using namespace warpline::stub;
+  WARPLINE_TRY(EnterInitialized());
+  if (SessionError() == CUDA_SUCCESS) return CUDA_ERROR_ILLEGAL_STATE;
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (dst == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return ToCu(runtime().session->ReadBack(dst, src, bytes));
 }

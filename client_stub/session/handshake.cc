@@ -88,7 +88,8 @@ absl::Status ParseRedirect(std::string_view payload) {
       redirect.token().empty() || redirect.token().size() > kMaxToken) {
     return absl::InvalidArgumentError("the scheduler's redirect is malformed");
   }
-  absl::Status status = absl::UnavailableError("redirected");
+  // Not a code that is tried again: each try would take a lease.
+  absl::Status status = absl::CancelledError("redirected, but not by a scheduler");
   status.SetPayload(kRedirectPayload, absl::Cord(std::string(payload)));
   return status;
 }

@@ -174,6 +174,10 @@ class Session {
   // session that cannot be resumed.
   virtual void MoveTo(const std::string& endpoint) { (void)endpoint; }
 
+  // After a sticky error: copies what is left of the memory to `dst`. kIllegalState while the
+  // session is sound, its error when nothing is left, kInvalidValue for what is not its memory.
+  virtual CudaResult ReadBack(void*, uint64_t, uint64_t) { return CudaResult::kNotSupported; }
+
   // Sends what is pending, tells the server good-bye and closes, within `deadline`. Later calls
   // find the session lost with kDeinitialized.
   virtual void Close(absl::Duration deadline) = 0;

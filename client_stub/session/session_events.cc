@@ -65,9 +65,10 @@ bool SessionImpl::NextAck(Frame* frame) {
 Accept SessionImpl::OnFrame(Frame* frame) {
   Add(&counters_.frames_received, 1);
   Add(&counters_.bytes_received, frame->payload.size());
-  if (lost_) return Accept::kTaken;
+  if (frame->kind == kReadBackDone && HandleReadBack(frame->payload)) return Accept::kTaken;
   std::string problem;
-  if (!HandleFrame(*frame, &problem)) {
+  // What comes to a lost session is counted, so that the server need not keep it.
+  if (!lost_ && !HandleFrame(*frame, &problem)) {
     const absl::Status status = absl::InvalidArgumentError(problem);
     {
       MutexLock lock(&state_mu_);
@@ -281,6 +282,12 @@ bool SessionImpl::HandleGrant(std::string_view payload, std::string* problem) {
   return true;
 }
 
+bool SessionImpl::HandleReadBack(std::string_view payload) {
+  warpline_internal::ReadBackDone done;
+  return done.ParseFromArray(payload.data(), static_cast<int>(payload.size())) &&
+         read_backs_.Answer(done.id(), static_cast<CudaResult>(done.error()), done.data());
+}
+
 void SessionImpl::HandleFault(std::string_view payload) {
   warpline_internal::Fault fault;
   CudaResult error = CudaResult::kLaunchFailed;
@@ -295,6 +302,7 @@ void SessionImpl::HandleFault(std::string_view payload) {
     state_changed_.NotifyAll();
   }
   lost_ = true;
+  if (!fault.memory_kept()) read_backs_.Fail(error);
   LogError("session lost: ", message, " (", CudaResultName(error), ")");
   Lose(error);
 }
@@ -331,6 +339,7 @@ void SessionImpl::OnClosed(const absl::Status& status) {
     LogError("session lost: ", status.ok() ? "the server ended it" : status.ToString());
   }
   Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
+  read_backs_.Fail(error());
   MutexLock lock(&state_mu_);
   closed_ = true;
   state_changed_.NotifyAll();

@@ -275,6 +275,24 @@ void SessionImpl::ReturnMemory(const Grant& grant) {
   SendControl({kMemoryReturn, message.SerializeAsString()});
 }
 
+CudaResult SessionImpl::ReadBack(void* dst, uint64_t va, uint64_t bytes) {
+  constexpr absl::Duration kDeadline = absl::Seconds(60);
+  if (error() == CudaResult::kSuccess) return CudaResult::kIllegalState;
+  for (uint64_t done = 0; done < bytes; done += kMaxReadBack) {
+    const uint64_t piece = std::min(kMaxReadBack, bytes - done);
+    const uint64_t id = read_backs_.Expect(static_cast<char*>(dst) + done, piece);
+    if (id == 0) return error();
+    warpline_internal::ReadBack request;
+    request.set_id(id);
+    request.set_va(va + done);
+    request.set_bytes(piece);
+    SendControl({kReadBack, request.SerializeAsString()});
+    const CudaResult result = read_backs_.Wait(id, kDeadline);
+    if (result != CudaResult::kSuccess) return result;
+  }
+  return CudaResult::kSuccess;
+}
+
 void SessionImpl::Close(absl::Duration deadline) {
   const absl::Time end = absl::Now() + deadline;
   closing_.store(true);

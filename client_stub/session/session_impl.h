@@ -32,6 +32,7 @@
 #include "client_stub/session/grant_table.h"
 #include "client_stub/session/handshake.h"
 #include "client_stub/session/output_buffer.h"
+#include "client_stub/session/read_back_table.h"
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
@@ -93,6 +94,7 @@ class SessionImpl final : public Session, public ChannelHandler {
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
   void MoveTo(const std::string& endpoint) override;
+  CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
   void Close(absl::Duration deadline) override;
 
   // ChannelHandler, on the loop.
@@ -138,6 +140,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool HandleFailed(const ReplyView& reply, std::string* problem);
   bool HandleOutput(const ReplyView& reply);
   bool HandleGrant(std::string_view payload, std::string* problem);
+  bool HandleReadBack(std::string_view payload);
   void HandleFault(std::string_view payload);
   void CommandFailed(CommandId command, uint64_t seq, CudaResult result, std::string_view what);
   void Lose(CudaResult error);
@@ -155,6 +158,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   CommandQueue queue_;
   ReplyTable replies_;
   GrantTable grants_;
+  ReadBackTable read_backs_;
   CompletionBoard board_;
   OutputBuffer output_;
 

@@ -74,6 +74,9 @@ static int Print(int descriptor, const char* text, size_t size, int wait) {
 static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g_names,
                                             g_trampolines, Print};
 
+/* The core's, for what is no function of the driver. */
+static int (*g_readback)(void*, unsigned long long, size_t);
+
 static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t g_binding_thread; /* 0 while nobody binds. */
 static atomic_flag g_reported[kCount];
@@ -166,6 +169,7 @@ static int LoadCore(void** table) {
     LogLine('E', "%s is not a core: %s", path, dlerror());
     return 0;
   }
+  g_readback = (int (*)(void*, unsigned long long, size_t))dlsym(core, "warpline_memory_readback");
   const int result = attach(&g_shim, table);
   if (result != 0) LogLine('E', "the core did not attach: error %d", result);
   return result == 0;
@@ -181,6 +185,14 @@ static void Bind(void) {
     atomic_store_explicit(&warpline_table[i], entry, memory_order_release);
   }
   atomic_store(&g_binding_thread, 0);
+}
+
+/* See client_stub/warpline.h. */
+int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes);
+int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes) {
+  if (atomic_load(&g_binding_thread) == gettid()) return kSystemNotReady;
+  pthread_once(&g_bind_once, Bind);
+  return g_readback == NULL ? kSystemNotReady : g_readback(dst, src, bytes);
 }
 
 /* Called by warpline_lazy. Returns where the call shall go. */

@@ -23,6 +23,7 @@ main() {
   need_build bundle
   say "building what goes into the bundle"
   bazel_call build --config=opt -- "${INSTALLATION[@]}" //examples/... //bench/cuda/... \
+    //tests/chaos:long_program \
     //deploy:libwarpline_compat.so
   say "collecting libraries and licences"
   commit=$(git -c safe.directory='*' describe --always --dirty 2>/dev/null || echo unknown)

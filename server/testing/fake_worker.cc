@@ -5,6 +5,7 @@
 //   'e' echo the payload as a reply      'x' exit with code 3       'k' die by SIGKILL
 //   'g' write a frame that is no reply   's' stop reading           'q' close the socket, stay
 //   'w' write the next 8 bytes at the address in the 8 bytes after them, then echo
+//   'd' echo, say that nothing is in flight, and die by SIGKILL
 //   'r' echo the 8 bytes at the address in bytes 8 to 15
 // Arguments: --open_error=N fails to open, --die_at_start exits before, --map_error_after=N fails
 // every map after N of them.
@@ -25,6 +26,7 @@
 #include "proto/frames.h"
 #include "proto/worker.pb.h"
 #include "server/child_process.h"
+#include "server/journal_file.h"
 #include "server/packet_socket.h"
 #include "transport/shm_ring.h"
 
@@ -83,6 +85,14 @@ class FakeWorker {
       const auto read = reader_->TryRead(&kind, &payload);
       if (!read.ok()) _exit(7);
       if (!*read) return;
+      CommandsHeader header;
+      std::memcpy(&header, payload.data(), sizeof(header));
+      if (payload[sizeof(header)] == 'd') {
+        // Complete, and then the end, as if killed at rest.
+        Reply(kReplies, payload);
+        journal_->retired_seq.store(header.first_seq + header.count - 1);
+        kill(getpid(), SIGKILL);
+      }
       Obey(payload);
     }
   }
@@ -126,10 +136,15 @@ class FakeWorker {
     std::vector<UniqueFd> fds;
     if (!ReceivePacket(kChildSocketFd, &message, &fds).ok()) return false;
     FromWorker reply;
-    if (message.has_open()) {
+    if (message.has_prepare()) {
+      reply.mutable_prepared();
+    } else if (message.has_read()) {
+      reply.mutable_read_done()->set_id(message.read().id());
+      reply.mutable_read_done()->set_error(Read(message.read(), fds));
+    } else if (message.has_open()) {
       reply.mutable_opened()->set_error(behaviour_.open_error);
       reply.mutable_opened()->set_message("as asked");
-      Open(&fds);
+      Open(message.open(), &fds);
     } else if (message.has_map()) {
       reply.mutable_memory_done()->set_id(message.map().id());
       reply.mutable_memory_done()->set_error(Map(message.map(), fds));
@@ -140,8 +155,17 @@ class FakeWorker {
     return SendPacket(kChildSocketFd, reply, {}).ok();
   }
 
-  void Open(std::vector<UniqueFd>* fds) {
-    if (fds->size() != 6) _exit(8);
+  static int Read(const warpline_internal::ReadMemory& request, const std::vector<UniqueFd>& fds) {
+    const void* const at = reinterpret_cast<const void*>(request.va());
+    const auto bytes = static_cast<ssize_t>(request.bytes());
+    return fds.size() == 1 && pwrite(fds[0].get(), at, request.bytes(), 0) == bytes ? 0 : 1;
+  }
+
+  void Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd>* fds) {
+    if (open.reader()) return;
+    if (fds->size() != 7) _exit(8);
+    journal_ = static_cast<JournalHead*>(
+        mmap(nullptr, kJournalHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, (*fds)[6].get(), 0));
     const auto ring = [&](size_t first) {
       RingDescriptors descriptors;
       descriptors.memory = std::move((*fds)[first]);
@@ -186,6 +210,7 @@ class FakeWorker {
   const Behaviour behaviour_;
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<RingWriter> writer_;
+  JournalHead* journal_ = nullptr;
   bool stopped_ = false;
   bool socket_open_ = true;
   int maps_ = 0;

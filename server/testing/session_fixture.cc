@@ -35,6 +35,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.max_sessions = max_sessions;
   options.session.worker.path = Runfile("server/testing/fake_worker");
   options.session.worker.args = std::move(worker_args);
+  options.session.warm_workers = warm_workers_;
   options.session.quota_bytes = 192 * kMiB;
   options.session.max_pending_requests = 8;
   options.session.server_name = "test server";

@@ -39,6 +39,7 @@ class SessionFixture : public testing::Test {
 
   // For StartServer().
   absl::Duration resume_timeout_ = absl::ZeroDuration();
+  int warm_workers_ = 0;  // For StartServer().
   std::vector<DeviceMemory*> memory_;
   std::unique_ptr<SessionHost> host_;
   std::unique_ptr<InprocServer> server_;

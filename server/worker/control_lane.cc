@@ -43,6 +43,7 @@ Lane::Step ControlLane::Issue(Task& task) {
 
 void ControlLane::Loaded(CudaResult result, Task& task) {
   task.module->result = result;
+  task.module->has_variables = host_->HasVariables(task.image->bytes);
   if (result == CudaResult::kSuccess && fatbin::MayPrint(task.image->bytes)) {
     task.module->prints = true;
     host_->NotePrints();
@@ -183,6 +184,8 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
   std::string fields;
   std::string tail;
   task.kernel->result = Find(task.kernel.get(), task.tail, &fields, &tail);
+  // Whoever looks a kernel up is about to launch it.
+  if (task.kernel->module->has_variables) host_->OnVariablesAtRisk();
   host_->sink()->Reply(task.seq, task.kernel->result, fields, tail);
 }
 
@@ -193,6 +196,7 @@ void ControlLane::Do(const cmd::GlobalFind&, Task& task) {
     result = host_->context()->FindGlobal(task.module->id, std::string(task.tail), &reply.address,
                                           &reply.bytes);
   }
+  if (result == CudaResult::kSuccess) host_->OnVariableFound(task, reply.address, reply.bytes);
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
@@ -224,8 +228,15 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
   const State end = task.second_event->state();
   if (start != State::kFailed && end != State::kFailed && start != State::kPending &&
       end != State::kPending) {
-    result =
-        host_->context()->ElapsedMs(task.event->id(), task.second_event->id(), &reply.milliseconds);
+    if (task.event->restored || task.second_event->restored) {
+      // The device event went with its worker; the host's clock saw both.
+      reply.milliseconds = static_cast<float>(
+          static_cast<double>(task.second_event->host_ns - task.event->host_ns) / 1e6);
+      result = CudaResult::kSuccess;
+    } else {
+      result = host_->context()->ElapsedMs(task.event->id(), task.second_event->id(),
+                                           &reply.milliseconds);
+    }
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }

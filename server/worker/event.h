@@ -59,7 +59,18 @@ class EventRecord {
   // Valid once recorded.
   device::EventId id() const { return id_; }
 
+  // Whether cuEventElapsedTime() may ask for it.
+  bool timed() const { return event != 0 && (flags & kDisableTiming) == 0; }
+
   const std::shared_ptr<Lane> lane;
+  // The client's handle; 0 for a mark that is no record of an event.
+  uint64_t event = 0;
+  // The command that made it.
+  uint64_t seq = 0;
+  // When it was seen complete, by the monotonic clock: what is left of it for the next worker.
+  std::atomic<int64_t> host_ns{0};
+  // Made by a former worker: there is no device event, only host_ns.
+  bool restored = false;
   // Set by the decoder: the record's ticket in its lane, and there the latest ticket up to it that
   // has data for the client (Lane::data_ticket).
   uint64_t ticket = 0;

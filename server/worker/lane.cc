@@ -160,7 +160,7 @@ bool Lane::IssueReady() {
     if (unmarked_ >= kMarkEvery) {
       MarkTail();
       Poll();
-      if (answers_) Deliver();
+      if (answers_ > 0) Deliver();
     }
   }
   return progress;
@@ -222,7 +222,7 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
 
 void Lane::Deliver() {
   host_->sink()->Send(&batch_);
-  answers_ = false;
+  if (answers_ > 0) host_->sink()->Answered(std::exchange(answers_, 0));
   if (delivered_.load(std::memory_order_relaxed) == retired_) return;
   delivered_seq_.store(retired_seq_, std::memory_order_release);
   delivered_.store(retired_, std::memory_order_release);
@@ -235,6 +235,10 @@ void Lane::Complete(Pending pending, CudaResult result) {
     host_->Fail(pending.seq, CommandId::kStreamSync, result);
   }
   if (pending.mark != nullptr) {
+    if (result == CudaResult::kSuccess && pending.mark->timed()) {
+      pending.mark->host_ns.store(NowNs(), std::memory_order_relaxed);
+      host_->OnRecorded(*pending.mark);
+    }
     pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
                                                            : EventRecord::State::kFailed);
   }
@@ -244,7 +248,7 @@ void Lane::Complete(Pending pending, CudaResult result) {
   if (pending.reply_seq != 0) {
     if (result == CudaResult::kSuccess) result = pending.reply_result;
     AppendReply(pending.reply_seq, static_cast<int32_t>(result), {}, {}, &batch_);
-    answers_ = true;
+    ++answers_;
   }
   if (batch_.size() >= kMaxBatch) Deliver();
 }
@@ -289,6 +293,8 @@ bool Lane::PollEventWaits() {
                      event_waits_.end());
   const size_t answered = before - event_waits_.size();
   event_wait_count_.fetch_sub(answered, std::memory_order_relaxed);
+  // These were the last answers, perhaps.
+  if (answered > 0) host_->AfterRetired();
   return answered > 0;
 }
 

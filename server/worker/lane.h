@@ -47,6 +47,14 @@ class LaneHost {
   // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
   // says what only became true by that.
   virtual void AfterRetired() = 0;
+  // A record of an event with timing is complete.
+  virtual void OnRecorded(const EventRecord& record) = 0;
+  // Whether a module's image has variables that kernels can write.
+  virtual bool HasVariables(std::string_view image) = 0;
+  // Kernels may write such variables from now on.
+  virtual void OnVariablesAtRisk() = 0;
+  // `task`, a GlobalFind, found its variable.
+  virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
 };
 
 // Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,
@@ -175,7 +183,7 @@ class Lane {
   uint64_t last_marked_ = 0;
   uint64_t retired_ = 0;
   uint64_t retired_seq_ = 0;
-  bool answers_ = false;  // The batch answers somebody who waits.
+  int64_t answers_ = 0;  // Of the batch, to somebody who waits.
 
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};

@@ -18,8 +18,12 @@
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
 #include "server/packet_socket.h"
+#include "server/worker/journal.h"
+#include "server/worker/memory_reader.h"
 #include "server/worker/output_capture.h"
+#include "server/worker/recorder.h"
 #include "server/worker/ring_writer.h"
+#include "server/worker/sandbox.h"
 #include "server/worker/session.h"
 #include "transport/shm_ring.h"
 
@@ -32,6 +36,7 @@ using ::warpline_internal::ToWorker;
 
 constexpr int kControlFd = 3;
 constexpr size_t kRingFds = 3;
+constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
 // The session's parts, in the order in which they need each other. Never destroyed: the process
 // ends with _exit, and its memory and device context with it.
@@ -41,6 +46,8 @@ struct Worker {
   std::unique_ptr<RingReader> commands;
   std::unique_ptr<RingFrameWriter> replies;
   std::unique_ptr<OutputCapture> output;
+  std::unique_ptr<Journal> journal;
+  std::unique_ptr<Recorder> recorder;
   std::unique_ptr<Session> session;
 };
 
@@ -60,8 +67,34 @@ uint64_t MostStackBytes(const device::DeviceInfo& info) {
   return std::clamp(info.total_bytes / 8 / threads, kLeast, kMost);
 }
 
+// What takes long and is the same for every session of a device.
+absl::Status Prepare(const std::string& name, int ordinal, Worker* worker) {
+  if (worker->context != nullptr) return absl::OkStatus();
+  const absl::Time start = absl::Now();
+  auto backend = device::OpenBackend(name);
+  if (!backend.ok()) return backend.status();
+  worker->backend = *std::move(backend);
+  const absl::Time driver_ready = absl::Now();
+  auto context = worker->backend->OpenContext(ordinal);
+  if (!context.ok()) return context.status();
+  worker->context = *std::move(context);
+  const absl::Status sandboxed = EnterSandbox();
+  if (!sandboxed.ok()) return sandboxed;
+  LogInfo("prepared gpu=", ordinal, " driver_ms=", absl::ToInt64Milliseconds(driver_ready - start),
+          " context_ms=", absl::ToInt64Milliseconds(absl::Now() - driver_ready));
+  return absl::OkStatus();
+}
+
 absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* worker) {
-  if (fds.size() != 2 * kRingFds) return absl::InvalidArgumentError("descriptors of the rings");
+  const absl::Time start = absl::Now();
+  const absl::Status prepared = Prepare(open.backend(), open.ordinal(), worker);
+  if (!prepared.ok()) return prepared;
+  const CudaResult reserved = worker->context->ReserveArena(open.arena_base(), open.arena_bytes());
+  if (reserved != CudaResult::kSuccess) {
+    return absl::AbortedError("the arena's addresses are taken in the worker");
+  }
+  if (open.reader()) return absl::OkStatus();
+  if (fds.size() != kOpenFds) return absl::InvalidArgumentError("descriptors of the rings");
   auto commands = RingReader::Attach(TakeRing(&fds, 0));
   if (!commands.ok()) return commands.status();
   worker->commands = *std::move(commands);
@@ -69,19 +102,11 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (!replies.ok()) return replies.status();
   worker->replies = std::make_unique<RingFrameWriter>(*std::move(replies));
 
-  const absl::Time start = absl::Now();
-  auto backend = device::OpenBackend(open.backend());
-  if (!backend.ok()) return backend.status();
-  worker->backend = *std::move(backend);
-  const absl::Time driver_ready = absl::Now();
-  auto context = worker->backend->OpenContext(open.ordinal());
-  if (!context.ok()) return context.status();
-  worker->context = *std::move(context);
-  const absl::Time context_ready = absl::Now();
-  const CudaResult reserved = worker->context->ReserveArena(open.arena_base(), open.arena_bytes());
-  if (reserved != CudaResult::kSuccess) {
-    return absl::AbortedError("the arena's addresses are taken in the worker");
-  }
+  auto journal = Journal::Open(std::move(fds[2 * kRingFds]));
+  if (!journal.ok()) return journal.status();
+  worker->journal = *std::move(journal);
+  worker->recorder =
+      std::make_unique<Recorder>(worker->journal.get(), open.arena_base(), open.arena_bytes());
   SessionLimits limits;
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
   if (const auto info = worker->backend->Info(open.ordinal()); info.ok()) {
@@ -91,10 +116,14 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   worker->session = std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
   worker->session->set_output(worker->output.get());
   if (!worker->session->ok()) return absl::ResourceExhaustedError("no threads for a session");
+  worker->session->SetRecorder(worker->recorder.get());
+  worker->session->set_sm(open.sm());
+  if (open.resume_seq() > 0 || worker->journal->entries() > 0) {
+    const absl::Status replayed = worker->session->Replay(open.resume_seq());
+    if (!replayed.ok()) return replayed;
+  }
   LogInfo("opened session=", open.session(),
-          " driver_ms=", absl::ToInt64Milliseconds(driver_ready - start),
-          " context_ms=", absl::ToInt64Milliseconds(context_ready - driver_ready),
-          " rest_ms=", absl::ToInt64Milliseconds(absl::Now() - context_ready));
+          " us=", absl::ToInt64Microseconds(absl::Now() - start));
   return absl::OkStatus();
 }
 
@@ -169,6 +198,7 @@ CudaResult UnmapMemory(const warpline_internal::UnmapMemory& unmap, device::Cont
 
 // Serves the server's requests until it closes the socket.
 void Serve(Worker* worker) {
+  bool opened = false;
   while (true) {
     ToWorker request;
     std::vector<UniqueFd> fds;
@@ -178,28 +208,44 @@ void Serve(Worker* worker) {
     switch (request.kind_case()) {
       case ToWorker::kOpen: {
         absl::Status status = absl::FailedPreconditionError("opened twice");
-        if (worker->session == nullptr) status = Open(request.open(), std::move(fds), worker);
+        if (!opened) status = Open(request.open(), std::move(fds), worker);
+        opened = true;
         answer.mutable_opened()->set_error(static_cast<int>(CudaResultFromStatus(status)));
         if (!status.ok()) {
           // The code tells the server whether another arena may do.
           answer.mutable_opened()->set_message(status.ToString());
         }
-        if (status.ok()) {
+        if (status.ok() && worker->session != nullptr) {
           std::thread(RunDecoder, worker->commands.get(), worker->session.get()).detach();
         }
         break;
       }
       case ToWorker::kMap:
         answer.mutable_memory_done()->set_id(request.map().id());
-        answer.mutable_memory_done()->set_error(static_cast<int>(
-            worker->session == nullptr ? CudaResult::kIllegalState
-                                       : MapMemory(request.map(), fds, worker->context.get())));
+        answer.mutable_memory_done()->set_error(
+            static_cast<int>(opened ? MapMemory(request.map(), fds, worker->context.get())
+                                    : CudaResult::kIllegalState));
         break;
       case ToWorker::kUnmap:
         answer.mutable_memory_done()->set_id(request.unmap().id());
-        answer.mutable_memory_done()->set_error(static_cast<int>(
-            worker->session == nullptr ? CudaResult::kIllegalState
-                                       : UnmapMemory(request.unmap(), worker->context.get())));
+        answer.mutable_memory_done()->set_error(
+            static_cast<int>(opened ? UnmapMemory(request.unmap(), worker->context.get())
+                                    : CudaResult::kIllegalState));
+        break;
+      case ToWorker::kPrepare: {
+        const absl::Status status =
+            Prepare(request.prepare().backend(), request.prepare().ordinal(), worker);
+        answer.mutable_prepared()->set_error(static_cast<int>(CudaResultFromStatus(status)));
+        if (!status.ok()) answer.mutable_prepared()->set_message(status.ToString());
+        break;
+      }
+      case ToWorker::kRead:
+        answer.mutable_read_done()->set_id(request.read().id());
+        answer.mutable_read_done()->set_error(
+            static_cast<int>(opened && worker->session == nullptr && fds.size() == 1
+                                 ? CopyMemoryToFile(worker->context.get(), request.read().va(),
+                                                    request.read().bytes(), fds[0].get())
+                                 : CudaResult::kIllegalState));
         break;
       case ToWorker::KIND_NOT_SET:
         LogError("unknown request from the server");

@@ -9,7 +9,12 @@ constexpr size_t kSmallData = 16u << 10;
 
 void ReplySink::Write(std::string_view head, std::string_view tail) {
   MutexLock lock(&mu_);
-  writer_->Write(head, tail);
+  if (!muted_) writer_->Write(head, tail);
+}
+
+void ReplySink::SetMuted(bool muted) {
+  MutexLock lock(&mu_);
+  muted_ = muted;
 }
 
 void ReplySink::Reply(uint64_t seq, CudaResult result, std::string_view fields,
@@ -18,6 +23,7 @@ void ReplySink::Reply(uint64_t seq, CudaResult result, std::string_view fields,
   if (result != CudaResult::kSuccess) fields = tail = {};
   AppendReply(seq, static_cast<int32_t>(result), fields, tail, &out);
   Write(out);
+  Answered(1);
 }
 
 void ReplySink::Send(std::string* batch) {

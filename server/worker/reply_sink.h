@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_WORKER_REPLY_SINK_H_
 #define WARPLINE_SERVER_WORKER_REPLY_SINK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -39,11 +40,22 @@ class ReplySink {
   void Output(int descriptor, std::string_view text);
   void Failed(uint64_t seq, CommandId id, CudaResult result, std::string_view what);
 
+  // Round trips that were decoded and whose answers have not been written.
+  void Asked() { open_answers_.fetch_add(1); }
+  // `count` answers were sent in batches; Reply() counts its own.
+  void Answered(int64_t count) { open_answers_.fetch_sub(count); }
+  bool AllAnswered() const { return open_answers_.load() == 0; }
+
+  // Muted, nothing is written: the client had what is replayed now.
+  void SetMuted(bool muted);
+
  private:
   void Write(std::string_view head, std::string_view tail = {});
 
   FrameWriter* const writer_;
+  std::atomic<int64_t> open_answers_{0};
   Mutex mu_;
+  bool muted_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace warpline::worker

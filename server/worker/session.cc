@@ -80,7 +80,8 @@ absl::Status Session::Decode(std::string payload) {
     ++count;
     seq_ = next_seq_++;
     id_ = command->id;
-    DispatchCommand(command->id, command->body, *this);
+    if (Answers(id_)) sink_.Asked();
+    Execute(command->body);
   }
   payload_.reset();
   if (status.ok() && count != header.count) {
@@ -89,9 +90,7 @@ absl::Status Session::Decode(std::string payload) {
   }
   // Before any lane can complete something of it, so that the last report says that all is done.
   decoded_seq_.store(next_seq_ - 1, std::memory_order_release);
-  control_->Flush();
-  for (const auto& [stream, lane] : lanes_) lane->Flush();
-  for (const auto& lane : leaving_) lane->Flush();
+  FlushLanes();
   std::erase_if(leaving_, [](const auto& lane) { return lane->finished(); });
   if (retired_here_ > 0) {
     const uint64_t total = retired_count_.fetch_add(retired_here_) + retired_here_;
@@ -101,6 +100,7 @@ absl::Status Session::Decode(std::string payload) {
     sink_.Retired(0, 0, all, total);
   }
   if (watch_count_.load() > 0) RunWatches();
+  if (recorder_ != nullptr) PublishIfIdle(AllSeq(nullptr));
   return status;
 }
 
@@ -112,6 +112,7 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
     if (!fault_.compare_exchange_strong(none, result)) return;
     LogWarning("fault command=", seq, " call=", FindCommand(id).name,
                " error=", CudaResultName(result));
+    if (recorder_ != nullptr) recorder_->OnFault();
   } else if (fault() != CudaResult::kSuccess) {
     return;
   }
@@ -168,6 +169,7 @@ void Session::AfterRetired() {
     sink_.Retired(0, 0, all, retired_count_.load(std::memory_order_relaxed));
   }
   if (watch_count_.load() > 0) RunWatches();
+  if (recorder_ != nullptr) PublishIfIdle(all);
 }
 
 bool Session::RaiseReported(uint64_t all) {
@@ -221,8 +223,8 @@ void Session::RunWatches() {
     }
   }
   for (const Watch& watch : ready) {
-    watch_count_.fetch_sub(1);
     watch.done();
+    watch_count_.fetch_sub(1);
   }
 }
 
@@ -317,6 +319,7 @@ void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
 }
 
 void Session::Refuse(CudaResult result) {
+  refused_ = true;
   if (fault() != CudaResult::kSuccess) result = fault();
   if (Answers(id_)) {
     sink_.Reply(seq_, result);
@@ -448,6 +451,8 @@ void Session::On(const cmd::EventRecord& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   auto record = std::make_shared<worker::EventRecord>(&events_, event->second.flags, lane);
   record->ticket = lane->appended() + 1;
+  record->event = command.event;
+  record->seq = seq_;
   task.event = record;
   Enqueue(lane, std::move(task));
   record->data_ticket = lane->data_ticket;

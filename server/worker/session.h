@@ -19,6 +19,7 @@
 #include "proto/dispatch.h"
 #include "server/worker/control_lane.h"
 #include "server/worker/output_capture.h"
+#include "server/worker/recorder.h"
 #include "server/worker/stream_lane.h"
 
 namespace warpline::worker {
@@ -56,6 +57,15 @@ class Session : public LaneHost {
   // go on then. Waits while more is queued than the limits allow.
   absl::Status Decode(std::string payload);
 
+  // Notes from now on what the session's next worker needs, in `recorder` (borrowed). Once, before
+  // anything else.
+  void SetRecorder(Recorder* recorder) { recorder_ = recorder; }
+  // `sm` of the device, such as 90, tells which of a module's images runs.
+  void set_sm(int sm) { sm_ = sm; }
+  // Makes again what the journal has and goes on after command `seq`. On the decoder's thread,
+  // before Decode(). ABORTED when it cannot be as it was.
+  absl::Status Replay(uint64_t seq);
+
   // LaneHost.
   device::Context* context() override { return context_; }
   ReplySink* sink() override { return &sink_; }
@@ -68,6 +78,10 @@ class Session : public LaneHost {
   void NotePrints() override;
   void SendOutput() override;
   uint64_t MostOfLimit(int limit) override;
+  void OnRecorded(const EventRecord& record) override;
+  bool HasVariables(std::string_view image) override;
+  void OnVariablesAtRisk() override;
+  void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) override;
 
   // One for each command, called by DispatchCommand.
   void On(const cmd::StreamCreate& command, std::string_view tail);
@@ -126,6 +140,13 @@ class Session : public LaneHost {
     std::function<void()> done;
   };
 
+  // Notes the command and hands it to its On().
+  void Execute(std::string_view body);
+  // Says in the journal that nothing is in flight, if `all`, the last AllSeq(), means that.
+  void PublishIfIdle(uint64_t all);
+  void ReplayEntry(const JournalEntry& entry);
+  void FlushLanes();
+  bool Idle();
   template <typename Command>
   Task NewTask(const Command& command, std::string_view tail);
   // Sends a task to the lane of a stream with the order that the legacy stream asks for.
@@ -169,6 +190,8 @@ class Session : public LaneHost {
 
   device::Context* const context_;
   const SessionLimits limits_;
+  Recorder* recorder_ = nullptr;
+  int sm_ = 0;
   ReplySink sink_;
   EventPool events_;
   StagingPool staging_;
@@ -177,6 +200,7 @@ class Session : public LaneHost {
   uint64_t next_seq_ = 1;
   uint64_t seq_ = 0;  // Of the command being decoded.
   CommandId id_{};
+  bool refused_ = false;
   std::shared_ptr<const std::string> payload_;
   uint64_t retired_here_ = 0;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Lane>> lanes_;

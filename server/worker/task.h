@@ -34,6 +34,8 @@ struct Module {
   device::ModuleId id{};
   bool prints = false;  // Its kernels may.
   device::JitLog log;   // Of a load with options.
+  // It has variables that kernels can write.
+  bool has_variables = false;
 };
 
 // A kernel, by the same rule.

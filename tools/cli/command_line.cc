@@ -32,6 +32,7 @@ constexpr VerbInfo kVerbs[] = {
      "new_credential json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text json"},
+    {"replace", Verb::kReplace, "endpoint:text"},
 };
 
 struct ActionInfo {
@@ -146,6 +147,8 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
                                    the same with rates, again and again
   warpline stat [--endpoint=E]     counters of a server's devices and sessions
+  warpline replace [SESSION]       have other workers take over from those of one session of a server
+                                   or all, as after an upgrade
 
   warpline serve [FLAGS]           start a server on this host; see warpline serve --help
   warpline servers                 the servers of a scheduler
@@ -215,9 +218,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (line.verb == Verb::kRun && line.rest.empty()) {
     return absl::InvalidArgumentError("warpline run: no program given");
   }
+  const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
-  } else if (line.verb != Verb::kRun && line.verb != Verb::kServe && !line.rest.empty()) {
+  } else if (line.verb != Verb::kRun && line.verb != Verb::kServe && !takes_session &&
+             !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");
   }
   return line;

@@ -12,7 +12,19 @@
 
 namespace warpline::cli {
 
-enum class Verb { kHelp, kVersion, kServe, kRun, kStat, kPs, kTop, kTenant, kLease, kServers };
+enum class Verb {
+  kHelp,
+  kVersion,
+  kServe,
+  kRun,
+  kStat,
+  kPs,
+  kTop,
+  kTenant,
+  kLease,
+  kServers,
+  kReplace
+};
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
@@ -25,8 +37,8 @@ struct CommandLine {
   // The other options by name, without dashes: {"memory", "4GiB"}; switches are "1". Sizes and
   // numbers have been checked.
   std::map<std::string, std::string> options;
-  // kServe: the server's flags. kRun: the program and its arguments, at least one. kTenant, kLease:
-  // the name.
+  // kReplace: the session's number, or nothing. kServe: the server's flags. kRun: the program and
+  // its arguments, at least one. kTenant, kLease: the name.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/endpoint.h"
 #include "common/tls_files.h"
@@ -80,6 +81,22 @@ absl::StatusOr<std::string> Report(const CommandLine& line) {
   return line.verb == Verb::kPs ? PsReport(*reply) : StatReport(*reply);
 }
 
+int Replace(const CommandLine& line) {
+  uint64_t session = 0;
+  if (!line.rest.empty() && (!absl::SimpleAtoi(line.rest[0], &session) || session == 0)) {
+    return Complain(absl::StrCat("no session's number: ", line.rest[0]), 2);
+  }
+  const auto reply = AskToReplace(Endpoint(line), session);
+  if (!reply.ok()) return Complain(std::string(reply.status().message()), 1);
+  int code = 0;
+  for (const auto& one : reply->sessions()) {
+    if (!one.error().empty()) code = 1;
+    std::printf("session %llu: %s\n", static_cast<unsigned long long>(one.session()),
+                one.error().empty() ? "replaced" : one.error().c_str());
+  }
+  return code;
+}
+
 int Main(const std::vector<std::string>& args) {
   const auto line = ParseCommandLine(args);
   if (!line.ok()) {
@@ -106,6 +123,8 @@ int Main(const std::vector<std::string>& args) {
     case Verb::kLease:
     case Verb::kServers:
       return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
+    case Verb::kReplace:
+      return Replace(*line);
   }
   return 2;
 }

@@ -14,6 +14,19 @@ using warpline_internal::StatReply;
 
 }  // namespace
 
+absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
+                                                             uint64_t session) {
+  warpline_internal::ReplaceRequest request;
+  request.set_session(session);
+  request.set_deadline_ms(10000);
+  UnaryClient client(TargetOf(endpoint));
+  auto reply = CallUnary<warpline_internal::ReplaceReply>(
+      &client, "/warpline_internal.Admin/Replace", request, absl::Seconds(120));
+  if (reply.ok()) return reply;
+  return absl::Status(reply.status().code(),
+                      absl::StrCat("no answer from ", endpoint, ": ", reply.status().message()));
+}
+
 absl::StatusOr<StatReply> AskServer(const std::string& endpoint) {
   UnaryClient client(TargetOf(endpoint));
   auto reply = CallUnary<StatReply>(&client, "/warpline_internal.Admin/Stat",
@@ -28,7 +41,8 @@ std::string StatReport(const StatReply& reply) {
                                  reply.draining() ? " (draining)" : "", "\n");
   absl::StrAppend(&out, "opened           ", reply.sessions_opened(), "\n");
   absl::StrAppend(&out, "refused          ", reply.sessions_refused(), "\n");
-  absl::StrAppend(&out, "worker_deaths    ", reply.worker_deaths(), "\n");
+  absl::StrAppend(&out, "worker_deaths    ", reply.worker_deaths(), ", replaced ",
+                  reply.worker_replacements(), "\n");
   absl::StrAppend(&out, "protocol_errors  ", reply.protocol_errors(), "\n");
   absl::StrAppend(&out, "resumes          ", reply.resumes(), "\n");
   absl::StrAppend(&out, "transfers        ", reply.transfers(), "\n");
@@ -64,15 +78,16 @@ std::string StatReport(const StatReply& reply) {
 
 std::string PsReport(const StatReply& reply) {
   std::string out =
-      absl::StrFormat("%8s %4s %-8s %8s %8s %8s %12s %12s %12s %-12s %-16s  %s  %s\n", "SESSION",
-                      "GPU", "STATE", "AGE_S", "CLIENT", "WORKER", "MEMORY", "QUOTA", "COMMANDS",
-                      "TENANT", "LEASE", "PROGRAM", "PEER");
+      absl::StrFormat("%8s %4s %-9s %8s %8s %8s %8s %12s %12s %12s %-12s %-16s  %s  %s\n",
+                      "SESSION", "GPU", "STATE", "AGE_S", "CLIENT", "WORKER", "RESTARTS", "MEMORY",
+                      "QUOTA", "COMMANDS", "TENANT", "LEASE", "PROGRAM", "PEER");
   for (const SessionStat& session : reply.sessions()) {
     absl::StrAppendFormat(
-        &out, "%8d %4d %-8s %8.0f %8d %8d %12s %12s %12d %-12s %-16s  %s%s  %s%s\n", session.id(),
-        session.gpu(), session.state(), session.age_seconds(), session.client_pid(),
-        session.worker_pid(), ShownBytes(session.memory_bytes()), ShownBytes(session.quota_bytes()),
-        session.commands(), session.tenant().empty() ? "-" : Shown(session.tenant()),
+        &out, "%8d %4d %-9s %8.0f %8d %8d %8d %12s %12s %12d %-12s %-16s  %s%s  %s%s\n",
+        session.id(), session.gpu(), session.state(), session.age_seconds(), session.client_pid(),
+        session.worker_pid(), session.restarts(), ShownBytes(session.memory_bytes()),
+        ShownBytes(session.quota_bytes()), session.commands(),
+        session.tenant().empty() ? "-" : Shown(session.tenant()),
         session.lease().empty() ? "-" : Shown(session.lease()), Shown(session.program()),
         session.server().empty() ? "" : absl::StrCat(" on ", Shown(session.server())),
         Shown(session.peer()),

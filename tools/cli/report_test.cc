@@ -41,6 +41,15 @@ TEST(ReportTest, SessionsAreShownWithTheirPeers) {
   EXPECT_THAT(PsReport(Example()), HasSubstr("cn=alice"));
 }
 
+TEST(ReportTest, PsSaysHowOftenAndWhyWorkersChanged) {
+  auto reply = Example();
+  reply.mutable_sessions(0)->set_restarts(31);
+  reply.mutable_sessions(0)->set_reason("worker died: signal 9\x1b");
+  EXPECT_THAT(PsReport(reply), HasSubstr(" 31 "));
+  EXPECT_THAT(PsReport(reply), HasSubstr("worker died: signal 9"));
+  EXPECT_THAT(PsReport(reply), Not(HasSubstr("\x1b")));
+}
+
 TEST(ReportTest, ServerThatIsNotThereIsUnavailable) {
   EXPECT_FALSE(AskServer("unix:/no/such/socket").ok());
 }

@@ -10,6 +10,10 @@ namespace {
 
 constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 45;
 constexpr uint64_t kRegionAlignment = 4096;
+// Variables lie at the same addresses in every process that loads the same modules in the same
+// order, so that a worker that takes over from another can go on with them. Where neither arenas,
+// libraries nor the shadow memory of sanitizers lie.
+constexpr uint64_t kRegionsStart = 0x7e8100000000;
 constexpr uint64_t kMaxRegionBytes = uint64_t{4} << 30;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
@@ -102,11 +106,14 @@ CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
 CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
   if (bytes == 0 || bytes > kMaxRegionBytes) return CudaResult::kOutOfMemory;
   bytes = (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  MutexLock lock(&mu_);
+  // Behind all that were there, for as long as the kernel has room there.
+  if (next_region_ == 0) next_region_ = kRegionsStart;
+  void* const at = mmap(Pointer(next_region_), bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
   *address = reinterpret_cast<uint64_t>(at);
-  MutexLock lock(&mu_);
+  if (*address == next_region_) next_region_ += bytes;
   regions_[*address] = bytes;
   return CudaResult::kSuccess;
 }

@@ -63,6 +63,7 @@ class MemoryMap {
   std::atomic<uint8_t>* granules_ = nullptr;
   std::map<uint64_t, uint64_t> chunks_ ABSL_GUARDED_BY(mu_);   // Address -> bytes
   std::map<uint64_t, uint64_t> regions_ ABSL_GUARDED_BY(mu_);  // Likewise
+  uint64_t next_region_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace warpline::cpu

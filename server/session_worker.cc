@@ -1,0 +1,318 @@
+// A session's worker: how it comes, goes, and is replaced by another.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "proto/frames.h"
+#include "server/session.h"
+
+namespace warpline {
+namespace {
+
+// CUdevice_attribute.
+constexpr int kComputeMajor = 75;
+constexpr int kComputeMinor = 76;
+// Between looks at whether nothing is in flight.
+constexpr absl::Duration kReplacePoll = absl::Milliseconds(1);
+
+template <typename Message>
+Frame FrameOf(FrameKind kind, const Message& message) {
+  Frame frame;
+  frame.kind = kind;
+  frame.payload = message.SerializeAsString();
+  return frame;
+}
+
+}  // namespace
+
+WorkerDevice Session::WorkersDevice() const { return {device_->backend(), device_->ordinal()}; }
+
+warpline_internal::OpenWorker Session::OpenMessage() const {
+  const SessionOptions& options = *context_.options;
+  warpline_internal::OpenWorker open;
+  open.set_backend(device_->backend());
+  open.set_ordinal(device_->ordinal());
+  open.set_arena_base(hello_.arena_base());
+  open.set_arena_bytes(hello_.arena_bytes());
+  open.set_session(id_);
+  open.set_max_handles(options.max_handles);
+  open.set_max_module_bytes(options.max_module_bytes);
+  open.set_window_bytes(options.window_bytes);
+  int sm = 0;
+  for (const auto& attribute : device_->info().attributes()) {
+    if (attribute.id() == kComputeMajor) sm += 10 * attribute.value();
+    if (attribute.id() == kComputeMinor) sm += attribute.value();
+  }
+  open.set_sm(sm);
+  open.set_resume_seq(resume_seq_);
+  return open;
+}
+
+void Session::StartWorker() {
+  const SessionOptions& options = *context_.options;
+  auto rings = WorkerRings::Create(options.ring_bytes);
+  if (!rings.ok()) return Refuse(rings.status());
+  rings_ = std::move(*rings);
+  auto journal = JournalFile::Create();
+  if (!journal.ok()) return Refuse(journal.status());
+  journal_ = std::move(*journal);
+  timer_ = context_.control->RunAfter(options.open_timeout, [self = shared_from_this()] {
+    self->Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
+  });
+  worker_ = context_.pool->Take(WorkersDevice(), this);
+  worker_gone_ = false;
+  worker_->Open(OpenMessage(), rings_, journal_->fd());
+}
+
+// What a warm worker ended with is known to the pool; this is one that was started for the session.
+void Session::OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) {
+  if (prepared.error() != 0) OnWorkerOpened(prepared);
+}
+
+void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
+  if (state_ == State::kReplacing && taking_over_) {
+    worker_pid_ = static_cast<int>(worker_->pid());
+    if (opened.error() == 0) {
+      return memory_->MapAgain(
+          /*go_on=*/true,
+          [self = shared_from_this()](CudaResult result) { self->FinishReplacing(result); });
+    }
+    return LoseWorker(absl::StrCat("no other could take over: ", opened.message()));
+  }
+  if (state_ != State::kOpening || worker_pid_ != 0) return;
+  worker_pid_ = static_cast<int>(worker_->pid());
+  if (opened.error() != 0) {
+    return Refuse(absl::UnavailableError(
+        absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
+                     CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
+  }
+  if (hello_.initial_memory().want_bytes() == 0) return Welcome(warpline_internal::MemoryGrant());
+  awaiting_initial_memory_ = true;
+  pending_requests_.fetch_add(1, std::memory_order_relaxed);
+  memory_->Request(hello_.initial_memory());
+}
+
+void Session::WatchDoorbell() {
+  doorbell_watches_ = std::make_shared<std::array<EventLoop::Token, 2>>();
+  context_.doorbell->Post(
+      [loop = context_.doorbell, watches = doorbell_watches_, pair = rings_->pair(), port = port_] {
+        const auto ring = [pair, port] {
+          pair->ClearDoorbells();
+          port->Wake();
+        };
+        *watches = {loop->Watch(pair->reply_doorbell(), ring),
+                    loop->Watch(pair->room_doorbell(), ring)};
+        if ((*watches)[0] == 0 || (*watches)[1] == 0) {
+          port->Close(absl::ResourceExhaustedError("cannot watch the worker's rings"));
+        }
+      });
+}
+
+void Session::UnwatchDoorbell() {
+  if (doorbell_watches_ == nullptr) return;
+  context_.doorbell->Post([loop = context_.doorbell, watches = std::move(doorbell_watches_)] {
+    for (const EventLoop::Token token : *watches) loop->Remove(token);
+  });
+  doorbell_watches_ = nullptr;
+}
+
+// --- A worker dies.
+
+void Session::OnWorkerDied(const std::string& why) { LoseWorker(why); }
+
+void Session::DistrustWorker(const std::string& why) {
+  if (Serving()) {
+    context_.counters->worker_deaths.Add(1);
+    LogWarning("worker not trusted ", Keys(), " why=", why);
+    SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), /*keep_memory=*/true);
+  } else {
+    LoseWorker(why);
+  }
+}
+
+std::string Session::WhyNotReplaceable() const {
+  const uint32_t flags = journal_->flags();
+  if ((flags & kJournalFaulted) != 0) return "it had failed with a sticky error";
+  if ((flags & kJournalVariables) != 0) {
+    return "its kernels may have written module variables, which are lost with it";
+  }
+  if ((flags & kJournalIncomplete) != 0) return "its journal was full";
+  return "";
+}
+
+void Session::LoseWorker(const std::string& why) {
+  if (state_ != State::kOpening && !Serving()) return;
+  context_.counters->worker_deaths.Add(1);
+  LogWarning("worker died ", Keys(), " by=", why);
+  if (state_ == State::kOpening) {
+    return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
+  }
+  if (state_ == State::kReplacing) {
+    if (taking_over_) {
+      SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), true);
+    }
+    return;  // Otherwise it is the one that is being replaced.
+  }
+  // What was let through is complete, or it is in flight for ever.
+  const bool idle = rings_->Freeze() == journal_->retired_seq();
+  const std::string obstacle = idle ? WhyNotReplaceable() : "commands were in flight";
+  if (!obstacle.empty()) {
+    return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
+                     true);
+  }
+  BeginReplacing(absl::StrCat("worker died: ", why));
+}
+
+void Session::SendFault(CudaResult error, const std::string& message, bool keep_memory) {
+  context_.counters->faults.Add(1);
+  warpline_internal::Fault fault;
+  fault.set_error(static_cast<int>(error));
+  fault.set_message(message);
+  fault.set_memory_kept(keep_memory);
+  context_.control->Remove(timer_);
+  timer_ = 0;
+  state_ = State::kFaulted;
+  reason_ = message;
+  AnswerReplace(absl::AbortedError(message));
+  port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
+  if (!keep_memory) {
+    timer_ = context_.control->RunAfter(context_.options->fault_timeout,
+                                        [self = shared_from_this()] { self->FaultTimedOut(); });
+  }
+  if (!worker_gone_) worker_->Kill();
+}
+
+void Session::OnWorkerGone() {
+  worker_gone_ = true;
+  if (state_ == State::kReplacing) return TakeOver();
+  if (reader_ != nullptr) reader_->OnFormerGone();
+  MaybeFinish();
+}
+
+// --- Another takes over.
+
+void Session::BeginReplacing(const std::string& why) {
+  resume_seq_ = rings_->Freeze();
+  state_ = State::kReplacing;
+  taking_over_ = false;
+  reason_ = why;
+  memory_->Suspend();
+  timer_ = context_.control->RunAfter(context_.options->open_timeout, [self = shared_from_this()] {
+    self->timer_ = 0;
+    if (self->state_ != State::kReplacing) return;
+    self->SendFault(CudaResult::kLaunchFailed, "no other worker took over in time", true);
+  });
+  // Its mappings and its hold on the journal must be gone first.
+  worker_->Kill();
+  if (worker_gone_) TakeOver();
+}
+
+void Session::TakeOver() {
+  const absl::Status renewed = rings_->Renew();
+  if (!renewed.ok()) return SendFault(CudaResult::kLaunchFailed, renewed.ToString(), true);
+  taking_over_ = true;
+  worker_ = context_.pool->Take(WorkersDevice(), this);
+  worker_gone_ = false;
+  worker_->Open(OpenMessage(), rings_, journal_->fd());
+}
+
+void Session::FinishReplacing(CudaResult result) {
+  if (state_ != State::kReplacing) return;
+  if (result != CudaResult::kSuccess) {
+    return SendFault(
+        CudaResult::kLaunchFailed,
+        absl::StrCat(reason_, "; the next worker cannot map the memory: ", CudaResultName(result)),
+        true);
+  }
+  context_.control->Remove(timer_);
+  timer_ = 0;
+  state_ = State::kOpen;
+  taking_over_ = false;
+  ++restarts_;
+  context_.counters->worker_replacements.Add(1);
+  LogInfo("worker replaced ", Keys(), " after_command=", resume_seq_, " reason=\"", reason_, "\"");
+  UnwatchDoorbell();
+  WatchDoorbell();
+  rings_->Thaw();
+  port_->Wake();
+  context_.pool->Refill(WorkersDevice());
+  AnswerReplace(absl::OkStatus());
+}
+
+// --- Replacement on request.
+
+void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done) {
+  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
+  if (replace_done_) return done(absl::FailedPreconditionError("it is being replaced already"));
+  replace_done_ = std::move(done);
+  rings_->Freeze();
+  PollForReplace(absl::Now() + deadline);
+}
+
+void Session::PollForReplace(absl::Time deadline) {
+  replace_timer_ = 0;
+  if (state_ != State::kOpen) return AnswerReplace(absl::AbortedError("the session ended"));
+  if (rings_->Freeze() == journal_->retired_seq()) {
+    const std::string obstacle = WhyNotReplaceable();
+    if (obstacle.empty()) return BeginReplacing("replaced on request");
+    rings_->Thaw();
+    port_->Wake();
+    return AnswerReplace(absl::FailedPreconditionError(obstacle));
+  }
+  if (absl::Now() >= deadline) {
+    rings_->Thaw();
+    port_->Wake();
+    return AnswerReplace(absl::DeadlineExceededError("commands are still in flight"));
+  }
+  replace_timer_ = context_.control->RunAfter(
+      kReplacePoll, [self = shared_from_this(), deadline] { self->PollForReplace(deadline); });
+}
+
+void Session::AnswerReplace(const absl::Status& status) {
+  if (replace_done_) std::exchange(replace_done_, nullptr)(status);
+}
+
+// --- What is left of a lost session can be read.
+
+void Session::OnReadMemory(warpline_internal::ReadBack request) {
+  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
+    const bool faulted_context =
+        self->state_ == State::kOpen && (self->journal_->flags() & kJournalFaulted) != 0;
+    if (faulted_context) {
+      self->SendFault(CudaResult::kLaunchFailed, "the session had failed with a sticky error",
+                      true);
+    }
+    if (self->state_ != State::kFaulted || !self->memory_->Backs(request.va(), request.bytes())) {
+      warpline_internal::ReadBackDone done;
+      done.set_id(request.id());
+      done.set_error(static_cast<int>(self->state_ != State::kFaulted ? CudaResult::kIllegalState
+                                                                      : CudaResult::kInvalidValue));
+      return self->OnReadAnswered(std::move(done), "");
+    }
+    if (self->reader_ == nullptr) self->reader_ = std::make_shared<MemoryReader>(self.get());
+    self->reader_->Read(request, self->worker_gone_);
+  });
+}
+
+std::shared_ptr<WorkerProcess> Session::TakeReader(WorkerEvents* events) {
+  auto worker = context_.pool->Take(WorkersDevice(), events);
+  auto open = OpenMessage();
+  open.set_reader(true);
+  worker->Open(std::move(open), nullptr, -1);
+  return worker;
+}
+
+void Session::MapForReader(std::function<void(CudaResult)> done) {
+  memory_->MapAgain(/*go_on=*/false, std::move(done));
+}
+
+void Session::OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) {
+  done.set_data(std::move(data));
+  pending_requests_.fetch_sub(1, std::memory_order_relaxed);
+  port_->PushAfterFault(FrameOf(kReadBackDone, done));
+}
+
+void Session::OnReaderGone() { MaybeFinish(); }
+
+}  // namespace warpline

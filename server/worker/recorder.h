@@ -1,0 +1,77 @@
+// Keeps a session's journal: notes what was accepted, and what of module variables can be made
+// again.
+//
+// Variables lie outside the arena and die with the worker. What the host wrote to them is noted;
+// what kernels may have written is not known here, and then the session cannot outlive its worker
+// unannounced (kJournalVariables).
+#ifndef WARPLINE_SERVER_WORKER_RECORDER_H_
+#define WARPLINE_SERVER_WORKER_RECORDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "proto/commands.h"
+#include "server/worker/event.h"
+#include "server/worker/journal.h"
+#include "server/worker/task.h"
+
+namespace warpline::worker {
+
+// Note() and Refused() belong to the decoder; the rest is thread-safe.
+class Recorder {
+ public:
+  // `journal` is borrowed. Addresses outside the arena are those of variables.
+  Recorder(Journal* journal, uint64_t arena_base, uint64_t arena_bytes)
+      : journal_(journal), arena_base_(arena_base), arena_bytes_(arena_bytes) {}
+
+  Journal* journal() { return journal_; }
+
+  // Whether a command can be noted; one that cannot must be refused.
+  bool HasRoom(CommandId id, std::string_view body);
+  // After a command was accepted.
+  void Note(CommandId id, std::string_view body);
+  // After it was refused.
+  void Refused(CommandId id, std::string_view body);
+
+  void OnRecorded(const EventRecord& record);
+  void OnVariablesAtRisk() { Flag(kJournalVariables); }
+  void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes);
+  void OnFault() { Flag(kJournalFaulted); }
+
+  // During a replay nothing is noted anew, and variables must come to lie where they were.
+  void StartReplay() { replaying_.store(true); }
+  void Expect(const JournalEntry& entry);
+  // False when a variable has moved.
+  bool EndReplay();
+
+ private:
+  struct Variable {
+    uint64_t bytes = 0;
+    uint64_t module = 0;
+  };
+
+  void Flag(uint32_t flags);
+  void NoteWrite(CommandId id, std::string_view body, uint64_t dst, uint64_t bytes);
+  void ForgetVariables(uint64_t module);
+
+  Journal* const journal_;
+  const uint64_t arena_base_;
+  const uint64_t arena_bytes_;
+  std::atomic<bool> replaying_{false};
+  std::atomic<uint32_t> flags_{0};
+
+  Mutex mu_;
+  std::map<uint64_t, Variable> variables_ ABSL_GUARDED_BY(mu_);  // By address.
+  // Where the former worker had them: module's handle and name.
+  std::map<std::pair<uint64_t, std::string>, uint64_t> expected_ ABSL_GUARDED_BY(mu_);
+  bool moved_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_RECORDER_H_

@@ -1,0 +1,133 @@
+// How a session gets from one worker to the next: what it notes, and how that is made again.
+#include <time.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "proto/frames.h"
+#include "server/worker/module_variables.h"
+#include "server/worker/session.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kLegacyHandle = 1;
+
+void Nap() {
+  const timespec nap = {0, 20'000};
+  nanosleep(&nap, nullptr);
+}
+
+}  // namespace
+
+void Session::Execute(std::string_view body) {
+  if (recorder_ == nullptr) {
+    DispatchCommand(id_, body, *this);
+    return;
+  }
+  if (!recorder_->HasRoom(id_, body)) return Refuse(CudaResult::kOutOfMemory);
+  refused_ = false;
+  DispatchCommand(id_, body, *this);
+  if (refused_) {
+    recorder_->Refused(id_, body);
+  } else {
+    recorder_->Note(id_, body);
+  }
+}
+
+void Session::FlushLanes() {
+  control_->Flush();
+  for (const auto& [stream, lane] : lanes_) lane->Flush();
+  for (const auto& lane : leaving_) lane->Flush();
+}
+
+void Session::PublishIfIdle(uint64_t all) {
+  if (all != decoded_seq_.load(std::memory_order_acquire) || !sink_.AllAnswered() ||
+      watch_count_.load() != 0) {
+    return;
+  }
+  recorder_->journal()->PublishRetired(all);
+}
+
+void Session::OnRecorded(const EventRecord& record) {
+  if (recorder_ != nullptr) recorder_->OnRecorded(record);
+}
+
+bool Session::HasVariables(std::string_view image) {
+  return recorder_ != nullptr && HasWritableVariables(image, sm_);
+}
+
+void Session::OnVariablesAtRisk() {
+  if (recorder_ != nullptr) recorder_->OnVariablesAtRisk();
+}
+
+void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
+  if (recorder_ != nullptr) recorder_->OnVariableFound(task, address, bytes);
+}
+
+bool Session::Idle() {
+  if (!sink_.AllAnswered() || watch_count_.load() != 0) return false;
+  MutexLock lock(&mu_);
+  for (const auto& lane : all_lanes_) {
+    if (lane->delivered() != lane->appended()) return false;
+  }
+  return true;
+}
+
+void Session::ReplayEntry(const JournalEntry& entry) {
+  const bool writes = entry.id == CommandId::kCopyToDevice || entry.id == CommandId::kMemset;
+  if (writes) {
+    // Streams do not wait for modules; the application did.
+    FlushLanes();
+    while (!Idle()) Nap();
+  }
+  recorder_->Expect(entry);
+  id_ = entry.id;
+  payload_ = std::make_shared<const std::string>(entry.body);
+  if (Answers(id_)) sink_.Asked();
+  DispatchCommand(id_, *payload_, *this);
+  payload_.reset();
+  if (entry.id != CommandId::kEventCreate || entry.value == 0) return;
+  cmd::EventCreate create;
+  std::memcpy(&create, entry.body.data(), sizeof(create));
+  const auto event = event_table_.find(create.event);
+  if (event == event_table_.end()) return;
+  auto record = std::make_shared<worker::EventRecord>(&events_, create.flags, legacy_);
+  record->event = create.event;
+  record->host_ns.store(entry.value);
+  record->restored = true;
+  record->set_state(worker::EventRecord::State::kComplete);
+  event->second.latest = std::move(record);
+}
+
+absl::Status Session::Replay(uint64_t seq) {
+  sink_.SetMuted(true);
+  recorder_->StartReplay();
+  next_seq_ = seq + 1;
+  seq_ = seq;
+  size_t count = 0;
+  recorder_->journal()->ForEach([&](const JournalEntry& entry) {
+    ReplayEntry(entry);
+    ++count;
+  });
+  FlushLanes();
+  while (!Idle()) Nap();
+  retired_here_ = 0;
+  const bool in_place = recorder_->EndReplay();
+  sink_.SetMuted(false);
+  if (fault() != CudaResult::kSuccess) {
+    return absl::AbortedError(
+        absl::StrCat("making the session again failed: ", CudaResultName(fault())));
+  }
+  if (!in_place) return absl::AbortedError("a module variable came to lie elsewhere");
+  retired_count_.store(seq);
+  reported_seq_.store(seq);
+  decoded_seq_.store(seq, std::memory_order_release);
+  // The former worker's last report may not have got out.
+  sink_.Retired(0, 0, seq, seq);
+  LogInfo("made again entries=", count, " after_command=", seq);
+  return absl::OkStatus();
+}
+
+}  // namespace warpline::worker

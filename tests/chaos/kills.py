@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Kills workers at random times while long programs run, and says what became of each session.
+
+  kills.py --bundle=FOLDER --kills=500 [--device=auto] [--parallel=4]
+
+FOLDER is an installation (lib/, bin/) with long_program in bin/ or beside this script. A killed
+worker's session either had nothing in flight: then it goes on, and the program's results are right
+to the end. Or it had: then the program gets CUDA's sticky error within a second and reads its memory
+back intact. Anything else is a failure. The last lines are the counts, and what is left of it all:
+processes, descriptors, memory in the server's books. Exit status 0 only without failures and leaks.
+"""
+import argparse
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+_HERE = pathlib.Path(__file__).resolve().parent
+for _folder in (_HERE, _HERE.parent.parent / "deploy", _HERE.parent / "deploy"):
+    if (_folder / "local_server.py").is_file():
+        sys.path.insert(0, str(_folder))
+        break
+
+import local_server  # noqa: E402  (found by the path above)
+
+OUTCOME_TIMEOUT_S = 30
+ERROR_WITHIN_S = 1.0
+
+
+def sessions(installation, endpoint):
+    """{client pid: {column: text}} of `warpline ps`."""
+    run = subprocess.run([str(installation.root / "bin/warpline"), "ps", "--endpoint=" + endpoint],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30,
+                         check=False)
+    lines = run.stdout.splitlines()
+    if not lines:
+        return {}
+    columns = lines[0].split()
+    found = {}
+    for line in lines[1:]:
+        # "64.0 MiB" is one column in two words.
+        row = dict(zip(columns, re.sub(r"(\d) ([KMGT]?i?B)\b", r"\1\2", line).split()))
+        found[int(row["CLIENT"])] = row
+    return found
+
+
+def stat(installation, endpoint):
+    return subprocess.run(
+        [str(installation.root / "bin/warpline"), "stat", "--endpoint=" + endpoint],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, check=False).stdout
+
+
+class Program:
+    """One run of long_program."""
+
+    def __init__(self, path, installation, endpoint, options, seed):
+        self.process = subprocess.Popen(
+            [str(path), "--seconds=%g" % options.seconds, "--words=%d" % options.words,
+             "--seed=%d" % seed],
+            env=installation.client_environment(endpoint), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.kills = []       # Times of kills whose outcome is not known.
+        self.restarts = 0     # Before the latest of them.
+        self.started = time.time()
+
+    def verdict(self):
+        """The last line, once the program has ended; None before."""
+        if self.process.poll() is None:
+            return None
+        stdout, stderr = self.process.communicate()
+        lines = [line for line in stdout.splitlines() if line.startswith("long_program: ")]
+        self.stderr = stderr
+        return lines[-1] if lines else "long_program: FAILED status=%s %s" % (
+            self.process.returncode, (stdout + stderr)[-800:])
+
+
+class Chaos:
+    def __init__(self, options, installation, server):
+        self.options = options
+        self.installation = installation
+        self.server = server
+        self.random = random.Random(options.seed)
+        self.programs = []
+        self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
+        self.kills = 0
+        self.finished = 0
+        self.latest = 0.0
+        path = _HERE / "long_program"
+        self.path = path if path.is_file() else installation.root / "bin/long_program"
+
+    def start_missing(self):
+        while len(self.programs) < self.options.parallel:
+            self.programs.append(Program(self.path, self.installation, self.server.endpoint,
+                                         self.options, self.random.randrange(1 << 30)))
+
+    def fail(self, text):
+        self.failed += 1
+        print("FAILURE", text, flush=True)
+
+    def collect(self):
+        """Programs that have ended."""
+        for program in list(self.programs):
+            verdict = program.verdict()
+            if verdict is None:
+                continue
+            self.programs.remove(program)
+            self.finished += 1
+            if verdict.startswith("long_program: LOST"):
+                at = float(re.search(r" at=([0-9.]+)", verdict)[1])
+                if not program.kills:
+                    self.fail("without a kill: %s\n%s" % (verdict, program.stderr[-2000:]))
+                    continue
+                after = at - program.kills[-1]
+                self.latest = max(self.latest, after)
+                self.errors += 1
+                if after > ERROR_WITHIN_S:
+                    self.late += 1
+                    self.fail("error %.3f s after the kill: %s" % (after, verdict))
+            elif verdict.startswith("long_program: ok"):
+                self.resumed += len(program.kills)  # It did not need to notice.
+            else:
+                self.fail("%s\n%s" % (verdict, program.stderr[-2000:]))
+
+    def look(self):
+        """Sessions that another worker has taken over."""
+        if not any(program.kills for program in self.programs):
+            return sessions(self.installation, self.server.endpoint)
+        rows = sessions(self.installation, self.server.endpoint)
+        for program in self.programs:
+            row = rows.get(program.process.pid)
+            if not program.kills:
+                continue
+            if row is not None and int(row.get("RESTARTS", 0)) > program.restarts:
+                program.kills.clear()
+                self.resumed += 1
+            elif time.time() - program.kills[-1] > OUTCOME_TIMEOUT_S:
+                program.kills.clear()
+                self.unanswered += 1
+                self.fail("neither an error nor another worker: %s" % row)
+        return rows
+
+    def kill_one(self, rows):
+        ready = [program for program in self.programs
+                 if not program.kills and program.process.poll() is None and
+                 rows.get(program.process.pid, {}).get("STATE") == "open" and
+                 int(rows[program.process.pid].get("COMMANDS", 0)) > 20]
+        if not ready:
+            return
+        program = self.random.choice(ready)
+        row = rows[program.process.pid]
+        program.restarts = int(row.get("RESTARTS", 0))
+        time.sleep(self.random.uniform(0, 0.05))
+        try:
+            os.kill(int(row["WORKER"]), signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        program.kills.append(time.time())
+        self.kills += 1
+        if self.kills % 50 == 0:
+            print("kills=%d resumed=%d errors=%d failures=%d" % (
+                self.kills, self.resumed, self.errors, self.failed), flush=True)
+
+    def run(self):
+        end = time.monotonic() + self.options.timeout
+        while self.kills < self.options.kills and time.monotonic() < end:
+            self.start_missing()
+            rows = self.look()
+            self.collect()
+            self.kill_one(rows)
+        while self.programs and time.monotonic() < end + 60:
+            self.look()
+            self.collect()
+            time.sleep(0.05)
+        for program in self.programs:
+            self.fail("a program that does not end")
+            os.killpg(program.process.pid, signal.SIGKILL)
+
+
+def descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def worker_count(pid):
+    return sum(1 for child in local_server._children(pid)
+               if "worker" in pathlib.Path("/proc/%d/comm" % child).read_text())
+
+
+def settle(installation, server, workers, wanted_descriptors):
+    """What is left once everything had time to go: a list of complaints."""
+    deadline = time.monotonic() + 30
+    while True:
+        complaints = []
+        text = stat(installation, server.endpoint)
+        granted = re.search(r"memory +(.*?) granted", text)
+        if granted is None or not granted[1].startswith("0 "):
+            complaints.append("memory granted: %s" % (granted and granted[1]))
+        left = sessions(installation, server.endpoint)
+        if left:
+            complaints.append("sessions: %s" % left)
+        if worker_count(server.pid) > workers:
+            complaints.append("workers: %d, before %d" % (worker_count(server.pid), workers))
+        pooled = descriptors(server.pid)
+        if pooled > wanted_descriptors:
+            complaints.append("descriptors: %d, before %d" % (pooled, wanted_descriptors))
+        if not complaints or time.monotonic() > deadline:
+            return complaints
+        time.sleep(0.2)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", default=str(_HERE.parent.parent))
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
+    parser.add_argument("--parallel", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=20, help="of each program")
+    parser.add_argument("--words", type=int, default=1 << 14, help="of each of its buffers")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--warm_workers", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=3000)
+    options = parser.parse_args()
+    local_server.stop_on_signals()
+    installation = local_server.Installation.from_bundle(options.bundle)
+    flags = ["--device=" + options.device, "--warm_workers=%d" % options.warm_workers]
+    with local_server.Server(installation, flags) as server:
+        chaos = Chaos(options, installation, server)
+        first = Program(chaos.path, installation, server.endpoint,
+                        argparse.Namespace(seconds=1, words=options.words), 0)
+        first.process.wait(120)
+        print("before:", first.verdict(), flush=True)
+        time.sleep(3)
+        workers, before = worker_count(server.pid), descriptors(server.pid)
+        chaos.run()
+        complaints = settle(installation, server, workers + 1, before + 24)
+        print("kills=%d resumed=%d errors=%d failures=%d late=%d programs=%d" % (
+            chaos.kills, chaos.resumed, chaos.errors, chaos.failed, chaos.late, chaos.finished))
+        print("slowest error %.3f s after its kill" % chaos.latest)
+        for complaint in complaints:
+            print("LEAK", complaint)
+        if chaos.failed or complaints:
+            print(server.log_tail())
+        ok = (not chaos.failed and not complaints and chaos.kills >= options.kills and
+              chaos.resumed + chaos.errors == chaos.kills)
+        print("kills:", "ok" if ok else "FAILED")
+        return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Sessions outlive their workers: killed at rest or replaced on request, they go on; killed in the
+middle of something, their memory can be read back."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+
+PROGRAM = "long_program"
+
+
+class ReplaceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.local_server.Installation.from_bazel_bin(
+            harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
+                               "bin/long_program": "tests/chaos/" + PROGRAM})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def start(self, server, seconds, seed=1):
+        return harness.start(self.installation, server.endpoint, PROGRAM,
+                             "--seconds=%g" % seconds, "--words=2048", "--seed=%d" % seed)
+
+    def warpline(self, server, *arguments):
+        run = subprocess.run(
+            [str(self.installation.root / "bin/warpline"), arguments[0],
+             "--endpoint=" + server.endpoint, *arguments[1:]],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        return run.returncode, run.stdout
+
+    def restarts(self, server):
+        return [int(line.split()[6]) for line in self.warpline(server, "ps")[1].splitlines()[1:]]
+
+    def verdict(self, process):
+        status, stdout, stderr = harness.finish(process)
+        lines = [line for line in stdout.splitlines() if line.startswith("long_program: ")]
+        self.assertTrue(lines, "status %d\n%s\n%s" % (status, stdout, stderr))
+        return status, lines[-1], stderr
+
+    def test_replaced_on_request_it_goes_on_with_right_results(self):
+        with harness.server(self.installation, "--warm_workers=1") as server:
+            program = self.start(server, 6)
+            harness.wait_until(lambda: self.restarts(server), "a session")
+            time.sleep(0.5)
+            replaced = 0
+            for _ in range(4):
+                status, output = self.warpline(server, "replace")
+                self.assertEqual(status, 0, output + server.log_tail())
+                self.assertIn("replaced", output)
+                replaced += 1
+                time.sleep(0.2)
+            self.assertEqual(self.restarts(server), [replaced])
+            status, verdict, stderr = self.verdict(program)
+            self.assertEqual(status, 0, verdict + stderr + server.log_tail())
+            status, output = self.warpline(server, "replace", "99")
+            self.assertEqual(status, 1, output)
+
+    def test_killed_at_random_it_resumes_or_reads_its_memory_back(self):
+        kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")
+        environment = dict(os.environ, PYTHONPATH=str(harness.RUNFILES / "deploy"))
+        run = subprocess.run(
+            ["python3", str(kills), "--bundle=%s" % self.installation.root, "--device=cpu",
+             "--kills=20", "--parallel=2", "--seconds=5", "--words=1024"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+            env=environment, check=False)
+        print(run.stdout)
+        self.assertEqual(run.returncode, 0, run.stdout)
+        counts = re.search(r"kills=(\d+) resumed=(\d+) errors=(\d+) failures=0", run.stdout)
+        self.assertIsNotNone(counts, run.stdout)
+
+    def test_lost_sessions_say_why(self):
+        with harness.server(self.installation) as server:
+            program = self.start(server, 60)
+            harness.wait_until(lambda: self.restarts(server), "a session")
+            time.sleep(0.3)
+            # Until it is hit in the middle of something.
+            for _ in range(200):
+                if program.poll() is not None:
+                    break
+                for worker in harness.children(server.pid, "warpline-worker"):
+                    os.kill(worker, signal.SIGKILL)
+                time.sleep(0.13)
+            status, verdict, stderr = self.verdict(program)
+            self.assertEqual(status, 3, verdict + stderr + server.log_tail())
+            self.assertIn("in flight", stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
