@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -62,6 +63,7 @@ struct ChildPlan {
   int error_fd;
   int null_fd;
   pid_t parent;
+  bool same_addresses;
 };
 
 // Raw system calls where a sanitizer's wrapper would take locks.
@@ -97,6 +99,7 @@ void CloseFrom(unsigned first) {
     ReportAndExit(plan.error_fd);
   }
   CloseFrom(5);
+  if (plan.same_addresses) personality(ADDR_NO_RANDOMIZE);  // Fails where containers forbid it.
   execve(plan.path, plan.argv, plan.envp);
   ReportAndExit(4);
 }
@@ -158,7 +161,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   const std::vector<char*> argv = Pointers(args);
   const std::vector<char*> envp = Pointers(environment);
   const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(), pair->second.get(),
-                          error_write.get(),    null_fd.get(), getpid()};
+                          error_write.get(),    null_fd.get(), getpid(),    options.same_addresses};
   const pid_t pid = fork();
   if (pid < 0) return StartError(options.path, errno);
   if (pid == 0) RunChild(plan);

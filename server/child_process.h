@@ -29,6 +29,8 @@ struct ChildOptions {
   std::vector<std::string> args;  // After argv[0].
   // Set on top of what ChildEnvironment() keeps.
   std::vector<std::pair<std::string, std::string>> environment;
+  // Lays out the child's address space alike every time (ADDR_NO_RANDOMIZE).
+  bool same_addresses = false;
 };
 
 // How a child ended.

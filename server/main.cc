@@ -199,6 +199,9 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   options.session.worker.path = *worker;
   if (backend == "cuda") {
     // Eight hardware queues, the default, let a few stalled streams block all others.
+    // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
+    // from another must find them where they were.
+    options.session.worker.same_addresses = true;
     options.session.worker.environment = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
                                           {"CUDA_MODULE_LOADING", "LAZY"}};
   }
