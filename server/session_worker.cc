@@ -154,8 +154,9 @@ void Session::LoseWorker(const std::string& why) {
     }
     return;  // Otherwise it is the one that is being replaced.
   }
-  // What was let through is complete, or it is in flight for ever.
-  const bool idle = rings_->Freeze() == journal_->retired_seq();
+  // What it took is complete, or it is in flight for ever.
+  rings_->Freeze();
+  const bool idle = rings_->TakenSeq() == journal_->retired_seq();
   const std::string obstacle = idle ? WhyNotReplaceable() : "commands were in flight";
   if (!obstacle.empty()) {
     return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
@@ -193,7 +194,8 @@ void Session::OnWorkerGone() {
 // --- Another takes over.
 
 void Session::BeginReplacing(const std::string& why) {
-  resume_seq_ = rings_->Freeze();
+  rings_->Freeze();
+  resume_seq_ = rings_->TakenSeq().value_or(0);
   state_ = State::kReplacing;
   taking_over_ = false;
   reason_ = why;

@@ -7,6 +7,12 @@
 #include "proto/frames.h"
 
 namespace warpline {
+namespace {
+
+// Frames that went to the worker; from then on those that it has taken are forgotten at each.
+constexpr size_t kMostRemembered = 256;
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<RingPair>> RingPair::Create(size_t capacity) {
   std::shared_ptr<RingPair> pair(new RingPair);
@@ -44,6 +50,12 @@ absl::Status WorkerRings::Renew() {
   auto pair = RingPair::Create(capacity_);
   if (!pair.ok()) return pair.status();
   MutexLock lock(&mu_);
+  for (Fed& fed : fed_) {
+    const std::string_view parts[] = {current_->writer_->PayloadAt(fed.begin, fed.bytes)};
+    fed.begin = (*pair)->writer_->written_bytes();
+    const absl::StatusOr<bool> written = (*pair)->writer_->TryWrite(kCommands, parts);
+    if (!written.ok() || !*written) return absl::InternalError("a ring takes less than another");
+  }
   // Of a worker that took over and died before it said anything there is nothing to read.
   if (former_ == nullptr) former_ = std::move(current_);
   current_ = std::move(*pair);
@@ -58,8 +70,15 @@ absl::StatusOr<bool> WorkerRings::TryWrite(std::string_view payload) {
   MutexLock lock(&mu_);
   if (frozen_) return false;
   while (true) {
+    const uint64_t begin = current_->writer_->written_bytes();
     const absl::StatusOr<bool> written = current_->writer_->TryWrite(kCommands, parts);
-    if (written.ok() && *written) fed_seq_ = header.first_seq + header.count - 1;
+    if (written.ok() && *written) {
+      fed_seq_ = header.first_seq + header.count - 1;
+      fed_.push_back({begin, payload.size(), fed_seq_});
+      if (fed_.size() >= kMostRemembered) {
+        if (const auto taken = current_->writer_->TakenBytes(); taken.ok()) Prune(*taken);
+      }
+    }
     if (!written.ok() || *written || current_->writer_->PrepareToSleep(payload.size())) {
       return written;
     }
@@ -91,6 +110,21 @@ uint64_t WorkerRings::Freeze() {
   MutexLock lock(&mu_);
   frozen_ = true;
   return fed_seq_;
+}
+
+void WorkerRings::Prune(uint64_t taken_bytes) {
+  while (!fed_.empty() && fed_.front().begin < taken_bytes) {
+    taken_seq_ = fed_.front().last_seq;
+    fed_.pop_front();
+  }
+}
+
+std::optional<uint64_t> WorkerRings::TakenSeq() {
+  MutexLock lock(&mu_);
+  const auto taken = current_->writer_->TakenBytes();
+  if (!taken.ok()) return std::nullopt;
+  Prune(*taken);
+  return taken_seq_;
 }
 
 void WorkerRings::Thaw() {

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +60,9 @@ class WorkerRings {
 
   // Lets nothing more through to the worker, and returns the number of the last command that went.
   uint64_t Freeze();
+  // Frozen, with the worker dead: the number of the last command that it took. What it left in the
+  // ring is handed to the next worker by Renew(). Empty when it garbled the ring.
+  std::optional<uint64_t> TakenSeq();
   // New rings for the next worker; still frozen.
   absl::Status Renew();
   void Thaw();
@@ -69,7 +74,16 @@ class WorkerRings {
   void CloseChildFds();
 
  private:
+  // A frame in the ring to the worker.
+  struct Fed {
+    uint64_t begin;  // As RingWriter::written_bytes().
+    size_t bytes;
+    uint64_t last_seq;
+  };
+
   explicit WorkerRings(size_t capacity) : capacity_(capacity) {}
+  // Forgets the frames that the worker is known to have taken.
+  void Prune(uint64_t taken_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t capacity_;
   mutable Mutex mu_;
@@ -78,6 +92,8 @@ class WorkerRings {
   std::shared_ptr<RingPair> former_ ABSL_GUARDED_BY(mu_);
   bool frozen_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t fed_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t taken_seq_ ABSL_GUARDED_BY(mu_) = 0;  // As last seen.
+  std::deque<Fed> fed_ ABSL_GUARDED_BY(mu_);     // After that.
 };
 
 }  // namespace warpline

@@ -147,9 +147,7 @@ size_t RingWriter::max_payload() const {
   return std::min(kMaxFramePayload, map_.capacity() - sizeof(FrameHeader));
 }
 
-absl::StatusOr<bool> RingWriter::HasRoom(size_t frame_size) {
-  if (broken_) return Broken();
-  if (map_.capacity() - (tail_ - head_) >= frame_size) return true;
+absl::Status RingWriter::LoadHead() {
   const uint64_t head = map_.header()->head.load();
   // The reader's index only grows, and never beyond what was written.
   if (head - head_ > tail_ - head_ || head % kAlign != 0) {
@@ -157,6 +155,25 @@ absl::StatusOr<bool> RingWriter::HasRoom(size_t frame_size) {
     return Broken();
   }
   head_ = head;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> RingWriter::TakenBytes() {
+  if (broken_) return Broken();
+  const absl::Status loaded = LoadHead();
+  if (!loaded.ok()) return loaded;
+  return head_;
+}
+
+std::string_view RingWriter::PayloadAt(uint64_t begin, size_t size) const {
+  return {map_.At(begin) + sizeof(FrameHeader), size};
+}
+
+absl::StatusOr<bool> RingWriter::HasRoom(size_t frame_size) {
+  if (broken_) return Broken();
+  if (map_.capacity() - (tail_ - head_) >= frame_size) return true;
+  const absl::Status loaded = LoadHead();
+  if (!loaded.ok()) return loaded;
   return map_.capacity() - (tail_ - head_) >= frame_size;
 }
 

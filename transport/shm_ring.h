@@ -70,10 +70,19 @@ class RingWriter {
   int writable_fd() const { return writable_.get(); }
   void ClearDoorbell();
 
+  // For who has to know what a reader that is gone has left. Bytes of frames since the start:
+  // written, and taken by the reader. INVALID_ARGUMENT for a peer that broke the ring.
+  uint64_t written_bytes() const { return tail_; }
+  absl::StatusOr<uint64_t> TakenBytes();
+  // The payload, of `size` bytes, of the frame that begins at `begin` and has not been taken. The
+  // reader could write there, too.
+  std::string_view PayloadAt(uint64_t begin, size_t size) const;
+
  private:
   RingWriter(ShmRingMap map, UniqueFd readable, UniqueFd writable)
       : map_(std::move(map)), readable_(std::move(readable)), writable_(std::move(writable)) {}
   absl::StatusOr<bool> HasRoom(size_t frame_size);
+  absl::Status LoadHead();
 
   ShmRingMap map_;
   const UniqueFd readable_;
