@@ -104,6 +104,18 @@ TEST_F(ContextCallsTest, LimitsAreKeptPerContext) {
   EXPECT_EQ(cuCtxGetLimit(&value, static_cast<CUlimit>(77)), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(ContextCallsTest, AContextHasAllMultiprocessors) {
+  CUexecAffinityParam affinity = {};
+  int processors = 0;
+  ASSERT_EQ(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxGetExecAffinity(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT), CUDA_SUCCESS);
+  EXPECT_EQ(affinity.type, CU_EXEC_AFFINITY_TYPE_SM_COUNT);
+  EXPECT_EQ(affinity.param.smCount.val, static_cast<unsigned int>(processors));
+  EXPECT_EQ(cuCtxGetExecAffinity(nullptr, CU_EXEC_AFFINITY_TYPE_SM_COUNT),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(ContextCallsTest, DeviceIsDescribedConsistently) {
   char bus_id[32];
   ASSERT_EQ(cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), 0), CUDA_SUCCESS);

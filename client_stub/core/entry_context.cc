@@ -265,7 +265,12 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexec
   if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  // Contexts of fewer multiprocessors are not made, and so this one has them all.
+  *pExecAffinity = {};
+  pExecAffinity->type = type;
+  pExecAffinity->param.smCount.val = static_cast<unsigned int>(
+      runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {

@@ -48,7 +48,8 @@ CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext 
               size_t bytes, CUstream handle, DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  if (FindContext(to_context) == nullptr || FindContext(from_context) == nullptr) {
+  // NULL is the current one, as NVIDIA's driver takes it.
+  if (ContextOrCurrent(to_context) == nullptr || ContextOrCurrent(from_context) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   return CopyOnDevice(stream, to, from, bytes);

@@ -80,7 +80,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   WARPLINE_TRY(Enter());
-  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // This error is NVIDIA's.
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const Event* start = FindEvent(hStart);
   const Event* end = FindEvent(hEnd);
   if (!Timed(start) || !Timed(end)) return CUDA_ERROR_INVALID_HANDLE;

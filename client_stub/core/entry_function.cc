@@ -15,6 +15,12 @@ CUresult EnterFor(Handle handle, Kernel** kernel) {
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
+// Some functions call no function at all an argument, where others call it a handle.
+CUresult CheckGiven(CUfunction function) {
+  WARPLINE_TRY(EnterInitialized());
+  return function == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 template <typename Handle>
 CUresult GetName(const char** name, Handle handle) {
   Kernel* kernel;
@@ -57,6 +63,7 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig) {
 }
 
 CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  WARPLINE_TRY(CheckGiven(hfunc));
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(hfunc, &kernel));
   if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -64,10 +71,14 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   return *hmod == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) { return GetName(name, hfunc); }
+CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
+  WARPLINE_TRY(CheckGiven(hfunc));
+  return GetName(name, hfunc);
+}
 
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                     size_t* paramSize) {
+  WARPLINE_TRY(CheckGiven(func));
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(func, &kernel));
   return GetParameterInfo(*kernel, paramIndex, paramOffset, paramSize);

@@ -6,6 +6,16 @@
 
 using namespace warpline::stub;
 
+namespace {
+
+bool ValidFlags(cuuint64_t flags) {
+  constexpr cuuint64_t kKnown =
+      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  return (flags & ~kKnown) == 0;
+}
+
+}  // namespace
+
 extern "C" {
 
 CUresult CUDAAPI cuInit(unsigned int Flags) {
@@ -22,14 +32,19 @@ CUresult CUDAAPI cuDriverGetVersion(int* driverVersion) {
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion,
                                      cuuint64_t flags,
                                      CUdriverProcAddressQueryResult* symbolStatus) {
-  if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (symbol == nullptr || pfn == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  // That there is none is told by the status and by NULL, as NVIDIA's driver does.
   *pfn = EntryPoint(symbol, cudaVersion, flags, symbolStatus);
-  return *pfn == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion,
                                   cuuint64_t flags) {
-  return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
+  if (symbol == nullptr || pfn == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  void* const found = EntryPoint(symbol, cudaVersion, flags, nullptr);
+  if (found == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *pfn = found;
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {

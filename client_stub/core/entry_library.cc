@@ -137,10 +137,10 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, c
 }
 
 // Functions at one address for host and device need a host that shares the device's memory.
-CUresult CUDAAPI cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+CUresult CUDAAPI cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char*) {
   Module* module;
   WARPLINE_TRY(EnterLibrary(library, &module));
-  return fptr == nullptr || symbol == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {

@@ -55,11 +55,10 @@ extern "C" {
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
   WARPLINE_TRY(Enter());
-  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t free_bytes, total_bytes;
   runtime().allocator->MemoryInfo(&free_bytes, &total_bytes);
-  *free = free_bytes;
-  *total = total_bytes;
+  if (free != nullptr) *free = free_bytes;
+  if (total != nullptr) *total = total_bytes;
   return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include "client_stub/core/image.h"
 #include "client_stub/core/modules.h"
 #include "client_stub/core/runtime.h"
+#include "common/fatbin/image_view.h"
 
 using namespace warpline::stub;
 
@@ -15,6 +16,8 @@ CUresult Load(CUmodule* module, const void* image, JitOptions options = {}) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string_view bytes;
   WARPLINE_TRY(FindImage(image, &bytes));
+  // Libraries alone are loaded by what nvcc wraps around a container.
+  if (warpline::fatbin::IsWrapper(image)) return CUDA_ERROR_INVALID_IMAGE;
   return AddModule(t_thread.current, bytes, &options, module);
 }
 

@@ -148,7 +148,9 @@ CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute at
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
                                         void** data, CUdeviceptr ptr) {
   WARPLINE_TRY(EnterInitialized());
-  if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (numAttributes == 0 || attributes == nullptr || data == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const Pointer pointer = Describe(ptr);
   for (unsigned int i = 0; i < numAttributes; ++i) {
     if (attributes[i] <= 0 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE) {

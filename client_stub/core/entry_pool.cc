@@ -82,7 +82,11 @@ CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType ty
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   WARPLINE_TRY(EnterInitialized());
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WARPLINE_TRY(CheckLocation(&poolProps->location));
+  const CUresult location = CheckLocation(&poolProps->location);
+  if (location != CUDA_SUCCESS) {
+    // A device that is not there is a wrong value here, unlike elsewhere.
+    return location == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : location;
+  }
   if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
     return CUDA_ERROR_NOT_SUPPORTED;

@@ -36,8 +36,10 @@ CUresult HostMemory::Register(void* base, uint64_t bytes, unsigned int flags) {
   MutexLock lock(&mu_);
   const auto next = ranges_.lower_bound(begin);
   const bool overlaps_next = next != ranges_.end() && next->first < begin + bytes;
-  if (overlaps_next || FindLocked(base) != ranges_.end()) {
-    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  const auto overlapped = overlaps_next ? next : FindLocked(base);
+  if (overlapped != ranges_.end()) {
+    return overlapped->second.registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                         : CUDA_ERROR_INVALID_VALUE;
   }
   ranges_[begin] = {base, bytes, flags, true, next_id_++};
   return CUDA_SUCCESS;

@@ -52,6 +52,9 @@ TEST(HostMemoryTest, OverlappingRegistrationIsRefused) {
   EXPECT_EQ(memory.Register(buffer, 20, 0), CUDA_SUCCESS);
   EXPECT_EQ(memory.Register(buffer + 40, 20, 0), CUDA_SUCCESS);
   EXPECT_EQ(memory.Register(nullptr, 20, 0), CUDA_ERROR_INVALID_VALUE);
+  void* allocated = nullptr;
+  ASSERT_EQ(memory.Allocate(100, 0, &allocated), CUDA_SUCCESS);
+  EXPECT_EQ(memory.Register(allocated, 100, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(HostMemoryTest, RemembersTheLatestCopyIntoARange) {

@@ -52,6 +52,23 @@ TEST(LifecycleTest, VersionAndErrorTextsNeedNoInitialization) {
             0);
 }
 
+TEST(LifecycleTest, EntryPointsThatAreNotThereAreNullAndNoError) {
+  int place = 0;
+  void* found = &place;
+  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+  EXPECT_EQ(cuGetProcAddress_v2("cuNoSuch", &found, 13000, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(found, nullptr);
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  found = &place;
+  EXPECT_EQ(cuGetProcAddress_v2("cuMemAllocAsync", &found, 9000, 0, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(found, nullptr);
+  found = &place;
+  EXPECT_EQ(cuGetProcAddress_v2("cuInit", &found, 13000, uint64_t{1} << 40, &status),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGetProcAddress("cuNoSuch", &found, 13000, 0), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(found, &place);
+}
+
 TEST(LifecycleTest, UnsetEndpointIsNoDevice) {
   EXPECT_EQ(InChild([] {
               unsetenv("WARPLINE_ENDPOINT");

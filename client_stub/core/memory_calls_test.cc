@@ -161,6 +161,7 @@ TEST_F(MemoryCallsTest, PointersAreDescribed) {
   CUpointer_attribute which = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
   void* out = &type;
   EXPECT_EQ(cuPointerGetAttributes(1, &which, &out, plain), CUDA_SUCCESS);
+  EXPECT_EQ(cuPointerGetAttributes(0, &which, &out, plain), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(type, 0u);
 }
 
@@ -279,6 +280,19 @@ TEST_F(MemoryCallsTest, SyncMemopsIsKeptForAnAllocation) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(MemoryCallsTest, ArgumentsThatCudaLetsBeLeftOut) {
+  size_t free_bytes = 0, total = 0;
+  EXPECT_EQ(cuMemGetInfo_v2(&free_bytes, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemGetInfo_v2(nullptr, &total), CUDA_SUCCESS);
+  EXPECT_GT(total, 0u);
+  CUdeviceptr a, b;
+  ASSERT_EQ(cuMemAlloc_v2(&a, 64), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAlloc_v2(&b, 64), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyPeer(a, nullptr, b, context_, 64), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyPeer(a, reinterpret_cast<CUcontext>(0x10), b, context_, 64),
+            CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_F(MemoryCallsTest, PoolsCountWhatTheyGave) {
   CUmemPoolProps properties = {};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -286,6 +300,10 @@ TEST_F(MemoryCallsTest, PoolsCountWhatTheyGave) {
   properties.maxSize = 4096;
   CUmemoryPool pool;
   ASSERT_EQ(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+  CUmemPoolProps wrong = properties;
+  wrong.location.id = 4711;
+  CUmemoryPool none;
+  EXPECT_EQ(cuMemPoolCreate(&none, &wrong), CUDA_ERROR_INVALID_VALUE);
   const auto read = [&](CUmemPool_attribute attribute) {
     uint64_t value = 77;
     EXPECT_EQ(cuMemPoolGetAttribute(pool, attribute, &value), CUDA_SUCCESS);

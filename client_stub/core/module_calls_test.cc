@@ -62,6 +62,31 @@ TEST_F(ModuleCallsTest, OptionsThatCudaDoesNotKnowOrWeCannotPassOnAreRefused) {
   EXPECT_TRUE(session().sent().empty());
 }
 
+TEST_F(ModuleCallsTest, WhatNvccWrapsIsALibraryAndNoModule) {
+  const uint64_t container[2] = {0x100001ba55ed50, 0};
+  const struct {
+    uint32_t magic, version;
+    const void *data, *more;
+  } wrapper = {0x466243b1, 1, container, nullptr};
+  CUmodule module;
+  EXPECT_EQ(cuModuleLoadData(&module, &wrapper), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(cuModuleLoadFatBinary(&module, &wrapper), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(session().Count(CommandId::kModuleLoad), 0);
+  CUlibrary library;
+  EXPECT_EQ(cuLibraryLoadData(&library, &wrapper, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+}
+
+TEST_F(ModuleCallsTest, NoFunctionIsAWrongValueForSomeCalls) {
+  const char* name;
+  size_t offset;
+  CUmodule module;
+  EXPECT_EQ(cuFuncGetName(&name, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuFuncGetModule(&module, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuFuncGetParamInfo(nullptr, 0, &offset, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuFuncLoad(nullptr), CUDA_ERROR_INVALID_HANDLE);
+}
+
 TEST_F(ModuleCallsTest, KernelsAreCountedAndEnumerated) {
   CUlibrary library, owner;
   ASSERT_EQ(cuLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
@@ -78,6 +103,8 @@ TEST_F(ModuleCallsTest, KernelsAreCountedAndEnumerated) {
   EXPECT_EQ(cuKernelGetLibrary(&owner, found), CUDA_SUCCESS);
   EXPECT_EQ(owner, library);
   EXPECT_EQ(cuLibraryGetManaged(nullptr, nullptr, library, "global"), CUDA_ERROR_NOT_FOUND);
+  void* unified;
+  EXPECT_EQ(cuLibraryGetUnifiedFunction(&unified, library, "kernel"), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
   EXPECT_EQ(cuKernelGetLibrary(&owner, found), CUDA_ERROR_INVALID_HANDLE);
 

@@ -91,6 +91,17 @@ TEST_F(StreamCallsTest, BusyStreamIsNotReadyAndAskedAbout) {
   EXPECT_EQ(session().Count(CommandId::kContextSync), 1);
 }
 
+TEST_F(StreamCallsTest, ANewStreamIsIdleBeforeTheServerMadeIt) {
+  session().SetComplete(false);
+  CUstream stream;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamSync), 0);
+  MemsetStream(session(), stream, false);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+}
+
 TEST_F(StreamCallsTest, LegacyStreamWaitsForBlockingOnesOnly) {
   CUstream blocking, non_blocking;
   ASSERT_EQ(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
@@ -159,6 +170,7 @@ TEST_F(StreamCallsTest, ElapsedTimeNeedsTwoTimedCompleteEvents) {
   EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, untimed), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
   EXPECT_EQ(milliseconds, 1.5f);
+  EXPECT_EQ(cuEventElapsedTime(nullptr, start, end), CUDA_ERROR_INVALID_HANDLE);
   session().SetComplete(false);
   ASSERT_EQ(cuEventRecord(end, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_NOT_READY);

@@ -55,7 +55,8 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
       MutexLock lock(&s.attributes_mu);
       s.attributes = {};
     }
-    s.last_seq.store(seq, std::memory_order_relaxed);
+    // Its creation is no work: a new stream is idle, whatever the server still has to do.
+    s.last_seq.store(0, std::memory_order_relaxed);
     *stream = &s;
   });
   return handle == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;

@@ -29,7 +29,6 @@ const char* ResolveSymbol(std::string_view name, int version, uint64_t flags,
   CUdriverProcAddressQueryResult unused;
   if (status == nullptr) status = &unused;
   *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) return nullptr;
 
   const Entry* entry =
       std::lower_bound(std::begin(kEntries), std::end(kEntries), name,
@@ -45,7 +44,7 @@ const char* ResolveSymbol(std::string_view name, int version, uint64_t flags,
     return nullptr;
   }
   *status = CU_GET_PROC_ADDRESS_SUCCESS;
-  const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 &&
                           found->per_thread_symbol != nullptr &&
                           found->per_thread_version <= version;
   return per_thread ? found->per_thread_symbol : found->symbol;

@@ -16,11 +16,10 @@ namespace warpline {
 // Returns the symbol of the newest ABI of `name` that CUDA `version` (12080 for 12.8) has, a static
 // string. `flags` is a CUdriverProcAddress_flags: with PER_THREAD_DEFAULT_STREAM the "_ptsz" or
 // "_ptds" variant is taken if `version` has one; 0 (default) and 1 (legacy stream) give the plain
-// symbol. `status` may be nullptr.
+// symbol; with both flags the variant is taken. `status` may be nullptr.
 //
-// Returns nullptr, for which cuGetProcAddress answers CUDA_ERROR_NOT_FOUND, with the status
-//   CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND       for a name (or a combination of flags) that no
-//                                              driver has, "" among them
+// Returns nullptr, with the status
+//   CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND       for a name that no driver has, "" among them
 //   CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT for a name that came with a later version
 const char* ResolveSymbol(std::string_view name, int version, uint64_t flags,
                           CUdriverProcAddressQueryResult* status);

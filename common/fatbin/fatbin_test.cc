@@ -152,6 +152,9 @@ TEST(ImageViewTest, FindsTheExtentOfEachKind) {
   EXPECT_EQ(ViewImage(&wrapper)->data(), container.data());
   EXPECT_EQ(ViewImage(&wrapper)->size(), container.size());
   EXPECT_TRUE(PrelinkedImages(&wrapper).empty());
+  EXPECT_TRUE(IsWrapper(&wrapper));
+  EXPECT_FALSE(IsWrapper(container.data()));
+  EXPECT_FALSE(IsWrapper("."));
   const void* list[] = {container.data(), container.data(), nullptr};
   wrapper.version = 2;
   wrapper.more = list;

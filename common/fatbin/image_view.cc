@@ -41,11 +41,17 @@ std::string_view Cubin(const void* image) {
 
 }  // namespace
 
+bool IsWrapper(const void* image) {
+  // A text may be shorter than the number.
+  return static_cast<unsigned char>(*Bytes(image)) == (kWrapperMagic & 0xff) &&
+         LoadAt<uint32_t>(image, 0) == kWrapperMagic;
+}
+
 absl::StatusOr<std::string_view> ViewImage(const void* image) {
   if (image == nullptr) return absl::InvalidArgumentError("no image");
   // The first byte tells text from the rest, so that a text of one byte is not overrun.
   const unsigned char first = static_cast<unsigned char>(*Bytes(image));
-  if (first == (kWrapperMagic & 0xff) && LoadAt<uint32_t>(image, 0) == kWrapperMagic) {
+  if (IsWrapper(image)) {
     image = LoadAt<const void*>(image, 8);
     if (image == nullptr || LoadAt<uint32_t>(image, 0) != kContainerMagic) {
       return absl::InvalidArgumentError("wrapper without a fatbin");
@@ -64,8 +70,7 @@ absl::StatusOr<std::string_view> ViewImage(const void* image) {
 
 std::vector<std::string_view> PrelinkedImages(const void* image) {
   std::vector<std::string_view> images;
-  if (image == nullptr || static_cast<unsigned char>(*Bytes(image)) != (kWrapperMagic & 0xff) ||
-      LoadAt<uint32_t>(image, 0) != kWrapperMagic || LoadAt<uint32_t>(image, 4) != 2) {
+  if (image == nullptr || !IsWrapper(image) || LoadAt<uint32_t>(image, 4) != 2) {
     return images;
   }
   const auto* list = LoadAt<const void* const*>(image, 16);

@@ -17,6 +17,9 @@ namespace warpline::fatbin {
 // text (without its NUL). INVALID_ARGUMENT for null and for anything else.
 absl::StatusOr<std::string_view> ViewImage(const void* image);
 
+// Whether `image`, which ViewImage() took, is a wrapper.
+bool IsWrapper(const void* image);
+
 // Of a wrapper of version 2: the containers from before device linking. Empty for any other image.
 std::vector<std::string_view> PrelinkedImages(const void* image);
 

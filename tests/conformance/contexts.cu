@@ -142,8 +142,13 @@ void Limits() {
        CU_LIMIT_MAX_L2_FETCH_GRANULARITY);
   CALL("PERSISTING_L2_CACHE_SIZE", CUDA_SUCCESS, cuCtxGetLimit, &value,
        CU_LIMIT_PERSISTING_L2_CACHE_SIZE);
-  CALL("unknown", CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxGetLimit, &value, static_cast<CUlimit>(4711));
-  CALL("unknown", CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxSetLimit, static_cast<CUlimit>(4711), 1);
+  CALL("DEV_RUNTIME_SYNC_DEPTH", CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxGetLimit, &value,
+       CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH);
+  CALL("DEV_RUNTIME_SYNC_DEPTH", CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxSetLimit,
+       CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 2);
+  CALL("SHMEM_SIZE", CUDA_ERROR_NOT_PERMITTED, cuCtxSetLimit, CU_LIMIT_SHMEM_SIZE, 4096);
+  CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit, &value, static_cast<CUlimit>(99));
+  CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit, static_cast<CUlimit>(99), 1);
   CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit, nullptr, CU_LIMIT_STACK_SIZE);
 }
 
@@ -164,8 +169,10 @@ void Events() {
 void Affinity() {
   if (!Begin()) return;
   CUexecAffinityParam parameter = {};
-  CALL("current", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, cuCtxGetExecAffinity, &parameter,
-       CU_EXEC_AFFINITY_TYPE_SM_COUNT);
+  int processors = 0;
+  SETUP(cuDeviceGetAttribute, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, g_device);
+  CALL("current", CUDA_SUCCESS, cuCtxGetExecAffinity, &parameter, CU_EXEC_AFFINITY_TYPE_SM_COUNT);
+  EQUAL(cuCtxGetExecAffinity, "all multiprocessors", parameter.param.smCount.val, processors);
 }
 
 void Attach() {

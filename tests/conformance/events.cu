@@ -100,7 +100,7 @@ void Times() {
   SETUP(cuEventSynchronize, untimed);
   CALL("event without timing", CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime, &ms, start, untimed);
   CALL("no event", CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime, &ms, start, nullptr);
-  CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuEventElapsedTime, nullptr, start, stop);
+  CALL("nowhere to write", CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime, nullptr, start, stop);
 }
 
 }  // namespace

@@ -98,17 +98,17 @@ void Parameters() {
   CALL("size not wanted", CUDA_SUCCESS, cuFuncGetParamInfo, function, 0, &offset, nullptr);
   CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo, function, 0, nullptr,
        &size);
-  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuFuncGetParamInfo, nullptr, 0, &offset, &size);
+  CALL("no function", CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo, nullptr, 0, &offset, &size);
 
   const char* name = nullptr;
   CALL("name", CUDA_SUCCESS, cuFuncGetName, &name, function);
   HOLDS(cuFuncGetName, "is the kernel's",
         name != nullptr && std::strcmp(name, "many_parameters") == 0, "'%s'",
         name == nullptr ? "" : name);
-  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuFuncGetName, &name, nullptr);
+  CALL("no function", CUDA_ERROR_INVALID_VALUE, cuFuncGetName, &name, nullptr);
   CALL("module", CUDA_SUCCESS, cuFuncGetModule, &owner, function);
   HOLDS(cuFuncGetModule, "gives the module", owner == module, "another one");
-  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuFuncGetModule, &owner, nullptr);
+  CALL("no function", CUDA_ERROR_INVALID_VALUE, cuFuncGetModule, &owner, nullptr);
   CUfunctionLoadingState state;
   CALL("state", CUDA_SUCCESS, cuFuncIsLoaded, &state, function);
   CALL("load", CUDA_SUCCESS, cuFuncLoad, function);

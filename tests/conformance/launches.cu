@@ -195,6 +195,11 @@ void Attributes() {
   with("LAUNCH_COMPLETION_EVENT", CUDA_SUCCESS, attribute);
   CALL("recorded by a launch", CUDA_SUCCESS, cuEventSynchronize, event);
   attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attribute.value.programmaticEvent.event = event;
+  with("PROGRAMMATIC_EVENT", CUDA_SUCCESS, attribute);
+  CALL("recorded by a kernel", CUDA_SUCCESS, cuEventSynchronize, event);
+  attribute = {};
   attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   attribute.value.cooperative = 1;
   with("COOPERATIVE", CUDA_SUCCESS, attribute);
@@ -229,8 +234,8 @@ void Clusters() {
   HOLDS(cuLaunchKernelEx, "results of a cluster launch", WrongPlaces(out, 512) == 0,
         "%u wrong words", WrongPlaces(out, 512));
   attributes[0].value.clusterDim.x = 3;
-  CALL("blocks no multiple of the cluster", CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx, &config,
-       kernels.places, parameters, nullptr);
+  CALL("blocks no multiple of the cluster", CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx,
+       &config, kernels.places, parameters, nullptr);
   attributes[0].value.clusterDim.x = 64;
   config.gridDimX = 64;
   CALL("cluster too large", CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx, &config,

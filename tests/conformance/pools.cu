@@ -22,7 +22,7 @@ void OnStream() {
   SETUP(cuMemAlloc, &memory, 4096);
   CALL("memory of cuMemAlloc", CUDA_SUCCESS, cuMemFreeAsync, memory, stream);
   CALL("no such memory", CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, kBadAddress, stream);
-  CALL("null", CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, 0, stream);
+  CALL("null", CUDA_SUCCESS, cuMemFreeAsync, 0, stream);
   CALL("nothing", CUDA_SUCCESS, cuMemAllocAsync, &memory, 0, stream);
   CALL("more than there is", CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync, &memory, size_t{1} << 46,
        stream);

@@ -148,7 +148,7 @@ void OtherProcesses() {
        CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 0);
   CALL("wrong device", CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute, &value,
        CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, count);
-  REFUSED("own context", CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess, g_context, 0);
+  REFUSED("own context", CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess, g_context, 0);
 }
 
 void Others() {
@@ -158,8 +158,7 @@ void Others() {
   description.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
   description.handle.fd = -1;
   description.size = 4096;
-  REFUSED("bad descriptor", CUDA_ERROR_INVALID_VALUE, cuImportExternalMemory, &memory,
-          &description);
+  REFUSED("bad descriptor", CUDA_ERROR_UNKNOWN, cuImportExternalMemory, &memory, &description);
   CUdevResource resource = {};
   REFUSED("multiprocessors", CUDA_SUCCESS, cuDeviceGetDevResource, 0, &resource,
           CU_DEV_RESOURCE_TYPE_SM);

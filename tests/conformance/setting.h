@@ -68,6 +68,13 @@ T Garbage() {
   return reinterpret_cast<T>(uintptr_t{0x10});
 }
 
+// What nvcc puts before a container in an object file.
+struct Wrapper {
+  uint32_t magic, version;
+  const void* data;
+  void* further;
+};
+
 inline constexpr CUdeviceptr kBadAddress = 0x10;
 
 }  // namespace conformance

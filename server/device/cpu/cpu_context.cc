@@ -180,10 +180,19 @@ CpuContext::KernelHandle CpuContext::Find(KernelId kernel) {
 }
 
 CudaResult CpuContext::LoadModule(std::string_view image, ModuleId* module) {
+  device::JitLog log;
+  return LoadModuleJit(image, {}, &log, module);
+}
+
+CudaResult CpuContext::LoadModuleJit(std::string_view image, absl::Span<const device::JitOption>,
+                                     device::JitLog* log, ModuleId* module) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   std::shared_ptr<CpuModule> loaded;
-  const CudaResult result = CpuModule::Load(image, &memory_, &loaded);
-  if (result != CudaResult::kSuccess) return result;
+  const CudaResult result = CpuModule::Load(image, &memory_, &loaded, &log->errors);
+  if (result != CudaResult::kSuccess) {
+    LogWarning("cpu device: module refused: ", log->errors);
+    return result;
+  }
   MutexLock lock(&mu_);
   const uint64_t id = next_id_++;
   modules_[id] = std::move(loaded);

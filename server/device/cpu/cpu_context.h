@@ -76,6 +76,9 @@ class CpuContext : public device::Context {
   CudaResult SetLimit(int limit, uint64_t value) override;
 
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
+  // The options are for compilers; what is wrong with the image goes into the log.
+  CudaResult LoadModuleJit(std::string_view image, absl::Span<const device::JitOption> options,
+                           device::JitLog* log, device::ModuleId* module) override;
   CudaResult UnloadModule(device::ModuleId module) override;
   CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
   CudaResult FindKernel(device::ModuleId module, const std::string& name,

@@ -7,8 +7,11 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "common/fatbin/fatbin.h"
 #include "common/log.h"
+#include "guard/ptx/lexer.h"
 #include "guard/ptx/parser.h"
 #include "server/device/cpu/device_limits.h"
 #include "server/device/cpu/ptx_types.h"
@@ -40,6 +43,26 @@ const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries)
     if (better) best = &entry;
   }
   return best;
+}
+
+// PTX that says to be of a later CUDA, which may not even parse.
+bool NewerThanThisDevice(const std::string& text, std::string* error) {
+  ptx::Lexer lexer(text);
+  const ptx::Token directive = lexer.Next();
+  if (directive.kind != ptx::TokenKind::kDotName || directive.text != "version") return false;
+  const ptx::Token version = lexer.Next();
+  const size_t dot = version.text.find('.');
+  if (dot == std::string_view::npos) return false;
+  int major, minor;
+  if (!absl::SimpleAtoi(std::string(version.text.substr(0, dot)), &major) ||
+      !absl::SimpleAtoi(std::string(version.text.substr(dot + 1)), &minor)) {
+    return false;
+  }
+  if (std::pair(major, minor) <= std::pair(kPtxMajor, kPtxMinor)) return false;
+  *error =
+      absl::StrCat("line ", version.line, ": .version ", major, ".", minor,
+                   " is later than the latest that this device reads, ", kPtxMajor, ".", kPtxMinor);
+  return true;
 }
 
 uint64_t MaskedAddress(uint64_t address, uint64_t mask) {
@@ -76,24 +99,24 @@ uint64_t ElementBits(const ptx::InitElement& element, const std::string& type) {
 }  // namespace
 
 CudaResult CpuModule::Load(std::string_view image, MemoryMap* memory,
-                           std::shared_ptr<CpuModule>* module) {
+                           std::shared_ptr<CpuModule>* module, std::string* error) {
   const absl::StatusOr<std::vector<fatbin::ImageEntry>> entries = fatbin::ParseImage(image);
   if (!entries.ok()) {
-    LogWarning("cpu device: module refused: ", entries.status().message());
+    *error = std::string(entries.status().message());
     return CudaResult::kInvalidImage;
   }
   const fatbin::ImageEntry* const entry = Choose(*entries);
   if (entry == nullptr) {
-    LogWarning("cpu device: module refused: it holds no PTX, only code for GPUs");
+    *error = "it holds no PTX, only code for GPUs";
     return CudaResult::kNoBinaryForGpu;
   }
   const absl::StatusOr<std::string> text = fatbin::EntryPayload(*entry);
   if (!text.ok()) {
-    LogWarning("cpu device: module refused: ", text.status().message());
+    *error = std::string(text.status().message());
     return CudaResult::kInvalidImage;
   }
   std::shared_ptr<CpuModule> loaded(new CpuModule(memory));
-  const CudaResult result = loaded->LoadPtx(*text);
+  const CudaResult result = loaded->LoadPtx(*text, error);
   if (result == CudaResult::kSuccess) *module = std::move(loaded);
   return result;
 }
@@ -102,15 +125,16 @@ CpuModule::~CpuModule() {
   if (region_ != 0) memory_->FreeRegion(region_);
 }
 
-CudaResult CpuModule::LoadPtx(const std::string& text) {
+CudaResult CpuModule::LoadPtx(const std::string& text, std::string* error) {
+  if (NewerThanThisDevice(text, error)) return CudaResult::kUnsupportedPtxVersion;
   absl::StatusOr<ptx::Module> parsed = ptx::Parse(text);
   if (!parsed.ok()) {
-    LogWarning("cpu device: invalid PTX: ", parsed.status().message());
+    *error = absl::StrCat("invalid PTX: ", parsed.status().message());
     return CudaResult::kInvalidPtx;
   }
   ptx_ = *std::move(parsed);
   if (ptx_.address_size != 64) {
-    LogWarning("cpu device: invalid PTX: .address_size 64 is needed");
+    *error = "invalid PTX: .address_size 64 is needed";
     return CudaResult::kInvalidPtx;
   }
   target_ = TargetNumber(ptx_);

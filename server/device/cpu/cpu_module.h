@@ -36,10 +36,11 @@ struct Kernel {
 
 class CpuModule {
  public:
-  // kNoBinaryForGpu for an image without PTX, kInvalidPtx for PTX that does not parse,
-  // kInvalidImage for what is no image. `memory` outlives the module.
+  // kNoBinaryForGpu for an image without PTX, kUnsupportedPtxVersion for PTX of a later CUDA,
+  // kInvalidPtx for PTX that does not parse, kInvalidImage for what is no image. `error` says why
+  // in words. `memory` outlives the module.
   static CudaResult Load(std::string_view image, MemoryMap* memory,
-                         std::shared_ptr<CpuModule>* module);
+                         std::shared_ptr<CpuModule>* module, std::string* error);
 
   CpuModule(const CpuModule&) = delete;
   CpuModule& operator=(const CpuModule&) = delete;
@@ -66,7 +67,7 @@ class CpuModule {
 
  private:
   explicit CpuModule(MemoryMap* memory) : memory_(memory) {}
-  CudaResult LoadPtx(const std::string& text);
+  CudaResult LoadPtx(const std::string& text, std::string* error);
   void NumberFunctions();
   CudaResult PlaceVariables();
   void Initialize(const ptx::Variable& variable, uint64_t address) const;

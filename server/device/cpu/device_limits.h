@@ -9,6 +9,10 @@ namespace warpline::cpu {
 // Compute capability 7.5: independent threads, and nothing of tensor cores promised.
 inline constexpr uint32_t kComputeCapability = 75;
 
+// The latest PTX: that of CUDA 13.0.
+inline constexpr int kPtxMajor = 9;
+inline constexpr int kPtxMinor = 0;
+
 inline constexpr uint32_t kMaxThreadsPerBlock = 1024;
 inline constexpr uint32_t kMaxBlockX = 1024;
 inline constexpr uint32_t kMaxBlockY = 1024;

@@ -25,7 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HostBudget budget(uint64_t{1} << 30);
   std::shared_ptr<CpuModule> module;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (CpuModule::Load(text, &memory, &module) != CudaResult::kSuccess) return 0;
+  std::string error;
+  if (CpuModule::Load(text, &memory, &module, &error) != CudaResult::kSuccess) return 0;
   for (const std::string& name : module->KernelNames()) {
     std::shared_ptr<Kernel> kernel;
     if (module->FindKernel(name, &kernel) != CudaResult::kSuccess) continue;

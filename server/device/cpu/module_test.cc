@@ -71,6 +71,19 @@ TEST_F(ModuleTest, ImagesThatCannotRunSayWhy) {
   EXPECT_EQ(context_->LoadModule(".version 8.0\n.target sm_75\n.address_size 32\n", &module_),
             CudaResult::kInvalidPtx);
   EXPECT_EQ(context_->LoadModule("garbage", &module_), CudaResult::kInvalidImage);
+  device::JitLog log;
+  EXPECT_EQ(context_->LoadModuleJit("// of 2031\n.version 99.1\n.target sm_1000\n.quantum q;\n", {},
+                                    &log, &module_),
+            CudaResult::kUnsupportedPtxVersion);
+  EXPECT_EQ(log.errors,
+            "line 2: .version 99.1 is later than the latest that this device reads, 9.0");
+  EXPECT_EQ(context_->LoadModule(".version 9.1\n.target sm_75\n.address_size 64\n", &module_),
+            CudaResult::kUnsupportedPtxVersion);
+  log.errors.clear();
+  EXPECT_EQ(context_->LoadModuleJit(".version 9.0\n.target sm_75\n.address_size 64\nfoo\n", {},
+                                    &log, &module_),
+            CudaResult::kInvalidPtx);
+  EXPECT_NE(log.errors, "");
   std::string cubin =
       "\x7f"
       "ELF";

@@ -19,7 +19,9 @@ int main(int argc, char** argv) {
     std::shared_ptr<cpu::CpuModule> module;
     // The reasons go to the log.
     std::fprintf(stderr, "%s\n", argv[i]);
-    if (cpu::CpuModule::Load(text, &memory, &module) != warpline::CudaResult::kSuccess) {
+    std::string error;
+    if (cpu::CpuModule::Load(text, &memory, &module, &error) != warpline::CudaResult::kSuccess) {
+      std::fprintf(stderr, "%s\n", error.c_str());
       ++refused;
       continue;
     }
