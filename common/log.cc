@@ -17,12 +17,16 @@ std::atomic<LogLevel> g_level{LogLevel::kInfo};
 constexpr size_t kMaxLine = 2000;
 
 void AppendEscaped(std::string_view text, std::string* out) {
+  char before = 0;
   for (const char c : text) {
+    // U+0080 to U+009F in UTF-8: terminals obey some of them like ESC [.
+    const bool control = before == '\xc2' && static_cast<unsigned char>(c) < 0xa0;
+    before = c;
     if (out->size() >= kMaxLine) {
       out->append("...");
       return;
     }
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+    if (control || static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       char hex[8];
       std::snprintf(hex, sizeof(hex), "\\x%02x", static_cast<unsigned char>(c));
       out->append(hex);

@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -24,6 +25,8 @@ constexpr int kMaxSessions = 8192;
 constexpr size_t kLeaseIdBytes = 8;
 // How long an ended lease is remembered, so that its sessions can be told why.
 constexpr absl::Duration kAfterlife = absl::Minutes(10);
+// Of each tenant: who acquires and releases all the time must not fill the table.
+constexpr size_t kMaxEnded = 64;
 
 absl::Status CheckReport(const ServerReport& report) {
   bool fits = !report.name().empty() && report.name().size() <= kMaxText &&
@@ -51,6 +54,7 @@ Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, Key
   if (auto servers = store_->Servers(); servers.ok()) {
     for (ServerRecord& server : *servers) {
       servers_[server.name].heard = now;
+      servers_[server.name].lost_at = now;
       records_[server.name] = std::move(server);
     }
   }
@@ -119,25 +123,44 @@ absl::Status Scheduler::CheckReader(const std::string& credential, bool local) c
 
 // --- Leases.
 
+absl::Status Scheduler::ForgetEnded(const std::vector<LeaseRecord>& leases,
+                                    const std::string& tenant) {
+  std::vector<const LeaseRecord*> ended;
+  for (const LeaseRecord& lease : leases) {
+    if (lease.state != LeaseState::kActive && lease.tenant == tenant) ended.push_back(&lease);
+  }
+  if (ended.size() <= kMaxEnded) return absl::OkStatus();
+  std::sort(ended.begin(), ended.end(),
+            [](const auto* a, const auto* b) { return a->expires < b->expires; });
+  ended.resize(ended.size() - kMaxEnded);
+  for (const LeaseRecord* lease : ended) {
+    if (auto status = store_->RemoveLease(lease->id); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
                                               const TenantRecord& tenant) {
   const absl::Time now = Now();
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();
-  if (leases->size() >= options_.max_leases) {
-    return absl::ResourceExhaustedError("the scheduler has as many leases as it keeps");
-  }
+  if (auto status = ForgetEnded(*leases, tenant.name); !status.ok()) return status;
+  size_t active = 0;
   uint32_t held = 0;
   uint64_t held_bytes = 0;
   std::map<std::pair<std::string, std::string>, std::pair<uint64_t, int>> leased;
   for (const LeaseRecord& lease : *leases) {
     if (lease.state != LeaseState::kActive) continue;
+    ++active;
     auto& [bytes, count] = leased[{lease.server, lease.device}];
     bytes += lease.memory_bytes;
     ++count;
     if (lease.tenant != tenant.name) continue;
     ++held;
     held_bytes += lease.memory_bytes;
+  }
+  if (active >= options_.max_leases) {
+    return absl::ResourceExhaustedError("the scheduler has as many leases as it keeps");
   }
   if (tenant.max_leases != 0 && held >= tenant.max_leases) {
     return absl::ResourceExhaustedError(
@@ -329,7 +352,9 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     added->set_key(key.public_key);
   }
   reply.set_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.report_interval)));
+  std::set<std::string> in_use;
   for (const auto& reported : report.leases()) {
+    in_use.insert(reported.lease());
     auto lease = store_->FindLease(reported.lease());
     if (!lease.ok()) return lease.status();
     const bool ours = lease->has_value() && (*lease)->server == report.name();
@@ -345,6 +370,8 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
   }
   for (const std::string& id : report.idle_leases()) {
+    // A session has joined since it fell idle, as when a client opens again what broke.
+    if (in_use.count(id) > 0) continue;
     auto lease = store_->FindLease(id);
     if (!lease.ok()) return lease.status();
     if (!lease->has_value() || (*lease)->server != report.name()) continue;
@@ -388,9 +415,12 @@ void Scheduler::HousekeepServers(absl::Time now) {
     auto& [name, live] = *server;
     if (!live.lost && !IsUp(live, now)) {
       live.lost = true;
+      live.lost_at = now;
       LogWarning("lost server=", name, " silent_seconds=", absl::ToInt64Seconds(now - live.heard));
     }
-    if (now - live.heard < options_.forget_after) {
+    // From when that was noticed: after a jump of the clock, or a pause of this machine, servers
+    // get their chance to report.
+    if (!live.lost || now - live.lost_at < options_.forget_after) {
       ++server;
       continue;
     }

@@ -87,6 +87,7 @@ class Scheduler {
   struct LiveServer {
     absl::Time heard;
     bool lost = true;  // For the log, and until it is heard of.
+    absl::Time lost_at;
     warpline_internal::ServerReport report;
   };
 
@@ -98,6 +99,9 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
   absl::Status CheckReader(const std::string& credential, bool local) const;
+  // Of a tenant's ended leases only the latest are remembered.
+  absl::Status ForgetEnded(const std::vector<LeaseRecord>& leases, const std::string& tenant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
                                      const TenantRecord& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,

@@ -46,6 +46,10 @@ bool SessionPort::attached() {
 void SessionPort::Shut() {
   MutexLock lock(&mu_);
   shut_ = true;
+  // One that came while the session was being given up: nobody else would end it.
+  const absl::Status over = absl::PermissionDeniedError("the session cannot be resumed");
+  if (channel_ != nullptr) channel_->Close(over);
+  if (follower_ != nullptr) follower_->Close(over);
 }
 
 bool SessionPort::Pop(Frame* frame) {

@@ -61,7 +61,7 @@ class SessionPort {
   // --- For the control side.
   // Whether there is a channel, or one that waits.
   bool attached();
-  // No channel is taken any more, and nothing is queued.
+  // No channel is taken any more, nothing is queued, and a channel that is there ends.
   void Shut();
   // Lets commands through to the worker.
   void Open(std::shared_ptr<WorkerRings> rings);

@@ -72,6 +72,20 @@ class ResumeTest(unittest.TestCase):
             self.assertIn("could not be resumed", stderr)
             self.assertLess(time.monotonic() - start, 15)
 
+    def test_client_of_a_server_that_was_started_again_fails_at_once(self):
+        with harness.server(self.installation) as server:
+            client = harness.start(self.installation, server.endpoint, "free_in_flight",
+                                   "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "60"})
+            harness.wait_until(lambda: harness.children(server.pid, "warpline-worker"), "a worker")
+            time.sleep(0.3)
+            os.kill(server.pid, signal.SIGKILL)
+            with harness.server(self.installation, "--listen=" + server.endpoint):
+                start = time.monotonic()
+                status, _, stderr = harness.finish(client, 60)
+                self.assertNotEqual(status, 0)
+                self.assertIn("the session cannot be resumed", stderr)
+                self.assertLess(time.monotonic() - start, 15)
+
 
 if __name__ == "__main__":
     unittest.main()

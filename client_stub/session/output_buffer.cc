@@ -8,6 +8,7 @@ void OutputBuffer::Add(int descriptor, std::string_view text) {
   bool much;
   {
     MutexLock lock(&mu_);
+    if (held_bytes_ > kMaxBehindWriterBytes) return;
     if (!held_.empty() && held_.back().first == descriptor) {
       held_.back().second.append(text);
     } else {
@@ -17,11 +18,19 @@ void OutputBuffer::Add(int descriptor, std::string_view text) {
     much = held_bytes_ > kMaxHeldBytes;
     pending_.store(true, std::memory_order_release);
   }
-  if (much) WriteHeld(/*wait=*/false);
+  // A thread that writes already takes this text too. The loop must not wait for it: who reads the
+  // application's output may be waiting for a call that only the loop can answer.
+  if (!much || !write_mu_.TryLock()) return;
+  WriteHeld(/*wait=*/false);
+  write_mu_.Unlock();
+}
+
+void OutputBuffer::WriteAndWait() {
+  MutexLock lock(&write_mu_);
+  WriteHeld(/*wait=*/true);
 }
 
 void OutputBuffer::WriteHeld(bool wait) {
-  MutexLock write_lock(&write_mu_);
   while (true) {
     std::deque<std::pair<int, std::string>> texts;
     {

@@ -25,6 +25,8 @@ class OutputBuffer {
   using Printer = int (*)(int descriptor, const char* text, size_t bytes, int wait);
 
   static constexpr size_t kMaxHeldBytes = 1u << 20;
+  // While a thread of the application writes. What comes beyond is lost.
+  static constexpr size_t kMaxBehindWriterBytes = 16u << 20;
 
   // Null drops everything. Before anything else.
   void SetPrinter(Printer printer) { printer_ = printer; }
@@ -33,13 +35,14 @@ class OutputBuffer {
   void Add(int descriptor, std::string_view text);
   // Writes everything that was added before. One load when there is nothing.
   void Write() {
-    if (pending_.load(std::memory_order_acquire)) WriteHeld(/*wait=*/true);
+    if (pending_.load(std::memory_order_acquire)) WriteAndWait();
   }
   // Kernels of this session may print.
   bool expected() const { return expected_.load(std::memory_order_relaxed); }
 
  private:
-  void WriteHeld(bool wait);
+  void WriteAndWait();
+  void WriteHeld(bool wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
 
   Printer printer_ = nullptr;
   std::atomic<bool> expected_{false};

@@ -333,6 +333,7 @@ void SessionImpl::OnClosed(const absl::Status& status) {
     if (!answer_.has_value()) {
       answer_ = status.ok() ? absl::UnavailableError("the server ended the session at its opening")
                             : status;
+      lost_opening_ = absl::IsUnavailable(*answer_);
     }
   }
   if (opened && !closing && !lost_) {

@@ -87,6 +87,11 @@ absl::Status SessionImpl::AwaitWelcome(absl::Duration timeout) {
   return *answer_;
 }
 
+bool SessionImpl::LostWhileOpening() {
+  MutexLock lock(&state_mu_);
+  return lost_opening_;
+}
+
 void SessionImpl::SendControl(Frame frame) {
   control_.Push(std::move(frame));
   WakeChannel();
@@ -348,9 +353,9 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& o
     auto session = std::make_unique<SessionImpl>(std::move(arena));
     const absl::Status status = session->Start(attempt, dialer);
     if (status.ok()) return session;
-    // A connection may break while the session opens, and then there is nothing to resume.
-    if (absl::IsUnavailable(status) && session->connected() && absl::Now() < end &&
-        ++losses <= kMaxLosses) {
+    // A connection may break while the session opens, and then there is nothing to resume. Whoever
+    // got an answer, a redirect among them, must not ask again: a scheduler gave a lease with it.
+    if (session->LostWhileOpening() && absl::Now() < end && ++losses <= kMaxLosses) {
       --i;
       continue;
     }

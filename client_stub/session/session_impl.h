@@ -65,8 +65,8 @@ class SessionImpl final : public Session, public ChannelHandler {
   // can only be destroyed.
   absl::Status Start(const SessionOptions& options, const Dialer& dialer);
 
-  // Whether Start() got as far as a connection.
-  bool connected() const { return owned_channel_ != nullptr; }
+  // Whether Start() failed because the connection was lost before the server had answered.
+  bool LostWhileOpening();
 
   const RemoteDevice& device() const override { return welcomed_.device; }
   uint64_t arena_base() const override { return arena_.base(); }
@@ -175,6 +175,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   Mutex state_mu_;
   CondVar state_changed_;
   std::optional<absl::Status> answer_ ABSL_GUARDED_BY(state_mu_);
+  bool lost_opening_ ABSL_GUARDED_BY(state_mu_) = false;
   bool closed_ ABSL_GUARDED_BY(state_mu_) = false;
   LinkState link_ ABSL_GUARDED_BY(state_mu_) = LinkState::kOpening;
   absl::Status down_status_ ABSL_GUARDED_BY(state_mu_);  // Why there is no connection.

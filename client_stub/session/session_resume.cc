@@ -96,7 +96,7 @@ void SessionImpl::RunRedialer() {
     {
       MutexLock lock(&state_mu_);
       while (!stopping_ && link_ != LinkState::kOver && link_ != LinkState::kDown &&
-             !(link_ == LinkState::kUp && !move_to_.empty())) {
+             !(link_ == LinkState::kUp && !move_to_.empty() && !goodbye_)) {
         state_changed_.Wait(&state_mu_);
       }
       if (stopping_ || link_ == LinkState::kOver) return;
@@ -154,20 +154,21 @@ void SessionImpl::Redial() {
 }
 
 absl::Status SessionImpl::TryResume(const std::string& endpoint, absl::Time deadline) {
+  {
+    MutexLock lock(&state_mu_);
+    if (stopping_ || link_ == LinkState::kOver) return absl::CancelledError("the session ends");
+    link_ = LinkState::kResuming;
+  }
   ++attempt_;
   resume_due_ = true;
   resumed_awaited_ = true;
-  {
-    MutexLock lock(&state_mu_);
-    if (stopping_) return absl::CancelledError("the session ends");
-    link_ = LinkState::kResuming;
-  }
   const absl::Duration left = std::max(deadline - absl::Now(), absl::Milliseconds(10));
   auto channel = dialer_(endpoint, this, std::min(left, kDialDeadline));
   if (!channel.ok()) return channel.status();
   owned_channel_ = *std::move(channel);
   channel_.Set(owned_channel_.get());
   WakeChannel();
+  bool silent;
   {
     const absl::Time answer_due = absl::Now() + std::min(left, kAnswerDeadline);
     MutexLock lock(&state_mu_);
@@ -175,8 +176,12 @@ absl::Status SessionImpl::TryResume(const std::string& endpoint, absl::Time dead
       state_changed_.WaitWithTimeout(&state_mu_, answer_due - absl::Now());
     }
     if (link_ == LinkState::kUp) return absl::OkStatus();
+    // An answer that comes from now on is too late: the channel goes.
+    silent = link_ == LinkState::kResuming;
+    if (silent) link_ = LinkState::kMoving;
   }
   DropChannel();
+  if (silent) return absl::UnavailableError("the server did not answer the resumption in time");
   MutexLock lock(&state_mu_);
   if (!down_status_.ok()) return down_status_;
   return absl::UnavailableError("the server ended the connection");
@@ -197,7 +202,7 @@ bool SessionImpl::HandleResumed(std::string_view payload, std::string* problem) 
   unacked_frames_ = 0;
   unacked_bytes_ = 0;
   MutexLock lock(&state_mu_);
-  link_ = LinkState::kUp;
+  if (link_ == LinkState::kResuming) link_ = LinkState::kUp;
   state_changed_.NotifyAll();
   return true;
 }

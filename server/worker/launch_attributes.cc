@@ -20,7 +20,13 @@ static_assert(sizeof(WireAttribute) == 72);
 constexpr uint32_t kForwarded = 1u << 1 | 1u << 4 | 1u << 5 | 1u << 6 | 1u << 8 | 1u << 9 |
                                 1u << 10 | 1u << 11 | 1u << 14 | 1u << 16;
 
+// What the client sets on streams: access policy window, synchronization policy, priority,
+// memory synchronization domain and its map.
+constexpr uint32_t kOfStreams = 1u << 1 | 1u << 3 | 1u << 8 | 1u << 9 | 1u << 10;
+
 }  // namespace
+
+bool IsStreamAttribute(uint32_t id) { return id < 32 && (kOfStreams >> id & 1) != 0; }
 
 bool TakeAttributes(std::string_view* tail, uint32_t count, device::LaunchConfig* config) {
   if (count > tail->size() / sizeof(WireAttribute)) return false;

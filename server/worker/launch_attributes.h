@@ -13,6 +13,9 @@ namespace warpline::worker {
 // reach the device: those that name objects of the driver are the client's to express otherwise.
 bool TakeAttributes(std::string_view* tail, uint32_t count, device::LaunchConfig* config);
 
+// Whether it is an attribute that streams have. Others may hold addresses of the driver's objects.
+bool IsStreamAttribute(uint32_t id);
+
 }  // namespace warpline::worker
 
 #endif  // WARPLINE_SERVER_WORKER_LAUNCH_ATTRIBUTES_H_

@@ -227,12 +227,17 @@ TEST_F(SessionCommandsTest, WordsAndAttributesReachTheDeviceWhenTheirTailsAreWho
   const uint64_t many =
       Add(cmd::StreamMemOps{1}, std::string((device::kMaxMemOps + 1) * sizeof(device::MemOp), 0));
   const uint64_t value = Add(cmd::StreamSetAttribute{1, 3, 0}, "short");
+  // Holds an event's address.
+  const uint64_t pointer = Add(cmd::StreamSetAttribute{1, 7, 0}, std::string(64, '\xff'));
+  const uint64_t beyond = Add(cmd::StreamSetAttribute{1, 0x80000001, 0}, std::string(64, '\0'));
   const uint64_t sync = Add(cmd::StreamSync{1});
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(ResultOf(sync), CudaResult::kSuccess);
   EXPECT_EQ(FailureOf(half), CudaResult::kInvalidValue);
   EXPECT_EQ(FailureOf(many), CudaResult::kInvalidValue);
   EXPECT_EQ(FailureOf(value), CudaResult::kInvalidValue);
+  EXPECT_EQ(FailureOf(pointer), CudaResult::kInvalidValue);
+  EXPECT_EQ(FailureOf(beyond), CudaResult::kInvalidValue);
   EXPECT_THAT(context_.log(), ElementsAre("words@1 2", "attribute@1 3"));
 }
 

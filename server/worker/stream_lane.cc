@@ -334,6 +334,10 @@ Lane::Step StreamLane::Do(const cmd::StreamMemOps&, Task& task) {
 }
 
 Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
+  if (!IsStreamAttribute(command.attribute)) {
+    Check(task, CudaResult::kInvalidValue);
+    return Step::kDone;
+  }
   device::LaunchAttribute attribute;
   attribute.id = command.attribute;
   std::memcpy(attribute.value.data(), task.tail.data(), attribute.value.size());

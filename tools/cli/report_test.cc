@@ -17,7 +17,7 @@ warpline_internal::StatReply Example() {
   device->set_granted_bytes(3ull << 30);
   auto* session = reply.add_sessions();
   session->set_id(7);
-  session->set_program("evil\x1b[2J");
+  session->set_program("evil\x1b[2J and \xc2\x9b\x32J");
   session->set_commands(10000);
   session->set_peer("ipv4:127.0.0.1:5 cn=alice");
   return reply;
@@ -33,6 +33,7 @@ TEST(ReportTest, StatShowsDevicesAndSessions) {
 TEST(ReportTest, NamesFromTenantsCannotControlTheTerminal) {
   EXPECT_THAT(StatReport(Example()), Not(HasSubstr("\x1b")));
   EXPECT_THAT(PsReport(Example()), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(PsReport(Example()), Not(HasSubstr("\x9b")));
   EXPECT_THAT(PsReport(Example()), HasSubstr("evil"));
 }
 

@@ -7,7 +7,18 @@
 
 namespace warpline::cli {
 
-std::string Shown(const std::string& text) { return absl::Utf8SafeCHexEscape(text); }
+std::string Shown(const std::string& text) {
+  std::string shown;
+  for (const char c : absl::Utf8SafeCHexEscape(text)) {
+    // U+0080 to U+009F in UTF-8: terminals obey some of them like ESC [.
+    if (!shown.empty() && shown.back() == '\xc2' && static_cast<unsigned char>(c) < 0xa0) {
+      shown.back() = '?';
+      continue;
+    }
+    shown.push_back(c);
+  }
+  return shown;
+}
 
 std::string ShownBytes(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
