@@ -272,8 +272,9 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
 
 void Session::End(const std::string& reason) {
   if (state_ == State::kEnding || state_ == State::kEnded) return;
+  // Why a former worker died is not why the session ends.
+  if (state_ != State::kFaulted) reason_ = reason;
   state_ = State::kEnding;
-  if (reason_.empty()) reason_ = reason;
   context_.control->Remove(timer_);
   absence_.End();
   port_->Shut();

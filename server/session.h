@@ -246,6 +246,7 @@ class Session : public SessionControl,
   uint64_t restarts_ = 0;
   uint64_t resume_seq_ = 0;
   bool taking_over_ = false;
+  int take_overs_failed_ = 0;
   // Of the doorbell loop, once it is there.
   std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
   EventLoop::Token timer_ = 0;

@@ -15,6 +15,8 @@ constexpr int kComputeMajor = 75;
 constexpr int kComputeMinor = 76;
 // Between looks at whether nothing is in flight.
 constexpr absl::Duration kReplacePoll = absl::Milliseconds(1);
+// Of workers for one replacement; a journal that kills its workers must not go on for ever.
+constexpr int kMostTakeOvers = 3;
 
 template <typename Message>
 Frame FrameOf(FrameKind kind, const Message& message) {
@@ -149,10 +151,16 @@ void Session::LoseWorker(const std::string& why) {
     return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
   }
   if (state_ == State::kReplacing) {
-    if (taking_over_) {
-      SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), true);
+    if (!taking_over_) return;  // The one that is being replaced.
+    taking_over_ = false;
+    if (++take_overs_failed_ >= kMostTakeOvers) {
+      return SendFault(CudaResult::kLaunchFailed,
+                       absl::StrCat(reason_, "; the next one died: ", why), true);
     }
-    return;  // Otherwise it is the one that is being replaced.
+    // Nothing has reached it yet. OnWorkerGone() takes another.
+    memory_->Suspend();
+    if (!worker_gone_) worker_->Kill();
+    return;
   }
   // What it took is complete, or it is in flight for ever.
   rings_->Freeze();
@@ -198,6 +206,7 @@ void Session::BeginReplacing(const std::string& why) {
   resume_seq_ = rings_->TakenSeq().value_or(0);
   state_ = State::kReplacing;
   taking_over_ = false;
+  take_overs_failed_ = 0;
   reason_ = why;
   memory_->Suspend();
   timer_ = context_.control->RunAfter(context_.options->open_timeout, [self = shared_from_this()] {
@@ -222,10 +231,7 @@ void Session::TakeOver() {
 void Session::FinishReplacing(CudaResult result) {
   if (state_ != State::kReplacing) return;
   if (result != CudaResult::kSuccess) {
-    return SendFault(
-        CudaResult::kLaunchFailed,
-        absl::StrCat(reason_, "; the next worker cannot map the memory: ", CudaResultName(result)),
-        true);
+    return LoseWorker(absl::StrCat("cannot map the memory: ", CudaResultName(result)));
   }
   context_.control->Remove(timer_);
   timer_ = 0;

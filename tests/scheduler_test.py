@@ -291,13 +291,19 @@ class PoolTest(unittest.TestCase):
     def test_reports(self):
         process = self.start_run("--memory=4GiB", *self.tree("--hold_s=60", "--share_mib=64"))
         self.wait_for_sessions(4)
-        stat = json.loads(self.warpline("ps", "--json"))
-        self.assertEqual(len(stat["sessions"]), 4)
-        session = stat["sessions"][0]
+        deadline = time.monotonic() + 20  # A server reports once a second.
+        while True:
+            stat = json.loads(self.warpline("ps", "--json"))
+            self.assertEqual(len(stat["sessions"]), 4)
+            session = stat["sessions"][0]
+            used = int(session["quota_used_bytes"])
+            if used >= 256 << 20 or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
         self.assertEqual(session["tenant"], "default")
         self.assertEqual(session["lease"], self.leases()[0]["id"])
         self.assertEqual(int(session["quota_bytes"]), 4 << 30)
-        self.assertGreaterEqual(int(session["quota_used_bytes"]), 256 << 20)
+        self.assertGreaterEqual(used, 256 << 20)
         self.assertIn("lease_tree", self.warpline("ps"))
         self.assertIn("lease_tree", self.warpline("top", "--once"))
         on = self.servers[0] if session["server"] == "a" else self.servers[1]

@@ -204,6 +204,8 @@ def main():
     parser.add_argument("--cut_every_ms", default="100-400")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[],
+                        help="a further flag for the server (may be repeated)")
     options = parser.parse_args()
     local_server.stop_on_signals()
     if options.bundle:
@@ -213,7 +215,8 @@ def main():
     try:
         counts, failures, left = run(
             installation, options.relay, [shlex.split(program) for program in options.program],
-            options.cuts, options.device, options.cut_every_ms, options.jobs, options.seed)
+            options.cuts, options.device, options.cut_every_ms, options.jobs, options.seed,
+            options.server_flag)
     finally:
         installation.close()
     for text in failures[:5]:

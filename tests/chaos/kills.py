@@ -243,7 +243,9 @@ def main():
         for complaint in complaints:
             print("LEAK", complaint)
         if chaos.failed or complaints:
-            print(server.log_tail())
+            lines = server.log_tail(100000).splitlines()
+            print("\n".join(line for line in lines if re.search(
+                r" [WE] |replaced|worker_error|closed", line)))
         ok = (not chaos.failed and not complaints and chaos.kills >= options.kills and
               chaos.resumed + chaos.errors == chaos.kills)
         print("kills:", "ok" if ok else "FAILED")
