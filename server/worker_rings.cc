@@ -51,10 +51,7 @@ absl::Status WorkerRings::Renew() {
   if (!pair.ok()) return pair.status();
   MutexLock lock(&mu_);
   for (Fed& fed : fed_) {
-    const std::string_view parts[] = {current_->writer_->PayloadAt(fed.begin, fed.bytes)};
-    fed.begin = (*pair)->writer_->written_bytes();
-    const absl::StatusOr<bool> written = (*pair)->writer_->TryWrite(kCommands, parts);
-    if (!written.ok() || !*written) return absl::InternalError("a ring takes less than another");
+    if (fed.kept.empty()) fed.kept = current_->writer_->PayloadAt(fed.begin, fed.bytes);
   }
   // Of a worker that took over and died before it said anything there is nothing to read.
   if (former_ == nullptr) former_ = std::move(current_);
@@ -74,7 +71,7 @@ absl::StatusOr<bool> WorkerRings::TryWrite(std::string_view payload) {
     const absl::StatusOr<bool> written = current_->writer_->TryWrite(kCommands, parts);
     if (written.ok() && *written) {
       fed_seq_ = header.first_seq + header.count - 1;
-      fed_.push_back({begin, payload.size(), fed_seq_});
+      fed_.push_back({begin, payload.size(), fed_seq_, ""});
       if (fed_.size() >= kMostRemembered) {
         if (const auto taken = current_->writer_->TakenBytes(); taken.ok()) Prune(*taken);
       }
@@ -130,6 +127,15 @@ std::optional<uint64_t> WorkerRings::TakenSeq() {
 void WorkerRings::Thaw() {
   MutexLock lock(&mu_);
   frozen_ = false;
+  for (Fed& fed : fed_) {
+    if (fed.kept.empty()) continue;  // It is in this worker's ring.
+    const std::string_view parts[] = {fed.kept};
+    fed.begin = current_->writer_->written_bytes();
+    // They fitted into the former ring. Should they not fit here, the next frame's number tells the
+    // worker, which ends the session.
+    (void)current_->writer_->TryWrite(kCommands, parts);
+    fed.kept.clear();
+  }
 }
 
 std::shared_ptr<RingPair> WorkerRings::pair() const {

@@ -61,7 +61,8 @@ class WorkerRings {
   // Lets nothing more through to the worker, and returns the number of the last command that went.
   uint64_t Freeze();
   // Frozen, with the worker dead: the number of the last command that it took. What it left in the
-  // ring is handed to the next worker by Renew(). Empty when it garbled the ring.
+  // ring is kept by Renew() and handed to the next worker by Thaw(). Empty when it garbled the
+  // ring.
   std::optional<uint64_t> TakenSeq();
   // New rings for the next worker; still frozen.
   absl::Status Renew();
@@ -79,6 +80,7 @@ class WorkerRings {
     uint64_t begin;  // As RingWriter::written_bytes().
     size_t bytes;
     uint64_t last_seq;
+    std::string kept;  // Its payload, while no worker has it.
   };
 
   explicit WorkerRings(size_t capacity) : capacity_(capacity) {}
