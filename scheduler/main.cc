@@ -1,12 +1,9 @@
 // warpline-scheduler: gives out leases on the devices of a pool of servers.
-#include <prometheus/exposer.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <exception>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +18,7 @@
 #include "common/endpoint.h"
 #include "common/listen_address.h"
 #include "common/log.h"
+#include "common/serving.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "scheduler/methods.h"
@@ -142,29 +140,6 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   return std::make_unique<Scheduler>(std::move(options), *std::move(store), *std::move(keys));
 }
 
-absl::Status WritePortFile(const std::string& path, int port) {
-  const std::string part = path + ".part";
-  std::ofstream(part, std::ios::trunc) << port << "\n";
-  if (rename(part.c_str(), path.c_str()) != 0) {
-    return absl::InternalError(absl::StrCat("cannot write --port_file=", path));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
-    const std::shared_ptr<SchedulerMetrics>& metrics) {
-  const std::string address = absl::GetFlag(FLAGS_admin_listen);
-  if (address.empty()) return nullptr;
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address, 2);
-    exposer->RegisterCollectable(metrics);
-    return exposer;
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on --admin_listen=", address, ": ", error.what()));
-  }
-}
-
 void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const sigset_t& signals) {
   const timespec pause =
       absl::ToTimespec(std::min(absl::Seconds(1), absl::GetFlag(FLAGS_report_interval)));
@@ -189,7 +164,8 @@ int Run() {
   if (!scheduler.ok()) return Complain(scheduler.status());
   char host_name[256] = "";
   gethostname(host_name, sizeof(host_name) - 1);
-  auto exposer = ExposeMetrics(std::make_shared<SchedulerMetrics>(scheduler->get()));
+  auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen),
+                               std::make_shared<SchedulerMetrics>(scheduler->get()));
   if (!exposer.ok()) return Complain(exposer.status());
   Redirector redirector(scheduler->get());
   GrpcServerOptions options;

@@ -1,12 +1,10 @@
 // warpline-server: owns a host's devices and runs the CUDA calls that clients forward to it.
-#include <prometheus/exposer.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -25,6 +23,7 @@
 #include "common/endpoint.h"
 #include "common/listen_address.h"
 #include "common/log.h"
+#include "common/serving.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "server/admin_service.h"
@@ -222,30 +221,6 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   return options;
 }
 
-// So that who waits for the file never reads half of it.
-absl::Status WritePortFile(const std::string& path, int port) {
-  const std::string part = path + ".part";
-  std::ofstream(part, std::ios::trunc) << port << "\n";
-  if (rename(part.c_str(), path.c_str()) != 0) {
-    return absl::InternalError(absl::StrCat("cannot write --port_file=", path));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
-    const std::shared_ptr<ServerMetrics>& metrics) {
-  const std::string address = absl::GetFlag(FLAGS_admin_listen);
-  if (address.empty()) return nullptr;
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address, 2);
-    exposer->RegisterCollectable(metrics);
-    return exposer;
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on --admin_listen=", address, ": ", error.what()));
-  }
-}
-
 absl::StatusOr<std::string> SchedulerCredential() {
   const std::string path = absl::GetFlag(FLAGS_scheduler_credential_file);
   if (path.empty()) return "";
@@ -342,7 +317,7 @@ int Run() {
   if (!scheduler_credential.ok()) return Complain(scheduler_credential.status());
   SessionHost host(*options, std::move(*devices));
   auto metrics = std::make_shared<ServerMetrics>(&host);
-  auto exposer = ExposeMetrics(metrics);
+  auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
 
   GrpcServerOptions server_options;
