@@ -263,7 +263,8 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
     End(message);  // Nobody to tell.
   } else if (Serving()) {
     SendFault(error, message, /*keep_memory=*/false);
-  } else if (state_ == State::kFaulted) {
+  } else if (state_ == State::kFaulted && port_->StaysOpen()) {
+    // Otherwise the channel closes by itself, once the client has the fault.
     port_->Close(absl::DeadlineExceededError(message));
   } else if (state_ == State::kWaiting || state_ == State::kOpening) {
     Refuse(absl::UnavailableError(message));

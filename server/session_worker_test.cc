@@ -126,6 +126,15 @@ TEST_F(SessionWorkerTest, FaultedSessionsEndWithTheServer) {
   EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+TEST_F(SessionWorkerTest, FaultIsToldEvenIfTheSessionIsEndedTwice) {
+  StartServer();
+  auto client = DialAndOpen();
+  host_->FaultAll("the lease is over");
+  host_->FaultAll("the lease is over");
+  EXPECT_TRUE(client->Await(kFault).has_value());
+  EXPECT_TRUE(client->AwaitClosed().ok());
+}
+
 TEST_F(SessionWorkerTest, SessionsTakeWarmWorkersAndOthersAreMadeReady) {
   warm_workers_ = 2;
   StartServer();
