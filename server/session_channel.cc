@@ -258,7 +258,8 @@ Accept SessionChannel::OnReadBack(const Frame& frame) {
   if (!Parse(frame, &request) || request.bytes() == 0 || request.bytes() > kMaxReadBack) {
     return Refuse(absl::InvalidArgumentError("malformed ReadBack"));
   }
-  if (port_->rings() == nullptr || !control_->TryCountRequest()) {
+  if (port_->rings() == nullptr) return Accept::kLater;  // Its welcome is on the way.
+  if (!control_->TryCountRequest()) {
     return Refuse(absl::InvalidArgumentError("a ReadBack out of place"));
   }
   control_->OnReadMemory(std::move(request));
