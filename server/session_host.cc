@@ -14,7 +14,7 @@ SessionHost::SessionHost(SessionHostOptions options,
     : options_(std::move(options)),
       sessions_on_device_(devices.size(), 0),
       devices_(std::move(devices)),
-      pool_(&control_, &spawner_,
+      pool_(&control_, &spawner_, &deaths_,
             WorkerPoolOptions{.program = options_.session.worker,
                               .warm = options_.session.warm_workers}) {
   control_.Post([this] {

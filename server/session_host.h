@@ -111,6 +111,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   EventLoop spawner_{"spawner"};
   std::vector<std::unique_ptr<DeviceMemory>> devices_;
   // Of the control loop.
+  DeathWatch deaths_;
   WorkerPool pool_;
 };
 

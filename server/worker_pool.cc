@@ -38,7 +38,7 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
   warpline_internal::PrepareWorker prepare;
   prepare.set_backend(device.backend);
   prepare.set_ordinal(device.ordinal);
-  auto worker = std::make_shared<WorkerProcess>(control_, spawner_, events);
+  auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
   worker->Start(options_.program, std::move(prepare));
   return worker;
 }

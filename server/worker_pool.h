@@ -38,9 +38,9 @@ struct WorkerDevice {
 // Runs on the control loop. Stop() comes before its end.
 class WorkerPool {
  public:
-  // Loops are borrowed.
-  WorkerPool(EventLoop* control, EventLoop* spawner, WorkerPoolOptions options)
-      : control_(control), spawner_(spawner), options_(std::move(options)) {}
+  // Loops and `deaths` are borrowed.
+  WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerPoolOptions options)
+      : control_(control), spawner_(spawner), deaths_(deaths), options_(std::move(options)) {}
 
   // A worker for a session, with its events going to `events` (borrowed, see WorkerProcess): a warm
   // one where there is one, otherwise one that was just started.
@@ -71,6 +71,7 @@ class WorkerPool {
 
   EventLoop* const control_;
   EventLoop* const spawner_;
+  DeathWatch* const deaths_;
   const WorkerPoolOptions options_;
   std::map<int, Device> devices_;  // By ordinal.
   // Ended, and not yet reaped.

@@ -10,8 +10,9 @@
 namespace warpline {
 namespace {
 
-// A dying process closes its socket before it can be reaped, and taking a GPU context down takes
-// long. The client hears of it after this time at the latest, with the signal if it is known.
+// A dying process lets go of its life line first of all, closes its socket later and can be reaped
+// last, which with a GPU context takes a second. The client hears of it after this time, with the
+// signal if it is known by then.
 constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 
 }  // namespace
@@ -56,10 +57,27 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> proc
   // A worker that does not read must not hold up the loop.
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
   socket_watch_ = control_->Watch(socket_.get(), [this] { OnPacket(); });
+  Prepare(prepare);
+  if (pending_open_) std::exchange(pending_open_, nullptr)();
+}
+
+void WorkerProcess::Prepare(const warpline_internal::PrepareWorker& prepare) {
   warpline_internal::ToWorker message;
   *message.mutable_prepare() = prepare;
-  SendOrDie(message, {});
-  if (pending_open_) std::exchange(pending_open_, nullptr)();
+  auto line = LifeLine::Create();
+  if (!line.ok()) return Died(line.status().ToString());
+  SendOrDie(message, {(*line)->fd()});
+  // Without a reference of its own the call may find this object gone.
+  life_watch_ = deaths_->Watch(*std::move(line), [control = control_, weak = weak_from_this()] {
+    control->Post([weak] {
+      if (const auto self = weak.lock()) self->OnLifeEnded();
+    });
+  });
+}
+
+void WorkerProcess::OnLifeEnded() {
+  life_watch_ = 0;
+  if (!gone_) Died("");
 }
 
 void WorkerProcess::SendOrDie(const warpline_internal::ToWorker& message,
@@ -137,7 +155,7 @@ void WorkerProcess::Died(const std::string& why) {
     return;
   }
   report_timer_ = control_->RunAfter(kExitDetail, [self = shared_from_this()] {
-    // It closed its socket and lives on: no use any more.
+    // If it lives on without its socket, it is of no use any more.
     self->process_->Kill();
     self->ReportDeath();
   });
@@ -146,7 +164,7 @@ void WorkerProcess::Died(const std::string& why) {
 void WorkerProcess::ReportDeath() {
   if (reported_ || killed_) return;
   reported_ = true;
-  events_->OnWorkerDied(why_.empty() ? "closed its socket" : why_);
+  events_->OnWorkerDied(why_.empty() ? "it ended" : why_);
 }
 
 void WorkerProcess::OnExit() {
@@ -166,7 +184,8 @@ void WorkerProcess::Gone() {
   gone_ = true;
   control_->Remove(exit_watch_);
   control_->Remove(socket_watch_);
-  exit_watch_ = socket_watch_ = 0;
+  deaths_->Remove(life_watch_);
+  exit_watch_ = socket_watch_ = life_watch_ = 0;
   events_->OnWorkerGone();
 }
 

@@ -15,7 +15,9 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/child_process.h"
+#include "server/death_watch.h"
 #include "server/event_loop.h"
+#include "server/life_line.h"
 #include "server/worker_rings.h"
 
 namespace warpline {
@@ -39,10 +41,10 @@ class WorkerEvents {
 // Runs on the control loop. Kill() and OnWorkerGone() come before its end.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
-  // `control` is the loop of this object; `spawner` is where processes are started. Loops and
-  // `events` are borrowed; events may come until OnWorkerGone().
-  WorkerProcess(EventLoop* control, EventLoop* spawner, WorkerEvents* events)
-      : control_(control), spawner_(spawner), events_(events) {}
+  // `control` is the loop of this object; `spawner` is where processes are started. Loops, `deaths`
+  // and `events` are borrowed; events may come until OnWorkerGone().
+  WorkerProcess(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerEvents* events)
+      : control_(control), spawner_(spawner), deaths_(deaths), events_(events) {}
 
   // Starts the program and has it open the device. Failures come as OnWorkerDied().
   void Start(ChildOptions program, warpline_internal::PrepareWorker prepare);
@@ -68,7 +70,10 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   void OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process, UniqueFd socket,
                  const warpline_internal::PrepareWorker& prepare);
   void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
+  // Sends the first message, with a life line for the process to hold.
+  void Prepare(const warpline_internal::PrepareWorker& prepare);
   void OnPacket();
+  void OnLifeEnded();
   void OnExit();
   void Died(const std::string& why);
   void ReportDeath();
@@ -76,6 +81,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
 
   EventLoop* const control_;
   EventLoop* const spawner_;
+  DeathWatch* const deaths_;
   WorkerEvents* events_;
   // What Open() was called with before the process was there.
   std::function<void()> pending_open_;
@@ -84,6 +90,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   EventLoop::Token socket_watch_ = 0;
   EventLoop::Token exit_watch_ = 0;
   EventLoop::Token report_timer_ = 0;
+  DeathWatch::Token life_watch_ = 0;
   bool killed_ = false;
   bool dying_ = false;
   bool reported_ = false;

@@ -17,6 +17,7 @@
 #include "proto/frames.h"
 #include "proto/worker.pb.h"
 #include "server/device/device.h"
+#include "server/life_line.h"
 #include "server/packet_socket.h"
 #include "server/worker/journal.h"
 #include "server/worker/memory_reader.h"
@@ -233,8 +234,12 @@ void Serve(Worker* worker) {
                                     : CudaResult::kIllegalState));
         break;
       case ToWorker::kPrepare: {
-        const absl::Status status =
-            Prepare(request.prepare().backend(), request.prepare().ordinal(), worker);
+        // This thread lives as long as the process.
+        absl::Status status =
+            fds.size() == 1 ? HoldLifeLine(fds[0]) : absl::InvalidArgumentError("no life line");
+        if (status.ok()) {
+          status = Prepare(request.prepare().backend(), request.prepare().ordinal(), worker);
+        }
         answer.mutable_prepared()->set_error(static_cast<int>(CudaResultFromStatus(status)));
         if (!status.ok()) answer.mutable_prepared()->set_message(status.ToString());
         break;
