@@ -74,6 +74,12 @@ ABSL_FLAG(int, warm_workers, -1,
           "Workers of each device that wait for a session with their device open, which takes a "
           "GPU's driver 0.1 to 0.3 s and half a GiB of its memory. -1: one of a GPU, none of the "
           "CPU device.");
+ABSL_FLAG(
+    int, hardware_queues, 0,
+    "Hardware queues of each session, 1 to 32, as CUDA_DEVICE_MAX_CONNECTIONS: work of streams "
+    "that share one waits for each other. All contexts of a GPU share its queues: an H200 has "
+    "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
+    "100.");
 ABSL_FLAG(int, drain_seconds, 10,
           "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
 
@@ -122,6 +128,9 @@ absl::Status CheckFlags() {
   }
   if (absl::GetFlag(FLAGS_warm_workers) < -1 || absl::GetFlag(FLAGS_warm_workers) > 64) {
     return absl::InvalidArgumentError("--warm_workers must be from -1 to 64");
+  }
+  if (absl::GetFlag(FLAGS_hardware_queues) < 0 || absl::GetFlag(FLAGS_hardware_queues) > 32) {
+    return absl::InvalidArgumentError("--hardware_queues must be from 0 to 32");
   }
   if (absl::GetFlag(FLAGS_drain_seconds) < 0) {
     return absl::InvalidArgumentError("--drain_seconds must not be negative");
@@ -197,12 +206,14 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   options.max_sessions = absl::GetFlag(FLAGS_max_sessions);
   options.session.worker.path = *worker;
   if (backend == "cuda") {
-    // Eight hardware queues, the default, let a few stalled streams block all others.
     // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
     // from another must find them where they were.
     options.session.worker.same_addresses = true;
-    options.session.worker.environment = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
-                                          {"CUDA_MODULE_LOADING", "LAZY"}};
+    options.session.worker.environment = {{"CUDA_MODULE_LOADING", "LAZY"}};
+    if (const int queues = absl::GetFlag(FLAGS_hardware_queues); queues > 0) {
+      options.session.worker.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS",
+                                                      absl::StrCat(queues));
+    }
   }
   const int warm = absl::GetFlag(FLAGS_warm_workers);
   options.session.warm_workers = warm >= 0 ? warm : backend == "cuda" ? 1 : 0;

@@ -97,6 +97,9 @@ struct LaunchConfig {
   std::vector<LaunchAttribute> attributes = {};
 };
 
+// Of Context::TakeBlock().
+inline constexpr uint64_t kBlockBytes = 2u << 20;
+
 // A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
 // No method waits for device work unless it says so. After a sticky error (IsSticky) every call
 // returns that error.
@@ -205,6 +208,11 @@ class Context {
   // Address and size of a `.global` or `.const` variable; kNotFound.
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                                 uint64_t* bytes) = 0;
+  // A block of kBlockBytes from the memory that the backend itself cuts modules' variables from,
+  // and the return of one. kNotSupported where variables lie at the same place in every process
+  // anyway.
+  virtual CudaResult TakeBlock(uint64_t* /*address*/) { return CudaResult::kNotSupported; }
+  virtual void FreeBlock(uint64_t /*address*/) {}
   // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
   virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads,
                                      size_t dynamic_shared_bytes, uint32_t flags, int* blocks) = 0;

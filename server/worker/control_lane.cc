@@ -54,7 +54,12 @@ void ControlLane::Loaded(CudaResult result, Task& task) {
 }
 
 void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
-  Loaded(host_->context()->LoadModule(task.image->bytes, &task.module->id), task);
+  const auto load = [&](device::ModuleId* module) {
+    return host_->context()->LoadModule(task.image->bytes, module);
+  };
+  CudaResult result = load(&task.module->id);
+  if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
+  Loaded(result, task);
 }
 
 void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
@@ -68,10 +73,11 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
     if (!known) result = CudaResult::kInvalidValue;
     options.push_back(option);
   }
-  if (result == CudaResult::kSuccess) {
-    result = host_->context()->LoadModuleJit(task.image->bytes, options, &task.module->log,
-                                             &task.module->id);
-  }
+  const auto load = [&](device::ModuleId* module) {
+    return host_->context()->LoadModuleJit(task.image->bytes, options, &task.module->log, module);
+  };
+  if (result == CudaResult::kSuccess) result = load(&task.module->id);
+  if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
   // A device whose compiler keeps no log says at least this much.
   if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {
     task.module->log.errors = CudaResultName(result);

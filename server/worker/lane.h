@@ -49,6 +49,10 @@ class LaneHost {
   virtual void AfterRetired() = 0;
   // A record of an event with timing is complete.
   virtual void OnRecorded(const EventRecord& record) = 0;
+  // The task has loaded its module, by `load`, and nothing of it has been found yet. While a worker
+  // takes over, this puts the module's variables where they were.
+  virtual CudaResult PlaceVariables(const Task& task,
+                                    const std::function<CudaResult(device::ModuleId*)>& load) = 0;
   // Whether a module's image has variables that kernels can write.
   virtual bool HasVariables(std::string_view image) = 0;
   // Kernels may write such variables from now on.

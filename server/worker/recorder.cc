@@ -144,6 +144,16 @@ void Recorder::Expect(const JournalEntry& entry) {
       static_cast<uint64_t>(entry.value);
 }
 
+std::vector<std::pair<std::string, uint64_t>> Recorder::ExpectedOf(uint64_t module) {
+  std::vector<std::pair<std::string, uint64_t>> variables;
+  MutexLock lock(&mu_);
+  for (auto it = expected_.lower_bound({module, ""});
+       it != expected_.end() && it->first.first == module; ++it) {
+    variables.emplace_back(it->first.second, it->second);
+  }
+  return variables;
+}
+
 bool Recorder::EndReplay() {
   replaying_.store(false);
   MutexLock lock(&mu_);

@@ -45,7 +45,10 @@ class Recorder {
 
   // During a replay nothing is noted anew, and variables must come to lie where they were.
   void StartReplay() { replaying_.store(true); }
+  bool replaying() const { return replaying_.load(std::memory_order_relaxed); }
   void Expect(const JournalEntry& entry);
+  // What Expect() was told of `module`: variables and where they must lie.
+  std::vector<std::pair<std::string, uint64_t>> ExpectedOf(uint64_t module);
   // False when a variable has moved.
   bool EndReplay();
 

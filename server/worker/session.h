@@ -21,6 +21,7 @@
 #include "server/worker/output_capture.h"
 #include "server/worker/recorder.h"
 #include "server/worker/stream_lane.h"
+#include "server/worker/variable_placer.h"
 
 namespace warpline::worker {
 
@@ -82,6 +83,8 @@ class Session : public LaneHost {
   bool HasVariables(std::string_view image) override;
   void OnVariablesAtRisk() override;
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) override;
+  CudaResult PlaceVariables(const Task& task,
+                            const std::function<CudaResult(device::ModuleId*)>& load) override;
 
   // One for each command, called by DispatchCommand.
   void On(const cmd::StreamCreate& command, std::string_view tail);
@@ -191,6 +194,7 @@ class Session : public LaneHost {
   device::Context* const context_;
   const SessionLimits limits_;
   Recorder* recorder_ = nullptr;
+  std::unique_ptr<VariablePlacer> placer_;  // While code is made again.
   int sm_ = 0;
   ReplySink sink_;
   EventPool events_;

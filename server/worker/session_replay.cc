@@ -14,6 +14,12 @@ namespace {
 
 constexpr uint64_t kLegacyHandle = 1;
 
+bool IsCode(CommandId id) {
+  return id == CommandId::kImageData || id == CommandId::kModuleLoad ||
+         id == CommandId::kModuleLoadJit || id == CommandId::kKernelFind ||
+         id == CommandId::kGlobalFind;
+}
+
 void Nap() {
   const timespec nap = {0, 20'000};
   nanosleep(&nap, nullptr);
@@ -66,6 +72,18 @@ void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes
   if (recorder_ != nullptr) recorder_->OnVariableFound(task, address, bytes);
 }
 
+CudaResult Session::PlaceVariables(const Task& task,
+                                   const std::function<CudaResult(device::ModuleId*)>& load) {
+  if (placer_ == nullptr) return CudaResult::kSuccess;
+  uint64_t module = 0;  // The first field of both commands.
+  if (const auto* const plain = std::get_if<cmd::ModuleLoad>(&task.command)) module = plain->module;
+  if (const auto* const jit = std::get_if<cmd::ModuleLoadJit>(&task.command)) module = jit->module;
+  const VariablePlacer::Wanted wanted = recorder_->ExpectedOf(module);
+  bool in_place = true;
+  return wanted.empty() ? CudaResult::kSuccess
+                        : placer_->Place(wanted, load, &task.module->id, &in_place);
+}
+
 bool Session::Idle() {
   if (!sink_.AllAnswered() || watch_count_.load() != 0) return false;
   MutexLock lock(&mu_);
@@ -82,7 +100,6 @@ void Session::ReplayEntry(const JournalEntry& entry) {
     FlushLanes();
     while (!Idle()) Nap();
   }
-  recorder_->Expect(entry);
   id_ = entry.id;
   payload_ = std::make_shared<const std::string>(entry.body);
   if (Answers(id_)) sink_.Asked();
@@ -106,8 +123,20 @@ absl::Status Session::Replay(uint64_t seq) {
   recorder_->StartReplay();
   next_seq_ = seq + 1;
   seq_ = seq;
+  recorder_->journal()->ForEach([&](const JournalEntry& entry) { recorder_->Expect(entry); });
+  // Code comes before everything else, so that nothing lies where its variables must.
   size_t count = 0;
+  placer_ = std::make_unique<VariablePlacer>(context_);
   recorder_->journal()->ForEach([&](const JournalEntry& entry) {
+    if (!IsCode(entry.id)) return;
+    ReplayEntry(entry);
+    ++count;
+  });
+  FlushLanes();
+  while (!Idle()) Nap();
+  placer_.reset();
+  recorder_->journal()->ForEach([&](const JournalEntry& entry) {
+    if (IsCode(entry.id)) return;
     ReplayEntry(entry);
     ++count;
   });

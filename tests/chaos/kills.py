@@ -57,10 +57,10 @@ def stat(installation, endpoint):
 class Program:
     """One run of long_program."""
 
-    def __init__(self, path, installation, endpoint, options, seed):
+    def __init__(self, path, installation, endpoint, options, seed, extra=()):
         self.process = subprocess.Popen(
             [str(path), "--seconds=%g" % options.seconds, "--words=%d" % options.words,
-             "--seed=%d" % seed],
+             "--seed=%d" % seed, *extra],
             env=installation.client_environment(endpoint), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.kills = []       # Times of kills whose outcome is not known.
@@ -87,6 +87,7 @@ class Chaos:
         self.programs = []
         self.resumed = self.errors = self.late = self.failed = self.unanswered = 0
         self.kills = 0
+        self.started = 0
         self.finished = 0
         self.latest = 0.0
         path = _HERE / "long_program"
@@ -94,8 +95,12 @@ class Chaos:
 
     def start_missing(self):
         while len(self.programs) < self.options.parallel:
-            self.programs.append(Program(self.path, self.installation, self.server.endpoint,
-                                         self.options, self.random.randrange(1 << 30)))
+            busy = self.started % 2 == 1 and self.options.compute_ms > 0
+            self.started += 1
+            self.programs.append(Program(
+                self.path, self.installation, self.server.endpoint, self.options,
+                self.random.randrange(1 << 30),
+                ["--compute_ms=%d" % self.options.compute_ms] if busy else []))
 
     def fail(self, text):
         self.failed += 1
@@ -220,6 +225,8 @@ def main():
     parser.add_argument("--parallel", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=20, help="of each program")
     parser.add_argument("--words", type=int, default=1 << 14, help="of each of its buffers")
+    parser.add_argument("--compute_ms", type=int, default=0, help="kernels of every second program "
+                        "take up to so much longer, so that more is in flight")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--warm_workers", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=3000)

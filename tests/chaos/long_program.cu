@@ -1,8 +1,9 @@
 // Computes, copies and rests in turn for a while, and checks everything it gets against a copy that
 // it keeps on the host. When it loses its session it reads its memory back and checks that too.
 //
-//   long_program [--seconds=N] [--words=N] [--seed=N]
+//   long_program [--seconds=N] [--words=N] [--seed=N] [--compute_ms=N]
 //
+// --compute_ms: kernels take up to so much longer, so that something is in flight more often.
 // The last line of its output is its verdict:
 //   long_program: ok rounds=...                            everything was right
 //   long_program: LOST error=... at=... intact=... dirty=...
@@ -34,8 +35,15 @@ __global__ void Mix(uint32_t* data, uint32_t words, uint32_t add, uint32_t facto
   if (i < words) data[i] = data[i] * g_factors[factor] + (i ^ add);
 }
 
+__global__ void Wait(long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
 struct Options {
   double seconds = 5;
+  uint32_t compute_ms = 0;
   uint32_t words = 1 << 16;
   uint32_t seed = 1;
 };
@@ -168,6 +176,10 @@ class Program {
     }
     // Blocking streams: ordered against the legacy stream's copies by a wait for this one.
     cudaStream_t stream = streams_[Pick(kStreams)];
+    if (options_.compute_ms > 0) {
+      constexpr long long kCyclesPerMs = 1'800'000;
+      Wait<<<1, 1, 0, stream>>>(kCyclesPerMs * (1 + Pick(options_.compute_ms)));
+    }
     Mix<<<(options_.words + 255) / 256, 256, 0, stream>>>(device_[b], options_.words, add, factor);
     return Check(cudaGetLastError(), "launch") &&
            Check(cudaStreamSynchronize(Pick(2) == 0 ? stream : nullptr), "cudaStreamSynchronize");
@@ -260,6 +272,9 @@ int main(int argc, char** argv) {
     if (std::strncmp(argv[i], "--seconds=", 10) == 0) options.seconds = std::atof(argv[i] + 10);
     if (std::strncmp(argv[i], "--words=", 8) == 0) options.words = std::atoi(argv[i] + 8);
     if (std::strncmp(argv[i], "--seed=", 7) == 0) options.seed = std::atoi(argv[i] + 7);
+    if (std::strncmp(argv[i], "--compute_ms=", 13) == 0) {
+      options.compute_ms = std::atoi(argv[i] + 13);
+    }
   }
   if (options.words < 2) options.words = 2;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

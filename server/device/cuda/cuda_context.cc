@@ -388,6 +388,19 @@ CudaResult CudaContext::FindGlobal(ModuleId module, const std::string& name, uin
   return ToResult(result);
 }
 
+CudaResult CudaContext::TakeBlock(uint64_t* address) {
+  Enter();
+  CUdeviceptr block = 0;
+  const CUresult result = api_->p_cuMemAlloc_v2(&block, kBlockBytes);
+  *address = block;
+  return ToResult(result);
+}
+
+void CudaContext::FreeBlock(uint64_t address) {
+  Enter();
+  api_->p_cuMemFree_v2(address);
+}
+
 CudaResult CudaContext::MaxActiveBlocks(KernelId kernel, int block_threads,
                                         size_t dynamic_shared_bytes, uint32_t flags, int* blocks) {
   Enter();

@@ -68,6 +68,8 @@ class CudaContext : public Context {
   CudaResult SetKernelAttribute(KernelId kernel, int attribute, int value) override;
   CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
+  CudaResult TakeBlock(uint64_t* address) override;
+  void FreeBlock(uint64_t address) override;
   CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
                              uint32_t flags, int* blocks) override;
   CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config, int* clusters) override;

@@ -35,6 +35,8 @@ namespace warpline::device {
   F(cuMemExportToShareableHandle)       \
   F(cuMemImportFromShareableHandle)     \
   F(cuMemGetAllocationGranularity)      \
+  F(cuMemAlloc_v2)                      \
+  F(cuMemFree_v2)                       \
   F(cuMemHostAlloc)                     \
   F(cuMemFreeHost)                      \
   F(cuMemsetD8)                         \
