@@ -29,6 +29,15 @@ struct Ended {
   absl::Time forget;
 };
 
+uint64_t LimitOf(const LeaseToken& token, bool local, uint64_t capacity_bytes,
+                 uint64_t session_bytes) {
+  uint64_t limit = capacity_bytes;
+  if (token.memory_bytes != 0) limit = std::min(limit, token.memory_bytes);
+  // The scheduler knows what it gives; whoever asks this server itself gets no more than others.
+  const bool limited = local || token.memory_bytes == 0;
+  return limited && session_bytes != 0 ? std::min(limit, session_bytes) : limit;
+}
+
 }  // namespace
 
 // Shared with the seats, which may outlive the book.
@@ -54,12 +63,7 @@ std::shared_ptr<Quota> LeaseSeat::QuotaOn(uint64_t capacity_bytes, uint64_t sess
   MutexLock lock(&shared_->mu);
   Lease& lease = shared_->leases[token_.lease];
   if (lease.quota == nullptr) {
-    uint64_t limit = capacity_bytes;
-    if (token_.memory_bytes != 0) limit = std::min(limit, token_.memory_bytes);
-    // The scheduler knows what it gives; whoever asks this server itself gets no more than others.
-    const bool limited = lease.local || token_.memory_bytes == 0;
-    if (limited && session_bytes != 0) limit = std::min(limit, session_bytes);
-    lease.quota = Quota::Create(limit);
+    lease.quota = Quota::Create(LimitOf(token_, lease.local, capacity_bytes, session_bytes));
   }
   return lease.quota;
 }
@@ -120,6 +124,25 @@ absl::StatusOr<std::unique_ptr<LeaseSeat>> LeaseBook::Join(const std::string& to
   lease.ends = opened->ends;
   shared_->idle.erase(opened->lease);
   return std::unique_ptr<LeaseSeat>(new LeaseSeat(shared_, *std::move(opened)));
+}
+
+absl::StatusOr<LeaseToken> LeaseBook::Show(const std::string& token) const {
+  auto opened = Open(token);
+  if (!opened.ok()) return opened;
+  MutexLock lock(&shared_->mu);
+  const auto ended = shared_->ended.find(opened->lease);
+  if (ended != shared_->ended.end()) {
+    return absl::PermissionDeniedError(absl::StrCat("the lease was ended: ", ended->second.reason));
+  }
+  if (!options_.required && shared_->leases.count(opened->lease) == 0) {
+    return absl::UnauthenticatedError("the lease is over");
+  }
+  return opened;
+}
+
+uint64_t LeaseBook::QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
+                               uint64_t session_bytes) const {
+  return LimitOf(token, !options_.required, capacity_bytes, session_bytes);
 }
 
 // --- Local leases.

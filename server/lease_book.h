@@ -77,6 +77,12 @@ class LeaseBook {
   // said its keys.
   absl::StatusOr<std::unique_ptr<LeaseSeat>> Join(const std::string& token);
 
+  // The lease of a token that could open a session now, without a session. Errors as Join().
+  absl::StatusOr<LeaseToken> Show(const std::string& token) const;
+  // What all sessions of a lease may hold together (LeaseSeat::QuotaOn).
+  uint64_t QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
+                      uint64_t session_bytes) const;
+
   // Leases of this server's own. `device` as Hello.device. RESOURCE_EXHAUSTED, or
   // FAILED_PRECONDITION where leases come from the scheduler.
   absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, const std::string& device,

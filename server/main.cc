@@ -29,8 +29,10 @@
 #include "server/admin_service.h"
 #include "server/child_process.h"
 #include "server/device_memory.h"
+#include "server/device_status.h"
 #include "server/lease_book.h"
 #include "server/metrics.h"
+#include "server/nvml/sampler.h"
 #include "server/scheduler_link.h"
 #include "server/session_host.h"
 #include "transport/grpc/grpc_server.h"
@@ -268,6 +270,15 @@ absl::StatusOr<std::unique_ptr<LeaseBook>> MakeLeaseBook(const std::string& host
   return LeaseBook::Create(std::move(options));
 }
 
+// Null where no device has readings.
+std::unique_ptr<nvml::Sampler> MakeSampler(
+    const std::vector<std::unique_ptr<DeviceMemory>>& devices) {
+  if (devices.front()->backend() != "cuda") return nullptr;
+  nvml::SamplerOptions options;
+  for (const auto& device : devices) options.pci_bus_ids.push_back(device->info().pci_bus_id());
+  return std::make_unique<nvml::Sampler>(std::move(options));
+}
+
 sigset_t EndSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -326,6 +337,7 @@ int Run() {
   options->leases = leases->get();
   auto scheduler_credential = SchedulerCredential();
   if (!scheduler_credential.ok()) return Complain(scheduler_credential.status());
+  const auto sampler = MakeSampler(*devices);
   SessionHost host(*options, std::move(*devices));
   auto metrics = std::make_shared<ServerMetrics>(&host);
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
@@ -336,6 +348,11 @@ int Run() {
   server_options.max_sessions = options->max_sessions + 64;
   server_options.methods[kStatMethod] = [&](const std::string& peer, const std::string&) {
     return AnswerStat(&host, server_name, peer);
+  };
+  const uint64_t quota_bytes = options->session.quota_bytes;
+  server_options.methods[kDeviceStatusMethod] = [&, quota_bytes](const std::string&,
+                                                                 const std::string& request) {
+    return AnswerDeviceStatus(host.Snapshot(), **leases, sampler.get(), quota_bytes, request);
   };
   const TlsFiles tls = TlsFilesFromFlags();
   if (!tls.empty()) {

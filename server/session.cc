@@ -310,6 +310,8 @@ SessionSnapshot Session::Snapshot() {
   snapshot.state = absence_.under_way() ? "detached" : kNames[static_cast<int>(state_)];
   snapshot.program = hello_.program();
   snapshot.client_pid = hello_.pid();
+  snapshot.client_boot_id = hello_.boot_id();
+  snapshot.client_pid_namespace = hello_.pid_namespace();
   snapshot.peer = peer_;
   snapshot.device = device_ == nullptr ? -1 : device_->ordinal();
   snapshot.worker_pid = worker_pid_;

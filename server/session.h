@@ -73,6 +73,8 @@ struct SessionSnapshot {
   std::string state;
   std::string program;
   uint32_t client_pid = 0;
+  std::string client_boot_id;
+  uint64_t client_pid_namespace = 0;
   std::string peer;
   int device = -1;
   int worker_pid = 0;

@@ -188,7 +188,7 @@ HostSnapshot SessionHost::Snapshot() {
       const DeviceMemory& device = *devices_[i];
       snapshot.devices.push_back({device.ordinal(), device.info().name(),
                                   FormatDeviceUuid(device.info().uuid()), device.backend(),
-                                  sessions_on_device_[i], device.stats()});
+                                  sessions_on_device_[i], device.stats(), device.info()});
     }
   });
   MutexLock lock(&mu_);

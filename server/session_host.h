@@ -36,6 +36,7 @@ struct DeviceSnapshot {
   std::string backend;
   int sessions = 0;
   DeviceMemory::Stats memory;
+  warpline_internal::DeviceInfo info;
 };
 
 struct HostSnapshot {

@@ -1,0 +1,158 @@
+#include "server/nvml/readings.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "server/nvml/sampler.h"
+
+namespace warpline::nvml {
+namespace {
+
+// An NVML with one device, at 0000:0f:00.0, that supports some of what is asked.
+int g_device;
+int g_reads = 0;
+int Init() { return 0; }
+int InitFails() { return 9; }
+int DriverVersion(char* text, uint32_t size) {
+  std::snprintf(text, size, "580.1");
+  return 0;
+}
+int ByBusId(const char* id, void** device) {
+  ++g_reads;
+  *device = &g_device;
+  return std::strcmp(id, "0000:0f:00.0") == 0 ? 0 : 6;
+}
+int Temperature(void* device, uint32_t sensor, uint32_t* value) {
+  *value = 40 + sensor;
+  return device == &g_device ? 0 : 2;
+}
+int Utilization(void*, void* rates) {
+  const uint32_t values[2] = {12, 34};
+  std::memcpy(rates, values, sizeof(values));
+  return 0;
+}
+int Constraints(void*, uint32_t* least, uint32_t* most) {
+  *least = 200000;
+  *most = 700000;
+  return 0;
+}
+int EccErrors(void*, uint32_t type, uint32_t counter, unsigned long long* count) {
+  *count = (1ull << 40) + 10 * type + counter;
+  return 0;
+}
+int FanSpeed(void*, uint32_t* value) {
+  *value = 77;
+  return 3;  // Not supported.
+}
+int Vbios(void*, char* text, uint32_t size) {
+  std::snprintf(text, size, "96.00");
+  return 0;
+}
+int LinkState(void*, uint32_t link, uint32_t* active) {
+  *active = link == 1;
+  return link < 2 ? 0 : 2;
+}
+int LinkVersion(void*, uint32_t, uint32_t* version) {
+  *version = 4;
+  return 0;
+}
+
+template <typename Function>
+void* Address(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+Lookup Functions() {
+  return [functions = std::map<std::string, void*>{
+              {"nvmlInit_v2", Address(Init)},
+              {"nvmlSystemGetDriverVersion", Address(DriverVersion)},
+              {"nvmlDeviceGetHandleByPciBusId_v2", Address(ByBusId)},
+              {"nvmlDeviceGetTemperature", Address(Temperature)},
+              {"nvmlDeviceGetUtilizationRates", Address(Utilization)},
+              {"nvmlDeviceGetPowerManagementLimitConstraints", Address(Constraints)},
+              {"nvmlDeviceGetTotalEccErrors", Address(EccErrors)},
+              {"nvmlDeviceGetFanSpeed", Address(FanSpeed)},
+              {"nvmlDeviceGetVbiosVersion", Address(Vbios)},
+              {"nvmlDeviceGetNvLinkState", Address(LinkState)},
+              {"nvmlDeviceGetNvLinkVersion", Address(LinkVersion)},
+          }](const char* name) -> void* {
+    const auto found = functions.find(name);
+    return found == functions.end() ? nullptr : found->second;
+  };
+}
+
+TEST(ReadingsTest, EveryShapeOfFunctionIsRead) {
+  const auto library = Library::Start(Functions());
+  ASSERT_TRUE(library.ok());
+  EXPECT_EQ((*library)->driver_version(), "580.1");
+  EXPECT_EQ((*library)->nvml_version(), "");
+  const Readings readings = (*library)->Read("0000:0f:00.0");
+  const std::map<std::string, uint64_t> expected = {
+      {"temperature", 40},
+      {"utilization", 12},
+      {"utilization_memory", 34},
+      {"power_min_mw", 200000},
+      {"power_max_mw", 700000},
+      {"ecc_errors_0_0", 1ull << 40},
+      {"ecc_errors_1_1", (1ull << 40) + 11},
+      {"nvlink_0", 0},
+      {"nvlink_1", 1},
+      {"nvlink_1_version", 4},
+  };
+  for (const auto& [name, value] : expected) {
+    ASSERT_EQ(readings.numbers.count(name), 1u) << name;
+    EXPECT_EQ(readings.numbers.at(name), value) << name;
+  }
+  EXPECT_EQ(readings.texts.at("vbios_version"), "96.00");
+}
+
+TEST(ReadingsTest, WhatIsNotSupportedIsLeftOut) {
+  const auto library = Library::Start(Functions());
+  ASSERT_TRUE(library.ok());
+  const Readings readings = (*library)->Read("0000:0f:00.0");
+  EXPECT_EQ(readings.numbers.count("fan_speed"), 0u);
+  EXPECT_EQ(readings.numbers.count("power_mw"), 0u);
+  EXPECT_EQ(readings.numbers.count("nvlink_2"), 0u);
+  EXPECT_TRUE((*library)->Read("0000:10:00.0").numbers.empty());
+}
+
+TEST(ReadingsTest, NvmlThatDoesNotStartIsUnavailable) {
+  const auto library = Library::Start([](const char*) { return Address(InitFails); });
+  EXPECT_EQ(library.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SamplerTest, ReadingsAreTakenAnewOnlyWhenTheyAreOldAndWanted) {
+  g_reads = 0;
+  SamplerOptions options;
+  options.pci_bus_ids = {"0000:0f:00.0"};
+  options.load = [] { return Library::Start(Functions()); };
+  options.fresh = absl::InfiniteDuration();
+  options.patience = absl::Seconds(30);
+  {
+    Sampler sampler(options);
+    EXPECT_EQ(sampler.Get()->devices.at("0000:0f:00.0").numbers.at("temperature"), 40u);
+    EXPECT_EQ(sampler.Get()->driver_version, "580.1");
+  }
+  EXPECT_EQ(g_reads, 1);
+  options.fresh = absl::ZeroDuration();
+  {
+    Sampler sampler(options);
+    sampler.Get();
+    sampler.Get();
+  }
+  EXPECT_GE(g_reads, 3);
+}
+
+TEST(SamplerTest, WithoutNvmlTheSampleIsEmptyAndNobodyWaits) {
+  SamplerOptions options;
+  options.load = [] { return absl::UnavailableError("none here"); };
+  options.patience = absl::InfiniteDuration();
+  Sampler sampler(options);
+  EXPECT_TRUE(sampler.Get()->devices.empty());
+}
+
+}  // namespace
+}  // namespace warpline::nvml

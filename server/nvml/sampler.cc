@@ -1,0 +1,65 @@
+#include "server/nvml/sampler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/log.h"
+
+namespace warpline::nvml {
+
+Sampler::Sampler(SamplerOptions options)
+    : options_(std::move(options)), thread_([this] { Run(); }) {}
+
+Sampler::~Sampler() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    wanted_.NotifyAll();
+  }
+  thread_.join();
+}
+
+std::shared_ptr<const Sample> Sampler::Get() {
+  const absl::Time now = absl::Now();
+  const absl::Time deadline = now + options_.patience;
+  MutexLock lock(&mu_);
+  if (without_ || now - time_ < options_.fresh) return sample_;
+  want_ = true;
+  wanted_.NotifyAll();
+  while (want_ && !without_) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) break;
+    taken_.WaitWithTimeout(&mu_, std::min(left, absl::Seconds(10)));
+  }
+  return sample_;
+}
+
+void Sampler::Run() {
+  const auto library = options_.load();
+  if (!library.ok()) {
+    LogInfo("no readings of the devices: ", library.status().message());
+    MutexLock lock(&mu_);
+    without_ = true;
+    taken_.NotifyAll();
+    return;
+  }
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      while (!want_ && !stop_) wanted_.Wait(&mu_);
+      if (stop_) return;
+    }
+    auto sample = std::make_shared<Sample>();
+    sample->driver_version = (*library)->driver_version();
+    sample->nvml_version = (*library)->nvml_version();
+    for (const std::string& id : options_.pci_bus_ids) sample->devices[id] = (*library)->Read(id);
+    MutexLock lock(&mu_);
+    sample_ = std::move(sample);
+    time_ = absl::Now();
+    want_ = false;
+    taken_.NotifyAll();
+  }
+}
+
+}  // namespace warpline::nvml

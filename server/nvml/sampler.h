@@ -1,0 +1,65 @@
+// Keeps recent readings of a server's devices, for as long as somebody asks for them.
+#ifndef WARPLINE_SERVER_NVML_SAMPLER_H_
+#define WARPLINE_SERVER_NVML_SAMPLER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "server/nvml/readings.h"
+
+namespace warpline::nvml {
+
+struct SamplerOptions {
+  std::vector<std::string> pci_bus_ids;
+  // Loads NVML on the sampler's thread.
+  std::function<absl::StatusOr<std::unique_ptr<Library>>()> load = &Library::Load;
+  // Readings that are older are taken anew when somebody asks.
+  absl::Duration fresh = absl::Milliseconds(200);
+  // How long Get() waits for that: NVML's driver may take its time, and callers must not.
+  absl::Duration patience = absl::Milliseconds(50);
+};
+
+// What is known of the machine: the readings by PCI address.
+struct Sample {
+  std::string driver_version;
+  std::string nvml_version;
+  std::map<std::string, Readings> devices;
+};
+
+// Thread-safe. One thread of its own talks to NVML, from the beginning on.
+class Sampler {
+ public:
+  explicit Sampler(SamplerOptions options);
+  // Waits for the call to NVML that is under way.
+  ~Sampler();
+
+  // The newest sample; an empty one before NVML has answered, and where there is none.
+  std::shared_ptr<const Sample> Get();
+
+ private:
+  void Run();
+
+  const SamplerOptions options_;
+  Mutex mu_;
+  CondVar wanted_;
+  CondVar taken_;
+  bool want_ ABSL_GUARDED_BY(mu_) = true;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  // NVML is missing: there will be no sample.
+  bool without_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  std::shared_ptr<const Sample> sample_ ABSL_GUARDED_BY(mu_) = std::make_shared<Sample>();
+  std::thread thread_;
+};
+
+}  // namespace warpline::nvml
+
+#endif  // WARPLINE_SERVER_NVML_SAMPLER_H_
