@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes one folder with client, server, examples and benchmark that runs on other Linux machines.
 
-  lib/             libcuda.so.1 and its core: what an application's LD_LIBRARY_PATH names
+  lib/             libcuda.so.1 with its core, and libnvidia-ml.so.1: what an application's
+                   LD_LIBRARY_PATH names
   lib/warpline/    private copies of every library that core and server need outside glibc
   include/         warpline.h, what libcuda.so.1 offers beyond CUDA
   bin/             the server's programs and the command line tool; bin/examples, bin/warpline_bench
@@ -37,6 +38,8 @@ HOST_CPP = "libstdc++.so.6"  # For programs that are copied as they are.
 NEWEST = {"GLIBC": (2, 34), "GCC": (7, 0, 0), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
 MARKER = "BUNDLE.txt"
+# What applications load in place of NVIDIA's.
+SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1")
 
 
 class Error(Exception):
@@ -100,9 +103,9 @@ def cure_libstdcxx(path):
 
 def add_libraries(out, bazel_bin):
     """Fills lib/ and bin/. Returns the copied libraries: name in the bundle -> original."""
-    shim = copy(bazel_bin / local_server.CLIENT_LIBRARIES["lib/libcuda.so.1"],
-                out / "lib/libcuda.so.1")
-    run("strip", "--strip-unneeded", shim)
+    for shim in SHIMS:
+        copied = copy(bazel_bin / local_server.CLIENT_LIBRARIES[shim], out / shim)
+        run("strip", "--strip-unneeded", copied)
     (out / "lib/libcuda.so").symlink_to("libcuda.so.1")  # For linking with -lcuda.
     core = "lib/libwarpline_core.so"
     users = {core: bazel_bin / local_server.CLIENT_LIBRARIES[core]}
@@ -190,8 +193,9 @@ def verify(out):
             for line in run("ldd", "-r", path).splitlines():
                 if "not found" in line or "undefined symbol" in line:
                     faults.append("%s: %s" % (name, line.strip()))
-    if set(run("patchelf", "--print-needed", out / "lib/libcuda.so.1").split()) - {"libc.so.6"}:
-        faults.append("lib/libcuda.so.1 needs more than libc.so.6")
+    for shim in SHIMS:
+        if set(run("patchelf", "--print-needed", out / shim).split()) - {"libc.so.6"}:
+            faults.append("%s needs more than libc.so.6" % shim)
     if faults:
         raise Error("the bundle would not run everywhere:\n  " + "\n  ".join(faults))
 

@@ -17,6 +17,7 @@ import time
 # Path in the installation -> path under bazel-bin.
 CLIENT_LIBRARIES = {
     "lib/libcuda.so.1": "client_stub/shim/libcuda.so.1",
+    "lib/libnvidia-ml.so.1": "client_stub/nvml/libnvidia-ml.so.1",
     "lib/libwarpline_core.so": "client_stub/libwarpline_core.so",
 }
 BINARIES = {

@@ -3,6 +3,7 @@
 # The targets that a running installation is made of (deploy/local_server.py names their files).
 INSTALLATION=(
   //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
+  //client_stub/nvml:libnvidia-ml.so.1
   //server:warpline-server //server:warpline-worker //server:warpline-keeper //scheduler:warpline-scheduler
   //tools/cli:warpline
 )

@@ -33,6 +33,7 @@ constexpr VerbInfo kVerbs[] = {
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
+    {"devices", Verb::kDevices, "endpoint:text pid:number"},
 };
 
 struct ActionInfo {
@@ -146,6 +147,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
                                    the same with rates, again and again
+  warpline devices [--endpoint=E] [--pid=PID]
+                                   what the lease, or a process without one, has of the server's
+                                   devices; under `warpline run` also nvidia-smi shows it
   warpline stat [--endpoint=E]     counters of a server's devices and sessions
   warpline replace [SESSION]       have other workers take over from those of one session of a server
                                    or all, as after an upgrade

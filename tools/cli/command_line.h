@@ -23,7 +23,8 @@ enum class Verb {
   kTenant,
   kLease,
   kServers,
-  kReplace
+  kReplace,
+  kDevices
 };
 
 struct CommandLine {

@@ -17,6 +17,7 @@
 #include "common/version.h"
 #include "server/child_process.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/devices.h"
 #include "tools/cli/operator.h"
 #include "tools/cli/report.h"
 #include "tools/cli/run.h"
@@ -81,6 +82,12 @@ absl::StatusOr<std::string> Report(const CommandLine& line) {
   return line.verb == Verb::kPs ? PsReport(*reply) : StatReport(*reply);
 }
 
+absl::StatusOr<std::string> Devices(const CommandLine& line) {
+  const auto reply = AskForDevices(Endpoint(line), static_cast<uint32_t>(line.Number("pid")));
+  if (!reply.ok()) return reply.status();
+  return DevicesReport(*reply);
+}
+
 int Replace(const CommandLine& line) {
   uint64_t session = 0;
   if (!line.rest.empty() && (!absl::SimpleAtoi(line.rest[0], &session) || session == 0)) {
@@ -125,6 +132,8 @@ int Main(const std::vector<std::string>& args) {
       return Print(Operate(*line, Endpoint(*line, kDefaultSchedulerEndpoint)));
     case Verb::kReplace:
       return Replace(*line);
+    case Verb::kDevices:
+      return Print(Devices(*line));
   }
   return 2;
 }

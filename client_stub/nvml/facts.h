@@ -1,0 +1,48 @@
+/* What Warpline last said of this program's devices, and whether NVML is initialized. C.
+ *
+ * All functions are thread-safe and work in the child of a fork. They return NVML's codes:
+ * kNvmlUninitialized before nvmlInit, kNvmlInvalidArgument for a handle or pointer that is none,
+ * kNvmlNotSupported for what Warpline did not say, kNvmlGpuIsLost when it no longer answers. */
+#ifndef WARPLINE_CLIENT_STUB_NVML_FACTS_H_
+#define WARPLINE_CLIENT_STUB_NVML_FACTS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client_stub/nvml/nvml_abi.h"
+
+/* Whether a fact stays as it is. Those that change are asked for anew when they are older than a
+ * fifth of a second. */
+enum WarplineAge { kWarplineFixed, kWarplineNow };
+
+/* nvmlInit and nvmlShutdown; they count. kNvmlDriverNotLoaded when Warpline does not answer. */
+int WarplineNvmlOpen(void);
+int WarplineNvmlClose(void);
+/* kNvmlSuccess while initialized. */
+int WarplineNvmlCheck(void);
+
+int WarplineDeviceCount(uint32_t* count);
+int WarplineDeviceAt(uint32_t index, nvmlDevice_t* device);
+int WarplineDeviceIndex(nvmlDevice_t device, uint32_t* index);
+
+/* A fact of a device, of the driver for `device` NULL. */
+int WarplineNumber(nvmlDevice_t device, enum WarplineAge age, const char* name, uint64_t* value);
+/* kNvmlInsufficientSize when the text with its final 0 is longer than `size`. */
+int WarplineText(nvmlDevice_t device, const char* name, char* text, size_t size);
+
+struct WarplineProcess {
+  uint32_t pid;
+  uint64_t bytes;
+  char name[256];
+};
+/* The process number `index` of the device; kNvmlNotFound when there are no more. */
+int WarplineProcessAt(nvmlDevice_t device, uint32_t index, struct WarplineProcess* process);
+
+/* Returns from the function that it stands in unless `expression` is kNvmlSuccess. */
+#define NVML_TRY(expression)                           \
+  do {                                                 \
+    const int try_result = (expression);               \
+    if (try_result != kNvmlSuccess) return try_result; \
+  } while (0)
+
+#endif /* WARPLINE_CLIENT_STUB_NVML_FACTS_H_ */

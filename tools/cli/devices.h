@@ -1,0 +1,25 @@
+// `warpline devices`: what a program's lease or session has of the server's devices.
+#ifndef WARPLINE_TOOLS_CLI_DEVICES_H_
+#define WARPLINE_TOOLS_CLI_DEVICES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/device_status.pb.h"
+
+namespace warpline::cli {
+
+// Asks with the lease of WARPLINE_TOKEN_FILE, else for process `pid` of this host. UNIMPLEMENTED,
+// with what to do, when a scheduler answers.
+absl::StatusOr<warpline_internal::DeviceStatusReply> AskForDevices(const std::string& endpoint,
+                                                                   uint32_t pid);
+
+// Lines of a name, a space and the value: first those of the driver, then for each device "device
+// N" and what belongs to it, at last "end". libnvidia-ml.so.1 reads them: it asks by running this
+// program (docs/decisions/0010-nvml.md).
+std::string DevicesReport(const warpline_internal::DeviceStatusReply& reply);
+
+}  // namespace warpline::cli
+
+#endif  // WARPLINE_TOOLS_CLI_DEVICES_H_
