@@ -8,7 +8,9 @@
 
 #include "client_stub/nvml/ask.h"
 
-enum { kMaxDevices = 64, kFreshMs = 200, kRetryMs = 1000 };
+enum { kMaxDevices = 64 };
+static const int64_t kFreshNs = 200000000;
+static const int64_t kRetryNs = 1000000000;
 
 /* A device's handle is the address of its element. */
 struct NvmlDevice {
@@ -22,36 +24,51 @@ static pthread_once_t g_once = PTHREAD_ONCE_INIT;
 /* Guarded by g_mutex. The text is lines of "name value\n"; NULL before the first answer. */
 static int g_opened;
 static char* g_text;
-static int64_t g_time_ms;
+static int64_t g_asked_ns; /* When the answer was asked for. */
 static int g_lost;
 
 /* Another thread may have held the mutex, and been about to exchange the text. */
 static void StartAnew(void) {
   pthread_mutex_init(&g_mutex, NULL);
-  g_time_ms = 0;
+  g_asked_ns = 0;
 }
 
 static void RegisterFork(void) { pthread_atfork(NULL, NULL, StartAnew); }
 
-static int64_t NowMs(void) {
+static int64_t NowNs(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void Lock(void) {
+/* Returns when it was called. */
+static int64_t Lock(void) {
+  const int64_t now = NowNs();
   pthread_once(&g_once, RegisterFork);
   pthread_mutex_lock(&g_mutex);
+  return now;
 }
 
-/* Asks, where that is due. With the mutex. The former text, which may be half gone in the child of
- * a fork only if it was exchanged at that moment, is exchanged whole. */
-static int Refresh(enum WarplineAge age) {
-  const int64_t age_ms = NowMs() - g_time_ms;
-  const int due = g_text == NULL || (age == kWarplineNow && age_ms > kFreshMs);
-  if (!due || (g_lost && age_ms < kRetryMs)) return g_lost && age == kWarplineNow ? 0 : 1;
+static int IsDue(enum WarplineAge age, int64_t called_ns) {
+  if (g_text == NULL) return 1;
+  switch (age) {
+    case kWarplineFixed:
+      return 0;
+    case kWarplineNow:
+      return called_ns - g_asked_ns > kFreshNs;
+    case kWarplineExact:
+      break;
+  }
+  /* Threads that wait for the same answer share it. */
+  return g_asked_ns < called_ns;
+}
+
+/* Asks, where that is due; with the mutex. Returns whether the facts are as new as `age` wants. */
+static int Refresh(enum WarplineAge age, int64_t called_ns) {
+  if (!IsDue(age, called_ns)) return 1;
+  if (g_lost && called_ns - g_asked_ns < kRetryNs) return 0;
+  g_asked_ns = NowNs();
   char* const text = WarplineAskForDevices();
-  g_time_ms = NowMs();
   g_lost = text == NULL;
   if (text == NULL) return 0;
   char* const former = g_text;
@@ -99,26 +116,22 @@ static int IndexOf(nvmlDevice_t device, uint32_t* index) {
 }
 
 /* With the mutex: the lines that belong to `device`. */
-static int Find(nvmlDevice_t device, enum WarplineAge age, const char** lines) {
+static int Find(nvmlDevice_t device, enum WarplineAge age, int64_t called_ns, const char** lines) {
   if (g_opened == 0) return kNvmlUninitialized;
   uint32_t index = 0;
   if (device != NULL) {
     const int result = IndexOf(device, &index);
     if (result != kNvmlSuccess) return result;
   }
-  if (!Refresh(age)) return kNvmlGpuIsLost;
+  if (!Refresh(age, called_ns)) return kNvmlGpuIsLost;
   *lines = device == NULL ? g_text : LinesOf(index);
   return *lines == NULL ? kNvmlGpuIsLost : kNvmlSuccess;
 }
 
 int WarplineNvmlOpen(void) {
-  Lock();
-  if (g_opened == 0) {
-    /* Another lease, or another server, since the last time. */
-    g_time_ms = 0;
-    g_lost = 0;
-  }
-  const int answered = Refresh(g_opened == 0 ? kWarplineNow : kWarplineFixed);
+  const int64_t called_ns = Lock();
+  /* There may be another lease, or another server, since the last time. */
+  const int answered = g_opened > 0 || Refresh(kWarplineExact, called_ns);
   if (answered) ++g_opened;
   pthread_mutex_unlock(&g_mutex);
   return answered ? kNvmlSuccess : kNvmlDriverNotLoaded;
@@ -170,8 +183,8 @@ int WarplineDeviceIndex(nvmlDevice_t device, uint32_t* index) {
 
 int WarplineNumber(nvmlDevice_t device, enum WarplineAge age, const char* name, uint64_t* value) {
   const char* lines = NULL;
-  Lock();
-  int result = Find(device, age, &lines);
+  const int64_t called_ns = Lock();
+  int result = Find(device, age, called_ns, &lines);
   if (result == kNvmlSuccess) {
     const char* const text = ValueIn(lines, name);
     if (text == NULL) {
@@ -187,8 +200,8 @@ int WarplineNumber(nvmlDevice_t device, enum WarplineAge age, const char* name, 
 int WarplineText(nvmlDevice_t device, const char* name, char* text, size_t size) {
   const char* lines = NULL;
   if (text == NULL) return kNvmlInvalidArgument;
-  Lock();
-  int result = Find(device, kWarplineFixed, &lines);
+  const int64_t called_ns = Lock();
+  int result = Find(device, kWarplineFixed, called_ns, &lines);
   if (result == kNvmlSuccess) {
     const char* const value = ValueIn(lines, name);
     const size_t length = value == NULL ? 0 : LineLength(value);
@@ -207,9 +220,9 @@ int WarplineText(nvmlDevice_t device, const char* name, char* text, size_t size)
 
 int WarplineProcessAt(nvmlDevice_t device, uint32_t index, struct WarplineProcess* process) {
   const char* lines = NULL;
-  Lock();
+  const int64_t called_ns = Lock();
   /* One answer for all processes of a list. */
-  int result = Find(device, index == 0 ? kWarplineNow : kWarplineFixed, &lines);
+  int result = Find(device, index == 0 ? kWarplineExact : kWarplineFixed, called_ns, &lines);
   if (result == kNvmlSuccess) {
     const char* value = ValueIn(lines, "process");
     while (value != NULL && index-- > 0) value = ValueIn(strchr(value, '\n') + 1, "process");

@@ -11,9 +11,8 @@
 
 #include "client_stub/nvml/nvml_abi.h"
 
-/* Whether a fact stays as it is. Those that change are asked for anew when they are older than a
- * fifth of a second. */
-enum WarplineAge { kWarplineFixed, kWarplineNow };
+/* How old a fact may be: as it was at nvmlInit, a fifth of a second, or of the time of the call. */
+enum WarplineAge { kWarplineFixed, kWarplineNow, kWarplineExact };
 
 /* nvmlInit and nvmlShutdown; they count. kNvmlDriverNotLoaded when Warpline does not answer. */
 int WarplineNvmlOpen(void);

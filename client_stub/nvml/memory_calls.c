@@ -2,10 +2,11 @@
 #include <string.h>
 
 #include "client_stub/nvml/facts.h"
+#include "client_stub/nvml/processes.h"
 
 static int Memory(nvmlDevice_t device, struct NvmlMemory* memory) {
   NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
-  NVML_TRY(WarplineNumber(device, kWarplineNow, "memory_used", &memory->used));
+  NVML_TRY(WarplineNumber(device, kWarplineExact, "memory_used", &memory->used));
   NVML_TRY(WarplineNumber(device, kWarplineFixed, "memory_total", &memory->total));
   memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
   return kNvmlSuccess;
@@ -37,10 +38,9 @@ int nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, struct NvmlMemory* memory) 
   return WarplineNumber(device, kWarplineFixed, "bar1_total", &memory->total);
 }
 
-/* Calls `put` for each process, and sets *count to how many there are. kNvmlInsufficientSize when
- * they are more than *count was. */
-static int List(nvmlDevice_t device, uint32_t* count, void* entries,
-                void (*put)(void* entries, uint32_t at, const struct WarplineProcess* process)) {
+int WarplineListProcesses(nvmlDevice_t device, uint32_t* count, void* entries,
+                          void (*put)(void* entries, uint32_t at,
+                                      const struct WarplineProcess* process)) {
   NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
   if (count == NULL) return kNvmlInvalidArgument;
   const uint32_t room = *count;
@@ -80,15 +80,15 @@ static void PutDetail(void* entries, uint32_t at, const struct WarplineProcess* 
 
 int nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, uint32_t* count,
                                          struct NvmlProcess1* infos) {
-  return List(device, count, infos, Put1);
+  return WarplineListProcesses(device, count, infos, Put1);
 }
 int nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, uint32_t* count,
                                             struct NvmlProcess2* infos) {
-  return List(device, count, infos, Put2);
+  return WarplineListProcesses(device, count, infos, Put2);
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, uint32_t* count,
                                             struct NvmlProcess2* infos) {
-  return List(device, count, infos, Put2);
+  return WarplineListProcesses(device, count, infos, Put2);
 }
 
 int nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, struct NvmlProcessDetailList* list) {
@@ -102,7 +102,7 @@ int nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, struct NvmlProces
     list->count = 0;
     return kNvmlSuccess;
   }
-  return List(device, &list->count, list->processes, PutDetail);
+  return WarplineListProcesses(device, &list->count, list->processes, PutDetail);
 }
 
 #define NO_PROCESSES(function)                                      \

@@ -1,0 +1,14 @@
+/* Lists of processes, in whatever form an entry has. C. */
+#ifndef WARPLINE_CLIENT_STUB_NVML_PROCESSES_H_
+#define WARPLINE_CLIENT_STUB_NVML_PROCESSES_H_
+
+#include "client_stub/nvml/facts.h"
+
+/* Calls `put` for each process of the device that *count leaves room for, and sets *count to how
+ * many there are. kNvmlInsufficientSize when they are more; otherwise as the functions of facts.h.
+ * Thread-safe. */
+int WarplineListProcesses(nvmlDevice_t device, uint32_t* count, void* entries,
+                          void (*put)(void* entries, uint32_t at,
+                                      const struct WarplineProcess* process));
+
+#endif /* WARPLINE_CLIENT_STUB_NVML_PROCESSES_H_ */
