@@ -4,7 +4,7 @@
 
 #include "client_stub/nvml/facts.h"
 
-enum { kMaxLinks = 18, kCapabilities = 6 };
+enum { kMaxLinks = 36, kCapabilities = 6 };
 
 /* The number "nvlink_LINK" + rest. */
 static int LinkNumber(nvmlDevice_t device, uint32_t link, enum WarplineAge age, const char* rest,

@@ -92,12 +92,11 @@ constexpr Source kSources[] = {
     {"nvmlDeviceGetPcieSpeed", Shape::kOne, 0, "pcie_speed", nullptr},
     {"nvmlDeviceGetVbiosVersion", Shape::kText, 0, "vbios_version", nullptr},
     {"nvmlDeviceGetInforomImageVersion", Shape::kText, 0, "inforom_image_version", nullptr},
-    {"nvmlDeviceGetGspFirmwareVersion", Shape::kText, 0, "gsp_firmware_version", nullptr},
     {"nvmlDeviceGetBoardPartNumber", Shape::kText, 0, "board_part_number", nullptr},
 };
 
 constexpr uint32_t kTextBytes = 96;
-constexpr uint32_t kLinks = 18;  // NVML_NVLINK_MAX_LINKS
+constexpr uint32_t kLinks = 36;  // NVML_NVLINK_MAX_LINKS of CUDA 13.
 constexpr uint32_t kLinkCapabilities = 6;
 
 // nvmlPciInfo_t.

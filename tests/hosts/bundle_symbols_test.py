@@ -44,7 +44,8 @@ class BundleSymbolsTest(unittest.TestCase):
 
     def test_every_kind_of_file_is_there(self):
         names = {str(path.relative_to(self.bundle)) for path in self.files}
-        for name in ("lib/libcuda.so.1", "lib/libwarpline_core.so", "bin/warpline",
+        for name in ("lib/libcuda.so.1", "lib/libwarpline_core.so", "lib/libnvidia-ml.so.1",
+                     "bin/warpline",
                      "bin/warpline-server", "bin/warpline-worker", "bin/warpline-keeper",
                      "lib/warpline/libwarpline-grpc.so.29", "lib/warpline/libwarpline-stdc++.so.6",
                      "bin/examples/vector_add"):
@@ -94,9 +95,10 @@ class BundleSymbolsTest(unittest.TestCase):
                                     (self.bundle / "lib/warpline" / needed).is_file())
             for folder in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic):
                 self.assertTrue(folder.startswith("$ORIGIN"), "%s: %s" % (path.name, folder))
-        needed = re.findall(r"\(NEEDED\).*\[(.*)\]",
-                            output("readelf", "-dW", self.bundle / "lib/libcuda.so.1"))
-        self.assertEqual(["libc.so.6"], needed)
+        for shim in ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1"):
+            needed = re.findall(r"\(NEEDED\).*\[(.*)\]",
+                                output("readelf", "-dW", self.bundle / shim))
+            self.assertEqual(["libc.so.6"], needed)
 
     def test_private_libraries_carry_private_names(self):
         for path in (self.bundle / "lib/warpline").iterdir():
