@@ -244,7 +244,7 @@ TWO_NUMBERS(nvmlDeviceGetEncoderUtilization, kWarplineNow, "encoder_utilization"
 TWO_NUMBERS(nvmlDeviceGetDecoderUtilization, kWarplineNow, "decoder_utilization", "decoder_period")
 TWO_NUMBERS(nvmlDeviceGetEccMode, kWarplineFixed, "ecc_mode", "ecc_mode_pending")
 TWO_NUMBERS(nvmlDeviceGetMigMode, kWarplineFixed, "mig_mode", "mig_mode_pending")
-NUMBER_OF(nvmlDeviceGetTemperature, kWarplineNow, "temperature", 1)
+NUMBER_OF(nvmlDeviceGetTemperature, kWarplineNow, "temperature_", 1)
 NUMBER_OF(nvmlDeviceGetTemperatureThreshold, kWarplineFixed, "temperature_threshold_", 8)
 NUMBER_OF(nvmlDeviceGetClockInfo, kWarplineNow, "clock_", 4)
 NUMBER_OF(nvmlDeviceGetMaxClockInfo, kWarplineFixed, "max_clock_", 4)
@@ -318,17 +318,48 @@ int nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, struct NvmlFieldVal
   for (int i = 0; i < count; ++i) {
     struct NvmlFieldValue* const value = &values[i];
     char name[64];
+    char type_name[80];
     uint64_t type = 0;
-    snprintf(name, sizeof(name), "field_%u", value->field);
+    if (value->scope == 0) {
+      snprintf(name, sizeof(name), "field_%u", value->field);
+    } else {
+      snprintf(name, sizeof(name), "field_%u_%u", value->field, value->scope);
+    }
+    snprintf(type_name, sizeof(type_name), "%s_type", name);
     value->timestamp_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
     value->latency_us = 0;
     value->result = WarplineNumber(device, kWarplineNow, name, &value->value);
     if (value->result != kNvmlSuccess) continue;
-    snprintf(name, sizeof(name), "field_%u_type", value->field);
-    if (WarplineNumber(device, kWarplineFixed, name, &type) == kNvmlSuccess) {
+    if (WarplineNumber(device, kWarplineFixed, type_name, &type) == kNvmlSuccess) {
       value->type = (uint32_t)type;
     }
   }
+  return kNvmlSuccess;
+}
+
+/* NVML keeps some seconds of samples; here it is the latest one, of the time when it is asked for.
+ */
+int nvmlDeviceGetSamples(nvmlDevice_t device, uint32_t type, uint64_t last_seen_us,
+                         uint32_t* value_type, uint32_t* count, struct NvmlSample* samples) {
+  enum { kUnsignedInt = 1 };
+  static const char* const kNames[] = {
+      "power_mw", "utilization", "utilization_memory", "encoder_utilization", "decoder_utilization",
+      "clock_1",  "clock_2"};
+  uint32_t value = 0;
+  (void)last_seen_us;
+  NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
+  if (value_type == NULL || count == NULL) return kNvmlInvalidArgument;
+  if (type >= sizeof(kNames) / sizeof(kNames[0])) return kNvmlNotSupported;
+  NVML_TRY(Number(device, kWarplineNow, kNames[type], &value));
+  *value_type = kUnsignedInt;
+  if (samples != NULL) {
+    if (*count == 0) return kNvmlInvalidArgument;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    samples[0].timestamp_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    samples[0].value = value;
+  }
+  *count = 1;
   return kNvmlSuccess;
 }
 

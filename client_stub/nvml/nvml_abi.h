@@ -90,6 +90,11 @@ struct NvmlFieldValue {
   uint64_t value;
 };
 
+struct NvmlSample {
+  uint64_t timestamp_us;
+  uint64_t value;
+};
+
 struct NvmlConfComputeState {
   uint32_t environment, feature, tools;
 };

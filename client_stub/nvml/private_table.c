@@ -1,7 +1,8 @@
 /* nvidia-smi asks for a private table of functions before anything else, and gives up without one.
  * It does well with functions that say that they are not supported, and then uses public ones. Only
  * its list of processes comes from the table alone: from three functions, of processes that
- * compute, draw and use MPS. Found by trial with nvidia-smi 535 and 580. */
+ * compute, draw and use MPS; and one says whether `nvidia-smi dmon` and `pmon` may watch the
+ * device. Found by trial with nvidia-smi 535 and 580. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,13 @@
 #include "client_stub/nvml/facts.h"
 #include "client_stub/nvml/processes.h"
 
-enum { kEntries = 512, kComputeProcesses = 213, kGraphicsProcesses = 214, kMpsProcesses = 215 };
+enum {
+  kEntries = 512,
+  kMayBeWatched = 72,
+  kComputeProcesses = 213,
+  kGraphicsProcesses = 214,
+  kMpsProcesses = 215
+};
 
 struct PrivateProcess {
   struct NvmlProcess2 process;
@@ -40,10 +47,19 @@ static int NoProcesses(nvmlDevice_t device, uint32_t* count, void* entries) {
   return kNvmlSuccess;
 }
 
+static int MayBeWatched(nvmlDevice_t device, uint32_t* answer) {
+  NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
+  if (answer == NULL) return kNvmlInvalidArgument;
+  *answer = 1;
+  return kNvmlSuccess;
+}
+
 static void* EntryAt(size_t index) {
   switch (index) {
     case 0: /* The table's size in bytes. */
       return (void*)(kEntries * sizeof(void*));
+    case kMayBeWatched:
+      return (void*)MayBeWatched;
     case kComputeProcesses:
       return (void*)ComputeProcesses;
     case kGraphicsProcesses:

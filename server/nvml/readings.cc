@@ -2,10 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <cstring>
-#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -36,7 +35,7 @@ struct Source {
 
 // The names are what client_stub/nvml looks for.
 constexpr Source kSources[] = {
-    {"nvmlDeviceGetTemperature", Shape::kOneOf, 0, "temperature", nullptr},
+    {"nvmlDeviceGetTemperature", Shape::kOneOf, 0, "temperature_0", nullptr},
     {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 0, "temperature_threshold_0", nullptr},
     {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 1, "temperature_threshold_1", nullptr},
     {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 2, "temperature_threshold_2", nullptr},
@@ -113,16 +112,21 @@ struct Bar1 {
 
 // nvmlFieldValue_t.
 struct FieldValue {
-  uint32_t id, scope;
-  int64_t time, latency;
-  uint32_t type;
-  int result;
-  uint64_t value;
+  uint32_t id = 0;
+  uint32_t scope = 0;
+  int64_t time = 0;
+  int64_t latency = 0;
+  uint32_t type = 0;
+  int result = 0;
+  uint64_t value = 0;
 };
 
 // Fields with numbers that NCCL, nvidia-smi or monitors ask for: temperature of the memory, energy,
-// NVLink's count and speed, power averaged and as it is.
-constexpr uint32_t kFields[] = {82, 83, 90, 91, 164, 185, 186};
+// NVLink's count and speed, power averaged and as it is; and for each link its speed, state and
+// version.
+constexpr uint32_t kFields[] = {82, 83, 90, 91, 185, 186};
+constexpr uint32_t kLinkFields[] = {164, 165, 166};
+constexpr uint32_t kFieldLinks = 18;
 
 template <typename... Arguments>
 int Invoke(const Lookup& lookup, const char* name, Arguments... arguments) {
@@ -216,16 +220,21 @@ void ReadLinks(const Lookup& lookup, Handle device, Readings* out) {
 }
 
 void ReadFields(const Lookup& lookup, Handle device, Readings* out) {
-  std::array<FieldValue, std::size(kFields)> fields = {};
-  for (size_t i = 0; i < fields.size(); ++i) fields[i].id = kFields[i];
+  std::vector<FieldValue> fields;
+  for (const uint32_t id : kFields) fields.push_back({.id = id});
+  for (uint32_t link = 0; link < kFieldLinks; ++link) {
+    for (const uint32_t id : kLinkFields) fields.push_back({.id = id, .scope = link});
+  }
   if (Invoke(lookup, "nvmlDeviceGetFieldValues", device, static_cast<int>(fields.size()),
              fields.data()) != kSuccess) {
     return;
   }
   for (const FieldValue& field : fields) {
     if (field.result != kSuccess) continue;
-    out->numbers[absl::StrCat("field_", field.id)] = field.value;
-    out->numbers[absl::StrCat("field_", field.id, "_type")] = field.type;
+    std::string name = absl::StrCat("field_", field.id);
+    if (field.scope != 0) absl::StrAppend(&name, "_", field.scope);
+    out->numbers[name] = field.value;
+    out->numbers[name + "_type"] = field.type;
   }
 }
 

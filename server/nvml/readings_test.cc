@@ -60,6 +60,22 @@ int LinkVersion(void*, uint32_t, uint32_t* version) {
   return 0;
 }
 
+struct Field {
+  uint32_t id, scope;
+  int64_t time, latency;
+  uint32_t type;
+  int result;
+  uint64_t value;
+};
+int FieldValues(void*, int count, Field* fields) {
+  for (int i = 0; i < count; ++i) {
+    fields[i].result = fields[i].id == 82 || fields[i].id == 165 ? 0 : 3;
+    fields[i].type = 1;
+    fields[i].value = 100 + fields[i].scope;
+  }
+  return 0;
+}
+
 template <typename Function>
 void* Address(Function* function) {
   return reinterpret_cast<void*>(function);
@@ -78,6 +94,7 @@ Lookup Functions() {
               {"nvmlDeviceGetVbiosVersion", Address(Vbios)},
               {"nvmlDeviceGetNvLinkState", Address(LinkState)},
               {"nvmlDeviceGetNvLinkVersion", Address(LinkVersion)},
+              {"nvmlDeviceGetFieldValues", Address(FieldValues)},
           }](const char* name) -> void* {
     const auto found = functions.find(name);
     return found == functions.end() ? nullptr : found->second;
@@ -91,7 +108,7 @@ TEST(ReadingsTest, EveryShapeOfFunctionIsRead) {
   EXPECT_EQ((*library)->nvml_version(), "");
   const Readings readings = (*library)->Read("0000:0f:00.0");
   const std::map<std::string, uint64_t> expected = {
-      {"temperature", 40},
+      {"temperature_0", 40},
       {"utilization", 12},
       {"utilization_memory", 34},
       {"power_min_mw", 200000},
@@ -101,6 +118,10 @@ TEST(ReadingsTest, EveryShapeOfFunctionIsRead) {
       {"nvlink_0", 0},
       {"nvlink_1", 1},
       {"nvlink_1_version", 4},
+      {"field_82", 100},
+      {"field_165", 100},
+      {"field_165_17", 117},
+      {"field_165_17_type", 1},
   };
   for (const auto& [name, value] : expected) {
     ASSERT_EQ(readings.numbers.count(name), 1u) << name;
@@ -133,7 +154,7 @@ TEST(SamplerTest, ReadingsAreTakenAnewOnlyWhenTheyAreOldAndWanted) {
   options.patience = absl::Seconds(30);
   {
     Sampler sampler(options);
-    EXPECT_EQ(sampler.Get()->devices.at("0000:0f:00.0").numbers.at("temperature"), 40u);
+    EXPECT_EQ(sampler.Get()->devices.at("0000:0f:00.0").numbers.at("temperature_0"), 40u);
     EXPECT_EQ(sampler.Get()->driver_version, "580.1");
   }
   EXPECT_EQ(g_reads, 1);
