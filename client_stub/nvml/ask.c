@@ -136,7 +136,12 @@ static char* ReadAnswer(int input, size_t* size) {
     if (n <= 0) break;
     *size += (size_t)n;
   }
-  if (text != NULL) text[*size] = '\0';
+  if (text == NULL) return NULL;
+  /* What reads it goes from line to line until the final 0. */
+  for (size_t i = 0; i < *size; ++i) {
+    if (text[i] == '\0') text[i] = '?';
+  }
+  text[*size] = '\0';
   return text;
 }
 
