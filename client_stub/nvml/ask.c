@@ -1,5 +1,5 @@
 /* Why another process: gRPC and TLS stay out of programs that only look at their GPUs, and work
- * after any fork. See docs/decisions/0010-nvml.md. */
+ * after any fork. See docs/decisions/0014-nvml.md. */
 #define _GNU_SOURCE
 #include "client_stub/nvml/ask.h"
 
@@ -161,6 +161,12 @@ static void ComplainWithLastLine(const char* text, size_t size) {
 char* WarplineAskForDevices(void) {
   char path[PATH_MAX];
   int ends[2];
+  const char* const endpoint = getenv("WARPLINE_ENDPOINT");
+  if (endpoint == NULL || *endpoint == '\0') {
+    static const char kUnset[] = "WARPLINE_ENDPOINT is not set: no device";
+    Complain(kUnset, sizeof(kUnset) - 1);
+    return NULL;
+  }
   if (!FindProgram(path)) {
     static const char kNowhere[] = "cannot tell where it was loaded from, so not where warpline is";
     Complain(kNowhere, sizeof(kNowhere) - 1);

@@ -80,11 +80,11 @@ class Facts(unittest.TestCase):
     def facts(self, first="", second=None):
         self.answer(HEAD + FIRST + first + (SECOND + second if second is not None else "") + "end\n")
 
-    def check(self, body):
+    def check(self, body, endpoint="there:1"):
         done = subprocess.run(
             [sys.executable, "-c", PRELUDE + body, str(self.root / "lib/libnvidia-ml.so.1")],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            timeout=60, check=False)
+            env={**os.environ, "WARPLINE_ENDPOINT": endpoint}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stderr
 
@@ -207,6 +207,7 @@ assert fields[2].result == 3 and fields[0].type == 1
                 self.assertEqual(len(errors.splitlines()), 1, errors[:500])
         self.answer("warpline: nobody there\n", 1)
         self.assertIn("nobody there", self.check("assert nvml.nvmlInit_v2() == 9\n"))
+        self.assertIn("not set", self.check("assert nvml.nvmlInit_v2() == 9\n", endpoint=""))
         (self.root / "bin/warpline").unlink()
         self.assertIn("cannot run", self.check("assert nvml.nvmlInit_v2() == 9\n"))
 

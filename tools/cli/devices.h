@@ -17,7 +17,7 @@ absl::StatusOr<warpline_internal::DeviceStatusReply> AskForDevices(const std::st
 
 // Lines of a name, a space and the value: first those of the driver, then for each device "device
 // N" and what belongs to it, at last "end". libnvidia-ml.so.1 reads them: it asks by running this
-// program (docs/decisions/0010-nvml.md).
+// program (docs/decisions/0014-nvml.md).
 std::string DevicesReport(const warpline_internal::DeviceStatusReply& reply);
 
 }  // namespace warpline::cli
