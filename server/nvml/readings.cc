@@ -33,20 +33,13 @@ struct Source {
   const char* second;
 };
 
-// The names are what client_stub/nvml looks for.
-constexpr Source kSources[] = {
+// What may change while a device is used, and what does not. The names are what client_stub/nvml
+// looks for.
+constexpr Source kLive[] = {
     {"nvmlDeviceGetTemperature", Shape::kOneOf, 0, "temperature_0", nullptr},
-    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 0, "temperature_threshold_0", nullptr},
-    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 1, "temperature_threshold_1", nullptr},
-    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 2, "temperature_threshold_2", nullptr},
-    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 3, "temperature_threshold_3", nullptr},
     {"nvmlDeviceGetPowerUsage", Shape::kOne, 0, "power_mw", nullptr},
-    {"nvmlDeviceGetPowerManagementMode", Shape::kOne, 0, "power_management", nullptr},
     {"nvmlDeviceGetPowerManagementLimit", Shape::kOne, 0, "power_limit_mw", nullptr},
-    {"nvmlDeviceGetPowerManagementDefaultLimit", Shape::kOne, 0, "power_default_mw", nullptr},
     {"nvmlDeviceGetEnforcedPowerLimit", Shape::kOne, 0, "power_enforced_mw", nullptr},
-    {"nvmlDeviceGetPowerManagementLimitConstraints", Shape::kTwo, 0, "power_min_mw",
-     "power_max_mw"},
     {"nvmlDeviceGetTotalEnergyConsumption", Shape::kWide, 0, "energy_mj", nullptr},
     {"nvmlDeviceGetUtilizationRates", Shape::kPair, 0, "utilization", "utilization_memory"},
     {"nvmlDeviceGetEncoderUtilization", Shape::kTwo, 0, "encoder_utilization", "encoder_period"},
@@ -55,24 +48,37 @@ constexpr Source kSources[] = {
     {"nvmlDeviceGetClockInfo", Shape::kOneOf, 1, "clock_1", nullptr},
     {"nvmlDeviceGetClockInfo", Shape::kOneOf, 2, "clock_2", nullptr},
     {"nvmlDeviceGetClockInfo", Shape::kOneOf, 3, "clock_3", nullptr},
-    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 0, "max_clock_0", nullptr},
-    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 1, "max_clock_1", nullptr},
-    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 2, "max_clock_2", nullptr},
-    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 3, "max_clock_3", nullptr},
     {"nvmlDeviceGetApplicationsClock", Shape::kOneOf, 0, "application_clock_0", nullptr},
     {"nvmlDeviceGetApplicationsClock", Shape::kOneOf, 2, "application_clock_2", nullptr},
-    {"nvmlDeviceGetDefaultApplicationsClock", Shape::kOneOf, 0, "default_clock_0", nullptr},
-    {"nvmlDeviceGetDefaultApplicationsClock", Shape::kOneOf, 2, "default_clock_2", nullptr},
     {"nvmlDeviceGetCurrentClocksThrottleReasons", Shape::kWide, 0, "throttle_reasons", nullptr},
-    {"nvmlDeviceGetSupportedClocksThrottleReasons", Shape::kWide, 0, "throttle_reasons_supported",
-     nullptr},
     {"nvmlDeviceGetPerformanceState", Shape::kOne, 0, "performance_state", nullptr},
     {"nvmlDeviceGetFanSpeed", Shape::kOne, 0, "fan_speed", nullptr},
-    {"nvmlDeviceGetEccMode", Shape::kTwo, 0, "ecc_mode", "ecc_mode_pending"},
     {"nvmlDeviceGetTotalEccErrors", Shape::kErrors, 0x000, "ecc_errors_0_0", nullptr},
     {"nvmlDeviceGetTotalEccErrors", Shape::kErrors, 0x001, "ecc_errors_1_0", nullptr},
     {"nvmlDeviceGetTotalEccErrors", Shape::kErrors, 0x100, "ecc_errors_0_1", nullptr},
     {"nvmlDeviceGetTotalEccErrors", Shape::kErrors, 0x101, "ecc_errors_1_1", nullptr},
+    {"nvmlDeviceGetCurrPcieLinkGeneration", Shape::kOne, 0, "pcie_generation", nullptr},
+    {"nvmlDeviceGetCurrPcieLinkWidth", Shape::kOne, 0, "pcie_width", nullptr},
+    {"nvmlDeviceGetPcieSpeed", Shape::kOne, 0, "pcie_speed", nullptr},
+};
+constexpr Source kFixed[] = {
+    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 0, "temperature_threshold_0", nullptr},
+    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 1, "temperature_threshold_1", nullptr},
+    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 2, "temperature_threshold_2", nullptr},
+    {"nvmlDeviceGetTemperatureThreshold", Shape::kOneOf, 3, "temperature_threshold_3", nullptr},
+    {"nvmlDeviceGetPowerManagementMode", Shape::kOne, 0, "power_management", nullptr},
+    {"nvmlDeviceGetPowerManagementDefaultLimit", Shape::kOne, 0, "power_default_mw", nullptr},
+    {"nvmlDeviceGetPowerManagementLimitConstraints", Shape::kTwo, 0, "power_min_mw",
+     "power_max_mw"},
+    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 0, "max_clock_0", nullptr},
+    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 1, "max_clock_1", nullptr},
+    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 2, "max_clock_2", nullptr},
+    {"nvmlDeviceGetMaxClockInfo", Shape::kOneOf, 3, "max_clock_3", nullptr},
+    {"nvmlDeviceGetDefaultApplicationsClock", Shape::kOneOf, 0, "default_clock_0", nullptr},
+    {"nvmlDeviceGetDefaultApplicationsClock", Shape::kOneOf, 2, "default_clock_2", nullptr},
+    {"nvmlDeviceGetSupportedClocksThrottleReasons", Shape::kWide, 0, "throttle_reasons_supported",
+     nullptr},
+    {"nvmlDeviceGetEccMode", Shape::kTwo, 0, "ecc_mode", "ecc_mode_pending"},
     {"nvmlDeviceGetMigMode", Shape::kTwo, 0, "mig_mode", "mig_mode_pending"},
     {"nvmlDeviceGetPersistenceMode", Shape::kOne, 0, "persistence_mode", nullptr},
     {"nvmlDeviceGetComputeMode", Shape::kOne, 0, "compute_mode", nullptr},
@@ -83,12 +89,9 @@ constexpr Source kSources[] = {
     {"nvmlDeviceGetMultiGpuBoard", Shape::kOne, 0, "multi_gpu_board", nullptr},
     {"nvmlDeviceGetNumGpuCores", Shape::kOne, 0, "gpu_cores", nullptr},
     {"nvmlDeviceGetMemoryBusWidth", Shape::kOne, 0, "memory_bus_width", nullptr},
-    {"nvmlDeviceGetCurrPcieLinkGeneration", Shape::kOne, 0, "pcie_generation", nullptr},
-    {"nvmlDeviceGetCurrPcieLinkWidth", Shape::kOne, 0, "pcie_width", nullptr},
     {"nvmlDeviceGetMaxPcieLinkGeneration", Shape::kOne, 0, "pcie_max_generation", nullptr},
     {"nvmlDeviceGetGpuMaxPcieLinkGeneration", Shape::kOne, 0, "pcie_gpu_max_generation", nullptr},
     {"nvmlDeviceGetMaxPcieLinkWidth", Shape::kOne, 0, "pcie_max_width", nullptr},
-    {"nvmlDeviceGetPcieSpeed", Shape::kOne, 0, "pcie_speed", nullptr},
     {"nvmlDeviceGetVbiosVersion", Shape::kText, 0, "vbios_version", nullptr},
     {"nvmlDeviceGetInforomImageVersion", Shape::kText, 0, "inforom_image_version", nullptr},
     {"nvmlDeviceGetBoardPartNumber", Shape::kText, 0, "board_part_number", nullptr},
@@ -124,7 +127,8 @@ struct FieldValue {
 // Fields with numbers that NCCL, nvidia-smi or monitors ask for: temperature of the memory, energy,
 // NVLink's count and speed, power averaged and as it is; and for each link its speed, state and
 // version.
-constexpr uint32_t kFields[] = {82, 83, 90, 91, 185, 186};
+constexpr uint32_t kLiveFields[] = {82, 83, 185, 186};
+constexpr uint32_t kFixedFields[] = {90, 91};
 constexpr uint32_t kLinkFields[] = {164, 165, 166};
 constexpr uint32_t kFieldLinks = 18;
 
@@ -170,7 +174,11 @@ void ReadNumbers(const Lookup& lookup, const Source& source, Handle device, Read
     case Shape::kText:
       return ReadText(lookup, source, device, out);
   }
-  if (result != kSuccess) return;
+  if (result != kSuccess) {
+    // It may have been there before.
+    out->numbers.erase(source.first);
+    return;
+  }
   const bool is_wide = source.shape == Shape::kWide || source.shape == Shape::kErrors;
   out->numbers[source.first] = is_wide ? wide : narrow[0];
   if (source.second != nullptr) out->numbers[source.second] = narrow[1];
@@ -219,11 +227,14 @@ void ReadLinks(const Lookup& lookup, Handle device, Readings* out) {
   }
 }
 
-void ReadFields(const Lookup& lookup, Handle device, Readings* out) {
+void ReadFields(const Lookup& lookup, Handle device, bool fixed, Readings* out) {
   std::vector<FieldValue> fields;
-  for (const uint32_t id : kFields) fields.push_back({.id = id});
-  for (uint32_t link = 0; link < kFieldLinks; ++link) {
-    for (const uint32_t id : kLinkFields) fields.push_back({.id = id, .scope = link});
+  for (const uint32_t id : kLiveFields) fields.push_back({.id = id});
+  if (fixed) {
+    for (const uint32_t id : kFixedFields) fields.push_back({.id = id});
+    for (uint32_t link = 0; link < kFieldLinks; ++link) {
+      for (const uint32_t id : kLinkFields) fields.push_back({.id = id, .scope = link});
+    }
   }
   if (Invoke(lookup, "nvmlDeviceGetFieldValues", device, static_cast<int>(fields.size()),
              fields.data()) != kSuccess) {
@@ -263,17 +274,21 @@ absl::StatusOr<std::unique_ptr<Library>> Library::Start(Lookup lookup) {
   return library;
 }
 
-Readings Library::Read(const std::string& pci_bus_id) const {
-  Readings readings;
+Readings Library::Read(const std::string& pci_bus_id, const Readings& former) const {
+  const bool fixed = former.numbers.empty();
+  Readings readings = former;
   Handle device = nullptr;
   if (Invoke(lookup_, "nvmlDeviceGetHandleByPciBusId_v2", pci_bus_id.c_str(), &device) !=
       kSuccess) {
-    return readings;
+    return {};
   }
-  for (const Source& source : kSources) ReadNumbers(lookup_, source, device, &readings);
-  ReadPci(lookup_, device, &readings);
-  ReadLinks(lookup_, device, &readings);
-  ReadFields(lookup_, device, &readings);
+  for (const Source& source : kLive) ReadNumbers(lookup_, source, device, &readings);
+  if (fixed) {
+    for (const Source& source : kFixed) ReadNumbers(lookup_, source, device, &readings);
+    ReadPci(lookup_, device, &readings);
+    ReadLinks(lookup_, device, &readings);
+  }
+  ReadFields(lookup_, device, fixed, &readings);
   return readings;
 }
 

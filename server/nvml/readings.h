@@ -35,8 +35,9 @@ class Library {
   const std::string& driver_version() const { return driver_version_; }
   const std::string& nvml_version() const { return nvml_version_; }
 
-  // Of the device at a PCI address ("0000:0f:00.0"); empty when NVML does not know it.
-  Readings Read(const std::string& pci_bus_id) const;
+  // Of the device at a PCI address ("0000:0f:00.0"); empty when NVML does not know it. What does
+  // not change is taken from `former`, its last readings, unless those are empty.
+  Readings Read(const std::string& pci_bus_id, const Readings& former = {}) const;
 
  private:
   explicit Library(Lookup lookup) : lookup_(std::move(lookup)) {}

@@ -140,6 +140,18 @@ TEST(ReadingsTest, WhatIsNotSupportedIsLeftOut) {
   EXPECT_TRUE((*library)->Read("0000:10:00.0").numbers.empty());
 }
 
+TEST(ReadingsTest, WhatDoesNotChangeIsTakenFromTheFormerReadings) {
+  const auto library = Library::Start(Functions());
+  ASSERT_TRUE(library.ok());
+  Readings former;
+  former.numbers = {{"temperature_0", 1}, {"power_min_mw", 1}, {"fan_speed", 1}};
+  const Readings readings = (*library)->Read("0000:0f:00.0", former);
+  EXPECT_EQ(readings.numbers.at("temperature_0"), 40u);
+  EXPECT_EQ(readings.numbers.at("power_min_mw"), 1u);
+  EXPECT_EQ(readings.numbers.count("fan_speed"), 0u);
+  EXPECT_TRUE((*library)->Read("0000:10:00.0", former).numbers.empty());
+}
+
 TEST(ReadingsTest, NvmlThatDoesNotStartIsUnavailable) {
   const auto library = Library::Start([](const char*) { return Address(InitFails); });
   EXPECT_EQ(library.status().code(), absl::StatusCode::kUnavailable);

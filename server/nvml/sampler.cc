@@ -44,6 +44,7 @@ void Sampler::Run() {
     taken_.NotifyAll();
     return;
   }
+  Sample former;
   while (true) {
     {
       MutexLock lock(&mu_);
@@ -53,7 +54,10 @@ void Sampler::Run() {
     auto sample = std::make_shared<Sample>();
     sample->driver_version = (*library)->driver_version();
     sample->nvml_version = (*library)->nvml_version();
-    for (const std::string& id : options_.pci_bus_ids) sample->devices[id] = (*library)->Read(id);
+    for (const std::string& id : options_.pci_bus_ids) {
+      sample->devices[id] = (*library)->Read(id, former.devices[id]);
+    }
+    former = *sample;
     MutexLock lock(&mu_);
     sample_ = std::move(sample);
     time_ = absl::Now();
