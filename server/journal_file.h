@@ -36,6 +36,8 @@ enum JournalFlag : uint32_t {
   kJournalVariables = 2,
   // The journal could not take something.
   kJournalIncomplete = 4,
+  // Kernels may have taken memory of the device's heap (malloc), which only the worker has.
+  kJournalHeap = 8,
 };
 
 // Written by the worker, read by the server.

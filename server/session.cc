@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/process_identity.h"
 #include "proto/frames.h"
+#include "server/message_frame.h"
 
 namespace warpline {
 namespace {
@@ -17,14 +18,6 @@ using warpline_internal::MemoryGrant;
 
 constexpr size_t kMaxProgramName = 256;
 constexpr size_t kSecretBytes = 16;
-
-template <typename Message>
-Frame FrameOf(FrameKind kind, const Message& message) {
-  Frame frame;
-  frame.kind = kind;
-  frame.payload = message.SerializeAsString();
-  return frame;
-}
 
 std::string RandomSecret() {
   std::string secret(kSecretBytes, '\0');
@@ -281,6 +274,7 @@ void Session::End(const std::string& reason) {
   port_->Shut();
   if (!worker_gone_) worker_->Kill();
   if (reader_ != nullptr) reader_->Stop();
+  saved_variables_ = UniqueFd();
   AnswerReplace(absl::AbortedError("the session ended"));
   MaybeFinish();
 }

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/unique_fd.h"
 #include "memory/arena_book.h"
 #include "server/client_absence.h"
 #include "server/counters.h"
@@ -158,6 +159,7 @@ class Session : public SessionControl,
   void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override;
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
+  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override;
   void OnWorkerDied(const std::string& why) override;
   void OnWorkerGone() override;
 
@@ -195,13 +197,16 @@ class Session : public SessionControl,
   warpline_internal::OpenWorker OpenMessage() const;
   // The session is open or about to be again.
   bool Serving() const { return state_ == State::kOpen || state_ == State::kReplacing; }
-  // Why the session cannot outlive its worker as it is now; empty when it can.
-  std::string WhyNotReplaceable() const;
+  // Why a session with these JournalFlags cannot outlive its worker; empty when it can.
+  static std::string WhyNotReplaceable(uint32_t flags);
   void BeginReplacing(const std::string& why);
   void TakeOver();
   void FinishReplacing(CudaResult result);
   void AnswerReplace(const absl::Status& status);
   void PollForReplace(absl::Time deadline);
+  void SaveVariables();
+  bool AwaitsSaved(uint64_t id) const;
+  void GiveUpReplacing(const absl::Status& status);
   // Sends the client away with `status` and ends.
   void Refuse(const absl::Status& status);
   void ProtocolError(const absl::Status& status);
@@ -243,6 +248,9 @@ class Session : public SessionControl,
   std::shared_ptr<MemoryReader> reader_;
   std::function<void(absl::Status)> replace_done_;
   EventLoop::Token replace_timer_ = 0;
+  // What the worker that is replaced had in module variables; otherwise there is none.
+  UniqueFd saved_variables_;
+  uint64_t save_id_ = 0;
   uint64_t restarts_ = 0;
   uint64_t resume_seq_ = 0;
   bool taking_over_ = false;

@@ -90,6 +90,44 @@ TEST_F(SessionWorkerTest, ReplacementOnRequestNeedsRest) {
   EXPECT_TRUE(client->Await(kReplies).has_value());
 }
 
+TEST_F(SessionWorkerTest, PlannedReplacementCarriesModuleVariables) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->SendCommands(Body('v', 4711));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+  for (uint64_t restarts = 1; restarts <= 2; ++restarts) {
+    const absl::Status replaced = host_->ReplaceWorker(1, absl::Seconds(10));
+    EXPECT_TRUE(replaced.ok()) << replaced;
+    EXPECT_EQ(Only().restarts, restarts);
+    client->SendCommands(Body('v', 0));
+    const std::string reply = *client->Await(kReplies);
+    EXPECT_EQ(reply, Body('\0', 4711).substr(8, 8));
+  }
+}
+
+TEST_F(SessionWorkerTest, SessionWhoseVariablesCannotBeSavedGoesOnAsItWas) {
+  StartServer({"--save_error=1"});
+  auto client = DialAndOpen();
+  client->SendCommands(Body('v', 4711));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+  const absl::Status replaced = host_->ReplaceWorker(1, absl::Seconds(10));
+  EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(replaced.message()), HasSubstr("variables cannot be saved"));
+  EXPECT_EQ(Only().restarts, 0u);
+  client->SendCommands(Body('v', 0));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+}
+
+TEST_F(SessionWorkerTest, ModuleVariablesAreLostWithAWorkerThatDies) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->SendCommands(Body('v', 4711));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+  client->SendCommands(Body('d'));
+  EXPECT_TRUE(client->Await(kFault).has_value());
+  EXPECT_THAT(Only().reason, HasSubstr("module variables"));
+}
+
 TEST_F(SessionWorkerTest, MemoryIsReadBackAfterAFault) {
   StartServer();
   auto client = DialAndOpen();

@@ -87,12 +87,11 @@ void WorkerProcess::SendOrDie(const warpline_internal::ToWorker& message,
 }
 
 void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
-                         int journal_fd) {
+                         int journal_fd, int variables_fd) {
   if (process_ == nullptr) {
     if (gone_ || dying_ || killed_) return;
-    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd] {
-      Open(open, rings, journal_fd);
-    };
+    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd,
+                     variables_fd] { Open(open, rings, journal_fd, variables_fd); };
     return;
   }
   warpline_internal::ToWorker message;
@@ -101,6 +100,7 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   if (rings != nullptr) {
     fds = rings->child_fds();
     fds.push_back(journal_fd);
+    if (variables_fd >= 0) fds.push_back(variables_fd);
   }
   SendOrDie(message, fds);
   if (rings != nullptr) rings->CloseChildFds();
@@ -126,6 +126,8 @@ void WorkerProcess::OnPacket() {
       events_->OnMemoryDone(message.memory_done());
     } else if (message.has_prepared()) {
       events_->OnWorkerPrepared(message.prepared());
+    } else if (message.has_saved()) {
+      events_->OnVariablesSaved(message.saved());
     } else if (message.has_read_done()) {
       events_->OnReadDone(message.read_done());
     } else {

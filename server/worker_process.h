@@ -31,6 +31,7 @@ class WorkerEvents {
   virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) {}
   virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
   virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
+  virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
   // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
   // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless
@@ -53,9 +54,11 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // OnWorkerPrepared(), does not come again.
   void Attach(WorkerEvents* events) { events_ = events; }
 
-  // Gives it its session, with the descriptors of `rings` (null for a reader) and `journal_fd`
-  // (borrowed). May be called before it has started.
-  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd);
+  // Gives it its session, with the descriptors of `rings` (null for a reader), `journal_fd` and,
+  // if it has one, `variables_fd` (borrowed; a worker that has not started yet gets them when it
+  // has).
+  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd,
+            int variables_fd = -1);
 
   // Sends a message with descriptors (borrowed). One answer at a time is expected to be under way,
   // which bounds what lies in the socket.

@@ -27,7 +27,8 @@ Session::Session(device::Context* context, FrameWriter* writer, const SessionLim
       limits_(limits),
       sink_(writer),
       events_(context),
-      staging_(context, limits.staging_buffers) {
+      staging_(context, limits.staging_buffers),
+      variables_(context) {
   control_ = std::make_shared<ControlLane>(this);
   if (!control_->Start()) return;
   {

@@ -21,6 +21,7 @@
 #include "server/worker/output_capture.h"
 #include "server/worker/recorder.h"
 #include "server/worker/stream_lane.h"
+#include "server/worker/variable_carrier.h"
 #include "server/worker/variable_placer.h"
 
 namespace warpline::worker {
@@ -66,6 +67,9 @@ class Session : public LaneHost {
   // Makes again what the journal has and goes on after command `seq`. On the decoder's thread,
   // before Decode(). ABORTED when it cannot be as it was.
   absl::Status Replay(uint64_t seq);
+  // For a planned replacement: what module variables hold, from this worker to the next, which
+  // restores it after Replay(). From any thread, with nothing in flight.
+  VariableCarrier* variables() { return &variables_; }
 
   // LaneHost.
   device::Context* context() override { return context_; }
@@ -80,8 +84,9 @@ class Session : public LaneHost {
   void SendOutput() override;
   uint64_t MostOfLimit(int limit) override;
   void OnRecorded(const EventRecord& record) override;
-  bool HasVariables(std::string_view image) override;
-  void OnVariablesAtRisk() override;
+  uint32_t OnModuleLoaded(const Task& task) override;
+  void OnModuleUnloading(uint64_t module) override;
+  void OnAtRisk(uint32_t flags) override;
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) override;
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;
@@ -199,6 +204,7 @@ class Session : public LaneHost {
   ReplySink sink_;
   EventPool events_;
   StagingPool staging_;
+  VariableCarrier variables_;
 
   // Decoder only.
   uint64_t next_seq_ = 1;
