@@ -34,19 +34,14 @@ void SessionHost::RenewWorkers() {
   OnControl([this] { pool_.Renew(); });
 }
 
-absl::Status SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline) {
-  auto answer = std::make_shared<std::promise<absl::Status>>();
-  control_.Post([this, id, deadline, answer] {
+void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
+                                std::function<void(absl::Status)> done) {
+  control_.Post([this, id, deadline, done = std::move(done)] {
     const auto found = sessions_.find(id);
-    if (found == sessions_.end()) {
-      answer->set_value(absl::NotFoundError(absl::StrCat("no session ", id)));
-      return;
-    }
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
     const auto session = found->second;
-    session->ReplaceWorker(deadline,
-                           [answer](const absl::Status& status) { answer->set_value(status); });
+    session->ReplaceWorker(deadline, done);
   });
-  return answer->get_future().get();
 }
 
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {

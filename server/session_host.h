@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,8 +63,9 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   bool WaitUntilIdle(absl::Duration timeout);
   // Starts the waiting workers anew, of the program that lies there now.
   void RenewWorkers();
-  // Has another worker take over session `id` within `deadline`: OK, or why not. NOT_FOUND. Blocks.
-  absl::Status ReplaceWorker(uint64_t id, absl::Duration deadline);
+  // Has another worker take over session `id` once nothing is in flight, which may take as long as
+  // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
+  void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
