@@ -1,6 +1,7 @@
 #include "server/admin_service.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,12 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_frames_again(from.frames_again);
   to->set_unacknowledged_bytes(from.unacknowledged_bytes);
   to->set_restarts(from.restarts);
+  to->set_handles(from.usage.handles);
+  to->set_module_bytes(from.usage.module_bytes);
+  to->set_staging_bytes(from.usage.staging_bytes);
+  to->set_commands_in_flight(from.usage.commands_in_flight);
+  to->set_limits_reached(
+      std::accumulate(from.usage.met.begin(), from.usage.met.end(), uint64_t{0}));
 }
 
 namespace {

@@ -289,6 +289,10 @@ void Session::MaybeFinish() {
   UnwatchDoorbell();
   const auto self = shared_from_this();
   context_.counters->ended.AddAll(port_->traffic());
+  if (journal_ != nullptr) {
+    const SessionUsage usage = journal_->usage();
+    for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
+  }
   LogInfo("closed ", Keys(), " reason=\"", reason_,
           "\" commands=", port_->traffic().commands.value());
   seat_.reset();
@@ -327,6 +331,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.frames_again = traffic.frames_again.value();
   snapshot.unacknowledged_bytes = port_->link().kept_bytes();
   snapshot.restarts = restarts_;
+  if (journal_ != nullptr) snapshot.usage = journal_->usage();
   return snapshot;
 }
 

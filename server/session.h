@@ -96,6 +96,7 @@ struct SessionSnapshot {
   uint64_t unacknowledged_bytes = 0;
   // Workers that took over from another.
   uint64_t restarts = 0;
+  SessionUsage usage;
 };
 
 // What a session needs of the server. Called on the control loop.

@@ -2,6 +2,7 @@
 #ifndef WARPLINE_SERVER_SESSION_HOST_H_
 #define WARPLINE_SERVER_SESSION_HOST_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,8 @@ struct HostSnapshot {
   std::vector<SessionSnapshot> sessions;
   std::vector<DeviceSnapshot> devices;
   bool draining = false;
+  // By all sessions since the start.
+  std::array<uint64_t, kLimitCount> limits_met{};
 };
 
 // Thread-safe.

@@ -59,6 +59,9 @@ class ReplaceTest(unittest.TestCase):
                 replaced += 1
                 time.sleep(0.2)
             self.assertEqual(self.restarts(server), [replaced])
+            # Three streams and two events at least, made again.
+            handles = re.search(r"^handles +(\d+)$", self.warpline(server, "stat")[1], re.M)
+            self.assertGreaterEqual(int(handles[1]), 6)
             status, verdict, stderr = self.verdict(program)
             self.assertEqual(status, 0, verdict + stderr + server.log_tail())
             status, output = self.warpline(server, "replace", "99")

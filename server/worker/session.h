@@ -6,6 +6,7 @@
 #ifndef WARPLINE_SERVER_WORKER_SESSION_H_
 #define WARPLINE_SERVER_WORKER_SESSION_H_
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -61,9 +62,10 @@ class Session : public LaneHost {
 
   // Notes from now on what the session's next worker needs, in `recorder` (borrowed). Once, before
   // anything else.
-  void SetRecorder(Recorder* recorder) { recorder_ = recorder; }
+  void SetRecorder(Recorder* recorder);
   // `sm` of the device, such as 90, tells which of a module's images runs.
   void set_sm(int sm) { sm_ = sm; }
+  const SharedUsage& usage() const { return *usage_; }
   // Makes again what the journal has and goes on after command `seq`. On the decoder's thread,
   // before Decode(). ABORTED when it cannot be as it was.
   absl::Status Replay(uint64_t seq);
@@ -180,13 +182,17 @@ class Session : public LaneHost {
   template <typename Command>
   void LaunchOn(const Command& command, std::string_view tail);
 
-  // Refuses with kOutOfMemory and says in the log, once for each `what`, what there is too much of.
-  void RefuseBeyond(const char* what, uint64_t limit, bool* said);
+  // Counts that the limit was met and says it in the log, once for each.
+  void Meet(Limit limit, uint64_t most);
+  // The same, and refuses with kOutOfMemory.
+  void RefuseBeyond(Limit limit, uint64_t most);
   // Answers a round trip with an error, or reports a failed one-way command.
   void Refuse(CudaResult result);
   // The command being decoded is complete without a lane.
   void RetireHere() { ++retired_here_; }
+  uint64_t handle_count() const;
   bool HandlesLeft();
+  void PublishUsage();
   void WhenAllRetired(std::function<void()> done);
   void RunWatches();
   // Everything up to this is complete, and its replies sent, or about to be in the batch of
@@ -200,6 +206,8 @@ class Session : public LaneHost {
   const SessionLimits limits_;
   Recorder* recorder_ = nullptr;
   std::unique_ptr<VariablePlacer> placer_;  // While code is made again.
+  SharedUsage own_usage_;
+  SharedUsage* usage_ = &own_usage_;  // In the journal, where there is one.
   int sm_ = 0;
   ReplySink sink_;
   EventPool events_;
@@ -222,8 +230,7 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
   absl::flat_hash_map<uint64_t, HostCall> host_calls_;  // Those that the client has yet to answer.
   uint64_t module_bytes_ = 0;
-  bool said_handles_ = false;
-  bool said_module_bytes_ = false;
+  std::array<bool, kLimitCount> said_limit_{};
   std::shared_ptr<EventRecord> barrier_;  // Of the latest StreamBarrier.
   uint64_t barriers_ = 0;
   std::shared_ptr<Lane> legacy_;

@@ -168,6 +168,8 @@ absl::Status Session::Replay(uint64_t seq) {
   }
   if (!in_place) return absl::AbortedError("a module variable came to lie elsewhere");
   retired_count_.store(seq);
+  usage_->commands_complete.store(seq);
+  PublishUsage();
   reported_seq_.store(seq);
   decoded_seq_.store(seq, std::memory_order_release);
   // The former worker's last report may not have got out.
