@@ -85,15 +85,20 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             counters.clients_vanished.value());
   uint64_t detached = 0;
   uint64_t unacknowledged = 0;
+  uint64_t kept = 0;
   SessionUsage usage;
   for (const SessionSnapshot& session : snapshot.sessions) {
     detached += session.state == "detached" ? 1 : 0;
     unacknowledged += session.unacknowledged_bytes;
+    kept += session.kept_bytes;
     usage.handles += session.usage.handles;
     usage.module_bytes += session.usage.module_bytes;
     usage.staging_bytes += session.usage.staging_bytes;
     usage.commands_in_flight += session.usage.commands_in_flight;
   }
+  f.Gauge("warpline_kept_memory_bytes",
+          "Device memory that clients returned and that stays theirs until their worker is gone.",
+          kept);
   f.Gauge("warpline_handles", "Streams, events, modules, kernels and other objects of sessions.",
           usage.handles);
   f.Gauge("warpline_module_bytes", "Images of the modules that sessions have loaded.",

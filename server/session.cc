@@ -184,6 +184,16 @@ void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
 
 void Session::ReturnChunks(std::vector<Chunk> chunks) { device_->Return(std::move(chunks)); }
 
+bool Session::Reclaim(bool quota_short, std::function<void()> tried) {
+  return context_.owner->Reclaim(device_, quota_short ? quota_.get() : nullptr, std::move(tried));
+}
+
+uint64_t Session::KeptBytes(const DeviceMemory* device, const Quota* quota) const {
+  const bool counts =
+      state_ == State::kOpen && device_ == device && (quota == nullptr || quota_.get() == quota);
+  return counts ? memory_->kept_bytes() : 0;
+}
+
 absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
                                    absl::Span<const int> fds) {
   if (reader_ != nullptr) return reader_->worker()->Send(message, fds);
@@ -320,6 +330,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.quota_bytes = quota_ == nullptr ? 0 : quota_->limit_bytes();
   snapshot.quota_used_bytes = quota_ == nullptr ? 0 : quota_->used_bytes();
   snapshot.memory_bytes = memory_ == nullptr ? 0 : memory_->backed_bytes();
+  snapshot.kept_bytes = memory_ == nullptr ? 0 : memory_->kept_bytes();
   snapshot.frames_received = traffic.frames_received.value();
   snapshot.frames_sent = traffic.frames_sent.value();
   snapshot.commands = traffic.commands.value();

@@ -84,6 +84,7 @@ struct SessionSnapshot {
   uint64_t quota_bytes = 0;
   uint64_t quota_used_bytes = 0;  // By all sessions that share the quota.
   uint64_t memory_bytes = 0;
+  uint64_t kept_bytes = 0;  // Returned, and kept until the worker is gone.
   uint64_t frames_received = 0;
   uint64_t frames_sent = 0;
   uint64_t commands = 0;
@@ -105,6 +106,10 @@ class SessionOwner {
   virtual ~SessionOwner() = default;
   // The device for a session, counted until OnSessionEnded(); see PlaceSession().
   virtual absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) = 0;
+  // Has the workers of sessions replaced that keep returned memory of `device` (of `quota` alone,
+  // if it is given), and calls `tried` afterwards. False when there is none. See SessionMemory.
+  virtual bool Reclaim(const DeviceMemory* device, const Quota* quota,
+                       std::function<void()> tried) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const DeviceMemory* device) = 0;
 };
@@ -134,6 +139,8 @@ class Session : public SessionControl,
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message);
   SessionSnapshot Snapshot();
+  // Returned memory of `device` that it keeps; with a `quota`, 0 if it has another.
+  uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const;
   // Of its lease; empty without one.
   std::string lease() const { return seat_ == nullptr ? "" : seat_->token().lease; }
   // Thread-safe.
@@ -167,6 +174,7 @@ class Session : public SessionControl,
   // SessionMemoryHost.
   void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) override;
   void ReturnChunks(std::vector<Chunk> chunks) override;
+  bool Reclaim(bool quota_short, std::function<void()> tried) override;
   absl::Status SendToWorker(const warpline_internal::ToWorker& message,
                             absl::Span<const int> fds) override;
   void OnGrant(warpline_internal::MemoryGrant grant) override;

@@ -85,6 +85,8 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
  private:
   // SessionOwner.
   absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) override;
+  bool Reclaim(const DeviceMemory* device, const Quota* quota,
+               std::function<void()> tried) override;
   void OnSessionEnded(uint64_t id, const DeviceMemory* device) override;
 
   // SessionDirectory.
@@ -92,6 +94,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
+  void ReclaimNext(std::vector<uint64_t> sessions, std::function<void()> tried);
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);
 
