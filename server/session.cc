@@ -282,7 +282,7 @@ void Session::End(const std::string& reason) {
   context_.control->Remove(timer_);
   absence_.End();
   port_->Shut();
-  if (!worker_gone_) worker_->Kill();
+  LetGoOfWorker();
   if (reader_ != nullptr) reader_->Stop();
   saved_variables_ = UniqueFd();
   AnswerReplace(absl::AbortedError("the session ended"));

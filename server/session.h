@@ -199,6 +199,8 @@ class Session : public SessionControl,
   absl::Status CheckHello();
   absl::Status TakeSeat();
   void StartWorker();
+  // Ends the worker, or gives it back if nothing of the session has reached it.
+  void LetGoOfWorker();
   void Welcome(warpline_internal::MemoryGrant grant);
   void WatchDoorbell();
   void UnwatchDoorbell();

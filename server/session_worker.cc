@@ -50,11 +50,21 @@ void Session::StartWorker() {
   if (!journal.ok()) return Refuse(journal.status());
   journal_ = std::move(*journal);
   timer_ = context_.control->RunAfter(options.open_timeout, [self = shared_from_this()] {
+    // Nobody else shall wait for it.
+    if (!self->worker_gone_) self->worker_->Kill();
     self->Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
   });
   worker_ = context_.pool->Take(WorkersDevice(), this);
   worker_gone_ = false;
   worker_->Open(OpenMessage(), rings_, journal_->fd());
+}
+
+void Session::LetGoOfWorker() {
+  if (worker_gone_) return;
+  if (!worker_->untouched()) return worker_->Kill();
+  worker_->CancelOpen();
+  context_.pool->GiveBack(WorkersDevice(), std::exchange(worker_, nullptr));
+  worker_gone_ = true;
 }
 
 // What a warm worker ended with is known to the pool; this is one that was started for the session.
