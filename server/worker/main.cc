@@ -126,7 +126,7 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
     if (!replayed.ok()) return replayed;
   }
   if (open.variables()) {
-    const absl::Status restored = worker->session->variables()->Restore(fds[kOpenFds].get());
+    const absl::Status restored = worker->session->RestoreVariables(fds[kOpenFds].get());
     if (!restored.ok()) return restored;
   }
   LogInfo("opened session=", open.session(),
@@ -261,7 +261,7 @@ void Serve(Worker* worker) {
       case ToWorker::kSave: {
         absl::Status status = absl::FailedPreconditionError("no session to save variables of");
         if (opened && worker->session != nullptr && fds.size() == 1) {
-          status = worker->session->variables()->Save(fds[0].get());
+          status = worker->session->SaveVariables(fds[0].get());
         }
         answer.mutable_saved()->set_id(request.save().id());
         answer.mutable_saved()->set_error(static_cast<int>(CudaResultFromStatus(status)));

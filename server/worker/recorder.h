@@ -41,6 +41,8 @@ class Recorder {
   void OnRecorded(const EventRecord& record);
   void OnAtRisk(uint32_t flags) { Flag(flags); }
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes);
+  // The same for one that the client did not ask for.
+  void NoteVariable(uint64_t module, std::string_view name, uint64_t address, uint64_t bytes);
   void OnFault() { Flag(kJournalFaulted); }
 
   // During a replay nothing is noted anew, and variables must come to lie where they were.

@@ -70,8 +70,10 @@ class Session : public LaneHost {
   // before Decode(). ABORTED when it cannot be as it was.
   absl::Status Replay(uint64_t seq);
   // For a planned replacement: what module variables hold, from this worker to the next, which
-  // restores it after Replay(). From any thread, with nothing in flight.
-  VariableCarrier* variables() { return &variables_; }
+  // restores it after Replay(). From any thread, with nothing in flight. As VariableCarrier; needs
+  // a recorder.
+  absl::Status SaveVariables(int fd);
+  absl::Status RestoreVariables(int fd) { return variables_.Restore(fd); }
 
   // LaneHost.
   device::Context* context() override { return context_; }

@@ -101,6 +101,13 @@ CudaResult Session::PlaceVariables(const Task& task,
                         : placer_->Place(wanted, load, &task.module->id, &in_place);
 }
 
+absl::Status Session::SaveVariables(int fd) {
+  return variables_.Save(
+      fd, [this](uint64_t module, const std::string& name, uint64_t address, uint64_t bytes) {
+        recorder_->NoteVariable(module, name, address, bytes);
+      });
+}
+
 bool Session::Idle() {
   if (!sink_.AllAnswered() || watch_count_.load() != 0) return false;
   MutexLock lock(&mu_);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/variable_file.h"
 
 namespace warpline::worker {
 namespace {
@@ -61,7 +60,7 @@ VariableCarrier::Modules VariableCarrier::Known() {
   return modules_;
 }
 
-absl::Status VariableCarrier::Save(int fd) {
+absl::Status VariableCarrier::Save(int fd, const Saved& saved) {
   const Modules modules = Known();
   FileCopies copies(context_);
   VariableFileHead head;
@@ -72,39 +71,40 @@ absl::Status VariableCarrier::Save(int fd) {
           "a module's variables cannot all be told from its image");
     }
     for (const std::string& name : module.names) {
-      const absl::Status status = SaveOne(handle, module, name, fd, &copies, &at);
+      SavedVariable variable;
+      variable.module = handle;
+      const absl::Status status = SaveOne(module, name, &variable, fd, &copies, &at);
       if (!status.ok()) return status;
+      saved(handle, name, variable.address, variable.bytes);
       ++head.count;
     }
   }
   return WriteAt(fd, 0, &head, sizeof(head)) ? absl::OkStatus() : TooMuch();
 }
 
-absl::Status VariableCarrier::SaveOne(uint64_t handle, const Loaded& module,
-                                      const std::string& name, int fd, FileCopies* copies,
+absl::Status VariableCarrier::SaveOne(const Loaded& module, const std::string& name,
+                                      SavedVariable* saved, int fd, FileCopies* copies,
                                       uint64_t* at) {
-  SavedVariable saved;
-  saved.module = handle;
-  CudaResult result = context_->FindGlobal(module.id, name, &saved.address, &saved.bytes);
+  CudaResult result = context_->FindGlobal(module.id, name, &saved->address, &saved->bytes);
   if (result != CudaResult::kSuccess) {
     return absl::FailedPreconditionError(
         absl::StrCat("a module variable cannot be found: ", CudaResultName(result)));
   }
-  saved.name_bytes = name.size();
-  const uint64_t contents = *at + sizeof(saved) + name.size();
-  if (contents > kVariableFileBytes || saved.bytes > kVariableFileBytes - contents) {
+  saved->name_bytes = name.size();
+  const uint64_t contents = *at + sizeof(*saved) + name.size();
+  if (contents > kVariableFileBytes || saved->bytes > kVariableFileBytes - contents) {
     return TooMuch();
   }
-  if (!WriteAt(fd, *at, &saved, sizeof(saved)) ||
-      !WriteAt(fd, *at + sizeof(saved), name.data(), name.size())) {
+  if (!WriteAt(fd, *at, saved, sizeof(*saved)) ||
+      !WriteAt(fd, *at + sizeof(*saved), name.data(), name.size())) {
     return absl::ResourceExhaustedError("no host memory to save module variables in");
   }
-  result = copies->ToFile(saved.address, saved.bytes, fd, contents);
+  result = copies->ToFile(saved->address, saved->bytes, fd, contents);
   if (result != CudaResult::kSuccess) {
     return absl::InternalError(
         absl::StrCat("a module variable cannot be read: ", CudaResultName(result)));
   }
-  *at = Aligned(contents + saved.bytes);
+  *at = Aligned(contents + saved->bytes);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #define WARPLINE_SERVER_WORKER_VARIABLE_CARRIER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/device/device.h"
+#include "server/variable_file.h"
 #include "server/worker/file_copies.h"
 #include "server/worker/module_variables.h"
 
@@ -34,10 +36,13 @@ class VariableCarrier {
   // The client was told where a variable or constant lies, and may write it by itself.
   void OnFound(uint64_t module, std::string_view name);
 
-  // Writes all variables into the file behind `fd` (borrowed; see server/variable_file.h).
+  // Writes all variables into the file behind `fd` (borrowed; see server/variable_file.h), and
+  // tells `saved` of each, by whose word the next worker puts them where they were.
   // FAILED_PRECONDITION when a module has others than those that are known, RESOURCE_EXHAUSTED when
   // they do not fit, INTERNAL when the device fails.
-  absl::Status Save(int fd);
+  using Saved = std::function<void(uint64_t module, const std::string& name, uint64_t address,
+                                   uint64_t bytes)>;
+  absl::Status Save(int fd, const Saved& saved);
   // Reads such a file back, after the same modules were loaded. ABORTED when a variable is not
   // where it was or the device fails, INVALID_ARGUMENT when the file is none.
   absl::Status Restore(int fd);
@@ -52,7 +57,7 @@ class VariableCarrier {
 
   Modules Known();
   // Writes one behind `*at` and moves that.
-  absl::Status SaveOne(uint64_t handle, const Loaded& module, const std::string& name, int fd,
+  absl::Status SaveOne(const Loaded& module, const std::string& name, SavedVariable* saved, int fd,
                        FileCopies* copies, uint64_t* at);
   absl::Status RestoreOne(const Modules& modules, int fd, FileCopies* copies, uint64_t* at);
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/variable_file.h"
@@ -72,6 +73,14 @@ class VariableCarrierTest : public testing::Test {
     carrier->OnLoaded(200, device::ModuleId{6}, {{"counter"}, true, false});
   }
 
+  absl::Status Save() {
+    return former_.Save(file_.get(), [this](uint64_t module, const std::string& name,
+                                            uint64_t address, uint64_t bytes) {
+      told_.push_back(absl::StrCat(module, " ", name, " at ", address >> 32, " of ", bytes));
+    });
+  }
+
+  std::vector<std::string> told_;
   std::string counter_ = "four";
   // Longer than one copy.
   std::string table_ = std::string(3'000'001, 't');
@@ -85,12 +94,14 @@ class VariableCarrierTest : public testing::Test {
 TEST_F(VariableCarrierTest, ContentsComeToTheNextWorker) {
   table_[2'000'000] = 'x';
   const std::string table = table_;
-  ASSERT_TRUE(former_.Save(file_.get()).ok());
+  ASSERT_TRUE(Save().ok());
   counter_ = "0000";
   table_.assign(table.size(), '0');
   other_ = "0000";
   const absl::Status restored = next_.Restore(file_.get());
   ASSERT_TRUE(restored.ok()) << restored;
+  EXPECT_EQ(told_, (std::vector<std::string>{"100 counter at 16 of 4", "100 table at 17 of 3000001",
+                                             "200 counter at 18 of 4"}));
   EXPECT_EQ(counter_, "four");
   EXPECT_TRUE(table_ == table);
   EXPECT_EQ(other_, "else");
@@ -100,7 +111,7 @@ TEST_F(VariableCarrierTest, WhatTheClientFoundIsCarriedToo) {
   std::string constant = "constant";
   context_.Add(6, "limits", &constant);
   former_.OnFound(200, "limits");
-  ASSERT_TRUE(former_.Save(file_.get()).ok());
+  ASSERT_TRUE(Save().ok());
   constant = "00000000";
   ASSERT_TRUE(next_.Restore(file_.get()).ok());
   EXPECT_EQ(constant, "constant");
@@ -108,23 +119,23 @@ TEST_F(VariableCarrierTest, WhatTheClientFoundIsCarriedToo) {
 
 TEST_F(VariableCarrierTest, UnloadedModulesAreNotCarried) {
   former_.OnUnloading(100);
-  ASSERT_TRUE(former_.Save(file_.get()).ok());
+  ASSERT_TRUE(Save().ok());
   counter_ = "0000";
   ASSERT_TRUE(next_.Restore(file_.get()).ok());
   EXPECT_EQ(counter_, "0000");
 }
 
 TEST_F(VariableCarrierTest, VariablesThatMovedAreNotRestored) {
-  ASSERT_TRUE(former_.Save(file_.get()).ok());
+  ASSERT_TRUE(Save().ok());
   context_.Move(1ull << 32);
   EXPECT_EQ(next_.Restore(file_.get()).code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(VariableCarrierTest, WhatCannotAllBeToldIsNotSaved) {
   former_.OnLoaded(300, device::ModuleId{7}, {{}, false, false});
-  EXPECT_EQ(former_.Save(file_.get()).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Save().code(), absl::StatusCode::kFailedPrecondition);
   former_.OnLoaded(300, device::ModuleId{7}, {{"missing"}, true, false});
-  EXPECT_EQ(former_.Save(file_.get()).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Save().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(VariableCarrierTest, OtherFilesAreRefused) {
