@@ -1,6 +1,7 @@
 #include "memory/quota.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace warpline {
 
@@ -17,6 +18,17 @@ void Reservation::ShrinkTo(uint64_t bytes) {
   if (bytes_ <= bytes) return;
   quota_->Release(bytes_ - bytes);
   bytes_ = bytes;
+}
+
+Reservation Reservation::Split(uint64_t bytes) {
+  bytes = std::min(bytes, bytes_);
+  bytes_ -= bytes;
+  return Reservation(quota_, bytes);
+}
+
+void Reservation::Merge(Reservation other) {
+  if (quota_ == nullptr) quota_ = other.quota_;
+  bytes_ += std::exchange(other.bytes_, 0);
 }
 
 Reservation Quota::Reserve(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes) {

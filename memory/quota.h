@@ -25,6 +25,10 @@ class Reservation {
   uint64_t bytes() const { return bytes_; }
   // Gives back all but `bytes`; does nothing when it holds less.
   void ShrinkTo(uint64_t bytes);
+  // Hands over a hold on `bytes` of what it holds, or on all of it where that is less.
+  Reservation Split(uint64_t bytes);
+  // Takes over a hold on the same quota.
+  void Merge(Reservation other);
 
  private:
   friend class Quota;

@@ -56,5 +56,23 @@ TEST(QuotaTest, ReservationOutlivesTheOwnersHoldOnTheQuota) {
   EXPECT_EQ(held.bytes(), 0u);
 }
 
+TEST(QuotaTest, HoldsAreSplitAndMerged) {
+  const auto quota = Quota::Create(10);
+  Reservation whole = quota->Reserve(8, 8, 1);
+  Reservation part = whole.Split(3);
+  EXPECT_EQ(whole.bytes(), 5u);
+  EXPECT_EQ(part.bytes(), 3u);
+  EXPECT_EQ(quota->used_bytes(), 8u);
+  EXPECT_EQ(part.Split(9).bytes(), 3u);
+  EXPECT_EQ(quota->used_bytes(), 5u);
+  Reservation sum;
+  sum.Merge(std::move(whole));
+  sum.Merge(quota->Reserve(2, 2, 1));
+  EXPECT_EQ(sum.bytes(), 7u);
+  EXPECT_EQ(quota->used_bytes(), 7u);
+  sum.ShrinkTo(0);
+  EXPECT_EQ(quota->used_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace warpline

@@ -1,6 +1,8 @@
 #include "server/admin_service.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -70,6 +72,12 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_frames_again(from.frames_again);
   to->set_unacknowledged_bytes(from.unacknowledged_bytes);
   to->set_restarts(from.restarts);
+  to->set_handles(from.usage.handles);
+  to->set_module_bytes(from.usage.module_bytes);
+  to->set_staging_bytes(from.usage.staging_bytes);
+  to->set_commands_in_flight(from.usage.commands_in_flight);
+  to->set_limits_reached(
+      std::accumulate(from.usage.met.begin(), from.usage.met.end(), uint64_t{0}));
 }
 
 namespace {
@@ -113,31 +121,32 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   return reply.SerializeAsString();
 }
 
-absl::StatusOr<std::string> AnswerReplace(SessionHost* host, const std::string& peer,
-                                          const std::string& request) {
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
+                                          const std::string& peer, const std::string& request) {
   if (!IsLocalPeer(peer)) {
     return absl::PermissionDeniedError("workers are replaced for peers on the server's host only");
   }
   warpline_internal::ReplaceRequest parsed;
   if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("malformed request");
-  const absl::Duration deadline =
-      std::clamp(absl::Milliseconds(parsed.deadline_ms()), absl::ZeroDuration(), kMaxReplaceWait);
-  std::vector<uint64_t> ids;
-  if (parsed.session() != 0) {
-    ids.push_back(parsed.session());
-  } else {
-    for (const SessionSnapshot& session : host->Snapshot().sessions) ids.push_back(session.id);
+  uint64_t ticket = parsed.ticket();
+  if (ticket == 0) {
+    const absl::Duration deadline =
+        std::clamp(absl::Milliseconds(parsed.deadline_ms()), absl::ZeroDuration(), kMaxReplaceWait);
+    std::vector<uint64_t> ids;
+    for (const SessionSnapshot& session : host->Snapshot().sessions) {
+      if (parsed.session() == 0 || parsed.session() == session.id) ids.push_back(session.id);
+    }
+    if (parsed.session() != 0 && ids.empty()) {
+      return absl::NotFoundError(absl::StrCat("no session ", parsed.session()));
+    }
+    host->RenewWorkers();
+    const auto started = replacements->Start(std::move(ids), deadline);
+    if (!started.ok()) return started.status();
+    ticket = *started;
   }
-  warpline_internal::ReplaceReply reply;
-  host->RenewWorkers();
-  for (const uint64_t id : ids) {
-    const absl::Status status = host->ReplaceWorker(id, deadline);
-    if (absl::IsNotFound(status) && parsed.session() != 0) return status;
-    auto* const one = reply.add_sessions();
-    one->set_session(id);
-    if (!status.ok()) one->set_error(std::string(status.message()));
-  }
-  return reply.SerializeAsString();
+  const auto reply = replacements->Look(ticket);
+  if (!reply.ok()) return reply.status();
+  return reply->SerializeAsString();
 }
 
 void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "proto/admin.pb.h"
 #include "server/lease_book.h"
+#include "server/replacements.h"
 #include "server/session_host.h"
 #include "transport/grpc/unary_methods.h"
 
@@ -22,10 +23,11 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
 
 inline constexpr char kReplaceMethod[] = "/warpline_internal.Admin/Replace";
 
-// Has other workers take over from those of one session or all; a serialized ReplaceReply to a
-// serialized ReplaceRequest. Blocks. Errors as AnswerStat(), and NOT_FOUND.
-absl::StatusOr<std::string> AnswerReplace(SessionHost* host, const std::string& peer,
-                                          const std::string& request);
+// Has other workers take over from those of one session or all, or says how far that is; a
+// serialized ReplaceReply to a serialized ReplaceRequest. Errors as AnswerStat(), and those of
+// Replacements.
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
+                                          const std::string& peer, const std::string& request);
 
 void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to);
 

@@ -2,8 +2,11 @@
 #ifndef WARPLINE_SERVER_COUNTERS_H_
 #define WARPLINE_SERVER_COUNTERS_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+
+#include "server/session_usage.h"
 
 namespace warpline {
 
@@ -51,6 +54,7 @@ struct ServerCounters {
   Counter resumes_refused;   // Wrong secrets, unknown sessions.
   Counter clients_vanished;  // Sessions ended because the client did not come back.
   TrafficCounters ended;     // Of sessions that have ended.
+  std::array<Counter, kLimitCount> limits_met;  // By sessions that have ended.
 };
 
 }  // namespace warpline

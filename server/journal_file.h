@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
+#include "server/session_usage.h"
 
 namespace warpline {
 
@@ -36,6 +37,8 @@ enum JournalFlag : uint32_t {
   kJournalVariables = 2,
   // The journal could not take something.
   kJournalIncomplete = 4,
+  // Kernels may have taken memory of the device's heap (malloc), which only the worker has.
+  kJournalHeap = 8,
 };
 
 // Written by the worker, read by the server.
@@ -45,8 +48,11 @@ struct JournalHead {
   std::atomic<uint32_t> flags{0};
   // Slots from here on were never used.
   std::atomic<uint32_t> slots_used{0};
+  // No part of the journal, but it has to be read and to outlive workers too.
+  SharedUsage usage;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(JournalHead) <= kJournalHeadBytes);
 
 // The server's hold on a journal. Thread-safe after creation.
 class JournalFile {
@@ -60,6 +66,7 @@ class JournalFile {
   // For the worker.
   int fd() const { return fd_.get(); }
   uint64_t retired_seq() const { return head_->retired_seq.load(std::memory_order_acquire); }
+  SessionUsage usage() const { return ReadUsage(head_->usage); }
   uint32_t flags() const { return head_->flags.load(std::memory_order_acquire); }
 
  private:

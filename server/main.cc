@@ -33,6 +33,7 @@
 #include "server/lease_book.h"
 #include "server/metrics.h"
 #include "server/nvml/sampler.h"
+#include "server/replacements.h"
 #include "server/scheduler_link.h"
 #include "server/session_host.h"
 #include "transport/grpc/grpc_server.h"
@@ -343,6 +344,7 @@ int Run() {
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
 
+  Replacements replacements(&host);
   GrpcServerOptions server_options;
   // The host counts sessions and says why it refuses; this bound is for what has not got so far.
   server_options.max_sessions = options->max_sessions + 64;
@@ -362,7 +364,7 @@ int Run() {
   AddLeaseMethods(&host, leases->get(), &server_options.methods);
   server_options.methods[kReplaceMethod] = [&](const std::string& peer,
                                                const std::string& request) {
-    return AnswerReplace(&host, peer, request);
+    return AnswerReplace(&host, &replacements, peer, request);
   };
   GrpcServer server(server_options);
   const absl::Status started = server.Start(listen, &host);

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/process_identity.h"
 #include "proto/frames.h"
+#include "server/message_frame.h"
 
 namespace warpline {
 namespace {
@@ -17,14 +18,6 @@ using warpline_internal::MemoryGrant;
 
 constexpr size_t kMaxProgramName = 256;
 constexpr size_t kSecretBytes = 16;
-
-template <typename Message>
-Frame FrameOf(FrameKind kind, const Message& message) {
-  Frame frame;
-  frame.kind = kind;
-  frame.payload = message.SerializeAsString();
-  return frame;
-}
 
 std::string RandomSecret() {
   std::string secret(kSecretBytes, '\0');
@@ -191,6 +184,16 @@ void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
 
 void Session::ReturnChunks(std::vector<Chunk> chunks) { device_->Return(std::move(chunks)); }
 
+bool Session::Reclaim(bool quota_short, std::function<void()> tried) {
+  return context_.owner->Reclaim(device_, quota_short ? quota_.get() : nullptr, std::move(tried));
+}
+
+uint64_t Session::KeptBytes(const DeviceMemory* device, const Quota* quota) const {
+  const bool counts =
+      state_ == State::kOpen && device_ == device && (quota == nullptr || quota_.get() == quota);
+  return counts ? memory_->kept_bytes() : 0;
+}
+
 absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
                                    absl::Span<const int> fds) {
   if (reader_ != nullptr) return reader_->worker()->Send(message, fds);
@@ -279,8 +282,9 @@ void Session::End(const std::string& reason) {
   context_.control->Remove(timer_);
   absence_.End();
   port_->Shut();
-  if (!worker_gone_) worker_->Kill();
+  LetGoOfWorker();
   if (reader_ != nullptr) reader_->Stop();
+  saved_variables_ = UniqueFd();
   AnswerReplace(absl::AbortedError("the session ended"));
   MaybeFinish();
 }
@@ -295,6 +299,10 @@ void Session::MaybeFinish() {
   UnwatchDoorbell();
   const auto self = shared_from_this();
   context_.counters->ended.AddAll(port_->traffic());
+  if (journal_ != nullptr) {
+    const SessionUsage usage = journal_->usage();
+    for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
+  }
   LogInfo("closed ", Keys(), " reason=\"", reason_,
           "\" commands=", port_->traffic().commands.value());
   seat_.reset();
@@ -324,6 +332,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.quota_bytes = quota_ == nullptr ? 0 : quota_->limit_bytes();
   snapshot.quota_used_bytes = quota_ == nullptr ? 0 : quota_->used_bytes();
   snapshot.memory_bytes = memory_ == nullptr ? 0 : memory_->backed_bytes();
+  snapshot.kept_bytes = memory_ == nullptr ? 0 : memory_->kept_bytes();
   snapshot.frames_received = traffic.frames_received.value();
   snapshot.frames_sent = traffic.frames_sent.value();
   snapshot.commands = traffic.commands.value();
@@ -335,6 +344,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.frames_again = traffic.frames_again.value();
   snapshot.unacknowledged_bytes = port_->link().kept_bytes();
   snapshot.restarts = restarts_;
+  if (journal_ != nullptr) snapshot.usage = journal_->usage();
   return snapshot;
 }
 

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/unique_fd.h"
 #include "memory/arena_book.h"
 #include "server/client_absence.h"
 #include "server/counters.h"
@@ -85,6 +86,7 @@ struct SessionSnapshot {
   uint64_t quota_bytes = 0;
   uint64_t quota_used_bytes = 0;  // By all sessions that share the quota.
   uint64_t memory_bytes = 0;
+  uint64_t kept_bytes = 0;  // Returned, and kept until the worker is gone.
   uint64_t frames_received = 0;
   uint64_t frames_sent = 0;
   uint64_t commands = 0;
@@ -97,6 +99,7 @@ struct SessionSnapshot {
   uint64_t unacknowledged_bytes = 0;
   // Workers that took over from another.
   uint64_t restarts = 0;
+  SessionUsage usage;
 };
 
 // What a session needs of the server. Called on the control loop.
@@ -105,6 +108,10 @@ class SessionOwner {
   virtual ~SessionOwner() = default;
   // The device for a session, counted until OnSessionEnded(); see PlaceSession().
   virtual absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) = 0;
+  // Has the workers of sessions replaced that keep returned memory of `device` (of `quota` alone,
+  // if it is given), and calls `tried` afterwards. False when there is none. See SessionMemory.
+  virtual bool Reclaim(const DeviceMemory* device, const Quota* quota,
+                       std::function<void()> tried) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const DeviceMemory* device) = 0;
 };
@@ -134,6 +141,8 @@ class Session : public SessionControl,
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message);
   SessionSnapshot Snapshot();
+  // Returned memory of `device` that it keeps; with a `quota`, 0 if it has another.
+  uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const;
   // Of its lease; empty without one.
   std::string lease() const { return seat_ == nullptr ? "" : seat_->token().lease; }
   // Thread-safe.
@@ -160,12 +169,14 @@ class Session : public SessionControl,
   void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override;
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
+  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override;
   void OnWorkerDied(const std::string& why) override;
   void OnWorkerGone() override;
 
   // SessionMemoryHost.
   void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) override;
   void ReturnChunks(std::vector<Chunk> chunks) override;
+  bool Reclaim(bool quota_short, std::function<void()> tried) override;
   absl::Status SendToWorker(const warpline_internal::ToWorker& message,
                             absl::Span<const int> fds) override;
   void OnGrant(warpline_internal::MemoryGrant grant) override;
@@ -190,6 +201,8 @@ class Session : public SessionControl,
   absl::Status CheckHello();
   absl::Status TakeSeat();
   void StartWorker();
+  // Ends the worker, or gives it back if nothing of the session has reached it.
+  void LetGoOfWorker();
   void Welcome(warpline_internal::MemoryGrant grant);
   void WatchDoorbell();
   void UnwatchDoorbell();
@@ -197,13 +210,16 @@ class Session : public SessionControl,
   warpline_internal::OpenWorker OpenMessage() const;
   // The session is open or about to be again.
   bool Serving() const { return state_ == State::kOpen || state_ == State::kReplacing; }
-  // Why the session cannot outlive its worker as it is now; empty when it can.
-  std::string WhyNotReplaceable() const;
+  // Why a session with these JournalFlags cannot outlive its worker; empty when it can.
+  static std::string WhyNotReplaceable(uint32_t flags);
   void BeginReplacing(const std::string& why);
   void TakeOver();
   void FinishReplacing(CudaResult result);
   void AnswerReplace(const absl::Status& status);
   void PollForReplace(absl::Time deadline);
+  void SaveVariables();
+  bool AwaitsSaved(uint64_t id) const;
+  void GiveUpReplacing(const absl::Status& status);
   // Sends the client away with `status` and ends.
   void Refuse(const absl::Status& status);
   void ProtocolError(const absl::Status& status);
@@ -245,6 +261,9 @@ class Session : public SessionControl,
   std::shared_ptr<MemoryReader> reader_;
   std::function<void(absl::Status)> replace_done_;
   EventLoop::Token replace_timer_ = 0;
+  // What the worker that is replaced had in module variables; otherwise there is none.
+  UniqueFd saved_variables_;
+  uint64_t save_id_ = 0;
   uint64_t restarts_ = 0;
   uint64_t resume_seq_ = 0;
   bool taking_over_ = false;

@@ -1,5 +1,6 @@
 #include "server/session_host.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -8,6 +9,14 @@
 #include "server/placement.h"
 
 namespace warpline {
+namespace {
+
+// Sessions whose workers one request for memory may have replaced, and for how long each of them
+// may be held up by what is in flight.
+constexpr size_t kMostReclaimed = 4;
+constexpr absl::Duration kReclaimWait = absl::Seconds(2);
+
+}  // namespace
 
 SessionHost::SessionHost(SessionHostOptions options,
                          std::vector<std::unique_ptr<DeviceMemory>> devices)
@@ -34,19 +43,14 @@ void SessionHost::RenewWorkers() {
   OnControl([this] { pool_.Renew(); });
 }
 
-absl::Status SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline) {
-  auto answer = std::make_shared<std::promise<absl::Status>>();
-  control_.Post([this, id, deadline, answer] {
+void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
+                                std::function<void(absl::Status)> done) {
+  control_.Post([this, id, deadline, done = std::move(done)] {
     const auto found = sessions_.find(id);
-    if (found == sessions_.end()) {
-      answer->set_value(absl::NotFoundError(absl::StrCat("no session ", id)));
-      return;
-    }
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
     const auto session = found->second;
-    session->ReplaceWorker(deadline,
-                           [answer](const absl::Status& status) { answer->set_value(status); });
+    session->ReplaceWorker(deadline, done);
   });
-  return answer->get_future().get();
 }
 
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
@@ -124,6 +128,36 @@ absl::StatusOr<DeviceMemory*> SessionHost::Place(const std::string& wanted) {
   return devices_[*index].get();
 }
 
+bool SessionHost::Reclaim(const DeviceMemory* device, const Quota* quota,
+                          std::function<void()> tried) {
+  std::vector<std::pair<uint64_t, uint64_t>> keeping;
+  for (const auto& [id, session] : sessions_) {
+    const uint64_t bytes = session->KeptBytes(device, quota);
+    if (bytes > 0) keeping.emplace_back(bytes, id);
+  }
+  if (keeping.empty()) return false;
+  // The least of those that are tried comes first in the list, which is taken from the back.
+  std::sort(keeping.rbegin(), keeping.rend());
+  if (keeping.size() > kMostReclaimed) keeping.resize(kMostReclaimed);
+  std::vector<uint64_t> sessions;
+  for (auto it = keeping.rbegin(); it != keeping.rend(); ++it) sessions.push_back(it->second);
+  ReclaimNext(std::move(sessions), std::move(tried));
+  return true;
+}
+
+void SessionHost::ReclaimNext(std::vector<uint64_t> sessions, std::function<void()> tried) {
+  if (sessions.empty()) return control_.Post(std::move(tried));
+  const uint64_t id = sessions.back();
+  sessions.pop_back();
+  ReplaceWorker(id, kReclaimWait,
+                [this, id, sessions = std::move(sessions),
+                 tried = std::move(tried)](const absl::Status& status) {
+                  LogInfo("reclaimed returned memory session=", id,
+                          " error=", status.ok() ? "" : status.ToString());
+                  ReclaimNext(sessions, tried);
+                });
+}
+
 void SessionHost::OnSessionEnded(uint64_t id, const DeviceMemory* device) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].get() == device) --sessions_on_device_[i];
@@ -184,6 +218,12 @@ HostSnapshot SessionHost::Snapshot() {
   HostSnapshot snapshot;
   OnControl([&] {
     for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
+    for (size_t i = 0; i < kLimitCount; ++i) {
+      snapshot.limits_met[i] = counters_.limits_met[i].value();
+      for (const SessionSnapshot& session : snapshot.sessions) {
+        snapshot.limits_met[i] += session.usage.met[i];
+      }
+    }
     for (size_t i = 0; i < devices_.size(); ++i) {
       const DeviceMemory& device = *devices_[i];
       snapshot.devices.push_back({device.ordinal(), device.info().name(),

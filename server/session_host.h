@@ -2,8 +2,10 @@
 #ifndef WARPLINE_SERVER_SESSION_HOST_H_
 #define WARPLINE_SERVER_SESSION_HOST_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,6 +45,8 @@ struct HostSnapshot {
   std::vector<SessionSnapshot> sessions;
   std::vector<DeviceSnapshot> devices;
   bool draining = false;
+  // By all sessions since the start.
+  std::array<uint64_t, kLimitCount> limits_met{};
 };
 
 // Thread-safe.
@@ -63,8 +67,9 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   bool WaitUntilIdle(absl::Duration timeout);
   // Starts the waiting workers anew, of the program that lies there now.
   void RenewWorkers();
-  // Has another worker take over session `id` within `deadline`: OK, or why not. NOT_FOUND. Blocks.
-  absl::Status ReplaceWorker(uint64_t id, absl::Duration deadline);
+  // Has another worker take over session `id` once nothing is in flight, which may take as long as
+  // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
+  void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
   // Ends what runs with an error for the application.
   void FaultAll(const std::string& message);
 
@@ -81,6 +86,8 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
  private:
   // SessionOwner.
   absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) override;
+  bool Reclaim(const DeviceMemory* device, const Quota* quota,
+               std::function<void()> tried) override;
   void OnSessionEnded(uint64_t id, const DeviceMemory* device) override;
 
   // SessionDirectory.
@@ -88,6 +95,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
+  void ReclaimNext(std::vector<uint64_t> sessions, std::function<void()> tried);
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);
 

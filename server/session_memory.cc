@@ -48,9 +48,10 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   again_->finished = std::move(done);
   book_.ForEachChunk(
       [this](uint64_t va, const Chunk& chunk) { again_->chunks.emplace_back(va, &chunk); });
-  // Nobody maps what the former worker failed to unmap.
+  // Nobody maps what the former worker failed to unmap, or only said that it had.
   limbo_reservations_.clear();
   if (!limbo_.empty()) host_->ReturnChunks(std::exchange(limbo_, {}));
+  GiveUpKept();
   SendAgain();
 }
 
@@ -84,7 +85,7 @@ void SessionMemory::FinishAgain(CudaResult result) {
       transfer_->done = 0;
       SendBatch();
     } else if (transfer_ != nullptr) {
-      FinishUnmapping();  // The new worker never had it.
+      FinishUnmapping(/*worker_gone=*/true);  // The new one never had it.
     }
   }
   again->finished(result);
@@ -126,24 +127,30 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   const absl::Status valid =
       book_.CheckRequest(request.va(), request.min_bytes(), request.want_bytes());
   if (!valid.ok()) return Answer(0, CudaResult::kInvalidValue, std::string(valid.message()));
-  if (book_.chunk_count() + limbo_.size() >= options_.max_chunks) {
-    return Answer(0, CudaResult::kOutOfMemory,
-                  absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
-  }
+  TakeKept(request.want_bytes());
+  const uint64_t got = taken_reservation_.bytes();
   uint64_t want = request.want_bytes();
   if (options_.shared_quota) {
     const uint64_t left = quota_->limit_bytes() - quota_->used_bytes();
-    want = std::min(want, std::max(request.min_bytes(), left / kSharedPart));
+    want = std::min(want, std::max({request.min_bytes(), got, left / kSharedPart}));
   }
-  Reservation reservation = quota_->Reserve(request.min_bytes(), want, kChunkGranularity);
+  if (want - got < kChunkGranularity) return BeginMapping();
+  const uint64_t least = std::max(request.min_bytes(), got + kChunkGranularity) - got;
+  const bool room =
+      book_.chunk_count() + limbo_.size() + kept_.size() + taken_.size() < options_.max_chunks;
+  Reservation reservation;
+  if (room) reservation = quota_->Reserve(least, want - got, kChunkGranularity);
   if (reservation.bytes() == 0) {
-    return Answer(0, CudaResult::kOutOfMemory,
-                  absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
-                               " in use, ", request.min_bytes(), " wanted"));
+    if (got >= request.min_bytes()) return BeginMapping();
+    return RunShort(
+        /*quota_short=*/true,
+        room ? absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
+                            " in use, ", request.min_bytes(), " wanted")
+             : absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
   }
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
-  host_->TakeChunks(request.min_bytes(), want_bytes,
+  host_->TakeChunks(least, want_bytes,
                     [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
                       self->OnTaken(std::move(*held), std::move(chunks));
                     });
@@ -154,18 +161,71 @@ void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<
     if (chunks.ok()) host_->ReturnChunks(std::move(*chunks));
     return;
   }
-  if (!chunks.ok()) {
-    Answer(0, CudaResult::kOutOfMemory, std::string(chunks.status().message()));
-    return Next();
+  if (chunks.ok()) {
+    reservation.ShrinkTo(TotalBytes(*chunks));
+    taken_reservation_.Merge(std::move(reservation));
+    std::move(chunks->begin(), chunks->end(), std::back_inserter(taken_));
+    BeginMapping();
+  } else if (taken_reservation_.bytes() >= queue_.front().request.min_bytes()) {
+    BeginMapping();
+  } else {
+    reservation.ShrinkTo(0);
+    RunShort(/*quota_short=*/false, std::string(chunks.status().message()));
   }
-  reservation.ShrinkTo(TotalBytes(*chunks));
+  Next();
+}
+
+void SessionMemory::BeginMapping() {
   transfer_ = std::make_unique<Transfer>();
   transfer_->mapping = true;
   transfer_->va = queue_.front().request.va();
-  transfer_->chunks = std::move(*chunks);
-  transfer_->reservations.push_back(std::move(reservation));
+  transfer_->chunks = std::exchange(taken_, {});
+  transfer_->reservations.push_back(std::exchange(taken_reservation_, Reservation()));
   SendBatch();
-  Next();
+}
+
+void SessionMemory::RunShort(bool quota_short, const std::string& message) {
+  Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
+  const bool tried = std::exchange(queue_.front().reclaimed, true);
+  const auto again = [self = shared_from_this()] {
+    if (self->ended_) return;
+    // A copy: answering it takes it off the queue.
+    const MemoryRequest request = self->queue_.front().request;
+    self->StartRequest(request);
+    self->Next();
+  };
+  if (!tried && host_->Reclaim(quota_short, again)) return;
+  Answer(0, CudaResult::kOutOfMemory, message);
+}
+
+void SessionMemory::TakeKept(uint64_t bytes) {
+  // Largest first, as the pool gives them.
+  std::sort(kept_.begin(), kept_.end(),
+            [](const Chunk& a, const Chunk& b) { return a.bytes > b.bytes; });
+  std::vector<Chunk> rest;
+  for (Chunk& chunk : kept_) {
+    if (chunk.bytes <= bytes) {
+      bytes -= chunk.bytes;
+      kept_bytes_ -= chunk.bytes;
+      taken_reservation_.Merge(kept_reservation_.Split(chunk.bytes));
+      taken_.push_back(std::move(chunk));
+    } else {
+      rest.push_back(std::move(chunk));
+    }
+  }
+  kept_ = std::move(rest);
+}
+
+void SessionMemory::Keep(std::vector<Chunk> chunks, Reservation reservation) {
+  kept_bytes_ += TotalBytes(chunks);
+  std::move(chunks.begin(), chunks.end(), std::back_inserter(kept_));
+  kept_reservation_.Merge(std::move(reservation));
+}
+
+void SessionMemory::GiveUpKept() {
+  kept_bytes_ = 0;
+  kept_reservation_ = Reservation();
+  if (!kept_.empty()) host_->ReturnChunks(std::exchange(kept_, {}));
 }
 
 void SessionMemory::StartReturn(const MemoryReturn& request) {
@@ -231,7 +291,7 @@ absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& do
     } else if (transfer_->mapping) {
       FinishMapping();
     } else {
-      FinishUnmapping();
+      FinishUnmapping(/*worker_gone=*/false);
     }
   }
   Next();
@@ -249,10 +309,13 @@ void SessionMemory::FinishMapping() {
   Answer(bytes, CudaResult::kSuccess, "");
 }
 
-void SessionMemory::FinishUnmapping() {
+void SessionMemory::FinishUnmapping(bool worker_gone) {
   std::vector<Chunk> chunks = std::move(transfer_->chunks);
+  Reservation reservation;
+  for (Reservation& part : transfer_->reservations) reservation.Merge(std::move(part));
   Done();
-  host_->ReturnChunks(std::move(chunks));
+  Keep(std::move(chunks), std::move(reservation));
+  if (worker_gone) GiveUpKept();
 }
 
 // What the worker confirmed stays granted if it is enough; all else waits for the worker's end.
@@ -291,6 +354,10 @@ void SessionMemory::End() {
     std::move(transfer_->chunks.begin(), transfer_->chunks.end(), std::back_inserter(chunks));
     transfer_.reset();
   }
+  std::move(taken_.begin(), taken_.end(), std::back_inserter(chunks));
+  taken_.clear();
+  taken_reservation_ = Reservation();
+  GiveUpKept();
   for (Grant& grant : book_.Clear()) {
     std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(chunks));
   }

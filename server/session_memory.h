@@ -1,5 +1,10 @@
 // One session's device memory: takes its requests one after another through quota, pool, worker and
 // book, and gives everything back at its end.
+//
+// That the worker has unmapped something is its word alone. What a client returns is therefore kept
+// for the same session, which gets it again before anything new, and goes to others only when the
+// worker is gone. It counts against the quota like the rest. When a request cannot be served
+// because of that, sessions that keep something have their workers replaced (Reclaim()).
 #ifndef WARPLINE_SERVER_SESSION_MEMORY_H_
 #define WARPLINE_SERVER_SESSION_MEMORY_H_
 
@@ -29,6 +34,10 @@ class SessionMemoryHost {
   // DeviceMemory::Take(), with `taken` called on the control loop.
   virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) = 0;
   virtual void ReturnChunks(std::vector<Chunk> chunks) = 0;
+  // Has sessions give up what they keep, those of the same quota when `quota_short`, else those on
+  // the device, and calls `tried` on the control loop when that has succeeded or failed. False when
+  // none keeps anything.
+  virtual bool Reclaim(bool quota_short, std::function<void()> tried) = 0;
   // Sends to the worker, which answers with OnMemoryDone().
   virtual absl::Status SendToWorker(const warpline_internal::ToWorker& message,
                                     absl::Span<const int> fds) = 0;
@@ -73,12 +82,15 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void End();
 
   uint64_t backed_bytes() const { return book_.backed_bytes(); }
+  // Returned by the client, and nobody else's before the worker is gone.
+  uint64_t kept_bytes() const { return kept_bytes_; }
   // True when all of [va, va + bytes) is backed.
   bool Backs(uint64_t va, uint64_t bytes) const { return book_.Backs(va, bytes); }
 
  private:
   struct Operation {
     bool is_return = false;
+    bool reclaimed = false;  // Tried once already.
     warpline_internal::MemoryRequest request;
     warpline_internal::MemoryReturn returned;
   };
@@ -108,9 +120,16 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void StartRequest(const warpline_internal::MemoryRequest& request);
   void StartReturn(const warpline_internal::MemoryReturn& request);
   void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
+  void BeginMapping();
+  // Ends the request under way with OUT_OF_MEMORY, unless memory that is kept can be had first.
+  void RunShort(bool quota_short, const std::string& message);
+  // Moves what fits of what is kept, at most `bytes`, to `taken_`, and back.
+  void TakeKept(uint64_t bytes);
+  void Keep(std::vector<Chunk> chunks, Reservation reservation);
+  void GiveUpKept();
   void SendBatch();
   void FinishMapping();
-  void FinishUnmapping();
+  void FinishUnmapping(bool worker_gone);
   void OnTransferFailed(CudaResult error);
   void Answer(uint64_t bytes, CudaResult error, const std::string& message);
   void Done();
@@ -126,6 +145,13 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   std::unique_ptr<Again> again_;
   std::unique_ptr<Transfer> transfer_;
   uint64_t transfer_id_ = 0;
+  // For the request under way, which nothing is mapped of.
+  std::vector<Chunk> taken_;
+  Reservation taken_reservation_;
+  // Returned by the client. The reservation may hold more than the chunks: what is in limbo.
+  std::vector<Chunk> kept_;
+  uint64_t kept_bytes_ = 0;
+  Reservation kept_reservation_;
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
   std::vector<Chunk> limbo_;
   std::vector<Reservation> limbo_reservations_;

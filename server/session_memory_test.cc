@@ -30,6 +30,13 @@ class FakeHost : public SessionMemoryHost {
     pending = std::move(taken);
   }
   void ReturnChunks(std::vector<Chunk> chunks) override { returned += chunks.size(); }
+  bool Reclaim(bool quota_short, std::function<void()> tried) override {
+    ++reclaims;
+    short_of_quota = quota_short;
+    if (!can_reclaim) return false;
+    reclaimed = std::move(tried);
+    return true;
+  }
   absl::Status SendToWorker(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();
@@ -40,10 +47,10 @@ class FakeHost : public SessionMemoryHost {
   void OnBadReturn(const absl::Status&) override { ++bad_returns; }
 
   // Answers the pool's request with `count` chunks of 2 MiB.
-  void Deliver(size_t count) {
+  void Deliver(size_t count, uint64_t bytes = 2 * kMiB) {
     std::vector<Chunk> chunks;
     for (size_t i = 0; i < count; ++i) {
-      chunks.push_back(Chunk{2 * kMiB, UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC))});
+      chunks.push_back(Chunk{bytes, UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC))});
     }
     std::exchange(pending, nullptr)(std::move(chunks));
   }
@@ -52,6 +59,10 @@ class FakeHost : public SessionMemoryHost {
   uint64_t asked_bytes = 0;
   Taken pending;
   size_t returned = 0;
+  int reclaims = 0;
+  bool can_reclaim = false;
+  bool short_of_quota = false;
+  std::function<void()> reclaimed;
   std::vector<ToWorker> sent;
   size_t attached = 0;
   absl::Status send_status;
@@ -75,6 +86,15 @@ class SessionMemoryTest : public testing::Test {
     request.set_va(kArena.base + offset);
     request.set_bytes(bytes);
     memory_->Return(request);
+  }
+  // So many chunks of 2 MiB.
+  void GrantAndReturn(size_t count) {
+    Request(0, 2 * kMiB, count * 2 * kMiB);
+    host_.Deliver(count);
+    EXPECT_TRUE(Done().ok());
+    Return(0, count * 2 * kMiB);
+    EXPECT_TRUE(Done().ok());
+    EXPECT_EQ(memory_->kept_bytes(), count * 2 * kMiB);
   }
   // The worker's answer to the last message.
   absl::Status Done(int error = 0) {
@@ -119,7 +139,118 @@ TEST_F(SessionMemoryTest, OneMessageCarriesAtMost200Chunks) {
   EXPECT_TRUE(Done().ok());
   EXPECT_EQ(host_.returned, 0u);
   EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(memory_->kept_bytes(), 500 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 500 * kMiB);
+  memory_->End();
   EXPECT_EQ(host_.returned, 250u);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionMemoryTest, ReturnedMemoryIsKeptForTheSameSession) {
+  GrantAndReturn(4);
+  EXPECT_EQ(memory_->backed_bytes(), 0u);
+  for (int i = 0; i < 10; ++i) {
+    // Elsewhere, and without asking anybody.
+    Request(64 * kMiB, 2 * kMiB, 8 * kMiB);
+    EXPECT_EQ(host_.sent.back().map().chunk_bytes_size(), 4);
+    EXPECT_TRUE(Done().ok());
+    EXPECT_EQ(memory_->kept_bytes(), 0u);
+    Return(64 * kMiB, 8 * kMiB);
+    EXPECT_TRUE(Done().ok());
+    EXPECT_EQ(quota_->used_bytes(), 8 * kMiB);
+  }
+  EXPECT_EQ(host_.takes, 1);
+  EXPECT_EQ(host_.returned, 0u);
+}
+
+TEST_F(SessionMemoryTest, WhatIsKeptIsToppedUp) {
+  GrantAndReturn(2);
+  Request(0, 6 * kMiB, 16 * kMiB);
+  EXPECT_EQ(host_.asked_bytes, 12 * kMiB);
+  host_.Deliver(3);
+  EXPECT_EQ(host_.sent.back().map().chunk_bytes_size(), 5);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 10 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 10 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, WhatIsKeptIsGrantedAloneIfItIsEnough) {
+  GrantAndReturn(2);
+  Request(0, 4 * kMiB, 16 * kMiB);
+  std::exchange(host_.pending, nullptr)(absl::ResourceExhaustedError("none left"));
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 4 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 4 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, RequestThatFailsLeavesWhatIsKept) {
+  GrantAndReturn(2);
+  Request(0, 8 * kMiB, 16 * kMiB);
+  std::exchange(host_.pending, nullptr)(absl::ResourceExhaustedError("none left"));
+  EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_EQ(host_.reclaims, 1);
+  EXPECT_FALSE(host_.short_of_quota);
+  EXPECT_EQ(memory_->kept_bytes(), 4 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 4 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, RequestWaitsWhileOthersGiveUpWhatTheyKeep) {
+  host_.can_reclaim = true;
+  Reservation others = quota_->Reserve(1020 * kMiB, 1020 * kMiB, 1);
+  Request(0, 8 * kMiB, 8 * kMiB);
+  EXPECT_TRUE(host_.grants.empty());
+  EXPECT_TRUE(host_.short_of_quota);
+  others.ShrinkTo(0);
+  std::exchange(host_.reclaimed, nullptr)();
+  host_.Deliver(4);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, RequestTriesOnceToReclaim) {
+  host_.can_reclaim = true;
+  const Reservation others = quota_->Reserve(1020 * kMiB, 1020 * kMiB, 1);
+  Request(0, 8 * kMiB, 8 * kMiB);
+  Request(0, 2 * kMiB, 2 * kMiB);
+  std::exchange(host_.reclaimed, nullptr)();
+  EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_EQ(host_.reclaims, 1);
+  // The next one is served.
+  host_.Deliver(1);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 2 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, LargeChunkThatIsKeptGoesToOthersWithItsWorker) {
+  host_.can_reclaim = true;
+  Request(0, 1024 * kMiB, 1024 * kMiB);
+  host_.Deliver(1, 1024 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  Return(0, 1024 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  // Too large for this, and all of the quota.
+  Request(0, 2 * kMiB, 64 * kMiB);
+  ASSERT_TRUE(host_.reclaimed);
+  memory_->Suspend();
+  CudaResult mapped = CudaResult::kUnknown;
+  memory_->MapAgain(/*go_on=*/true, [&](CudaResult result) { mapped = result; });
+  EXPECT_EQ(mapped, CudaResult::kSuccess);
+  EXPECT_EQ(host_.returned, 1u);
+  std::exchange(host_.reclaimed, nullptr)();
+  host_.Deliver(1, 64 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 64 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 64 * kMiB);
+}
+
+TEST_F(SessionMemoryTest, WhatWasReturnedToADyingWorkerGoesToThePool) {
+  Request(0, 2 * kMiB, 2 * kMiB);
+  host_.Deliver(1);
+  EXPECT_TRUE(Done().ok());
+  Return(0, 2 * kMiB);
+  memory_->Suspend();
+  memory_->MapAgain(/*go_on=*/true, [](CudaResult) {});
+  EXPECT_EQ(host_.returned, 1u);
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 

@@ -181,7 +181,7 @@ TEST_F(SessionTest, RequestsOutsideTheArenaAreInvalid) {
   }
 }
 
-TEST_F(SessionTest, ReturnedMemoryIsScrubbedAndCountsNoMore) {
+TEST_F(SessionTest, ReturnedMemoryIsGrantedAgainAndGoesToOthersScrubbed) {
   StartServer();
   auto client = DialAndOpen();
   client->RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
@@ -191,10 +191,25 @@ TEST_F(SessionTest, ReturnedMemoryIsScrubbedAndCountsNoMore) {
   back.set_va(kArena);
   back.set_bytes(192 * kMiB);
   client->SendMessage(kMemoryReturn, back);
-  const auto again = client->RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  const uint64_t elsewhere = kArena + 256 * kMiB;
+  const auto again = client->RequestMemory(elsewhere, 192 * kMiB, 192 * kMiB);
   EXPECT_EQ(again->bytes(), 192 * kMiB) << again->message();
-  client->SendCommands(Body('r', kArena));
-  EXPECT_EQ(*client->Await(kReplies), std::string(8, '\0'));
+  // Its own, as it left it.
+  client->SendCommands(Body('r', elsewhere));
+  EXPECT_EQ(*client->Await(kReplies), Body('\0', 0x5ec7e7).substr(8, 8));
+  back.set_va(elsewhere);
+  client->SendMessage(kMemoryReturn, back);
+  // Says that nothing is in flight.
+  client->SendCommands(Body('v', 1));
+  client->Await(kReplies);
+  // The device has 256 MiB: what the first one returned is wanted, and its worker is replaced.
+  auto other = DialAndOpen();
+  const auto grant = other->RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  EXPECT_EQ(grant->bytes(), 192 * kMiB) << grant->message();
+  other->SendCommands(Body('r', kArena));
+  EXPECT_EQ(*other->Await(kReplies), std::string(8, '\0'));
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).restarts, 1u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).kept_bytes, 0u);
 }
 
 TEST_F(SessionTest, ReturningWhatWasNotGrantedEndsTheSession) {

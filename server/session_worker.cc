@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
-#include "proto/frames.h"
+#include "server/message_frame.h"
 #include "server/session.h"
 
 namespace warpline {
@@ -13,18 +13,8 @@ namespace {
 // CUdevice_attribute.
 constexpr int kComputeMajor = 75;
 constexpr int kComputeMinor = 76;
-// Between looks at whether nothing is in flight.
-constexpr absl::Duration kReplacePoll = absl::Milliseconds(1);
 // Of workers for one replacement; a journal that kills its workers must not go on for ever.
 constexpr int kMostTakeOvers = 3;
-
-template <typename Message>
-Frame FrameOf(FrameKind kind, const Message& message) {
-  Frame frame;
-  frame.kind = kind;
-  frame.payload = message.SerializeAsString();
-  return frame;
-}
 
 }  // namespace
 
@@ -60,11 +50,21 @@ void Session::StartWorker() {
   if (!journal.ok()) return Refuse(journal.status());
   journal_ = std::move(*journal);
   timer_ = context_.control->RunAfter(options.open_timeout, [self = shared_from_this()] {
+    // Nobody else shall wait for it.
+    if (!self->worker_gone_) self->worker_->Kill();
     self->Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
   });
   worker_ = context_.pool->Take(WorkersDevice(), this);
   worker_gone_ = false;
   worker_->Open(OpenMessage(), rings_, journal_->fd());
+}
+
+void Session::LetGoOfWorker() {
+  if (worker_gone_) return;
+  if (!worker_->untouched()) return worker_->Kill();
+  worker_->CancelOpen();
+  context_.pool->GiveBack(WorkersDevice(), std::exchange(worker_, nullptr));
+  worker_gone_ = true;
 }
 
 // What a warm worker ended with is known to the pool; this is one that was started for the session.
@@ -133,11 +133,13 @@ void Session::DistrustWorker(const std::string& why) {
   }
 }
 
-std::string Session::WhyNotReplaceable() const {
-  const uint32_t flags = journal_->flags();
+std::string Session::WhyNotReplaceable(uint32_t flags) {
   if ((flags & kJournalFaulted) != 0) return "it had failed with a sticky error";
   if ((flags & kJournalVariables) != 0) {
     return "its kernels may have written module variables, which are lost with it";
+  }
+  if ((flags & kJournalHeap) != 0) {
+    return "its kernels may have allocated memory of the device's heap, which is lost with it";
   }
   if ((flags & kJournalIncomplete) != 0) return "its journal was full";
   return "";
@@ -165,7 +167,8 @@ void Session::LoseWorker(const std::string& why) {
   // What it took is complete, or it is in flight for ever.
   rings_->Freeze();
   const bool idle = rings_->TakenSeq() == journal_->retired_seq();
-  const std::string obstacle = idle ? WhyNotReplaceable() : "commands were in flight";
+  const std::string obstacle =
+      idle ? WhyNotReplaceable(journal_->flags()) : "commands were in flight";
   if (!obstacle.empty()) {
     return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
                      true);
@@ -183,6 +186,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   timer_ = 0;
   state_ = State::kFaulted;
   reason_ = message;
+  saved_variables_ = UniqueFd();
   AnswerReplace(absl::AbortedError(message));
   port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
   if (!keep_memory) {
@@ -225,7 +229,9 @@ void Session::TakeOver() {
   taking_over_ = true;
   worker_ = context_.pool->Take(WorkersDevice(), this);
   worker_gone_ = false;
-  worker_->Open(OpenMessage(), rings_, journal_->fd());
+  auto open = OpenMessage();
+  open.set_variables(saved_variables_.valid());
+  worker_->Open(std::move(open), rings_, journal_->fd(), saved_variables_.get());
 }
 
 void Session::FinishReplacing(CudaResult result) {
@@ -237,6 +243,7 @@ void Session::FinishReplacing(CudaResult result) {
   timer_ = 0;
   state_ = State::kOpen;
   taking_over_ = false;
+  saved_variables_ = UniqueFd();
   ++restarts_;
   context_.counters->worker_replacements.Add(1);
   LogInfo("worker replaced ", Keys(), " after_command=", resume_seq_, " reason=\"", reason_, "\"");
@@ -246,39 +253,6 @@ void Session::FinishReplacing(CudaResult result) {
   port_->Wake();
   context_.pool->Refill(WorkersDevice());
   AnswerReplace(absl::OkStatus());
-}
-
-// --- Replacement on request.
-
-void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done) {
-  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
-  if (replace_done_) return done(absl::FailedPreconditionError("it is being replaced already"));
-  replace_done_ = std::move(done);
-  rings_->Freeze();
-  PollForReplace(absl::Now() + deadline);
-}
-
-void Session::PollForReplace(absl::Time deadline) {
-  replace_timer_ = 0;
-  if (state_ != State::kOpen) return AnswerReplace(absl::AbortedError("the session ended"));
-  if (rings_->Freeze() == journal_->retired_seq()) {
-    const std::string obstacle = WhyNotReplaceable();
-    if (obstacle.empty()) return BeginReplacing("replaced on request");
-    rings_->Thaw();
-    port_->Wake();
-    return AnswerReplace(absl::FailedPreconditionError(obstacle));
-  }
-  if (absl::Now() >= deadline) {
-    rings_->Thaw();
-    port_->Wake();
-    return AnswerReplace(absl::DeadlineExceededError("commands are still in flight"));
-  }
-  replace_timer_ = context_.control->RunAfter(
-      kReplacePoll, [self = shared_from_this(), deadline] { self->PollForReplace(deadline); });
-}
-
-void Session::AnswerReplace(const absl::Status& status) {
-  if (replace_done_) std::exchange(replace_done_, nullptr)(status);
 }
 
 // --- What is left of a lost session can be read.

@@ -1,6 +1,7 @@
 // Sessions outlive their workers, and memory outlives both.
 #include <signal.h>
 
+#include <future>
 #include <string>
 #include <thread>
 
@@ -35,6 +36,12 @@ class SessionWorkerTest : public SessionFixture {
   // A command that reaches the dying worker would be in flight for ever.
   void AwaitRestart() {
     while (Only().restarts == 0 || Only().state != "open") std::this_thread::yield();
+  }
+  absl::Status Replace(uint64_t id, absl::Duration deadline) {
+    std::promise<absl::Status> answer;
+    host_->ReplaceWorker(id, deadline,
+                         [&](const absl::Status& status) { answer.set_value(status); });
+    return answer.get_future().get();
   }
   SessionSnapshot Only() { return host_->Snapshot().sessions.at(0); }
 };
@@ -78,16 +85,53 @@ TEST_F(SessionWorkerTest, MemoryIsGrantedAfterAReplacement) {
 TEST_F(SessionWorkerTest, ReplacementOnRequestNeedsRest) {
   StartServer();
   auto client = DialAndOpen();
-  EXPECT_TRUE(host_->ReplaceWorker(1, absl::Seconds(10)).ok());
+  EXPECT_TRUE(Replace(1, absl::Seconds(10)).ok());
   EXPECT_EQ(Only().restarts, 1u);
   // The fake worker never says that a command is complete.
   client->SendCommands(Body('e'));
   EXPECT_TRUE(client->Await(kReplies).has_value());
-  EXPECT_EQ(host_->ReplaceWorker(1, absl::Milliseconds(5)).code(),
-            absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(host_->ReplaceWorker(2, absl::Milliseconds(5)).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Replace(1, absl::Milliseconds(5)).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Replace(2, absl::Milliseconds(5)).code(), absl::StatusCode::kNotFound);
   client->SendCommands(Body('e'));
   EXPECT_TRUE(client->Await(kReplies).has_value());
+}
+
+TEST_F(SessionWorkerTest, PlannedReplacementCarriesModuleVariables) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->SendCommands(Body('v', 4711));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+  for (uint64_t restarts = 1; restarts <= 2; ++restarts) {
+    const absl::Status replaced = Replace(1, absl::Seconds(10));
+    EXPECT_TRUE(replaced.ok()) << replaced;
+    EXPECT_EQ(Only().restarts, restarts);
+    client->SendCommands(Body('v', 0));
+    const std::string reply = *client->Await(kReplies);
+    EXPECT_EQ(reply, Body('\0', 4711).substr(8, 8));
+  }
+}
+
+TEST_F(SessionWorkerTest, SessionWhoseVariablesCannotBeSavedGoesOnAsItWas) {
+  StartServer({"--save_error=1"});
+  auto client = DialAndOpen();
+  client->SendCommands(Body('v', 4711));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+  const absl::Status replaced = Replace(1, absl::Seconds(10));
+  EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(replaced.message()), HasSubstr("variables cannot be saved"));
+  EXPECT_EQ(Only().restarts, 0u);
+  client->SendCommands(Body('v', 0));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+}
+
+TEST_F(SessionWorkerTest, ModuleVariablesAreLostWithAWorkerThatDies) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->SendCommands(Body('v', 4711));
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+  client->SendCommands(Body('d'));
+  EXPECT_TRUE(client->Await(kFault).has_value());
+  EXPECT_THAT(Only().reason, HasSubstr("module variables"));
 }
 
 TEST_F(SessionWorkerTest, MemoryIsReadBackAfterAFault) {

@@ -10,7 +10,8 @@ namespace warpline {
 // A worker that waits, or is on its way to.
 class WorkerPool::Entry : public WorkerEvents {
  public:
-  Entry(WorkerPool* pool, WorkerDevice device) : pool_(pool), device_(std::move(device)) {}
+  Entry(WorkerPool* pool, WorkerDevice device, bool ready = false)
+      : pool_(pool), device_(std::move(device)), ready_(ready) {}
 
   const WorkerDevice& device() const { return device_; }
   bool ready() const { return ready_; }
@@ -31,7 +32,7 @@ class WorkerPool::Entry : public WorkerEvents {
  private:
   WorkerPool* const pool_;
   const WorkerDevice device_;
-  bool ready_ = false;
+  bool ready_;
 };
 
 std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, WorkerEvents* events) {
@@ -39,6 +40,7 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
   prepare.set_backend(device.backend);
   prepare.set_ordinal(device.ordinal);
   auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
+  worker->set_generation(generation_);
   worker->Start(options_.program, std::move(prepare));
   return worker;
 }
@@ -54,6 +56,21 @@ std::shared_ptr<WorkerProcess> WorkerPool::Take(const WorkerDevice& device, Work
   worker->Attach(events);
   entries.erase(found);
   return worker;
+}
+
+void WorkerPool::GiveBack(const WorkerDevice& wanted, std::shared_ptr<WorkerProcess> worker) {
+  auto& entries = devices_[wanted.ordinal].entries;
+  auto entry = std::make_shared<Entry>(this, wanted, worker->prepared());
+  worker->Attach(entry.get());
+  entry->worker = std::move(worker);
+  const bool wanted_here = entry->worker->generation() == generation_ &&
+                           static_cast<int>(entries.size()) < options_.warm;
+  if (wanted_here && !stopping_) {
+    entries.push_back(std::move(entry));
+    return;
+  }
+  entry->worker->Kill();
+  leaving_.push_back(std::move(entry));
 }
 
 void WorkerPool::Refill(const WorkerDevice& wanted) {
@@ -108,6 +125,7 @@ void WorkerPool::OnGone(Entry* entry) {
 }
 
 void WorkerPool::Renew() {
+  ++generation_;
   for (auto& [ordinal, device] : devices_) {
     if (device.entries.empty()) continue;
     const WorkerDevice wanted = device.entries.front()->device();

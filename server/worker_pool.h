@@ -7,6 +7,7 @@
 #define WARPLINE_SERVER_WORKER_POOL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +46,8 @@ class WorkerPool {
   // A worker for a session, with its events going to `events` (borrowed, see WorkerProcess): a warm
   // one where there is one, otherwise one that was just started.
   std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events);
+  // Takes back a worker that nothing of a session has reached.
+  void GiveBack(const WorkerDevice& device, std::shared_ptr<WorkerProcess> worker);
   // Starts what is missing. Called when a session is open, and once at the start.
   void Refill(const WorkerDevice& device);
   // Waiting workers are of an older program: ends them and starts others.
@@ -77,6 +80,8 @@ class WorkerPool {
   // Ended, and not yet reaped.
   std::vector<std::shared_ptr<Entry>> leaving_;
   bool stopping_ = false;
+  // Of the program that workers are started from; another after Renew().
+  uint64_t generation_ = 1;
   std::function<void()> stopped_;
 };
 

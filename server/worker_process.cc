@@ -58,7 +58,6 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> proc
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
   socket_watch_ = control_->Watch(socket_.get(), [this] { OnPacket(); });
   Prepare(prepare);
-  if (pending_open_) std::exchange(pending_open_, nullptr)();
 }
 
 void WorkerProcess::Prepare(const warpline_internal::PrepareWorker& prepare) {
@@ -87,12 +86,11 @@ void WorkerProcess::SendOrDie(const warpline_internal::ToWorker& message,
 }
 
 void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
-                         int journal_fd) {
-  if (process_ == nullptr) {
+                         int journal_fd, int variables_fd) {
+  if (!prepared_) {
     if (gone_ || dying_ || killed_) return;
-    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd] {
-      Open(open, rings, journal_fd);
-    };
+    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd,
+                     variables_fd] { Open(open, rings, journal_fd, variables_fd); };
     return;
   }
   warpline_internal::ToWorker message;
@@ -101,6 +99,7 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   if (rings != nullptr) {
     fds = rings->child_fds();
     fds.push_back(journal_fd);
+    if (variables_fd >= 0) fds.push_back(variables_fd);
   }
   SendOrDie(message, fds);
   if (rings != nullptr) rings->CloseChildFds();
@@ -125,13 +124,22 @@ void WorkerProcess::OnPacket() {
     } else if (message.has_memory_done()) {
       events_->OnMemoryDone(message.memory_done());
     } else if (message.has_prepared()) {
-      events_->OnWorkerPrepared(message.prepared());
+      OnPrepared(message.prepared());
+    } else if (message.has_saved()) {
+      events_->OnVariablesSaved(message.saved());
     } else if (message.has_read_done()) {
       events_->OnReadDone(message.read_done());
     } else {
       return Died("bad message: unknown kind");
     }
   }
+}
+
+void WorkerProcess::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
+  prepared_ = prepared.error() == 0;
+  if (!prepared_) pending_open_ = nullptr;
+  events_->OnWorkerPrepared(prepared);
+  if (pending_open_) std::exchange(pending_open_, nullptr)();
 }
 
 void WorkerProcess::Kill() {

@@ -31,6 +31,7 @@ class WorkerEvents {
   virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) {}
   virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
   virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
+  virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
   // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
   // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless
@@ -53,9 +54,21 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // OnWorkerPrepared(), does not come again.
   void Attach(WorkerEvents* events) { events_ = events; }
 
-  // Gives it its session, with the descriptors of `rings` (null for a reader) and `journal_fd`
-  // (borrowed). May be called before it has started.
-  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd);
+  // Gives it its session, with the descriptors of `rings` (null for a reader), `journal_fd` and,
+  // if it has one, `variables_fd` (borrowed; a worker that has not started yet gets them when it
+  // has opened its device).
+  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd,
+            int variables_fd = -1);
+
+  // Whether Open() was called and nothing of it has reached the worker, which may still come to be
+  // of use to another session, and takes that back.
+  bool untouched() const { return pending_open_ && !dying_ && !killed_ && !gone_; }
+  void CancelOpen() { pending_open_ = nullptr; }
+  // A number of the owner's choice, for what was started alike.
+  void set_generation(uint64_t generation) { generation_ = generation; }
+  uint64_t generation() const { return generation_; }
+  // It has opened its device.
+  bool prepared() const { return prepared_; }
 
   // Sends a message with descriptors (borrowed). One answer at a time is expected to be under way,
   // which bounds what lies in the socket.
@@ -73,6 +86,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // Sends the first message, with a life line for the process to hold.
   void Prepare(const warpline_internal::PrepareWorker& prepare);
   void OnPacket();
+  void OnPrepared(const warpline_internal::WorkerOpened& prepared);
   void OnLifeEnded();
   void OnExit();
   void Died(const std::string& why);
@@ -83,7 +97,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   EventLoop* const spawner_;
   DeathWatch* const deaths_;
   WorkerEvents* events_;
-  // What Open() was called with before the process was there.
+  // What Open() was called with before the worker was prepared.
   std::function<void()> pending_open_;
   std::unique_ptr<ChildProcess> process_;
   UniqueFd socket_;
@@ -91,6 +105,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   EventLoop::Token exit_watch_ = 0;
   EventLoop::Token report_timer_ = 0;
   DeathWatch::Token life_watch_ = 0;
+  uint64_t generation_ = 0;
+  bool prepared_ = false;
   bool killed_ = false;
   bool dying_ = false;
   bool reported_ = false;

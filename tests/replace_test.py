@@ -19,6 +19,7 @@ class ReplaceTest(unittest.TestCase):
     def setUpClass(cls):
         cls.installation = harness.local_server.Installation.from_bazel_bin(
             harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
+                               "bin/examples/variables": "tests/chaos/variables",
                                "bin/long_program": "tests/chaos/" + PROGRAM})
 
     @classmethod
@@ -39,9 +40,9 @@ class ReplaceTest(unittest.TestCase):
     def restarts(self, server):
         return [int(line.split()[6]) for line in self.warpline(server, "ps")[1].splitlines()[1:]]
 
-    def verdict(self, process):
+    def verdict(self, process, name=PROGRAM):
         status, stdout, stderr = harness.finish(process)
-        lines = [line for line in stdout.splitlines() if line.startswith("long_program: ")]
+        lines = [line for line in stdout.splitlines() if line.startswith(name + ": ")]
         self.assertTrue(lines, "status %d\n%s\n%s" % (status, stdout, stderr))
         return status, lines[-1], stderr
 
@@ -58,10 +59,37 @@ class ReplaceTest(unittest.TestCase):
                 replaced += 1
                 time.sleep(0.2)
             self.assertEqual(self.restarts(server), [replaced])
+            # Three streams and two events at least, made again.
+            handles = re.search(r"^handles +(\d+)$", self.warpline(server, "stat")[1], re.M)
+            self.assertGreaterEqual(int(handles[1]), 6)
             status, verdict, stderr = self.verdict(program)
             self.assertEqual(status, 0, verdict + stderr + server.log_tail())
             status, output = self.warpline(server, "replace", "99")
             self.assertEqual(status, 1, output)
+
+    def test_module_variables_survive_a_replacement_on_request(self):
+        with harness.server(self.installation, "--warm_workers=1") as server:
+            program = harness.start(self.installation, server.endpoint, "variables", "--seconds=4")
+            harness.wait_until(lambda: self.restarts(server), "a session")
+            time.sleep(0.5)
+            for _ in range(3):
+                status, output = self.warpline(server, "replace")
+                self.assertEqual(status, 0, output + server.log_tail())
+                time.sleep(0.2)
+            self.assertEqual(self.restarts(server), [3])
+            status, verdict, stderr = self.verdict(program, "variables")
+            self.assertEqual(status, 0, verdict + stderr + server.log_tail())
+
+    def test_module_variables_are_lost_with_a_worker_that_dies(self):
+        with harness.server(self.installation) as server:
+            program = harness.start(self.installation, server.endpoint, "variables", "--seconds=60")
+            harness.wait_until(lambda: self.restarts(server), "a session")
+            time.sleep(0.5)
+            for worker in harness.children(server.pid, "warpline-worker"):
+                os.kill(worker, signal.SIGKILL)
+            status, verdict, stderr = self.verdict(program, "variables")
+            self.assertEqual(status, 3, verdict + stderr + server.log_tail())
+            self.assertRegex(stderr, "module variables|in flight")
 
     def test_killed_at_random_it_resumes_or_reads_its_memory_back(self):
         kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")

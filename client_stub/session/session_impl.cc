@@ -337,12 +337,14 @@ void SessionImpl::CloseChannel(const absl::Status& status) { channel_.Close(stat
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer) {
   constexpr int kMaxAttempts = 6;
-  constexpr int kMaxLosses = 20;
+  // Between attempts after a lost connection or a server that takes nobody at the moment; doubles.
+  constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
+  constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+  absl::Duration pause = kFirstPause;
   const absl::Time end = absl::Now() + options.deadline;
   absl::Status refused = absl::ResourceExhaustedError(
       "no range of 4 GiB or more of this process's address space is free for device memory");
   int attempts = 0;
-  int losses = 0;
   const std::vector<ArenaCandidate> candidates = ArenaCandidates();
   for (size_t i = 0; i < candidates.size(); ++i) {
     const ArenaCandidate& candidate = candidates[i];
@@ -355,7 +357,10 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& o
     if (status.ok()) return session;
     // A connection may break while the session opens, and then there is nothing to resume. Whoever
     // got an answer, a redirect among them, must not ask again: a scheduler gave a lease with it.
-    if (session->LostWhileOpening() && absl::Now() < end && ++losses <= kMaxLosses) {
+    if (session->LostWhileOpening() && absl::Now() + pause < end) {
+      session.reset();
+      absl::SleepFor(pause);
+      pause = std::min(2 * pause, kLongestPause);
       --i;
       continue;
     }

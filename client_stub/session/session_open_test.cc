@@ -86,8 +86,26 @@ TEST(SessionOpenTest, SilentServerIsGivenUpAtTheDeadline) {
 
 TEST(SessionOpenTest, ServerThatEndsTheSessionAtOnceIsUnavailable) {
   FakeServer server;
-  server.admit = [](const auto&) { return absl::UnavailableError("draining"); };
-  EXPECT_EQ(OpenSession({}, server.MakeDialer()).status().code(), absl::StatusCode::kUnavailable);
+  int hellos = 0;
+  server.admit = [&](const auto&) {
+    ++hellos;
+    return absl::UnavailableError("draining");
+  };
+  SessionOptions options;
+  options.deadline = absl::Milliseconds(100);
+  EXPECT_EQ(OpenSession(options, server.MakeDialer()).status().code(),
+            absl::StatusCode::kUnavailable);
+  // After 10, 20 and 40 ms.
+  EXPECT_LE(hellos, 4);
+}
+
+TEST(SessionOpenTest, ServerThatTakesNobodyForAWhileIsTriedAgain) {
+  FakeServer server;
+  int hellos = 0;
+  server.admit = [&](const warpline_internal::Hello&) {
+    return ++hellos < 4 ? absl::UnavailableError("draining") : absl::OkStatus();
+  };
+  EXPECT_TRUE(OpenSession({}, server.MakeDialer()).ok());
 }
 
 TEST(SessionOpenTest, AnotherPlaceIsTriedWhenTheArenaIsRefused) {

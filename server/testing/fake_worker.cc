@@ -7,8 +7,10 @@
 //   'w' write the next 8 bytes at the address in the 8 bytes after them, then echo
 //   'd' echo, say that nothing is in flight, and die by SIGKILL
 //   'r' echo the 8 bytes at the address in bytes 8 to 15
+//   'v' keep the next 8 bytes as what its module variables hold, echo them, and say that nothing is
+//       in flight; with 0 there it echoes what it has
 // Arguments: --open_error=N fails to open, --die_at_start exits before, --map_error_after=N fails
-// every map after N of them.
+// every map after N of them, --save_error=N fails to save variables.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -40,6 +42,7 @@ struct Behaviour {
   int open_error = 0;
   bool die_at_start = false;
   int map_error_after = -1;
+  int save_error = 0;
 };
 
 class FakeWorker {
@@ -94,6 +97,10 @@ class FakeWorker {
         kill(getpid(), SIGKILL);
       }
       Obey(payload);
+      if (payload[sizeof(header)] == 'v') {
+        journal_->flags.fetch_or(kJournalVariables);
+        journal_->retired_seq.store(header.first_seq + header.count - 1);
+      }
     }
   }
 
@@ -121,6 +128,10 @@ class FakeWorker {
         std::memcpy(reinterpret_cast<void*>(Word(payload, body + 16)), &value, 8);
         return Reply(kReplies, payload);
       }
+      case 'v': {
+        if (const uint64_t value = Word(payload, body + 8); value != 0) variables_ = value;
+        return Reply(kReplies, std::string_view(reinterpret_cast<const char*>(&variables_), 8));
+      }
       case 'r': {
         const char* at = reinterpret_cast<const char*>(Word(payload, body + 8));
         return Reply(kReplies, std::string_view(at, 8));
@@ -145,6 +156,10 @@ class FakeWorker {
       reply.mutable_opened()->set_error(behaviour_.open_error);
       reply.mutable_opened()->set_message("as asked");
       Open(message.open(), &fds);
+    } else if (message.has_save()) {
+      if (fds.size() != 1 || pwrite(fds[0].get(), &variables_, 8, 0) != 8) _exit(10);
+      reply.mutable_saved()->set_id(message.save().id());
+      reply.mutable_saved()->set_error(behaviour_.save_error);
     } else if (message.has_map()) {
       reply.mutable_memory_done()->set_id(message.map().id());
       reply.mutable_memory_done()->set_error(Map(message.map(), fds));
@@ -163,7 +178,8 @@ class FakeWorker {
 
   void Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd>* fds) {
     if (open.reader()) return;
-    if (fds->size() != 7) _exit(8);
+    if (fds->size() != (open.variables() ? 8 : 7)) _exit(8);
+    if (open.variables() && pread((*fds)[7].get(), &variables_, 8, 0) != 8) _exit(11);
     journal_ = static_cast<JournalHead*>(
         mmap(nullptr, kJournalHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, (*fds)[6].get(), 0));
     const auto ring = [&](size_t first) {
@@ -214,6 +230,7 @@ class FakeWorker {
   bool stopped_ = false;
   bool socket_open_ = true;
   int maps_ = 0;
+  uint64_t variables_ = 0;
 };
 
 }  // namespace
@@ -226,6 +243,7 @@ int main(int argc, char** argv) {
     const int value = std::atoi(argv[i] + arg.find('=') + 1);
     if (absl::StartsWith(arg, "--open_error=")) behaviour.open_error = value;
     if (arg == "--die_at_start") behaviour.die_at_start = true;
+    if (absl::StartsWith(arg, "--save_error=")) behaviour.save_error = value;
     if (absl::StartsWith(arg, "--map_error_after=")) behaviour.map_error_after = value;
   }
   return warpline::FakeWorker(behaviour).Run();

@@ -43,7 +43,7 @@ Lane::Step ControlLane::Issue(Task& task) {
 
 void ControlLane::Loaded(CudaResult result, Task& task) {
   task.module->result = result;
-  task.module->has_variables = host_->HasVariables(task.image->bytes);
+  if (result == CudaResult::kSuccess) task.module->at_risk = host_->OnModuleLoaded(task);
   if (result == CudaResult::kSuccess && fatbin::MayPrint(task.image->bytes)) {
     task.module->prints = true;
     host_->NotePrints();
@@ -156,8 +156,9 @@ void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
   host_->sink()->Reply(task.seq, result);
 }
 
-void ControlLane::Do(const cmd::ModuleUnload&, Task& task) {
+void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
   if (task.module->result != CudaResult::kSuccess) return;
+  host_->OnModuleUnloading(command.module);
   const CudaResult result = host_->context()->UnloadModule(task.module->id);
   if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
 }
@@ -191,7 +192,7 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
   std::string tail;
   task.kernel->result = Find(task.kernel.get(), task.tail, &fields, &tail);
   // Whoever looks a kernel up is about to launch it.
-  if (task.kernel->module->has_variables) host_->OnVariablesAtRisk();
+  if (task.kernel->module->at_risk != 0) host_->OnAtRisk(task.kernel->module->at_risk);
   host_->sink()->Reply(task.seq, task.kernel->result, fields, tail);
 }
 

@@ -67,6 +67,7 @@ class Journal {
   // Notes a command under a key of the caller's choice, in place of what had that key.
   bool NoteAs(CommandId id, uint64_t key, uint64_t subkey, std::string_view body, int64_t value);
 
+  SharedUsage* usage() { return &head_->usage; }
   void SetFlags(uint32_t flags) { head_->flags.fetch_or(flags, std::memory_order_release); }
   // What JournalHead::retired_seq says; never goes back.
   void PublishRetired(uint64_t seq);

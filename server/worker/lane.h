@@ -53,10 +53,12 @@ class LaneHost {
   // takes over, this puts the module's variables where they were.
   virtual CudaResult PlaceVariables(const Task& task,
                                     const std::function<CudaResult(device::ModuleId*)>& load) = 0;
-  // Whether a module's image has variables that kernels can write.
-  virtual bool HasVariables(std::string_view image) = 0;
-  // Kernels may write such variables from now on.
-  virtual void OnVariablesAtRisk() = 0;
+  // `task` loaded its module from its image. Returns Module::at_risk.
+  virtual uint32_t OnModuleLoaded(const Task& task) = 0;
+  // The module with this handle is about to be unloaded.
+  virtual void OnModuleUnloading(uint64_t module) = 0;
+  // A kernel of a module of which this is Module::at_risk may run from now on.
+  virtual void OnAtRisk(uint32_t flags) = 0;
   // `task`, a GlobalFind, found its variable.
   virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
 };

@@ -19,8 +19,8 @@
 #include "server/device/device.h"
 #include "server/life_line.h"
 #include "server/packet_socket.h"
+#include "server/worker/file_copies.h"
 #include "server/worker/journal.h"
-#include "server/worker/memory_reader.h"
 #include "server/worker/output_capture.h"
 #include "server/worker/recorder.h"
 #include "server/worker/ring_writer.h"
@@ -95,7 +95,9 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
     return absl::AbortedError("the arena's addresses are taken in the worker");
   }
   if (open.reader()) return absl::OkStatus();
-  if (fds.size() != kOpenFds) return absl::InvalidArgumentError("descriptors of the rings");
+  if (fds.size() != kOpenFds + (open.variables() ? 1 : 0)) {
+    return absl::InvalidArgumentError("descriptors of the rings");
+  }
   auto commands = RingReader::Attach(TakeRing(&fds, 0));
   if (!commands.ok()) return commands.status();
   worker->commands = *std::move(commands);
@@ -122,6 +124,10 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (open.resume_seq() > 0 || worker->journal->entries() > 0) {
     const absl::Status replayed = worker->session->Replay(open.resume_seq());
     if (!replayed.ok()) return replayed;
+  }
+  if (open.variables()) {
+    const absl::Status restored = worker->session->RestoreVariables(fds[kOpenFds].get());
+    if (!restored.ok()) return restored;
   }
   LogInfo("opened session=", open.session(),
           " us=", absl::ToInt64Microseconds(absl::Now() - start));
@@ -246,12 +252,22 @@ void Serve(Worker* worker) {
       }
       case ToWorker::kRead:
         answer.mutable_read_done()->set_id(request.read().id());
-        answer.mutable_read_done()->set_error(
-            static_cast<int>(opened && worker->session == nullptr && fds.size() == 1
-                                 ? CopyMemoryToFile(worker->context.get(), request.read().va(),
-                                                    request.read().bytes(), fds[0].get())
-                                 : CudaResult::kIllegalState));
+        answer.mutable_read_done()->set_error(static_cast<int>(
+            opened && worker->session == nullptr && fds.size() == 1
+                ? FileCopies(worker->context.get())
+                      .ToFile(request.read().va(), request.read().bytes(), fds[0].get(), 0)
+                : CudaResult::kIllegalState));
         break;
+      case ToWorker::kSave: {
+        absl::Status status = absl::FailedPreconditionError("no session to save variables of");
+        if (opened && worker->session != nullptr && fds.size() == 1) {
+          status = worker->session->SaveVariables(fds[0].get());
+        }
+        answer.mutable_saved()->set_id(request.save().id());
+        answer.mutable_saved()->set_error(static_cast<int>(CudaResultFromStatus(status)));
+        if (!status.ok()) answer.mutable_saved()->set_message(std::string(status.message()));
+        break;
+      }
       case ToWorker::KIND_NOT_SET:
         LogError("unknown request from the server");
         return;

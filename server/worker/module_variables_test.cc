@@ -1,6 +1,7 @@
 #include "server/worker/module_variables.h"
 
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -10,7 +11,8 @@ namespace {
 constexpr char kHead[] = ".version 8.0\n.target sm_75\n.address_size 64\n";
 constexpr char kKernel[] = ".visible .entry k() { .reg .b64 r; mov.u64 r, counter; ret; }\n";
 
-bool Has(const std::string& body) { return HasWritableVariables(kHead + body, 75); }
+ModuleVariables Of(const std::string& body) { return WritableVariables(kHead + body, 75); }
+bool Has(const std::string& body) { return Of(body).any(); }
 
 TEST(ModuleVariablesTest, KernelsAloneHaveNone) {
   EXPECT_FALSE(Has(kKernel));
@@ -29,17 +31,35 @@ TEST(ModuleVariablesTest, StringsOfTheCompilerDoNotCount) {
   EXPECT_TRUE(Has(".global .align 1 .b8 $str[2] = {1, 0};\n.global .u32 x;\n"));
 }
 
-TEST(ModuleVariablesTest, WhatCannotBeReadCounts) {
+TEST(ModuleVariablesTest, VariablesAreNamed) {
+  const ModuleVariables two =
+      Of(".visible .global .align 4 .u32 counter;\n" + std::string(kKernel) +
+         ".global .align 4 .b8 table[8] = {1, 2};\n");
+  EXPECT_EQ(two.names, (std::vector<std::string>{"counter", "table"}));
+  EXPECT_TRUE(two.complete);
+  EXPECT_FALSE(Of(".global .u32 a, b;\n").complete);
+  EXPECT_FALSE(Of(".global .u32 " + std::string(kMaxVariableName + 1, 'n') + ";\n").complete);
+}
+
+TEST(ModuleVariablesTest, KernelsThatAllocateAreFound) {
   EXPECT_TRUE(
-      HasWritableVariables("\x7f"
-                           "ELF",
-                           90));
-  EXPECT_TRUE(HasWritableVariables("nonsense", 90));
+      Of(".extern .func (.param .b64 r) malloc\n(\n.param .b64 p\n)\n;\n" + std::string(kKernel))
+          .allocates);
+  EXPECT_FALSE(Of(".extern .func (.param .b64 r) mallocate (.param .b64 p);\n").allocates);
+  EXPECT_FALSE(Of(kKernel).allocates);
+}
+
+TEST(ModuleVariablesTest, WhatCannotBeReadIsIncomplete) {
+  EXPECT_FALSE(WritableVariables("nonsense", 90).complete);
+  EXPECT_FALSE(WritableVariables("\x7f"
+                                 "ELF",
+                                 90)
+                   .complete);
   std::string header(
       "\x7f"
       "ELF");
   header.resize(64, '\xff');
-  EXPECT_TRUE(HasWritableVariables(header, 255));
+  EXPECT_FALSE(WritableVariables(header, 255).complete);
 }
 
 }  // namespace

@@ -101,20 +101,25 @@ void Recorder::OnRecorded(const EventRecord& record) {
 
 void Recorder::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
   const auto* const find = std::get_if<cmd::GlobalFind>(&task.command);
-  if (find == nullptr) return;
+  if (find != nullptr) NoteVariable(find->module, task.tail, address, bytes);
+}
+
+void Recorder::NoteVariable(uint64_t module, std::string_view name, uint64_t address,
+                            uint64_t bytes) {
   {
     MutexLock lock(&mu_);
-    variables_[address] = {bytes, find->module};
+    variables_[address] = {bytes, module};
     if (replaying_.load(std::memory_order_relaxed)) {
-      const auto expected = expected_.find({find->module, std::string(task.tail)});
+      const auto expected = expected_.find({module, std::string(name)});
       if (expected != expected_.end() && expected->second != address) moved_ = true;
       return;
     }
   }
-  std::string body(sizeof(*find), '\0');
-  std::memcpy(body.data(), find, sizeof(*find));
-  body.append(task.tail);
-  if (!journal_->NoteAs(CommandId::kGlobalFind, address, find->module, body,
+  const cmd::GlobalFind find = {module};
+  std::string body(sizeof(find), '\0');
+  std::memcpy(body.data(), &find, sizeof(find));
+  body.append(name);
+  if (!journal_->NoteAs(CommandId::kGlobalFind, address, module, body,
                         static_cast<int64_t>(address))) {
     Flag(kJournalIncomplete);
   }

@@ -3,7 +3,7 @@
 //
 // Variables lie outside the arena and die with the worker. What the host wrote to them is noted;
 // what kernels may have written is not known here, and then the session cannot outlive its worker
-// unannounced (kJournalVariables).
+// unannounced (kJournalVariables): before a planned replacement VariableCarrier copies them out.
 #ifndef WARPLINE_SERVER_WORKER_RECORDER_H_
 #define WARPLINE_SERVER_WORKER_RECORDER_H_
 
@@ -39,8 +39,10 @@ class Recorder {
   void Refused(CommandId id, std::string_view body);
 
   void OnRecorded(const EventRecord& record);
-  void OnVariablesAtRisk() { Flag(kJournalVariables); }
+  void OnAtRisk(uint32_t flags) { Flag(flags); }
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes);
+  // The same for one that the client did not ask for.
+  void NoteVariable(uint64_t module, std::string_view name, uint64_t address, uint64_t bytes);
   void OnFault() { Flag(kJournalFaulted); }
 
   // During a replay nothing is noted anew, and variables must come to lie where they were.

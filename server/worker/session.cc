@@ -27,7 +27,9 @@ Session::Session(device::Context* context, FrameWriter* writer, const SessionLim
       limits_(limits),
       sink_(writer),
       events_(context),
-      staging_(context, limits.staging_buffers) {
+      staging_(context, limits.staging_buffers),
+      variables_(context) {
+  staging_.set_usage(usage_);
   control_ = std::make_shared<ControlLane>(this);
   if (!control_->Start()) return;
   {
@@ -35,6 +37,12 @@ Session::Session(device::Context* context, FrameWriter* writer, const SessionLim
     all_lanes_.push_back(control_);
   }
   legacy_ = OpenLane(Lane::Kind::kLegacy, kLegacyHandle);
+}
+
+void Session::SetRecorder(Recorder* recorder) {
+  recorder_ = recorder;
+  usage_ = recorder->journal()->usage();
+  staging_.set_usage(usage_);
 }
 
 Session::~Session() {
@@ -60,6 +68,7 @@ absl::Status Session::Decode(std::string payload) {
     return absl::InvalidArgumentError(
         absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
   }
+  if (TooMuchQueued()) Meet(Limit::kCommands, limits_.max_queued_commands);
   while (TooMuchQueued()) Nap();
   const uint64_t bytes = payload.size();
   queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -90,10 +99,12 @@ absl::Status Session::Decode(std::string payload) {
   }
   // Before any lane can complete something of it, so that the last report says that all is done.
   decoded_seq_.store(next_seq_ - 1, std::memory_order_release);
+  PublishUsage();
   FlushLanes();
   std::erase_if(leaving_, [](const auto& lane) { return lane->finished(); });
   if (retired_here_ > 0) {
     const uint64_t total = retired_count_.fetch_add(retired_here_) + retired_here_;
+    usage_->commands_complete.fetch_add(retired_here_, std::memory_order_relaxed);
     retired_here_ = 0;
     const uint64_t all = AllSeq(nullptr);
     RaiseReported(all);
@@ -156,6 +167,7 @@ uint64_t Session::MostOfLimit(int limit) {
 
 void Session::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
   const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
+  usage_->commands_complete.fetch_add(count, std::memory_order_relaxed);
   const uint64_t all = AllSeq(lane);
   RaiseReported(all);
   AppendNotice(ReplyId::kRetired, lane->retired_seq(), notice::Retired{lane->stream(), all, total},
@@ -329,20 +341,34 @@ void Session::Refuse(CudaResult result) {
   RetireHere();
 }
 
+uint64_t Session::handle_count() const {
+  return lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size() +
+         host_calls_.size();
+}
+
 bool Session::HandlesLeft() {
-  const uint64_t held = lanes_.size() + event_table_.size() + images_.size() + modules_.size() +
-                        kernels_.size() + host_calls_.size();
-  if (held < limits_.max_handles) return true;
-  RefuseBeyond("handles", limits_.max_handles, &said_handles_);
+  if (handle_count() < limits_.max_handles) return true;
+  RefuseBeyond(Limit::kHandles, limits_.max_handles);
   return false;
 }
 
-void Session::RefuseBeyond(const char* what, uint64_t limit, bool* said) {
-  if (!std::exchange(*said, true)) {
-    LogWarning("limit reached what=", what, " limit=", limit,
-               " call=", kCommandTable[static_cast<int>(id_) - 1].name);
-  }
+void Session::Meet(Limit limit, uint64_t most) {
+  usage_->Meet(limit);
+  const auto index = static_cast<size_t>(limit);
+  if (std::exchange(said_limit_[index], true)) return;
+  LogWarning("limit reached what=", kLimitNames[index], " limit=", most,
+             " call=", id_ == CommandId{} ? "" : FindCommand(id_).name);
+}
+
+void Session::RefuseBeyond(Limit limit, uint64_t most) {
+  Meet(limit, most);
   Refuse(CudaResult::kOutOfMemory);
+}
+
+void Session::PublishUsage() {
+  usage_->handles.store(handle_count(), std::memory_order_relaxed);
+  usage_->module_bytes.store(module_bytes_, std::memory_order_relaxed);
+  usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);
 }
 
 template <typename Command>
@@ -382,7 +408,7 @@ void Session::On(const cmd::StreamCreate& command, std::string_view tail) {
   ReapLanes();
   // Not those that are kept for an event that was recorded there: they have no thread any more.
   if (lanes_.size() + leaving_.size() >= limits_.max_streams) {
-    return Refuse(CudaResult::kOutOfMemory);
+    return RefuseBeyond(Limit::kHandles, limits_.max_streams);
   }
   const bool blocking = (command.flags & kNonBlockingFlag) == 0;
   const std::shared_ptr<Lane> lane =
@@ -568,7 +594,7 @@ void Session::On(const cmd::ImageData& command, std::string_view tail) {
     }
     if (command.total > limits_.max_module_bytes - module_bytes_) {
       images_.erase(command.image);
-      return RefuseBeyond("module bytes", limits_.max_module_bytes, &said_module_bytes_);
+      return RefuseBeyond(Limit::kModuleBytes, limits_.max_module_bytes);
     }
     image = std::make_shared<Image>();
     image->total = command.total;

@@ -6,6 +6,7 @@
 #ifndef WARPLINE_SERVER_WORKER_SESSION_H_
 #define WARPLINE_SERVER_WORKER_SESSION_H_
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "server/worker/output_capture.h"
 #include "server/worker/recorder.h"
 #include "server/worker/stream_lane.h"
+#include "server/worker/variable_carrier.h"
 #include "server/worker/variable_placer.h"
 
 namespace warpline::worker {
@@ -60,12 +62,18 @@ class Session : public LaneHost {
 
   // Notes from now on what the session's next worker needs, in `recorder` (borrowed). Once, before
   // anything else.
-  void SetRecorder(Recorder* recorder) { recorder_ = recorder; }
+  void SetRecorder(Recorder* recorder);
   // `sm` of the device, such as 90, tells which of a module's images runs.
   void set_sm(int sm) { sm_ = sm; }
+  const SharedUsage& usage() const { return *usage_; }
   // Makes again what the journal has and goes on after command `seq`. On the decoder's thread,
   // before Decode(). ABORTED when it cannot be as it was.
   absl::Status Replay(uint64_t seq);
+  // For a planned replacement: what module variables hold, from this worker to the next, which
+  // restores it after Replay(). From any thread, with nothing in flight. As VariableCarrier; needs
+  // a recorder.
+  absl::Status SaveVariables(int fd);
+  absl::Status RestoreVariables(int fd) { return variables_.Restore(fd); }
 
   // LaneHost.
   device::Context* context() override { return context_; }
@@ -80,8 +88,9 @@ class Session : public LaneHost {
   void SendOutput() override;
   uint64_t MostOfLimit(int limit) override;
   void OnRecorded(const EventRecord& record) override;
-  bool HasVariables(std::string_view image) override;
-  void OnVariablesAtRisk() override;
+  uint32_t OnModuleLoaded(const Task& task) override;
+  void OnModuleUnloading(uint64_t module) override;
+  void OnAtRisk(uint32_t flags) override;
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) override;
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;
@@ -175,13 +184,17 @@ class Session : public LaneHost {
   template <typename Command>
   void LaunchOn(const Command& command, std::string_view tail);
 
-  // Refuses with kOutOfMemory and says in the log, once for each `what`, what there is too much of.
-  void RefuseBeyond(const char* what, uint64_t limit, bool* said);
+  // Counts that the limit was met and says it in the log, once for each.
+  void Meet(Limit limit, uint64_t most);
+  // The same, and refuses with kOutOfMemory.
+  void RefuseBeyond(Limit limit, uint64_t most);
   // Answers a round trip with an error, or reports a failed one-way command.
   void Refuse(CudaResult result);
   // The command being decoded is complete without a lane.
   void RetireHere() { ++retired_here_; }
+  uint64_t handle_count() const;
   bool HandlesLeft();
+  void PublishUsage();
   void WhenAllRetired(std::function<void()> done);
   void RunWatches();
   // Everything up to this is complete, and its replies sent, or about to be in the batch of
@@ -195,10 +208,13 @@ class Session : public LaneHost {
   const SessionLimits limits_;
   Recorder* recorder_ = nullptr;
   std::unique_ptr<VariablePlacer> placer_;  // While code is made again.
+  SharedUsage own_usage_;
+  SharedUsage* usage_ = &own_usage_;  // In the journal, where there is one.
   int sm_ = 0;
   ReplySink sink_;
   EventPool events_;
   StagingPool staging_;
+  VariableCarrier variables_;
 
   // Decoder only.
   uint64_t next_seq_ = 1;
@@ -216,8 +232,7 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
   absl::flat_hash_map<uint64_t, HostCall> host_calls_;  // Those that the client has yet to answer.
   uint64_t module_bytes_ = 0;
-  bool said_handles_ = false;
-  bool said_module_bytes_ = false;
+  std::array<bool, kLimitCount> said_limit_{};
   std::shared_ptr<EventRecord> barrier_;  // Of the latest StreamBarrier.
   uint64_t barriers_ = 0;
   std::shared_ptr<Lane> legacy_;

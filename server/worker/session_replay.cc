@@ -60,16 +60,33 @@ void Session::OnRecorded(const EventRecord& record) {
   if (recorder_ != nullptr) recorder_->OnRecorded(record);
 }
 
-bool Session::HasVariables(std::string_view image) {
-  return recorder_ != nullptr && HasWritableVariables(image, sm_);
+uint32_t Session::OnModuleLoaded(const Task& task) {
+  if (recorder_ == nullptr) return 0;
+  ModuleVariables found = WritableVariables(task.image->bytes, sm_);
+  const uint32_t at_risk =
+      (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
+  const uint64_t handle = std::visit(
+      [](const auto& command) -> uint64_t {
+        if constexpr (requires { command.module; }) return command.module;
+        return 0;
+      },
+      task.command);
+  variables_.OnLoaded(handle, task.module->id, std::move(found));
+  return at_risk;
 }
 
-void Session::OnVariablesAtRisk() {
-  if (recorder_ != nullptr) recorder_->OnVariablesAtRisk();
+void Session::OnModuleUnloading(uint64_t module) { variables_.OnUnloading(module); }
+
+void Session::OnAtRisk(uint32_t flags) {
+  if (recorder_ != nullptr) recorder_->OnAtRisk(flags);
 }
 
 void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
-  if (recorder_ != nullptr) recorder_->OnVariableFound(task, address, bytes);
+  if (recorder_ == nullptr) return;
+  recorder_->OnVariableFound(task, address, bytes);
+  if (const auto* const find = std::get_if<cmd::GlobalFind>(&task.command)) {
+    variables_.OnFound(find->module, task.tail);
+  }
 }
 
 CudaResult Session::PlaceVariables(const Task& task,
@@ -82,6 +99,13 @@ CudaResult Session::PlaceVariables(const Task& task,
   bool in_place = true;
   return wanted.empty() ? CudaResult::kSuccess
                         : placer_->Place(wanted, load, &task.module->id, &in_place);
+}
+
+absl::Status Session::SaveVariables(int fd) {
+  return variables_.Save(
+      fd, [this](uint64_t module, const std::string& name, uint64_t address, uint64_t bytes) {
+        recorder_->NoteVariable(module, name, address, bytes);
+      });
 }
 
 bool Session::Idle() {
@@ -151,6 +175,8 @@ absl::Status Session::Replay(uint64_t seq) {
   }
   if (!in_place) return absl::AbortedError("a module variable came to lie elsewhere");
   retired_count_.store(seq);
+  usage_->commands_complete.store(seq);
+  PublishUsage();
   reported_seq_.store(seq);
   decoded_seq_.store(seq, std::memory_order_release);
   // The former worker's last report may not have got out.

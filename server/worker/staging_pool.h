@@ -7,6 +7,7 @@
 
 #include "common/mutex.h"
 #include "server/device/device.h"
+#include "server/session_usage.h"
 
 namespace warpline::worker {
 
@@ -22,6 +23,9 @@ class StagingPool {
       : context_(context), max_buffers_(max_buffers) {}
   ~StagingPool();
 
+  // Where to say how much is in use (borrowed). Before the first Take().
+  void set_usage(SharedUsage* usage) { usage_ = usage; }
+
   // A buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made (then
   // `*result` is not kSuccess). Who holds none gets its `first` beyond the bound: a stalled stream
   // that holds many must not keep others from copying.
@@ -29,11 +33,18 @@ class StagingPool {
   void Give(void* buffer);
 
  private:
+  void Count() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Refused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   device::Context* const context_;
   const size_t max_buffers_;
+  SharedUsage* usage_ = nullptr;
   Mutex mu_;
   std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);
   size_t used_ ABSL_GUARDED_BY(mu_) = 0;
+  // Nothing was given back since it was refused.
+  bool short_ ABSL_GUARDED_BY(mu_) = false;
+  bool said_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace warpline::worker

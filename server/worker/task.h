@@ -34,8 +34,8 @@ struct Module {
   device::ModuleId id{};
   bool prints = false;  // Its kernels may.
   device::JitLog log;   // Of a load with options.
-  // It has variables that kernels can write.
-  bool has_variables = false;
+  // What the worker alone has once a kernel of it may run: JournalFlags.
+  uint32_t at_risk = 0;
 };
 
 // A kernel, by the same rule.

@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/text.h"
 
@@ -12,6 +14,9 @@ using warpline_internal::DeviceStat;
 using warpline_internal::SessionStat;
 using warpline_internal::StatReply;
 
+// Between looks at whether a replacement is done.
+constexpr absl::Duration kReplacePoll = absl::Milliseconds(20);
+
 }  // namespace
 
 absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
@@ -20,11 +25,17 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
   request.set_session(session);
   request.set_deadline_ms(10000);
   UnaryClient client(TargetOf(endpoint));
-  auto reply = CallUnary<warpline_internal::ReplaceReply>(
-      &client, "/warpline_internal.Admin/Replace", request, absl::Seconds(120));
-  if (reply.ok()) return reply;
-  return absl::Status(reply.status().code(),
-                      absl::StrCat("no answer from ", endpoint, ": ", reply.status().message()));
+  while (true) {
+    auto reply = CallUnary<warpline_internal::ReplaceReply>(
+        &client, "/warpline_internal.Admin/Replace", request, absl::Seconds(5));
+    if (!reply.ok()) {
+      return absl::Status(reply.status().code(), absl::StrCat("no answer from ", endpoint, ": ",
+                                                              reply.status().message()));
+    }
+    if (reply->done()) return reply;
+    request.set_ticket(reply->ticket());
+    absl::SleepFor(kReplacePoll);
+  }
 }
 
 absl::StatusOr<StatReply> AskServer(const std::string& endpoint) {
@@ -62,6 +73,11 @@ std::string StatReport(const StatReply& reply) {
     absl::StrAppend(&out, "peer             ", Shown(session.peer()), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     ShownBytes(session.command_bytes()), ")\n");
+    absl::StrAppend(&out, "in_flight        ", session.commands_in_flight(), "\n");
+    absl::StrAppend(&out, "handles          ", session.handles(), "\n");
+    absl::StrAppend(&out, "module_bytes     ", ShownBytes(session.module_bytes()), "\n");
+    absl::StrAppend(&out, "staging          ", ShownBytes(session.staging_bytes()), "\n");
+    absl::StrAppend(&out, "limits_reached   ", session.limits_reached(), "\n");
     absl::StrAppend(&out, "replies          ", ShownBytes(session.reply_bytes()), "\n");
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");

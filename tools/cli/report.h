@@ -13,8 +13,8 @@ namespace warpline::cli {
 // Asks the server or scheduler at `endpoint`. UNAVAILABLE when none answers within 5 s.
 absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
 
-// Has other workers take over from those of `session`, or of all for 0; waits up to 10 s for what
-// is in flight in each.
+// Has other workers take over from those of `session`, or of all for 0, and returns when that is
+// done; the server waits up to 10 s for what is in flight in each.
 absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
                                                              uint64_t session);
 
