@@ -32,7 +32,7 @@ def grad():
 
     x = jnp.sin(jnp.arange(128 * 32.0)).reshape(128, 32)
     w = (jnp.cos(jnp.arange(32 * 64.0)).reshape(32, 64), jnp.sin(jnp.arange(64.0)).reshape(64, 1))
-    step = jax.jit(lambda w: jax.tree.map(lambda a, g: a - 0.1 * g, w, jax.grad(loss)(w, x)))
+    step = jax.jit(lambda w: jax.tree.map(lambda a, g: a - 0.002 * g, w, jax.grad(loss)(w, x)))
     for _ in range(50):
         w = step(w)
     report("weights", w[0], rtol=1e-5)

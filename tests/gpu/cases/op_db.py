@@ -7,6 +7,7 @@ that FILE has already are left out, one that was begun and not done ended the pr
 noted as dead. Exit status 0 when the slice is done, 3 when time is up, 4 when the device is lost.
 """
 import argparse
+import faulthandler
 import hashlib
 import json
 import os
@@ -34,8 +35,8 @@ UNWRITTEN = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 FATAL = ("CUDA error", "device-side assert", "CUBLAS_STATUS_EXECUTION_FAILED", "context is destroyed")
 
 
-def names(name):
-    return name.variant_test_name and "%s.%s" % (name.name, name.variant_test_name) or name.name
+def full_name(op):
+    return "%s.%s" % (op.name, op.variant_test_name) if op.variant_test_name else op.name
 
 
 def outputs_of(op, sample):
@@ -122,7 +123,7 @@ def main():
             note(op=died, dead=True)
             done.add(died)
         for number, op in enumerate(op_db):
-            name = names(op)
+            name = full_name(op)
             if number % parts != part or name in done:
                 continue
             if dtype not in op.supported_dtypes("cuda"):
@@ -130,12 +131,15 @@ def main():
             if time.monotonic() - started > args.seconds:
                 return 3
             note(op=name, begun=True)
+            # One that hangs costs itself only: the process ends, and the next one goes on behind it.
+            faulthandler.dump_traceback_later(4 * args.op_seconds, exit=True)
             try:
                 note(op=name, **run_operator(op, dtype, args.op_seconds))
             except Exception as error:  # noqa: BLE001
                 note(op=name, samples=[], error="%s: %s" % (type(error).__name__, str(error)[:300]))
                 if any(word in str(error) for word in FATAL):
                     os._exit(4)
+            faulthandler.cancel_dump_traceback_later()
     return 0
 
 

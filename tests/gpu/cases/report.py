@@ -25,7 +25,8 @@ def _as_array(value):
         value = value.resolve_conj().resolve_neg().cpu().contiguous()
         if value.dtype.is_floating_point and value.dtype not in (torch.float16, torch.float32,
                                                                  torch.float64):
-            return value.view(torch.uint8).numpy(), value.to(torch.float64).numpy()
+            bits = value.reshape(-1).view(torch.uint8)
+            return bits.numpy(), value.to(torch.float64).numpy()
         array = value.numpy()
     elif module == "cupy":
         array = value.get()
