@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
@@ -13,7 +12,6 @@ namespace warpline::worker {
 namespace {
 
 constexpr uint64_t kLegacyHandle = 1;
-constexpr uint32_t kNonBlockingFlag = 1;
 
 void Nap() {
   const timespec nap = {0, 50'000};
@@ -165,81 +163,6 @@ uint64_t Session::MostOfLimit(int limit) {
   }
 }
 
-void Session::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
-  const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
-  usage_->commands_complete.fetch_add(count, std::memory_order_relaxed);
-  const uint64_t all = AllSeq(lane);
-  RaiseReported(all);
-  AppendNotice(ReplyId::kRetired, lane->retired_seq(), notice::Retired{lane->stream(), all, total},
-               {}, batch);
-}
-
-void Session::AfterRetired() {
-  // Of two lanes that finish at once neither knew of the other when it wrote its report.
-  const uint64_t all = AllSeq(nullptr);
-  if (all == decoded_seq_.load(std::memory_order_acquire) && RaiseReported(all)) {
-    sink_.Retired(0, 0, all, retired_count_.load(std::memory_order_relaxed));
-  }
-  if (watch_count_.load() > 0) RunWatches();
-  if (recorder_ != nullptr) PublishIfIdle(all);
-}
-
-bool Session::RaiseReported(uint64_t all) {
-  uint64_t reported = reported_seq_.load(std::memory_order_relaxed);
-  while (reported < all) {
-    if (reported_seq_.compare_exchange_weak(reported, all)) return true;
-  }
-  return false;
-}
-
-// Decoded first: a lane counts a command as appended before the command counts as decoded.
-uint64_t Session::AllSeq(const Lane* reporter) {
-  uint64_t all = decoded_seq_.load(std::memory_order_acquire);
-  MutexLock lock(&mu_);
-  for (const auto& lane : all_lanes_) {
-    const bool own = lane.get() == reporter;
-    const uint64_t seq = own ? lane->retired_seq() : lane->delivered_seq();
-    const uint64_t ticket = own ? lane->retired() : lane->delivered();
-    if (ticket != lane->appended()) all = std::min(all, seq);
-  }
-  return all;
-}
-
-void Session::WhenAllRetired(std::function<void()> done) {
-  Watch watch;
-  watch.done = std::move(done);
-  MutexLock lock(&mu_);
-  for (const auto& lane : all_lanes_) {
-    if (lane->delivered() != lane->appended()) watch.lanes.emplace_back(lane, lane->appended());
-  }
-  watches_.push_back(std::move(watch));
-  watch_count_.fetch_add(1);
-}
-
-void Session::RunWatches() {
-  std::vector<Watch> ready;
-  {
-    MutexLock lock(&mu_);
-    const auto done = [](const Watch& watch) {
-      return std::all_of(watch.lanes.begin(), watch.lanes.end(), [](const auto& entry) {
-        return entry.first->delivered() >= entry.second;
-      });
-    };
-    for (size_t i = 0; i < watches_.size();) {
-      if (!done(watches_[i])) {
-        ++i;
-        continue;
-      }
-      ready.push_back(std::move(watches_[i]));
-      watches_.erase(watches_.begin() + i);
-    }
-  }
-  for (const Watch& watch : ready) {
-    watch.done();
-    watch_count_.fetch_sub(1);
-  }
-}
-
 bool Session::TooMuchQueued() const {
   return queued_bytes_.load(std::memory_order_acquire) > limits_.max_queued_bytes ||
          next_seq_ - 1 - retired_count_.load(std::memory_order_relaxed) >
@@ -249,85 +172,9 @@ bool Session::TooMuchQueued() const {
 
 // --- Tables and lanes
 
-template <typename Command>
-Task Session::NewTask(const Command& command, std::string_view tail) {
-  Task task;
-  task.seq = seq_;
-  task.id = id_;
-  task.command = command;
-  if (!tail.empty()) task.payload = payload_;
-  task.tail = tail;
-  return task;
-}
-
 std::shared_ptr<Lane> Session::FindLane(uint64_t stream) {
   const auto it = lanes_.find(stream);
   return it == lanes_.end() ? nullptr : it->second;
-}
-
-std::shared_ptr<Lane> Session::OpenLane(Lane::Kind kind, uint64_t stream) {
-  auto lane = std::make_shared<StreamLane>(this, kind, stream);
-  if (!lane->Start()) return nullptr;
-  lanes_.emplace(stream, lane);
-  MutexLock lock(&mu_);
-  all_lanes_.push_back(lane);
-  return lane;
-}
-
-// Joins the threads of lanes whose stream is destroyed and complete, and forgets them. Records of
-// events may keep the rest of such a lane.
-void Session::ReapLanes() {
-  const auto finished = [](const std::shared_ptr<Lane>& lane) { return lane->finished(); };
-  std::erase_if(leaving_, finished);
-  std::vector<std::shared_ptr<Lane>> dead;
-  {
-    MutexLock lock(&mu_);
-    std::copy_if(all_lanes_.begin(), all_lanes_.end(), std::back_inserter(dead), finished);
-    // Another may have finished meanwhile; its turn comes next time.
-    std::erase_if(all_lanes_, [&](const std::shared_ptr<Lane>& lane) {
-      return std::find(dead.begin(), dead.end(), lane) != dead.end();
-    });
-  }
-  for (const auto& lane : dead) lane->Stop();
-}
-
-void Session::ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uint64_t ticket,
-                             Task* task) {
-  if (other->delivered() >= ticket) return;
-  task->data.push_back({other, ticket});
-  // Who comes after this command comes after that data.
-  lane->data_ticket = lane->appended() + 1;
-}
-
-// The legacy stream waits for every blocking stream and they for it. The device sees to that, once
-// the commands reach it in the application's order.
-void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
-  const auto wait_for = [&](const std::shared_ptr<Lane>& other) {
-    const uint64_t appended = other->appended();
-    if (other->issued() < appended) task.after.push_back({other, appended});
-    ComesAfterData(lane.get(), other, other->data_ticket, &task);
-  };
-  if (lane->kind() == Lane::Kind::kLegacy) {
-    for (const auto& [stream, other] : lanes_) {
-      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
-    }
-    for (const auto& other : leaving_) {
-      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
-    }
-  } else if (lane->kind() == Lane::Kind::kBlocking) {
-    wait_for(legacy_);
-  }
-  if (lane->barriers_seen != barriers_) {
-    lane->barriers_seen = barriers_;
-    if (barrier_->lane != lane && barrier_->state() != worker::EventRecord::State::kComplete) {
-      task.after.push_back({barrier_->lane, barrier_->ticket});
-      task.barrier = barrier_;
-    }
-    if (barrier_->lane != lane) {
-      ComesAfterData(lane.get(), barrier_->lane, barrier_->data_ticket, &task);
-    }
-  }
-  lane->Append(std::move(task));
 }
 
 void Session::Refuse(CudaResult result) {
@@ -371,13 +218,6 @@ void Session::PublishUsage() {
   usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);
 }
 
-template <typename Command>
-void Session::ToStream(const Command& command, std::string_view tail) {
-  const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
-  Enqueue(lane, NewTask(command, tail));
-}
-
 void Session::ToControl(Task task) { control_->Append(std::move(task)); }
 
 template <typename Command>
@@ -396,191 +236,6 @@ void Session::ToKernel(const Command& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   task.kernel = kernel->second;
   ToControl(std::move(task));
-}
-
-// --- Streams and events
-
-void Session::On(const cmd::StreamCreate& command, std::string_view tail) {
-  if (command.stream <= 2 || lanes_.contains(command.stream)) {
-    return Refuse(CudaResult::kInvalidHandle);
-  }
-  if (!HandlesLeft()) return;
-  ReapLanes();
-  // Not those that are kept for an event that was recorded there: they have no thread any more.
-  if (lanes_.size() + leaving_.size() >= limits_.max_streams) {
-    return RefuseBeyond(Limit::kHandles, limits_.max_streams);
-  }
-  const bool blocking = (command.flags & kNonBlockingFlag) == 0;
-  const std::shared_ptr<Lane> lane =
-      OpenLane(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
-  if (lane == nullptr) return Refuse(CudaResult::kOutOfMemory);
-  lane->Append(NewTask(command, tail));
-}
-
-void Session::On(const cmd::StreamDestroy& command, std::string_view tail) {
-  const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  if (lane == nullptr || lane == legacy_) return Refuse(CudaResult::kInvalidHandle);
-  Enqueue(lane, NewTask(command, tail));
-  leaving_.push_back(lane);
-  lanes_.erase(command.stream);
-}
-
-void Session::On(const cmd::StreamSync& command, std::string_view tail) { ToStream(command, tail); }
-
-void Session::On(const cmd::StreamWaitEvent& command, std::string_view tail) {
-  const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  const auto event = event_table_.find(command.event);
-  if (lane == nullptr || event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
-  Task task = NewTask(command, tail);
-  task.event = event->second.latest;
-  if (task.event != nullptr && task.event->lane != lane) {
-    task.after.push_back({task.event->lane, task.event->ticket});
-    ComesAfterData(lane.get(), task.event->lane, task.event->data_ticket, &task);
-  }
-  Enqueue(lane, std::move(task));
-}
-
-void Session::On(const cmd::StreamBarrier& command, std::string_view tail) {
-  const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
-  Task task = NewTask(command, tail);
-  auto record = std::make_shared<worker::EventRecord>(&events_, kDisableTiming, lane);
-  record->ticket = lane->appended() + 1;
-  task.event = record;
-  Enqueue(lane, std::move(task));
-  record->data_ticket = lane->data_ticket;
-  barrier_ = std::move(record);
-  lane->barriers_seen = ++barriers_;
-}
-
-void Session::On(const cmd::ContextSync&, std::string_view) {
-  RetireHere();
-  WhenAllRetired([this, seq = seq_] { sink_.Reply(seq, fault()); });
-}
-
-void Session::On(const cmd::EventCreate& command, std::string_view) {
-  if (event_table_.contains(command.event)) return Refuse(CudaResult::kInvalidHandle);
-  if (!HandlesLeft()) return;
-  event_table_[command.event].flags = command.flags;
-  RetireHere();
-}
-
-void Session::On(const cmd::EventDestroy& command, std::string_view) {
-  if (event_table_.erase(command.event) == 0) return Refuse(CudaResult::kInvalidHandle);
-  RetireHere();
-}
-
-void Session::On(const cmd::EventRecord& command, std::string_view tail) {
-  const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  const auto event = event_table_.find(command.event);
-  if (lane == nullptr || event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
-  Task task = NewTask(command, tail);
-  auto record = std::make_shared<worker::EventRecord>(&events_, event->second.flags, lane);
-  record->ticket = lane->appended() + 1;
-  record->event = command.event;
-  record->seq = seq_;
-  task.event = record;
-  Enqueue(lane, std::move(task));
-  record->data_ticket = lane->data_ticket;
-  event->second.latest = std::move(record);
-}
-
-void Session::On(const cmd::EventSync& command, std::string_view) {
-  const auto event = event_table_.find(command.event);
-  if (event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
-  RetireHere();
-  const std::shared_ptr<worker::EventRecord>& record = event->second.latest;
-  if (fault() != CudaResult::kSuccess || record == nullptr ||
-      (record->state() == worker::EventRecord::State::kComplete &&
-       record->lane->delivered() >= record->ticket)) {
-    sink_.Reply(seq_, fault());
-    return;
-  }
-  if (!record->lane->WaitForEvent(seq_, record)) sink_.Reply(seq_, CudaResult::kOutOfMemory);
-}
-
-void Session::On(const cmd::EventElapsed& command, std::string_view tail) {
-  const auto start = event_table_.find(command.start);
-  const auto end = event_table_.find(command.end);
-  if (start == event_table_.end() || end == event_table_.end() || start->second.latest == nullptr ||
-      end->second.latest == nullptr) {
-    return Refuse(CudaResult::kInvalidHandle);
-  }
-  Task task = NewTask(command, tail);
-  task.event = start->second.latest;
-  task.second_event = end->second.latest;
-  task.after.push_back({task.event->lane, task.event->ticket});
-  task.after.push_back({task.second_event->lane, task.second_event->ticket});
-  ToControl(std::move(task));
-}
-
-// The client answers by the token, since the stream may be gone by then.
-void Session::On(const cmd::HostCall& command, std::string_view tail) {
-  const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
-  if (host_calls_.contains(command.token)) return Refuse(CudaResult::kInvalidValue);
-  // Nobody answers any more.
-  if (fault() != CudaResult::kSuccess) return Refuse(fault());
-  if (!HandlesLeft()) return;
-  Task task = NewTask(command, tail);
-  task.host = std::make_shared<HostWait>();
-  host_calls_.emplace(command.token, HostCall{lane, task.host});
-  Enqueue(lane, std::move(task));
-}
-
-void Session::On(const cmd::HostDone& command, std::string_view) {
-  const auto call = host_calls_.find(command.token);
-  if (call == host_calls_.end()) return Refuse(CudaResult::kInvalidValue);
-  call->second.wait->done.store(true, std::memory_order_release);
-  call->second.lane->Nudge();
-  host_calls_.erase(call);
-  RetireHere();
-}
-
-void Session::On(const cmd::StreamSetAttribute& command, std::string_view tail) {
-  if (tail.size() != sizeof(device::LaunchAttribute::value)) {
-    return Refuse(CudaResult::kInvalidValue);
-  }
-  ToStream(command, tail);
-}
-
-// --- Memory
-
-void Session::On(const cmd::Memset& command, std::string_view tail) { ToStream(command, tail); }
-void Session::On(const cmd::CopyToDevice& command, std::string_view tail) {
-  ToStream(command, tail);
-}
-void Session::On(const cmd::CopyFromDevice& command, std::string_view tail) {
-  ToStream(command, tail);
-  if (const auto lane = FindLane(command.stream)) lane->data_ticket = lane->appended();
-}
-void Session::On(const cmd::CopyOnDevice& command, std::string_view tail) {
-  ToStream(command, tail);
-}
-
-void Session::On(const cmd::MemsetRows& command, std::string_view tail) { ToStream(command, tail); }
-void Session::On(const cmd::CopyBoxToDevice& command, std::string_view tail) {
-  ToStream(command, tail);
-}
-void Session::On(const cmd::CopyBoxFromDevice& command, std::string_view tail) {
-  ToStream(command, tail);
-  if (const auto lane = FindLane(command.stream)) lane->data_ticket = lane->appended();
-}
-void Session::On(const cmd::CopyBoxOnDevice& command, std::string_view tail) {
-  ToStream(command, tail);
-}
-
-void Session::On(const cmd::StreamMemOps& command, std::string_view tail) {
-  if (tail.empty() || tail.size() % sizeof(device::MemOp) != 0 ||
-      tail.size() / sizeof(device::MemOp) > device::kMaxMemOps) {
-    return Refuse(CudaResult::kInvalidValue);
-  }
-  ToStream(command, tail);
-}
-
-void Session::On(const cmd::FreeFence& command, std::string_view) {
-  RetireHere();
-  WhenAllRetired([this, token = command.token] { sink_.Freed(token); });
 }
 
 // --- Modules and kernels

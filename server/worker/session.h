@@ -255,6 +255,17 @@ class Session : public LaneHost {
   std::vector<Watch> watches_ ABSL_GUARDED_BY(mu_);
 };
 
+template <typename Command>
+Task Session::NewTask(const Command& command, std::string_view tail) {
+  Task task;
+  task.seq = seq_;
+  task.id = id_;
+  task.command = command;
+  if (!tail.empty()) task.payload = payload_;
+  task.tail = tail;
+  return task;
+}
+
 }  // namespace warpline::worker
 
 #endif  // WARPLINE_SERVER_WORKER_SESSION_H_

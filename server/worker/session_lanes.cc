@@ -1,0 +1,75 @@
+// A session's lanes, and the order between them.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "server/worker/session.h"
+
+namespace warpline::worker {
+
+std::shared_ptr<Lane> Session::OpenLane(Lane::Kind kind, uint64_t stream) {
+  auto lane = std::make_shared<StreamLane>(this, kind, stream);
+  if (!lane->Start()) return nullptr;
+  lanes_.emplace(stream, lane);
+  MutexLock lock(&mu_);
+  all_lanes_.push_back(lane);
+  return lane;
+}
+
+// Joins the threads of lanes whose stream is destroyed and complete, and forgets them. Records of
+// events may keep the rest of such a lane.
+void Session::ReapLanes() {
+  const auto finished = [](const std::shared_ptr<Lane>& lane) { return lane->finished(); };
+  std::erase_if(leaving_, finished);
+  std::vector<std::shared_ptr<Lane>> dead;
+  {
+    MutexLock lock(&mu_);
+    std::copy_if(all_lanes_.begin(), all_lanes_.end(), std::back_inserter(dead), finished);
+    // Another may have finished meanwhile; its turn comes next time.
+    std::erase_if(all_lanes_, [&](const std::shared_ptr<Lane>& lane) {
+      return std::find(dead.begin(), dead.end(), lane) != dead.end();
+    });
+  }
+  for (const auto& lane : dead) lane->Stop();
+}
+
+void Session::ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uint64_t ticket,
+                             Task* task) {
+  if (other->delivered() >= ticket) return;
+  task->data.push_back({other, ticket});
+  // Who comes after this command comes after that data.
+  lane->data_ticket = lane->appended() + 1;
+}
+
+// The legacy stream waits for every blocking stream and they for it. The device sees to that, once
+// the commands reach it in the application's order.
+void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
+  const auto wait_for = [&](const std::shared_ptr<Lane>& other) {
+    const uint64_t appended = other->appended();
+    if (other->issued() < appended) task.after.push_back({other, appended});
+    ComesAfterData(lane.get(), other, other->data_ticket, &task);
+  };
+  if (lane->kind() == Lane::Kind::kLegacy) {
+    for (const auto& [stream, other] : lanes_) {
+      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+    }
+    for (const auto& other : leaving_) {
+      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+    }
+  } else if (lane->kind() == Lane::Kind::kBlocking) {
+    wait_for(legacy_);
+  }
+  if (lane->barriers_seen != barriers_) {
+    lane->barriers_seen = barriers_;
+    if (barrier_->lane != lane && barrier_->state() != worker::EventRecord::State::kComplete) {
+      task.after.push_back({barrier_->lane, barrier_->ticket});
+      task.barrier = barrier_;
+    }
+    if (barrier_->lane != lane) {
+      ComesAfterData(lane.get(), barrier_->lane, barrier_->data_ticket, &task);
+    }
+  }
+  lane->Append(std::move(task));
+}
+
+}  // namespace warpline::worker
