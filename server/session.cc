@@ -185,12 +185,14 @@ void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
 void Session::ReturnChunks(std::vector<Chunk> chunks) { device_->Return(std::move(chunks)); }
 
 bool Session::Reclaim(bool quota_short, std::function<void()> tried) {
-  return context_.owner->Reclaim(device_, quota_short ? quota_.get() : nullptr, std::move(tried));
+  const KeptMemory wanted = {device_, tenant(), quota_short ? quota_.get() : nullptr};
+  return context_.owner->Reclaim(wanted, std::move(tried));
 }
 
-uint64_t Session::KeptBytes(const DeviceMemory* device, const Quota* quota) const {
-  const bool counts =
-      state_ == State::kOpen && device_ == device && (quota == nullptr || quota_.get() == quota);
+uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
+  const bool counts = state_ == State::kOpen && device_ == wanted.device &&
+                      tenant() == wanted.tenant &&
+                      (wanted.quota == nullptr || quota_.get() == wanted.quota);
   return counts ? memory_->kept_bytes() : 0;
 }
 

@@ -102,16 +102,23 @@ struct SessionSnapshot {
   SessionUsage usage;
 };
 
+// Returned memory that sessions of a tenant keep of a device, or of one quota alone.
+struct KeptMemory {
+  const DeviceMemory* device = nullptr;
+  // Other tenants are not held up for it, and what they keep was promised to them.
+  std::string tenant;
+  const Quota* quota = nullptr;  // Null for any.
+};
+
 // What a session needs of the server. Called on the control loop.
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
   // The device for a session, counted until OnSessionEnded(); see PlaceSession().
   virtual absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) = 0;
-  // Has the workers of sessions replaced that keep returned memory of `device` (of `quota` alone,
-  // if it is given), and calls `tried` afterwards. False when there is none. See SessionMemory.
-  virtual bool Reclaim(const DeviceMemory* device, const Quota* quota,
-                       std::function<void()> tried) = 0;
+  // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
+  // False when there is none. See SessionMemory.
+  virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) = 0;
   // The session is over: worker gone, memory given back, channel closed.
   virtual void OnSessionEnded(uint64_t id, const DeviceMemory* device) = 0;
 };
@@ -141,8 +148,8 @@ class Session : public SessionControl,
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message);
   SessionSnapshot Snapshot();
-  // Returned memory of `device` that it keeps; with a `quota`, 0 if it has another.
-  uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const;
+  // How much of `wanted` it keeps.
+  uint64_t KeptBytes(const KeptMemory& wanted) const;
   // Of its lease; empty without one.
   std::string lease() const { return seat_ == nullptr ? "" : seat_->token().lease; }
   // Thread-safe.
@@ -229,6 +236,8 @@ class Session : public SessionControl,
   void SendFault(CudaResult error, const std::string& message, bool keep_memory);
   void End(const std::string& reason);
   void MaybeFinish();
+  // Empty without a lease.
+  std::string tenant() const { return seat_ == nullptr ? "" : seat_->token().tenant; }
   // "session=7 gpu=0 pid=123"
   std::string Keys() const;
 

@@ -128,11 +128,10 @@ absl::StatusOr<DeviceMemory*> SessionHost::Place(const std::string& wanted) {
   return devices_[*index].get();
 }
 
-bool SessionHost::Reclaim(const DeviceMemory* device, const Quota* quota,
-                          std::function<void()> tried) {
+bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
   std::vector<std::pair<uint64_t, uint64_t>> keeping;
   for (const auto& [id, session] : sessions_) {
-    const uint64_t bytes = session->KeptBytes(device, quota);
+    const uint64_t bytes = session->KeptBytes(wanted);
     if (bytes > 0) keeping.emplace_back(bytes, id);
   }
   if (keeping.empty()) return false;

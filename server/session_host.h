@@ -86,8 +86,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
  private:
   // SessionOwner.
   absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) override;
-  bool Reclaim(const DeviceMemory* device, const Quota* quota,
-               std::function<void()> tried) override;
+  bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override;
   void OnSessionEnded(uint64_t id, const DeviceMemory* device) override;
 
   // SessionDirectory.

@@ -4,7 +4,8 @@
 // That the worker has unmapped something is its word alone. What a client returns is therefore kept
 // for the same session, which gets it again before anything new, and goes to others only when the
 // worker is gone. It counts against the quota like the rest. When a request cannot be served
-// because of that, sessions that keep something have their workers replaced (Reclaim()).
+// because of that, the tenant's sessions that keep something have their workers replaced
+// (Reclaim()).
 #ifndef WARPLINE_SERVER_SESSION_MEMORY_H_
 #define WARPLINE_SERVER_SESSION_MEMORY_H_
 
@@ -34,9 +35,9 @@ class SessionMemoryHost {
   // DeviceMemory::Take(), with `taken` called on the control loop.
   virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) = 0;
   virtual void ReturnChunks(std::vector<Chunk> chunks) = 0;
-  // Has sessions give up what they keep, those of the same quota when `quota_short`, else those on
-  // the device, and calls `tried` on the control loop when that has succeeded or failed. False when
-  // none keeps anything.
+  // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
+  // else those on the device, and calls `tried` on the control loop when that has succeeded or
+  // failed. False when none keeps anything.
   virtual bool Reclaim(bool quota_short, std::function<void()> tried) = 0;
   // Sends to the worker, which answers with OnMemoryDone().
   virtual absl::Status SendToWorker(const warpline_internal::ToWorker& message,
