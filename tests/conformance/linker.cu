@@ -48,8 +48,7 @@ constexpr char kBroken[] = R"(
 .address_size 64
 .visible .entry broken()
 {
-  no.such.instruction %r1;
-}
+  this is ( no PTX;
 )";
 
 void* Text(const char* text) { return const_cast<char*>(text); }
