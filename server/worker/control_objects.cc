@@ -11,6 +11,7 @@ namespace {
 
 // The device's books of an array are finer than this, and its own rounding coarser.
 constexpr uint64_t kArrayGranularity = 64u << 10;
+constexpr uint64_t kMaxExtent = 1u << 18;
 constexpr size_t kMaxTextures = 1u << 20;
 
 template <typename Fields>
@@ -107,8 +108,11 @@ CudaResult ControlLane::Create(Array* array) {
     shape.levels = std::min<uint32_t>(shape.levels,
                                       std::max(static_cast<uint32_t>(std::bit_width(longest)), 1u));
   }
+  // What no device has is refused as such, whatever the quota leaves.
+  if (std::max({shape.width, shape.height, shape.depth}) > kMaxExtent) {
+    return CudaResult::kInvalidValue;
+  }
   uint64_t bytes = shape.bytes();
-  if (bytes > ~uint64_t{0} - kArrayGranularity) return CudaResult::kInvalidValue;
   bytes = (bytes + kArrayGranularity - 1) / kArrayGranularity * kArrayGranularity;
   CudaResult result = host_->Charge(bytes);
   if (result != CudaResult::kSuccess) return result;

@@ -118,8 +118,10 @@ TEST_F(SessionObjectsTest, ArraysAreChargedUntilTheyEnd) {
   AddArray(3);
   const uint64_t large = Add(cmd::ArrayCreate{4, 65536, 65536, 0, kFloat, 4, 0, 0});
   const uint64_t failing = Add(cmd::ArrayCreate{5, 13, 1, 0, kFloat, 1, 0, 0});
+  const uint64_t wide = Add(cmd::ArrayCreate{6, ~uint64_t{0}, 1, 0, kFloat, 1, 0, 0});
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(ResultOf(large), CudaResult::kOutOfMemory);
+  EXPECT_EQ(ResultOf(wide), CudaResult::kInvalidValue);
   EXPECT_EQ(ResultOf(failing), CudaResult::kInvalidValue);
   EXPECT_EQ(purse.left, (1u << 20) - (64u << 10));
   Add(cmd::ArrayDestroy{3});

@@ -94,6 +94,8 @@ void Errors() {
   fails("cubemap that is no square", Shape(64, 32, 6, CUDA_ARRAY3D_CUBEMAP));
   fails("cubemap of 5 faces", Shape(64, 64, 5, CUDA_ARRAY3D_CUBEMAP));
   fails("too wide", Shape(size_t{1} << 40, 1, 0));
+  const CUDA_ARRAY3D_DESCRIPTOR large = Shape(16384, 16384, 16384, 0, CU_AD_FORMAT_FLOAT, 4);
+  CALL("64 TiB", CUDA_ERROR_OUT_OF_MEMORY, cuArray3DCreate, &array, &large);
   const CUDA_ARRAY3D_DESCRIPTOR good = Shape(64, 16, 0);
   CALL("no place", CUDA_ERROR_INVALID_VALUE, cuArray3DCreate, nullptr, &good);
   CALL("no descriptor", CUDA_ERROR_INVALID_VALUE, cuArray3DCreate, &array, nullptr);

@@ -1,6 +1,7 @@
 // The driver's linker, as CudaContext has it.
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/device/cuda/cuda_context.h"
@@ -18,8 +19,8 @@ struct Link {
   std::vector<void*> values;
   std::string info = std::string(kLogBytes, '\0');
   std::string errors = std::string(kLogBytes, '\0');
-  size_t info_taken = 0;
-  size_t errors_taken = 0;
+  std::string info_taken;
+  std::string errors_taken;
 
   void Add(CUjit_option id, uint64_t value) {
     ids.push_back(id);
@@ -27,11 +28,12 @@ struct Link {
   }
 };
 
-// The driver appends to its texts.
-void TakeNew(const std::string& text, size_t* taken, std::string* out) {
-  const size_t length = strnlen(text.data(), text.size());
-  if (length > *taken) out->assign(text, *taken, length - *taken);
-  *taken = length;
+// The driver appends to its texts, or begins them anew.
+void TakeNew(const std::string& buffer, std::string* taken, std::string* out) {
+  std::string text(buffer.data(), strnlen(buffer.data(), buffer.size()));
+  const bool appended = text.compare(0, taken->size(), *taken) == 0;
+  *out = appended ? text.substr(taken->size()) : text;
+  *taken = std::move(text);
 }
 
 void TakeLog(Link* link, JitLog* log) {
