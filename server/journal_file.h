@@ -39,6 +39,8 @@ enum JournalFlag : uint32_t {
   kJournalIncomplete = 4,
   // Kernels may have taken memory of the device's heap (malloc), which only the worker has.
   kJournalHeap = 8,
+  // There are arrays or textures, which end with the worker. Cleared when there are none.
+  kJournalObjects = 16,
 };
 
 // Written by the worker, read by the server.

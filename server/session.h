@@ -177,6 +177,8 @@ class Session : public SessionControl,
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
   void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override;
+  void OnCharge(const warpline_internal::ChargeMemory& charge) override;
+  void OnUncharge(const warpline_internal::UnchargeMemory& uncharge) override;
   void OnWorkerDied(const std::string& why) override;
   void OnWorkerGone() override;
 

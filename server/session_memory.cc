@@ -48,11 +48,34 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   again_->finished = std::move(done);
   book_.ForEachChunk(
       [this](uint64_t va, const Chunk& chunk) { again_->chunks.emplace_back(va, &chunk); });
+  // What it had outside the arena ended with the former worker.
+  outside_.clear();
+  outside_bytes_ = 0;
   // Nobody maps what the former worker failed to unmap, or only said that it had.
   limbo_reservations_.clear();
   if (!limbo_.empty()) host_->ReturnChunks(std::exchange(limbo_, {}));
   GiveUpKept();
   SendAgain();
+}
+
+CudaResult SessionMemory::Charge(uint64_t bytes) {
+  // Each piece costs an entry here, and a worker that is no worker could ask for any number.
+  constexpr uint64_t kLeast = 4096;
+  if (ended_ || bytes < kLeast) return CudaResult::kInvalidValue;
+  Reservation reservation = quota_->Reserve(bytes, bytes, 1);
+  if (reservation.bytes() == 0) return CudaResult::kOutOfMemory;
+  outside_.emplace(bytes, std::move(reservation));
+  outside_bytes_ += bytes;
+  return CudaResult::kSuccess;
+}
+
+bool SessionMemory::Uncharge(uint64_t bytes) {
+  if (ended_) return true;
+  const auto it = outside_.find(bytes);
+  if (it == outside_.end()) return false;
+  outside_.erase(it);
+  outside_bytes_ -= bytes;
+  return true;
 }
 
 void SessionMemory::SendAgain() {
@@ -362,6 +385,8 @@ void SessionMemory::End() {
     std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(chunks));
   }
   limbo_reservations_.clear();
+  outside_.clear();
+  outside_bytes_ = 0;
   queue_.clear();
   host_->ReturnChunks(std::move(chunks));
 }

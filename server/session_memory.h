@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,12 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The worker's answer. INVALID_ARGUMENT when none was due.
   absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
 
+  // What the worker takes of the device outside the arena, for arrays: counts against the quota
+  // until it is given back in the same piece, or the worker's end. kOutOfMemory beyond the quota.
+  CudaResult Charge(uint64_t bytes);
+  // False when no such piece was taken.
+  bool Uncharge(uint64_t bytes);
+
   // The worker died, but the session may go on: nothing is sent until another has everything.
   void Suspend() { suspended_ = true; }
   // Has the new worker map all that the session holds, at the same addresses, and goes on with what
@@ -82,7 +89,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End();
 
-  uint64_t backed_bytes() const { return book_.backed_bytes(); }
+  // With what was charged.
+  uint64_t backed_bytes() const { return book_.backed_bytes() + outside_bytes_; }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const { return kept_bytes_; }
   // True when all of [va, va + bytes) is backed.
@@ -156,6 +164,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
   std::vector<Chunk> limbo_;
   std::vector<Reservation> limbo_reservations_;
+  std::multimap<uint64_t, Reservation> outside_;  // What was charged, by size.
+  uint64_t outside_bytes_ = 0;
 };
 
 }  // namespace warpline

@@ -126,6 +126,24 @@ TEST_F(SessionMemoryTest, GrantFollowsTheWorkersConfirmation) {
   EXPECT_EQ(host_.done, 1);
 }
 
+TEST_F(SessionMemoryTest, WhatTheWorkerTakesElsewhereCountsAgainstTheQuota) {
+  EXPECT_EQ(memory_->Charge(1000 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(memory_->backed_bytes(), 1000 * kMiB);
+  EXPECT_EQ(memory_->Charge(25 * kMiB), CudaResult::kOutOfMemory);
+  Request(0, 32 * kMiB, 32 * kMiB);
+  ASSERT_EQ(host_.grants.size(), 1u);
+  EXPECT_EQ(host_.grants[0].error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_FALSE(memory_->Uncharge(999 * kMiB));
+  EXPECT_TRUE(memory_->Uncharge(1000 * kMiB));
+  EXPECT_FALSE(memory_->Uncharge(1000 * kMiB));
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_EQ(memory_->Charge(0), CudaResult::kInvalidValue);
+  EXPECT_EQ(memory_->Charge(~uint64_t{0}), CudaResult::kOutOfMemory);
+  EXPECT_EQ(memory_->Charge(64 * kMiB), CudaResult::kSuccess);
+  memory_->End();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
 TEST_F(SessionMemoryTest, OneMessageCarriesAtMost200Chunks) {
   Request(0, 2 * kMiB, 500 * kMiB);
   host_.Deliver(250);

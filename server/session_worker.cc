@@ -119,6 +119,22 @@ void Session::UnwatchDoorbell() {
   doorbell_watches_ = nullptr;
 }
 
+void Session::OnCharge(const warpline_internal::ChargeMemory& charge) {
+  warpline_internal::ToWorker message;
+  auto* const answer = message.mutable_charged();
+  answer->set_id(charge.id());
+  const CudaResult result =
+      memory_ == nullptr ? CudaResult::kIllegalState : memory_->Charge(charge.bytes());
+  answer->set_error(static_cast<int>(result));
+  const absl::Status sent = worker_->Send(message, {});
+  if (!sent.ok() && !absl::IsUnavailable(sent)) DistrustWorker(sent.ToString());
+}
+
+void Session::OnUncharge(const warpline_internal::UnchargeMemory& uncharge) {
+  if (memory_ == nullptr || memory_->Uncharge(uncharge.bytes())) return;
+  DistrustWorker("bad message: it gave back what it did not have");
+}
+
 // --- A worker dies.
 
 void Session::OnWorkerDied(const std::string& why) { LoseWorker(why); }
@@ -142,6 +158,7 @@ std::string Session::WhyNotReplaceable(uint32_t flags) {
     return "its kernels may have allocated memory of the device's heap, which is lost with it";
   }
   if ((flags & kJournalIncomplete) != 0) return "its journal was full";
+  if ((flags & kJournalObjects) != 0) return "it had arrays or textures, which are lost with it";
   return "";
 }
 

@@ -129,6 +129,10 @@ void WorkerProcess::OnPacket() {
       events_->OnVariablesSaved(message.saved());
     } else if (message.has_read_done()) {
       events_->OnReadDone(message.read_done());
+    } else if (message.has_charge()) {
+      events_->OnCharge(message.charge());
+    } else if (message.has_uncharge()) {
+      events_->OnUncharge(message.uncharge());
     } else {
       return Died("bad message: unknown kind");
     }

@@ -32,6 +32,9 @@ class WorkerEvents {
   virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
   virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
   virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
+  // It asks for memory outside the arena, or has given some back.
+  virtual void OnCharge(const warpline_internal::ChargeMemory&) {}
+  virtual void OnUncharge(const warpline_internal::UnchargeMemory&) {}
   // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
   // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless

@@ -15,7 +15,7 @@ import tomllib
 
 SIZES = {"u64": 8, "i64": 8, "u32": 4, "i32": 4, "f32": 4}
 TYPES = {"u64": "uint64_t", "i64": "int64_t", "u32": "uint32_t", "i32": "int32_t", "f32": "float"}
-LANES = {"stream", "control", "decode"}
+LANES = {"stream", "control", "linker", "decode"}
 AFTER = {"", "event", "module", "all lanes issued"}
 COMMAND_EFFECTS = {"one_way", "round_trip"}
 CALL_EFFECTS = {"local", "cached", "one_way", "round_trip"}
@@ -153,7 +153,7 @@ namespace warpline {
     out.append("};")
     out.append("inline constexpr ReplyId kLastReplyId = ReplyId::k%s;\n" %
                table["notice"][-1]["name"])
-    out.append("enum class LaneKind : uint8_t { kStream, kControl, kDecode };")
+    out.append("enum class LaneKind : uint8_t { kStream, kControl, kLinker, kDecode };")
     out.append("enum class After : uint8_t { %s };" % ", ".join(
         "k" + camel(a) for a in ["", "event", "module", "all lanes issued"]))
     out.append("enum class Effect : uint8_t { kOneWay, kRoundTrip };")

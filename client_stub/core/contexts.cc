@@ -1,10 +1,12 @@
 #include "client_stub/core/contexts.h"
 
+#include "client_stub/core/arrays.h"
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/modules.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/textures.h"
 #include "client_stub/private_tables/export_tables.h"
 
 namespace warpline::stub {
@@ -19,6 +21,8 @@ void ReleaseContents(Context* context) {
   Runtime& r = runtime();
   ForgetContext(context->handle);
   r.memory->FreeAllOf(context);
+  DestroyTexturesOf(context);
+  DestroyArraysOf(context);
   DestroyEventsOf(context);
   DestroyStreamsOf(context);
   UnloadModulesOf(context);

@@ -17,20 +17,6 @@ bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
 }
 
-// Page-locked memory is read in the order of the stream as far as anybody can tell: what earlier
-// copies and host functions are still to write there comes first. (Other memory CUDA may read at
-// once, too.)
-CUresult AwaitSource(const void* from, uint64_t bytes) {
-  HostMemory::Range range;
-  if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
-  if (runtime().host_calls->any()) runtime().host_calls->Await();
-  const uint64_t begin = reinterpret_cast<uint64_t>(from);
-  const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
-                             begin + bytes > range.copied_begin &&
-                             !runtime().session->Retired(kNoStream, range.last_copy);
-  return being_written ? SynchronizeContext() : CUDA_SUCCESS;
-}
-
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
   for (uint64_t done = 0; done < bytes; done += kPartBytes) {
     const std::string_view part(from + done, std::min(kPartBytes, bytes - done));
@@ -53,13 +39,6 @@ CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes) 
   WARPLINE_TRY(SynchronizeStream(stream));
   std::memmove(to, from, bytes);
   return CUDA_SUCCESS;
-}
-
-bool CheckBox(const Box& box, const BoxExtent& extent) {
-  uint64_t bytes;
-  if (!BoxSpan(box.place, extent, &bytes)) return false;
-  return box.device ? runtime().memory->Contains(box.place.address, bytes)
-                    : IsHost(reinterpret_cast<const void*>(box.place.address));
 }
 
 // Rows that lie without gaps on both sides are one row, and slices of one row are rows.
@@ -133,6 +112,27 @@ void CopyBoxOnHost(const BoxPlace& to, const BoxPlace& from, const BoxExtent& ex
 }
 
 }  // namespace
+
+// Page-locked memory is read in the order of the stream as far as anybody can tell: what earlier
+// copies and host functions are still to write there comes first. (Other memory CUDA may read at
+// once, too.)
+CUresult AwaitSource(const void* from, uint64_t bytes) {
+  HostMemory::Range range;
+  if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
+  if (runtime().host_calls->any()) runtime().host_calls->Await();
+  const uint64_t begin = reinterpret_cast<uint64_t>(from);
+  const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
+                             begin + bytes > range.copied_begin &&
+                             !runtime().session->Retired(kNoStream, range.last_copy);
+  return being_written ? SynchronizeContext() : CUDA_SUCCESS;
+}
+
+bool IsUsable(const Box& box, const BoxExtent& extent) {
+  uint64_t bytes;
+  if (!BoxSpan(box.place, extent, &bytes)) return false;
+  return box.device ? runtime().memory->Contains(box.place.address, bytes)
+                    : IsHost(reinterpret_cast<const void*>(box.place.address));
+}
 
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion) {
@@ -209,7 +209,7 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   Box from = from_box;
   BoxExtent extent = size;
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  if (!CheckBox(to, extent) || !CheckBox(from, extent)) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsUsable(to, extent) || !IsUsable(from, extent)) return CUDA_ERROR_INVALID_VALUE;
   if (!to.device && !from.device) {
     WARPLINE_TRY(SynchronizeStream(stream));
     CopyBoxOnHost(to.place, from.place, extent);

@@ -41,6 +41,10 @@ struct Box {
   BoxPlace place;
   bool device = false;
 };
+// Whether an end is memory that the copy may use.
+bool IsUsable(const Box& box, const BoxExtent& extent);
+// Returns when host memory that is to be read has in it what comes before, in the stream's order.
+CUresult AwaitSource(const void* from, uint64_t bytes);
 CUresult CopyBox(Stream* stream, const Box& to, const Box& from, const BoxExtent& extent,
                  Completion completion);
 

@@ -1,4 +1,5 @@
-// Copies of rows and slices between linear memories. CUDA arrays are not implemented.
+// Copies of rows and slices between memories and arrays.
+#include "client_stub/core/arrays.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/copies.h"
 #include "client_stub/core/runtime.h"
@@ -25,6 +26,7 @@ struct End {
   uint64_t z;
   uint64_t pitch;
   uint64_t height;
+  CUarray array;
 };
 
 CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
@@ -42,8 +44,6 @@ CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
       base = end.device;
       box->device = runtime().memory->IsDevice(base);
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -68,15 +68,27 @@ CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
   return CUDA_SUCCESS;
 }
 
+CUresult FindEnd(const End& end, const BoxExtent& extent, CopyEnd* found) {
+  if (end.type != CU_MEMORYTYPE_ARRAY) return FindBox(end, extent, &found->box);
+  found->array = FindArray(end.array);
+  found->x = end.x;
+  found->y = end.y;
+  found->z = end.z;
+  return found->array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
 CUresult Copy(const End& to, const End& from, const BoxExtent& extent, CUstream handle,
               DefaultStream null_means, Completion completion) {
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  Box to_box, from_box;
-  WARPLINE_TRY(FindBox(to, extent, &to_box));
-  WARPLINE_TRY(FindBox(from, extent, &from_box));
-  return CopyBox(stream, to_box, from_box, extent, completion);
+  CopyEnd to_end, from_end;
+  WARPLINE_TRY(FindEnd(to, extent, &to_end));
+  WARPLINE_TRY(FindEnd(from, extent, &from_end));
+  if (to_end.array != nullptr || from_end.array != nullptr) {
+    return CopyArrayBox(stream, to_end, from_end, extent, completion);
+  }
+  return CopyBox(stream, to_end.box, from_end.box, extent, completion);
 }
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
@@ -87,11 +99,13 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_m
   const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
                   c.dstDevice,     c.dstXInBytes,
                   c.dstY,          0,
-                  c.dstPitch,      0};
+                  c.dstPitch,      0,
+                  c.dstArray};
   const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
                     c.srcDevice,     c.srcXInBytes,
                     c.srcY,          0,
-                    c.srcPitch,      0};
+                    c.srcPitch,      0,
+                    c.srcArray};
   return Copy(to, from, {c.WidthInBytes, c.Height, 1}, handle, null_means, completion);
 }
 
@@ -103,11 +117,13 @@ CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_
   const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
                   c.dstDevice,     c.dstXInBytes,
                   c.dstY,          c.dstZ,
-                  c.dstPitch,      c.dstHeight};
+                  c.dstPitch,      c.dstHeight,
+                  c.dstArray};
   const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
                     c.srcDevice,     c.srcXInBytes,
                     c.srcY,          c.srcZ,
-                    c.srcPitch,      c.srcHeight};
+                    c.srcPitch,      c.srcHeight,
+                    c.srcArray};
   return Copy(to, from, {c.WidthInBytes, c.Height, c.Depth}, handle, null_means, completion);
 }
 

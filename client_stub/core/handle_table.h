@@ -26,6 +26,9 @@ enum class HandleKind : uint8_t {
   kLibrary = 0x55,
   kKernel = 0x56,  // CUkernel and CUfunction: the runtime passes the one where the other is due.
   kMemoryPool = 0x57,
+  kArray = 0x68,
+  kMipmappedArray = 0x69,
+  kLink = 0x6a,
 };
 
 // Thread-safe. T is default-constructed in its slot. With kReuse a removed slot serves again, so T

@@ -207,8 +207,9 @@ TEST_F(MemoryCallsTest, BoxesAreOneCommandEachWay) {
   copy.srcHeight = 1;
   EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
   copy.srcHeight = 4;
+  // There is none of that handle.
   copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-  EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_F(MemoryCallsTest, LongBoxesAreSplit) {

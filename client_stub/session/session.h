@@ -143,6 +143,12 @@ class Session {
   virtual CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                                 const BoxExtent& extent, bool wait, uint64_t* seq) = 0;
 
+  // The same for a box of an array.
+  virtual CudaResult CopyArrayOut(const cmd::CopyFromArray&, const BoxPlace& /*dst*/, bool /*wait*/,
+                                  uint64_t* /*seq*/) {
+    return CudaResult::kNotSupported;
+  }
+
   // The number of the latest command sent, of the whole session.
   virtual uint64_t last_seq() const = 0;
 

@@ -214,21 +214,32 @@ CudaResult SessionImpl::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
 
 CudaResult SessionImpl::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                                    const BoxExtent& extent, bool wait, uint64_t* seq) {
+  const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,
+                                          extent.width, extent.height, extent.depth};
+  return BoxOut(CommandId::kCopyBoxFromDevice, &command, sizeof(command), dst, extent, wait, seq);
+}
+
+CudaResult SessionImpl::CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst,
+                                     bool wait, uint64_t* seq) {
+  return BoxOut(CommandId::kCopyFromArray, &command, sizeof(command), dst,
+                {command.width, command.height, command.depth}, wait, seq);
+}
+
+CudaResult SessionImpl::BoxOut(CommandId id, const void* body, size_t body_bytes,
+                               const BoxPlace& dst, const BoxExtent& extent, bool wait,
+                               uint64_t* seq) {
   *seq = last_seq();
   if (error() != CudaResult::kSuccess) return error();
   ReplyWaiter waiter(1);
-  const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,
-                                          extent.width, extent.height, extent.depth};
-  const ExpectedReply expected = {.command = CommandId::kCopyBoxFromDevice,
+  const ExpectedReply expected = {.command = id,
                                   .waiter = wait ? &waiter : nullptr,
                                   .bytes = extent.bytes(),
                                   .box = dst,
                                   .extent = extent};
-  const uint64_t sent =
-      Submit(CommandId::kCopyBoxFromDevice, &command, sizeof(command), {}, &expected);
+  const uint64_t sent = Submit(id, body, body_bytes, {}, &expected);
   if (sent == 0) return error();
   *seq = sent;
-  CountWait(WaitKind::kCopyOut, CommandId::kCopyBoxFromDevice);
+  CountWait(WaitKind::kCopyOut, id);
   if (!wait) return CudaResult::kSuccess;
   const CudaResult result = waiter.Wait(spin_);
   return result == CudaResult::kSuccess ? TakeDeferred() : result;

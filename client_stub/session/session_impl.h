@@ -85,6 +85,8 @@ class SessionImpl final : public Session, public ChannelHandler {
                      uint64_t* seq) override;
   CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
+  CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
+                          uint64_t* seq) override;
   uint64_t last_seq() const override { return queue_.last_seq(); }
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
@@ -112,6 +114,9 @@ class SessionImpl final : public Session, public ChannelHandler {
   // Appends and, when `expected` is given, registers it first. Returns the command's number or 0.
   uint64_t Submit(CommandId id, const void* body, size_t body_bytes, std::string_view tail,
                   const ExpectedReply* expected);
+  // Has the rows of a box come to `dst`, by a command that asks for them.
+  CudaResult BoxOut(CommandId id, const void* body, size_t body_bytes, const BoxPlace& dst,
+                    const BoxExtent& extent, bool wait, uint64_t* seq);
   absl::Status AwaitWelcome(absl::Duration timeout);
   void CountCommand(CommandId id);
   void CountWait(WaitKind kind, CommandId id);

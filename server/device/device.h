@@ -21,6 +21,7 @@
 #include "common/box.h"
 #include "common/cuda_result.h"
 #include "common/unique_fd.h"
+#include "server/device/objects.h"
 
 namespace warpline::device {
 
@@ -222,6 +223,54 @@ class Context {
     return CudaResult::kNotSupported;
   }
   virtual CudaResult MaxClusterSize(KernelId, const LaunchConfig&, int*) {
+    return CudaResult::kNotSupported;
+  }
+
+  // --- Linked code. What has one id is used by one thread at a time. The log is what was said
+  // since the last call.
+  virtual CudaResult CreateLink(absl::Span<const JitOption>, LinkId*) {
+    return CudaResult::kNotSupported;
+  }
+  // `type` is a CUjitInputType; `data` is not kept. `name` is for the log.
+  virtual CudaResult AddToLink(LinkId, uint32_t /*type*/, std::string_view /*data*/,
+                               const std::string& /*name*/, absl::Span<const JitOption>, JitLog*) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult CompleteLink(LinkId, std::string* /*code*/, JitLog*) {
+    return CudaResult::kNotSupported;
+  }
+  virtual void DestroyLink(LinkId) {}
+
+  // --- Tensor maps. With kReplaceAddress `map` is read too.
+  virtual CudaResult EncodeTensorMap(const TensorMap&, TensorMapBytes* /*map*/) {
+    return CudaResult::kNotSupported;
+  }
+
+  // --- Arrays. `shape` becomes what the device made of it.
+  virtual CudaResult CreateArray(ArrayShape* /*shape*/, ArrayId*) {
+    return CudaResult::kNotSupported;
+  }
+  // Waits for work that uses it.
+  virtual CudaResult DestroyArray(ArrayId) { return CudaResult::kNotSupported; }
+  // A level of a mipmapped array, or a plane of an array, which lives as long as the whole.
+  virtual CudaResult ArrayLevel(ArrayId, uint32_t /*level*/, ArrayShape*, ArrayId* /*part*/) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult ArrayPlane(ArrayId, uint32_t /*plane*/, ArrayShape*, ArrayId* /*part*/) {
+    return CudaResult::kNotSupported;
+  }
+  // At least one end is an array. kInvalidValue for what leaves it.
+  virtual CudaResult CopyArray(const ArrayEnd& /*to*/, const ArrayEnd& /*from*/, const BoxExtent&,
+                               StreamId) {
+    return CudaResult::kNotSupported;
+  }
+
+  // --- Texture and surface objects: numbers that kernels get as parameters. Memory must be within
+  // the arena.
+  virtual CudaResult CreateTexture(const Texture&, uint64_t* /*object*/) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult DestroyTexture(uint64_t /*object*/, bool /*is_surface*/) {
     return CudaResult::kNotSupported;
   }
 };

@@ -6,17 +6,12 @@
 #include <vector>
 
 #include "common/fatbin/fatbin.h"
+#include "server/worker/jit_options.h"
 #include "server/worker/launch_attributes.h"
 
 namespace warpline::worker {
 namespace {
 
-// The CUjit_options whose value is a number and means something to the server: register and thread
-// bounds, optimization, target, fallback, debug and line information, verbosity, caching, position
-// independence, blocks a multiprocessor, most threads, overriding directives.
-constexpr uint64_t kJitOptions = 1ull << 0 | 1ull << 1 | 0x7full << 7 | 1ull << 14 | 0xfull << 30;
-// Of each of the two texts.
-constexpr size_t kMaxJitLog = 64u << 10;
 // Of the names in one reply.
 constexpr size_t kMaxNames = 256u << 10;
 // Of one launch attribute on the wire.
@@ -64,19 +59,11 @@ void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
 
 void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
   std::vector<device::JitOption> options;
-  std::string_view rest = task.tail;
-  device::JitOption option;
-  CudaResult result = CudaResult::kSuccess;
-  while (result == CudaResult::kSuccess && !rest.empty()) {
-    const bool known = TakeStruct(&rest, &option) && option.id < 64 && options.size() < 64 &&
-                       (kJitOptions >> option.id & 1) != 0;
-    if (!known) result = CudaResult::kInvalidValue;
-    options.push_back(option);
-  }
   const auto load = [&](device::ModuleId* module) {
     return host_->context()->LoadModuleJit(task.image->bytes, options, &task.module->log, module);
   };
-  if (result == CudaResult::kSuccess) result = load(&task.module->id);
+  CudaResult result = CudaResult::kInvalidValue;
+  if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
   if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
   // A device whose compiler keeps no log says at least this much.
   if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {

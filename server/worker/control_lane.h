@@ -1,6 +1,11 @@
-// The session's own lane: loading modules, finding kernels and variables, attributes.
+// The session's own lane: loading modules, finding kernels and variables, attributes, arrays,
+// textures and tensor maps.
 #ifndef WARPLINE_SERVER_WORKER_CONTROL_LANE_H_
 #define WARPLINE_SERVER_WORKER_CONTROL_LANE_H_
+
+#include <cstdint>
+#include <set>
+#include <utility>
 
 #include "server/worker/lane.h"
 
@@ -30,6 +35,13 @@ class ControlLane : public Lane {
   void Do(const cmd::ClusterOccupancy& command, Task& task);
   void Do(const cmd::LimitGet& command, Task& task);
   void Do(const cmd::LimitSet& command, Task& task);
+  // control_objects.cc
+  void Do(const cmd::TensorMapEncode& command, Task& task);
+  void Do(const cmd::ArrayCreate& command, Task& task);
+  void Do(const cmd::ArrayPart& command, Task& task);
+  void Do(const cmd::ArrayDestroy& command, Task& task);
+  void Do(const cmd::TextureCreate& command, Task& task);
+  void Do(const cmd::TextureDestroy& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,
@@ -40,6 +52,13 @@ class ControlLane : public Lane {
   void Loaded(CudaResult result, Task& task);
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);
+  CudaResult Create(Array* array);
+  // Says whether there is anything that ends with the worker.
+  void NoteObjects();
+
+  uint64_t arrays_ = 0;  // That exist.
+  // Objects that exist, by number and whether they are surfaces.
+  std::set<std::pair<uint64_t, bool>> textures_;
 };
 
 }  // namespace warpline::worker

@@ -188,6 +188,62 @@ class FakeContext : public device::Context {
     if (image == "bad") log->errors = "no such instruction";
     return LoadModule(image, module);
   }
+  CudaResult EncodeTensorMap(const device::TensorMap& request,
+                             device::TensorMapBytes* map) override {
+    (*map)[0] = request.address;
+    (*map)[2] = request.kind;
+    return CudaResult::kSuccess;
+  }
+  CudaResult CreateLink(absl::Span<const device::JitOption> options,
+                        device::LinkId* link) override {
+    *link = device::LinkId{4};
+    return Log("link", {}, absl::StrCat(options.size()));
+  }
+  CudaResult AddToLink(device::LinkId, uint32_t type, std::string_view data,
+                       const std::string& name, absl::Span<const device::JitOption>,
+                       device::JitLog* log) override {
+    log->info = absl::StrCat(name, " added;");
+    if (data == "bad") log->errors = "no such instruction";
+    Log("input", {}, absl::StrCat(type, "=", std::string(data)));
+    return data == "bad" ? CudaResult::kInvalidPtx : CudaResult::kSuccess;
+  }
+  CudaResult CompleteLink(device::LinkId, std::string* code, device::JitLog*) override {
+    code->assign(300u << 10, 'c');
+    return CudaResult::kSuccess;
+  }
+  void DestroyLink(device::LinkId) override { Log("unlink", {}, ""); }
+  // Arrays of width 13 there are none.
+  CudaResult CreateArray(device::ArrayShape* shape, device::ArrayId* array) override {
+    *array = device::ArrayId{20};
+    Log("array", {}, absl::StrCat(shape->width, "x", shape->height, " levels=", shape->levels));
+    return shape->width == 13 ? CudaResult::kInvalidValue : CudaResult::kSuccess;
+  }
+  CudaResult DestroyArray(device::ArrayId) override { return Log("free-array", {}, ""); }
+  CudaResult ArrayLevel(device::ArrayId, uint32_t level, device::ArrayShape* shape,
+                        device::ArrayId* part) override {
+    shape->width = 64u >> level;
+    *part = static_cast<device::ArrayId>(30 + level);
+    return CudaResult::kSuccess;
+  }
+  CudaResult CopyArray(const device::ArrayEnd& to, const device::ArrayEnd& from,
+                       const BoxExtent& extent, device::StreamId stream) override {
+    const auto name = [](const device::ArrayEnd& end) {
+      using Kind = device::ArrayEnd::Kind;
+      return end.kind == Kind::kArray  ? absl::StrCat("array", static_cast<uint64_t>(end.array))
+             : end.kind == Kind::kHost ? std::string("host")
+                                       : absl::StrCat(end.place.address);
+    };
+    if (to.host != nullptr) std::memset(to.host, 'a', extent.bytes());
+    return Log("array-copy", stream, absl::StrCat(name(from), ">", name(to)));
+  }
+  CudaResult CreateTexture(const device::Texture& texture, uint64_t* object) override {
+    *object = 0x77;
+    return Log(texture.is_surface ? "surface" : "texture", {},
+               absl::StrCat(static_cast<uint64_t>(texture.array)));
+  }
+  CudaResult DestroyTexture(uint64_t object, bool) override {
+    return Log("free-texture", {}, absl::StrCat(object));
+  }
   CudaResult FlushOutput() override { return Log("flush", {}, ""); }
   CudaResult GetLimit(int, uint64_t* value) override {
     MutexLock lock(&mu_);

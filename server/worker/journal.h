@@ -69,6 +69,7 @@ class Journal {
 
   SharedUsage* usage() { return &head_->usage; }
   void SetFlags(uint32_t flags) { head_->flags.fetch_or(flags, std::memory_order_release); }
+  void ClearFlags(uint32_t flags) { head_->flags.fetch_and(~flags, std::memory_order_release); }
   // What JournalHead::retired_seq says; never goes back.
   void PublishRetired(uint64_t seq);
 

@@ -153,6 +153,9 @@ TEST_F(JournalTest, RetiredNumberDoesNotGoBack) {
   journal_->SetFlags(kJournalVariables);
   journal_->SetFlags(kJournalFaulted);
   EXPECT_EQ(file_->flags(), kJournalVariables | kJournalFaulted);
+  journal_->SetFlags(kJournalObjects);
+  journal_->ClearFlags(kJournalObjects);
+  EXPECT_EQ(file_->flags(), kJournalVariables | kJournalFaulted);
 }
 
 TEST_F(JournalTest, EntriesThatDoNotCountAreSkipped) {

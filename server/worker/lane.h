@@ -61,6 +61,12 @@ class LaneHost {
   virtual void OnAtRisk(uint32_t flags) = 0;
   // `task`, a GlobalFind, found its variable.
   virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
+  // Whether there is anything now, such as an array, that ends with this worker.
+  virtual void OnLostWithWorker(bool any) = 0;
+  // Asks the server for device memory outside the arena, and gives it back. kOutOfMemory beyond the
+  // session's quota.
+  virtual CudaResult Charge(uint64_t bytes) = 0;
+  virtual void Uncharge(uint64_t bytes) = 0;
 };
 
 // Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,

@@ -26,6 +26,7 @@
 #include "server/worker/ring_writer.h"
 #include "server/worker/sandbox.h"
 #include "server/worker/session.h"
+#include "server/worker/socket_charger.h"
 #include "transport/shm_ring.h"
 
 namespace warpline::worker {
@@ -50,6 +51,7 @@ struct Worker {
   std::unique_ptr<Journal> journal;
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<Session> session;
+  SocketCharger charger{kControlFd};
 };
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
@@ -118,6 +120,7 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
   worker->session = std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
   worker->session->set_output(worker->output.get());
+  worker->session->set_charger(&worker->charger);
   if (!worker->session->ok()) return absl::ResourceExhaustedError("no threads for a session");
   worker->session->SetRecorder(worker->recorder.get());
   worker->session->set_sm(open.sm());
@@ -268,6 +271,9 @@ void Serve(Worker* worker) {
         if (!status.ok()) answer.mutable_saved()->set_message(std::string(status.message()));
         break;
       }
+      case ToWorker::kCharged:
+        worker->charger.OnCharged(request.charged());
+        continue;
       case ToWorker::KIND_NOT_SET:
         LogError("unknown request from the server");
         return;

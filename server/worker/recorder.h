@@ -44,6 +44,10 @@ class Recorder {
   // The same for one that the client did not ask for.
   void NoteVariable(uint64_t module, std::string_view name, uint64_t address, uint64_t bytes);
   void OnFault() { Flag(kJournalFaulted); }
+  // Arrays, textures: whether there are any.
+  void OnLostWithWorker(bool any) {
+    any ? journal_->SetFlags(kJournalObjects) : journal_->ClearFlags(kJournalObjects);
+  }
 
   // During a replay nothing is noted anew, and variables must come to lie where they were.
   void StartReplay() { replaying_.store(true); }

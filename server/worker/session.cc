@@ -190,7 +190,7 @@ void Session::Refuse(CudaResult result) {
 
 uint64_t Session::handle_count() const {
   return lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size() +
-         host_calls_.size();
+         host_calls_.size() + links_.size() + arrays_.size();
 }
 
 bool Session::HandlesLeft() {
@@ -303,11 +303,7 @@ void Session::On(const cmd::ModuleUnload& command, std::string_view tail) {
   if (module == modules_.end()) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
   task.module = module->second;
-  const auto wait_for = [&](const std::shared_ptr<Lane>& lane) {
-    if (lane->issued() < lane->appended()) task.after.push_back({lane, lane->appended()});
-  };
-  for (const auto& [stream, lane] : lanes_) wait_for(lane);
-  for (const auto& lane : leaving_) wait_for(lane);
+  AfterAllIssued(&task);
   module_bytes_ -= module->second->image_bytes;
   // Kernels go with their module.
   absl::erase_if(kernels_, [&](const auto& k) { return k.second->module == module->second; });

@@ -27,6 +27,15 @@
 
 namespace warpline::worker {
 
+// Asks for device memory outside the arena. Thread-safe.
+class MemoryCharger {
+ public:
+  virtual ~MemoryCharger() = default;
+  // Waits for the server's answer. kOutOfMemory beyond the quota.
+  virtual CudaResult Charge(uint64_t bytes) = 0;
+  virtual void Uncharge(uint64_t bytes) = 0;
+};
+
 struct SessionLimits {
   uint64_t max_handles = 1 << 20;  // Of all kinds together.
   uint64_t max_streams = 1024;     // Each has a thread.
@@ -55,6 +64,9 @@ class Session : public LaneHost {
 
   // What kernels print goes to the client from now on. Borrowed; before the first Decode().
   void set_output(OutputSource* output) { output_ = output; }
+
+  // What arrays take is asked of it from now on. Borrowed; before the first Decode().
+  void set_charger(MemoryCharger* charger) { charger_ = charger; }
 
   // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
   // go on then. Waits while more is queued than the limits allow.
@@ -94,6 +106,9 @@ class Session : public LaneHost {
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) override;
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;
+  void OnLostWithWorker(bool any) override;
+  CudaResult Charge(uint64_t bytes) override;
+  void Uncharge(uint64_t bytes) override;
 
   // One for each command, called by DispatchCommand.
   void On(const cmd::StreamCreate& command, std::string_view tail);
@@ -136,6 +151,24 @@ class Session : public LaneHost {
   void On(const cmd::CopyBoxOnDevice& command, std::string_view tail);
   void On(const cmd::StreamMemOps& command, std::string_view tail);
   void On(const cmd::StreamSetAttribute& command, std::string_view tail);
+  // session_objects.cc
+  void On(const cmd::TensorMapEncode& command, std::string_view tail);
+  void On(const cmd::LinkCreate& command, std::string_view tail);
+  void On(const cmd::LinkAdd& command, std::string_view tail);
+  void On(const cmd::LinkComplete& command, std::string_view tail);
+  void On(const cmd::LinkRead& command, std::string_view tail);
+  void On(const cmd::LinkLog& command, std::string_view tail);
+  void On(const cmd::LinkDestroy& command, std::string_view tail);
+  void On(const cmd::ArrayCreate& command, std::string_view tail);
+  void On(const cmd::ArrayPart& command, std::string_view tail);
+  void On(const cmd::ArrayDestroy& command, std::string_view tail);
+  void On(const cmd::CopyToArray& command, std::string_view tail);
+  void On(const cmd::CopyFromArray& command, std::string_view tail);
+  void On(const cmd::CopyDeviceToArray& command, std::string_view tail);
+  void On(const cmd::CopyArrayToDevice& command, std::string_view tail);
+  void On(const cmd::CopyArrayToArray& command, std::string_view tail);
+  void On(const cmd::TextureCreate& command, std::string_view tail);
+  void On(const cmd::TextureDestroy& command, std::string_view tail);
 
  private:
   struct Event {
@@ -178,6 +211,15 @@ class Session : public LaneHost {
   template <typename Command>
   void ToModule(const Command& command, std::string_view tail);
   void ToControl(Task task);
+  // Of what lanes other than `task`'s were given so far, all is issued before it.
+  void AfterAllIssued(Task* task);
+  template <typename Command>
+  void ToLink(const Command& command, std::string_view tail);
+  // Sends a copy to its stream, behind the creation of the arrays. Null for a handle that is none.
+  template <typename Command>
+  void CopyOn(const Command& command, std::string_view tail, std::shared_ptr<Array> array,
+              std::shared_ptr<Array> second);
+  std::shared_ptr<Array> FindArray(uint64_t handle);
   // Makes a module of a complete image, and a launch of a kernel.
   template <typename Command>
   void LoadFrom(const Command& command, std::string_view tail);
@@ -230,6 +272,8 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Image>> images_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Module>> modules_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Kernel>> kernels_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Link>> links_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Array>> arrays_;
   absl::flat_hash_map<uint64_t, HostCall> host_calls_;  // Those that the client has yet to answer.
   uint64_t module_bytes_ = 0;
   std::array<bool, kLimitCount> said_limit_{};
@@ -237,6 +281,7 @@ class Session : public LaneHost {
   uint64_t barriers_ = 0;
   std::shared_ptr<Lane> legacy_;
   std::shared_ptr<Lane> control_;
+  std::shared_ptr<Lane> linker_;  // From the first LinkCreate on.
 
   std::atomic<CudaResult> fault_{CudaResult::kSuccess};
   std::atomic<uint64_t> decoded_seq_{0};
@@ -245,6 +290,7 @@ class Session : public LaneHost {
   std::atomic<uint64_t> queued_bytes_{0};
   std::atomic<int> watch_count_{0};
 
+  MemoryCharger* charger_ = nullptr;
   OutputSource* output_ = nullptr;
   std::atomic<bool> prints_{false};
   Mutex output_mu_;  // Held while output is sent, so that none is overtaken. Before the sink's.

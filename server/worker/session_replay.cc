@@ -44,6 +44,7 @@ void Session::Execute(std::string_view body) {
 
 void Session::FlushLanes() {
   control_->Flush();
+  if (linker_ != nullptr) linker_->Flush();
   for (const auto& [stream, lane] : lanes_) lane->Flush();
   for (const auto& lane : leaving_) lane->Flush();
 }
@@ -106,6 +107,10 @@ absl::Status Session::SaveVariables(int fd) {
       fd, [this](uint64_t module, const std::string& name, uint64_t address, uint64_t bytes) {
         recorder_->NoteVariable(module, name, address, bytes);
       });
+}
+
+void Session::OnLostWithWorker(bool any) {
+  if (recorder_ != nullptr) recorder_->OnLostWithWorker(any);
 }
 
 bool Session::Idle() {

@@ -198,15 +198,28 @@ Lane::Step StreamLane::CopyOut(Task& task, uint64_t total, Copy copy) {
       if (IsSticky(result)) Check(task, result);
     }
     // The answer comes behind the pieces that are under way: the client takes no data after it.
-    Pending answer;
-    answer.seq = task.seq;
-    answer.reply_seq = task.seq;
-    answer.reply_result = result;
-    pending_.push_back(std::move(answer));
+    AnswerInOrder(task, result);
     break;
   }
   copied_ = 0;
   return Step::kDone;
+}
+
+Lane::Step StreamLane::CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy) {
+  return CopyIn(task, copy);
+}
+
+Lane::Step StreamLane::CopyOutBy(Task& task, uint64_t total,
+                                 const std::function<CudaResult(void*, uint64_t, size_t*)>& copy) {
+  return CopyOut(task, total, copy);
+}
+
+void StreamLane::AnswerInOrder(const Task& task, CudaResult result) {
+  Pending answer;
+  answer.seq = task.seq;
+  answer.reply_seq = task.seq;
+  answer.reply_result = result;
+  pending_.push_back(std::move(answer));
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
@@ -304,11 +317,7 @@ Lane::Step StreamLane::Do(const cmd::CopyBoxFromDevice& command, Task& task) {
   const BoxExtent extent = {command.width, command.height, command.depth};
   uint64_t span;
   if (!BoxSpan(place, extent, &span)) {
-    Pending answer;
-    answer.seq = task.seq;
-    answer.reply_seq = task.seq;
-    answer.reply_result = CudaResult::kInvalidValue;
-    pending_.push_back(std::move(answer));
+    AnswerInOrder(task, CudaResult::kInvalidValue);
     return Step::kDone;
   }
   return CopyOut(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {

@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_WORKER_STREAM_LANE_H_
 #define WARPLINE_SERVER_WORKER_STREAM_LANE_H_
 
+#include <functional>
+
 #include "server/worker/lane.h"
 
 namespace warpline::worker {
@@ -36,6 +38,12 @@ class StreamLane : public Lane {
   Step Do(const cmd::CopyBoxOnDevice& command, Task& task);
   Step Do(const cmd::StreamMemOps& command, Task& task);
   Step Do(const cmd::StreamSetAttribute& command, Task& task);
+  // stream_arrays.cc
+  Step Do(const cmd::CopyToArray& command, Task& task);
+  Step Do(const cmd::CopyFromArray& command, Task& task);
+  Step Do(const cmd::CopyDeviceToArray& command, Task& task);
+  Step Do(const cmd::CopyArrayToDevice& command, Task& task);
+  Step Do(const cmd::CopyArrayToArray& command, Task& task);
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {
@@ -58,6 +66,12 @@ class StreamLane : public Lane {
   // at most kStagingBytes long, and says how long.
   template <typename Copy>
   Step CopyOut(Task& task, uint64_t total, Copy copy);
+  // The same for other files.
+  Step CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy);
+  Step CopyOutBy(Task& task, uint64_t total,
+                 const std::function<CudaResult(void*, uint64_t, size_t*)>& copy);
+  // Answers with an error behind what is under way.
+  void AnswerInOrder(const Task& task, CudaResult result);
   // As StagingPool's.
   void* TakeStaging(CudaResult* result);
   void GiveStaging(void* buffer);

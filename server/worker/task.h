@@ -47,6 +47,25 @@ struct Kernel {
   uint32_t param_bytes = 0;
 };
 
+// Device code that is being linked. The linker lane's, but for `image_bytes`, the decoder's.
+struct Link {
+  uint64_t image_bytes = 0;  // Of what was added.
+  bool created = false;
+  device::LinkId id{};
+  device::JitLog log;  // All that was said so far.
+  std::string code;    // Once it is complete.
+};
+
+// An array, a mipmapped one, or a level or plane of one. As Module.
+struct Array {
+  uint64_t ticket = 0;
+  CudaResult result = CudaResult::kNotReady;
+  device::ArrayId id{};
+  device::ArrayShape shape;
+  std::shared_ptr<Array> whole;  // Of a part, which ends with it.
+  uint64_t charged_bytes = 0;    // Control lane only.
+};
+
 // Lane `lane` must have issued its task `ticket` first.
 struct Prerequisite {
   std::shared_ptr<Lane> lane;
@@ -62,16 +81,18 @@ struct HostWait {
 // Whether the client waits for an answer to such a command.
 inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
 
-using AnyCommand =
-    std::variant<cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
-                 cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice,
-                 cmd::CopyFromDevice, cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed,
-                 cmd::ModuleLoad, cmd::ModuleCheck, cmd::ModuleUnload, cmd::KernelFind,
-                 cmd::GlobalFind, cmd::KernelSetAttribute, cmd::MaxActiveBlocks, cmd::LaunchEx,
-                 cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels, cmd::ClusterOccupancy,
-                 cmd::LimitGet, cmd::LimitSet, cmd::HostCall, cmd::MemsetRows, cmd::CopyBoxToDevice,
-                 cmd::CopyBoxFromDevice, cmd::CopyBoxOnDevice, cmd::StreamMemOps,
-                 cmd::StreamSetAttribute>;
+using AnyCommand = std::variant<
+    cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
+    cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
+    cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed, cmd::ModuleLoad, cmd::ModuleCheck,
+    cmd::ModuleUnload, cmd::KernelFind, cmd::GlobalFind, cmd::KernelSetAttribute,
+    cmd::MaxActiveBlocks, cmd::LaunchEx, cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels,
+    cmd::ClusterOccupancy, cmd::LimitGet, cmd::LimitSet, cmd::HostCall, cmd::MemsetRows,
+    cmd::CopyBoxToDevice, cmd::CopyBoxFromDevice, cmd::CopyBoxOnDevice, cmd::StreamMemOps,
+    cmd::StreamSetAttribute, cmd::TensorMapEncode, cmd::LinkCreate, cmd::LinkAdd, cmd::LinkComplete,
+    cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
+    cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
+    cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -86,6 +107,9 @@ struct Task {
   std::shared_ptr<EventRecord> second_event;
   std::shared_ptr<Image> image;
   std::shared_ptr<HostWait> host;
+  std::shared_ptr<Link> link;
+  std::shared_ptr<Array> array;
+  std::shared_ptr<Array> second_array;
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;

@@ -191,7 +191,7 @@ void Linker() {
   if (!Begin()) return;
   CUlinkState state = nullptr;
   const std::vector<char> ptx = Image("ptx/kernels.ptx");
-  if (!REFUSED("no options", CUDA_SUCCESS, cuLinkCreate, 0, nullptr, nullptr, &state)) return;
+  if (!CALL("no options", CUDA_SUCCESS, cuLinkCreate, 0, nullptr, nullptr, &state)) return;
   CALL("PTX", CUDA_SUCCESS, cuLinkAddData, state, CU_JIT_INPUT_PTX, const_cast<char*>(ptx.data()),
        ptx.size(), "kernels", 0, nullptr, nullptr);
   void* cubin = nullptr;

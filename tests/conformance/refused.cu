@@ -27,64 +27,6 @@ void Graphs() {
   CALL("after it all", CUDA_SUCCESS, cuStreamSynchronize, stream);
 }
 
-void Arrays() {
-  if (!Begin()) return;
-  CUarray array = nullptr;
-  CUDA_ARRAY_DESCRIPTOR flat = {};
-  flat.Width = 64;
-  flat.Height = 16;
-  flat.Format = CU_AD_FORMAT_FLOAT;
-  flat.NumChannels = 1;
-  if (REFUSED("64 by 16", CUDA_SUCCESS, cuArrayCreate, &array, &flat)) {
-    CUDA_RESOURCE_DESC resource = {};
-    resource.resType = CU_RESOURCE_TYPE_ARRAY;
-    resource.res.array.hArray = array;
-    CUDA_TEXTURE_DESC texture = {};
-    CUtexObject object = 0;
-    if (CALL("of an array", CUDA_SUCCESS, cuTexObjectCreate, &object, &resource, &texture,
-             nullptr)) {
-      CALL("of an array", CUDA_SUCCESS, cuTexObjectDestroy, object);
-    }
-    CALL("64 by 16", CUDA_SUCCESS, cuArrayDestroy, array);
-  }
-  CUDA_ARRAY3D_DESCRIPTOR deep = {};
-  deep.Width = deep.Height = deep.Depth = 16;
-  deep.Format = CU_AD_FORMAT_FLOAT;
-  deep.NumChannels = 1;
-  if (REFUSED("16 by 16 by 16", CUDA_SUCCESS, cuArray3DCreate, &array, &deep)) {
-    CALL("16 by 16 by 16", CUDA_SUCCESS, cuArrayDestroy, array);
-  }
-  CUmipmappedArray mipmapped = nullptr;
-  if (REFUSED("2 levels", CUDA_SUCCESS, cuMipmappedArrayCreate, &mipmapped, &deep, 2)) {
-    CALL("2 levels", CUDA_SUCCESS, cuMipmappedArrayDestroy, mipmapped);
-  }
-}
-
-void Textures() {
-  if (!Begin()) return;
-  CUdeviceptr memory = 0;
-  SETUP(cuMemAlloc, &memory, 65536);
-  CUDA_RESOURCE_DESC resource = {};
-  resource.resType = CU_RESOURCE_TYPE_LINEAR;
-  resource.res.linear.devPtr = memory;
-  resource.res.linear.format = CU_AD_FORMAT_FLOAT;
-  resource.res.linear.numChannels = 1;
-  resource.res.linear.sizeInBytes = 65536;
-  CUDA_TEXTURE_DESC texture = {};
-  CUtexObject object = 0;
-  if (REFUSED("of linear memory", CUDA_SUCCESS, cuTexObjectCreate, &object, &resource, &texture,
-              nullptr)) {
-    CALL("of linear memory", CUDA_SUCCESS, cuTexObjectDestroy, object);
-  }
-  alignas(64) CUtensorMap map = {};
-  const cuuint64_t sizes[] = {64, 64}, strides[] = {256};
-  const cuuint32_t box[] = {16, 16}, steps[] = {1, 1};
-  REFUSED("64 by 64", CUDA_SUCCESS, cuTensorMapEncodeTiled, &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-          2, reinterpret_cast<void*>(memory), sizes, strides, box, steps,
-          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-          CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-}
-
 void Managed() {
   if (!Begin()) return;
   CUdeviceptr memory = 0;
@@ -171,8 +113,6 @@ int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "refused",
              {{"graphs", Graphs},
-              {"arrays", Arrays},
-              {"textures", Textures},
               {"managed", Managed},
               {"virtual_memory", VirtualMemory},
               {"other_processes", OtherProcesses},

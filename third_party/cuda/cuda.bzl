@@ -50,7 +50,7 @@ def _nvcc_impl(ctx):
             progress_message = "nvcc %s %s" % (ctx.attr.kind, src.short_path),
         )
         outs.append(out)
-    return [DefaultInfo(files = depset(outs))]
+    return [DefaultInfo(files = depset(outs), runfiles = ctx.runfiles(outs))]
 
 _nvcc = rule(
     implementation = _nvcc_impl,

@@ -48,6 +48,39 @@ CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
     case CommandId::kClusterOccupancy:
       Add(cmd::ClusterOccupancyReply{8, 0}, fields);
       return CudaResult::kSuccess;
+    case CommandId::kTensorMapEncode: {
+      cmd::TensorMapEncode command;
+      std::memcpy(&command, sent.body.data(), sizeof(command));
+      cmd::TensorMapEncodeReply reply;
+      reply.map[0] = command.address;
+      reply.map[1] = command.rank;
+      Add(reply, fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kLinkComplete:
+      Add(cmd::LinkCompleteReply{4}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kLinkRead:
+      fields->append("code");
+      return CudaResult::kSuccess;
+    case CommandId::kLinkLog:
+      Add(cmd::LinkLogReply{2.5f, 4}, fields);
+      fields->append("infoerror");
+      return CudaResult::kSuccess;
+    case CommandId::kArrayCreate: {
+      cmd::ArrayCreate command;
+      std::memcpy(&command, sent.body.data(), sizeof(command));
+      Add(cmd::ArrayCreateReply{command.width, command.height, command.depth, command.format,
+                                command.channels, command.flags, command.levels},
+          fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kArrayPart:
+      Add(cmd::ArrayPartReply{8, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kTextureCreate:
+      Add(cmd::TextureCreateReply{FakeSession::kFirstTexture}, fields);
+      return CudaResult::kSuccess;
     case CommandId::kLimitGet:
     case CommandId::kLimitSet:
       return CudaResult::kUnsupportedLimit;
@@ -162,6 +195,16 @@ CudaResult FakeSession::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const B
   ForEachRow(dst, extent, [](uint64_t address, uint64_t, uint64_t bytes) {
     std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
   });
+  return CudaResult::kSuccess;
+}
+
+CudaResult FakeSession::CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool,
+                                     uint64_t* seq) {
+  *seq = Keep(CommandId::kCopyFromArray, &command, sizeof(command), {});
+  ForEachRow(dst, {command.width, command.height, command.depth},
+             [](uint64_t address, uint64_t, uint64_t bytes) {
+               std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
+             });
   return CudaResult::kSuccess;
 }
 

@@ -54,6 +54,7 @@ class FakeSession : public Session {
   static constexpr uint64_t kArenaBytes = uint64_t{1} << 32;
   static constexpr uint64_t kGlobalAddress = 0x7000001000;
   static constexpr uint64_t kGlobalBytes = 64;
+  static constexpr uint64_t kFirstTexture = 0x5001;  // The number of every texture object.
 
   // ---- Session
 
@@ -70,6 +71,8 @@ class FakeSession : public Session {
                      uint64_t* seq) override;
   CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
+  CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
+                          uint64_t* seq) override;
   void SetHostDueCallback(std::function<void(uint64_t token)> callback) override;
   uint64_t last_seq() const override;
   bool Retired(uint64_t stream, uint64_t seq) const override;

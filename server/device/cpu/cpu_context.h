@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/cuda_result.h"
 #include "common/mutex.h"
+#include "server/device/cpu/array_store.h"
 #include "server/device/cpu/cpu_module.h"
 #include "server/device/cpu/device_heap.h"
 #include "server/device/cpu/grid_runner.h"
@@ -91,7 +92,30 @@ class CpuContext : public device::Context {
   CudaResult MaxActiveBlocks(device::KernelId kernel, int block_threads,
                              size_t dynamic_shared_bytes, uint32_t flags, int* blocks) override;
 
+  // object_commands.cc
+  CudaResult CreateLink(absl::Span<const device::JitOption> options, device::LinkId* link) override;
+  CudaResult AddToLink(device::LinkId link, uint32_t type, std::string_view data,
+                       const std::string& name, absl::Span<const device::JitOption> options,
+                       device::JitLog* log) override;
+  CudaResult CompleteLink(device::LinkId link, std::string* code, device::JitLog* log) override;
+  void DestroyLink(device::LinkId link) override;
+  CudaResult CreateArray(device::ArrayShape* shape, device::ArrayId* array) override;
+  CudaResult DestroyArray(device::ArrayId array) override;
+  CudaResult ArrayLevel(device::ArrayId array, uint32_t level, device::ArrayShape* shape,
+                        device::ArrayId* part) override;
+  CudaResult ArrayPlane(device::ArrayId array, uint32_t plane, device::ArrayShape* shape,
+                        device::ArrayId* part) override;
+  CudaResult CopyArray(const device::ArrayEnd& to, const device::ArrayEnd& from,
+                       const BoxExtent& extent, device::StreamId stream) override;
+
  private:
+  // One end of a copy with arrays, and what keeps it.
+  struct FoundEnd {
+    std::shared_ptr<CpuArray> array;
+    bool on_device = false;
+    BoxPlace place;
+  };
+  bool FindEnd(const device::ArrayEnd& end, const BoxExtent& extent, FoundEnd* found);
   CudaResult CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
                      bool src_on_device, const BoxExtent& extent, device::StreamId stream);
   // Returns when a wait is over, or nobody will be told any more.
@@ -114,6 +138,7 @@ class CpuContext : public device::Context {
 
   const int cores_;
   MemoryMap memory_;
+  ArrayStore arrays_;
   GridRunner grids_;
   PrintBuffer output_;
   DeviceHeap heap_{&memory_};
@@ -130,6 +155,7 @@ class CpuContext : public device::Context {
   std::unordered_map<uint64_t, KernelHandle> kernels_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<uint64_t, std::string>, uint64_t> kernel_ids_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<void*, size_t> staging_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<uint64_t, std::string> links_ ABSL_GUARDED_BY(mu_);  // Their only input.
 
   // Last, so that it goes first: its threads use everything above.
   StreamSet streams_;

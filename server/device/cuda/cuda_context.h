@@ -75,6 +75,23 @@ class CudaContext : public Context {
   CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config, int* clusters) override;
   CudaResult MaxClusterSize(KernelId kernel, const LaunchConfig& config, int* size) override;
 
+  CudaResult CreateLink(absl::Span<const JitOption> options, LinkId* link) override;
+  CudaResult AddToLink(LinkId link, uint32_t type, std::string_view data, const std::string& name,
+                       absl::Span<const JitOption> options, JitLog* log) override;
+  CudaResult CompleteLink(LinkId link, std::string* code, JitLog* log) override;
+  void DestroyLink(LinkId link) override;
+
+  CudaResult EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) override;
+
+  CudaResult CreateArray(ArrayShape* shape, ArrayId* array) override;
+  CudaResult DestroyArray(ArrayId array) override;
+  CudaResult ArrayLevel(ArrayId array, uint32_t level, ArrayShape* shape, ArrayId* part) override;
+  CudaResult ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* shape, ArrayId* part) override;
+  CudaResult CopyArray(const ArrayEnd& to, const ArrayEnd& from, const BoxExtent& extent,
+                       StreamId stream) override;
+  CudaResult CreateTexture(const Texture& texture, uint64_t* object) override;
+  CudaResult DestroyTexture(uint64_t object, bool is_surface) override;
+
  private:
   CudaContext(const DriverApi* api, CUdevice device, CUcontext context)
       : api_(api), device_(device), context_(context) {}

@@ -24,6 +24,8 @@ absl::StatusOr<const DriverApi*> Load() {
   }
   WARPLINE_DRIVER_FUNCTIONS(WARPLINE_LOAD)
 #undef WARPLINE_LOAD
+  api.p_cuTensorMapEncodeIm2colWide = reinterpret_cast<decltype(api.p_cuTensorMapEncodeIm2colWide)>(
+      dlsym(library, "cuTensorMapEncodeIm2colWide"));
   const CudaResult init = ToResult(api.p_cuInit(0));
   if (init != CudaResult::kSuccess) {
     return absl::UnavailableError(absl::StrCat("cuInit: ", CudaResultName(init)));

@@ -80,6 +80,24 @@ namespace warpline::device {
   F(cuKernelGetParamInfo)               \
   F(cuKernelGetAttribute)               \
   F(cuKernelSetAttribute)               \
+  F(cuLinkCreate)                       \
+  F(cuLinkAddData)                      \
+  F(cuLinkComplete)                     \
+  F(cuLinkDestroy)                      \
+  F(cuTensorMapEncodeTiled)             \
+  F(cuTensorMapEncodeIm2col)            \
+  F(cuTensorMapReplaceAddress)          \
+  F(cuArray3DCreate)                    \
+  F(cuArray3DGetDescriptor)             \
+  F(cuArrayDestroy)                     \
+  F(cuArrayGetPlane)                    \
+  F(cuMipmappedArrayCreate)             \
+  F(cuMipmappedArrayGetLevel)           \
+  F(cuMipmappedArrayDestroy)            \
+  F(cuTexObjectCreate)                  \
+  F(cuTexObjectDestroy)                 \
+  F(cuSurfObjectCreate)                 \
+  F(cuSurfObjectDestroy)                \
   F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
 
 // The functions, by their plain names. Immutable once loaded.
@@ -87,6 +105,8 @@ struct DriverApi {
 #define WARPLINE_DECLARE(name) decltype(&::name) p_##name = nullptr;
   WARPLINE_DRIVER_FUNCTIONS(WARPLINE_DECLARE)
 #undef WARPLINE_DECLARE
+  // Null where the driver is from before CUDA 12.8.
+  decltype(&::cuTensorMapEncodeIm2colWide) p_cuTensorMapEncodeIm2colWide = nullptr;
 };
 
 // Loads libcuda.so.1 and calls cuInit, once in the process. UNAVAILABLE when there is no driver,

@@ -1,0 +1,94 @@
+// Copies that an array has a part in.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "client_stub/core/arrays.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
+
+namespace warpline::stub {
+namespace {
+
+// Of a copy to an array in one command: whole elements of any format.
+constexpr uint64_t kPartBytes = kMaxTail;
+
+bool Fits(uint64_t start, uint64_t extent, uint64_t size) {
+  return start <= size && extent <= size - start;
+}
+
+bool IsWithin(const CopyEnd& end, const BoxExtent& extent) {
+  const CUDA_ARRAY3D_DESCRIPTOR& shape = end.array->shape;
+  const uint64_t element = end.array->element_bytes();
+  // The device knows the others.
+  if (element == 0) return true;
+  return end.x % element == 0 && extent.width % element == 0 &&
+         Fits(end.x, extent.width, shape.Width * element) &&
+         Fits(end.y, extent.height, std::max<uint64_t>(shape.Height, 1)) &&
+         Fits(end.z, extent.depth, std::max<uint64_t>(shape.Depth, 1));
+}
+
+CUresult SendToArray(Stream* stream, const CopyEnd& to, const BoxPlace& from,
+                     const BoxExtent& extent, Completion completion) {
+  uint64_t span;
+  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
+  std::string rows;
+  for (uint64_t offset = 0; offset < extent.bytes();) {
+    const BoxPart part = PartOfBox(extent, offset, kPartBytes);
+    rows.resize(part.extent.bytes());
+    ForEachRow(part.In(from), part.extent, [&](uint64_t address, uint64_t at, uint64_t bytes) {
+      std::memcpy(rows.data() + at, reinterpret_cast<const void*>(address), bytes);
+    });
+    const cmd::CopyToArray command = {stream->wire,       to.array->wire,   to.x + part.x,
+                                      to.y + part.y,      to.z + part.z,    part.extent.width,
+                                      part.extent.height, part.extent.depth};
+    WARPLINE_TRY(SendOn(stream, command, rows));
+    offset += rows.size();
+  }
+  return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+}
+
+CUresult ReceiveArray(Stream* stream, const BoxPlace& to, const CopyEnd& from,
+                      const BoxExtent& extent, Completion completion) {
+  uint64_t span, seq = 0;
+  void* const target = reinterpret_cast<void*>(to.address);
+  const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
+  const bool wait = completion == Completion::kSynchronous || !pinned;
+  const cmd::CopyFromArray command = {stream->wire, from.array->wire, from.x,        from.y,
+                                      from.z,       extent.width,     extent.height, extent.depth};
+  const CUresult result = ToCu(runtime().session->CopyArrayOut(command, to, wait, &seq));
+  stream->NoteSent(seq);
+  if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
+  return result;
+}
+
+}  // namespace
+
+CUresult CopyArrayBox(Stream* stream, const CopyEnd& to, const CopyEnd& from,
+                      const BoxExtent& extent, Completion completion) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  const auto valid = [&](const CopyEnd& end) {
+    return end.array != nullptr ? IsWithin(end, extent) : IsUsable(end.box, extent);
+  };
+  if (!valid(to) || !valid(from)) return CUDA_ERROR_INVALID_VALUE;
+  const BoxPlace& target = to.box.place;
+  const BoxPlace& source = from.box.place;
+  if (to.array != nullptr && from.array != nullptr) {
+    return SendOn(stream, cmd::CopyArrayToArray{stream->wire, to.array->wire, to.x, to.y, to.z,
+                                                from.array->wire, from.x, from.y, from.z,
+                                                extent.width, extent.height, extent.depth});
+  }
+  if (to.array != nullptr) {
+    if (!from.box.device) return SendToArray(stream, to, source, extent, completion);
+    return SendOn(stream, cmd::CopyDeviceToArray{stream->wire, to.array->wire, to.x, to.y, to.z,
+                                                 source.address, source.pitch, source.slice,
+                                                 extent.width, extent.height, extent.depth});
+  }
+  if (!to.box.device) return ReceiveArray(stream, target, from, extent, completion);
+  return SendOn(stream, cmd::CopyArrayToDevice{stream->wire, target.address, target.pitch,
+                                               target.slice, from.array->wire, from.x, from.y,
+                                               from.z, extent.width, extent.height, extent.depth});
+}
+
+}  // namespace warpline::stub

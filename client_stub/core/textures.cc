@@ -1,0 +1,152 @@
+#include "client_stub/core/textures.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client_stub/core/arrays.h"
+#include "client_stub/core/runtime.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+namespace {
+
+using Key = std::pair<uint64_t, bool>;  // The number, and whether it is a surface's.
+
+struct Table {
+  Mutex mu;
+  std::map<Key, TextureInfo> objects ABSL_GUARDED_BY(mu);
+};
+
+Table& table() {
+  static Table* const made = new Table;
+  return *made;
+}
+
+CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* command) {
+  if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  command->kind = static_cast<uint32_t>(resource.resType);
+  switch (resource.resType) {
+    case CU_RESOURCE_TYPE_ARRAY: {
+      const Array* const array = FindArray(resource.res.array.hArray);
+      if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      command->resource = array->wire;
+      return CUDA_SUCCESS;
+    }
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
+      const Array* const array = FindMipmappedArray(resource.res.mipmap.hMipmappedArray);
+      if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      command->resource = array->wire;
+      return CUDA_SUCCESS;
+    }
+    case CU_RESOURCE_TYPE_LINEAR: {
+      const auto& linear = resource.res.linear;
+      command->address = linear.devPtr;
+      command->format = static_cast<uint32_t>(linear.format);
+      command->channels = linear.numChannels;
+      command->width = linear.sizeInBytes;
+      return runtime().memory->Contains(linear.devPtr, linear.sizeInBytes)
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_INVALID_VALUE;
+    }
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      const auto& rows = resource.res.pitch2D;
+      command->address = rows.devPtr;
+      command->format = static_cast<uint32_t>(rows.format);
+      command->channels = rows.numChannels;
+      command->width = rows.width;
+      command->height = rows.height;
+      command->pitch = rows.pitchInBytes;
+      // The last row need not be as long as the pitch.
+      uint64_t bytes;
+      if (rows.height == 0 || __builtin_mul_overflow(rows.pitchInBytes, rows.height - 1, &bytes) ||
+          !runtime().memory->Contains(rows.devPtr, bytes + 1)) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+void SetOptions(const CUDA_TEXTURE_DESC& options, cmd::TextureCreate* command) {
+  for (int i = 0; i < 3; ++i) {
+    command->address_modes[i] = static_cast<uint32_t>(options.addressMode[i]);
+  }
+  command->filter = static_cast<uint32_t>(options.filterMode);
+  command->flags = options.flags;
+  command->anisotropy = options.maxAnisotropy;
+  command->level_filter = static_cast<uint32_t>(options.mipmapFilterMode);
+  command->level_bias = options.mipmapLevelBias;
+  command->least_level = options.minMipmapLevelClamp;
+  command->most_level = options.maxMipmapLevelClamp;
+  std::copy(std::begin(options.borderColor), std::end(options.borderColor), command->border);
+}
+
+void SetView(const CUDA_RESOURCE_VIEW_DESC& view, cmd::TextureCreate* command) {
+  command->has_view = 1;
+  command->view_format = static_cast<uint32_t>(view.format);
+  command->view_width = view.width;
+  command->view_height = view.height;
+  command->view_depth = view.depth;
+  command->first_level = view.firstMipmapLevel;
+  command->last_level = view.lastMipmapLevel;
+  command->first_layer = view.firstLayer;
+  command->last_layer = view.lastLayer;
+}
+
+}  // namespace
+
+CUresult CreateTexture(const TextureInfo& info, uint64_t* object) {
+  cmd::TextureCreate command = {};
+  WARPLINE_TRY(SetResource(info.resource, &command));
+  if (info.is_surface) {
+    command.is_surface = 1;
+  } else {
+    SetOptions(info.options, &command);
+    if (info.has_view) SetView(info.view, &command);
+  }
+  std::string reply;
+  WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip, command, {}, &reply)));
+  std::string_view rest = reply;
+  cmd::TextureCreateReply made;
+  if (!TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;
+  {
+    MutexLock lock(&table().mu);
+    table().objects[{made.object, info.is_surface}] = info;
+  }
+  *object = made.object;
+  return CUDA_SUCCESS;
+}
+
+bool FindTexture(uint64_t object, bool is_surface, TextureInfo* info) {
+  MutexLock lock(&table().mu);
+  const auto it = table().objects.find({object, is_surface});
+  if (it == table().objects.end()) return false;
+  *info = it->second;
+  return true;
+}
+
+CUresult DestroyTexture(uint64_t object, bool is_surface) {
+  {
+    MutexLock lock(&table().mu);
+    if (table().objects.erase({object, is_surface}) == 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return SentAs(runtime().session->Send(cmd::TextureDestroy{object, is_surface ? 1u : 0u, 0}));
+}
+
+void DestroyTexturesOf(const Context* context) {
+  std::vector<Key> keys;
+  {
+    MutexLock lock(&table().mu);
+    for (const auto& [key, info] : table().objects) {
+      if (info.context == context) keys.push_back(key);
+    }
+  }
+  for (const auto& [object, is_surface] : keys) DestroyTexture(object, is_surface);
+}
+
+}  // namespace warpline::stub
