@@ -19,6 +19,7 @@
 #include "common/listen_address.h"
 #include "common/log.h"
 #include "common/serving.h"
+#include "common/steady_time.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "scheduler/methods.h"
@@ -64,7 +65,8 @@ Servers join with `warpline-server --scheduler=ADDRESS`; programs reach it with
 
 As long as nobody has added a tenant, programs and servers of this host are taken without a
 credential. `warpline tenant add NAME` adds a tenant and prints its credential; from then on
-programs need one, and servers a copy of server.credential in the state folder.
+programs need one. `warpline servers add NAME` does the same for a server, which shows it with
+--name=NAME and --scheduler_credential_file; from the first tenant or server on, all need theirs.
 
 Signals: SIGTERM or SIGINT ends it, with exit code 0. Sessions go on; leases are kept in the state
 folder.)";
@@ -120,20 +122,17 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   if (auto status = HoldStateFolder(folder); !status.ok()) return status;
   auto operator_credential = CredentialIn(folder + "/operator.credential");
   if (!operator_credential.ok()) return operator_credential.status();
-  auto server_credential = CredentialIn(folder + "/server.credential");
-  if (!server_credential.ok()) return server_credential.status();
   SchedulerOptions options;
   options.operator_credential = *std::move(operator_credential);
-  options.server_credential = *std::move(server_credential);
   options.policy =
       absl::GetFlag(FLAGS_placement) == "pack" ? PlacementPolicy::kPack : PlacementPolicy::kSpread;
   options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl);
   options.report_interval = absl::GetFlag(FLAGS_report_interval);
   options.lost_after = absl::GetFlag(FLAGS_lost_after);
   options.forget_after = absl::GetFlag(FLAGS_forget_after);
-  options.clock = [] { return absl::Now(); };
+  options.clock = [] { return SteadyNow(); };
   auto keys = KeyRing::Open(folder + "/keys", absl::GetFlag(FLAGS_key_period), options.lost_after,
-                            absl::Now());
+                            SteadyNow());
   if (!keys.ok()) return keys.status();
   auto store = Store::Open(folder + "/state.db");
   if (!store.ok()) return store.status();

@@ -24,6 +24,7 @@
 #include "common/listen_address.h"
 #include "common/log.h"
 #include "common/serving.h"
+#include "common/steady_time.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "server/admin_service.h"
@@ -64,8 +65,8 @@ ABSL_FLAG(
     "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
     "without them --tls_ca, --tls_cert and --tls_key.");
 ABSL_FLAG(std::string, scheduler_credential_file, "",
-          "A copy of server.credential in the scheduler's state folder. Empty for a scheduler on "
-          "this host that has no tenants yet.");
+          "A file with the credential that `warpline servers add NAME` printed, NAME being --name. "
+          "Empty for a scheduler on this host that has no tenants and servers with one yet.");
 ABSL_FLAG(std::string, name, "",
           "What the scheduler calls this server, different for each. Empty for HOST:PORT.");
 ABSL_FLAG(std::string, advertise, "",
@@ -267,7 +268,7 @@ absl::StatusOr<std::unique_ptr<LeaseBook>> MakeLeaseBook(const std::string& host
   LeaseBookOptions options;
   options.server_name = NameForScheduler(host_name, first);
   options.required = !absl::GetFlag(FLAGS_scheduler).empty();
-  options.clock = [] { return absl::Now(); };
+  options.clock = [] { return SteadyNow(); };
   return LeaseBook::Create(std::move(options));
 }
 

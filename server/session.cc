@@ -8,6 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/process_identity.h"
+#include "common/steady_time.h"
+#include "common/text.h"
+#include "lease/rights.h"
 #include "proto/frames.h"
 #include "server/message_frame.h"
 
@@ -35,7 +38,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
     : context_(context),
       id_(id),
       peer_(std::move(peer)),
-      since_(absl::Now()),
+      since_(SteadyNow()),
       secret_(RandomSecret()),
       port_(std::make_shared<SessionPort>()),
       absence_(context.control) {}
@@ -103,6 +106,7 @@ void Session::HandleHello() {
   SessionMemoryOptions memory_options;
   memory_options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   memory_options.shared_quota = seat_ != nullptr;
+  memory_options.permitted = seat_ == nullptr || Allows(seat_->token().rights, Capability::kMemory);
   memory_ = std::make_shared<SessionMemory>(memory_options, quota_, this);
   state_ = State::kOpening;
   StartWorker();
@@ -132,7 +136,7 @@ void Session::Welcome(MemoryGrant grant) {
   context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
-  LogInfo("opened ", Keys(), " peer=", peer_, " program=", hello_.program(),
+  LogInfo("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
           " client_pid=", hello_.pid(), " quota_bytes=", quota_->limit_bytes(),
           seat_ == nullptr
               ? ""

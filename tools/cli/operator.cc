@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "lease/rights.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/text.h"
 
@@ -14,6 +15,8 @@ using warpline_internal::LeaseList;
 using warpline_internal::Nothing;
 using warpline_internal::Operator;
 using warpline_internal::ServerList;
+using warpline_internal::ServerReply;
+using warpline_internal::ServerRequest;
 using warpline_internal::TenantList;
 using warpline_internal::TenantReply;
 using warpline_internal::TenantRequest;
@@ -68,6 +71,11 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (line.Has("max_sessions")) {
     request.set_max_sessions(static_cast<uint32_t>(line.Number("max_sessions")));
   }
+  if (line.Has("max_lease_sessions")) {
+    request.set_max_lease_sessions(static_cast<uint32_t>(line.Number("max_lease_sessions")));
+  }
+  // Checked where the command line was parsed.
+  if (line.Has("rights")) request.set_rights(ParseRights(line.Text("rights")).value_or(0));
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
@@ -75,6 +83,21 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (!reply.ok()) return reply.status();
   // Alone on its line, so that it can go into a file.
   return reply->credential().empty() ? std::string() : absl::StrCat(reply->credential(), "\n");
+}
+
+absl::StatusOr<std::string> ChangeServer(const CommandLine& line, const std::string& credential,
+                                         Asker* asker) {
+  ServerRequest request;
+  request.set_credential(credential);
+  request.set_name(line.rest[0]);
+  request.set_create(line.action == "add");
+  if (line.action == "remove") {
+    const auto done = asker->Ask<Nothing>("RemoveServer", request);
+    return done.ok() ? absl::StatusOr<std::string>("") : done.status();
+  }
+  const auto reply = asker->Ask<ServerReply>("PutServer", request);
+  if (!reply.ok()) return reply.status();
+  return absl::StrCat(reply->credential(), "\n");
 }
 
 }  // namespace
@@ -85,7 +108,10 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
   Asker asker(endpoint, line.Has("json"));
   Operator reader;
   reader.set_credential(*credential);
-  if (line.verb == Verb::kServers) return asker.Show("Servers", reader, &ServersReport);
+  if (line.verb == Verb::kServers) {
+    if (line.action == "list") return asker.Show("Servers", reader, &ServersReport);
+    return ChangeServer(line, *credential, &asker);
+  }
   if (line.verb == Verb::kLease) {
     if (line.action == "list") return asker.Show("Leases", reader, &LeasesReport);
     warpline_internal::RevokeRequest request;
@@ -138,16 +164,19 @@ std::string LeasesReport(const LeaseList& list) {
 }
 
 std::string TenantsReport(const TenantList& list) {
-  std::string out =
-      absl::StrFormat("%-24s %12s %12s %7s %10s %12s %11s\n", "TENANT", "LEASED", "MAX_MEMORY",
-                      "LEASES", "MAX_LEASES", "MAX_SESSIONS", "MAX_SECONDS");
+  std::string out = absl::StrFormat("%-24s %12s %12s %7s %10s %8s %12s %13s %11s  %s\n", "TENANT",
+                                    "LEASED", "MAX_MEMORY", "LEASES", "MAX_LEASES", "SESSIONS",
+                                    "MAX_SESSIONS", "MAX_OF_LEASE", "MAX_SECONDS", "RIGHTS");
   for (const auto& tenant : list.tenants()) {
     absl::StrAppendFormat(
-        &out, "%-24s %12s %12s %7d %10s %12d %11s\n", Shown(tenant.name()),
+        &out, "%-24s %12s %12s %7d %10s %8d %12s %13d %11s  %s\n", Shown(tenant.name()),
         ShownBytes(tenant.leased_bytes()),
         Limit(tenant.memory_bytes(), ShownBytes(tenant.memory_bytes())), tenant.leases(),
-        Limit(tenant.max_leases(), absl::StrCat(tenant.max_leases())), tenant.max_sessions(),
-        Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())));
+        Limit(tenant.max_leases(), absl::StrCat(tenant.max_leases())), tenant.sessions(),
+        Limit(tenant.max_sessions(), absl::StrCat(tenant.max_sessions())),
+        tenant.max_lease_sessions(),
+        Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())),
+        FormatRights(tenant.rights()));
   }
   return out;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/steady_time.h"
 #include "tools/cli/report.h"
 #include "tools/cli/text.h"
 
@@ -86,7 +87,7 @@ int Top(const CommandLine& line, const std::string& endpoint) {
   const absl::Duration interval = absl::Seconds(
       line.Has("interval") ? std::clamp<uint64_t>(line.Number("interval"), 1, 3600) : 1);
   StatReply before;
-  absl::Time then = absl::Now();
+  absl::Time then = SteadyNow();
   const bool terminal = isatty(STDOUT_FILENO) != 0 && !line.Has("once");
   for (int round = 0;; ++round) {
     auto now = AskServer(endpoint);
@@ -94,7 +95,7 @@ int Top(const CommandLine& line, const std::string& endpoint) {
       std::fprintf(stderr, "warpline: %s\n", std::string(now.status().message()).c_str());
       return 1;
     }
-    const absl::Time time = absl::Now();
+    const absl::Time time = SteadyNow();
     if (round > 0) {
       const double seconds = absl::ToDoubleSeconds(time - then);
       std::printf("%s%s", terminal ? kClear : "", TopReport(before, *now, seconds).c_str());
