@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@
 #include "transport/delay_relay.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/grpc_server.h"
+#include "transport/loop_thread.h"
 #include "transport/testing/endpoint.h"
 #include "transport/testing/temp_folder.h"
 
@@ -179,6 +182,52 @@ TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(
       DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), absl::Seconds(5))
           .status()));
+}
+
+TEST_F(GrpcTransport, RefusedSessionsCostNoThread) {
+  GrpcServerOptions options;
+  options.max_sessions = 1;
+  std::atomic<int> threads{0};
+  options.start_thread = [&](const char* name, const std::function<void()>& body) {
+    ++threads;
+    return TryStartLoopThread(name, body);
+  };
+  Serve(options);
+  auto channel = Dial(address_);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  for (int i = 0; i < 20; ++i) {
+    const absl::Status status = Dial(address_).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
+  EXPECT_EQ(threads, 1);
+  EXPECT_EQ(server_->sessions(), 1);
+}
+
+TEST_F(GrpcTransport, AServerWithoutAnotherThreadRefusesAndGoesOn) {
+  GrpcServerOptions options;
+  std::atomic<bool> none{true};
+  options.start_thread = [&](const char* name,
+                             const std::function<void()>& body) -> absl::StatusOr<std::thread> {
+    if (none) return absl::ResourceExhaustedError("no thread is to be had");
+    return TryStartLoopThread(name, body);
+  };
+  Serve(options);
+  const absl::Status status = Dial(address_).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(server_->sessions(), 0);
+  none = false;
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, AClientThatIgnoresItsRefusalDelaysNoShutdown) {
+  GrpcServerOptions options;
+  options.max_sessions = 0;
+  Serve(options);
+  auto stub = RawStub();
+  grpc::ClientContext context;
+  auto stream = stub->Session(&context);
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_FALSE(stream->Finish().ok());
 }
 
 TEST_F(GrpcTransport, HealthSaysWhatWasSet) {
@@ -352,6 +401,21 @@ TEST_F(GrpcTransport, AHalfOpenConnectionIsDropped) {
   while ((got = recv(half_open.get(), bytes, sizeof(bytes), 0)) > 0) {
   }
   EXPECT_LE(got, 0);
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, ConnectionsAboveTheLimitAreClosedAndRoomIsFoundAgain) {
+  GrpcServerOptions options;
+  options.max_connections = 3;
+  Serve(options);
+  std::vector<UniqueFd> held;
+  for (int i = 0; i < 3; ++i) held.push_back(RawSocket());
+  // Taken in order: the fourth one finds no room.
+  const UniqueFd fourth = RawSocket();
+  char byte;
+  while (read(fourth.get(), &byte, 1) > 0) {
+  }
+  held.pop_back();
   ExpectServes();
 }
 
