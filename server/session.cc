@@ -1,6 +1,7 @@
 #include "server/session.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -132,6 +133,8 @@ void Session::Welcome(MemoryGrant grant) {
   if (!options.unix_socket.empty()) {
     welcome.set_boot_id(BootId());
     welcome.set_unix_socket(options.unix_socket);
+    welcome.set_server_uid(geteuid());
+    welcome.set_user_namespace(UserNamespace());
   }
   context_.control->Remove(timer_);
   state_ = State::kOpen;

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -118,6 +119,19 @@ TEST_F(GrpcTransport, AnAbsentSocketIsUnavailable) {
   const absl::Status status =
       Dial(absl::StrCat("unix:", folder.path(), "/none"), absl::Milliseconds(100)).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+TEST_F(GrpcTransport, AListenerThatIsAnotherUserIsNotSpokenTo) {
+  testing::TempFolder folder;
+  server_.emplace(GrpcServerOptions());
+  const std::string address = absl::StrCat("unix:", folder.path(), "/socket");
+  ASSERT_EQ(server_->Start({address}, &acceptor_), absl::OkStatus());
+  const auto dial = [&](uint32_t uid) {
+    return DialGrpc({.address = address, .listener_uid = uid}, handler_.get(), ChannelOptions(),
+                    absl::Seconds(10));
+  };
+  EXPECT_TRUE(absl::IsPermissionDenied(dial(geteuid() + 1).status()));
+  EXPECT_EQ(dial(geteuid()).status(), absl::OkStatus());
 }
 
 TEST_F(GrpcTransport, ASilentServerIsUnavailableAfterTheDeadline) {
