@@ -172,7 +172,12 @@ absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(const std::string& 
     int gpu = 0;
     for (const auto& device : live.report.devices()) {
       auto* to = reply.add_devices();
-      to->set_gpu(gpu++);
+      to->set_server(server);
+      to->set_gpu(gpu);
+      for (const auto& session : live.report.sessions()) {
+        if (session.gpu() == gpu) to->set_sessions(to->sessions() + 1);
+      }
+      ++gpu;
       to->set_name(device.name());
       to->set_uuid(device.uuid());
       to->set_backend(device.backend());

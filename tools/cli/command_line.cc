@@ -167,7 +167,7 @@ absl::Status TakeAction(CommandLine* line) {
 
 }  // namespace
 
-const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
+const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline run [--endpoint=E] [--memory=4GiB] [--device=D] [--sessions=N] [--] PROGRAM
                                    run a program, and all that it starts, under one lease
@@ -210,7 +210,7 @@ WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME
 (WARPLINE_TLS_SERVER_NAME) where its certificate names another host than E does.
 A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CREDENTIAL_FILE. What
 changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
-operator.credential in the default state folder. Listings are for callers on the same host.
+operator.credential in the state folder of your own scheduler or of the service. Listings are for callers on the same host.
 )";
 
 std::string CommandLine::Text(const std::string& option) const {
