@@ -234,7 +234,7 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   if (!lease.ok()) {
     ++counts_.refused;
     LogInfo("refused a lease tenant=", tenant->name, " program=", Quoted(request.program()),
-            " memory_bytes=", request.memory_bytes(), " reason=\"", lease.status().message(), "\"");
+            " memory_bytes=", request.memory_bytes(), " reason=", Quoted(lease.status().message()));
     return lease.status();
   }
   if (auto status = store_->AddLease(*lease); !status.ok()) return status;
@@ -290,7 +290,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   lease.reason = reason;
   lease.expires = Now() + kLeaseAfterlife;
   LogInfo("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
-          " reason=\"", reason, "\"");
+          " reason=", Quoted(reason));
   return store_->UpdateLease(lease);
 }
 

@@ -312,8 +312,8 @@ void Session::MaybeFinish() {
     const SessionUsage usage = journal_->usage();
     for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
   }
-  LogInfo("closed ", Keys(), " reason=\"", reason_,
-          "\" commands=", port_->traffic().commands.value());
+  LogInfo("closed ", Keys(), " reason=", Quoted(reason_),
+          " commands=", port_->traffic().commands.value());
   seat_.reset();
   context_.owner->OnSessionEnded(id_, device_);
 }

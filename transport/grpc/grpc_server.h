@@ -6,8 +6,8 @@
 //
 // Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
 // above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does
-// not finish its HTTP/2 handshake is dropped, and what an unread session holds in memory is
-// bounded.
+// not finish its HTTP/2 handshake is dropped, connections are capped for each address
+// (grpc_internal::Listener), and what an unread session holds in memory is bounded.
 //
 // A session's thread polls its own connection while it is active. So that nobody else takes its
 // events, the accepting thread looks for new sessions only every few milliseconds while others run,
