@@ -10,6 +10,9 @@ namespace warpline {
 inline constexpr char kDefaultEndpoint[] = "127.0.0.1:14000";
 inline constexpr char kDefaultSchedulerEndpoint[] = "127.0.0.1:14100";
 
+// Where the service warpline-scheduler has its state.
+inline constexpr char kSchedulerServiceState[] = "/var/lib/warpline-scheduler";
+
 // The folder of a scheduler's state; empty where there is no home folder.
 inline std::string DefaultSchedulerState() {
   const char* state = std::getenv("XDG_STATE_HOME");

@@ -20,6 +20,11 @@ std::string ReadFile(const std::string& path) {
   return n > 0 ? std::string(text, static_cast<size_t>(n)) : "";
 }
 
+uint64_t InodeOf(const char* path) {
+  struct stat info;
+  return stat(path, &info) == 0 ? info.st_ino : 0;
+}
+
 }  // namespace
 
 std::string BootId() {
@@ -28,10 +33,9 @@ std::string BootId() {
   return id;
 }
 
-uint64_t PidNamespace() {
-  struct stat info;
-  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
-}
+uint64_t PidNamespace() { return InodeOf("/proc/self/ns/pid"); }
+
+uint64_t UserNamespace() { return InodeOf("/proc/self/ns/user"); }
 
 uint64_t ProcessStartTime(uint32_t pid) {
   const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");

@@ -13,6 +13,8 @@ namespace warpline {
 std::string BootId();
 // The inode of this process's namespace of process ids.
 uint64_t PidNamespace();
+// That of its namespace of users: two processes in the same one mean the same user by a number.
+uint64_t UserNamespace();
 // When a process started, in ticks since the boot; 0 when it does not run.
 uint64_t ProcessStartTime(uint32_t pid);
 

@@ -1,7 +1,9 @@
 #include "common/text.h"
 
+#include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 
 namespace warpline {
@@ -38,6 +40,24 @@ std::string FitText(absl::string_view text, size_t max_bytes) {
   const absl::string_view head = text.substr(0, max_bytes);
   if (IsUtf8(head)) return std::string(head);
   return absl::CHexEscape(head).substr(0, max_bytes);
+}
+
+std::string Quoted(absl::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+bool IsPlainName(absl::string_view text, size_t max_bytes, absl::string_view others) {
+  return !text.empty() && text.size() <= max_bytes &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  others.find(c) != absl::string_view::npos;
+         });
 }
 
 }  // namespace warpline

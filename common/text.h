@@ -16,6 +16,13 @@ bool IsUtf8(absl::string_view text);
 // At most `max_bytes` of `text`, always UTF-8: what is not is written as "\xff" and the like.
 std::string FitText(absl::string_view text, size_t max_bytes);
 
+// `text` between double quotes, with a backslash before those and backslashes in it: one value of a
+// log line, whatever it says.
+std::string Quoted(absl::string_view text);
+
+// Whether `text` is a name: 1 to `max_bytes` letters, digits and characters of `others`.
+bool IsPlainName(absl::string_view text, size_t max_bytes, absl::string_view others);
+
 }  // namespace warpline
 
 #endif  // WARPLINE_COMMON_TEXT_H_

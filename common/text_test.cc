@@ -26,5 +26,19 @@ TEST(TextTest, FittedTextIsUtf8AndShort) {
   EXPECT_EQ(FitText(std::string(1000, '\xff'), 256).size(), 256u);
 }
 
+TEST(TextTest, QuotedTextStaysOneValue) {
+  EXPECT_EQ(Quoted("train"), "\"train\"");
+  EXPECT_EQ(Quoted("a b=c"), "\"a b=c\"");
+  EXPECT_EQ(Quoted("x\" tenant=\"root"), "\"x\\\" tenant=\\\"root\"");
+  EXPECT_EQ(Quoted("\\"), "\"\\\\\"");
+}
+
+TEST(TextTest, NamesAreShortAndPlain) {
+  EXPECT_TRUE(IsPlainName("gpu-1.a:2", 16, "-.:"));
+  for (const char* name : {"", "a b", "a\n", "a/b", "\xc3\xa4", "12345678901234567"}) {
+    EXPECT_FALSE(IsPlainName(name, 16, "-.:")) << name;
+  }
+}
+
 }  // namespace
 }  // namespace warpline

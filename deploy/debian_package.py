@@ -4,7 +4,7 @@
 The bundle lies in /usr/lib/warpline as it is; the commands are links to it in /usr/bin. No folder of
 the dynamic linker's is touched: a program gets Warpline's libcuda.so.1 from `warpline run` or from
 LD_LIBRARY_PATH, and the machine's own stays what the server uses. There are no maintainer scripts;
-the service is installed and not started. Needs: dpkg-deb, binutils.
+the services are installed and not started. Needs: dpkg-deb, binutils.
 """
 import argparse
 import gzip
@@ -20,10 +20,12 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import elf  # noqa: E402  (lies beside this file)
+import man_pages  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = "usr/lib/warpline"
 COMMANDS = ("warpline", "warpline-server", "warpline-scheduler")
+SERVICES = ("warpline-server", "warpline-scheduler")
 SCRIPTS = ("demo.py", "bench.py", "startup.py", "make_certs.sh")
 CONTROL = """\
 Package: warpline
@@ -38,9 +40,9 @@ Priority: optional
 Description: run CUDA programs on a GPU that is somewhere else
  Warpline is a GPU server: it owns its devices and runs the CUDA calls that
  unmodified programs forward to it over the network. This package has the
- server, the client library that programs load in place of NVIDIA's
- libcuda.so.1, the command line tool and examples, with private copies of the
- libraries they need.
+ server, the scheduler for a pool of servers, the client library that programs
+ load in place of NVIDIA's libcuda.so.1, the command line tool and examples,
+ with private copies of the libraries they need.
 """
 
 
@@ -80,8 +82,7 @@ def add_bundle(bundle, tree):
                 subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
     (tree / "usr/bin").mkdir()
     for command in COMMANDS:
-        if (home / "bin" / command).is_file():
-            (tree / "usr/bin" / command).symlink_to("../lib/warpline/bin/" + command)
+        (tree / "usr/bin" / command).symlink_to("../lib/warpline/bin/" + command)
 
 
 def copyright_text(bundle):
@@ -113,16 +114,13 @@ def add_texts(bundle, tree, stamp):
     write(doc / "README.txt", "Installed in /%s; paths below are relative to it.\n\n%s"
           % (HOME, readme))
     own = ROOT / "deploy/package"
-    for service in own.glob("*.service"):
-        text = service.read_text(encoding="utf-8")
-        program = re.search(r"^ExecStart=/(\S+)", text, re.MULTILINE)[1]
-        if (tree / program).is_file():
-            write(tree / "usr/lib/systemd/system" / service.name, text)
-    for page in own.glob("*.1"):
-        if (tree / "usr/bin" / page.stem).is_symlink():
-            write(tree / "usr/share/man/man1" / (page.name + ".gz"),
-                  compressed(page.read_text(encoding="utf-8")))
-    write(tree / "etc/warpline/server.flags", (own / "server.flags").read_bytes())
+    for service in SERVICES:
+        unit = service + ".service"
+        write(tree / "usr/lib/systemd/system" / unit, (own / unit).read_bytes())
+        write(tree / "etc/default" / service, (own / (service + ".default")).read_bytes())
+    for command in COMMANDS:
+        write(tree / "usr/share/man" / man_pages.file_name(command),
+              compressed(man_pages.make(command, bundle / "bin" / command)))
     write(tree / "usr/share/lintian/overrides/warpline", (own / "lintian-overrides").read_bytes())
 
 
@@ -132,7 +130,7 @@ def add_control(tree):
             for path in files if not str(path.relative_to(tree)).startswith("etc/")]
     size = sum(path.stat().st_size for path in files) // 1024
     write(tree / "DEBIAN/control", CONTROL.format(version=version(), size=size))
-    write(tree / "DEBIAN/conffiles", "/etc/warpline/server.flags\n")
+    write(tree / "DEBIAN/conffiles", "".join("/etc/default/%s\n" % name for name in SERVICES))
     write(tree / "DEBIAN/md5sums", "\n".join(sums) + "\n")
 
 

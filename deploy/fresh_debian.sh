@@ -78,7 +78,9 @@ example=/usr/lib/warpline/bin/examples/vector_add
 serve() {
   rm -f /tmp/port
   # As the service does, with the flags of the package's file, on another port.
-  warpline-server --flagfile=/etc/warpline/server.flags --listen=127.0.0.1:0 --device=cpu \
+  . /etc/default/warpline-server
+  # shellcheck disable=SC2086  # flags are several words
+  warpline-server $WARPLINE_SERVER_FLAGS --listen=127.0.0.1:0 --device=cpu \
     --port_file=/tmp/port "$@" &
   while [ ! -s /tmp/port ]; do kill -0 $!; sleep 0.1; done
 }
@@ -95,7 +97,7 @@ warpline run --endpoint=127.0.0.1:"$(cat /tmp/port)" "${tls[@]}" -- "$example"
 warpline stat --endpoint=127.0.0.1:"$(cat /tmp/port)" "${tls[@]}"
 stop
 dpkg --purge warpline
-test ! -e /usr/lib/warpline -a ! -e /etc/warpline
+test ! -e /usr/lib/warpline -a ! -e /etc/default/warpline-server
 echo "package: ok"
 TRY
   chmod +x "$folder/src/try"

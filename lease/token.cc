@@ -78,10 +78,9 @@ absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl:
     return absl::UnauthenticatedError(
         absl::StrCat("the token is for server ", token.server, ", this is ", server));
   }
-  if (token.rights != kAllRights) {
+  if ((token.rights & ~kKnownRights) != 0) {
     return absl::UnauthenticatedError(
-        "the token limits rights in a way that this server does not "
-        "know");
+        "the token limits rights in a way that this server does not know");
   }
   if (now >= token.expires || now >= token.ends) {
     return absl::UnauthenticatedError(

@@ -12,12 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "lease/rights.h"
 #include "lease/signing_key.h"
 
 namespace warpline {
-
-// The rights that a token can give. A server refuses tokens with other bits than it can enforce.
-inline constexpr uint64_t kAllRights = 1;  // Everything that a session can do.
 
 // Longer ones are refused unread.
 inline constexpr size_t kMaxTokenText = 2048;
@@ -29,7 +27,7 @@ struct LeaseToken {
   std::string device;  // "GPU-<uuid>"; empty for the server's choice.
   uint64_t memory_bytes = 0;
   uint32_t max_sessions = 0;
-  uint64_t rights = kAllRights;
+  Rights rights = kAllRights;
   absl::Time expires;
   absl::Time ends = absl::InfiniteFuture();
 };

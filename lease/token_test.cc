@@ -33,6 +33,7 @@ TEST_F(TokenTest, SignedTokenOpensAsItWas) {
   EXPECT_EQ(opened->device, "GPU-1");
   EXPECT_EQ(opened->memory_bytes, 4ull << 30);
   EXPECT_EQ(opened->max_sessions, 8u);
+  EXPECT_EQ(opened->rights, kAllRights);
   EXPECT_EQ(opened->expires, token_.expires);
   EXPECT_EQ(opened->ends, absl::InfiniteFuture());
   EXPECT_TRUE(CheckToken(*opened, "gpu1:14000", now_).ok());
@@ -77,10 +78,12 @@ TEST_F(TokenTest, OtherKeysTokenIsRefused) {
   EXPECT_TRUE(OpenToken(Text(), {other.verify_key(), key_.verify_key()}).ok());
 }
 
-TEST_F(TokenTest, OtherServersExpiredAndLimitedTokensAreRefused) {
+TEST_F(TokenTest, OtherServersExpiredAndUnknownTokensAreRefused) {
   EXPECT_EQ(CheckToken(token_, "gpu2:14000", now_).code(), absl::StatusCode::kUnauthenticated);
   EXPECT_FALSE(CheckToken(token_, "gpu1:14000", token_.expires).ok());
-  token_.rights = 2;
+  token_.rights = kLaunchRight | kLoadRight;
+  EXPECT_TRUE(CheckToken(token_, "gpu1:14000", now_).ok());
+  token_.rights = kLaunchRight | (kKnownRights + 1);
   EXPECT_FALSE(CheckToken(token_, "gpu1:14000", now_).ok());
   token_.rights = kAllRights;
   token_.ends = now_;

@@ -1,24 +1,21 @@
 // warpline-scheduler: gives out leases on the devices of a pool of servers.
-#include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/duration_flag.h"
 #include "common/endpoint.h"
 #include "common/listen_address.h"
 #include "common/log.h"
+#include "common/server_process.h"
 #include "common/serving.h"
+#include "common/steady_time.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "scheduler/methods.h"
@@ -28,6 +25,7 @@
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
 #include "transport/grpc/grpc_server.h"
+#include "transport/grpc/server_tls.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultSchedulerEndpoint},
           "Addresses to serve servers, clients and operators on, separated by commas: host:port "
@@ -39,14 +37,14 @@ ABSL_FLAG(std::string, state, "",
 ABSL_FLAG(std::string, placement, "spread",
           "Which device a lease gets: spread (the one with the most free memory) or pack (the one "
           "with the least that is enough).");
-ABSL_FLAG(absl::Duration, lease_ttl, absl::Seconds(60),
+ABSL_FLAG(warpline::DurationFlag, lease_ttl, absl::Seconds(60),
           "How long a lease lasts that nobody renews and that has no sessions.");
-ABSL_FLAG(absl::Duration, report_interval, absl::Seconds(1), "How often servers report.");
-ABSL_FLAG(absl::Duration, lost_after, absl::Seconds(5),
+ABSL_FLAG(warpline::DurationFlag, report_interval, absl::Seconds(1), "How often servers report.");
+ABSL_FLAG(warpline::DurationFlag, lost_after, absl::Seconds(5),
           "A server that is silent for this long is lost: it gets no new leases.");
-ABSL_FLAG(absl::Duration, forget_after, absl::Hours(1),
+ABSL_FLAG(warpline::DurationFlag, forget_after, absl::Hours(1),
           "A server that is lost for this long is forgotten, and its leases end.");
-ABSL_FLAG(absl::Duration, key_period, absl::Hours(24 * 30),
+ABSL_FLAG(warpline::DurationFlag, key_period, absl::Hours(24 * 30),
           "How long a key signs tokens before the next one does.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
@@ -64,7 +62,8 @@ Servers join with `warpline-server --scheduler=ADDRESS`; programs reach it with
 
 As long as nobody has added a tenant, programs and servers of this host are taken without a
 credential. `warpline tenant add NAME` adds a tenant and prints its credential; from then on
-programs need one, and servers a copy of server.credential in the state folder.
+programs need one. `warpline servers add NAME` does the same for a server, which shows it with
+--name=NAME and --scheduler_credential_file; from the first tenant or server on, all need theirs.
 
 Signals: SIGTERM or SIGINT ends it, with exit code 0. Sessions go on; leases are kept in the state
 folder.)";
@@ -72,10 +71,8 @@ folder.)";
 // As servers have it.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 
-int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "warpline-scheduler: %s\n", std::string(status.message()).c_str());
-  return 2;
-}
+// One connection of each server, and those of programs that ask.
+constexpr int kMaxConnections = 4096;
 
 absl::Status CheckFlags() {
   const auto listen = absl::GetFlag(FLAGS_listen);
@@ -89,23 +86,23 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError(
         absl::StrCat("--placement=", placement, ": expected spread or pack"));
   }
-  const absl::Duration interval = absl::GetFlag(FLAGS_report_interval);
+  const absl::Duration interval = absl::GetFlag(FLAGS_report_interval).get();
   if (interval < absl::Milliseconds(10) || interval > absl::Minutes(10)) {
     return absl::InvalidArgumentError("--report_interval must be from 10ms to 10m");
   }
-  if (absl::GetFlag(FLAGS_lost_after) < 2 * interval) {
+  if (absl::GetFlag(FLAGS_lost_after).get() < 2 * interval) {
     return absl::InvalidArgumentError("--lost_after must be at least two of --report_interval");
   }
-  if (absl::GetFlag(FLAGS_lease_ttl) < 4 * interval ||
-      absl::GetFlag(FLAGS_lease_ttl) > absl::Hours(24)) {
+  if (absl::GetFlag(FLAGS_lease_ttl).get() < 4 * interval ||
+      absl::GetFlag(FLAGS_lease_ttl).get() > absl::Hours(24)) {
     return absl::InvalidArgumentError(
         "--lease_ttl must be at least four of --report_interval, and at most a day");
   }
-  if (absl::GetFlag(FLAGS_forget_after) < absl::GetFlag(FLAGS_lost_after)) {
+  if (absl::GetFlag(FLAGS_forget_after).get() < absl::GetFlag(FLAGS_lost_after).get()) {
     return absl::InvalidArgumentError("--forget_after must not be less than --lost_after");
   }
   // A token is signed by the newest key but one for a moment after each change.
-  if (absl::GetFlag(FLAGS_key_period) < 2 * absl::GetFlag(FLAGS_lease_ttl)) {
+  if (absl::GetFlag(FLAGS_key_period).get() < 2 * absl::GetFlag(FLAGS_lease_ttl).get()) {
     return absl::InvalidArgumentError("--key_period must be at least two of --lease_ttl");
   }
   return absl::OkStatus();
@@ -120,30 +117,27 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   if (auto status = HoldStateFolder(folder); !status.ok()) return status;
   auto operator_credential = CredentialIn(folder + "/operator.credential");
   if (!operator_credential.ok()) return operator_credential.status();
-  auto server_credential = CredentialIn(folder + "/server.credential");
-  if (!server_credential.ok()) return server_credential.status();
   SchedulerOptions options;
   options.operator_credential = *std::move(operator_credential);
-  options.server_credential = *std::move(server_credential);
   options.policy =
       absl::GetFlag(FLAGS_placement) == "pack" ? PlacementPolicy::kPack : PlacementPolicy::kSpread;
-  options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl);
-  options.report_interval = absl::GetFlag(FLAGS_report_interval);
-  options.lost_after = absl::GetFlag(FLAGS_lost_after);
-  options.forget_after = absl::GetFlag(FLAGS_forget_after);
-  options.clock = [] { return absl::Now(); };
-  auto keys = KeyRing::Open(folder + "/keys", absl::GetFlag(FLAGS_key_period), options.lost_after,
-                            absl::Now());
+  options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl).get();
+  options.report_interval = absl::GetFlag(FLAGS_report_interval).get();
+  options.lost_after = absl::GetFlag(FLAGS_lost_after).get();
+  options.forget_after = absl::GetFlag(FLAGS_forget_after).get();
+  options.clock = [] { return SteadyNow(); };
+  auto keys = KeyRing::Open(folder + "/keys", absl::GetFlag(FLAGS_key_period).get(),
+                            options.lost_after, SteadyNow());
   if (!keys.ok()) return keys.status();
   auto store = Store::Open(folder + "/state.db");
   if (!store.ok()) return store.status();
   return std::make_unique<Scheduler>(std::move(options), *std::move(store), *std::move(keys));
 }
 
-void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const sigset_t& signals) {
-  const timespec pause =
-      absl::ToTimespec(std::min(absl::Seconds(1), absl::GetFlag(FLAGS_report_interval)));
-  while (sigtimedwait(&signals, nullptr, &pause) < 0) {
+void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const EndSignals& signals) {
+  const absl::Duration pause =
+      std::min(absl::Seconds(1), absl::GetFlag(FLAGS_report_interval).get());
+  while (!signals.WaitFor(pause)) {
     scheduler->Housekeep();
     redirector->EndSilent(kHelloTimeout);
   }
@@ -151,30 +145,20 @@ void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const si
 
 int Run() {
   if (auto status = CheckFlags(); !status.ok()) return Complain(status);
-  // Before the first thread: all threads leave these to this one.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-
+  const EndSignals signals;
+  RaiseDescriptorLimit();
   const std::string folder = StateFolder();
   auto scheduler = OpenScheduler(folder);
   if (!scheduler.ok()) return Complain(scheduler.status());
-  char host_name[256] = "";
-  gethostname(host_name, sizeof(host_name) - 1);
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen),
                                std::make_shared<SchedulerMetrics>(scheduler->get()));
   if (!exposer.ok()) return Complain(exposer.status());
   Redirector redirector(scheduler->get());
   GrpcServerOptions options;
   options.methods = SchedulerMethods(
-      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", host_name));
-  if (const TlsFiles tls = TlsFilesFromFlags(); !tls.empty()) {
-    options.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, tls);
-    options.tls_on_unix_sockets = TlsOnUnixSockets();
-  }
+      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()));
+  options.max_connections = kMaxConnections;
+  TakeTlsFlags(&options);
   GrpcServer server(options);
   const auto listen = absl::GetFlag(FLAGS_listen);
   if (auto status = server.Start(listen, &redirector); !status.ok()) return Complain(status);
@@ -203,22 +187,7 @@ int Run() {
 }  // namespace warpline::scheduler
 
 int main(int argc, char** argv) {
-  warpline::SetLogName("scheduler");
-  absl::SetProgramUsageMessage(warpline::scheduler::kUsage);
-  absl::FlagsUsageConfig config;
-  config.version_string = [] {
-    return absl::StrCat("warpline-scheduler ", warpline::kVersion, "\n");
-  };
-  // --help shows the flags of this file and those of TLS.
-  config.contains_help_flags = [](absl::string_view file) {
-    return absl::EndsWith(file, "scheduler/main.cc") || absl::EndsWith(file, "tls_flags.cc");
-  };
-  config.contains_helpshort_flags = config.contains_help_flags;
-  absl::SetFlagsUsageConfig(config);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    return warpline::scheduler::Complain(absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
-  }
-  return warpline::scheduler::Run();
+  const warpline::ServerProgram program = {"warpline-scheduler", "scheduler",
+                                           warpline::scheduler::kUsage, "scheduler/main.cc"};
+  return warpline::RunServerProgram(program, argc, argv, &warpline::scheduler::Run);
 }

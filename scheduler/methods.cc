@@ -15,6 +15,7 @@ using warpline_internal::Nothing;
 using warpline_internal::Operator;
 using warpline_internal::RevokeRequest;
 using warpline_internal::ServerReport;
+using warpline_internal::ServerRequest;
 using warpline_internal::TenantRequest;
 
 // A report of all sessions of a large server is a fraction of this.
@@ -69,6 +70,10 @@ UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
   methods[Path("Servers")] = Method<Operator>([=](const auto& request, bool local) {
     return scheduler->Servers(request.credential(), local);
   });
+  methods[Path("PutServer")] = Method<ServerRequest>(
+      [=](const auto& request, bool) { return scheduler->PutServer(request); });
+  methods[Path("RemoveServer")] = Method<ServerRequest>(
+      [=](const auto& request, bool) { return Done(scheduler->RemoveServer(request)); });
   methods["/warpline_internal.Admin/Stat"] =
       Method<Nothing>([=](const auto&, bool local) { return scheduler->Stat(name, local); });
   return methods;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lease/rights.h"
 
 namespace warpline::scheduler {
 
@@ -17,10 +18,12 @@ struct TenantRecord {
   std::string name;
   // SHA-256 of the credential, in hex. Credentials are random, so that no slow hash is needed.
   std::string credential_hash;
-  uint64_t memory_bytes = 0;   // Of all leases together; 0 for no limit.
-  uint32_t max_leases = 0;     // 0 for no limit.
-  uint32_t max_sessions = 64;  // Of one lease.
-  uint64_t max_seconds = 0;    // That a lease may last; 0 for no limit.
+  uint64_t memory_bytes = 0;         // Of all leases together; 0 for no limit.
+  uint32_t max_leases = 0;           // 0 for no limit.
+  uint32_t max_lease_sessions = 64;  // Of one lease.
+  uint64_t max_seconds = 0;          // That a lease may last; 0 for no limit.
+  uint32_t max_sessions = 0;         // Of all leases together; 0 for no limit.
+  Rights rights = kAllRights;        // Of its sessions.
 };
 
 struct DeviceRecord {
@@ -51,6 +54,7 @@ struct LeaseRecord {
   std::string server;
   std::string device;
   uint64_t memory_bytes = 0;
+  uint32_t max_sessions = 0;
   std::string program;
   uint32_t pid = 0;
   // Nobody renews it: it lives while it has sessions.

@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/listen_address.h"
+#include "common/steady_time.h"
 #include "common/text.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -28,7 +28,7 @@ class Conversation : public SessionHandler {
   void Started(Channel* channel) override {
     channel_ = channel;
     MutexLock lock(&owner_->mu_);
-    owner_->channels_[channel] = absl::Now();
+    owner_->channels_[channel] = SteadyNow();
   }
 
   bool NextFrame(Frame* frame) override {
@@ -100,7 +100,7 @@ std::unique_ptr<SessionHandler> Redirector::Accept(const std::string& peer, absl
 }
 
 void Redirector::EndSilent(absl::Duration patience) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   MutexLock lock(&mu_);
   // Closing returns at once; a channel is there until OnClosed(), which waits for this lock.
   for (const auto& [channel, since] : channels_) {

@@ -20,29 +20,31 @@ using warpline_internal::ReportReply;
 using warpline_internal::ServerReport;
 
 constexpr size_t kMaxText = 256;
-constexpr int kMaxDevices = 64;
-constexpr int kMaxSessions = 8192;
 constexpr size_t kLeaseIdBytes = 8;
-// How long an ended lease is remembered, so that its sessions can be told why.
-constexpr absl::Duration kAfterlife = absl::Minutes(10);
+// Of a tenant's sessions, what a lease gets that names no number.
+constexpr uint32_t kSessionsShare = 4;
 // Of each tenant: who acquires and releases all the time must not fill the table.
 constexpr size_t kMaxEnded = 64;
 
-absl::Status CheckReport(const ServerReport& report) {
-  bool fits = !report.name().empty() && report.name().size() <= kMaxText &&
-              !report.endpoint().empty() && report.endpoint().size() <= kMaxText &&
-              report.version().size() <= kMaxText && report.devices_size() <= kMaxDevices &&
-              report.sessions_size() <= kMaxSessions && report.leases_size() <= kMaxSessions &&
-              report.idle_leases_size() <= kMaxSessions;
-  for (const auto& device : report.devices()) {
-    fits = fits && absl::StartsWith(device.uuid(), "GPU-") && device.uuid().size() <= kMaxText &&
-           device.name().size() <= kMaxText && device.backend().size() <= kMaxText &&
-           device.capacity_bytes() < (1ull << 50);
+// How many sessions a lease gets of a tenant whose leases have `held` of them.
+absl::StatusOr<uint32_t> SessionsFor(const TenantRecord& tenant, uint32_t wanted, uint64_t held,
+                                     bool by_sessions) {
+  if (wanted > tenant.max_lease_sessions) {
+    return absl::ResourceExhaustedError(absl::StrCat("a lease of tenant ", tenant.name,
+                                                     " may have ", tenant.max_lease_sessions,
+                                                     " sessions; ", wanted, " wanted"));
   }
-  for (const auto& session : report.sessions()) {
-    fits = fits && session.program().size() <= kMaxText && session.reason().size() <= 4 * kMaxText;
+  if (tenant.max_sessions == 0) return wanted == 0 ? tenant.max_lease_sessions : wanted;
+  const uint64_t left = tenant.max_sessions - std::min<uint64_t>(tenant.max_sessions, held);
+  if (left == 0 || wanted > left) {
+    return absl::ResourceExhaustedError(absl::StrCat("tenant ", tenant.name, " may have ",
+                                                     tenant.max_sessions,
+                                                     " sessions and its leases hold ", held));
   }
-  return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
+  if (wanted != 0) return wanted;
+  // Who dialled the scheduler is one process.
+  const uint32_t share = by_sessions ? 1 : std::max(1u, tenant.max_sessions / kSessionsShare);
+  return static_cast<uint32_t>(std::min<uint64_t>({share, left, tenant.max_lease_sessions}));
 }
 
 }  // namespace
@@ -62,14 +64,11 @@ Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, Key
   if (auto leases = store_->Leases(); leases.ok()) {
     for (LeaseRecord& lease : *leases) {
       if (lease.state != LeaseState::kActive) continue;
-      lease.expires = std::max(lease.expires, now + options_.lease_ttl);
+      // Whatever the clock said before.
+      lease.expires = std::min(now + options_.lease_ttl, lease.ends);
       (void)store_->UpdateLease(lease);
     }
   }
-}
-
-bool Scheduler::IsUp(const LiveServer& server, absl::Time now) const {
-  return server.report.devices_size() > 0 && now - server.heard < options_.lost_after;
 }
 
 // --- Who asks.
@@ -97,17 +96,6 @@ absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, 
   }
   ++counts_.rejected;
   return absl::UnauthenticatedError("the scheduler knows no tenant with this credential");
-}
-
-absl::Status Scheduler::CheckServer(const std::string& credential, bool local) {
-  if (EqualSecrets(credential, options_.server_credential)) return absl::OkStatus();
-  const auto tenants = store_->Tenants();
-  if (!tenants.ok()) return tenants.status();
-  if (tenants->empty() && local && credential.empty()) return absl::OkStatus();
-  ++counts_.rejected;
-  return absl::UnauthenticatedError(
-      "the scheduler does not take this server: --scheduler_credential_file must name a copy of "
-      "server.credential in the scheduler's state folder");
 }
 
 absl::Status Scheduler::CheckOperator(const std::string& credential) const {
@@ -140,7 +128,7 @@ absl::Status Scheduler::ForgetEnded(const std::vector<LeaseRecord>& leases,
 }
 
 absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
-                                              const TenantRecord& tenant) {
+                                              const TenantRecord& tenant, bool by_sessions) {
   const absl::Time now = Now();
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();
@@ -148,6 +136,7 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
   size_t active = 0;
   uint32_t held = 0;
   uint64_t held_bytes = 0;
+  uint64_t held_sessions = 0;
   std::map<std::pair<std::string, std::string>, std::pair<uint64_t, int>> leased;
   for (const LeaseRecord& lease : *leases) {
     if (lease.state != LeaseState::kActive) continue;
@@ -158,6 +147,7 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
     if (lease.tenant != tenant.name) continue;
     ++held;
     held_bytes += lease.memory_bytes;
+    held_sessions += lease.max_sessions;
   }
   if (active >= options_.max_leases) {
     return absl::ResourceExhaustedError("the scheduler has as many leases as it keeps");
@@ -166,6 +156,8 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
     return absl::ResourceExhaustedError(
         absl::StrCat("tenant ", tenant.name, " holds ", held, " leases, which is its limit"));
   }
+  const auto sessions = SessionsFor(tenant, request.sessions(), held_sessions, by_sessions);
+  if (!sessions.ok()) return sessions.status();
   std::vector<DeviceState> devices;
   for (const auto& [name, server] : servers_) {
     if (!IsUp(server, now) || server.report.draining()) continue;
@@ -191,22 +183,26 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
   lease.server = devices[placed->device].server;
   lease.device = devices[placed->device].uuid;
   lease.memory_bytes = placed->memory_bytes;
+  lease.max_sessions = *sessions;
   lease.program = request.program();
   lease.pid = request.pid();
   lease.created = now;
   if (tenant.max_seconds != 0) lease.ends = now + absl::Seconds(tenant.max_seconds);
   lease.expires = std::min(now + options_.lease_ttl, lease.ends);
+  lease.by_sessions = by_sessions;
   return lease;
 }
 
-absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, uint32_t max_sessions) {
+absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
+                                               const TenantRecord& tenant) {
   LeaseToken token;
   token.lease = lease.id;
   token.tenant = lease.tenant;
   token.server = lease.server;
   token.device = lease.device;
   token.memory_bytes = lease.memory_bytes;
-  token.max_sessions = max_sessions;
+  token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
+  token.rights = tenant.rights;
   token.expires = lease.expires;
   token.ends = lease.ends;
   auto text = SignToken(keys_.SignerAt(Now()), token);
@@ -219,6 +215,8 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, uint32_
   reply.set_device(lease.device);
   reply.set_tenant(lease.tenant);
   reply.set_memory_bytes(lease.memory_bytes);
+  reply.set_max_sessions(token.max_sessions);
+  reply.set_rights(token.rights);
   reply.set_renew_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease_ttl / 3)));
   return reply;
 }
@@ -232,20 +230,19 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(request.credential(), local);
   if (!tenant.ok()) return tenant.status();
-  auto lease = Choose(request, *tenant);
+  auto lease = Choose(request, *tenant, by_sessions);
   if (!lease.ok()) {
     ++counts_.refused;
-    LogInfo("refused a lease tenant=", tenant->name, " program=", request.program(),
-            " memory_bytes=", request.memory_bytes(), " reason=\"", lease.status().message(), "\"");
+    LogInfo("refused a lease tenant=", tenant->name, " program=", Quoted(request.program()),
+            " memory_bytes=", request.memory_bytes(), " reason=", Quoted(lease.status().message()));
     return lease.status();
   }
-  lease->by_sessions = by_sessions;
   if (auto status = store_->AddLease(*lease); !status.ok()) return status;
   ++counts_.granted;
   LogInfo("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
           " device=", lease->device, " memory_bytes=", lease->memory_bytes,
-          " program=", lease->program);
-  return ReplyFor(*lease, tenant->max_sessions);
+          " max_sessions=", lease->max_sessions, " program=", Quoted(lease->program));
+  return ReplyFor(*lease, *tenant);
 }
 
 absl::StatusOr<LeaseRecord> Scheduler::LeaseOfToken(const std::string& text) {
@@ -270,13 +267,14 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token) {
   lease->expires = std::min(Now() + options_.lease_ttl, lease->ends);
   lease->by_sessions = false;
   if (auto status = store_->UpdateLease(*lease); !status.ok()) return status;
-  uint32_t max_sessions = TenantRecord().max_sessions;
+  // What its limits and rights are now.
+  TenantRecord tenant;
   const auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
-  for (const TenantRecord& tenant : *tenants) {
-    if (tenant.name == lease->tenant) max_sessions = tenant.max_sessions;
+  for (const TenantRecord& known : *tenants) {
+    if (known.name == lease->tenant) tenant = known;
   }
-  return ReplyFor(*lease, max_sessions);
+  return ReplyFor(*lease, tenant);
 }
 
 absl::Status Scheduler::Release(const std::string& token) {
@@ -290,9 +288,9 @@ absl::Status Scheduler::Release(const std::string& token) {
 absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std::string& reason) {
   lease.state = state;
   lease.reason = reason;
-  lease.expires = Now() + kAfterlife;
+  lease.expires = Now() + kLeaseAfterlife;
   LogInfo("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
-          " reason=\"", reason, "\"");
+          " reason=", Quoted(reason));
   return store_->UpdateLease(lease);
 }
 
@@ -308,78 +306,6 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
   return EndLease(**std::move(lease), LeaseState::kRevoked,
                   reason.empty() ? "the operator revoked it"
                                  : absl::StrCat("the operator revoked it: ", reason));
-}
-
-// --- Servers.
-
-absl::Status Scheduler::NoteServer(const ServerReport& report) {
-  ServerRecord record;
-  record.name = report.name();
-  record.endpoint = report.endpoint();
-  record.version = report.version();
-  for (const auto& device : report.devices()) {
-    record.devices.push_back(
-        {device.uuid(), device.name(), device.backend(), device.capacity_bytes()});
-  }
-  const auto known = records_.find(report.name());
-  if (known == records_.end() && records_.size() >= options_.max_servers) {
-    return absl::ResourceExhaustedError("the scheduler has as many servers as it keeps");
-  }
-  if (known != records_.end() && known->second == record) return absl::OkStatus();
-  if (auto status = store_->PutServer(record); !status.ok()) return status;
-  LogInfo(known == records_.end() ? "registered" : "changed", " server=", record.name,
-          " endpoint=", record.endpoint, " devices=", record.devices.size());
-  records_[record.name] = std::move(record);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool local) {
-  if (auto status = CheckReport(report); !status.ok()) return status;
-  MutexLock lock(&mu_);
-  if (auto status = CheckServer(report.credential(), local); !status.ok()) return status;
-  if (auto status = NoteServer(report); !status.ok()) return status;
-  const absl::Time now = Now();
-  LiveServer& live = servers_[report.name()];
-  if (live.lost) LogInfo("up server=", report.name());
-  live.lost = false;
-  live.heard = now;
-  live.report = report;
-  live.report.clear_credential();
-  ReportReply reply;
-  for (const VerifyKey& key : keys_.VerifyKeys()) {
-    auto* added = reply.add_keys();
-    added->set_id(key.id);
-    added->set_key(key.public_key);
-  }
-  reply.set_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.report_interval)));
-  std::set<std::string> in_use;
-  for (const auto& reported : report.leases()) {
-    in_use.insert(reported.lease());
-    auto lease = store_->FindLease(reported.lease());
-    if (!lease.ok()) return lease.status();
-    const bool ours = lease->has_value() && (*lease)->server == report.name();
-    if (!ours || (*lease)->state != LeaseState::kActive) {
-      auto* ended = reply.add_ended();
-      ended->set_lease(reported.lease());
-      ended->set_reason(ours ? (*lease)->reason : "the scheduler does not know it");
-      continue;
-    }
-    // Sessions that run keep their lease.
-    if ((*lease)->expires - now > options_.lease_ttl / 2) continue;
-    (*lease)->expires = std::min(now + options_.lease_ttl, (*lease)->ends);
-    if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
-  }
-  for (const std::string& id : report.idle_leases()) {
-    // A session has joined since it fell idle, as when a client opens again what broke.
-    if (in_use.count(id) > 0) continue;
-    auto lease = store_->FindLease(id);
-    if (!lease.ok()) return lease.status();
-    if (!lease->has_value() || (*lease)->server != report.name()) continue;
-    if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
-    if (auto status = store_->RemoveLease(id); !status.ok()) return status;
-    LogInfo("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
-  }
-  return reply;
 }
 
 // --- Time.
@@ -407,31 +333,6 @@ void Scheduler::HousekeepLeases(absl::Time now) {
                         "it has no sessions and nobody renewed it");
     }
     if (!status.ok()) LogError("cannot end a lease: ", status.message());
-  }
-}
-
-void Scheduler::HousekeepServers(absl::Time now) {
-  for (auto server = servers_.begin(); server != servers_.end();) {
-    auto& [name, live] = *server;
-    if (!live.lost && !IsUp(live, now)) {
-      live.lost = true;
-      live.lost_at = now;
-      LogWarning("lost server=", name, " silent_seconds=", absl::ToInt64Seconds(now - live.heard));
-    }
-    // From when that was noticed: after a jump of the clock, or a pause of this machine, servers
-    // get their chance to report.
-    if (!live.lost || now - live.lost_at < options_.forget_after) {
-      ++server;
-      continue;
-    }
-    if (auto status = store_->RemoveServer(name); !status.ok()) {
-      LogError("cannot forget a server: ", status.message());
-      ++server;
-      continue;
-    }
-    LogInfo("forgot server=", name);
-    records_.erase(name);
-    server = servers_.erase(server);
   }
 }
 

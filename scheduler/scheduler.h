@@ -25,6 +25,9 @@
 
 namespace warpline::scheduler {
 
+// How long an ended lease is remembered, so that its sessions can be told why.
+inline constexpr absl::Duration kLeaseAfterlife = absl::Minutes(10);
+
 struct SchedulerOptions {
   PlacementPolicy policy = PlacementPolicy::kSpread;
   // A lease that nobody renews and that has no sessions is over after this.
@@ -38,7 +41,7 @@ struct SchedulerOptions {
   size_t max_leases = 4096;
   size_t max_servers = 1024;
   std::string operator_credential;
-  std::string server_credential;
+  // Must not be set back or forward while it runs: SteadyNow().
   std::function<absl::Time()> clock;
 };
 
@@ -71,6 +74,12 @@ class Scheduler {
       const warpline_internal::TenantRequest& request);
   absl::Status RemoveTenant(const warpline_internal::TenantRequest& request);
   absl::Status Revoke(const warpline_internal::RevokeRequest& request);
+  // Gives a server a credential: ALREADY_EXISTS for a new one that has one, NOT_FOUND for another
+  // credential of one that has none.
+  absl::StatusOr<warpline_internal::ServerReply> PutServer(
+      const warpline_internal::ServerRequest& request);
+  // Ends its leases, too. NOT_FOUND.
+  absl::Status RemoveServer(const warpline_internal::ServerRequest& request);
   // Also for anybody on the scheduler's host.
   absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential, bool local);
   absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential, bool local);
@@ -95,7 +104,7 @@ class Scheduler {
   bool IsUp(const LiveServer& server, absl::Time now) const;
   absl::StatusOr<TenantRecord> TenantOf(const std::string& credential, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckServer(const std::string& credential, bool local)
+  absl::Status CheckServer(const warpline_internal::ServerReport& report, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
   absl::Status CheckReader(const std::string& credential, bool local) const;
@@ -103,9 +112,10 @@ class Scheduler {
   absl::Status ForgetEnded(const std::vector<LeaseRecord>& leases, const std::string& tenant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
-                                     const TenantRecord& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                                     const TenantRecord& tenant, bool by_sessions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
-                                                         uint32_t max_sessions)
+                                                         const TenantRecord& tenant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> LeaseOfToken(const std::string& token)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

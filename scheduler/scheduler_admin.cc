@@ -3,6 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/text.h"
+#include "lease/rights.h"
 #include "scheduler/scheduler.h"
 
 namespace warpline::scheduler {
@@ -14,20 +16,11 @@ using warpline_internal::TenantRequest;
 constexpr size_t kMaxTenants = 4096;
 constexpr size_t kMaxName = 64;
 
-bool IsName(const std::string& name) {
-  if (name.empty() || name.size() > kMaxName) return false;
-  for (const char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!plain && c != '-' && c != '_' && c != '.') return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
-  if (!IsName(request.name())) {
+  if (!IsPlainName(request.name(), kMaxName, "-_.")) {
     return absl::InvalidArgumentError("a tenant's name has up to 64 letters, digits, -, _ or .");
   }
   MutexLock lock(&mu_);
@@ -52,9 +45,14 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   }
   if (request.has_memory_bytes()) tenant.memory_bytes = request.memory_bytes();
   if (request.has_max_leases()) tenant.max_leases = request.max_leases();
+  if (request.has_max_lease_sessions()) tenant.max_lease_sessions = request.max_lease_sessions();
   if (request.has_max_sessions()) tenant.max_sessions = request.max_sessions();
+  if (request.has_rights()) tenant.rights = request.rights();
   if (request.has_max_seconds()) tenant.max_seconds = request.max_seconds();
-  if (tenant.max_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
+  if ((tenant.rights & ~kKnownRights) != 0) {
+    return absl::InvalidArgumentError("the scheduler does not know such rights");
+  }
+  if (tenant.max_lease_sessions == 0 || tenant.memory_bytes >= (1ull << 50) ||
       tenant.max_seconds > (1ull << 32)) {
     return absl::InvalidArgumentError("a tenant's limits are out of range");
   }
@@ -67,24 +65,18 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   if (!status.ok()) return status;
   LogInfo(known ? "changed" : "added", " tenant=", tenant.name,
           " memory_bytes=", tenant.memory_bytes, " max_leases=", tenant.max_leases,
-          " max_sessions=", tenant.max_sessions, " max_seconds=", tenant.max_seconds);
+          " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
+          " max_seconds=", tenant.max_seconds, " rights=", FormatRights(tenant.rights));
   return reply;
 }
 
 absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
-  const auto leases = store_->Leases();
-  if (!leases.ok()) return leases.status();
-  // First the tenant, so that it gets no new lease whatever happens next.
-  if (auto status = store_->RemoveTenant(request.name()); !status.ok()) return status;
-  LogInfo("removed tenant=", request.name());
-  for (const LeaseRecord& lease : *leases) {
-    if (lease.tenant != request.name() || lease.state != LeaseState::kActive) continue;
-    auto status = EndLease(lease, LeaseState::kRevoked, "its tenant was removed");
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  const auto status =
+      store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + kLeaseAfterlife});
+  if (status.ok()) LogInfo("removed tenant=", request.name());
+  return status;
 }
 
 absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::string& credential,
@@ -99,18 +91,23 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     tenants->emplace_back();
     tenants->back().name = kDefaultTenant;
   }
+  auto sessions = SessionsByLease();
   warpline_internal::TenantList list;
   for (const TenantRecord& tenant : *tenants) {
     auto* to = list.add_tenants();
     to->set_name(tenant.name);
     to->set_memory_bytes(tenant.memory_bytes);
     to->set_max_leases(tenant.max_leases);
+    to->set_max_lease_sessions(tenant.max_lease_sessions);
     to->set_max_sessions(tenant.max_sessions);
+    to->set_rights(tenant.rights);
     to->set_max_seconds(tenant.max_seconds);
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
       to->set_leases(to->leases() + 1);
       to->set_leased_bytes(to->leased_bytes() + lease.memory_bytes);
+      to->set_leased_sessions(to->leased_sessions() + lease.max_sessions);
+      to->set_sessions(to->sessions() + sessions[lease.id]);
     }
   }
   return list;
@@ -146,49 +143,13 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     to->set_pid(lease.pid);
     to->set_holder(lease.by_sessions ? "sessions" : "run");
     to->set_sessions(sessions[lease.id]);
+    to->set_max_sessions(lease.max_sessions);
     to->set_age_seconds(absl::ToDoubleSeconds(now - lease.created));
     to->set_expires_in_seconds(absl::ToDoubleSeconds(lease.expires - now));
     constexpr const char* kStates[] = {"active", "revoked", "released"};
     const auto state = static_cast<size_t>(lease.state);
     to->set_state(state < std::size(kStates) ? kStates[state] : "unknown");
     to->set_reason(lease.reason);
-  }
-  return list;
-}
-
-absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential,
-                                                                 bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
-  MutexLock lock(&mu_);
-  const auto leases = store_->Leases();
-  if (!leases.ok()) return leases.status();
-  const absl::Time now = Now();
-  warpline_internal::ServerList list;
-  for (const auto& [name, record] : records_) {
-    const LiveServer& live = servers_[name];
-    const bool up = IsUp(live, now);
-    auto* to = list.add_servers();
-    to->set_name(name);
-    to->set_endpoint(record.endpoint);
-    to->set_version(record.version);
-    to->set_state(!up ? "lost" : live.report.draining() ? "draining" : "up");
-    to->set_heard_seconds_ago(absl::ToDoubleSeconds(now - live.heard));
-    for (const DeviceRecord& device : record.devices) {
-      auto* added = to->add_devices();
-      added->set_uuid(device.uuid);
-      added->set_name(device.name);
-      added->set_backend(device.backend);
-      added->set_capacity_bytes(device.capacity_bytes);
-      for (const auto& reported : live.report.devices()) {
-        if (reported.uuid() == device.uuid) added->set_granted_bytes(reported.granted_bytes());
-      }
-    }
-    to->set_sessions(static_cast<uint32_t>(live.report.sessions_size()));
-    for (const LeaseRecord& lease : *leases) {
-      if (lease.server != name || lease.state != LeaseState::kActive) continue;
-      to->set_leases(to->leases() + 1);
-      to->set_leased_bytes(to->leased_bytes() + lease.memory_bytes);
-    }
   }
   return list;
 }
@@ -211,7 +172,12 @@ absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(const std::string& 
     int gpu = 0;
     for (const auto& device : live.report.devices()) {
       auto* to = reply.add_devices();
-      to->set_gpu(gpu++);
+      to->set_server(server);
+      to->set_gpu(gpu);
+      for (const auto& session : live.report.sessions()) {
+        if (session.gpu() == gpu) to->set_sessions(to->sessions() + 1);
+      }
+      ++gpu;
       to->set_name(device.name());
       to->set_uuid(device.uuid());
       to->set_backend(device.backend());

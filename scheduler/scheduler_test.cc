@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <cstdlib>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -29,7 +30,6 @@ class SchedulerTest : public testing::Test {
     scheduler_.reset();
     SchedulerOptions options;
     options.operator_credential = "operator";
-    options.server_credential = "server";
     options.max_leases = 8;
     options.clock = [this] { return now_; };
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
@@ -40,7 +40,6 @@ class SchedulerTest : public testing::Test {
 
   static ServerReport Report(const std::string& name) {
     ServerReport report;
-    report.set_credential("server");
     report.set_name(name);
     report.set_endpoint(name + ":14000");
     auto* device = report.add_devices();
@@ -50,9 +49,30 @@ class SchedulerTest : public testing::Test {
   }
 
   ReportReply Tell(const ServerReport& report) {
-    auto reply = scheduler_->Report(report, false);
+    auto reply = scheduler_->Report(WithCredential(report), true);
     EXPECT_TRUE(reply.ok()) << reply.status();
     return reply.value_or(ReportReply());
+  }
+
+  // As what AddServer() has added.
+  ServerReport WithCredential(ServerReport report) const {
+    const auto found = servers_.find(report.name());
+    if (found != servers_.end()) report.set_credential(found->second);
+    return report;
+  }
+
+  static warpline_internal::ServerRequest ServerNamed(const std::string& name, bool create) {
+    warpline_internal::ServerRequest request;
+    request.set_credential("operator");
+    request.set_name(name);
+    request.set_create(create);
+    return request;
+  }
+
+  void AddServer(const std::string& name, bool create = true) {
+    const auto reply = scheduler_->PutServer(ServerNamed(name, create));
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    servers_[name] = reply->credential();
   }
 
   absl::StatusOr<LeaseReply> Acquire(uint64_t gib, const std::string& credential = "",
@@ -70,8 +90,11 @@ class SchedulerTest : public testing::Test {
     return report;
   }
 
-  std::string AddTenant(const std::string& name, uint64_t gib, uint32_t leases, uint64_t seconds) {
-    warpline_internal::TenantRequest request;
+  std::string AddTenant(const std::string& name, uint64_t gib, uint32_t leases, uint64_t seconds,
+                        warpline_internal::TenantRequest request = {}) {
+    for (const char* server : {"a", "b"}) {
+      if (servers_.count(server) == 0) AddServer(server);
+    }
     request.set_credential("operator");
     request.set_name(name);
     request.set_memory_bytes(gib * kGiB);
@@ -91,6 +114,7 @@ class SchedulerTest : public testing::Test {
   std::string folder_;
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   std::unique_ptr<Scheduler> scheduler_;
+  std::map<std::string, std::string> servers_;  // Their credentials.
 };
 
 TEST_F(SchedulerTest, LeaseNamesAServerThatTakesItsToken) {
@@ -302,15 +326,126 @@ TEST_F(SchedulerTest, RestartForgetsNothing) {
   EXPECT_EQ(Acquire(1, credential).status().code(), Code::kResourceExhausted);
 }
 
-TEST_F(SchedulerTest, ServersNeedTheirCredentialOnceThereAreTenants) {
-  ServerReport report = Report("a");
-  report.clear_credential();
-  EXPECT_TRUE(scheduler_->Report(report, /*local=*/true).ok());
-  EXPECT_EQ(scheduler_->Report(report, /*local=*/false).status().code(), Code::kUnauthenticated);
-  AddTenant("vision", 0, 0, 0);
+TEST_F(SchedulerTest, ServersNeedTheirOwnCredentialOnceThereAreTenantsOrServers) {
+  EXPECT_TRUE(scheduler_->Report(Report("c"), /*local=*/true).ok());
+  EXPECT_EQ(scheduler_->Report(Report("c"), /*local=*/false).status().code(),
+            Code::kUnauthenticated);
+  AddServer("a");
+  EXPECT_EQ(scheduler_->Report(Report("c"), /*local=*/true).status().code(),
+            Code::kUnauthenticated);
+  AddServer("b");
+  ServerReport report = WithCredential(Report("a"));
+  EXPECT_TRUE(scheduler_->Report(report, /*local=*/false).ok());
+  // Another's is of no use.
+  report.set_credential(servers_["b"]);
   EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
   report.set_credential("operator");
   EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
+  report.clear_credential();
+  EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
+}
+
+TEST_F(SchedulerTest, RenewedCredentialOfAServerReplacesTheOld) {
+  AddServer("a");
+  const ServerReport old = WithCredential(Report("a"));
+  EXPECT_EQ(scheduler_->PutServer(ServerNamed("a", true)).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(scheduler_->PutServer(ServerNamed("b", false)).status().code(), Code::kNotFound);
+  EXPECT_EQ(scheduler_->PutServer(ServerNamed("a b", true)).status().code(),
+            Code::kInvalidArgument);
+  auto request = ServerNamed("b", true);
+  request.set_credential("guess");
+  EXPECT_EQ(scheduler_->PutServer(request).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(scheduler_->RemoveServer(request).code(), Code::kUnauthenticated);
+  AddServer("a", /*create=*/false);
+  EXPECT_FALSE(scheduler_->Report(old, true).ok());
+  Tell(Report("a"));
+  Restart();
+  Tell(Report("a"));
+}
+
+TEST_F(SchedulerTest, RemovedServerLosesLeasesAndCredential) {
+  AddServer("a");
+  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "added");
+  Tell(Report("a"));
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_TRUE(scheduler_->RemoveServer(ServerNamed("a", false)).ok());
+  EXPECT_EQ(scheduler_->RemoveServer(ServerNamed("a", false)).code(), Code::kNotFound);
+  EXPECT_THAT(std::string(scheduler_->Renew(lease->token()).status().message()),
+              HasSubstr("server was removed"));
+  EXPECT_EQ(scheduler_->Servers("", true)->servers_size(), 0);
+  EXPECT_FALSE(scheduler_->Report(WithCredential(Report("a")), true).ok());
+  EXPECT_EQ(Acquire(4).status().code(), Code::kUnavailable);
+}
+
+TEST_F(SchedulerTest, SessionsOfAllLeasesOfATenantAreBounded) {
+  warpline_internal::TenantRequest limits;
+  limits.set_max_sessions(8);
+  limits.set_max_lease_sessions(6);
+  const std::string vision = AddTenant("vision", 0, 0, 0, limits);
+  Tell(Report("a"));
+  const auto sessions = [&](uint32_t wanted, bool by_sessions) -> absl::StatusOr<uint32_t> {
+    AcquireRequest request;
+    request.set_memory_bytes(kGiB);
+    request.set_credential(vision);
+    request.set_sessions(wanted);
+    const auto lease = scheduler_->Acquire(request, by_sessions, true);
+    if (!lease.ok()) return lease.status();
+    return lease->max_sessions();
+  };
+  EXPECT_EQ(sessions(7, false).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(sessions(0, false).value(), 2u);  // A quarter.
+  EXPECT_EQ(sessions(4, false).value(), 4u);
+  EXPECT_EQ(sessions(3, false).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(sessions(0, true).value(), 1u);
+  EXPECT_EQ(sessions(0, false).value(), 1u);  // What is left.
+  EXPECT_THAT(std::string(sessions(0, true).status().message()), HasSubstr("hold 8"));
+  const auto shown = scheduler_->Tenants("", true)->tenants(0);
+  EXPECT_EQ(shown.leased_sessions(), 8u);
+  EXPECT_EQ(shown.max_sessions(), 8u);
+}
+
+TEST_F(SchedulerTest, TokenGivesItsTenantsRightsAndLimitsOfTheMoment) {
+  warpline_internal::TenantRequest change;
+  change.set_rights(kLaunchRight | kMemoryRight);
+  const std::string vision = AddTenant("vision", 0, 0, 0, change);
+  const ReportReply keys = Tell(Report("a"));
+  const auto token = [&](const std::string& text) {
+    return OpenToken(text, {{keys.keys(0).id(), keys.keys(0).key()}}).value();
+  };
+  const auto lease = Acquire(4, vision);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(token(lease->token()).rights, kLaunchRight | kMemoryRight);
+  EXPECT_EQ(token(lease->token()).max_sessions, 64u);
+  change.set_credential("operator");
+  change.set_name("vision");
+  change.set_rights(kKnownRights + 1);
+  EXPECT_EQ(scheduler_->PutTenant(change).status().code(), Code::kInvalidArgument);
+  change.set_rights(kAllRights);
+  change.set_max_lease_sessions(3);
+  ASSERT_TRUE(scheduler_->PutTenant(change).ok());
+  Restart();
+  const auto renewed = scheduler_->Renew(lease->token());
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_EQ(token(renewed->token()).rights, kAllRights);
+  EXPECT_EQ(token(renewed->token()).max_sessions, 3u);
+}
+
+TEST_F(SchedulerTest, ClockThatWasAheadBeforeARestartKeepsNoLeaseForLonger) {
+  Tell(Report("a"));
+  const auto lease = Acquire(16);
+  ASSERT_TRUE(lease.ok());
+  now_ -= absl::Hours(48);
+  Restart();
+  for (int i = 0; i < 62; ++i) {
+    Tell(Report("a"));
+    Pass(absl::Seconds(1));
+  }
+  EXPECT_TRUE(Acquire(16).ok());
+}
+
+TEST_F(SchedulerTest, AnswersToReportsSayWhatTimeItIs) {
+  EXPECT_EQ(Tell(Report("a")).now_unix_ms(), absl::ToUnixMillis(now_));
 }
 
 TEST_F(SchedulerTest, StrangersOfOtherHostsGetNothing) {

@@ -1,5 +1,5 @@
-// The secrets in the scheduler's state folder: keys that sign tokens, and the credentials of
-// operators and servers. Files that only their owner can read.
+// The secrets in the scheduler's state folder: keys that sign tokens, and the operator's
+// credential. Files that only their owner can read.
 #ifndef WARPLINE_SCHEDULER_STATE_FOLDER_H_
 #define WARPLINE_SCHEDULER_STATE_FOLDER_H_
 

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,9 +10,9 @@
 namespace warpline::scheduler {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
-
-constexpr char kSchema[] = R"sql(
+// Each brings the state from the version that is its place to the next.
+constexpr const char* kSteps[] = {
+    R"sql(
 CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,
   memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL, max_sessions INTEGER NOT NULL,
   max_seconds INTEGER NOT NULL) WITHOUT ROWID;
@@ -25,11 +26,21 @@ CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, server TEXT NOT 
   by_sessions INTEGER NOT NULL, state INTEGER NOT NULL, reason TEXT NOT NULL,
   created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = 1;
-)sql";
+)sql",
+    R"sql(
+ALTER TABLE tenants RENAME COLUMN max_sessions TO max_lease_sessions;
+ALTER TABLE tenants ADD COLUMN max_sessions INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tenants ADD COLUMN rights INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE leases ADD COLUMN max_sessions INTEGER NOT NULL DEFAULT 64;
+CREATE TABLE server_credentials (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL)
+  WITHOUT ROWID;
+PRAGMA user_version = 2;
+)sql"};
+constexpr int64_t kSchemaVersion = std::size(kSteps);
 
 constexpr char kLeaseColumns[] =
     "id, tenant, server, device, memory_bytes, program, pid, by_sessions, state, reason, "
-    "created_ms, expires_ms, ends_ms";
+    "created_ms, expires_ms, ends_ms, max_sessions";
 
 int64_t ToMs(absl::Time time) {
   return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
@@ -50,6 +61,7 @@ LeaseRecord ReadLease(const Statement& row) {
   lease.created = absl::FromUnixMillis(row.Number(10));
   lease.expires = absl::FromUnixMillis(row.Number(11));
   if (row.Number(12) != 0) lease.ends = absl::FromUnixMillis(row.Number(12));
+  lease.max_sessions = static_cast<uint32_t>(row.Number(13));
   return lease;
 }
 
@@ -75,12 +87,12 @@ absl::Status Store::Migrate() {
     if (statement.Step()) version = statement.Number(0);
     if (!statement.status().ok()) return statement.status();
   }
-  if (version > kSchemaVersion) {
+  if (version < 0 || version > kSchemaVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the state is of version ", version, ", newer than this scheduler's"));
   }
-  if (version == 0) {
-    if (auto status = database_->Execute(kSchema); !status.ok()) return status;
+  for (; version < kSchemaVersion; ++version) {
+    if (auto status = database_->Execute(kSteps[version]); !status.ok()) return status;
   }
   return transaction.Commit();
 }
@@ -91,14 +103,17 @@ absl::Status Store::MustChange(const std::string& what) {
 }
 
 absl::Status Store::AddTenant(const TenantRecord& tenant) {
-  const auto status = Statement(db(), "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?)")
-                          .Bind(tenant.name)
-                          .Bind(tenant.credential_hash)
-                          .Bind(tenant.memory_bytes)
-                          .Bind(tenant.max_leases)
-                          .Bind(tenant.max_sessions)
-                          .Bind(tenant.max_seconds)
-                          .Run();
+  const auto status =
+      Statement(db(), "INSERT OR IGNORE INTO tenants VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+          .Bind(tenant.name)
+          .Bind(tenant.credential_hash)
+          .Bind(tenant.memory_bytes)
+          .Bind(tenant.max_leases)
+          .Bind(tenant.max_lease_sessions)
+          .Bind(tenant.max_seconds)
+          .Bind(tenant.max_sessions)
+          .Bind(tenant.rights)
+          .Run();
   if (!status.ok()) return status;
   return database_->changes() > 0
              ? absl::OkStatus()
@@ -109,31 +124,52 @@ absl::Status Store::UpdateTenant(const TenantRecord& tenant) {
   const auto status =
       Statement(db(),
                 "UPDATE tenants SET credential_hash = ?, memory_bytes = ?, max_leases = ?, "
-                "max_sessions = ?, max_seconds = ? WHERE name = ?")
+                "max_lease_sessions = ?, max_seconds = ?, max_sessions = ?, rights = ? "
+                "WHERE name = ?")
           .Bind(tenant.credential_hash)
           .Bind(tenant.memory_bytes)
           .Bind(tenant.max_leases)
-          .Bind(tenant.max_sessions)
+          .Bind(tenant.max_lease_sessions)
           .Bind(tenant.max_seconds)
+          .Bind(tenant.max_sessions)
+          .Bind(tenant.rights)
           .Bind(tenant.name)
           .Run();
   return status.ok() ? MustChange(absl::StrCat("tenant ", tenant.name)) : status;
 }
 
-absl::Status Store::RemoveTenant(const std::string& name) {
-  const auto status = Statement(db(), "DELETE FROM tenants WHERE name = ?").Bind(name).Run();
-  return status.ok() ? MustChange(absl::StrCat("tenant ", name)) : status;
+absl::Status Store::EndLeases(const char* column, const std::string& name, const LeaseEnd& end) {
+  const std::string sql =
+      absl::StrCat("UPDATE leases SET state = ?, reason = ?, expires_ms = ? WHERE state = ? AND ",
+                   column, " = ?");
+  return Statement(db(), sql.c_str())
+      .Bind(static_cast<int>(LeaseState::kRevoked))
+      .Bind(end.reason)
+      .Bind(ToMs(end.forget))
+      .Bind(static_cast<int>(LeaseState::kActive))
+      .Bind(name)
+      .Run();
+}
+
+absl::Status Store::RemoveTenant(const std::string& name, const LeaseEnd& end) {
+  Transaction transaction(database_.get());
+  if (!transaction.status().ok()) return transaction.status();
+  auto status = Statement(db(), "DELETE FROM tenants WHERE name = ?").Bind(name).Run();
+  if (status.ok()) status = MustChange(absl::StrCat("tenant ", name));
+  if (status.ok()) status = EndLeases("tenant", name, end);
+  return status.ok() ? transaction.Commit() : status;
 }
 
 absl::StatusOr<std::vector<TenantRecord>> Store::Tenants() {
   std::vector<TenantRecord> tenants;
   Statement row(db(),
-                "SELECT name, credential_hash, memory_bytes, max_leases, max_sessions, "
-                "max_seconds FROM tenants");
+                "SELECT name, credential_hash, memory_bytes, max_leases, max_lease_sessions, "
+                "max_seconds, max_sessions, rights FROM tenants");
   while (row.Step()) {
     tenants.push_back({row.Text(0), row.Text(1), static_cast<uint64_t>(row.Number(2)),
                        static_cast<uint32_t>(row.Number(3)), static_cast<uint32_t>(row.Number(4)),
-                       static_cast<uint64_t>(row.Number(5))});
+                       static_cast<uint64_t>(row.Number(5)), static_cast<uint32_t>(row.Number(6)),
+                       static_cast<Rights>(row.Number(7))});
   }
   if (!row.status().ok()) return row.status();
   return tenants;
@@ -165,8 +201,58 @@ absl::Status Store::PutServer(const ServerRecord& server) {
   return transaction.Commit();
 }
 
-absl::Status Store::RemoveServer(const std::string& name) {
+absl::Status Store::ForgetServer(const std::string& name) {
   return Statement(db(), "DELETE FROM servers WHERE name = ?").Bind(name).Run();
+}
+
+absl::Status Store::RemoveServer(const std::string& name, const LeaseEnd& end) {
+  Transaction transaction(database_.get());
+  if (!transaction.status().ok()) return transaction.status();
+  auto status = Statement(db(), "DELETE FROM server_credentials WHERE name = ?").Bind(name).Run();
+  if (!status.ok()) return status;
+  bool known = database_->changes() > 0;
+  if (status = ForgetServer(name); !status.ok()) return status;
+  known = known || database_->changes() > 0;
+  if (!known) return absl::NotFoundError(absl::StrCat("there is no server ", name));
+  if (status = EndLeases("server", name, end); !status.ok()) return status;
+  return transaction.Commit();
+}
+
+absl::Status Store::AddServerCredential(const std::string& server, const std::string& hash) {
+  const auto status = Statement(db(), "INSERT OR IGNORE INTO server_credentials VALUES (?, ?)")
+                          .Bind(server)
+                          .Bind(hash)
+                          .Run();
+  if (!status.ok()) return status;
+  return database_->changes() > 0
+             ? absl::OkStatus()
+             : absl::AlreadyExistsError(absl::StrCat("server ", server, " has a credential"));
+}
+
+absl::Status Store::UpdateServerCredential(const std::string& server, const std::string& hash) {
+  const auto status =
+      Statement(db(), "UPDATE server_credentials SET credential_hash = ? WHERE name = ?")
+          .Bind(hash)
+          .Bind(server)
+          .Run();
+  return status.ok() ? MustChange(absl::StrCat("server ", server, " with a credential")) : status;
+}
+
+absl::StatusOr<std::string> Store::ServerCredential(const std::string& server) {
+  Statement row(db(), "SELECT credential_hash FROM server_credentials WHERE name = ?");
+  row.Bind(server);
+  std::string hash;
+  if (row.Step()) hash = row.Text(0);
+  if (!row.status().ok()) return row.status();
+  return hash;
+}
+
+absl::StatusOr<std::vector<std::string>> Store::ServersWithCredential() {
+  std::vector<std::string> names;
+  Statement row(db(), "SELECT name FROM server_credentials");
+  while (row.Step()) names.push_back(row.Text(0));
+  if (!row.status().ok()) return row.status();
+  return names;
 }
 
 absl::StatusOr<std::vector<ServerRecord>> Store::Servers() {
@@ -189,7 +275,7 @@ absl::StatusOr<std::vector<ServerRecord>> Store::Servers() {
 }
 
 absl::Status Store::AddLease(const LeaseRecord& lease) {
-  return Statement(db(), "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+  return Statement(db(), "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)
@@ -203,6 +289,7 @@ absl::Status Store::AddLease(const LeaseRecord& lease) {
       .Bind(ToMs(lease.created))
       .Bind(ToMs(lease.expires))
       .Bind(ToMs(lease.ends))
+      .Bind(lease.max_sessions)
       .Run();
 }
 

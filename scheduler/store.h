@@ -16,6 +16,12 @@
 
 namespace warpline::scheduler {
 
+// What becomes of leases that end together.
+struct LeaseEnd {
+  std::string reason;
+  absl::Time forget;
+};
+
 // Thread-compatible. Any call may return UNAVAILABLE when the disk fails; nothing has changed then.
 class Store {
  public:
@@ -25,13 +31,26 @@ class Store {
   // ALREADY_EXISTS, NOT_FOUND.
   absl::Status AddTenant(const TenantRecord& tenant);
   absl::Status UpdateTenant(const TenantRecord& tenant);
-  absl::Status RemoveTenant(const std::string& name);
+  // Also ends the tenant's active leases as `end` says.
+  absl::Status RemoveTenant(const std::string& name, const LeaseEnd& end);
   absl::StatusOr<std::vector<TenantRecord>> Tenants();
 
   // Adds or replaces.
   absl::Status PutServer(const ServerRecord& server);
-  absl::Status RemoveServer(const std::string& name);
+  // It may register again.
+  absl::Status ForgetServer(const std::string& name);
+  // With its credential, and ends its active leases as `end` says. NOT_FOUND for a server that has
+  // neither registered nor a credential.
+  absl::Status RemoveServer(const std::string& name, const LeaseEnd& end);
   absl::StatusOr<std::vector<ServerRecord>> Servers();
+
+  // The hashes of servers' credentials. ALREADY_EXISTS, NOT_FOUND.
+  absl::Status AddServerCredential(const std::string& server, const std::string& hash);
+  absl::Status UpdateServerCredential(const std::string& server, const std::string& hash);
+  // Empty for a server that has none.
+  absl::StatusOr<std::string> ServerCredential(const std::string& server);
+  // The servers that have one.
+  absl::StatusOr<std::vector<std::string>> ServersWithCredential();
 
   absl::Status AddLease(const LeaseRecord& lease);
   // State, reason, expiry and holder. NOT_FOUND.
@@ -45,6 +64,8 @@ class Store {
   absl::Status Migrate();
   sqlite3* db() const { return database_->get(); }
   absl::Status MustChange(const std::string& what);
+  // `column` of the leases is "tenant" or "server".
+  absl::Status EndLeases(const char* column, const std::string& name, const LeaseEnd& end);
 
   const std::unique_ptr<Database> database_;
 };

@@ -47,7 +47,7 @@ class StoreTest : public testing::Test {
 };
 
 TEST_F(StoreTest, TenantsAreKept) {
-  TenantRecord tenant{"a", "hash", 1ull << 40, 3, 7, 60};
+  TenantRecord tenant{"a", "hash", 1ull << 40, 3, 7, 60, 9, kLaunchRight};
   ASSERT_TRUE(store_->AddTenant(tenant).ok());
   EXPECT_EQ(store_->AddTenant(tenant).code(), absl::StatusCode::kAlreadyExists);
   tenant.max_leases = 4;
@@ -60,8 +60,11 @@ TEST_F(StoreTest, TenantsAreKept) {
   EXPECT_EQ(tenants->front().memory_bytes, 1ull << 40);
   EXPECT_EQ(tenants->front().max_leases, 4u);
   EXPECT_EQ(tenants->front().max_seconds, 60u);
-  ASSERT_TRUE(store_->RemoveTenant("a").ok());
-  EXPECT_EQ(store_->RemoveTenant("a").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(tenants->front().max_lease_sessions, 7u);
+  EXPECT_EQ(tenants->front().max_sessions, 9u);
+  EXPECT_EQ(tenants->front().rights, kLaunchRight);
+  ASSERT_TRUE(store_->RemoveTenant("a", {}).ok());
+  EXPECT_EQ(store_->RemoveTenant("a", {}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->UpdateTenant(tenant).code(), absl::StatusCode::kNotFound);
 }
 
@@ -77,8 +80,69 @@ TEST_F(StoreTest, ServersAreReplacedWithTheirDevices) {
   ASSERT_TRUE(servers.ok());
   ASSERT_EQ(servers->size(), 1u);
   EXPECT_TRUE(servers->front() == server);
-  ASSERT_TRUE(store_->RemoveServer("s").ok());
+  ASSERT_TRUE(store_->ForgetServer("s").ok());
   EXPECT_TRUE(store_->Servers()->empty());
+}
+
+TEST_F(StoreTest, ServersCredentialsAreKept) {
+  ASSERT_TRUE(store_->AddServerCredential("s", "1").ok());
+  EXPECT_EQ(store_->AddServerCredential("s", "2").code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->UpdateServerCredential("t", "2").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store_->UpdateServerCredential("s", "3").ok());
+  ASSERT_TRUE(store_->ForgetServer("s").ok());
+  Reopen();
+  EXPECT_EQ(store_->ServerCredential("s").value(), "3");
+  EXPECT_EQ(store_->ServerCredential("t").value(), "");
+  EXPECT_EQ(store_->ServersWithCredential()->size(), 1u);
+  ASSERT_TRUE(store_->RemoveServer("s", {}).ok());
+  EXPECT_EQ(store_->RemoveServer("s", {}).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->ServerCredential("s").value(), "");
+}
+
+TEST_F(StoreTest, WhoIsRemovedLosesItsActiveLeasesAndNobodyElse) {
+  ASSERT_TRUE(store_->AddTenant({"a", "hash"}).ok());
+  LeaseRecord other = Lease("2");
+  other.tenant = "b";
+  LeaseRecord released = Lease("3");
+  released.state = LeaseState::kReleased;
+  for (const LeaseRecord& lease : {Lease("1"), other, released}) {
+    ASSERT_TRUE(store_->AddLease(lease).ok());
+  }
+  const LeaseEnd end = {"gone", absl::FromUnixMillis(9000)};
+  ASSERT_TRUE(store_->RemoveTenant("a", end).ok());
+  EXPECT_EQ(store_->FindLease("1").value()->state, LeaseState::kRevoked);
+  EXPECT_EQ(store_->FindLease("1").value()->reason, "gone");
+  EXPECT_EQ(store_->FindLease("1").value()->expires, end.forget);
+  EXPECT_EQ(store_->FindLease("2").value()->state, LeaseState::kActive);
+  EXPECT_EQ(store_->FindLease("3").value()->state, LeaseState::kReleased);
+  // Who is not there takes nobody along.
+  EXPECT_FALSE(store_->RemoveServer("t", end).ok());
+  EXPECT_EQ(store_->FindLease("2").value()->state, LeaseState::kActive);
+}
+
+// As it was before tenants had rights.
+TEST_F(StoreTest, StateOfTheFirstVersionIsTakenOver) {
+  store_.reset();
+  const std::string path = folder_ + "/old.db";
+  ASSERT_TRUE(
+      Database::Open(path)
+          .value()
+          ->Execute("CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,"
+                    "  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL,"
+                    "  max_sessions INTEGER NOT NULL, max_seconds INTEGER NOT NULL)"
+                    "  WITHOUT ROWID;"
+                    "CREATE TABLE leases (id TEXT PRIMARY KEY) WITHOUT ROWID;"
+                    "INSERT INTO tenants VALUES ('a', 'hash', 5, 3, 7, 60);"
+                    "PRAGMA user_version = 1;")
+          .ok());
+  auto store = Store::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto tenants = (*store)->Tenants();
+  ASSERT_TRUE(tenants.ok()) << tenants.status();
+  ASSERT_EQ(tenants->size(), 1u);
+  EXPECT_EQ(tenants->front().max_lease_sessions, 7u);
+  EXPECT_EQ(tenants->front().max_sessions, 0u);
+  EXPECT_EQ(tenants->front().rights, kAllRights);
 }
 
 TEST_F(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/listen_address.h"
+#include "common/steady_time.h"
 #include "common/text.h"
 #include "proto/scheduler.pb.h"
 
@@ -54,7 +55,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_peer(FitText(from.peer, 2 * kMaxText));
   to->set_gpu(from.device);
   to->set_worker_pid(static_cast<uint32_t>(from.worker_pid));
-  to->set_age_seconds(absl::ToDoubleSeconds(absl::Now() - from.since));
+  to->set_age_seconds(absl::ToDoubleSeconds(SteadyNow() - from.since));
   to->set_quota_bytes(from.quota_bytes);
   to->set_memory_bytes(from.memory_bytes);
   to->set_frames_received(from.frames_received);
@@ -157,7 +158,8 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
       return absl::InvalidArgumentError("a malformed request");
     }
     std::string text;
-    const auto lease = book->OpenLocal(request.memory_bytes(), request.device(), &text);
+    const auto lease =
+        book->OpenLocal(request.memory_bytes(), request.device(), request.sessions(), &text);
     return ReplyWith(*book, lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =

@@ -85,7 +85,7 @@ TEST_F(DeviceStatusTest, AProcessSeesItsOwnSessionsOnly) {
 
 TEST_F(DeviceStatusTest, ALeaseSeesAllOfItsSessionsAndTheirSharedQuota) {
   DeviceStatusRequest request;
-  const auto lease = leases_->OpenLocal(6 * kGiB, "", request.mutable_token());
+  const auto lease = leases_->OpenLocal(6 * kGiB, "", 0, request.mutable_token());
   ASSERT_TRUE(lease.ok());
   EXPECT_EQ(Ask(request)->devices(0).quota_bytes(), 6 * kGiB);
   snapshot_.sessions = {MakeSession(10, lease->lease, kGiB), MakeSession(11, lease->lease, kGiB),
@@ -112,7 +112,7 @@ TEST_F(DeviceStatusTest, TokensThatDoNotHoldAreRefused) {
   request.set_token("nonsense");
   EXPECT_EQ(Ask(request).status().code(), absl::StatusCode::kUnauthenticated);
   std::string token;
-  const auto lease = leases_->OpenLocal(0, "", &token);
+  const auto lease = leases_->OpenLocal(0, "", 0, &token);
   ASSERT_TRUE(leases_->CloseLocal(token).ok());
   request.set_token(token);
   EXPECT_EQ(Ask(request).status().code(), absl::StatusCode::kUnauthenticated);

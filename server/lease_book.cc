@@ -47,6 +47,8 @@ struct LeaseSeat::Shared {
   std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
   std::map<std::string, Ended> ended ABSL_GUARDED_BY(mu);
   std::set<std::string> idle ABSL_GUARDED_BY(mu);
+  // How much later it is by the scheduler's clock.
+  absl::Duration offset ABSL_GUARDED_BY(mu);
 };
 
 LeaseSeat::~LeaseSeat() {
@@ -78,6 +80,12 @@ LeaseBook::LeaseBook(LeaseBookOptions options, SigningKey key)
     : options_(std::move(options)),
       own_key_(std::move(key)),
       shared_(std::make_shared<LeaseSeat::Shared>()) {}
+
+absl::Time LeaseBook::Now() const {
+  const absl::Time own = options_.clock();
+  MutexLock lock(&shared_->mu);
+  return own + shared_->offset;
+}
 
 // The lease of a token that is good now.
 absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token) const {
@@ -163,7 +171,7 @@ absl::StatusOr<std::string> LeaseBook::SignLocal(const LeaseToken& token) const 
 }
 
 absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes, const std::string& device,
-                                                std::string* token) {
+                                                uint32_t sessions, std::string* token) {
   if (options_.required) {
     return absl::FailedPreconditionError(
         "this server belongs to a scheduler, which gives out its leases: name the scheduler as "
@@ -178,6 +186,7 @@ absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes, const std
   made.device = device;
   made.memory_bytes = memory_bytes;
   made.max_sessions = options_.max_local_sessions;
+  if (sessions != 0) made.max_sessions = std::min(made.max_sessions, sessions);
   made.expires = Now() + options_.local_ttl;
   auto text = SignLocal(made);
   if (!text.ok()) return text.status();
@@ -225,6 +234,12 @@ absl::StatusOr<std::string> LeaseBook::CloseLocal(const std::string& token) {
 void LeaseBook::SetKeys(std::vector<VerifyKey> keys) {
   MutexLock lock(&shared_->mu);
   shared_->keys = std::move(keys);
+}
+
+void LeaseBook::SetSchedulerTime(absl::Time now) {
+  const absl::Duration offset = now - options_.clock();
+  MutexLock lock(&shared_->mu);
+  shared_->offset = offset;
 }
 
 void LeaseBook::MarkEnded(const std::string& lease, const std::string& reason) {

@@ -56,6 +56,7 @@ struct LeaseBookOptions {
   uint32_t max_local = 1024;
   uint32_t max_local_sessions = 1024;
   absl::Duration local_ttl = absl::Seconds(60);
+  // One that nobody sets: SteadyNow().
   std::function<absl::Time()> clock;
 };
 
@@ -83,10 +84,10 @@ class LeaseBook {
   uint64_t QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
                       uint64_t session_bytes) const;
 
-  // Leases of this server's own. `device` as Hello.device. RESOURCE_EXHAUSTED, or
-  // FAILED_PRECONDITION where leases come from the scheduler.
+  // Leases of this server's own. `device` as Hello.device; `sessions` at a time, 0 for the most.
+  // RESOURCE_EXHAUSTED, or FAILED_PRECONDITION where leases come from the scheduler.
   absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, const std::string& device,
-                                       std::string* token);
+                                       uint32_t sessions, std::string* token);
   // NOT_FOUND when it is over.
   absl::StatusOr<LeaseToken> RenewLocal(const std::string& token, std::string* renewed);
   // Returns the lease; it takes no more sessions.
@@ -94,6 +95,8 @@ class LeaseBook {
 
   // The scheduler's keys, in place of those before.
   void SetKeys(std::vector<VerifyKey> keys);
+  // What time it is there: tokens are judged by its clock, whatever this host's says.
+  void SetSchedulerTime(absl::Time now);
   // No session joins it any more.
   void MarkEnded(const std::string& lease, const std::string& reason);
   // Leases whose time is over, each once.
@@ -110,7 +113,8 @@ class LeaseBook {
  private:
   LeaseBook(LeaseBookOptions options, SigningKey key);
 
-  absl::Time Now() const { return options_.clock(); }
+  // By the scheduler's clock where there is one.
+  absl::Time Now() const;
   absl::StatusOr<LeaseToken> Open(const std::string& token) const;
   absl::StatusOr<std::string> SignLocal(const LeaseToken& token) const;
   void DropExpired() const;

@@ -65,7 +65,7 @@ TEST_F(LeaseBookTest, WithASchedulerOnlyItsTokensOpen) {
   now_ += absl::Minutes(2);
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
   std::string text;
-  EXPECT_EQ(book->OpenLocal(kGiB, "", &text).status().code(),
+  EXPECT_EQ(book->OpenLocal(kGiB, "", 0, &text).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
@@ -125,7 +125,7 @@ TEST_F(LeaseBookTest, LeaseWhoseTimeIsOverIsNamedOnce) {
 TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
   auto book = Book(false);
   std::string token;
-  ASSERT_TRUE(book->OpenLocal(2 * kGiB, "", &token).ok());
+  ASSERT_TRUE(book->OpenLocal(2 * kGiB, "", 0, &token).ok());
   auto first = book->Join(token).value();
   auto second = book->Join(token).value();
   EXPECT_EQ(first->QuotaOn(80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
@@ -140,7 +140,7 @@ TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
 TEST_F(LeaseBookTest, LocalLeaseGetsNoMoreThanASessionWithoutOne) {
   auto book = Book(false);
   std::string token;
-  ASSERT_TRUE(book->OpenLocal(8 * kGiB, "", &token).ok());
+  ASSERT_TRUE(book->OpenLocal(8 * kGiB, "", 0, &token).ok());
   EXPECT_EQ(book->Join(token).value()->QuotaOn(80 * kGiB, kGiB)->limit_bytes(), kGiB);
 }
 
@@ -148,7 +148,7 @@ TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
   auto book = Book(false);
   std::string token;
   std::string renewed;
-  ASSERT_TRUE(book->OpenLocal(kGiB, "", &token).ok());
+  ASSERT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
   now_ += absl::Seconds(50);
   ASSERT_TRUE(book->RenewLocal(token, &renewed).ok());
   now_ += absl::Seconds(50);
@@ -161,11 +161,11 @@ TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
 TEST_F(LeaseBookTest, LocalLeasesAreBoundedAndExpiredOnesMakeRoom) {
   auto book = Book(false);
   std::string token;
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(book->OpenLocal(kGiB, "", &token).ok());
-  EXPECT_EQ(book->OpenLocal(kGiB, "", &token).status().code(),
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
+  EXPECT_EQ(book->OpenLocal(kGiB, "", 0, &token).status().code(),
             absl::StatusCode::kResourceExhausted);
   now_ += absl::Minutes(2);
-  EXPECT_TRUE(book->OpenLocal(kGiB, "", &token).ok());
+  EXPECT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
 }
 
 TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
@@ -173,6 +173,27 @@ TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
   auto seat = book->Join(Token("1")).value();
   book.reset();
   EXPECT_EQ(seat->QuotaOn(8 * kGiB, 0)->limit_bytes(), 4 * kGiB);
+}
+
+TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {
+  auto book = Scheduled();
+  const std::string token = Token("1");
+  const absl::Time theirs = now_;
+  now_ += absl::Hours(5);  // This host's clock is wrong.
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+  book->SetSchedulerTime(theirs);
+  EXPECT_TRUE(book->Join(token).ok());
+  now_ += absl::Minutes(2);
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
+  auto book = Book(false);
+  std::string token;
+  ASSERT_TRUE(book->OpenLocal(kGiB, "", 1, &token).ok());
+  const auto seat = book->Join(token);
+  ASSERT_TRUE(seat.ok());
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

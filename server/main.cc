@@ -1,10 +1,7 @@
 // warpline-server: owns a host's devices and runs the CUDA calls that clients forward to it.
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -12,9 +9,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,7 +17,9 @@
 #include "common/endpoint.h"
 #include "common/listen_address.h"
 #include "common/log.h"
+#include "common/server_process.h"
 #include "common/serving.h"
+#include "common/steady_time.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
 #include "server/admin_service.h"
@@ -37,6 +33,7 @@
 #include "server/scheduler_link.h"
 #include "server/session_host.h"
 #include "transport/grpc/grpc_server.h"
+#include "transport/grpc/server_tls.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
           "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
@@ -64,8 +61,8 @@ ABSL_FLAG(
     "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
     "without them --tls_ca, --tls_cert and --tls_key.");
 ABSL_FLAG(std::string, scheduler_credential_file, "",
-          "A copy of server.credential in the scheduler's state folder. Empty for a scheduler on "
-          "this host that has no tenants yet.");
+          "A file with the credential that `warpline servers add NAME` printed, NAME being --name. "
+          "Empty for a scheduler on this host that has no tenants and servers with one yet.");
 ABSL_FLAG(std::string, name, "",
           "What the scheduler calls this server, different for each. Empty for HOST:PORT.");
 ABSL_FLAG(std::string, advertise, "",
@@ -102,12 +99,6 @@ that start with # are comments). --undefok and --fromenv work as in other Abseil
 
 Signals: the first SIGTERM or SIGINT drains (health says NOT_SERVING, new sessions are refused,
 running ones may still be resumed and have --drain_seconds to end) and exits with 0; the second exits at once.)";
-
-// Names what was wrong, for people, and the exit code for a wrong command line.
-int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "warpline-server: %s\n", std::string(status.message()).c_str());
-  return 2;
-}
 
 absl::Status CheckFlags() {
   const auto listen = absl::GetFlag(FLAGS_listen);
@@ -157,16 +148,6 @@ absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
     return absl::InvalidArgumentError(absl::StrCat("--device_reserve=", text, ": ", error));
   }
   return std::optional<uint64_t>(size.bytes);
-}
-
-// Chunks, rings and sockets all take descriptors.
-size_t RaiseDescriptorLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-  getrlimit(RLIMIT_NOFILE, &limit);
-  return static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1u << 20));
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<DeviceMemory>>> OpenDevices(size_t descriptors) {
@@ -267,7 +248,7 @@ absl::StatusOr<std::unique_ptr<LeaseBook>> MakeLeaseBook(const std::string& host
   LeaseBookOptions options;
   options.server_name = NameForScheduler(host_name, first);
   options.required = !absl::GetFlag(FLAGS_scheduler).empty();
-  options.clock = [] { return absl::Now(); };
+  options.clock = [] { return SteadyNow(); };
   return LeaseBook::Create(std::move(options));
 }
 
@@ -280,27 +261,12 @@ std::unique_ptr<nvml::Sampler> MakeSampler(
   return std::make_unique<nvml::Sampler>(std::move(options));
 }
 
-sigset_t EndSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
-}
-
-void WaitForEndSignal() {
-  const sigset_t set = EndSignals();
-  int number;
-  while (sigwait(&set, &number) != 0) {
-  }
-}
-
-void Drain(SessionHost* host, GrpcServer* server) {
+void Drain(SessionHost* host, GrpcServer* server, const EndSignals& signals) {
   const int seconds = absl::GetFlag(FLAGS_drain_seconds);
   LogInfo("draining sessions=", host->sessions(), " drain_seconds=", seconds);
   // Workers and keepers go with the process.
-  std::thread([] {
-    WaitForEndSignal();
+  std::thread([signals] {
+    signals.Wait();
     LogWarning("second signal: exiting at once");
     _exit(1);
   }).detach();
@@ -320,15 +286,11 @@ int Run() {
   if (getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
     LogWarning("CUDA_VISIBLE_DEVICES is set and has no effect: clients choose devices");
   }
-  // Before the first thread: all threads leave these to sigwait().
-  const sigset_t end_signals = EndSignals();
-  sigprocmask(SIG_BLOCK, &end_signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  const EndSignals signals;
   auto devices = OpenDevices(RaiseDescriptorLimit());
   if (!devices.ok()) return Complain(devices.status());
 
-  char host_name[256] = "";
-  gethostname(host_name, sizeof(host_name) - 1);
+  const std::string host_name = HostName();
   const std::string server_name = absl::StrCat("warpline-server ", kVersion, " on ", host_name);
   auto options = HostOptions(server_name, devices->front()->backend());
   if (!options.ok()) return Complain(options.status());
@@ -356,11 +318,9 @@ int Run() {
                                                                  const std::string& request) {
     return AnswerDeviceStatus(host.Snapshot(), **leases, sampler.get(), quota_bytes, request);
   };
-  const TlsFiles tls = TlsFilesFromFlags();
-  if (!tls.empty()) {
-    server_options.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, tls);
-    server_options.tls_on_unix_sockets = TlsOnUnixSockets();
-  }
+  // A connection or two of each session, those of operators, and some that are none of ours.
+  server_options.max_connections = 2 * std::min(options->max_sessions, 1 << 20) + 512;
+  TakeTlsFlags(&server_options);
   AddLeaseMethods(&host, leases->get(), &server_options.methods);
   server_options.methods[kReplaceMethod] = [&](const std::string& peer,
                                                const std::string& request) {
@@ -383,6 +343,7 @@ int Run() {
     link_options.scheduler.address = scheduler;
     // Certificates for servers often do not serve clients: the variables may name another.
     link_options.scheduler.tls = ClientTls(scheduler);
+    const TlsFiles tls = TlsFilesFromFlags();
     if (link_options.scheduler.tls == nullptr && WantsTls(tls, scheduler)) {
       link_options.scheduler.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
     }
@@ -391,8 +352,8 @@ int Run() {
     link_options.version = kVersion;
     link = std::make_unique<SchedulerLink>(std::move(link_options), &host, leases->get());
   }
-  WaitForEndSignal();
-  Drain(&host, &server);
+  signals.Wait();
+  Drain(&host, &server, signals);
   link.reset();
   exposer->reset();
   LogInfo("stopped");
@@ -403,20 +364,7 @@ int Run() {
 }  // namespace warpline
 
 int main(int argc, char** argv) {
-  warpline::SetLogName("server");
-  absl::SetProgramUsageMessage(warpline::kUsage);
-  absl::FlagsUsageConfig config;
-  config.version_string = [] { return absl::StrCat("warpline-server ", warpline::kVersion, "\n"); };
-  // --help shows the flags of this file and those of TLS.
-  config.contains_help_flags = [](absl::string_view file) {
-    return absl::EndsWith(file, "server/main.cc") || absl::EndsWith(file, "tls_flags.cc");
-  };
-  config.contains_helpshort_flags = config.contains_help_flags;
-  absl::SetFlagsUsageConfig(config);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    return warpline::Complain(absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument \"", rest[1], "\"; see --help")));
-  }
-  return warpline::Run();
+  const warpline::ServerProgram program = {"warpline-server", "server", warpline::kUsage,
+                                           "server/main.cc"};
+  return warpline::RunServerProgram(program, argc, argv, &warpline::Run);
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/steady_time.h"
 #include "server/admin_service.h"
 #include "transport/loop_thread.h"
 
@@ -39,10 +40,10 @@ SchedulerLink::~SchedulerLink() {
 
 void SchedulerLink::Run() {
   while (true) {
-    const absl::Time next = absl::Now() + ReportOnce();
+    const absl::Time next = SteadyNow() + ReportOnce();
     MutexLock lock(&mu_);
-    while (!stopping_ && absl::Now() < next) {
-      stop_.WaitWithTimeout(&mu_, std::max(next - absl::Now(), absl::Milliseconds(1)));
+    while (!stopping_ && SteadyNow() < next) {
+      stop_.WaitWithTimeout(&mu_, std::max(next - SteadyNow(), absl::Milliseconds(1)));
     }
     if (stopping_) return;
   }
@@ -110,6 +111,9 @@ void SchedulerLink::Apply(const ReportReply& reply) {
   std::vector<VerifyKey> keys;
   for (const auto& key : reply.keys()) keys.push_back({key.id(), key.key()});
   book_->SetKeys(std::move(keys));
+  if (reply.now_unix_ms() > 0) {
+    book_->SetSchedulerTime(absl::FromUnixMillis(reply.now_unix_ms()));
+  }
   for (const auto& ended : reply.ended()) EndLease(ended.lease(), ended.reason());
 }
 

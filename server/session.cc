@@ -1,6 +1,7 @@
 #include "server/session.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/process_identity.h"
+#include "common/steady_time.h"
+#include "common/text.h"
+#include "lease/rights.h"
 #include "proto/frames.h"
 #include "server/message_frame.h"
 
@@ -35,7 +39,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
     : context_(context),
       id_(id),
       peer_(std::move(peer)),
-      since_(absl::Now()),
+      since_(SteadyNow()),
       secret_(RandomSecret()),
       port_(std::make_shared<SessionPort>()),
       absence_(context.control) {}
@@ -103,6 +107,7 @@ void Session::HandleHello() {
   SessionMemoryOptions memory_options;
   memory_options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   memory_options.shared_quota = seat_ != nullptr;
+  memory_options.permitted = seat_ == nullptr || Allows(seat_->token().rights, Capability::kMemory);
   memory_ = std::make_shared<SessionMemory>(memory_options, quota_, this);
   state_ = State::kOpening;
   StartWorker();
@@ -128,11 +133,13 @@ void Session::Welcome(MemoryGrant grant) {
   if (!options.unix_socket.empty()) {
     welcome.set_boot_id(BootId());
     welcome.set_unix_socket(options.unix_socket);
+    welcome.set_server_uid(geteuid());
+    welcome.set_user_namespace(UserNamespace());
   }
   context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
-  LogInfo("opened ", Keys(), " peer=", peer_, " program=", hello_.program(),
+  LogInfo("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
           " client_pid=", hello_.pid(), " quota_bytes=", quota_->limit_bytes(),
           seat_ == nullptr
               ? ""
@@ -305,8 +312,8 @@ void Session::MaybeFinish() {
     const SessionUsage usage = journal_->usage();
     for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
   }
-  LogInfo("closed ", Keys(), " reason=\"", reason_,
-          "\" commands=", port_->traffic().commands.value());
+  LogInfo("closed ", Keys(), " reason=", Quoted(reason_),
+          " commands=", port_->traffic().commands.value());
   seat_.reset();
   context_.owner->OnSessionEnded(id_, device_);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/steady_time.h"
 #include "server/placement.h"
 
 namespace warpline {
@@ -173,10 +174,10 @@ void SessionHost::StartDrain() {
 }
 
 bool SessionHost::WaitUntilIdle(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mu_);
   while (live_ > 0) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return false;
     idle_.WaitWithTimeout(&mu_, std::min(left, absl::Seconds(10)));
   }

@@ -150,6 +150,9 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   const absl::Status valid =
       book_.CheckRequest(request.va(), request.min_bytes(), request.want_bytes());
   if (!valid.ok()) return Answer(0, CudaResult::kInvalidValue, std::string(valid.message()));
+  if (!options_.permitted) {
+    return Answer(0, CudaResult::kNotPermitted, "the lease does not give the right to memory");
+  }
   TakeKept(request.want_bytes());
   const uint64_t got = taken_reservation_.bytes();
   uint64_t want = request.want_bytes();

@@ -57,6 +57,8 @@ struct SessionMemoryOptions {
   // Other sessions have the same quota: what a client wants ahead of its needs is kept small, so
   // that the last of the quota goes to who needs it.
   bool shared_quota = false;
+  // Otherwise the session gets no memory: requests are answered with CUDA_ERROR_NOT_PERMITTED.
+  bool permitted = true;
 };
 
 // Runs on the control loop. Shared, since a request to the pool may be under way at its end.

@@ -296,6 +296,16 @@ TEST_F(SessionMemoryTest, QuotaIsAskedBeforeThePool) {
   EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
 }
 
+TEST_F(SessionMemoryTest, WithoutTheRightToMemoryNothingIsGranted) {
+  memory_ = std::make_shared<SessionMemory>(
+      SessionMemoryOptions{.arena = kArena, .permitted = false}, quota_, &host_);
+  Request(0, 2 * kMiB, 8 * kMiB);
+  ASSERT_EQ(host_.grants.size(), 1u);
+  EXPECT_EQ(host_.grants[0].error(), static_cast<int>(CudaResult::kNotPermitted));
+  EXPECT_EQ(host_.grants[0].bytes(), 0u);
+  EXPECT_EQ(host_.takes, 0);
+}
+
 TEST_F(SessionMemoryTest, NumberOfChunksIsBounded) {
   Request(0, 2 * kMiB, 800 * kMiB);
   host_.Deliver(400);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
 #include "server/session.h"
 #include "server/variable_file.h"
 
@@ -21,7 +22,7 @@ void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::St
   if (replace_done_) return done(absl::FailedPreconditionError("it is being replaced already"));
   replace_done_ = std::move(done);
   rings_->Freeze();
-  PollForReplace(absl::Now() + deadline);
+  PollForReplace(SteadyNow() + deadline);
 }
 
 void Session::PollForReplace(absl::Time deadline) {
@@ -34,7 +35,7 @@ void Session::PollForReplace(absl::Time deadline) {
     if ((flags & kJournalVariables) != 0) return SaveVariables();
     return BeginReplacing("replaced on request");
   }
-  if (absl::Now() >= deadline) {
+  if (SteadyNow() >= deadline) {
     return GiveUpReplacing(absl::DeadlineExceededError("commands are still in flight"));
   }
   replace_timer_ = context_.control->RunAfter(

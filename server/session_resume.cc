@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "server/session.h"
 
 namespace warpline {
@@ -30,7 +31,7 @@ bool Session::MayResume(const absl::Status& status) const {
 }
 
 void Session::Detach(const absl::Status& status) {
-  LogInfo("detached ", Keys(), " peer=", peer_, " reason=\"", std::string(status.message()), "\"");
+  LogInfo("detached ", Keys(), " peer=", peer_, " reason=", Quoted(status.message()));
   const ClientProcess client = {hello_.pid(), hello_.start_time(), hello_.boot_id(),
                                 hello_.pid_namespace()};
   absence_.Begin(client, context_.options->resume_timeout,

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "lease/rights.h"
 #include "server/message_frame.h"
 #include "server/session.h"
 
@@ -38,6 +39,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   }
   open.set_sm(sm);
   open.set_resume_seq(resume_seq_);
+  if (seat_ != nullptr) open.set_rights(seat_->token().rights);
   return open;
 }
 
@@ -281,6 +283,12 @@ void Session::OnReadMemory(warpline_internal::ReadBack request) {
     if (faulted_context) {
       self->SendFault(CudaResult::kLaunchFailed, "the session had failed with a sticky error",
                       true);
+    }
+    if (self->seat_ != nullptr && !Allows(self->seat_->token().rights, Capability::kCopyOut)) {
+      warpline_internal::ReadBackDone done;
+      done.set_id(request.id());
+      done.set_error(static_cast<int>(CudaResult::kNotPermitted));
+      return self->OnReadAnswered(std::move(done), "");
     }
     if (self->state_ != State::kFaulted || !self->memory_->Backs(request.va(), request.bytes())) {
       warpline_internal::ReadBackDone done;

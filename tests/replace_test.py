@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Sessions outlive their workers: killed at rest or replaced on request, they go on; killed in the
 middle of something, their memory can be read back."""
+import json
 import os
 import pathlib
 import re
@@ -38,7 +39,8 @@ class ReplaceTest(unittest.TestCase):
         return run.returncode, run.stdout
 
     def restarts(self, server):
-        return [int(line.split()[6]) for line in self.warpline(server, "ps")[1].splitlines()[1:]]
+        listed = json.loads(self.warpline(server, "ps", "--json")[1])
+        return [int(session["restarts"]) for session in listed["sessions"]]
 
     def verdict(self, process, name=PROGRAM):
         status, stdout, stderr = harness.finish(process)

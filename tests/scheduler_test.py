@@ -80,6 +80,11 @@ class PoolTest(unittest.TestCase):
         harness.wait_until(lambda: "up server=" + name in self.scheduler.log(), "server is up")
         return server
 
+    def serve_with_credential(self, name):
+        path = self.scheduler.folder / ("credential-" + name)
+        path.write_text(self.warpline("servers", "add", name))
+        return self.serve(name, "--scheduler_credential_file=%s" % path)
+
     def stop_servers(self):
         # Leaving a Server would end everything that this process has started.
         for server in self.servers:
@@ -103,7 +108,8 @@ class PoolTest(unittest.TestCase):
         return done.stdout if status == 0 else done.stderr
 
     def with_endpoint(self, arguments, endpoint):
-        verbs = 2 if arguments[0] in ("tenant", "lease") else 1
+        verbs = 1 if arguments[0] == "run" else len(
+            [a for a in arguments[:2] if not a.startswith("-")])
         return [*arguments[:verbs], "--endpoint=" + (endpoint or self.scheduler.endpoint),
                 *arguments[verbs:]]
 
@@ -187,13 +193,13 @@ class PoolTest(unittest.TestCase):
     def test_tenants(self):
         self.warpline("run", "true")
         self.stop_servers()
-        credential = self.warpline("tenant", "add", "vision", "--memory=4GiB").strip()
+        credential = self.warpline("tenant", "add", "vision", "--memory=4GiB",
+                                   "--max_sessions=6").strip()
         self.assertIn("credential", self.warpline("run", "true", status=1))
         self.assertIn("knows no tenant",
                       self.warpline("run", "true", status=1, WARPLINE_CREDENTIAL="guess"))
         # Servers need theirs from now on.
-        self.serve("c", "--scheduler_credential_file=%s"
-                   % (self.scheduler.folder / "state/server.credential"))
+        self.serve_with_credential("c")
         self.warpline("run", "--memory=4GiB", self.vector_add(), WARPLINE_CREDENTIAL=credential)
         self.assertIn("may lease 4096 MiB", self.warpline(
             "run", "--memory=5GiB", "true", status=1, WARPLINE_CREDENTIAL=credential))
@@ -201,9 +207,51 @@ class PoolTest(unittest.TestCase):
             self.installation, self.scheduler.endpoint, "vector_add",
             env={"WARPLINE_CREDENTIAL": credential}))
         self.assertEqual(status, 0, stdout + stderr)
+        self.assertIn("may have 6 sessions", self.warpline(
+            "run", "--sessions=7", "true", status=1, WARPLINE_CREDENTIAL=credential))
+        self.assertIn("its limit", self.warpline(
+            "run", "--sessions=1", *self.tree("--share_mib=64"), status=1,
+            WARPLINE_CREDENTIAL=credential))
         self.warpline("tenant", "remove", "vision")
         self.assertIn("operator", self.warpline(
             "tenant", "add", "x", status=1, WARPLINE_OPERATOR_CREDENTIAL_FILE="/etc/hostname"))
+
+    def test_rights_are_kept(self):
+        self.stop_servers()
+        credential = self.warpline("tenant", "add", "vision", "--rights=memory,copy_in").strip()
+        self.serve_with_credential("c")
+        status, stdout, stderr = harness.finish(harness.start(
+            self.installation, self.scheduler.endpoint, "vector_add",
+            env={"WARPLINE_CREDENTIAL": credential}))
+        self.assertNotEqual(status, 0)
+        self.assertIn("not permitted", (stdout + stderr).lower())
+        self.assertIn("memory", self.warpline("tenant", "list"))
+        self.warpline("tenant", "set", "vision", "--rights=none")
+        status, stdout, stderr = harness.finish(harness.start(
+            self.installation, self.scheduler.endpoint, "vector_add",
+            env={"WARPLINE_CREDENTIAL": credential}))
+        self.assertNotEqual(status, 0)
+        self.assertIn("not permitted", (stdout + stderr).lower())
+        self.warpline("tenant", "set", "vision", "--rights=launch,load,memory,copy_in,copy_out")
+        self.warpline("run", "--memory=1GiB", self.vector_add(), WARPLINE_CREDENTIAL=credential)
+
+    def test_server_shows_a_credential_of_its_own(self):
+        self.stop_servers()
+        c = self.serve_with_credential("c")
+        d = self.scheduler.folder / "credential-d"
+        d.write_text(self.warpline("servers", "add", "d"))
+        self.assertIn("added", self.warpline("servers"))
+        impostor = harness.server(self.installation, "--scheduler=" + self.scheduler.endpoint,
+                                  "--name=e", "--scheduler_credential_file=%s" % d)
+        impostor.__enter__()
+        self.addCleanup(impostor.__exit__, None, None, None)
+        harness.wait_until(lambda: "does not take a server" in impostor.log_tail(),
+                           "it is refused")
+        self.warpline("run", "--memory=1GiB", self.vector_add())
+        self.warpline("servers", "remove", "c")
+        self.assertNotIn("\nc ", self.warpline("servers"))
+        self.assertIn("no server", self.warpline("run", "true", status=1))
+        self.assertTrue(c.running())
 
     # --- How leases end.
 
@@ -223,8 +271,7 @@ class PoolTest(unittest.TestCase):
     def test_lease_ends_when_its_time_is_over(self):
         self.stop_servers()
         credential = self.warpline("tenant", "add", "short", "--max_seconds=3").strip()
-        self.serve("c", "--scheduler_credential_file=%s"
-                   % (self.scheduler.folder / "state/server.credential"))
+        self.serve_with_credential("c")
         process = self.start_run("--memory=4GiB", *self.tree("--hold_s=60", "--share_mib=64"),
                                  WARPLINE_CREDENTIAL=credential)
         self.lose(process, "as long as")

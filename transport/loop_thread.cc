@@ -3,7 +3,10 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <system_error>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace warpline {
 
@@ -22,6 +25,15 @@ std::thread StartLoopThread(const char* name, std::function<void()> body) {
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     body();
   });
+}
+
+absl::StatusOr<std::thread> TryStartLoopThread(const char* name,
+                                               const std::function<void()>& body) {
+  try {
+    return StartLoopThread(name, body);
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("no thread is to be had: ", error.what()));
+  }
 }
 
 }  // namespace warpline

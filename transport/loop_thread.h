@@ -8,6 +8,8 @@
 #include <functional>
 #include <thread>
 
+#include "absl/status/statusor.h"
+
 namespace warpline {
 
 // Blocks every signal in the calling thread for a scope; threads started meanwhile inherit that.
@@ -25,6 +27,10 @@ class ScopedSignalBlock {
 
 // Starts a thread with every signal blocked. `name` is at most 15 characters. The caller joins.
 std::thread StartLoopThread(const char* name, std::function<void()> body);
+
+// The same where a system without another thread to give must not end the process:
+// RESOURCE_EXHAUSTED then, with `body` untouched.
+absl::StatusOr<std::thread> TryStartLoopThread(const char* name, const std::function<void()>& body);
 
 }  // namespace warpline
 

@@ -147,6 +147,8 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.resumable = (welcome.features() & kFeatureResume) != 0;
   welcomed.boot_id = welcome.boot_id();
   welcomed.unix_socket = welcome.unix_socket();
+  welcomed.server_uid = welcome.server_uid();
+  welcomed.user_namespace = welcome.user_namespace();
   return welcomed;
 }
 

@@ -26,6 +26,9 @@ struct Welcomed {
   // Where the server also listens, for clients on the host with this boot id. May be empty.
   std::string boot_id;
   std::string unix_socket;
+  // Of who listens there, in the namespace of users with this inode.
+  uint32_t server_uid = 0;
+  uint64_t user_namespace = 0;
 };
 
 // The payload of kHello.

@@ -57,9 +57,9 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (!queue_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
   dialer_ = dialer;
   resume_for_ = options.resume;
-  endpoints_ = {options.endpoint};
+  endpoints_ = {DialTarget{options.endpoint}};
   SendControl({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
-  auto channel = dialer_(options.endpoint, this, options.deadline);
+  auto channel = dialer_(endpoints_.front(), this, options.deadline);
   if (!channel.ok()) return channel.status();
   owned_channel_ = *std::move(channel);
   channel_.Set(owned_channel_.get());

@@ -41,10 +41,17 @@
 
 namespace warpline::stub {
 
+// An address, and for the path of a unix socket that was only heard of, which user must listen
+// there.
+struct DialTarget {
+  std::string endpoint;
+  std::optional<uint32_t> listener_uid = std::nullopt;
+};
+
 // Opens a channel to the server at an address and returns it, or why not, within the deadline.
 // Blocks. Called by one thread at a time, for as long as the session lives.
 using Dialer = std::function<absl::StatusOr<std::unique_ptr<Channel>>(
-    const std::string& endpoint, ChannelHandler* handler, absl::Duration deadline)>;
+    const DialTarget& target, ChannelHandler* handler, absl::Duration deadline)>;
 
 // How a session stands to its connection.
 enum class LinkState {
@@ -95,7 +102,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
-  void MoveTo(const std::string& endpoint) override;
+  void MoveTo(const std::string& endpoint) override { MoveTo(DialTarget{endpoint}); }
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
   void Close(absl::Duration deadline) override;
 
@@ -128,11 +135,12 @@ class SessionImpl final : public Session, public ChannelHandler {
   void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
   void RunRedialer();
   void Redial();
-  absl::Status TryResume(const std::string& endpoint, absl::Time deadline);
+  absl::Status TryResume(const DialTarget& target, absl::Time deadline);
   // Ends the channel; afterwards no loop runs.
   void DropChannel();
   void GiveUp(const absl::Status& status);
   void OfferOtherAddress(const SessionOptions& options);
+  void MoveTo(const DialTarget& target);
 
   // The loop's.
   bool HandleFrame(const Frame& frame, std::string* problem);
@@ -184,7 +192,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool closed_ ABSL_GUARDED_BY(state_mu_) = false;
   LinkState link_ ABSL_GUARDED_BY(state_mu_) = LinkState::kOpening;
   absl::Status down_status_ ABSL_GUARDED_BY(state_mu_);  // Why there is no connection.
-  std::string move_to_ ABSL_GUARDED_BY(state_mu_);
+  std::optional<DialTarget> move_to_ ABSL_GUARDED_BY(state_mu_);
   bool goodbye_ ABSL_GUARDED_BY(state_mu_) = false;   // Nothing is left to come back for.
   bool stopping_ ABSL_GUARDED_BY(state_mu_) = false;  // The redialer ends.
   std::atomic<bool> flushing_{false};
@@ -200,9 +208,9 @@ class SessionImpl final : public Session, public ChannelHandler {
   uint64_t unacked_bytes_ = 0;
   Welcomed welcomed_;  // Constant once the welcome was seen.
 
-  Dialer dialer_;                       // Constant once Start() has begun.
-  absl::Duration resume_for_;           // Likewise.
-  std::vector<std::string> endpoints_;  // The redialer's; the session's own is the last.
+  Dialer dialer_;                      // Constant once Start() has begun.
+  absl::Duration resume_for_;          // Likewise.
+  std::vector<DialTarget> endpoints_;  // The redialer's; the session's own is the last.
 
   // Borrowed from the owner below; empty until the dialer returned it.
   ChannelSlot channel_;

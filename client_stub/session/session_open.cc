@@ -9,9 +9,11 @@ namespace warpline::stub {
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
   const auto open = [](const SessionOptions& to) {
     return OpenSession(
-        to, [](const std::string& endpoint, ChannelHandler* handler, absl::Duration deadline) {
-          const GrpcTarget target = {.address = endpoint, .tls = ClientTls(endpoint)};
-          return DialGrpc(target, handler, ChannelOptions(), deadline);
+        to, [](const DialTarget& target, ChannelHandler* handler, absl::Duration deadline) {
+          const GrpcTarget grpc_target = {.address = target.endpoint,
+                                          .tls = ClientTls(target.endpoint),
+                                          .listener_uid = target.listener_uid};
+          return DialGrpc(grpc_target, handler, ChannelOptions(), deadline);
         });
   };
   auto session = open(options);

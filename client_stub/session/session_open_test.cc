@@ -66,7 +66,7 @@ TEST(SessionOpenTest, ConnectionLostBeforeTheAnswerIsMadeAgain) {
 }
 
 TEST(SessionOpenTest, FailureToConnectComesBack) {
-  const auto session = OpenSession({}, [](const std::string&, ChannelHandler*, absl::Duration) {
+  const auto session = OpenSession({}, [](const DialTarget&, ChannelHandler*, absl::Duration) {
     return absl::StatusOr<std::unique_ptr<Channel>>(absl::UnavailableError("nobody there"));
   });
   EXPECT_EQ(session.status().code(), absl::StatusCode::kUnavailable);

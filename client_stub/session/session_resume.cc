@@ -1,9 +1,5 @@
 // How a session goes on when its connection is lost, or exchanged for another.
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,9 +8,9 @@
 #include "client_stub/session/session_impl.h"
 #include "common/log.h"
 #include "common/process_identity.h"
-#include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "transport/loop_thread.h"
+#include "transport/unix_connect.h"
 
 namespace warpline::stub {
 namespace {
@@ -37,17 +33,6 @@ bool IsLoopback(const std::string& endpoint) {
          absl::StartsWith(endpoint, "[::1]:");
 }
 
-// Whether somebody listens there, so that no working connection is given up for nothing.
-bool Listens(const std::string& path) {
-  sockaddr_un address = {};
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return false;
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  return fd.valid() &&
-         connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-}
-
 void Add(std::atomic<uint64_t>* counter, uint64_t n) {
   counter->fetch_add(n, std::memory_order_relaxed);
 }
@@ -56,17 +41,26 @@ void Add(std::atomic<uint64_t>* counter, uint64_t n) {
 
 void SessionImpl::OfferOtherAddress(const SessionOptions& options) {
   if (!options.transfer || welcomed_.unix_socket.empty() || !IsLoopback(options.endpoint)) return;
-  if (welcomed_.boot_id != BootId() || !Listens(welcomed_.unix_socket)) return;
-  MoveTo(absl::StrCat("unix:", welcomed_.unix_socket));
+  if (welcomed_.boot_id != BootId()) return;
+  // The path may lead somewhere else here than on the server's side of a container's wall. The
+  // session's secret goes only to the server's user, by numbers that mean the same on both sides.
+  if (welcomed_.user_namespace == 0 || welcomed_.user_namespace != UserNamespace()) return;
+  const uint32_t server = welcomed_.server_uid;
+  // So that no working connection is given up for nothing.
+  const absl::Status there = ConnectUnix(welcomed_.unix_socket, server).status();
+  if (absl::IsPermissionDenied(there)) {
+    LogWarning("the session stays where it is: ", std::string(there.message()));
+  }
+  if (there.ok()) MoveTo(DialTarget{absl::StrCat("unix:", welcomed_.unix_socket), server});
 }
 
-void SessionImpl::MoveTo(const std::string& endpoint) {
+void SessionImpl::MoveTo(const DialTarget& target) {
   MutexLock lock(&state_mu_);
   if (!welcomed_.resumable || resume_for_ <= absl::ZeroDuration() || stopping_ || goodbye_ ||
       link_ == LinkState::kOver) {
     return;
   }
-  move_to_ = endpoint;
+  move_to_ = target;
   StartRedialer();
 }
 
@@ -96,14 +90,14 @@ void SessionImpl::RunRedialer() {
     {
       MutexLock lock(&state_mu_);
       while (!stopping_ && link_ != LinkState::kOver && link_ != LinkState::kDown &&
-             !(link_ == LinkState::kUp && !move_to_.empty() && !goodbye_)) {
+             !(link_ == LinkState::kUp && move_to_.has_value() && !goodbye_)) {
         state_changed_.Wait(&state_mu_);
       }
       if (stopping_ || link_ == LinkState::kOver) return;
       if (link_ == LinkState::kUp) {
         moving_ = true;
         link_ = LinkState::kMoving;
-        endpoints_.insert(endpoints_.begin(), std::exchange(move_to_, ""));
+        endpoints_.insert(endpoints_.begin(), *std::exchange(move_to_, std::nullopt));
       } else {
         moving_ = false;
         LogWarning("connection to the server lost: ", std::string(down_status_.message()),
@@ -153,7 +147,7 @@ void SessionImpl::Redial() {
   }
 }
 
-absl::Status SessionImpl::TryResume(const std::string& endpoint, absl::Time deadline) {
+absl::Status SessionImpl::TryResume(const DialTarget& target, absl::Time deadline) {
   {
     MutexLock lock(&state_mu_);
     if (stopping_ || link_ == LinkState::kOver) return absl::CancelledError("the session ends");
@@ -163,7 +157,7 @@ absl::Status SessionImpl::TryResume(const std::string& endpoint, absl::Time dead
   resume_due_ = true;
   resumed_awaited_ = true;
   const absl::Duration left = std::max(deadline - absl::Now(), absl::Milliseconds(10));
-  auto channel = dialer_(endpoint, this, std::min(left, kDialDeadline));
+  auto channel = dialer_(target, this, std::min(left, kDialDeadline));
   if (!channel.ok()) return channel.status();
   owned_channel_ = *std::move(channel);
   channel_.Set(owned_channel_.get());

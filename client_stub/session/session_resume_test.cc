@@ -118,11 +118,11 @@ TEST_F(SessionResumeTest, MovesToAnotherAddressAndBackWhenThatFails) {
   const Dialer dialer = server_.MakeDialer();
   auto session =
       OpenSession({},
-                  [&](const std::string& endpoint, ChannelHandler* handler,
+                  [&](const DialTarget& target, ChannelHandler* handler,
                       absl::Duration deadline) -> absl::StatusOr<std::unique_ptr<Channel>> {
-                    if (endpoint == "nowhere") return absl::UnavailableError("nobody");
-                    if (endpoint == "elsewhere") ++elsewhere;
-                    return dialer(endpoint, handler, deadline);
+                    if (target.endpoint == "nowhere") return absl::UnavailableError("nobody");
+                    if (target.endpoint == "elsewhere") ++elsewhere;
+                    return dialer(target, handler, deadline);
                   });
   ASSERT_TRUE(session.ok());
   session_ = *std::move(session);

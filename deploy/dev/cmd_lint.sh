@@ -1,26 +1,37 @@
 help_text() {
   cat <<'TEXT'
-Usage: ./dev lint [--all | --includes | FILES]
+Usage: ./dev lint [--all | --includes | FILES | FOLDERS]
 
 Checks the include rules over the whole project (deploy/include_rules.py), then runs clang-tidy
-(.clang-tidy) over the sources that differ from branch main or are not committed yet.
+(.clang-tidy) over the sources that differ from branch main or are not committed yet; for a header,
+over the source of its name. As many at a time as there are processors. Compiles nothing but
+generated headers.
   --all        clang-tidy over everything: some seconds a file
   --includes   the include rules only
 TEXT
 }
 
-# The sources that this branch and this working tree change.
+# The sources that this branch and this working tree change, and those of changed headers.
 changed_files() {
-  local base
+  local base file
   base=$(git -c safe.directory='*' merge-base HEAD main 2>/dev/null || true)
   {
-    [ -z "$base" ] || git -c safe.directory='*' diff --name-only --diff-filter=d "$base" -- '*.cc'
-    git -c safe.directory='*' ls-files --others --exclude-standard -- '*.cc'
-  } | sort -u
+    [ -z "$base" ] || git -c safe.directory='*' diff --name-only --diff-filter=d "$base" -- '*.cc' '*.h'
+    git -c safe.directory='*' ls-files --others --exclude-standard -- '*.cc' '*.h'
+  } | while IFS= read -r file; do
+    file=${file%.h}
+    [ ! -f "${file%.cc}.cc" ] || printf '%s\n' "${file%.cc}.cc"
+  done | sort -u
+}
+
+# The targets that compile the files.
+targets_of() {
+  bazel_call query --keep_going --noshow_progress \
+    "kind('cc_(library|binary|test) rule', rdeps(//..., set($*), 1))" 2>/dev/null || true
 }
 
 main() {
-  local what=${1:-} files sources
+  local what=${1:-} files sources targets
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
   "$PYTHON" "$ROOT/deploy/include_rules.py" "${sources[@]}"
@@ -30,11 +41,18 @@ main() {
     --all) mapfile -t files < <(tracked_files '*.cc') ;;
     '') mapfile -t files < <(changed_files) ;;
     -*) die "lint: unknown option '$what'" ;;
-    *) files=("$@") ;;
+    *) mapfile -t files < <(for what in "$@"; do
+         if [ -d "$what" ]; then tracked_files "${what%/}/*.cc"; else printf '%s\n' "$what"; fi
+       done | sort -u) ;;
   esac
   [ ${#files[@]} -gt 0 ] || { say "no changed sources for clang-tidy"; return; }
-  . "$DEV/cmd_compdb.sh"
-  write_compilation_database
+  need_build
+  mapfile -t targets < <(targets_of "${files[@]}")
+  [ ${#targets[@]} -gt 0 ] || die "no target compiles these files"
+  say "making what ${#targets[@]} targets generate"
+  bazel_call build --config=opt --keep_going --output_groups=compilation_prerequisites_INTERNAL_ -- \
+    "${targets[@]}" || say "warning: some headers may be missing"
+  "$PYTHON" "$ROOT/deploy/compile_commands.py" "${targets[@]}"
   say "clang-tidy over ${#files[@]} files"
   printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$ROOT" --quiet ||
     die "clang-tidy found something"

@@ -14,10 +14,11 @@
 
 namespace warpline::worker {
 
-// Clear of the arenas that clients ask for (client_stub/session/arena_reservation.cc), executables
+// Clear of the arenas that clients ask for (client_stub/session/arena_reservation.cc), the host arena
+// (proto/frames.h), executables
 // and libraries.
-inline constexpr uint64_t kDriverRangeStart = 0x500000000000;
-inline constexpr uint64_t kDriverRangeEnd = 0x540000000000;
+inline constexpr uint64_t kDriverRangeStart = 0x520000000000;
+inline constexpr uint64_t kDriverRangeEnd = 0x550000000000;
 
 // What has been taken of the range, in bytes.
 uint64_t DriverRangeUsed();

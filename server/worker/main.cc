@@ -124,6 +124,7 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (!worker->session->ok()) return absl::ResourceExhaustedError("no threads for a session");
   worker->session->SetRecorder(worker->recorder.get());
   worker->session->set_sm(open.sm());
+  if (open.has_rights()) worker->session->set_rights(open.rights());
   if (open.resume_seq() > 0 || worker->journal->entries() > 0) {
     const absl::Status replayed = worker->session->Replay(open.resume_seq());
     if (!replayed.ok()) return replayed;

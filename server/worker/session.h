@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/mutex.h"
+#include "lease/rights.h"
 #include "proto/dispatch.h"
 #include "server/worker/control_lane.h"
 #include "server/worker/output_capture.h"
@@ -78,6 +79,9 @@ class Session : public LaneHost {
   // `sm` of the device, such as 90, tells which of a module's images runs.
   void set_sm(int sm) { sm_ = sm; }
   const SharedUsage& usage() const { return *usage_; }
+  // Commands that need another right are refused with CUDA_ERROR_NOT_PERMITTED. Before the first
+  // Decode().
+  void set_rights(Rights rights) { rights_ = rights; }
   // Makes again what the journal has and goes on after command `seq`. On the decoder's thread,
   // before Decode(). ABORTED when it cannot be as it was.
   absl::Status Replay(uint64_t seq);
@@ -185,6 +189,8 @@ class Session : public LaneHost {
     std::function<void()> done;
   };
 
+  // Whether the session's rights allow the command being decoded; refuses it otherwise.
+  bool Permitted();
   // Notes the command and hands it to its On().
   void Execute(std::string_view body);
   // Says in the journal that nothing is in flight, if `all`, the last AllSeq(), means that.
@@ -253,6 +259,8 @@ class Session : public LaneHost {
   SharedUsage own_usage_;
   SharedUsage* usage_ = &own_usage_;  // In the journal, where there is one.
   int sm_ = 0;
+  Rights rights_ = kAllRights;
+  uint32_t said_missing_ = 0;  // By Capability: the log has it.
   ReplySink sink_;
   EventPool events_;
   StagingPool staging_;

@@ -27,7 +27,21 @@ void Nap() {
 
 }  // namespace
 
+bool Session::Permitted() {
+  const CommandInfo& command = FindCommand(id_);
+  if (Allows(rights_, command.capability)) return true;
+  const uint32_t bit = 1u << static_cast<int>(command.capability);
+  if ((said_missing_ & bit) == 0) {
+    said_missing_ |= bit;
+    LogWarning("not permitted command=", seq_, " call=", command.name,
+               " rights=", FormatRights(rights_));
+  }
+  Refuse(CudaResult::kNotPermitted);
+  return false;
+}
+
 void Session::Execute(std::string_view body) {
+  if (!Permitted()) return;
   if (recorder_ == nullptr) {
     DispatchCommand(id_, body, *this);
     return;

@@ -10,6 +10,7 @@ back intact. Anything else is a failure. The last lines are the counts, and what
 processes, descriptors, memory in the server's books. Exit status 0 only without failures and leaks.
 """
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -32,20 +33,13 @@ ERROR_WITHIN_S = 1.0
 
 
 def sessions(installation, endpoint):
-    """{client pid: {column: text}} of `warpline ps`."""
-    run = subprocess.run([str(installation.root / "bin/warpline"), "ps", "--endpoint=" + endpoint],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30,
-                         check=False)
-    lines = run.stdout.splitlines()
-    if not lines:
+    """{client pid: session} of `warpline ps`."""
+    run = subprocess.run([str(installation.root / "bin/warpline"), "ps", "--json",
+                          "--endpoint=" + endpoint], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    if run.returncode != 0:
         return {}
-    columns = lines[0].split()
-    found = {}
-    for line in lines[1:]:
-        # "64.0 MiB" is one column in two words.
-        row = dict(zip(columns, re.sub(r"(\d) ([KMGT]?i?B)\b", r"\1\2", line).split()))
-        found[int(row["CLIENT"])] = row
-    return found
+    return {session["client_pid"]: session for session in json.loads(run.stdout)["sessions"]}
 
 
 def stat(installation, endpoint):
@@ -139,7 +133,7 @@ class Chaos:
             row = rows.get(program.process.pid)
             if not program.kills:
                 continue
-            if row is not None and int(row.get("RESTARTS", 0)) > program.restarts:
+            if row is not None and int(row.get("restarts", 0)) > program.restarts:
                 program.kills.clear()
                 self.resumed += 1
             elif time.time() - program.kills[-1] > OUTCOME_TIMEOUT_S:
@@ -151,16 +145,16 @@ class Chaos:
     def kill_one(self, rows):
         ready = [program for program in self.programs
                  if not program.kills and program.process.poll() is None and
-                 rows.get(program.process.pid, {}).get("STATE") == "open" and
-                 int(rows[program.process.pid].get("COMMANDS", 0)) > 20]
+                 rows.get(program.process.pid, {}).get("state") == "open" and
+                 int(rows[program.process.pid].get("commands", 0)) > 20]
         if not ready:
             return
         program = self.random.choice(ready)
         row = rows[program.process.pid]
-        program.restarts = int(row.get("RESTARTS", 0))
+        program.restarts = int(row.get("restarts", 0))
         time.sleep(self.random.uniform(0, 0.05))
         try:
-            os.kill(int(row["WORKER"]), signal.SIGKILL)
+            os.kill(row["worker_pid"], signal.SIGKILL)
         except ProcessLookupError:
             return
         program.kills.append(time.time())

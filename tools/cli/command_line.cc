@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/byte_size.h"
+#include "lease/rights.h"
 
 namespace warpline::cli {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 struct VerbInfo {
   const char* name;
   Verb verb;
-  // Words, separated by spaces: options with a value of a kind (":size", ":number", ":text") or
-  // without one.
+  // Words, separated by spaces: options with a value of a kind (":size", ":number", ":rights",
+  // ":text") or without one.
   const char* options;
 };
 
@@ -23,13 +24,13 @@ constexpr VerbInfo kVerbs[] = {
     {"-h", Verb::kHelp, ""},
     {"--version", Verb::kVersion, ""},
     {"serve", Verb::kServe, ""},
-    {"run", Verb::kRun, "endpoint:text memory:size device:text"},
+    {"run", Verb::kRun, "endpoint:text memory:size device:text sessions:number"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
     {"tenant", Verb::kTenant,
-     "endpoint:text memory:size max_leases:number max_sessions:number max_seconds:number "
-     "new_credential json"},
+     "endpoint:text memory:size max_leases:number max_sessions:number max_lease_sessions:number "
+     "max_seconds:number rights:rights new_credential json"},
     {"lease", Verb::kLease, "endpoint:text reason:text json"},
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
@@ -43,9 +44,29 @@ struct ActionInfo {
 };
 
 constexpr ActionInfo kActions[] = {
-    {Verb::kTenant, "add", true},   {Verb::kTenant, "set", true},  {Verb::kTenant, "remove", true},
-    {Verb::kTenant, "list", false}, {Verb::kLease, "list", false}, {Verb::kLease, "revoke", true},
+    {Verb::kTenant, "add", true},     {Verb::kTenant, "set", true},
+    {Verb::kTenant, "remove", true},  {Verb::kTenant, "list", false},
+    {Verb::kLease, "list", false},    {Verb::kLease, "revoke", true},
+    {Verb::kServers, "add", true},    {Verb::kServers, "renew", true},
+    {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
 };
+
+// What a verb with actions calls the thing that it names, and its actions in words.
+struct ActionWords {
+  const char* thing;
+  const char* actions;
+};
+
+ActionWords WordsOf(Verb verb) {
+  switch (verb) {
+    case Verb::kTenant:
+      return {"tenant", "add, set, remove or list"};
+    case Verb::kServers:
+      return {"server", "add, renew, remove or list"};
+    default:
+      return {"lease", "list or revoke"};
+  }
+}
 
 absl::Status Wrong(const absl::AlphaNum& a, const absl::AlphaNum& b, const absl::AlphaNum& c) {
   return absl::InvalidArgumentError(absl::StrCat(a, b, c));
@@ -83,6 +104,11 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
   if (kind == "number" && !absl::SimpleAtoi(value, &number)) {
     return Wrong(absl::StrCat("--", option, "=", value), ": ", "expected a whole number");
   }
+  if (kind == "rights") {
+    if (const auto rights = ParseRights(value); !rights.ok()) {
+      return Wrong(absl::StrCat("--", option, "=", value), ": ", rights.status().message());
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -116,6 +142,7 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
 }
 
 absl::Status TakeAction(CommandLine* line) {
+  if (line->verb == Verb::kServers && line->rest.empty()) line->rest.push_back("list");
   const ActionInfo* found = nullptr;
   for (const ActionInfo& action : kActions) {
     if (action.verb == line->verb && !line->rest.empty() && line->rest[0] == action.name) {
@@ -123,7 +150,7 @@ absl::Status TakeAction(CommandLine* line) {
     }
   }
   if (found == nullptr) {
-    const char* all = line->verb == Verb::kTenant ? "add, set, remove or list" : "list or revoke";
+    const char* all = WordsOf(line->verb).actions;
     return line->rest.empty()
                ? Wrong("expected ", all, "")
                : Wrong("unknown action \"", line->rest[0], absl::StrCat("\": expected ", all));
@@ -131,7 +158,7 @@ absl::Status TakeAction(CommandLine* line) {
   line->action = found->name;
   line->rest.erase(line->rest.begin());
   if (found->named && line->rest.empty()) {
-    return Wrong(line->verb == Verb::kTenant ? "no tenant" : "no lease", " named", "");
+    return Wrong("no ", WordsOf(line->verb).thing, " named");
   }
   const size_t most = found->named ? 1 : 0;
   if (line->rest.size() > most) return Wrong("unexpected argument \"", line->rest[most], "\"");
@@ -140,9 +167,9 @@ absl::Status TakeAction(CommandLine* line) {
 
 }  // namespace
 
-const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
+const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
-  warpline run [--endpoint=E] [--memory=4GiB] [--device=D] [--] PROGRAM
+  warpline run [--endpoint=E] [--memory=4GiB] [--device=D] [--sessions=N] [--] PROGRAM
                                    run a program, and all that it starts, under one lease
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
@@ -155,7 +182,10 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
                                    or all, as after an upgrade
 
   warpline serve [FLAGS]           start a server on this host; see warpline serve --help
-  warpline servers                 the servers of a scheduler
+  warpline servers [list]          the servers of a scheduler
+  warpline servers add NAME        prints the credential that server NAME shows
+  warpline servers renew NAME      prints another one; the old one is of no use from then on
+  warpline servers remove NAME     ends its leases, too; stop the server first
   warpline lease list              its leases
   warpline lease revoke LEASE [--reason=WHY]
   warpline tenant list             its tenants
@@ -166,15 +196,21 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server.
 
 E is host:port or unix:/path of a server or a scheduler; without it WARPLINE_ENDPOINT counts, and
 then 127.0.0.1:14000, or 127.0.0.1:14100 for what only a scheduler answers. D is a number or
-GPU-<uuid>. LIMITS are --memory=SIZE, --max_leases=N, --max_seconds=N (of a lease; 0 for no limit)
-and --max_sessions=N (of a lease). ps, stat, servers and the lists take --json.
+GPU-<uuid>. N sessions are as many processes that use the GPU at a time. ps, stat, servers and the
+lists take --json.
+
+LIMITS are --memory=SIZE, --max_leases=N and --max_sessions=N of all leases of the tenant together
+(0 for no limit), --max_lease_sessions=N and --max_seconds=N of each (0 seconds for no limit), and
+--rights=LIST of its sessions: all, none, or some of launch (run kernels), load (bring code),
+copy_in, copy_out (to and from the device) and memory, separated by commas. A call without its right
+gets CUDA_ERROR_NOT_PERMITTED. Of --max_sessions, a run that names no --sessions gets a quarter.
 
 A server or scheduler with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or
 WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME
 (WARPLINE_TLS_SERVER_NAME) where its certificate names another host than E does.
 A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CREDENTIAL_FILE. What
 changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
-operator.credential in the default state folder. Listings are for callers on the same host.
+operator.credential in the state folder of your own scheduler or of the service. Listings are for callers on the same host.
 )";
 
 std::string CommandLine::Text(const std::string& option) const {
@@ -223,7 +259,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     return absl::InvalidArgumentError("warpline run: no program given");
   }
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
-  if (line.verb == Verb::kTenant || line.verb == Verb::kLease) {
+  if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
   } else if (line.verb != Verb::kRun && line.verb != Verb::kServe && !takes_session &&
              !line.rest.empty()) {

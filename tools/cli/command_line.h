@@ -29,7 +29,7 @@ enum class Verb {
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
-  // Of kTenant and kLease: "add", "list", ...
+  // Of kTenant, kLease and kServers: "add", "list", ...
   std::string action;
   // From --endpoint; empty when it was not given.
   std::string endpoint;
@@ -39,7 +39,7 @@ struct CommandLine {
   // numbers have been checked.
   std::map<std::string, std::string> options;
   // kReplace: the session's number, or nothing. kServe: the server's flags. kRun: the program and
-  // its arguments, at least one. kTenant, kLease: the name.
+  // its arguments, at least one. kTenant, kLease, kServers: the name.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

@@ -60,6 +60,13 @@ TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   EXPECT_FALSE(line.Has("max_seconds"));
   EXPECT_TRUE(Parsed({"lease", "--json", "list"}).Has("json"));
   EXPECT_FALSE(ParseCommandLine({"tenant"}).ok());
+  EXPECT_EQ(Parsed({"tenant", "set", "a", "--rights=load,launch"}).Text("rights"), "load,launch");
+  EXPECT_FALSE(ParseCommandLine({"tenant", "set", "a", "--rights=fly"}).ok());
+  EXPECT_EQ(Parsed({"servers"}).action, "list");
+  EXPECT_EQ(Parsed({"servers", "--json"}).action, "list");
+  EXPECT_EQ(Parsed({"servers", "add", "gpu1:14000"}).rest, std::vector<std::string>{"gpu1:14000"});
+  EXPECT_FALSE(ParseCommandLine({"servers", "add"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"servers", "drop", "a"}).ok());
   EXPECT_FALSE(ParseCommandLine({"tenant", "add"}).ok());
   EXPECT_FALSE(ParseCommandLine({"tenant", "add", "a", "b"}).ok());
   EXPECT_FALSE(ParseCommandLine({"lease", "add", "a"}).ok());

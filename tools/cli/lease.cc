@@ -74,7 +74,12 @@ absl::StatusOr<std::string> OperatorCredential() {
   constexpr char kVariable[] = "WARPLINE_OPERATOR_CREDENTIAL_FILE";
   const std::string path = Variable(kVariable);
   if (!path.empty()) return FirstWordOf(path, kVariable);
-  return FirstWordOf(DefaultSchedulerState() + "/operator.credential", kVariable).value_or("");
+  // Of a scheduler that this user runs, and of the service.
+  for (const std::string& folder : {DefaultSchedulerState(), std::string(kSchedulerServiceState)}) {
+    auto credential = FirstWordOf(folder + "/operator.credential", kVariable);
+    if (credential.ok()) return credential;
+  }
+  return "";
 }
 
 Lease::Lease(std::unique_ptr<UnaryClient> client, bool of_scheduler, LeaseReply granted)

@@ -3,8 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "lease/rights.h"
 #include "tools/cli/lease.h"
+#include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -14,6 +15,8 @@ using warpline_internal::LeaseList;
 using warpline_internal::Nothing;
 using warpline_internal::Operator;
 using warpline_internal::ServerList;
+using warpline_internal::ServerReply;
+using warpline_internal::ServerRequest;
 using warpline_internal::TenantList;
 using warpline_internal::TenantReply;
 using warpline_internal::TenantRequest;
@@ -68,6 +71,11 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (line.Has("max_sessions")) {
     request.set_max_sessions(static_cast<uint32_t>(line.Number("max_sessions")));
   }
+  if (line.Has("max_lease_sessions")) {
+    request.set_max_lease_sessions(static_cast<uint32_t>(line.Number("max_lease_sessions")));
+  }
+  // Checked where the command line was parsed.
+  if (line.Has("rights")) request.set_rights(ParseRights(line.Text("rights")).value_or(0));
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
@@ -75,6 +83,21 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (!reply.ok()) return reply.status();
   // Alone on its line, so that it can go into a file.
   return reply->credential().empty() ? std::string() : absl::StrCat(reply->credential(), "\n");
+}
+
+absl::StatusOr<std::string> ChangeServer(const CommandLine& line, const std::string& credential,
+                                         Asker* asker) {
+  ServerRequest request;
+  request.set_credential(credential);
+  request.set_name(line.rest[0]);
+  request.set_create(line.action == "add");
+  if (line.action == "remove") {
+    const auto done = asker->Ask<Nothing>("RemoveServer", request);
+    return done.ok() ? absl::StatusOr<std::string>("") : done.status();
+  }
+  const auto reply = asker->Ask<ServerReply>("PutServer", request);
+  if (!reply.ok()) return reply.status();
+  return absl::StrCat(reply->credential(), "\n");
 }
 
 }  // namespace
@@ -85,7 +108,10 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
   Asker asker(endpoint, line.Has("json"));
   Operator reader;
   reader.set_credential(*credential);
-  if (line.verb == Verb::kServers) return asker.Show("Servers", reader, &ServersReport);
+  if (line.verb == Verb::kServers) {
+    if (line.action == "list") return asker.Show("Servers", reader, &ServersReport);
+    return ChangeServer(line, *credential, &asker);
+  }
   if (line.verb == Verb::kLease) {
     if (line.action == "list") return asker.Show("Leases", reader, &LeasesReport);
     warpline_internal::RevokeRequest request;
@@ -105,51 +131,76 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
 }
 
 std::string ServersReport(const ServerList& list) {
-  std::string out =
-      absl::StrFormat("%-24s %-9s %7s %7s %8s %12s %12s  %s\n", "SERVER", "STATE", "DEVICES",
-                      "LEASES", "SESSIONS", "LEASED", "CAPACITY", "ENDPOINT");
+  Table table({{"SERVER"},
+               {"STATE"},
+               {"DEVICES", true},
+               {"LEASES", true},
+               {"SESSIONS", true},
+               {"LEASED", true},
+               {"CAPACITY", true},
+               {"CREDENTIAL"},
+               {"VERSION"},
+               {"ENDPOINT"}});
   for (const auto& server : list.servers()) {
     uint64_t capacity = 0;
     for (const auto& device : server.devices()) capacity += device.capacity_bytes();
     const std::string state = server.state() == "lost"
-                                  ? absl::StrFormat("lost %.0fs", server.heard_seconds_ago())
+                                  ? absl::StrCat("lost ", ShownAge(server.heard_seconds_ago()))
                                   : server.state();
-    absl::StrAppendFormat(&out, "%-24s %-9s %7d %7d %8d %12s %12s  %s\n", Shown(server.name()),
-                          state, server.devices_size(), server.leases(), server.sessions(),
-                          ShownBytes(server.leased_bytes()), ShownBytes(capacity),
-                          Shown(server.endpoint()));
+    table.Add({Shown(server.name()), state, absl::StrCat(server.devices_size()),
+               absl::StrCat(server.leases()), absl::StrCat(server.sessions()),
+               ShownBytes(server.leased_bytes()), ShownBytes(capacity),
+               server.has_credential() ? "own" : "none", Shown(server.version()),
+               Shown(server.endpoint())});
   }
-  return out;
+  return table.Text();
 }
 
 std::string LeasesReport(const LeaseList& list) {
-  std::string out = absl::StrFormat("%-16s %-12s %-9s %-9s %8s %12s %8s %8s  %-24s %s\n", "LEASE",
-                                    "TENANT", "STATE", "HOLDER", "SESSIONS", "MEMORY", "AGE_S",
-                                    "LEFT_S", "SERVER", "PROGRAM");
+  Table table({{"LEASE"},
+               {"TENANT"},
+               {"STATE"},
+               {"HOLDER"},
+               {"SESSIONS", true},
+               {"MEMORY", true},
+               {"AGE", true},
+               {"LEFT", true},
+               {"SERVER"},
+               {"PROGRAM"},
+               {"WHY", false, true}});
   for (const auto& lease : list.leases()) {
-    absl::StrAppendFormat(
-        &out, "%-16s %-12s %-9s %-9s %8d %12s %8.0f %8.0f  %-24s %s%s\n", Shown(lease.id()),
-        Shown(lease.tenant()), lease.state(), lease.holder(), lease.sessions(),
-        ShownBytes(lease.memory_bytes()), lease.age_seconds(), lease.expires_in_seconds(),
-        Shown(lease.server()), Shown(lease.program()),
-        lease.reason().empty() ? "" : absl::StrCat(" (", Shown(lease.reason()), ")"));
+    table.Add({Shown(lease.id()), Shown(lease.tenant()), lease.state(), lease.holder(),
+               absl::StrCat(lease.sessions(), "/", lease.max_sessions()),
+               ShownBytes(lease.memory_bytes()), ShownAge(lease.age_seconds()),
+               ShownAge(lease.expires_in_seconds()), Shown(lease.server()), Shown(lease.program()),
+               Shown(lease.reason())});
   }
-  return out;
+  return table.Text();
 }
 
 std::string TenantsReport(const TenantList& list) {
-  std::string out =
-      absl::StrFormat("%-24s %12s %12s %7s %10s %12s %11s\n", "TENANT", "LEASED", "MAX_MEMORY",
-                      "LEASES", "MAX_LEASES", "MAX_SESSIONS", "MAX_SECONDS");
+  Table table({{"TENANT"},
+               {"LEASED", true},
+               {"MAX_MEMORY", true},
+               {"LEASES", true},
+               {"MAX_LEASES", true},
+               {"SESSIONS", true},
+               {"MAX_SESSIONS", true},
+               {"MAX_LEASE_SESSIONS", true},
+               {"MAX_SECONDS", true},
+               {"RIGHTS"}});
   for (const auto& tenant : list.tenants()) {
-    absl::StrAppendFormat(
-        &out, "%-24s %12s %12s %7d %10s %12d %11s\n", Shown(tenant.name()),
-        ShownBytes(tenant.leased_bytes()),
-        Limit(tenant.memory_bytes(), ShownBytes(tenant.memory_bytes())), tenant.leases(),
-        Limit(tenant.max_leases(), absl::StrCat(tenant.max_leases())), tenant.max_sessions(),
-        Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())));
+    table.Add({Shown(tenant.name()), ShownBytes(tenant.leased_bytes()),
+               Limit(tenant.memory_bytes(), ShownBytes(tenant.memory_bytes())),
+               absl::StrCat(tenant.leases()),
+               Limit(tenant.max_leases(), absl::StrCat(tenant.max_leases())),
+               absl::StrCat(tenant.sessions()),
+               Limit(tenant.max_sessions(), absl::StrCat(tenant.max_sessions())),
+               absl::StrCat(tenant.max_lease_sessions()),
+               Limit(tenant.max_seconds(), absl::StrCat(tenant.max_seconds())),
+               FormatRights(tenant.rights())});
   }
-  return out;
+  return table.Text();
 }
 
 }  // namespace warpline::cli

@@ -1,10 +1,10 @@
 #include "tools/cli/report.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tools/cli/lease.h"
+#include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -93,23 +93,37 @@ std::string StatReport(const StatReply& reply) {
 }
 
 std::string PsReport(const StatReply& reply) {
-  std::string out =
-      absl::StrFormat("%8s %4s %-9s %8s %8s %8s %8s %12s %12s %12s %-12s %-16s  %s  %s\n",
-                      "SESSION", "GPU", "STATE", "AGE_S", "CLIENT", "WORKER", "RESTARTS", "MEMORY",
-                      "QUOTA", "COMMANDS", "TENANT", "LEASE", "PROGRAM", "PEER");
-  for (const SessionStat& session : reply.sessions()) {
-    absl::StrAppendFormat(
-        &out, "%8d %4d %-9s %8.0f %8d %8d %8d %12s %12s %12d %-12s %-16s  %s%s  %s%s\n",
-        session.id(), session.gpu(), session.state(), session.age_seconds(), session.client_pid(),
-        session.worker_pid(), session.restarts(), ShownBytes(session.memory_bytes()),
-        ShownBytes(session.quota_bytes()), session.commands(),
-        session.tenant().empty() ? "-" : Shown(session.tenant()),
-        session.lease().empty() ? "-" : Shown(session.lease()), Shown(session.program()),
-        session.server().empty() ? "" : absl::StrCat(" on ", Shown(session.server())),
-        Shown(session.peer()),
-        session.reason().empty() ? "" : absl::StrCat(" (", Shown(session.reason()), ")"));
+  if (reply.sessions_size() == 0) {
+    return absl::StrCat("no sessions on ", Shown(reply.server()), "\n");
   }
-  return out;
+  Table table({{"SESSION", true},
+               {"SERVER", false, true},
+               {"GPU", true},
+               {"STATE"},
+               {"AGE", true},
+               {"MEMORY", true},
+               {"QUOTA", true},
+               {"COMMANDS", true},
+               {"RESTARTS", true, true},
+               {"TENANT", false, true},
+               {"LEASE", false, true},
+               {"WORKER", true},
+               {"PID", true},
+               {"PROGRAM"},
+               {"PEER"},
+               {"WHY", false, true}});
+  for (const SessionStat& session : reply.sessions()) {
+    table.Add({absl::StrCat(session.id()), Shown(session.server()),
+               session.gpu() < 0 ? "-" : absl::StrCat(session.gpu()), session.state(),
+               ShownAge(session.age_seconds()), ShownBytes(session.memory_bytes()),
+               ShownBytes(session.quota_bytes()), absl::StrCat(session.commands()),
+               session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
+               Shown(session.tenant()), Shown(session.lease()),
+               session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
+               absl::StrCat(session.client_pid()), Shown(session.program()), Shown(session.peer()),
+               Shown(session.reason())});
+  }
+  return table.Text();
 }
 
 }  // namespace warpline::cli

@@ -51,6 +51,17 @@ TEST(ReportTest, PsSaysHowOftenAndWhyWorkersChanged) {
   EXPECT_THAT(PsReport(reply), Not(HasSubstr("\x1b")));
 }
 
+TEST(ReportTest, PsHasNoColumnsForWhatThereIsNot) {
+  EXPECT_THAT(PsReport(Example()), Not(HasSubstr("TENANT")));
+  EXPECT_THAT(PsReport(Example()), Not(HasSubstr("RESTARTS")));
+  auto reply = Example();
+  reply.mutable_sessions(0)->set_tenant("vision");
+  reply.mutable_sessions(0)->set_age_seconds(3 * 3600 + 125);
+  EXPECT_THAT(PsReport(reply), HasSubstr("vision"));
+  EXPECT_THAT(PsReport(reply), HasSubstr("3h02m"));
+  EXPECT_EQ(PsReport(warpline_internal::StatReply()), "no sessions on \n");
+}
+
 TEST(ReportTest, ServerThatIsNotThereIsUnavailable) {
   EXPECT_FALSE(AskServer("unix:/no/such/socket").ok());
 }

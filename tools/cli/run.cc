@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/mutex.h"
+#include "common/steady_time.h"
 #include "common/text.h"
 #include "tools/cli/child.h"
 #include "tools/cli/lease.h"
@@ -85,10 +85,10 @@ class Renewer {
 
  private:
   bool SleepFor(absl::Duration pause) {
-    const absl::Time until = absl::Now() + pause;
+    const absl::Time until = SteadyNow() + pause;
     MutexLock lock(&mu_);
-    while (!stopping_ && absl::Now() < until) {
-      stop_.WaitWithTimeout(&mu_, std::max(until - absl::Now(), absl::Milliseconds(1)));
+    while (!stopping_ && SteadyNow() < until) {
+      stop_.WaitWithTimeout(&mu_, std::max(until - SteadyNow(), absl::Milliseconds(1)));
     }
     return !stopping_;
   }
@@ -140,6 +140,7 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
   request.set_credential(*credential);
   request.set_memory_bytes(line.Size("memory"));
   request.set_device(line.Text("device"));
+  request.set_sessions(static_cast<uint32_t>(line.Number("sessions")));
   const std::string& program = line.rest[0];
   request.set_program(FitText(program.substr(program.rfind('/') + 1), 255));
   request.set_pid(static_cast<uint32_t>(getpid()));

@@ -2,6 +2,9 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 
@@ -30,6 +33,14 @@ std::string ShownBytes(uint64_t bytes) {
   }
   return unit == 0 ? absl::StrFormat("%d B", bytes)
                    : absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string ShownAge(double seconds) {
+  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e12));
+  if (s < 60) return absl::StrFormat("%ds", s);
+  if (s < 3600) return absl::StrFormat("%dm%02ds", s / 60, s % 60);
+  if (s < 86400) return absl::StrFormat("%dh%02dm", s / 3600, s / 60 % 60);
+  return absl::StrFormat("%dd%02dh", s / 86400, s / 3600 % 24);
 }
 
 std::string ToJson(const google::protobuf::Message& message) {

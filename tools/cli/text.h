@@ -13,6 +13,8 @@ namespace warpline::cli {
 std::string Shown(const std::string& text);
 // "1.5 GiB"
 std::string ShownBytes(uint64_t bytes);
+// "12s", "3m07s", "5h02m", "3d04h".
+std::string ShownAge(double seconds);
 // One JSON object with every field, whatever its value, by the names of the .proto file; numbers of
 // 64 bits are strings, as protobuf writes them.
 std::string ToJson(const google::protobuf::Message& message);

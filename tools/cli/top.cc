@@ -1,5 +1,6 @@
 #include "tools/cli/top.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +11,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/steady_time.h"
 #include "tools/cli/report.h"
+#include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -21,7 +28,31 @@ namespace {
 using warpline_internal::SessionStat;
 using warpline_internal::StatReply;
 
-constexpr char kClear[] = "\x1b[H\x1b[J";
+// Home; what is written then takes the place of what was there, line by line, so that nothing
+// flickers; the rest is erased.
+constexpr char kHome[] = "\x1b[H";
+constexpr char kEraseLine[] = "\x1b[K\n";
+constexpr char kEraseRest[] = "\x1b[J";
+
+TerminalSize SizeOfTerminal() {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
+  return {size.ws_row, size.ws_col};
+}
+
+// The first lines of `text`, and how many more there are.
+std::string CutToRows(const std::string& text, size_t rows) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+  if (rows < 3 || lines.size() < rows) return text;
+  const size_t kept = rows - 2;
+  return absl::StrCat(
+      absl::StrJoin(lines.begin(), lines.begin() + static_cast<ptrdiff_t>(kept), "\n"),
+      "\n... and ", lines.size() - kept, " more\n");
+}
+
+std::string OnTerminal(const std::string& report) {
+  return absl::StrCat(kHome, absl::StrReplaceAll(report, {{"\n", kEraseLine}}), kEraseRest);
+}
 
 struct Rates {
   const SessionStat* session = nullptr;
@@ -58,35 +89,62 @@ std::vector<Rates> RatesOf(const StatReply& before, const StatReply& now, double
 
 }  // namespace
 
-std::string TopReport(const StatReply& before, const StatReply& now, double seconds) {
-  std::string out = absl::StrCat(Shown(now.server()), ": ", now.sessions_size(), " sessions\n");
-  for (const auto& device : now.devices()) {
-    absl::StrAppendFormat(&out, "gpu %-3d %12s of %-12s %s\n", device.gpu(),
-                          ShownBytes(device.granted_bytes()), ShownBytes(device.capacity_bytes()),
-                          Shown(device.name()));
+std::string TopReport(const StatReply& before, const StatReply& now, double seconds,
+                      const TerminalSize& size) {
+  const std::vector<Rates> all = RatesOf(before, now, seconds);
+  double commands = 0;
+  double bytes = 0;
+  for (const Rates& rates : all) {
+    commands += rates.commands;
+    bytes += rates.bytes;
   }
-  absl::StrAppendFormat(&out, "\n%8s %4s %-12s %-8s %12s %12s %11s %13s  %s\n", "SESSION", "GPU",
-                        "TENANT", "STATE", "MEMORY", "QUOTA_LEFT", "COMMANDS/S", "BYTES/S",
-                        "PROGRAM");
-  for (const Rates& rates : RatesOf(before, now, seconds)) {
+  std::string out =
+      absl::StrFormat("%s%s: %d sessions, %.0f commands/s, %s/s\n", Shown(now.server()),
+                      now.draining() ? " (draining)" : "", now.sessions_size(), commands,
+                      ShownBytes(static_cast<uint64_t>(bytes)));
+  Table devices({{"SERVER", false, true},
+                 {"GPU", true},
+                 {"SESSIONS", true},
+                 {"GRANTED", true},
+                 {"CAPACITY", true},
+                 {"NAME"}});
+  for (const auto& device : now.devices()) {
+    devices.Add({Shown(device.server()), absl::StrCat(device.gpu()),
+                 absl::StrCat(device.sessions()), ShownBytes(device.granted_bytes()),
+                 ShownBytes(device.capacity_bytes()), Shown(device.name())});
+  }
+  absl::StrAppend(&out, "\n", devices.Text(size.columns), "\n");
+  Table sessions({{"SESSION", true},
+                  {"SERVER", false, true},
+                  {"GPU", true},
+                  {"TENANT", false, true},
+                  {"STATE"},
+                  {"AGE", true},
+                  {"MEMORY", true},
+                  {"QUOTA_LEFT", true},
+                  {"COMMANDS/S", true},
+                  {"BYTES/S", true},
+                  {"PROGRAM"}});
+  for (const Rates& rates : all) {
     const SessionStat& session = *rates.session;
     const uint64_t left =
         session.quota_bytes() - std::min(session.quota_bytes(), session.quota_used_bytes());
-    absl::StrAppendFormat(
-        &out, "%8d %4d %-12s %-8s %12s %12s %11.0f %13s  %s%s\n", session.id(), session.gpu(),
-        session.tenant().empty() ? "-" : Shown(session.tenant()), session.state(),
-        ShownBytes(session.memory_bytes()), ShownBytes(left), rates.commands,
-        ShownBytes(static_cast<uint64_t>(rates.bytes)), Shown(session.program()),
-        session.server().empty() ? "" : absl::StrCat(" on ", Shown(session.server())));
+    sessions.Add({absl::StrCat(session.id()), Shown(session.server()),
+                  session.gpu() < 0 ? "-" : absl::StrCat(session.gpu()), Shown(session.tenant()),
+                  session.state(), ShownAge(session.age_seconds()),
+                  ShownBytes(session.memory_bytes()), ShownBytes(left),
+                  absl::StrFormat("%.0f", rates.commands),
+                  ShownBytes(static_cast<uint64_t>(rates.bytes)), Shown(session.program())});
   }
-  return out;
+  absl::StrAppend(&out, sessions.Text(size.columns));
+  return CutToRows(out, size.rows);
 }
 
 int Top(const CommandLine& line, const std::string& endpoint) {
   const absl::Duration interval = absl::Seconds(
       line.Has("interval") ? std::clamp<uint64_t>(line.Number("interval"), 1, 3600) : 1);
   StatReply before;
-  absl::Time then = absl::Now();
+  absl::Time then = SteadyNow();
   const bool terminal = isatty(STDOUT_FILENO) != 0 && !line.Has("once");
   for (int round = 0;; ++round) {
     auto now = AskServer(endpoint);
@@ -94,10 +152,12 @@ int Top(const CommandLine& line, const std::string& endpoint) {
       std::fprintf(stderr, "warpline: %s\n", std::string(now.status().message()).c_str());
       return 1;
     }
-    const absl::Time time = absl::Now();
+    const absl::Time time = SteadyNow();
     if (round > 0) {
       const double seconds = absl::ToDoubleSeconds(time - then);
-      std::printf("%s%s", terminal ? kClear : "", TopReport(before, *now, seconds).c_str());
+      const std::string report =
+          TopReport(before, *now, seconds, terminal ? SizeOfTerminal() : TerminalSize());
+      std::fputs((terminal ? OnTerminal(report) : report).c_str(), stdout);
       if (std::fflush(stdout) != 0) return 1;
       if (line.Has("once")) return 0;
     }

@@ -2,6 +2,7 @@
 #ifndef WARPLINE_TOOLS_CLI_TOP_H_
 #define WARPLINE_TOOLS_CLI_TOP_H_
 
+#include <cstddef>
 #include <string>
 
 #include "proto/admin.pb.h"
@@ -9,9 +10,17 @@
 
 namespace warpline::cli {
 
-// Devices, then sessions, the busiest first, with what changed from `before` to `now` in `seconds`.
+// 0 for what is no terminal.
+struct TerminalSize {
+  size_t rows = 0;
+  size_t columns = 0;
+};
+
+// Devices, then sessions, the busiest first, with what changed from `before` to `now` in `seconds`;
+// as much as fits.
 std::string TopReport(const warpline_internal::StatReply& before,
-                      const warpline_internal::StatReply& now, double seconds);
+                      const warpline_internal::StatReply& now, double seconds,
+                      const TerminalSize& size = {});
 
 // Until it is interrupted, or once. Returns the exit code.
 int Top(const CommandLine& line, const std::string& endpoint);

@@ -1,5 +1,9 @@
 #include "tools/cli/top.h"
 
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -38,6 +42,25 @@ TEST(TopTest, BusiestSessionComesFirstWithItsRates) {
 TEST(TopTest, NewSessionsAndRestartedServersHaveNoOddRates) {
   EXPECT_THAT(TopReport(StatReply(), Sample(0, 3000), 1), HasSubstr("3000"));
   EXPECT_THAT(TopReport(Sample(9000, 9000), Sample(1, 1), 1), HasSubstr(" 0 "));
+}
+
+TEST(TopTest, ReportFitsIntoTheTerminal) {
+  StatReply many;
+  many.set_server("pool");
+  for (int i = 0; i < 100; ++i) {
+    auto* session = many.add_sessions();
+    session->set_id(static_cast<uint64_t>(i) + 1);
+    session->set_program(std::string(200, 'x'));
+  }
+  const std::string report = TopReport(many, many, 1, {.rows = 20, .columns = 60});
+  EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 19);
+  EXPECT_THAT(report, HasSubstr("more\n"));
+  size_t longest = 0;
+  for (const absl::string_view line : absl::StrSplit(report, '\n')) {
+    longest = std::max(longest, line.size());
+  }
+  EXPECT_EQ(longest, 60u);
+  EXPECT_THAT(TopReport(many, many, 1), Not(HasSubstr("more\n")));
 }
 
 }  // namespace

@@ -1,15 +1,18 @@
 #include "transport/grpc/client_channel.h"
 
 #include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "transport/grpc/grpc_args.h"
 #include "transport/grpc/tls_probe.h"
+#include "transport/unix_connect.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -17,9 +20,8 @@ namespace {
 // Of one look at a server.
 constexpr absl::Duration kProbe = absl::Seconds(1);
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& uri, const ResolvedTarget& resolved,
-                                           const GrpcTls* tls, const std::string& name,
-                                           const ChannelOptions& options) {
+grpc::ChannelArguments MakeArguments(const ResolvedTarget& resolved,
+                                     const ChannelOptions& options) {
   grpc::ChannelArguments args;
   SetCommonArgs(options, kMaxFramePayload,
                 [&args](const char* key, int value) { args.SetInt(key, value); });
@@ -31,6 +33,13 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& uri, const Resolve
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   args.SetString(GRPC_ARG_DEFAULT_AUTHORITY, resolved.authority);
+  return args;
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& uri, const ResolvedTarget& resolved,
+                                           const GrpcTls* tls, const std::string& name,
+                                           const ChannelOptions& options) {
+  grpc::ChannelArguments args = MakeArguments(resolved, options);
   if (tls == nullptr) {
     return grpc::CreateCustomChannel(uri, grpc::InsecureChannelCredentials(), args);
   }
@@ -46,7 +55,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& uri, const Resolve
 }  // namespace
 
 absl::StatusOr<ClientChannels> ClientChannels::Make(const std::string& address, TlsSource* tls,
-                                                    const ChannelOptions& options) {
+                                                    const ChannelOptions& options,
+                                                    std::optional<uint32_t> listener_uid) {
   ClientChannels made;
   if (tls != nullptr) {
     auto current = tls->Current();
@@ -59,6 +69,16 @@ absl::StatusOr<ClientChannels> ClientChannels::Make(const std::string& address, 
   made.resolved_ = *std::move(resolved);
   if (made.tls_ != nullptr) {
     made.name_ = made.tls_->server_name.empty() ? made.resolved_.host : made.tls_->server_name;
+  }
+  absl::string_view path = address;
+  if (listener_uid.has_value() && made.tls_ == nullptr && absl::ConsumePrefix(&path, "unix:")) {
+    // Whoever is looked at is who is spoken to: gRPC takes the connection as it is.
+    auto connected = ConnectUnix(std::string(path), listener_uid);
+    if (!connected.ok()) return connected.status();
+    made.channels_.push_back(grpc::CreateCustomInsecureChannelFromFd(
+        made.resolved_.authority, connected->Release(), MakeArguments(made.resolved_, options)));
+    made.failures_.resize(1);
+    return made;
   }
   for (const std::string& uri : made.resolved_.uris) {
     made.channels_.push_back(

@@ -4,7 +4,9 @@
 
 #include <grpcpp/channel.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,11 @@ namespace warpline::grpc_internal {
 class ClientChannels {
  public:
   // Looks the address up and reads TLS's files. Errors as ResolveTarget() and TlsSource::Current().
-  // `tls` may be null.
+  // `tls` may be null. With `listener_uid`, which counts for unix sockets in plain text, the
+  // channel is connected already and errors are those of ConnectUnix(), too.
   static absl::StatusOr<ClientChannels> Make(const std::string& address, TlsSource* tls,
-                                             const ChannelOptions& options);
+                                             const ChannelOptions& options,
+                                             std::optional<uint32_t> listener_uid = std::nullopt);
 
   // One for each address that the target has, at least one.
   const std::vector<std::shared_ptr<grpc::Channel>>& all() const { return channels_; }

@@ -144,7 +144,7 @@ class GrpcClientChannel : public Channel {
  private:
   absl::Status Connect(absl::Time until, absl::Duration deadline) {
     absl::StatusOr<ClientChannels> made =
-        ClientChannels::Make(target_.address, target_.tls.get(), options_);
+        ClientChannels::Make(target_.address, target_.tls.get(), options_, target_.listener_uid);
     if (!made.ok()) return made.status();
     absl::Status last = absl::UnavailableError("no answer");
     for (size_t attempt = 0;; ++attempt) {
@@ -171,7 +171,8 @@ class GrpcClientChannel : public Channel {
       // gRPC fails calls at once while it waits to connect again, and nobody polls its connection
       // meanwhile. Fresh channels connect for the call that waits for them.
       if (choice + 1 == channels.size()) {
-        made = ClientChannels::Make(target_.address, target_.tls.get(), options_);
+        made = ClientChannels::Make(target_.address, target_.tls.get(), options_,
+                                    target_.listener_uid);
         if (!made.ok()) return made.status();
       }
       absl::SleepFor(

@@ -11,7 +11,9 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_GRPC_CLIENT_H_
 #define WARPLINE_TRANSPORT_GRPC_GRPC_CLIENT_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,13 +28,16 @@ struct GrpcTarget {
   std::string address;
   // Plain text without. What it holds when the connection is made counts.
   std::shared_ptr<TlsSource> tls = nullptr;
+  // For a unix socket in plain text: the user that who listens there must be.
+  std::optional<uint32_t> listener_uid = std::nullopt;
 };
 
 // Connects, opens the session's stream and waits until the server's acceptor has taken it. Blocks.
 // INVALID_ARGUMENT for a target of no known form. UNAVAILABLE, with what was last seen, when no
 // server answered within `deadline`; looking up a host's name may take longer. UNAUTHENTICATED, as
-// soon as it is known and with what to do, when TLS is the reason. A refusal by the acceptor comes
-// back as its own status. The handler is borrowed and must outlive the channel.
+// soon as it is known and with what to do, when TLS is the reason. PERMISSION_DENIED for a listener
+// that is another user. A refusal by the acceptor comes back as its own status. The handler is
+// borrowed and must outlive the channel.
 absl::StatusOr<std::unique_ptr<Channel>> DialGrpc(const GrpcTarget& target, ChannelHandler* handler,
                                                   const ChannelOptions& options,
                                                   absl::Duration deadline);

@@ -18,6 +18,7 @@
 #include "transport/grpc/grpc_args.h"
 #include "transport/grpc/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
+#include "transport/grpc/listener.h"
 #include "transport/grpc/server_credentials.h"
 #include "transport/grpc/unary_responder.h"
 #include "transport/loop_thread.h"
@@ -27,6 +28,7 @@ namespace {
 
 using grpc_internal::AcceptEvent;
 using grpc_internal::GrpcSession;
+using grpc_internal::Listener;
 
 // Calls that may arrive at once without waiting for the accepting thread.
 constexpr int kRequestsAhead = 4;
@@ -42,6 +44,7 @@ class GrpcServer::Impl {
  public:
   explicit Impl(GrpcServerOptions options)
       : options_(std::move(options)), unary_(options_.methods) {
+    if (!options_.start_thread) options_.start_thread = &TryStartLoopThread;
     grpc_internal::StartGrpc(/*poll_per_queue=*/true);
   }
 
@@ -56,18 +59,24 @@ class GrpcServer::Impl {
 
   void AcceptLoop();
   void StartSession(std::unique_ptr<GrpcSession> session);
+  void RefuseSession(std::unique_ptr<GrpcSession> session, const absl::Status& status);
   void ReapFinished();
 
-  const GrpcServerOptions options_;
+  GrpcServerOptions options_;  // Constant after construction.
   Acceptor* acceptor_ = nullptr;
   int port_ = 0;
   grpc_internal::GpuService service_;
   grpc_internal::UnaryResponder unary_;
   std::unique_ptr<grpc::ServerCompletionQueue> notifications_;
   std::vector<std::shared_ptr<grpc::ServerCredentials>> credentials_;  // gRPC keeps none of them.
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
   std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
+
+  // Of the accepting thread: what has still to be told that it is refused.
+  std::vector<std::unique_ptr<GrpcSession>> refused_;
 
   // Before mu_.
   Mutex queue_mu_;
@@ -117,19 +126,23 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
                              grpc_internal::ToMilliseconds(options_.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              grpc_internal::ToMilliseconds(options_.min_ping_interval));
-  // Else a second server on the same port would silently take half of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("warpline");
   quota.Resize(options_.max_buffer_bytes);
   builder.SetResourceQuota(quota);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 
-  std::vector<int> ports(addresses.size(), 0);
+  for (const std::string& address : addresses) {
+    listeners_.push_back(std::make_unique<Listener>(options_.max_connections));
+    const absl::Status bound = listeners_.back()->Bind(address);
+    if (!bound.ok()) return bound;
+  }
   for (size_t i = 0; i < addresses.size(); ++i) {
     const bool plain = absl::StartsWith(addresses[i], "unix:") && !options_.tls_on_unix_sockets;
     credentials_.push_back(grpc_internal::MakeServerCredentials(plain ? nullptr : options_.tls));
-    builder.AddListeningPort(addresses[i], credentials_.back(), &ports[i]);
+    acceptors_.push_back(builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        credentials_.back()));
   }
   builder.RegisterService(&service_);
   unary_.Register(&builder);
@@ -143,19 +156,26 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
     while (notifications_->Next(&tag, &ok)) {
     }
     notifications_.reset();
-    for (size_t i = 0; i < addresses.size(); ++i) {
-      if (ports[i] == 0) {
-        return absl::UnavailableError(absl::StrCat("cannot listen on ", addresses[i]));
-      }
-    }
     return absl::UnavailableError("cannot start the gRPC server");
   }
-  for (size_t i = 0; i < addresses.size() && port_ == 0; ++i) {
-    if (!absl::StartsWith(addresses[i], "unix:")) port_ = ports[i];
+  for (const auto& listener : listeners_) {
+    if (port_ == 0) port_ = listener->port();
   }
   unary_.Listen(notifications_.get());
   for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
   accept_thread_ = StartLoopThread("wl-accept", [this] { AcceptLoop(); });
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    auto* const acceptor = acceptors_[i].get();
+    const absl::Status started = listeners_[i]->Start([acceptor](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    });
+    if (!started.ok()) {
+      Shutdown(absl::ZeroDuration());
+      return started;
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -165,7 +185,7 @@ void GrpcServer::Impl::AcceptLoop() {
     void* tag;
     bool ok;
     grpc::CompletionQueue::NextStatus got;
-    if (sessions() == 0) {
+    if (sessions() == 0 && refused_.empty()) {
       got = notifications_->Next(&tag, &ok) ? grpc::CompletionQueue::GOT_EVENT
                                             : grpc::CompletionQueue::SHUTDOWN;
     } else {
@@ -183,23 +203,38 @@ void GrpcServer::Impl::AcceptLoop() {
 }
 
 void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
-  absl::Status refusal;
-  if (running_.fetch_add(1, std::memory_order_relaxed) >= options_.max_sessions) {
-    refusal = absl::ResourceExhaustedError("the server has as many sessions as it takes");
+  if (running_.load(std::memory_order_relaxed) >= options_.max_sessions) {
+    return RefuseSession(std::move(session), absl::ResourceExhaustedError(
+                                                 "the server has as many sessions as it takes"));
   }
+  running_.fetch_add(1, std::memory_order_relaxed);
   GrpcSession* const raw = session.get();
   {
     MutexLock lock(&mu_);
     sessions_[raw] = std::move(session);
   }
-  raw->Start(acceptor_, std::move(refusal), [this, raw] {
+  const absl::Status started = raw->Start(acceptor_, options_.start_thread, [this, raw] {
     MutexLock lock(&mu_);
     running_.fetch_sub(1, std::memory_order_relaxed);
     finished_.push_back(raw);
   });
+  if (started.ok()) return;
+  running_.fetch_sub(1, std::memory_order_relaxed);
+  {
+    MutexLock lock(&mu_);
+    session = std::move(sessions_.extract(raw).mapped());
+  }
+  RefuseSession(std::move(session), started);
+}
+
+void GrpcServer::Impl::RefuseSession(std::unique_ptr<GrpcSession> session,
+                                     const absl::Status& status) {
+  session->Refuse(status);
+  refused_.push_back(std::move(session));
 }
 
 void GrpcServer::Impl::ReapFinished() {
+  std::erase_if(refused_, [](const auto& session) { return session->PollRefused(); });
   std::vector<std::unique_ptr<GrpcSession>> dead;  // Joined outside the lock.
   MutexLock lock(&mu_);
   for (GrpcSession* session : finished_) {
@@ -210,6 +245,8 @@ void GrpcServer::Impl::ReapFinished() {
 
 void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
   if (server_ == nullptr) return;
+  // Afterwards gRPC would leave new connections open.
+  for (const auto& listener : listeners_) listener->Stop();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
   {
     MutexLock lock(&queue_mu_);
@@ -217,6 +254,11 @@ void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
     notifications_->Shutdown();
   }
   accept_thread_.join();
+  // The calls have been cut.
+  while (!refused_.empty()) {
+    std::erase_if(refused_, [](const auto& session) { return session->PollRefused(); });
+    if (!refused_.empty()) absl::SleepFor(kAcceptInterval);
+  }
   absl::flat_hash_map<GrpcSession*, std::unique_ptr<GrpcSession>> rest;
   {
     MutexLock lock(&mu_);

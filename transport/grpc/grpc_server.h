@@ -6,8 +6,8 @@
 //
 // Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
 // above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does
-// not finish its HTTP/2 handshake is dropped, and what an unread session holds in memory is
-// bounded.
+// not finish its HTTP/2 handshake is dropped, connections are capped for each address
+// (grpc_internal::Listener), and what an unread session holds in memory is bounded.
 //
 // A session's thread polls its own connection while it is active. So that nobody else takes its
 // events, the accepting thread looks for new sessions only every few milliseconds while others run,
@@ -17,11 +17,14 @@
 #define WARPLINE_TRANSPORT_GRPC_GRPC_SERVER_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "transport/channel.h"
 #include "transport/grpc/grpc_tls.h"
@@ -31,8 +34,10 @@ namespace warpline {
 
 struct GrpcServerOptions {
   ChannelOptions channel;
-  // Sessions above this many are refused with RESOURCE_EXHAUSTED.
+  // Sessions above this many are refused with RESOURCE_EXHAUSTED, before they get a thread.
   int max_sessions = 256;
+  // Connections that each address may have at a time; more are closed as soon as they come.
+  int max_connections = 1024;
   // Streams that one connection may have open.
   int max_streams_per_connection = 16;
   size_t max_frame_payload = kMaxFramePayload;
@@ -47,6 +52,9 @@ struct GrpcServerOptions {
   std::shared_ptr<TlsSource> tls = nullptr;
   // The same for unix sockets, which are plain text otherwise.
   bool tls_on_unix_sockets = false;
+  // For tests: how a session's thread is started; TryStartLoopThread() when empty.
+  std::function<absl::StatusOr<std::thread>(const char* name, const std::function<void()>& body)>
+      start_thread = nullptr;
   // More to answer on the same listeners.
   UnaryMethods methods = {};
 };

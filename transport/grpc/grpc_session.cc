@@ -10,6 +10,9 @@
 namespace warpline::grpc_internal {
 namespace {
 
+// A refused client that has not taken its refusal by then is cut off.
+constexpr std::chrono::seconds kRefusalLinger{1};
+
 // Stands in for the handler that a refused session has not got.
 class NoHandler : public ChannelHandler {
  public:
@@ -38,19 +41,41 @@ void GrpcSession::Request(GpuService* service, grpc::ServerCompletionQueue* noti
   service->RequestSession(&context_, &stream_, &queue_, notifications, arrival);
 }
 
-void GrpcSession::Start(Acceptor* acceptor, absl::Status refusal, std::function<void()> done) {
-  thread_ = StartLoopThread("wl-chan",
-                            [this, acceptor, refusal = std::move(refusal), done = std::move(done)] {
-                              Run(acceptor, refusal);
-                              done();
-                            });
+absl::Status GrpcSession::Start(Acceptor* acceptor, const StartThread& start_thread,
+                                std::function<void()> done) {
+  auto thread = start_thread("wl-chan", [this, acceptor, done = std::move(done)] {
+    Run(acceptor);
+    done();
+  });
+  if (!thread.ok()) return thread.status();
+  thread_ = *std::move(thread);
+  return absl::OkStatus();
 }
 
-void GrpcSession::Run(Acceptor* acceptor, absl::Status refusal) {
-  std::unique_ptr<SessionHandler> handler;
-  if (refusal.ok()) {
-    handler = acceptor->Accept(PeerName(context_), &refusal);
+void GrpcSession::Refuse(const absl::Status& status) {
+  context_.AddTrailingMetadata(kRefusedKey, "1");
+  stream_.Finish(ToGrpcStatus(status), &refused_tag_);
+  refusal_events_ = 2;  // That, and the call's end.
+  refuse_until_ = std::chrono::steady_clock::now() + kRefusalLinger;
+}
+
+bool GrpcSession::PollRefused() {
+  void* tag;
+  bool ok;
+  while (refusal_events_ > 0 && queue_.AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_MONOTONIC)) ==
+                                    grpc::CompletionQueue::GOT_EVENT) {
+    --refusal_events_;
   }
+  if (refusal_events_ > 0 && !refusal_cut_ && std::chrono::steady_clock::now() >= refuse_until_) {
+    refusal_cut_ = true;
+    context_.TryCancel();
+  }
+  return refusal_events_ == 0;
+}
+
+void GrpcSession::Run(Acceptor* acceptor) {
+  absl::Status refusal;
+  std::unique_ptr<SessionHandler> handler = acceptor->Accept(PeerName(context_), &refusal);
   if (handler == nullptr) {
     if (refusal.ok()) refusal = absl::InternalError("session refused without a reason");
     context_.AddTrailingMetadata(kRefusedKey, "1");

@@ -8,11 +8,13 @@
 #include <grpcpp/support/async_stream.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "absl/status/statusor.h"
 #include "proto/session_service.grpc.pb.h"
 #include "transport/channel.h"
 #include "transport/grpc/accept_event.h"
@@ -23,7 +25,11 @@ namespace warpline::grpc_internal {
 // Messages stay byte buffers; wire_codec.h parses them.
 using GpuService = warpline_internal::Gpu::WithRawMethod_Session<warpline_internal::Gpu::Service>;
 
-// Request() and then either Start() or destruction, on the server's accepting thread.
+// How a session gets its thread: see TryStartLoopThread().
+using StartThread =
+    std::function<absl::StatusOr<std::thread>(const char* name, const std::function<void()>& body)>;
+
+// Request() and then either Start(), Refuse() or destruction, on the server's accepting thread.
 class GrpcSession : public Channel, private GrpcStream {
  public:
   GrpcSession(const ChannelOptions& options, size_t max_payload);
@@ -34,15 +40,22 @@ class GrpcSession : public Channel, private GrpcStream {
   void Request(GpuService* service, grpc::ServerCompletionQueue* notifications,
                AcceptEvent* arrival);
 
-  // The call has come. Runs it on a thread of its own: asks `acceptor`, unless `refusal` is an
-  // error, and calls `done` as the very last thing.
-  void Start(Acceptor* acceptor, absl::Status refusal, std::function<void()> done);
+  // The call has come. Runs it on a thread of its own: asks `acceptor`, and calls `done` as the
+  // very last thing. When `start_thread` has none to give, its status, with nothing done.
+  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread,
+                     std::function<void()> done);
+
+  // The call has come and is refused, without a thread: PollRefused() has to be called until it
+  // returns true, after which nothing of the call is left.
+  void Refuse(const absl::Status& status);
+  // Does not block.
+  bool PollRefused();
 
   void Wake() override { loop_.Wake(); }
   void Close(const absl::Status& status) override { loop_.Close(status); }
 
  private:
-  void Run(Acceptor* acceptor, absl::Status refusal);
+  void Run(Acceptor* acceptor);
 
   // GrpcStream
   void Read(grpc::ByteBuffer* message, void* tag) override { stream_.Read(message, tag); }
@@ -57,6 +70,12 @@ class GrpcSession : public Channel, private GrpcStream {
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_{&context_};
   StreamLoop loop_;
   std::thread thread_;
+
+  // Of Refuse().
+  int refusal_events_ = 0;  // Still to come.
+  std::chrono::steady_clock::time_point refuse_until_;
+  bool refusal_cut_ = false;
+  char refused_tag_ = 0;
 };
 
 }  // namespace warpline::grpc_internal

@@ -7,7 +7,10 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +26,7 @@
 #include "transport/delay_relay.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/grpc_server.h"
+#include "transport/loop_thread.h"
 #include "transport/testing/endpoint.h"
 #include "transport/testing/temp_folder.h"
 
@@ -117,6 +121,19 @@ TEST_F(GrpcTransport, AnAbsentSocketIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 
+TEST_F(GrpcTransport, AListenerThatIsAnotherUserIsNotSpokenTo) {
+  testing::TempFolder folder;
+  server_.emplace(GrpcServerOptions());
+  const std::string address = absl::StrCat("unix:", folder.path(), "/socket");
+  ASSERT_EQ(server_->Start({address}, &acceptor_), absl::OkStatus());
+  const auto dial = [&](uint32_t uid) {
+    return DialGrpc({.address = address, .listener_uid = uid}, handler_.get(), ChannelOptions(),
+                    absl::Seconds(10));
+  };
+  EXPECT_TRUE(absl::IsPermissionDenied(dial(geteuid() + 1).status()));
+  EXPECT_EQ(dial(geteuid()).status(), absl::OkStatus());
+}
+
 TEST_F(GrpcTransport, ASilentServerIsUnavailableAfterTheDeadline) {
   const UniqueFd silent(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address = {};
@@ -179,6 +196,52 @@ TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(
       DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), absl::Seconds(5))
           .status()));
+}
+
+TEST_F(GrpcTransport, RefusedSessionsCostNoThread) {
+  GrpcServerOptions options;
+  options.max_sessions = 1;
+  std::atomic<int> threads{0};
+  options.start_thread = [&](const char* name, const std::function<void()>& body) {
+    ++threads;
+    return TryStartLoopThread(name, body);
+  };
+  Serve(options);
+  auto channel = Dial(address_);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  for (int i = 0; i < 20; ++i) {
+    const absl::Status status = Dial(address_).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
+  EXPECT_EQ(threads, 1);
+  EXPECT_EQ(server_->sessions(), 1);
+}
+
+TEST_F(GrpcTransport, AServerWithoutAnotherThreadRefusesAndGoesOn) {
+  GrpcServerOptions options;
+  std::atomic<bool> none{true};
+  options.start_thread = [&](const char* name,
+                             const std::function<void()>& body) -> absl::StatusOr<std::thread> {
+    if (none) return absl::ResourceExhaustedError("no thread is to be had");
+    return TryStartLoopThread(name, body);
+  };
+  Serve(options);
+  const absl::Status status = Dial(address_).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(server_->sessions(), 0);
+  none = false;
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, AClientThatIgnoresItsRefusalDelaysNoShutdown) {
+  GrpcServerOptions options;
+  options.max_sessions = 0;
+  Serve(options);
+  auto stub = RawStub();
+  grpc::ClientContext context;
+  auto stream = stub->Session(&context);
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_FALSE(stream->Finish().ok());
 }
 
 TEST_F(GrpcTransport, HealthSaysWhatWasSet) {
@@ -352,6 +415,21 @@ TEST_F(GrpcTransport, AHalfOpenConnectionIsDropped) {
   while ((got = recv(half_open.get(), bytes, sizeof(bytes), 0)) > 0) {
   }
   EXPECT_LE(got, 0);
+  ExpectServes();
+}
+
+TEST_F(GrpcTransport, ConnectionsAboveTheLimitAreClosedAndRoomIsFoundAgain) {
+  GrpcServerOptions options;
+  options.max_connections = 3;
+  Serve(options);
+  std::vector<UniqueFd> held;
+  for (int i = 0; i < 3; ++i) held.push_back(RawSocket());
+  // Taken in order: the fourth one finds no room.
+  const UniqueFd fourth = RawSocket();
+  char byte;
+  while (read(fourth.get(), &byte, 1) > 0) {
+  }
+  held.pop_back();
   ExpectServes();
 }
 

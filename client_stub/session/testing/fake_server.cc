@@ -12,7 +12,7 @@ namespace warpline::stub {
 FakeServer::FakeServer() = default;
 
 Dialer FakeServer::MakeDialer() {
-  return [this](const std::string&, ChannelHandler* handler,
+  return [this](const DialTarget&, ChannelHandler* handler,
                 absl::Duration) -> absl::StatusOr<std::unique_ptr<Channel>> {
     return std::unique_ptr<Channel>(new LoopbackChannel(
         handler, [this](ClientLink* link, Frame frame) { OnFrame(link, std::move(frame)); }));

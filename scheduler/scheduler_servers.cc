@@ -1,0 +1,253 @@
+// The scheduler's side of its servers: their credentials, their reports, and what it knows of them.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/text.h"
+#include "scheduler/scheduler.h"
+
+namespace warpline::scheduler {
+namespace {
+
+using warpline_internal::ReportReply;
+using warpline_internal::ServerReply;
+using warpline_internal::ServerReport;
+using warpline_internal::ServerRequest;
+
+constexpr size_t kMaxText = 256;
+constexpr int kMaxDevices = 64;
+constexpr int kMaxSessions = 8192;
+constexpr size_t kMaxName = 128;
+
+absl::Status CheckReport(const ServerReport& report) {
+  bool fits = IsPlainName(report.name(), kMaxName, "-_.:") && !report.endpoint().empty() &&
+              report.endpoint().size() <= kMaxText && report.version().size() <= kMaxText &&
+              report.devices_size() <= kMaxDevices && report.sessions_size() <= kMaxSessions &&
+              report.leases_size() <= kMaxSessions && report.idle_leases_size() <= kMaxSessions;
+  for (const auto& device : report.devices()) {
+    fits = fits && absl::StartsWith(device.uuid(), "GPU-") && device.uuid().size() <= kMaxText &&
+           device.name().size() <= kMaxText && device.backend().size() <= kMaxText &&
+           device.capacity_bytes() < (1ull << 50);
+  }
+  for (const auto& session : report.sessions()) {
+    fits = fits && session.program().size() <= kMaxText && session.reason().size() <= 4 * kMaxText;
+  }
+  return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
+}
+
+}  // namespace
+
+bool Scheduler::IsUp(const LiveServer& server, absl::Time now) const {
+  return server.report.devices_size() > 0 && now - server.heard < options_.lost_after;
+}
+
+// --- Credentials.
+
+absl::Status Scheduler::CheckServer(const ServerReport& report, bool local) {
+  const auto hash = store_->ServerCredential(report.name());
+  if (!hash.ok()) return hash.status();
+  if (!hash->empty() && EqualSecrets(*hash, HashCredential(report.credential()))) {
+    return absl::OkStatus();
+  }
+  if (hash->empty() && local && report.credential().empty()) {
+    const auto tenants = store_->Tenants();
+    if (!tenants.ok()) return tenants.status();
+    const auto servers = store_->ServersWithCredential();
+    if (!servers.ok()) return servers.status();
+    if (tenants->empty() && servers->empty()) return absl::OkStatus();
+  }
+  ++counts_.rejected;
+  return absl::UnauthenticatedError(absl::StrCat(
+      "the scheduler does not take a server by the name of ", report.name(),
+      " with this credential: `warpline servers add NAME` prints one for --name=NAME and the file "
+      "of --scheduler_credential_file"));
+}
+
+absl::StatusOr<ServerReply> Scheduler::PutServer(const ServerRequest& request) {
+  if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
+  if (!IsPlainName(request.name(), kMaxName, "-_.:")) {
+    return absl::InvalidArgumentError(
+        "a server's name has up to 128 letters, digits, -, _, . or :");
+  }
+  MutexLock lock(&mu_);
+  const auto known = store_->ServersWithCredential();
+  if (!known.ok()) return known.status();
+  if (request.create() && known->size() >= options_.max_servers) {
+    return absl::ResourceExhaustedError("the scheduler has as many servers as it keeps");
+  }
+  ServerReply reply;
+  reply.set_credential(NewCredential());
+  const std::string hash = HashCredential(reply.credential());
+  const absl::Status status = request.create()
+                                  ? store_->AddServerCredential(request.name(), hash)
+                                  : store_->UpdateServerCredential(request.name(), hash);
+  if (!status.ok()) return status;
+  LogInfo(request.create() ? "added" : "changed credential of", " server=", request.name());
+  return reply;
+}
+
+absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
+  if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
+  MutexLock lock(&mu_);
+  const auto status = store_->RemoveServer(
+      request.name(), {"its server was removed from the pool", Now() + kLeaseAfterlife});
+  if (!status.ok()) return status;
+  LogInfo("removed server=", request.name());
+  records_.erase(request.name());
+  servers_.erase(request.name());
+  return absl::OkStatus();
+}
+
+// --- Reports.
+
+absl::Status Scheduler::NoteServer(const ServerReport& report) {
+  ServerRecord record;
+  record.name = report.name();
+  record.endpoint = report.endpoint();
+  record.version = report.version();
+  for (const auto& device : report.devices()) {
+    record.devices.push_back(
+        {device.uuid(), device.name(), device.backend(), device.capacity_bytes()});
+  }
+  const auto known = records_.find(report.name());
+  if (known == records_.end() && records_.size() >= options_.max_servers) {
+    return absl::ResourceExhaustedError("the scheduler has as many servers as it keeps");
+  }
+  if (known != records_.end() && known->second == record) return absl::OkStatus();
+  if (auto status = store_->PutServer(record); !status.ok()) return status;
+  LogInfo(known == records_.end() ? "registered" : "changed", " server=", record.name,
+          " endpoint=", record.endpoint, " devices=", record.devices.size());
+  records_[record.name] = std::move(record);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool local) {
+  if (auto status = CheckReport(report); !status.ok()) return status;
+  MutexLock lock(&mu_);
+  if (auto status = CheckServer(report, local); !status.ok()) return status;
+  if (auto status = NoteServer(report); !status.ok()) return status;
+  const absl::Time now = Now();
+  LiveServer& live = servers_[report.name()];
+  if (live.lost) LogInfo("up server=", report.name());
+  live.lost = false;
+  live.heard = now;
+  live.report = report;
+  live.report.clear_credential();
+  ReportReply reply;
+  for (const VerifyKey& key : keys_.VerifyKeys()) {
+    auto* added = reply.add_keys();
+    added->set_id(key.id);
+    added->set_key(key.public_key);
+  }
+  reply.set_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.report_interval)));
+  reply.set_now_unix_ms(absl::ToUnixMillis(now));
+  std::set<std::string> in_use;
+  for (const auto& reported : report.leases()) {
+    in_use.insert(reported.lease());
+    auto lease = store_->FindLease(reported.lease());
+    if (!lease.ok()) return lease.status();
+    const bool ours = lease->has_value() && (*lease)->server == report.name();
+    if (!ours || (*lease)->state != LeaseState::kActive) {
+      auto* ended = reply.add_ended();
+      ended->set_lease(reported.lease());
+      ended->set_reason(ours ? (*lease)->reason : "the scheduler does not know it");
+      continue;
+    }
+    // Sessions that run keep their lease.
+    if ((*lease)->expires - now > options_.lease_ttl / 2) continue;
+    (*lease)->expires = std::min(now + options_.lease_ttl, (*lease)->ends);
+    if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
+  }
+  for (const std::string& id : report.idle_leases()) {
+    // A session has joined since it fell idle, as when a client opens again what broke.
+    if (in_use.count(id) > 0) continue;
+    auto lease = store_->FindLease(id);
+    if (!lease.ok()) return lease.status();
+    if (!lease->has_value() || (*lease)->server != report.name()) continue;
+    if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
+    if (auto status = store_->RemoveLease(id); !status.ok()) return status;
+    LogInfo("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
+  }
+  return reply;
+}
+
+void Scheduler::HousekeepServers(absl::Time now) {
+  for (auto server = servers_.begin(); server != servers_.end();) {
+    auto& [name, live] = *server;
+    if (!live.lost && !IsUp(live, now)) {
+      live.lost = true;
+      live.lost_at = now;
+      LogWarning("lost server=", name, " silent_seconds=", absl::ToInt64Seconds(now - live.heard));
+    }
+    // From when that was noticed: after a jump of the clock, or a pause of this machine, servers
+    // get their chance to report.
+    if (!live.lost || now - live.lost_at < options_.forget_after) {
+      ++server;
+      continue;
+    }
+    if (auto status = store_->ForgetServer(name); !status.ok()) {
+      LogError("cannot forget a server: ", status.message());
+      ++server;
+      continue;
+    }
+    LogInfo("forgot server=", name);
+    records_.erase(name);
+    server = servers_.erase(server);
+  }
+}
+
+absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential,
+                                                                 bool local) {
+  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+  MutexLock lock(&mu_);
+  const auto leases = store_->Leases();
+  if (!leases.ok()) return leases.status();
+  const auto credentials = store_->ServersWithCredential();
+  if (!credentials.ok()) return credentials.status();
+  const absl::Time now = Now();
+  warpline_internal::ServerList list;
+  for (const auto& [name, record] : records_) {
+    const LiveServer& live = servers_[name];
+    const bool up = IsUp(live, now);
+    auto* to = list.add_servers();
+    to->set_name(name);
+    to->set_endpoint(record.endpoint);
+    to->set_version(record.version);
+    to->set_state(!up ? "lost" : live.report.draining() ? "draining" : "up");
+    to->set_heard_seconds_ago(absl::ToDoubleSeconds(now - live.heard));
+    for (const DeviceRecord& device : record.devices) {
+      auto* added = to->add_devices();
+      added->set_uuid(device.uuid);
+      added->set_name(device.name);
+      added->set_backend(device.backend);
+      added->set_capacity_bytes(device.capacity_bytes);
+      for (const auto& reported : live.report.devices()) {
+        if (reported.uuid() == device.uuid) added->set_granted_bytes(reported.granted_bytes());
+      }
+    }
+    to->set_sessions(static_cast<uint32_t>(live.report.sessions_size()));
+    for (const LeaseRecord& lease : *leases) {
+      if (lease.server != name || lease.state != LeaseState::kActive) continue;
+      to->set_leases(to->leases() + 1);
+      to->set_leased_bytes(to->leased_bytes() + lease.memory_bytes);
+    }
+  }
+  for (const std::string& name : *credentials) {
+    const auto known = std::find_if(list.mutable_servers()->begin(), list.mutable_servers()->end(),
+                                    [&](const auto& server) { return server.name() == name; });
+    if (known != list.mutable_servers()->end()) {
+      known->set_has_credential(true);
+      continue;
+    }
+    auto* to = list.add_servers();
+    to->set_name(name);
+    to->set_state("added");
+    to->set_has_credential(true);
+  }
+  return list;
+}
+
+}  // namespace warpline::scheduler

@@ -1,0 +1,38 @@
+#include "transport/unix_connect.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline {
+
+absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path,
+                                     std::optional<uint32_t> listener_uid) {
+  sockaddr_un address = {};
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return absl::UnavailableError("no path of a unix socket");
+  }
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid() ||
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot connect to ", path, ": ", std::strerror(errno)));
+  }
+  if (!listener_uid.has_value()) return fd;
+  ucred listener = {};
+  socklen_t size = sizeof(listener);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0 ||
+      listener.uid != *listener_uid) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("who listens on ", path, " is user ", listener.uid, ", not ", *listener_uid));
+  }
+  return fd;
+}
+
+}  // namespace warpline

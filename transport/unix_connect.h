@@ -1,0 +1,21 @@
+// Connecting to unix sockets whose owner matters.
+#ifndef WARPLINE_TRANSPORT_UNIX_CONNECT_H_
+#define WARPLINE_TRANSPORT_UNIX_CONNECT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+
+namespace warpline {
+
+// A connection to the socket at `path`, non-blocking. With `listener_uid` only to one whose
+// listener ran as that user when it began to listen, as the kernel tells: PERMISSION_DENIED for
+// another. UNAVAILABLE when nobody listens there. Does not block.
+absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path, std::optional<uint32_t> listener_uid);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_TRANSPORT_UNIX_CONNECT_H_
