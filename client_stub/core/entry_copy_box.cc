@@ -1,7 +1,9 @@
 // Copies of rows and slices between linear memories. CUDA arrays are not implemented.
+#include "client_stub/core/capture.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/copies.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
@@ -68,10 +70,8 @@ CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
   return CUDA_SUCCESS;
 }
 
-CUresult Copy(const End& to, const End& from, const BoxExtent& extent, CUstream handle,
-              DefaultStream null_means, Completion completion) {
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult CopyOn(Stream* stream, const End& to, const End& from, const BoxExtent& extent,
+                Completion completion) {
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
   Box to_box, from_box;
   WARPLINE_TRY(FindBox(to, extent, &to_box));
@@ -79,26 +79,58 @@ CUresult Copy(const End& to, const End& from, const BoxExtent& extent, CUstream 
   return CopyBox(stream, to_box, from_box, extent, completion);
 }
 
-CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
-                Completion completion) {
-  WARPLINE_TRY(Enter());
-  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_MEMCPY2D& c = *copy;
-  const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
-                  c.dstDevice,     c.dstXInBytes,
-                  c.dstY,          0,
-                  c.dstPitch,      0};
-  const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
-                    c.srcDevice,     c.srcXInBytes,
-                    c.srcY,          0,
-                    c.srcPitch,      0};
-  return Copy(to, from, {c.WidthInBytes, c.Height, 1}, handle, null_means, completion);
+// What a node of a graph keeps of a copy; the others in the form of one in three dimensions.
+CUDA_MEMCPY3D Plain(const CUDA_MEMCPY2D& c) {
+  CUDA_MEMCPY3D plain = {};
+  plain.srcXInBytes = c.srcXInBytes;
+  plain.srcY = c.srcY;
+  plain.srcMemoryType = c.srcMemoryType;
+  plain.srcHost = c.srcHost;
+  plain.srcDevice = c.srcDevice;
+  plain.srcArray = c.srcArray;
+  plain.srcPitch = c.srcPitch;
+  plain.dstXInBytes = c.dstXInBytes;
+  plain.dstY = c.dstY;
+  plain.dstMemoryType = c.dstMemoryType;
+  plain.dstHost = c.dstHost;
+  plain.dstDevice = c.dstDevice;
+  plain.dstArray = c.dstArray;
+  plain.dstPitch = c.dstPitch;
+  plain.WidthInBytes = c.WidthInBytes;
+  plain.Height = c.Height;
+  plain.Depth = 1;
+  return plain;
+}
+CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D& c) { return c; }
+CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D_PEER& c) {
+  CUDA_MEMCPY3D plain = {};
+  plain.srcXInBytes = c.srcXInBytes;
+  plain.srcY = c.srcY;
+  plain.srcZ = c.srcZ;
+  plain.srcMemoryType = c.srcMemoryType;
+  plain.srcHost = c.srcHost;
+  plain.srcDevice = c.srcDevice;
+  plain.srcArray = c.srcArray;
+  plain.srcPitch = c.srcPitch;
+  plain.srcHeight = c.srcHeight;
+  plain.dstXInBytes = c.dstXInBytes;
+  plain.dstY = c.dstY;
+  plain.dstZ = c.dstZ;
+  plain.dstMemoryType = c.dstMemoryType;
+  plain.dstHost = c.dstHost;
+  plain.dstDevice = c.dstDevice;
+  plain.dstArray = c.dstArray;
+  plain.dstPitch = c.dstPitch;
+  plain.dstHeight = c.dstHeight;
+  plain.WidthInBytes = c.WidthInBytes;
+  plain.Height = c.Height;
+  plain.Depth = c.Depth;
+  return plain;
 }
 
 // CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER.
 template <typename Descriptor>
-CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_means,
-                       Completion completion) {
+CUresult CopyBetween(Stream* stream, const Descriptor& c, Completion completion) {
   if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
                   c.dstDevice,     c.dstXInBytes,
@@ -108,7 +140,28 @@ CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_
                     c.srcDevice,     c.srcXInBytes,
                     c.srcY,          c.srcZ,
                     c.srcPitch,      c.srcHeight};
-  return Copy(to, from, {c.WidthInBytes, c.Height, c.Depth}, handle, null_means, completion);
+  const BoxExtent extent = {c.WidthInBytes, c.Height, c.Depth};
+  if (completion == Completion::kAsynchronous && Captured(*stream)) {
+    Box to_box, from_box;
+    WARPLINE_TRY(FindBox(to, extent, &to_box));
+    WARPLINE_TRY(FindBox(from, extent, &from_box));
+    return CaptureCopy(stream, Plain(c));
+  }
+  return CopyOn(stream, to, from, extent, completion);
+}
+
+template <typename Descriptor>
+CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_means,
+                       Completion completion) {
+  Stream* stream = FindStream(handle, null_means);
+  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CopyBetween(stream, c, completion);
+}
+
+CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
+                Completion completion) {
+  WARPLINE_TRY(Enter());
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return CopyDescribed(Plain(*copy), handle, null_means, completion);
 }
 
 CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
@@ -137,6 +190,11 @@ CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream
 }
 
 }  // namespace
+
+CUresult warpline::stub::CopyDescribed(Stream* stream, const CUDA_MEMCPY3D& copy,
+                                       Completion completion) {
+  return CopyBetween(stream, copy, completion);
+}
 
 extern "C" {
 

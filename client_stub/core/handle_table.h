@@ -26,6 +26,10 @@ enum class HandleKind : uint8_t {
   kLibrary = 0x55,
   kKernel = 0x56,  // CUkernel and CUfunction: the runtime passes the one where the other is due.
   kMemoryPool = 0x57,
+  kGraph = 0x60,
+  kGraphNode = 0x61,
+  kGraphExec = 0x62,
+  kUserObject = 0x63,
 };
 
 // Thread-safe. T is default-constructed in its slot. With kReuse a removed slot serves again, so T

@@ -30,6 +30,8 @@ class ControlLane : public Lane {
   void Do(const cmd::ClusterOccupancy& command, Task& task);
   void Do(const cmd::LimitGet& command, Task& task);
   void Do(const cmd::LimitSet& command, Task& task);
+  void Do(const cmd::GraphCreate& command, Task& task);
+  void Do(const cmd::GraphDestroy& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,

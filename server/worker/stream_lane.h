@@ -36,6 +36,7 @@ class StreamLane : public Lane {
   Step Do(const cmd::CopyBoxOnDevice& command, Task& task);
   Step Do(const cmd::StreamMemOps& command, Task& task);
   Step Do(const cmd::StreamSetAttribute& command, Task& task);
+  Step Do(const cmd::GraphLaunch& command, Task& task);
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {

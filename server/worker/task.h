@@ -18,6 +18,7 @@
 namespace warpline::worker {
 
 class Lane;
+struct Graph;
 
 // A module image while its parts arrive.
 struct Image {
@@ -71,7 +72,7 @@ using AnyCommand =
                  cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels, cmd::ClusterOccupancy,
                  cmd::LimitGet, cmd::LimitSet, cmd::HostCall, cmd::MemsetRows, cmd::CopyBoxToDevice,
                  cmd::CopyBoxFromDevice, cmd::CopyBoxOnDevice, cmd::StreamMemOps,
-                 cmd::StreamSetAttribute>;
+                 cmd::StreamSetAttribute, cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -86,6 +87,7 @@ struct Task {
   std::shared_ptr<EventRecord> second_event;
   std::shared_ptr<Image> image;
   std::shared_ptr<HostWait> host;
+  std::shared_ptr<Graph> graph;
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;
