@@ -222,7 +222,7 @@ void Work() {
   CALL("kernel off", CUDA_SUCCESS, cuGraphNodeSetEnabled, exec, kernel, 0);
   CALL("kernel off", CUDA_SUCCESS, cuGraphNodeGetEnabled, exec, kernel, &enabled);
   EQUAL(cuGraphNodeSetEnabled, "kernel off", enabled, 0);
-  CALL("zeros", CUDA_SUCCESS, cuMemsetD32, s.b, 0, kCount);
+  CALL("zeros", CUDA_SUCCESS, cuMemsetD32Async, s.b, 0, kCount, s.stream);
   for (int i = 0; i < 2; ++i) {
     CALL("without the kernel", CUDA_SUCCESS, cuGraphLaunch, exec, s.stream);
     CALL("without the kernel", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
@@ -410,7 +410,7 @@ void Memory() {
   CALL("with memory, twice", CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiateWithFlags, &second, graph,
        0);
   for (int i = 0; i < 3; ++i) {
-    CALL("with memory", CUDA_SUCCESS, cuMemsetD32, s.a, 0, kCount);
+    CALL("with memory", CUDA_SUCCESS, cuMemsetD32Async, s.a, 0, kCount, s.stream);
     CALL("with memory", CUDA_SUCCESS, cuGraphLaunch, exec, s.stream);
     CALL("with memory", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
     EQUAL(cuGraphAddMemAllocNode, "what it computes", First(s.a), 21);
@@ -473,6 +473,7 @@ void Streams() {
   CUfunction add = nullptr;
   if (!Kernel(&add, s.module, "add_step")) return;
   CALL("zeros", CUDA_SUCCESS, cuMemsetD32, s.a, 0, kCount);
+  CALL("zeros", CUDA_SUCCESS, cuCtxSynchronize);
   CUgraph graph = nullptr;
   SETUP(cuGraphCreate, &graph, 0);
   CUgraphNode node = nullptr;
