@@ -182,5 +182,37 @@ TEST_F(CaptureTest, ADestroyedStreamEndsItsCapture) {
   EXPECT_EQ(Set(nullptr), CUDA_SUCCESS);
 }
 
+TEST_F(CaptureTest, GraphsAreLaunchedWhileAnotherStreamCaptures) {
+  CUgraph graph = nullptr, captured = nullptr;
+  ASSERT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  const CUDA_MEMSET_NODE_PARAMS params = {memory_, 0, 1, 4, 8, 1};
+  CUgraphNode node;
+  ASSERT_EQ(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &params, context_), CUDA_SUCCESS);
+  CUgraphExec exec;
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  CUstream third;
+  ASSERT_EQ(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(Begin(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphLaunch(exec, other_), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphLaunch(exec, third), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 1);
+  EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamEndCapture(stream_, &captured), CUDA_SUCCESS);
+  EXPECT_EQ(Nodes(captured), 1u);
+}
+
+TEST_F(CaptureTest, CopiesThatWaitForPinnedMemoryDisturbNoCapture) {
+  void* pinned;
+  ASSERT_EQ(cuMemHostAlloc(&pinned, 64, 0), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned, memory_, 64, other_), CUDA_SUCCESS);
+  ASSERT_EQ(Begin(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyHtoDAsync_v2(memory_, pinned, 64, other_), CUDA_SUCCESS);
+  EXPECT_EQ(Status(stream_), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  CUgraph graph;
+  EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace warpline::stub

@@ -98,12 +98,12 @@ CUresult LaunchMemory(const GraphPlan& plan, bool auto_free) {
 }
 
 // A launch comes after the former one of the same graph, in whichever stream that was.
-CUresult ComeAfterFormer(const GraphExec& exec, Stream* stream) {
-  if (exec.last_wire == 0 || exec.last_wire == stream->wire) return CUDA_SUCCESS;
+CUresult ComeAfterFormer(const FormerLaunch& launch, Stream* stream) {
+  if (launch.wire == 0 || launch.wire == stream->wire) return CUDA_SUCCESS;
   Session& session = *runtime().session;
-  if (session.Retired(exec.last_wire, exec.last_seq)) return CUDA_SUCCESS;
-  Stream* const former = FindStream(exec.last_stream, DefaultStream::kLegacy);
-  if (former == nullptr || former->wire != exec.last_wire) return CUDA_SUCCESS;
+  if (session.Retired(launch.wire, launch.seq)) return CUDA_SUCCESS;
+  Stream* const former = FindStream(launch.stream, DefaultStream::kLegacy);
+  if (former == nullptr || former->wire != launch.wire || Captured(*former)) return CUDA_SUCCESS;
   const uint64_t event = runtime().NewNumber();
   WARPLINE_TRY(SentAs(session.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
   WARPLINE_TRY(SendOn(former, cmd::EventRecord{event, former->wire}));
@@ -267,15 +267,16 @@ CUresult UpdateExec(GraphExec* exec, const Graph& graph, CUgraphExecUpdateResult
 
 CUresult LaunchExec(CUgraphExec handle, Stream* stream) {
   std::shared_ptr<GraphPlan> plan;
+  FormerLaunch former;
   {
     MutexLock lock(&GraphMutex());
     GraphExec* const exec = FindGraphExec(handle);
     if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    former = exec->former;
     if (!Captured(*stream)) {
       plan = PlanOf(exec);
       const bool auto_free = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
       WARPLINE_TRY(LaunchMemory(*plan, auto_free));
-      WARPLINE_TRY(ComeAfterFormer(*exec, stream));
     }
   }
   if (plan == nullptr) {
@@ -290,12 +291,11 @@ CUresult LaunchExec(CUgraphExec handle, Stream* stream) {
       return AddGraphNode(graph, edges, CU_GRAPH_NODE_TYPE_GRAPH, nullptr, std::move(child), node);
     });
   }
+  WARPLINE_TRY(ComeAfterFormer(former, stream));
   WARPLINE_TRY(plan->Launch(stream));
   MutexLock lock(&GraphMutex());
   if (GraphExec* const exec = FindGraphExec(handle); exec != nullptr) {
-    exec->last_stream = stream->handle;
-    exec->last_wire = stream->wire;
-    exec->last_seq = stream->last_seq.load(std::memory_order_relaxed);
+    exec->former = {stream->handle, stream->wire, stream->last_seq.load(std::memory_order_relaxed)};
   }
   return CUDA_SUCCESS;
 }

@@ -19,16 +19,20 @@
 
 namespace warpline::stub {
 
+// Where a graph was launched last: the stream, its number on the wire, and the command.
+struct FormerLaunch {
+  CUstream stream = nullptr;
+  uint64_t wire = 0;
+  uint64_t seq = 0;
+};
+
 struct GraphExec {
   CUgraphExec handle = nullptr;
   uint64_t flags = 0;
   std::unique_ptr<Graph> graph;
   absl::flat_hash_map<uint64_t, GraphNode*> nodes;  // Of child graphs too, by their original's id.
   std::shared_ptr<GraphPlan> plan;                  // Made when needed; nullptr after a change.
-  // Where it was launched last.
-  CUstream last_stream = nullptr;
-  uint64_t last_wire = 0;
-  uint64_t last_seq = 0;
+  FormerLaunch former;
 };
 
 // With GraphMutex() held.

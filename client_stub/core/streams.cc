@@ -113,7 +113,6 @@ CUresult SynchronizeStream(Stream* stream) {
 }
 
 CUresult SynchronizeContext() {
-  WARPLINE_TRY(CheckContextSynchronize());
   Session& session = *runtime().session;
   if (session.Retired(kNoStream, session.last_seq())) return WaitedFor();
   return ToCu(session.Call(WaitKind::kSynchronize, cmd::ContextSync{}));
