@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -12,6 +13,17 @@ namespace {
 
 // Of a copy to the device in one command.
 constexpr uint64_t kPartBytes = kMaxTail;
+
+constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
+constexpr CUmemorytype kDevice = CU_MEMORYTYPE_DEVICE;
+
+uint64_t Address(const void* address) { return reinterpret_cast<uint64_t>(address); }
+
+// For what does not go through SendOn(): CUDA_ERROR_NOT_SUPPORTED where only commands are recorded.
+CUresult CheckSendable(const Stream* stream) {
+  if (stream->recorder != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return AnyCapture() ? CheckUncaptured(stream) : CUDA_SUCCESS;
+}
 
 bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
@@ -26,6 +38,7 @@ CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t by
 }
 
 CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
+  WARPLINE_TRY(CheckSendable(stream));
   uint64_t seq = 0;
   const CUresult result =
       ToCu(runtime().session->CopyOut(stream->wire, to, from, bytes, wait, &seq));
@@ -34,11 +47,22 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
   return result;
 }
 
-CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes) {
+CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes,
+                    Completion completion) {
   if (!IsHost(to) || !IsHost(from)) return CUDA_ERROR_INVALID_VALUE;
+  if (completion == Completion::kAsynchronous && Captured(*stream)) {
+    return CaptureCopy(stream, LinearCopy(kHost, Address(to), kHost, Address(from), bytes));
+  }
   WARPLINE_TRY(SynchronizeStream(stream));
   std::memmove(to, from, bytes);
   return CUDA_SUCCESS;
+}
+
+// Synchronous copies are unsafe while something captures.
+CUresult CheckSynchronous(const Stream* stream, Completion completion) {
+  if (completion != Completion::kSynchronous) return CUDA_SUCCESS;
+  WARPLINE_TRY(CheckUncaptured(stream));
+  return CheckUnsafe();
 }
 
 // Rows that lie without gaps on both sides are one row, and slices of one row are rows.
@@ -90,6 +114,7 @@ CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& fro
 
 CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
                     const BoxExtent& extent, Completion completion) {
+  WARPLINE_TRY(CheckSendable(stream));
   uint64_t span, seq = 0;
   void* const target = reinterpret_cast<void*>(to.address);
   const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
@@ -140,6 +165,12 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
   const uint64_t address = reinterpret_cast<uint64_t>(from);
   if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (AnyCapture()) {
+    WARPLINE_TRY(CheckSynchronous(stream, completion));
+    if (Captured(*stream) && completion == Completion::kAsynchronous) {
+      return CaptureCopy(stream, LinearCopy(kDevice, to, kHost, address, bytes));
+    }
+  }
   WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
@@ -151,6 +182,12 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
   const uint64_t address = reinterpret_cast<uint64_t>(to);
   if (runtime().memory->InArena(address)) return CopyOnDevice(stream, address, from, bytes);
   if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (AnyCapture()) {
+    WARPLINE_TRY(CheckSynchronous(stream, completion));
+    if (Captured(*stream) && completion == Completion::kAsynchronous) {
+      return CaptureCopy(stream, LinearCopy(kHost, address, kDevice, from, bytes));
+    }
+  }
   const bool wait =
       completion == Completion::kSynchronous || !runtime().host_memory->Contains(to, bytes);
   return Receive(stream, to, from, bytes, wait);
@@ -160,6 +197,9 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
   if (bytes == 0) return CUDA_SUCCESS;
   const DeviceMemory& memory = *runtime().memory;
   if (!memory.Contains(to, bytes) || !memory.Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (Captured(*stream)) {
+    return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
+  }
   return SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes});
 }
 
@@ -173,7 +213,7 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
   if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes);
   if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
   if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
-  return CopyOnHost(stream, host_to, host_from, bytes);
+  return CopyOnHost(stream, host_to, host_from, bytes, completion);
 }
 
 CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
@@ -183,6 +223,7 @@ CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint6
       !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (Captured(*stream)) return CaptureMemset(stream, {to, 0, value, width, count, 1, nullptr});
   return SendOn(stream, cmd::Memset{stream->wire, to, count, value, width});
 }
 
@@ -196,6 +237,9 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
       !BoxSpan({to, rows > 1 ? pitch : extent.width, 0}, extent, &bytes) ||
       !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (Captured(*stream)) {
+    return CaptureMemset(stream, {to, pitch, value, width, columns, rows, nullptr});
   }
   if (rows == 1 || pitch == extent.width) {
     return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});

@@ -1,6 +1,7 @@
 // Contexts: which one a thread uses, and their settings. All but limits is answered in the process.
 #include <algorithm>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/context_events.h"
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
@@ -198,6 +199,7 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 
 CUresult CUDAAPI cuCtxSynchronize() {
   WARPLINE_TRY(Enter());
+  WARPLINE_TRY(CheckContextSynchronize());
   return SynchronizeContext();
 }
 
@@ -206,6 +208,7 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
   WARPLINE_TRY(EnterWith(ctx, &context));
   if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   WARPLINE_TRY(SessionError());
+  WARPLINE_TRY(CheckContextSynchronize());
   return SynchronizeContext();
 }
 

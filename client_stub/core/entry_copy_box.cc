@@ -1,8 +1,10 @@
 // Copies of rows and slices between memories and arrays.
 #include "client_stub/core/arrays.h"
+#include "client_stub/core/capture.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/copies.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
@@ -44,6 +46,8 @@ CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
       base = end.device;
       box->device = runtime().memory->IsDevice(base);
       break;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -77,42 +81,58 @@ CUresult FindEnd(const End& end, const BoxExtent& extent, CopyEnd* found) {
   return found->array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUresult Copy(const End& to, const End& from, const BoxExtent& extent, CUstream handle,
-              DefaultStream null_means, Completion completion) {
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  CopyEnd to_end, from_end;
-  WARPLINE_TRY(FindEnd(to, extent, &to_end));
-  WARPLINE_TRY(FindEnd(from, extent, &from_end));
-  if (to_end.array != nullptr || from_end.array != nullptr) {
-    return CopyArrayBox(stream, to_end, from_end, extent, completion);
-  }
-  return CopyBox(stream, to_end.box, from_end.box, extent, completion);
+// What a node of a graph keeps of a copy; the others in the form of one in three dimensions.
+CUDA_MEMCPY3D Plain(const CUDA_MEMCPY2D& c) {
+  CUDA_MEMCPY3D plain = {};
+  plain.srcXInBytes = c.srcXInBytes;
+  plain.srcY = c.srcY;
+  plain.srcMemoryType = c.srcMemoryType;
+  plain.srcHost = c.srcHost;
+  plain.srcDevice = c.srcDevice;
+  plain.srcArray = c.srcArray;
+  plain.srcPitch = c.srcPitch;
+  plain.dstXInBytes = c.dstXInBytes;
+  plain.dstY = c.dstY;
+  plain.dstMemoryType = c.dstMemoryType;
+  plain.dstHost = c.dstHost;
+  plain.dstDevice = c.dstDevice;
+  plain.dstArray = c.dstArray;
+  plain.dstPitch = c.dstPitch;
+  plain.WidthInBytes = c.WidthInBytes;
+  plain.Height = c.Height;
+  plain.Depth = 1;
+  return plain;
 }
-
-CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
-                Completion completion) {
-  WARPLINE_TRY(Enter());
-  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_MEMCPY2D& c = *copy;
-  const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
-                  c.dstDevice,     c.dstXInBytes,
-                  c.dstY,          0,
-                  c.dstPitch,      0,
-                  c.dstArray};
-  const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
-                    c.srcDevice,     c.srcXInBytes,
-                    c.srcY,          0,
-                    c.srcPitch,      0,
-                    c.srcArray};
-  return Copy(to, from, {c.WidthInBytes, c.Height, 1}, handle, null_means, completion);
+CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D& c) { return c; }
+CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D_PEER& c) {
+  CUDA_MEMCPY3D plain = {};
+  plain.srcXInBytes = c.srcXInBytes;
+  plain.srcY = c.srcY;
+  plain.srcZ = c.srcZ;
+  plain.srcMemoryType = c.srcMemoryType;
+  plain.srcHost = c.srcHost;
+  plain.srcDevice = c.srcDevice;
+  plain.srcArray = c.srcArray;
+  plain.srcPitch = c.srcPitch;
+  plain.srcHeight = c.srcHeight;
+  plain.dstXInBytes = c.dstXInBytes;
+  plain.dstY = c.dstY;
+  plain.dstZ = c.dstZ;
+  plain.dstMemoryType = c.dstMemoryType;
+  plain.dstHost = c.dstHost;
+  plain.dstDevice = c.dstDevice;
+  plain.dstArray = c.dstArray;
+  plain.dstPitch = c.dstPitch;
+  plain.dstHeight = c.dstHeight;
+  plain.WidthInBytes = c.WidthInBytes;
+  plain.Height = c.Height;
+  plain.Depth = c.Depth;
+  return plain;
 }
 
 // CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER.
 template <typename Descriptor>
-CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_means,
-                       Completion completion) {
+CUresult CopyBetween(Stream* stream, const Descriptor& c, Completion completion) {
   if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
                   c.dstDevice,     c.dstXInBytes,
@@ -124,7 +144,33 @@ CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_
                     c.srcY,          c.srcZ,
                     c.srcPitch,      c.srcHeight,
                     c.srcArray};
-  return Copy(to, from, {c.WidthInBytes, c.Height, c.Depth}, handle, null_means, completion);
+  const BoxExtent extent = {c.WidthInBytes, c.Height, c.Depth};
+  const bool captured = completion == Completion::kAsynchronous && Captured(*stream);
+  if (!captured && (extent.width == 0 || extent.height == 0 || extent.depth == 0)) {
+    return CUDA_SUCCESS;
+  }
+  CopyEnd to_end, from_end;
+  WARPLINE_TRY(FindEnd(to, extent, &to_end));
+  WARPLINE_TRY(FindEnd(from, extent, &from_end));
+  if (captured) return CaptureCopy(stream, Plain(c));
+  if (to_end.array != nullptr || from_end.array != nullptr) {
+    return CopyArrayBox(stream, to_end, from_end, extent, completion);
+  }
+  return CopyBox(stream, to_end.box, from_end.box, extent, completion);
+}
+
+template <typename Descriptor>
+CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_means,
+                       Completion completion) {
+  Stream* stream = FindStream(handle, null_means);
+  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CopyBetween(stream, c, completion);
+}
+
+CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
+                Completion completion) {
+  WARPLINE_TRY(Enter());
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return CopyDescribed(Plain(*copy), handle, null_means, completion);
 }
 
 CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
@@ -153,6 +199,11 @@ CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream
 }
 
 }  // namespace
+
+CUresult warpline::stub::CopyDescribed(Stream* stream, const CUDA_MEMCPY3D& copy,
+                                       Completion completion) {
+  return CopyBetween(stream, copy, completion);
+}
 
 extern "C" {
 

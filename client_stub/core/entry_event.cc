@@ -2,6 +2,7 @@
 // the server.
 #include <cstring>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
@@ -14,11 +15,14 @@ namespace {
 CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
                 DefaultStream null_means) {
   WARPLINE_TRY(Enter());
-  // Asks for a node of a graph that is being captured.
-  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   Event* event = FindEvent(handle);
   Stream* stream = FindStream(stream_handle, null_means);
+  if (flags == CU_EVENT_RECORD_EXTERNAL) {
+    // Asks for a node of a graph that is being captured.
+    if (stream == nullptr || !Captured(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CaptureEventRecord(stream, event, flags);
+  }
   if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return RecordEvent(event, stream);
 }
@@ -67,6 +71,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
   WARPLINE_TRY(Enter());
   const Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/true));
   if (!EventComplete(*event)) return CUDA_ERROR_NOT_READY;
   return WaitedFor();
 }
@@ -84,6 +89,9 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const Event* start = FindEvent(hStart);
   const Event* end = FindEvent(hEnd);
+  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  WARPLINE_TRY(CheckEventQuery(*start, /*unsafe=*/false));
+  WARPLINE_TRY(CheckEventQuery(*end, /*unsafe=*/false));
   if (!Timed(start) || !Timed(end)) return CUDA_ERROR_INVALID_HANDLE;
   if (!EventComplete(*start) || !EventComplete(*end)) return CUDA_ERROR_NOT_READY;
   std::string reply;

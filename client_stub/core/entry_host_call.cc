@@ -1,6 +1,8 @@
 // Functions of the application in the order of a stream.
+#include "client_stub/core/capture.h"
 #include "client_stub/core/host_calls.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
@@ -12,17 +14,18 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
 CUresult Submit(CUstream handle, const HostCalls::Call& call, DefaultStream null_means) {
   Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const uint64_t token = runtime().host_calls->Add(call);
-  if (token == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = SendOn(stream, warpline::cmd::HostCall{stream->wire, token});
-  if (result != CUDA_SUCCESS) runtime().host_calls->Forget(token);
-  return result;
+  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : SendHostCall(stream, call);
 }
 
 CUresult LaunchHost(CUstream stream, CUhostFn function, void* data, DefaultStream null_means) {
   WARPLINE_TRY(Enter());
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Stream* const found = FindStream(stream, null_means);
+  if (found != nullptr && Captured(*found)) {
+    SharedNodeParams params;
+    WARPLINE_TRY(ReadHostNode({function, data}, &params));
+    return CaptureNode(found, CU_GRAPH_NODE_TYPE_HOST, params);
+  }
   return Submit(stream, {.function = function, .data = data}, null_means);
 }
 
@@ -34,6 +37,14 @@ CUresult AddCallback(CUstream stream, CUstreamCallback callback, void* data, uns
 }
 
 }  // namespace
+
+CUresult warpline::stub::SendHostCall(Stream* stream, const HostCalls::Call& call) {
+  const uint64_t token = runtime().host_calls->Add(call);
+  if (token == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = SendOn(stream, cmd::HostCall{stream->wire, token});
+  if (result != CUDA_SUCCESS) runtime().host_calls->Forget(token);
+  return result;
+}
 
 extern "C" {
 

@@ -1,12 +1,12 @@
-// Launches: checked and packed here, then one way.
-#include <cstring>
+// Launches: checked here, then packed and sent (launch.h).
 #include <string>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/kernel.h"
+#include "client_stub/core/launch.h"
 #include "client_stub/core/launch_attributes.h"
 #include "client_stub/core/launch_check.h"
-#include "client_stub/core/module.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -20,74 +20,12 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 // Parameters up to this size are packed on the stack: as many as devices took for a decade.
 constexpr uint32_t kStackParameterBytes = 4096;
 
-// Reads the list behind `extra` into the packed parameters and their size.
-CUresult ReadExtra(void** extra, std::string_view* packed) {
-  const char* buffer = nullptr;
-  const size_t* size = nullptr;
-  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      buffer = static_cast<const char*>(extra[1]);
-    } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
-      size = static_cast<const size_t*>(extra[1]);
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  if (buffer == nullptr || size == nullptr || *size == 0) return CUDA_ERROR_INVALID_VALUE;
-  *packed = {buffer, *size};
-  return CUDA_SUCCESS;
-}
-
-// Gathers the parameters into `to` (kernel.parameter_bytes), from one form or the other. Bytes that
-// neither gives are zero, not whatever the stack held.
-CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to) {
-  std::memset(to, 0, kernel.parameter_bytes);
-  if (params != nullptr) {
-    for (size_t i = 0; i < kernel.parameters.size(); ++i) {
-      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      const Kernel::Parameter& parameter = kernel.parameters[i];
-      std::memcpy(to + parameter.offset, params[i], parameter.bytes);
-    }
-    return CUDA_SUCCESS;
-  }
-  if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::string_view packed;
-  WARPLINE_TRY(ReadExtra(extra, &packed));
-  // NVIDIA's driver takes fewer bytes than the kernel has, and says this of more.
-  if (packed.size() > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  std::memcpy(to, packed.data(), packed.size());
-  return CUDA_SUCCESS;
-}
-
-template <typename Command>
-void SetGeometry(const LaunchGeometry& launch, Command* command) {
-  command->grid_x = launch.grid[0];
-  command->grid_y = launch.grid[1];
-  command->grid_z = launch.grid[2];
-  command->block_x = launch.block[0];
-  command->block_y = launch.block[1];
-  command->block_z = launch.block[2];
-  command->dynamic_shared_bytes = launch.dynamic_shared_bytes;
-}
-
 CUresult Send(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
               const LaunchAttributes* attributes, void** params, void** extra, char* buffer) {
   if (kernel->parameter_bytes != 0) {
     WARPLINE_TRY(PackParameters(*kernel, params, extra, buffer));
   }
-  const std::string_view packed(buffer, kernel->parameter_bytes);
-  uint64_t wire;
-  WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
-  if (attributes == nullptr || attributes->plain()) {
-    warpline::cmd::Launch command = {.stream = stream->wire, .kernel = wire};
-    SetGeometry(launch, &command);
-    return SendOn(stream, command, packed);
-  }
-  warpline::cmd::LaunchEx command = {.stream = stream->wire, .kernel = wire};
-  SetGeometry(launch, &command);
-  command.cooperative = attributes->cooperative ? 1 : 0;
-  command.attribute_count = attributes->wire_count;
-  return SendOn(stream, command, attributes->wire + std::string(packed));
+  return SendLaunch(kernel, stream, launch, attributes, {buffer, kernel->parameter_bytes});
 }
 
 CUresult Launch(CUfunction function, const LaunchGeometry& launch,
@@ -114,7 +52,8 @@ CUresult Launch(CUfunction function, const LaunchGeometry& launch,
   if (attributes != nullptr) {
     for (Event* event : attributes->events) WARPLINE_TRY(RecordEvent(event, stream));
   }
-  return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
+  const bool wait = runtime().launch_blocking && !Captured(*stream);
+  return wait ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra,

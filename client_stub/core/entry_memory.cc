@@ -1,4 +1,7 @@
 // Device memory: allocated inside the arena, most often without asking the server (arena/).
+#include "client_stub/core/capture.h"
+#include "client_stub/core/graph_memory.h"
+#include "client_stub/core/graph_nodes.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -9,12 +12,35 @@ namespace {
 // Rows of a pitched allocation start at multiples of this, as on NVIDIA's devices.
 constexpr uint64_t kPitchAlignment = 512;
 
+// In a capture an allocation is a node, and so is a free.
+CUresult CaptureAllocate(Stream* stream, size_t bytes, CUdeviceptr* dptr) {
+  CUDA_MEM_ALLOC_NODE_PARAMS_v2 params = {};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = bytes;
+  WARPLINE_TRY(
+      CaptureWith(stream, [&](Graph* graph, const std::vector<GraphEdge>& edges, GraphNode** node) {
+        return AddMemAllocNode(graph, edges, &params, node);
+      }));
+  *dptr = params.dptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult CaptureFree(Stream* stream, CUdeviceptr address) {
+  return CaptureWith(stream,
+                     [&](Graph* graph, const std::vector<GraphEdge>& edges, GraphNode** node) {
+                       return AddMemFreeNode(graph, edges, address, node);
+                     });
+}
+
 CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstream handle,
                        DefaultStream null_means) {
   WARPLINE_TRY(Enter());
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Stream* stream = FindStream(handle, null_means);
+  Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (Captured(*stream) && bytes != 0) return CaptureAllocate(stream, bytes, dptr);
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   uint64_t address = 0;
   if (bytes == 0) {
     *dptr = address;
@@ -43,9 +69,12 @@ CUresult AllocateFromCurrentPoolAsync(CUdeviceptr* dptr, size_t bytes, CUstream 
 CUresult FreeAsync(CUdeviceptr dptr, CUstream handle, DefaultStream null_means) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(Enter());
-  const Stream* stream = FindStream(handle, null_means);
+  Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (Captured(*stream)) return CaptureFree(stream, dptr);
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
+  if (CUresult result; FreeGraphMemory(dptr, &result)) return result;
   return runtime().memory->FreeAsync(dptr, stream->wire);
 }
 
@@ -63,7 +92,7 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterUnsafe());
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   WARPLINE_TRY(runtime().memory->Allocate(t_thread.current, bytesize, &address));
@@ -94,7 +123,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
   if (dptr == 0) return SessionError();
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterUnsafe());
+  if (CUresult result; FreeGraphMemory(dptr, &result)) return result;
   return runtime().memory->Free(dptr);
 }
 

@@ -1,4 +1,5 @@
 // Streams. Creating and destroying them is one way; queries read the completion board.
+#include "client_stub/core/capture.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
@@ -36,6 +37,7 @@ CUresult Synchronize(CUstream handle, DefaultStream null_means) {
 CUresult Query(CUstream handle, DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (!StreamComplete(*stream)) return CUDA_ERROR_NOT_READY;
   return WaitedFor();
 }
@@ -46,11 +48,10 @@ CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned int flags,
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   const Event* event = FindEvent(event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == CU_EVENT_WAIT_DEFAULT) return WaitForEvent(stream, event);
+  if (flags != CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   // Asks for a node of a graph that is being captured.
-  if (flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (EventComplete(*event)) return CUDA_SUCCESS;
-  return SendOn(stream, warpline::cmd::StreamWaitEvent{stream->wire, event->wire});
+  return Captured(*stream) ? CaptureEventWait(stream, event, flags) : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 CUresult GetFlags(CUstream handle, unsigned int* flags, DefaultStream null_means) {
@@ -109,16 +110,6 @@ CUresult Attach(CUstream handle, unsigned int flags, DefaultStream null_means) {
   const bool known =
       flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
   return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-
-// No call of this driver starts a capture.
-CUresult GetCaptureStatus(CUstream handle, CUstreamCaptureStatus* status,
-                          DefaultStream null_means) {
-  Stream* stream;
-  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -204,57 +195,6 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, u
 CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr, size_t,
                                              unsigned int flags) {
   return Attach(hStream, flags, kPerThread);
-}
-
-CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return GetCaptureStatus(hStream, captureStatus, kLegacy);
-}
-CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return GetCaptureStatus(hStream, captureStatus, kPerThread);
-}
-
-// The outputs other than the status are set only while a stream captures.
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                        cuuint64_t*) {
-  return GetCaptureStatus(hStream, captureStatus_out, kLegacy);
-}
-CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream,
-                                             CUstreamCaptureStatus* captureStatus_out,
-                                             cuuint64_t*) {
-  return GetCaptureStatus(hStream, captureStatus_out, kPerThread);
-}
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
-                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
-                                           CUgraph*, const CUgraphNode**, size_t*) {
-  return GetCaptureStatus(hStream, captureStatus_out, kLegacy);
-}
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream,
-                                                CUstreamCaptureStatus* captureStatus_out,
-                                                cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                                size_t*) {
-  return GetCaptureStatus(hStream, captureStatus_out, kPerThread);
-}
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
-                                           CUstreamCaptureStatus* captureStatus_out, cuuint64_t*,
-                                           CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                           size_t*) {
-  return GetCaptureStatus(hStream, captureStatus_out, kLegacy);
-}
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream,
-                                                CUstreamCaptureStatus* captureStatus_out,
-                                                cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                                const CUgraphEdgeData**, size_t*) {
-  return GetCaptureStatus(hStream, captureStatus_out, kPerThread);
-}
-
-CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  WARPLINE_TRY(EnterInitialized());
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  std::swap(*mode, t_thread.capture_mode);
-  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -41,6 +42,8 @@ bool Valid(const CUlaunchMemSyncDomainMap& map) {
 }
 
 CUresult SendAttribute(Stream* stream, CUstreamAttrID attribute, const CUstreamAttrValue& value) {
+  // In a capture it would be for the kernels to come, which the device may run without.
+  if (Captured(*stream)) return CUDA_SUCCESS;
   const warpline::cmd::StreamSetAttribute command = {stream->wire, static_cast<uint32_t>(attribute),
                                                      0};
   return SendOn(stream, command, {reinterpret_cast<const char*>(&value), sizeof(value)});

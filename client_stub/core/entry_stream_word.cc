@@ -1,7 +1,9 @@
 // Waits for words of device memory, and writes of them, in the order of a stream.
 #include <vector>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
@@ -55,20 +57,11 @@ CUresult Check(const Operation& op) {
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult Submit(CUstream handle, const std::vector<Operation>& operations,
-                DefaultStream null_means) {
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult Send(Stream* stream, const std::vector<Operation>& operations) {
   for (const Operation& op : operations) WARPLINE_TRY(Check(op));
   return SendOn(
       stream, warpline::cmd::StreamMemOps{stream->wire},
       {reinterpret_cast<const char*>(operations.data()), operations.size() * sizeof(Operation)});
-}
-
-CUresult One(CUstream stream, CUstreamBatchMemOpType kind, CUdeviceptr address, uint64_t value,
-             unsigned int flags, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
-  return Submit(stream, {{static_cast<uint32_t>(kind), flags, address, value}}, null_means);
 }
 
 Operation Translate(const CUstreamBatchMemOpParams& from) {
@@ -89,18 +82,47 @@ Operation Translate(const CUstreamBatchMemOpParams& from) {
   }
 }
 
+CUresult Submit(CUstream handle, const CUstreamBatchMemOpParams* operations, unsigned int count,
+                DefaultStream null_means) {
+  Stream* stream = FindStream(handle, null_means);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!Captured(*stream)) return SendMemOps(stream, operations, count);
+  SharedNodeParams params;
+  // The node's driver only reads them.
+  auto* const given = const_cast<CUstreamBatchMemOpParams*>(operations);
+  WARPLINE_TRY(ReadBatchMemOpNode({nullptr, count, given, 0}, &params));
+  return CaptureNode(stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, params);
+}
+
+CUresult One(CUstream stream, CUstreamBatchMemOpType kind, CUdeviceptr address, uint64_t value,
+             unsigned int flags, DefaultStream null_means) {
+  WARPLINE_TRY(Enter());
+  CUstreamBatchMemOpParams operation = {};
+  operation.operation = kind;
+  // Both have these members at the same places.
+  operation.waitValue.address = address;
+  operation.waitValue.value64 = value;
+  operation.waitValue.flags = flags;
+  return Submit(stream, &operation, 1, null_means);
+}
+
 CUresult Batch(CUstream stream, unsigned int count, const CUstreamBatchMemOpParams* operations,
                unsigned int flags, DefaultStream null_means) {
   WARPLINE_TRY(Enter());
   if (operations == nullptr || count == 0 || count > kMaxOperations || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::vector<Operation> translated(count);
-  for (unsigned int i = 0; i < count; ++i) translated[i] = Translate(operations[i]);
-  return Submit(stream, translated, null_means);
+  return Submit(stream, operations, count, null_means);
 }
 
 }  // namespace
+
+CUresult warpline::stub::SendMemOps(Stream* stream, const CUstreamBatchMemOpParams* operations,
+                                    size_t count) {
+  std::vector<Operation> translated(count);
+  for (size_t i = 0; i < count; ++i) translated[i] = Translate(operations[i]);
+  return Send(stream, translated);
+}
 
 extern "C" {
 

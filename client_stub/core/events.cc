@@ -1,5 +1,6 @@
 #include "client_stub/core/events.h"
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -24,6 +25,7 @@ CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
     e.wire = wire;
     e.flags = flags;
     e.context = context;
+    e.capture.store(0, std::memory_order_relaxed);
     e.seq.store(0, std::memory_order_relaxed);
     e.stream.store(0, std::memory_order_relaxed);
   });
@@ -45,6 +47,8 @@ void DestroyEventsOf(const Context* context) {
 }
 
 CUresult RecordEvent(Event* event, Stream* stream) {
+  if (Captured(*stream)) return CaptureEventRecord(stream, event, CU_EVENT_RECORD_DEFAULT);
+  event->capture.store(0, std::memory_order_relaxed);
   uint64_t seq;
   const CUresult result = SendOn(stream, cmd::EventRecord{event->wire, stream->wire}, {}, &seq);
   if (result == CUDA_SUCCESS) event->NoteRecorded(stream->wire, seq);
@@ -57,7 +61,16 @@ bool EventComplete(const Event& event) {
   return seq == 0 || runtime().session->Retired(stream, seq);
 }
 
+CUresult WaitForEvent(Stream* stream, const Event* event) {
+  if (event->capture.load(std::memory_order_relaxed) != 0 || Captured(*stream)) {
+    return CaptureEventWait(stream, event, CU_EVENT_WAIT_DEFAULT);
+  }
+  if (EventComplete(*event) && stream->recorder == nullptr) return CUDA_SUCCESS;
+  return SendOn(stream, cmd::StreamWaitEvent{stream->wire, event->wire});
+}
+
 CUresult SynchronizeEvent(Event* event) {
+  WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/false));
   if (EventComplete(*event)) return WaitedFor();
   return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::EventSync{event->wire}));
 }

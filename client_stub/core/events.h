@@ -15,6 +15,8 @@ CUresult DestroyEvent(CUevent handle);
 void DestroyEventsOf(const Context* context);
 
 CUresult RecordEvent(Event* event, Stream* stream);
+// As cuStreamWaitEvent without flags.
+CUresult WaitForEvent(Stream* stream, const Event* event);
 
 // True when the latest record is complete; an event never recorded is. Reads memory only.
 bool EventComplete(const Event& event);

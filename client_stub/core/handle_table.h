@@ -29,6 +29,10 @@ enum class HandleKind : uint8_t {
   kArray = 0x68,
   kMipmappedArray = 0x69,
   kLink = 0x6a,
+  kGraph = 0x60,
+  kGraphNode = 0x61,
+  kGraphExec = 0x62,
+  kUserObject = 0x63,
 };
 
 // Thread-safe. T is default-constructed in its slot. With kReuse a removed slot serves again, so T

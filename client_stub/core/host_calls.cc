@@ -45,6 +45,11 @@ uint64_t HostCalls::Add(const Call& call) {
   return token;
 }
 
+void HostCalls::RunSoon(CUhostFn function, void* data) {
+  const uint64_t token = Add({.function = function, .data = data, .in_stream = false});
+  if (token != 0) OnDue(token);
+}
+
 void HostCalls::Forget(uint64_t token) {
   MutexLock lock(&mu_);
   FinishLocked(token);
@@ -113,7 +118,7 @@ void HostCalls::Run() {
     if (error != CudaResult::kDeinitialized) {
       if (call.callback != nullptr) {
         call.callback(call.stream, ToCu(error), call.data);
-      } else if (error == CudaResult::kSuccess && due) {
+      } else if ((error == CudaResult::kSuccess && due) || !call.in_stream) {
         call.function(call.data);
       }
     }
@@ -121,7 +126,7 @@ void HostCalls::Run() {
       MutexLock lock(&mu_);
       FinishLocked(token);
     }
-    if (due) session_->Send(cmd::HostDone{token});
+    if (due && call.in_stream) session_->Send(cmd::HostDone{token});
   }
 }
 

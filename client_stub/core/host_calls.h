@@ -26,6 +26,7 @@ class HostCalls {
     CUstreamCallback callback = nullptr;  // Also told of errors.
     CUstream stream = nullptr;            // What `callback` is told.
     void* data = nullptr;
+    bool in_stream = true;  // It keeps a stream waiting.
   };
 
   // `session` is borrowed and must outlive this object.
@@ -34,6 +35,8 @@ class HostCalls {
   // Notes the call and returns the token for its HostCall command; 0 when the system has no thread
   // to run it.
   uint64_t Add(const Call& call);
+  // Has `function` called on the thread that runs them, in no stream's order.
+  void RunSoon(CUhostFn function, void* data);
   // The command was not sent.
   void Forget(uint64_t token);
 

@@ -15,6 +15,7 @@
 
 namespace warpline::stub {
 
+class CommandRecorder;
 class Module;
 struct Kernel;
 
@@ -46,8 +47,10 @@ struct Stream {
   uint64_t wire = 0;  // In commands. Never used twice.
   unsigned int flags = 0;
   std::atomic<int> priority{0};
-  Context* context = nullptr;         // nullptr: whichever is current.
-  std::atomic<uint64_t> last_seq{0};  // The latest command sent on it.
+  Context* context = nullptr;           // nullptr: whichever is current.
+  std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
+  std::atomic<uint64_t> capture{0};     // The capture that it is part of (capture.h), or 0.
+  CommandRecorder* recorder = nullptr;  // Takes what would be sent; of no stream with a handle.
 
   Mutex attributes_mu;
   StreamAttributes attributes ABSL_GUARDED_BY(attributes_mu);
@@ -73,6 +76,8 @@ struct Event {
   // older record is.
   std::atomic<uint64_t> seq{0};  // 0: never recorded.
   std::atomic<uint64_t> stream{0};
+  // The capture in which the latest record was made, or 0.
+  std::atomic<uint64_t> capture{0};
 
   void NoteRecorded(uint64_t on_stream, uint64_t with_seq) {
     seq.store(with_seq, std::memory_order_release);

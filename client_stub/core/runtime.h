@@ -42,6 +42,8 @@ struct Runtime {
   HostCalls* host_calls = nullptr;
   DeviceLimits limits;
   bool launch_blocking = false;
+  // Captures under way (capture.h).
+  std::atomic<int> captures{0};
   // Set with the first stream that the legacy stream does not wait for.
   std::atomic<bool> has_non_blocking_streams{false};
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "client_stub/core/capture.h"
+
 namespace warpline::stub {
 namespace {
 
@@ -18,6 +20,7 @@ Stream* ThreadStream() {
 
 void Forget(Stream& stream) {
   Runtime& r = runtime();
+  if (Captured(stream)) ForgetCapture(&stream);
   r.allocator->ForgetStream(stream.wire);
   r.session->Send(cmd::StreamDestroy{stream.wire});
   r.session->ForgetStream(stream.wire);
@@ -57,6 +60,7 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
     }
     // Its creation is no work: a new stream is idle, whatever the server still has to do.
     s.last_seq.store(0, std::memory_order_relaxed);
+    s.capture.store(0, std::memory_order_relaxed);
     *stream = &s;
   });
   return handle == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -103,6 +107,7 @@ bool StreamComplete(const Stream& stream) {
 }
 
 CUresult SynchronizeStream(Stream* stream) {
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (StreamComplete(*stream)) return WaitedFor();
   return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
 }

@@ -30,6 +30,7 @@ enum class StreamId : uint64_t {};
 enum class EventId : uint64_t {};
 enum class ModuleId : uint64_t {};
 enum class KernelId : uint64_t {};
+enum class GraphId : uint64_t {};
 
 // CUDA's legacy default stream: it synchronizes with every blocking stream of its context.
 inline constexpr StreamId kLegacyStream{1};
@@ -100,6 +101,29 @@ struct LaunchConfig {
 
 // Of Context::TakeBlock().
 inline constexpr uint64_t kBlockBytes = 2u << 20;
+
+// What one node of a graph does, and which nodes before it, by their places, it comes after.
+struct GraphNode {
+  enum class Kind { kNothing, kLaunch, kMemset, kCopy, kMemOps };
+
+  Kind kind = Kind::kNothing;
+  std::vector<uint32_t> after;
+  // kLaunch. The parameters are borrowed.
+  KernelId kernel{};
+  LaunchConfig config;
+  absl::Span<const std::byte> params;
+  // kCopy: boxes, a run of bytes being one of height and depth 1. kMemset: address and pitch.
+  BoxPlace dst;
+  BoxPlace src;
+  BoxExtent extent;
+  // kMemset.
+  uint32_t value = 0;
+  uint32_t width = 0;
+  uint64_t columns = 0;
+  uint64_t rows = 0;
+  // kMemOps.
+  std::vector<MemOp> operations;
+};
 
 // A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
 // No method waits for device work unless it says so. After a sticky error (IsSticky) every call
@@ -176,6 +200,15 @@ class Context {
   virtual CudaResult SetStreamAttribute(StreamId, const LaunchAttribute&) {
     return CudaResult::kSuccess;
   }
+
+  // --- Graphs. kNotSupported from a device without: their nodes are then issued one by one.
+  // Makes a graph and what it takes to launch it.
+  virtual CudaResult CreateGraph(absl::Span<const GraphNode>, GraphId*) {
+    return CudaResult::kNotSupported;
+  }
+  virtual CudaResult LaunchGraph(GraphId, StreamId) { return CudaResult::kNotSupported; }
+  // Launches that were made complete.
+  virtual CudaResult DestroyGraph(GraphId) { return CudaResult::kNotSupported; }
 
   // --- What kernels print. printf goes to the process's descriptor 1 and a failed assert to 2, as
   // CUDA's driver does it. Returns once everything is written there that work complete by now has

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/fatbin/fatbin.h"
+#include "server/worker/graph.h"
 #include "server/worker/jit_options.h"
 #include "server/worker/launch_attributes.h"
 
@@ -233,6 +234,19 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
     }
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::GraphCreate&, Task& task) {
+  Graph* const graph = task.graph.get();
+  graph->result = MakeGraph(host_->context(), graph);
+  if (IsSticky(graph->result)) host_->Fail(task.seq, task.id, graph->result);
+  host_->sink()->Reply(task.seq, graph->result);
+}
+
+void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
+  if (!task.graph->native) return;
+  const CudaResult result = host_->context()->DestroyGraph(task.graph->id);
+  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
 }
 
 }  // namespace warpline::worker

@@ -42,6 +42,8 @@ class ControlLane : public Lane {
   void Do(const cmd::ArrayDestroy& command, Task& task);
   void Do(const cmd::TextureCreate& command, Task& task);
   void Do(const cmd::TextureDestroy& command, Task& task);
+  void Do(const cmd::GraphCreate& command, Task& task);
+  void Do(const cmd::GraphDestroy& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,

@@ -223,8 +223,8 @@ void Journal::GiveSpace(uint64_t offset, uint64_t bytes) {
 void Journal::AddLink(const Key& key, uint64_t parent, CommandId id) {
   const JournalRule& rule = kCommandTable[static_cast<int>(id) - 1].rule;
   if (rule.action != JournalAction::kCreate || rule.parent < 0) return;
-  // A module comes from an image, which it takes with it; a kernel belongs to a module.
-  const bool from_image = rule.kind == JournalKind::kModule;
+  // A module or graph comes from an image, which it takes with it; a kernel belongs to a module.
+  const bool from_image = rule.kind == JournalKind::kModule || rule.kind == JournalKind::kGraph;
   const auto other = static_cast<uint32_t>(from_image ? JournalKind::kImage : JournalKind::kModule);
   if (from_image) {
     children_.insert({std::get<0>(key), std::get<1>(key), other, parent});

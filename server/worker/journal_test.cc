@@ -205,5 +205,16 @@ TEST_F(JournalTest, OtherDescriptorsAreRefused) {
   EXPECT_FALSE(Journal::Open(UniqueFd(dup(other.get()))).ok());
 }
 
+TEST_F(JournalTest, AGraphTakesItsImageWithIt) {
+  const std::string definition(100, 'g');
+  EXPECT_TRUE(journal_->Note(CommandId::kImageData,
+                             Body(cmd::ImageData{7, definition.size(), 0}, definition)));
+  EXPECT_TRUE(journal_->Note(CommandId::kGraphCreate, Body(cmd::GraphCreate{8, 7})));
+  Reopen();
+  EXPECT_EQ(Ids(), (std::vector<CommandId>{CommandId::kImageData, CommandId::kGraphCreate}));
+  EXPECT_TRUE(journal_->Note(CommandId::kGraphDestroy, Body(cmd::GraphDestroy{8})));
+  EXPECT_EQ(Ids(), std::vector<CommandId>());
+}
+
 }  // namespace
 }  // namespace warpline::worker

@@ -92,6 +92,10 @@ void Recorder::Refused(CommandId id, std::string_view body) {
   if (id == CommandId::kImageData && !replaying_.load(std::memory_order_relaxed)) {
     journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.handle));
   }
+  // A graph that is refused takes its image with it.
+  if (id == CommandId::kGraphCreate && !replaying_.load(std::memory_order_relaxed)) {
+    journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.parent));
+  }
 }
 
 void Recorder::OnRecorded(const EventRecord& record) {

@@ -190,7 +190,7 @@ void Session::Refuse(CudaResult result) {
 
 uint64_t Session::handle_count() const {
   return lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size() +
-         host_calls_.size() + links_.size() + arrays_.size();
+         host_calls_.size() + links_.size() + arrays_.size() + graphs_.size();
 }
 
 bool Session::HandlesLeft() {

@@ -41,6 +41,7 @@ struct SessionLimits {
   uint64_t max_handles = 1 << 20;  // Of all kinds together.
   uint64_t max_streams = 1024;     // Each has a thread.
   uint64_t max_module_bytes = 4ull << 30;
+  uint64_t max_graph_nodes = 1u << 20;       // Of all graphs together.
   uint64_t max_queued_bytes = 256ull << 20;  // Payloads not yet executed.
   // Commands not yet complete; a client keeps to its window, which is smaller.
   uint64_t max_queued_commands = 256u << 10;
@@ -173,6 +174,9 @@ class Session : public LaneHost {
   void On(const cmd::CopyArrayToArray& command, std::string_view tail);
   void On(const cmd::TextureCreate& command, std::string_view tail);
   void On(const cmd::TextureDestroy& command, std::string_view tail);
+  void On(const cmd::GraphCreate& command, std::string_view tail);
+  void On(const cmd::GraphDestroy& command, std::string_view tail);
+  void On(const cmd::GraphLaunch& command, std::string_view tail);
 
  private:
   struct Event {
@@ -283,7 +287,9 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Link>> links_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Array>> arrays_;
   absl::flat_hash_map<uint64_t, HostCall> host_calls_;  // Those that the client has yet to answer.
-  uint64_t module_bytes_ = 0;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Graph>> graphs_;
+  uint64_t module_bytes_ = 0;  // Images of modules and graphs.
+  uint64_t graph_nodes_ = 0;
   std::array<bool, kLimitCount> said_limit_{};
   std::shared_ptr<EventRecord> barrier_;  // Of the latest StreamBarrier.
   uint64_t barriers_ = 0;

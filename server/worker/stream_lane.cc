@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/box.h"
+#include "server/worker/graph.h"
 #include "server/worker/launch_attributes.h"
 
 namespace warpline::worker {
@@ -351,6 +352,12 @@ Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
   attribute.id = command.attribute;
   std::memcpy(attribute.value.data(), task.tail.data(), attribute.value.size());
   Check(task, host_->context()->SetStreamAttribute(device_stream_, attribute));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
+  if (task.graph->prints) printed_ = task.ticket;
+  Check(task, LaunchGraph(host_->context(), *task.graph, device_stream_));
   return Step::kDone;
 }
 

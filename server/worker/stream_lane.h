@@ -44,6 +44,7 @@ class StreamLane : public Lane {
   Step Do(const cmd::CopyDeviceToArray& command, Task& task);
   Step Do(const cmd::CopyArrayToDevice& command, Task& task);
   Step Do(const cmd::CopyArrayToArray& command, Task& task);
+  Step Do(const cmd::GraphLaunch& command, Task& task);
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {

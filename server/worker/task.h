@@ -18,6 +18,7 @@
 namespace warpline::worker {
 
 class Lane;
+struct Graph;
 
 // A module image while its parts arrive.
 struct Image {
@@ -92,7 +93,8 @@ using AnyCommand = std::variant<
     cmd::StreamSetAttribute, cmd::TensorMapEncode, cmd::LinkCreate, cmd::LinkAdd, cmd::LinkComplete,
     cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
     cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
-    cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy>;
+    cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy,
+    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -110,6 +112,7 @@ struct Task {
   std::shared_ptr<Link> link;
   std::shared_ptr<Array> array;
   std::shared_ptr<Array> second_array;
+  std::shared_ptr<Graph> graph;
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;

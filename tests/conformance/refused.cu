@@ -5,28 +5,6 @@
 namespace conformance {
 namespace {
 
-void Graphs() {
-  if (!Begin()) return;
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  CUstream stream = nullptr;
-  SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-  if (REFUSED("empty graph", CUDA_SUCCESS, cuGraphCreate, &graph, 0)) {
-    CUgraphNode node = nullptr;
-    CALL("empty node", CUDA_SUCCESS, cuGraphAddEmptyNode, &node, graph, nullptr, 0);
-    CALL("one node", CUDA_SUCCESS, cuGraphInstantiateWithFlags, &executable, graph, 0);
-    CALL("one node", CUDA_SUCCESS, cuGraphLaunch, executable, stream);
-    CALL("after a graph", CUDA_SUCCESS, cuStreamSynchronize, stream);
-    CALL("executable", CUDA_SUCCESS, cuGraphExecDestroy, executable);
-    CALL("graph", CUDA_SUCCESS, cuGraphDestroy, graph);
-  }
-  if (REFUSED("capture", CUDA_SUCCESS, cuStreamBeginCapture, stream,
-              CU_STREAM_CAPTURE_MODE_GLOBAL)) {
-    CALL("capture", CUDA_SUCCESS, cuStreamEndCapture, stream, &graph);
-  }
-  CALL("after it all", CUDA_SUCCESS, cuStreamSynchronize, stream);
-}
-
 void Managed() {
   if (!Begin()) return;
   CUdeviceptr memory = 0;
@@ -112,8 +90,7 @@ void Others() {
 int main(int argc, char** argv) {
   using namespace conformance;
   return Run(argc, argv, "refused",
-             {{"graphs", Graphs},
-              {"managed", Managed},
+             {{"managed", Managed},
               {"virtual_memory", VirtualMemory},
               {"other_processes", OtherProcesses},
               {"others", Others}});

@@ -52,6 +52,10 @@ class CudaContext : public Context {
   CudaResult MemOps(absl::Span<const MemOp> operations, StreamId stream) override;
   CudaResult SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) override;
 
+  CudaResult CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) override;
+  CudaResult LaunchGraph(GraphId graph, StreamId stream) override;
+  CudaResult DestroyGraph(GraphId graph) override;
+
   CudaResult FlushOutput() override;
   CudaResult GetLimit(int limit, uint64_t* value) override;
   CudaResult SetLimit(int limit, uint64_t value) override;
@@ -98,6 +102,9 @@ class CudaContext : public Context {
 
   // Makes the context current on the calling thread.
   void Enter();
+  // In the driver's terms. CUDA_ERROR_INVALID_VALUE for what is not of the arena.
+  CUresult Translate(absl::Span<const MemOp> operations,
+                     std::vector<CUstreamBatchMemOpParams>* native) const;
 
   const DriverApi* const api_;
   const CUdevice device_;

@@ -63,6 +63,17 @@ namespace warpline::device {
   F(cuEventElapsedTime)                 \
   F(cuLaunchKernel)                     \
   F(cuLaunchKernelEx)                   \
+  F(cuGraphCreate)                      \
+  F(cuGraphDestroy)                     \
+  F(cuGraphAddEmptyNode)                \
+  F(cuGraphAddKernelNode)               \
+  F(cuGraphAddMemsetNode)               \
+  F(cuGraphAddMemcpyNode)               \
+  F(cuGraphAddBatchMemOpNode)           \
+  F(cuGraphKernelNodeSetAttribute)      \
+  F(cuGraphInstantiate)                 \
+  F(cuGraphLaunch)                      \
+  F(cuGraphExecDestroy)                 \
   F(cuCtxGetLimit)                      \
   F(cuCtxSetLimit)                      \
   F(cuModuleLoadDataEx)                 \

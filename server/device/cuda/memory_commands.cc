@@ -99,13 +99,13 @@ CudaResult CudaContext::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src
   return ToResult(api_->p_cuMemcpy3DAsync(&copy, Native(stream)));
 }
 
-CudaResult CudaContext::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
-  Enter();
-  if (operations.empty() || operations.size() > kMaxMemOps) return CudaResult::kInvalidValue;
-  std::vector<CUstreamBatchMemOpParams> native(operations.size());
+CUresult CudaContext::Translate(absl::Span<const MemOp> operations,
+                                std::vector<CUstreamBatchMemOpParams>* native) const {
+  if (operations.empty() || operations.size() > kMaxMemOps) return CUDA_ERROR_INVALID_VALUE;
+  native->resize(operations.size());
   for (size_t i = 0; i < operations.size(); ++i) {
     const MemOp& op = operations[i];
-    CUstreamBatchMemOpParams& to = native[i];
+    CUstreamBatchMemOpParams& to = (*native)[i];
     std::memset(&to, 0, sizeof(to));
     to.operation = static_cast<CUstreamBatchMemOpType>(op.kind);
     if (op.kind == MemOp::kBarrier) {
@@ -117,7 +117,7 @@ CudaResult CudaContext::MemOps(absl::Span<const MemOp> operations, StreamId stre
     // Nothing else that the driver takes: the worker's own host memory is within its reach too.
     if (op.address % bytes != 0 || op.address < arena_base_ ||
         op.address - arena_base_ > arena_bytes_ - bytes) {
-      return CudaResult::kInvalidValue;
+      return CUDA_ERROR_INVALID_VALUE;
     }
     switch (op.kind) {
       case MemOp::kWait32:
@@ -133,9 +133,17 @@ CudaResult CudaContext::MemOps(absl::Span<const MemOp> operations, StreamId stre
         to.writeValue.flags = op.flags;
         break;
       default:
-        return CudaResult::kInvalidValue;
+        return CUDA_ERROR_INVALID_VALUE;
     }
   }
+  return CUDA_SUCCESS;
+}
+
+CudaResult CudaContext::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
+  Enter();
+  std::vector<CUstreamBatchMemOpParams> native;
+  const CUresult result = Translate(operations, &native);
+  if (result != CUDA_SUCCESS) return ToResult(result);
   return ToResult(api_->p_cuStreamBatchMemOp(Native(stream), static_cast<unsigned>(native.size()),
                                              native.data(), 0));
 }

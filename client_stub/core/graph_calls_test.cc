@@ -1,0 +1,182 @@
+#include <cstring>
+
+#include "client_stub/core/testing/core_fixture.h"
+#include "proto/graph_definition.h"
+
+namespace warpline::stub {
+namespace {
+
+class GraphCallsTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    CoreTest::SetUp();
+    ASSERT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemAlloc_v2(&memory_, 4096), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+    kernel_ = LoadKernel();
+    session().Clear();
+  }
+
+  CUgraphNode AddMemset(const CUgraphNode* after, size_t count, unsigned int value) {
+    const CUDA_MEMSET_NODE_PARAMS params = {memory_, 0, value, 4, 8, 1};
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(cuGraphAddMemsetNode(&node, graph_, after, count, &params, context_), CUDA_SUCCESS);
+    return node;
+  }
+  CUgraphNode AddKernel(const CUgraphNode* after, size_t count, uint64_t a) {
+    uint32_t b = 7;
+    void* parameters[] = {&a, &b};
+    CUDA_KERNEL_NODE_PARAMS_v1 params = {kernel_, 2, 1, 1, 32, 1, 1, 0, parameters, nullptr};
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(cuGraphAddKernelNode(&node, graph_, after, count, &params), CUDA_SUCCESS);
+    return node;
+  }
+  CUgraphExec Instantiate() {
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_SUCCESS);
+    return exec;
+  }
+
+  CUstream stream_ = nullptr;
+  CUdeviceptr memory_ = 0;
+  CUgraph graph_ = nullptr;
+  CUfunction kernel_ = nullptr;
+};
+
+TEST_F(GraphCallsTest, TheFirstLaunchSendsWhatTheNodesDo) {
+  const CUgraphNode set = AddMemset(nullptr, 0, 3);
+  AddKernel(&set, 1, 0x1122);
+  const CUgraphExec exec = Instantiate();
+  EXPECT_EQ(session().sent().size(), 0u);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::Memset>().value, 3u);
+  std::string params;
+  const auto launch = session().Latest<cmd::Launch>(&params);
+  EXPECT_EQ(launch.grid_x, 2u);
+  EXPECT_EQ(launch.stream, session().Latest<cmd::Memset>().stream);
+  uint64_t a;
+  std::memcpy(&a, params.data(), sizeof(a));
+  EXPECT_EQ(a, 0x1122u);
+  EXPECT_EQ(session().Count(CommandId::kGraphLaunch), 0);
+}
+
+TEST_F(GraphCallsTest, FromTheSecondLaunchOnItIsOneCommand) {
+  const CUgraphNode set = AddMemset(nullptr, 0, 3);
+  const CUgraphNode left = AddKernel(&set, 1, 1);
+  const CUgraphNode right = AddKernel(&set, 1, 2);
+  const CUgraphNode both[] = {left, right};
+  AddMemset(both, 2, 4);
+  const CUgraphExec exec = Instantiate();
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  session().Clear();
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kLaunch), 0);
+  EXPECT_EQ(session().Count(CommandId::kGraphLaunch), 2);
+  EXPECT_EQ(session().Count(CommandId::kGraphCreate), 1);
+  std::string definition;
+  session().Latest<cmd::ImageData>(&definition);
+  std::string_view rest = definition;
+  const std::vector<std::vector<uint32_t>> after = {{}, {0}, {0}, {1, 2}};
+  for (uint32_t i = 0; i < after.size(); ++i) {
+    GraphStep step;
+    ASSERT_TRUE(TakeGraphStep(&rest, i, &step));
+    EXPECT_EQ(step.after, after[i]);
+  }
+  EXPECT_TRUE(rest.empty());
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kGraphDestroy), 1);
+}
+
+TEST_F(GraphCallsTest, AGraphThatTheServerRefusesIsLaunchedNodeByNode) {
+  AddMemset(nullptr, 0, 3);
+  session().SetAnswer(CommandId::kGraphCreate, [](const FakeSession::Sent&, std::string*) {
+    return CudaResult::kOutOfMemory;
+  });
+  const CUgraphExec exec = Instantiate();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kMemset), 3);
+  EXPECT_EQ(session().Count(CommandId::kGraphCreate), 1);
+  EXPECT_EQ(session().Count(CommandId::kGraphLaunch), 0);
+}
+
+TEST_F(GraphCallsTest, AChangeOfTheExecutableGraphIsInItsNextLaunch) {
+  const CUgraphNode set = AddMemset(nullptr, 0, 3);
+  const CUgraphExec exec = Instantiate();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  const CUDA_MEMSET_NODE_PARAMS changed = {memory_, 0, 9, 4, 8, 1};
+  ASSERT_EQ(cuGraphExecMemsetNodeSetParams(exec, set, &changed, context_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kGraphDestroy), 1);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::Memset>().value, 9u);
+  CUDA_MEMSET_NODE_PARAMS original;
+  ASSERT_EQ(cuGraphMemsetNodeGetParams(set, &original), CUDA_SUCCESS);
+  EXPECT_EQ(original.value, 3u);
+  CUgraphExecUpdateResultInfo info;
+  ASSERT_EQ(cuGraphExecUpdate_v2(exec, graph_, &info), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::Memset>().value, 3u);
+  AddMemset(&set, 1, 1);
+  EXPECT_EQ(cuGraphExecUpdate_v2(exec, graph_, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+}
+
+TEST_F(GraphCallsTest, ACycleCannotBeInstantiated) {
+  const CUgraphNode a = AddMemset(nullptr, 0, 1);
+  const CUgraphNode b = AddMemset(&a, 1, 2);
+  ASSERT_EQ(cuGraphAddDependencies(graph_, &b, &a, 1), CUDA_SUCCESS);
+  CUgraphExec exec;
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(GraphCallsTest, HandlesEndWithTheirGraph) {
+  const CUgraphNode node = AddMemset(nullptr, 0, 1);
+  ASSERT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
+  CUgraphNodeType type;
+  EXPECT_EQ(cuGraphNodeGetType(node, &type), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphDestroy(graph_), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(GraphCallsTest, ALaunchInAnotherStreamComesAfterTheFormer) {
+  CUstream other;
+  ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  AddMemset(nullptr, 0, 1);
+  const CUgraphExec exec = Instantiate();
+  session().SetComplete(false);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 0);
+  ASSERT_EQ(cuGraphLaunch(exec, other), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 1);
+}
+
+TEST_F(GraphCallsTest, MemoryOfAGraphIsFreedByANodeOrTheApplicationOnce) {
+  CUDA_MEM_ALLOC_NODE_PARAMS_v1 params = {};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.bytesize = 4096;
+  CUgraphNode alloc;
+  ASSERT_EQ(cuGraphAddMemAllocNode(&alloc, graph_, nullptr, 0, &params), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_ERROR_INVALID_VALUE);
+  const CUgraphExec exec = Instantiate();
+  CUgraphExec second;
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&second, graph_, 0), CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  uint64_t used;
+  EXPECT_EQ(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used),
+            CUDA_SUCCESS);
+  EXPECT_EQ(used, 4096u);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
+  // It stays while the application has it.
+  EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_ERROR_INVALID_VALUE);
+}
+
+}  // namespace
+}  // namespace warpline::stub

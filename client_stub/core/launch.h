@@ -1,0 +1,25 @@
+// Launches: packed here, then one way.
+#ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_H_
+#define WARPLINE_CLIENT_STUB_CORE_LAUNCH_H_
+
+#include <string_view>
+
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/kernel.h"
+#include "client_stub/core/launch_attributes.h"
+#include "client_stub/core/launch_check.h"
+#include "client_stub/core/objects.h"
+
+namespace warpline::stub {
+
+// Gathers the parameters into `to` (kernel.parameter_bytes), from one form or the other. Bytes that
+// neither gives are zero, not whatever the stack held.
+CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to);
+
+// Sends a launch that has been checked; `attributes` may be nullptr.
+CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
+                    const LaunchAttributes* attributes, std::string_view packed);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_LAUNCH_H_

@@ -1,0 +1,175 @@
+#include "client_stub/core/remote_graph.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "client_stub/core/command_recorder.h"
+#include "client_stub/core/events.h"
+#include "client_stub/core/launch.h"
+#include "client_stub/core/runtime.h"
+#include "client_stub/core/stream_commands.h"
+#include "client_stub/core/streams.h"
+#include "proto/graph_definition.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kPartBytes = kMaxTail;
+
+// Takes the command of one node.
+class NodeRecorder : public CommandRecorder {
+ public:
+  CUresult Add(CommandId id, std::string_view fields, std::string_view tail) override {
+    // A node is one command, of those that graphs have.
+    if (id_ != 0 || !IsGraphCommand(id)) return CUDA_ERROR_NOT_SUPPORTED;
+    id_ = static_cast<uint32_t>(id);
+    fields_ = fields;
+    tail_ = tail;
+    return CUDA_SUCCESS;
+  }
+
+  void AppendTo(const std::vector<uint32_t>& after, std::string* definition) {
+    AppendGraphStep(id_, after, fields_, tail_, definition);
+    id_ = 0;
+    fields_.clear();
+    tail_.clear();
+  }
+
+ private:
+  uint32_t id_ = 0;
+  std::string fields_;
+  std::string tail_;
+};
+
+// The source of a copy is read when the graph gets there: host functions before it may write it.
+void AwaitHostFunctions(const Stream* stream, const CUDA_MEMCPY3D& copy) {
+  const bool host =
+      copy.srcMemoryType == CU_MEMORYTYPE_HOST ||
+      (copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED && !runtime().memory->IsDevice(copy.srcDevice));
+  if (host && stream->recorder == nullptr && runtime().host_calls->any()) {
+    runtime().host_calls->Await();
+  }
+}
+
+// Whether a node's work involves this process.
+bool IsLocal(const GraphNodeParams& params) {
+  const auto host = [](CUmemorytype type, CUdeviceptr address) {
+    return type == CU_MEMORYTYPE_HOST ||
+           (type == CU_MEMORYTYPE_UNIFIED && !runtime().memory->IsDevice(address));
+  };
+  if (const auto* copy = std::get_if<MemcpyNodeParams>(&params)) {
+    return host(copy->copy.srcMemoryType, copy->copy.srcDevice) ||
+           host(copy->copy.dstMemoryType, copy->copy.dstDevice);
+  }
+  return std::holds_alternative<CUDA_HOST_NODE_PARAMS_v2>(params) ||
+         std::holds_alternative<EventRecordNodeParams>(params) ||
+         std::holds_alternative<EventWaitNodeParams>(params);
+}
+
+// Gives the stream what a node does.
+struct Sender {
+  Stream* stream;
+
+  CUresult operator()(const std::monostate&) const { return CUDA_SUCCESS; }
+  CUresult operator()(const KernelNodeParams& node) const {
+    return SendLaunch(node.kernel, stream, node.launch, &node.attributes, node.packed);
+  }
+  CUresult operator()(const MemcpyNodeParams& node) const {
+    AwaitHostFunctions(stream, node.copy);
+    return CopyDescribed(stream, node.copy, Completion::kAsynchronous);
+  }
+  CUresult operator()(const CUDA_MEMSET_NODE_PARAMS_v2& node) const {
+    if (node.height == 1) {
+      return Fill(stream, node.dst, node.value, node.elementSize, node.width);
+    }
+    return FillRows(stream, node.dst, node.pitch, node.value, node.elementSize, node.width,
+                    node.height);
+  }
+  CUresult operator()(const CUDA_HOST_NODE_PARAMS_v2& node) const {
+    return SendHostCall(stream, {.function = node.fn, .data = node.userData});
+  }
+  CUresult operator()(const EventRecordNodeParams& node) const {
+    Event* const event = FindEvent(node.event);
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : RecordEvent(event, stream);
+  }
+  CUresult operator()(const EventWaitNodeParams& node) const {
+    const Event* const event = FindEvent(node.event);
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : WaitForEvent(stream, event);
+  }
+  // Of memory only this process's books are kept, and those elsewhere.
+  CUresult operator()(const MemAllocNodeParams&) const { return CUDA_SUCCESS; }
+  CUresult operator()(const MemFreeNodeParams&) const { return CUDA_SUCCESS; }
+  CUresult operator()(const BatchMemOpNodeParams& node) const {
+    return SendMemOps(stream, node.operations.data(), node.operations.size());
+  }
+};
+
+}  // namespace
+
+GraphPlan::~GraphPlan() {
+  if (wire_ != 0 && EnterInitialized() == CUDA_SUCCESS) {
+    runtime().session->Send(cmd::GraphDestroy{wire_});
+  }
+}
+
+bool GraphPlan::Define(std::string* definition) const {
+  Stream nowhere;
+  NodeRecorder recorder;
+  nowhere.recorder = &recorder;
+  for (const Step& step : steps_) {
+    if (step.params != nullptr) {
+      if (IsLocal(*step.params) || std::visit(Sender{&nowhere}, *step.params) != CUDA_SUCCESS) {
+        return false;
+      }
+    }
+    recorder.AppendTo(step.after, definition);
+  }
+  return definition->size() <= kMaxGraphDefinitionBytes;
+}
+
+uint64_t GraphPlan::Create() const {
+  std::string definition;
+  if (!Define(&definition)) return 0;
+  Runtime& r = runtime();
+  const uint64_t image = r.NewNumber();
+  const uint64_t graph = r.NewNumber();
+  for (uint64_t done = 0; done < definition.size(); done += kPartBytes) {
+    const std::string_view part = std::string_view(definition).substr(done, kPartBytes);
+    if (r.session->Send(cmd::ImageData{image, definition.size(), done}, part) == 0) return 0;
+  }
+  if (r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreate{graph, image}) ==
+      CudaResult::kSuccess) {
+    return graph;
+  }
+  r.session->Send(cmd::GraphDestroy{graph});
+  return 0;
+}
+
+uint64_t GraphPlan::Remote(bool make) {
+  {
+    MutexLock lock(&mu_);
+    const bool now = !tried_ && (make || std::exchange(launched_, true)) && !steps_.empty();
+    if (!now) return wire_;
+    // Who launches meanwhile does without.
+    tried_ = true;
+  }
+  const uint64_t wire = Create();
+  MutexLock lock(&mu_);
+  wire_ = wire;
+  return wire_;
+}
+
+void GraphPlan::Upload() { Remote(/*make=*/true); }
+
+CUresult GraphPlan::Launch(Stream* stream) {
+  if (const uint64_t wire = Remote(/*make=*/false); wire != 0) {
+    return SendOn(stream, cmd::GraphLaunch{stream->wire, wire});
+  }
+  for (const Step& step : steps_) {
+    if (step.params != nullptr) WARPLINE_TRY(std::visit(Sender{stream}, *step.params));
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace warpline::stub

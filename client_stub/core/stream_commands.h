@@ -1,0 +1,21 @@
+// What graphs and calls of the application give a stream in the same way.
+#ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_COMMANDS_H_
+#define WARPLINE_CLIENT_STUB_CORE_STREAM_COMMANDS_H_
+
+#include <cstddef>
+
+#include "client_stub/core/copies.h"
+#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/host_calls.h"
+#include "client_stub/core/objects.h"
+
+namespace warpline::stub {
+
+// Each checks what it is given and fails as the application's call does.
+CUresult CopyDescribed(Stream* stream, const CUDA_MEMCPY3D& copy, Completion completion);
+CUresult SendHostCall(Stream* stream, const HostCalls::Call& call);
+CUresult SendMemOps(Stream* stream, const CUstreamBatchMemOpParams* operations, size_t count);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_STREAM_COMMANDS_H_

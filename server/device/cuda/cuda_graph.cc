@@ -1,0 +1,178 @@
+// CudaContext's graphs.
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "server/device/cuda/cuda_context.h"
+
+namespace warpline::device {
+namespace {
+
+CUgraphExec Native(GraphId id) { return reinterpret_cast<CUgraphExec>(static_cast<uint64_t>(id)); }
+
+CUstream Native(StreamId id) {
+  return id == kLegacyStream ? CU_STREAM_LEGACY
+                             : reinterpret_cast<CUstream>(static_cast<uint64_t>(id));
+}
+
+size_t Rows(const BoxPlace& place, const BoxExtent& extent) {
+  return extent.depth > 1 ? place.slice / place.pitch : extent.height;
+}
+
+// Adds nodes to a graph that is being built.
+class GraphBuilder {
+ public:
+  using Translate =
+      std::function<CUresult(absl::Span<const MemOp>, std::vector<CUstreamBatchMemOpParams>*)>;
+
+  GraphBuilder(const DriverApi* api, CUcontext context, CUgraph graph, Translate translate)
+      : api_(api), context_(context), graph_(graph), translate_(std::move(translate)) {}
+
+  CUresult Add(const GraphNode& from) {
+    after_.clear();
+    for (const uint32_t index : from.after) {
+      if (index >= nodes_.size()) return CUDA_ERROR_INVALID_VALUE;
+      after_.push_back(nodes_[index]);
+    }
+    CUgraphNode node = nullptr;
+    const CUresult result = AddByKind(from, &node);
+    nodes_.push_back(node);
+    return result;
+  }
+
+ private:
+  CUresult AddByKind(const GraphNode& from, CUgraphNode* node) {
+    switch (from.kind) {
+      case GraphNode::Kind::kNothing:
+        return api_->p_cuGraphAddEmptyNode(node, graph_, after_.data(), after_.size());
+      case GraphNode::Kind::kLaunch:
+        return AddKernel(from, node);
+      case GraphNode::Kind::kMemset:
+        return AddMemset(from, node);
+      case GraphNode::Kind::kCopy:
+        return AddCopy(from, node);
+      case GraphNode::Kind::kMemOps:
+        return AddMemOps(from, node);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+
+  CUresult AddKernel(const GraphNode& from, CUgraphNode* node) {
+    size_t bytes = from.params.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER,
+                     const_cast<std::byte*>(from.params.data()),  // The driver only reads it.
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    CUDA_KERNEL_NODE_PARAMS params = {};
+    params.kern = reinterpret_cast<CUkernel>(static_cast<uint64_t>(from.kernel));
+    params.ctx = context_;
+    params.gridDimX = from.config.grid[0];
+    params.gridDimY = from.config.grid[1];
+    params.gridDimZ = from.config.grid[2];
+    params.blockDimX = from.config.block[0];
+    params.blockDimY = from.config.block[1];
+    params.blockDimZ = from.config.block[2];
+    params.sharedMemBytes = from.config.dynamic_shared_bytes;
+    params.extra = bytes > 0 ? extra : nullptr;
+    CUresult result =
+        api_->p_cuGraphAddKernelNode(node, graph_, after_.data(), after_.size(), &params);
+    if (result != CUDA_SUCCESS) return result;
+    for (const LaunchAttribute& attribute : from.config.attributes) {
+      CUkernelNodeAttrValue value;
+      static_assert(sizeof(value) == sizeof(attribute.value));
+      std::memcpy(&value, attribute.value.data(), sizeof(value));
+      result = api_->p_cuGraphKernelNodeSetAttribute(
+          *node, static_cast<CUkernelNodeAttrID>(attribute.id), &value);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    if (!from.config.cooperative) return CUDA_SUCCESS;
+    CUkernelNodeAttrValue value = {};
+    value.cooperative = 1;
+    return api_->p_cuGraphKernelNodeSetAttribute(*node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value);
+  }
+
+  CUresult AddMemset(const GraphNode& from, CUgraphNode* node) {
+    CUDA_MEMSET_NODE_PARAMS params = {};
+    params.dst = from.dst.address;
+    params.pitch = from.rows > 1 ? from.dst.pitch : 0;
+    params.value = from.value;
+    params.elementSize = from.width;
+    params.width = from.columns;
+    params.height = from.rows;
+    return api_->p_cuGraphAddMemsetNode(node, graph_, after_.data(), after_.size(), &params,
+                                        context_);
+  }
+
+  CUresult AddCopy(const GraphNode& from, CUgraphNode* node) {
+    CUDA_MEMCPY3D copy = {};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = from.src.address;
+    copy.srcPitch = from.src.pitch;
+    copy.srcHeight = Rows(from.src, from.extent);
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = from.dst.address;
+    copy.dstPitch = from.dst.pitch;
+    copy.dstHeight = Rows(from.dst, from.extent);
+    copy.WidthInBytes = from.extent.width;
+    copy.Height = from.extent.height;
+    copy.Depth = from.extent.depth;
+    return api_->p_cuGraphAddMemcpyNode(node, graph_, after_.data(), after_.size(), &copy,
+                                        context_);
+  }
+
+  CUresult AddMemOps(const GraphNode& from, CUgraphNode* node) {
+    std::vector<CUstreamBatchMemOpParams> native;
+    const CUresult result = translate_(from.operations, &native);
+    if (result != CUDA_SUCCESS) return result;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
+    params.ctx = context_;
+    params.count = static_cast<unsigned>(native.size());
+    params.paramArray = native.data();
+    return api_->p_cuGraphAddBatchMemOpNode(node, graph_, after_.data(), after_.size(), &params);
+  }
+
+  const DriverApi* const api_;
+  const CUcontext context_;
+  const CUgraph graph_;
+  const Translate translate_;
+  std::vector<CUgraphNode> nodes_;
+  std::vector<CUgraphNode> after_;
+};
+
+}  // namespace
+
+CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
+  Enter();
+  CUgraph native = nullptr;
+  CUresult result = api_->p_cuGraphCreate(&native, 0);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  const absl::Cleanup destroy = [&] { api_->p_cuGraphDestroy(native); };
+  GraphBuilder builder(api_, context_, native,
+                       [this](absl::Span<const MemOp> operations,
+                              std::vector<CUstreamBatchMemOpParams>* translated) {
+                         return Translate(operations, translated);
+                       });
+  for (const GraphNode& node : nodes) {
+    result = builder.Add(node);
+    // That would say that this device has no graphs.
+    if (result == CUDA_ERROR_NOT_SUPPORTED) result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS) return ToResult(result);
+  }
+  CUgraphExec executable = nullptr;
+  result = api_->p_cuGraphInstantiate(&executable, native, 0);
+  *graph = static_cast<GraphId>(reinterpret_cast<uint64_t>(executable));
+  return ToResult(result);
+}
+
+CudaResult CudaContext::LaunchGraph(GraphId graph, StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuGraphLaunch(Native(graph), Native(stream)));
+}
+
+CudaResult CudaContext::DestroyGraph(GraphId graph) {
+  Enter();
+  return ToResult(api_->p_cuGraphExecDestroy(Native(graph)));
+}
+
+}  // namespace warpline::device

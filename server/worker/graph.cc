@@ -1,0 +1,201 @@
+#include "server/worker/graph.h"
+
+#include <cstring>
+#include <utility>
+
+#include "proto/graph_definition.h"
+#include "server/worker/launch_attributes.h"
+
+namespace warpline::worker {
+namespace {
+
+using device::GraphNode;
+
+template <typename Command>
+Command Fields(const GraphStep& step) {
+  Command command;
+  std::memcpy(&command, step.fields.data(), sizeof(command));
+  return command;
+}
+
+absl::Span<const std::byte> Bytes(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+template <typename Command>
+void SetGeometry(const Command& command, device::LaunchConfig* config) {
+  config->grid = {command.grid_x, command.grid_y, command.grid_z};
+  config->block = {command.block_x, command.block_y, command.block_z};
+  config->dynamic_shared_bytes = command.dynamic_shared_bytes;
+}
+
+CudaResult SetKernel(uint64_t handle, const FindKernel& find, Graph* graph) {
+  graph->kernels.back() = find(handle);
+  return graph->kernels.back() == nullptr ? CudaResult::kInvalidHandle : CudaResult::kSuccess;
+}
+
+CudaResult ReadLaunch(const GraphStep& step, const FindKernel& find, GraphNode* node,
+                      Graph* graph) {
+  node->kind = GraphNode::Kind::kLaunch;
+  std::string_view rest = step.tail;
+  uint64_t kernel;
+  if (step.command == static_cast<uint32_t>(CommandId::kLaunch)) {
+    const auto command = Fields<cmd::Launch>(step);
+    SetGeometry(command, &node->config);
+    kernel = command.kernel;
+  } else {
+    const auto command = Fields<cmd::LaunchEx>(step);
+    SetGeometry(command, &node->config);
+    node->config.cooperative = command.cooperative != 0;
+    if (!TakeAttributes(&rest, command.attribute_count, &node->config)) {
+      return CudaResult::kInvalidValue;
+    }
+    kernel = command.kernel;
+  }
+  node->params = Bytes(rest);
+  return SetKernel(kernel, find, graph);
+}
+
+CudaResult ReadMemset(const GraphStep& step, GraphNode* node) {
+  node->kind = GraphNode::Kind::kMemset;
+  if (step.command == static_cast<uint32_t>(CommandId::kMemset)) {
+    const auto command = Fields<cmd::Memset>(step);
+    node->dst = {command.dst, 0, 0};
+    node->value = command.value;
+    node->width = command.width;
+    node->columns = command.count;
+    node->rows = 1;
+  } else {
+    const auto command = Fields<cmd::MemsetRows>(step);
+    node->dst = {command.dst, command.pitch, 0};
+    node->value = command.value;
+    node->width = command.width;
+    node->columns = command.columns;
+    node->rows = command.rows;
+  }
+  const bool known = node->width == 1 || node->width == 2 || node->width == 4;
+  return known && node->columns > 0 && node->rows > 0 ? CudaResult::kSuccess
+                                                      : CudaResult::kInvalidValue;
+}
+
+CudaResult ReadCopy(const GraphStep& step, GraphNode* node) {
+  node->kind = GraphNode::Kind::kCopy;
+  if (step.command == static_cast<uint32_t>(CommandId::kCopyOnDevice)) {
+    const auto command = Fields<cmd::CopyOnDevice>(step);
+    node->dst = {command.dst, command.bytes, command.bytes};
+    node->src = {command.src, command.bytes, command.bytes};
+    node->extent = {command.bytes, 1, 1};
+  } else {
+    const auto command = Fields<cmd::CopyBoxOnDevice>(step);
+    node->dst = {command.dst, command.dst_pitch, command.dst_slice};
+    node->src = {command.src, command.src_pitch, command.src_slice};
+    node->extent = {command.width, command.height, command.depth};
+  }
+  uint64_t span;
+  return BoxSpan(node->dst, node->extent, &span) && BoxSpan(node->src, node->extent, &span)
+             ? CudaResult::kSuccess
+             : CudaResult::kInvalidValue;
+}
+
+CudaResult ReadMemOps(const GraphStep& step, GraphNode* node) {
+  node->kind = GraphNode::Kind::kMemOps;
+  const size_t count = step.tail.size() / sizeof(device::MemOp);
+  if (count == 0 || step.tail.size() % sizeof(device::MemOp) != 0 || count > device::kMaxMemOps) {
+    return CudaResult::kInvalidValue;
+  }
+  node->operations.resize(count);
+  std::memcpy(node->operations.data(), step.tail.data(), step.tail.size());
+  return CudaResult::kSuccess;
+}
+
+CudaResult ReadStep(const GraphStep& step, const FindKernel& find, GraphNode* node, Graph* graph) {
+  switch (static_cast<CommandId>(step.command)) {
+    case CommandId::kLaunch:
+    case CommandId::kLaunchEx:
+      return ReadLaunch(step, find, node, graph);
+    case CommandId::kMemset:
+    case CommandId::kMemsetRows:
+      return ReadMemset(step, node);
+    case CommandId::kCopyOnDevice:
+    case CommandId::kCopyBoxOnDevice:
+      return ReadCopy(step, node);
+    case CommandId::kStreamMemOps:
+      return ReadMemOps(step, node);
+    default:
+      return step.command == 0 ? CudaResult::kSuccess : CudaResult::kInvalidValue;
+  }
+}
+
+CudaResult Issue(device::Context* context, const GraphNode& node, device::StreamId stream) {
+  switch (node.kind) {
+    case GraphNode::Kind::kNothing:
+      return CudaResult::kSuccess;
+    case GraphNode::Kind::kLaunch:
+      return context->Launch(node.kernel, node.config, node.params, stream);
+    case GraphNode::Kind::kMemset:
+      if (node.rows == 1) {
+        return context->Memset(node.dst.address, node.value, static_cast<int>(node.width),
+                               node.columns, stream);
+      }
+      return context->MemsetRows(node.dst.address, node.dst.pitch, node.value,
+                                 static_cast<int>(node.width), node.columns, node.rows, stream);
+    case GraphNode::Kind::kCopy:
+      if (node.extent.height == 1 && node.extent.depth == 1) {
+        return context->CopyOnDevice(node.dst.address, node.src.address, node.extent.width, stream);
+      }
+      return context->CopyBoxOnDevice(node.dst, node.src, node.extent, stream);
+    case GraphNode::Kind::kMemOps:
+      return context->MemOps(node.operations, stream);
+  }
+  return CudaResult::kInvalidValue;
+}
+
+}  // namespace
+
+CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
+                      Graph* graph) {
+  std::string_view rest = image->bytes;
+  if (rest.empty() || rest.size() > kMaxGraphDefinitionBytes) return CudaResult::kInvalidValue;
+  GraphStep step;
+  while (!rest.empty()) {
+    if (graph->nodes.size() >= max_nodes) return CudaResult::kOutOfMemory;
+    if (!TakeGraphStep(&rest, static_cast<uint32_t>(graph->nodes.size()), &step)) {
+      return CudaResult::kInvalidValue;
+    }
+    GraphNode node;
+    node.after = std::move(step.after);
+    graph->kernels.emplace_back();
+    const CudaResult result = ReadStep(step, find, &node, graph);
+    if (result != CudaResult::kSuccess) return result;
+    graph->nodes.push_back(std::move(node));
+  }
+  graph->image = std::move(image);
+  return CudaResult::kSuccess;
+}
+
+CudaResult MakeGraph(device::Context* context, Graph* graph) {
+  for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    const Kernel* const kernel = graph->kernels[i].get();
+    if (kernel == nullptr) continue;
+    if (kernel->result != CudaResult::kSuccess) return kernel->result;
+    // The driver reads as many bytes as the kernel has.
+    if (graph->nodes[i].params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
+    graph->nodes[i].kernel = kernel->id;
+    graph->prints |= kernel->module->prints;
+  }
+  const CudaResult result = context->CreateGraph(graph->nodes, &graph->id);
+  graph->native = result == CudaResult::kSuccess;
+  return result == CudaResult::kNotSupported ? CudaResult::kSuccess : result;
+}
+
+CudaResult LaunchGraph(device::Context* context, const Graph& graph, device::StreamId stream) {
+  if (graph.result != CudaResult::kSuccess) return graph.result;
+  if (graph.native) return context->LaunchGraph(graph.id, stream);
+  for (const GraphNode& node : graph.nodes) {
+    const CudaResult result = Issue(context, node, stream);
+    if (result != CudaResult::kSuccess) return result;
+  }
+  return CudaResult::kSuccess;
+}
+
+}  // namespace warpline::worker

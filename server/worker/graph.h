@@ -1,0 +1,45 @@
+// An executable graph of a session: what its image said, checked and bound to kernels.
+#ifndef WARPLINE_SERVER_WORKER_GRAPH_H_
+#define WARPLINE_SERVER_WORKER_GRAPH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/device/device.h"
+#include "server/worker/task.h"
+
+namespace warpline::worker {
+
+// Written by the decoder and then the control lane; others read it after they saw the control
+// lane's `issued` pass `ticket`. Shared: tasks keep it.
+struct Graph {
+  uint64_t ticket = 0;
+  CudaResult result = CudaResult::kNotReady;
+  // The device's own graph; otherwise a launch issues the nodes one by one, in their order.
+  bool native = false;
+  device::GraphId id{};
+  bool prints = false;  // Its kernels may.
+  std::vector<device::GraphNode> nodes;
+  std::vector<std::shared_ptr<Kernel>> kernels;  // Of each node; null where it is no launch.
+  std::shared_ptr<const Image> image;            // The nodes' parameters lie in it.
+};
+
+using FindKernel = std::function<std::shared_ptr<Kernel>(uint64_t handle)>;
+
+// Reads a complete image. kInvalidValue for what is no definition of a graph, kInvalidHandle for a
+// kernel that there is none of, kOutOfMemory for more than `max_nodes`.
+CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
+                      Graph* graph);
+
+// Binds the kernels, which are known by now, and makes the device's graph. On the control lane.
+CudaResult MakeGraph(device::Context* context, Graph* graph);
+
+// Issues a launch.
+CudaResult LaunchGraph(device::Context* context, const Graph& graph, device::StreamId stream);
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_GRAPH_H_

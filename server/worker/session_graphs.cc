@@ -1,0 +1,69 @@
+// The session's executable graphs.
+#include <utility>
+
+#include "server/worker/graph.h"
+#include "server/worker/session.h"
+
+namespace warpline::worker {
+
+void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
+  const auto found = images_.find(command.image);
+  if (found == images_.end() || found->second->bytes.size() != found->second->total ||
+      graphs_.contains(command.graph)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  const std::shared_ptr<Image> image = std::move(found->second);
+  images_.erase(found);
+  if (!HandlesLeft()) {
+    module_bytes_ -= image->total;
+    return;
+  }
+  auto graph = std::make_shared<Graph>();
+  const CudaResult result = ParseGraph(
+      image,
+      [this](uint64_t handle) {
+        const auto kernel = kernels_.find(handle);
+        return kernel == kernels_.end() ? nullptr : kernel->second;
+      },
+      limits_.max_graph_nodes - graph_nodes_, graph.get());
+  if (result != CudaResult::kSuccess) {
+    module_bytes_ -= image->total;
+    return Refuse(result);
+  }
+  graph_nodes_ += graph->nodes.size();
+  graph->ticket = control_->appended() + 1;
+  Task task = NewTask(command, tail);
+  task.graph = graph;
+  graphs_.emplace(command.graph, std::move(graph));
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::GraphDestroy& command, std::string_view tail) {
+  const auto found = graphs_.find(command.graph);
+  if (found == graphs_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.graph = std::move(found->second);
+  graphs_.erase(found);
+  module_bytes_ -= task.graph->image->total;
+  graph_nodes_ -= task.graph->nodes.size();
+  const auto wait_for = [&](const std::shared_ptr<Lane>& lane) {
+    if (lane->issued() < lane->appended()) task.after.push_back({lane, lane->appended()});
+  };
+  for (const auto& [stream, lane] : lanes_) wait_for(lane);
+  for (const auto& lane : leaving_) wait_for(lane);
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::GraphLaunch& command, std::string_view tail) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  const auto graph = graphs_.find(command.graph);
+  if (lane == nullptr || graph == graphs_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.graph = graph->second;
+  if (control_->issued() < task.graph->ticket) {
+    task.after.push_back({control_, task.graph->ticket});
+  }
+  Enqueue(lane, std::move(task));
+}
+
+}  // namespace warpline::worker
