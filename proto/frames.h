@@ -41,6 +41,10 @@ enum Feature : uint64_t {
   kFeatureNone = 0,
   // The session can be resumed on another connection.
   kFeatureResume = 1,
+  // The client may ask for a module image by its hash (ImageFind) before it sends it.
+  kFeatureModuleCache = 2,
+  // Parts of images may come compressed (ImageZstd).
+  kFeatureCompressedImages = 4,
 };
 
 enum FrameKind : uint32_t {
@@ -109,6 +113,12 @@ inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;
 
 // The largest piece of memory that one kReadBack may ask for: its answer is one frame.
 inline constexpr uint64_t kMaxReadBack = 512u << 10;
+
+// Module images from this size on are asked for by hash, and kept.
+inline constexpr uint64_t kMinCachedImage = 16u << 10;
+
+// What a compressed part of an image may hold.
+inline constexpr uint64_t kMaxImagePart = 1u << 20;
 
 // Smallest unit of physical memory.
 inline constexpr uint64_t kChunkGranularity = 2ull << 20;

@@ -116,7 +116,10 @@ void Session::Welcome(MemoryGrant grant) {
   if (resumable_) port_->link().KeepFrames();
   warpline_internal::Welcome welcome;
   welcome.set_version(version_);
-  welcome.set_features(resumable_ ? kFeatureResume : kFeatureNone);
+  uint64_t features = kFeatureCompressedImages;
+  if (context_.modules != nullptr) features |= kFeatureModuleCache;
+  welcome.set_features((hello_.features() & features) |
+                       (resumable_ ? kFeatureResume : kFeatureNone));
   welcome.set_session(id_);
   welcome.set_secret(secret_);
   *welcome.mutable_device() = device_->info();
@@ -125,10 +128,8 @@ void Session::Welcome(MemoryGrant grant) {
   welcome.set_window_commands(options.window_commands);
   *welcome.mutable_initial_memory() = std::move(grant);
   welcome.set_server(options.server_name);
-  if (!options.unix_socket.empty()) {
-    welcome.set_boot_id(BootId());
-    welcome.set_unix_socket(options.unix_socket);
-  }
+  welcome.set_boot_id(BootId());
+  welcome.set_unix_socket(options.unix_socket);
   context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);

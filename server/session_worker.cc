@@ -38,6 +38,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   }
   open.set_sm(sm);
   open.set_resume_seq(resume_seq_);
+  open.set_module_cache(context_.modules != nullptr);
   return open;
 }
 

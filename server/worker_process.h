@@ -32,6 +32,8 @@ class WorkerEvents {
   virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
   virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
   virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
+  virtual void OnFindModule(const warpline_internal::FindModule&) {}
+  virtual void OnKeepModule(const warpline_internal::KeepModule&, UniqueFd) {}
   // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
   // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless

@@ -17,7 +17,7 @@ namespace {
 
 // The CUDA version whose calls the client implements, as cuDriverGetVersion reports it.
 constexpr int kClientDriverVersion = 13000;
-constexpr uint64_t kKnownFeatures = kFeatureResume;
+constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache | kFeatureCompressedImages;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;
@@ -57,7 +57,9 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   warpline_internal::Hello hello;
   hello.set_min_version(kProtocolVersion);
   hello.set_max_version(kProtocolVersion);
-  hello.set_features(options.resume > absl::ZeroDuration() ? kFeatureResume : kFeatureNone);
+  uint64_t features = kKnownFeatures;
+  if (options.resume <= absl::ZeroDuration()) features &= ~uint64_t{kFeatureResume};
+  hello.set_features(features);
   hello.set_program(std::string(program_invocation_short_name).substr(0, kMaxText));
   hello.set_pid(static_cast<uint32_t>(getpid()));
   hello.set_device(options.device);
@@ -145,7 +147,9 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.window_commands = welcome.window_commands();
   welcomed.server = welcome.server();
   welcomed.resumable = (welcome.features() & kFeatureResume) != 0;
+  welcomed.features = welcome.features();
   welcomed.boot_id = welcome.boot_id();
+  welcomed.same_host = !welcomed.boot_id.empty() && welcomed.boot_id == BootId();
   welcomed.unix_socket = welcome.unix_socket();
   return welcomed;
 }

@@ -98,6 +98,10 @@ class Session {
   virtual uint64_t arena_bytes() const = 0;
   virtual const Grant& initial_grant() const = 0;
   virtual Counters& counters() = 0;
+  // What was agreed on (proto/frames.h, Feature).
+  virtual uint64_t features() const { return 0; }
+  // Whether no network lies between the two.
+  virtual bool same_host() const { return true; }
 
   // The session's error: kSuccess, or the sticky error that every call returns from now on. One
   // relaxed load.

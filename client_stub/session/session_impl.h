@@ -69,6 +69,8 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool LostWhileOpening();
 
   const RemoteDevice& device() const override { return welcomed_.device; }
+  uint64_t features() const override { return welcomed_.features; }
+  bool same_host() const override { return welcomed_.same_host; }
   uint64_t arena_base() const override { return arena_.base(); }
   uint64_t arena_bytes() const override { return arena_.bytes(); }
   const Grant& initial_grant() const override { return welcomed_.initial_grant; }

@@ -61,6 +61,8 @@ class LaneHost {
   virtual void OnAtRisk(uint32_t flags) = 0;
   // `task`, a GlobalFind, found its variable.
   virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
+  // A module was made of it.
+  virtual void KeepImage(const Image& image) = 0;
 };
 
 // Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,

@@ -62,7 +62,7 @@ void Session::OnRecorded(const EventRecord& record) {
 
 uint32_t Session::OnModuleLoaded(const Task& task) {
   if (recorder_ == nullptr) return 0;
-  ModuleVariables found = WritableVariables(task.image->bytes, sm_);
+  ModuleVariables found = WritableVariables(task.image->bytes(), sm_);
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
   const uint64_t handle = std::visit(
