@@ -34,7 +34,19 @@
 
 namespace warpline {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+// Client and server each speak a range of versions, and use the newest that both do. What has come
+// with a version is used only where that much was agreed on: commands say it in the table of calls
+// ([[version]]), and a client refuses to send one that the server does not know. Frames, and
+// notices that nobody asked for by a command, are guarded by feature bits instead. The least
+// version goes up when the support of old peers is given up.
+inline constexpr uint32_t kLeastProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
+
+// The newest version in both ranges; 0 when there is none.
+constexpr uint32_t AgreedVersion(uint32_t least, uint32_t newest) {
+  const uint32_t version = newest < kProtocolVersion ? newest : kProtocolVersion;
+  return version < kLeastProtocolVersion || version < least ? 0 : version;
+}
 
 // Feature bits of Hello and Welcome.
 enum Feature : uint64_t {

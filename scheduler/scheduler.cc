@@ -219,6 +219,9 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, uint32_
   reply.set_device(lease.device);
   reply.set_tenant(lease.tenant);
   reply.set_memory_bytes(lease.memory_bytes);
+  for (const auto& device : servers_[lease.server].report.devices()) {
+    if (device.uuid() == lease.device) reply.set_driver_version(device.driver_version());
+  }
   reply.set_renew_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease_ttl / 3)));
   return reply;
 }

@@ -55,12 +55,12 @@ void Session::OnHello(warpline_internal::Hello hello) {
 }
 
 absl::Status Session::CheckHello() {
-  if (hello_.min_version() > kProtocolVersion || hello_.max_version() < kProtocolVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the client speaks protocol versions ", hello_.min_version(), " to ",
-                     hello_.max_version(), ", this server ", kProtocolVersion));
+  version_ = AgreedVersion(hello_.min_version(), hello_.max_version());
+  if (version_ == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the client speaks protocol versions ", hello_.min_version(), " to ", hello_.max_version(),
+        ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
   }
-  version_ = kProtocolVersion;
   if (hello_.program().size() > kMaxProgramName) {
     hello_.mutable_program()->resize(kMaxProgramName);
   }

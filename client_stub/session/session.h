@@ -117,7 +117,8 @@ class Session {
   virtual bool ExpectsOutput() const { return false; }
 
   // Appends a one-way command and returns its number; 0 when the session is lost (error() says
-  // why). May wait for the window, which is counted. `tail` is copied and at most kMaxTail long.
+  // why), or the server is too old to know the command. May wait for the window, which is counted.
+  // `tail` is copied and at most kMaxTail long.
   template <typename Command>
   uint64_t Send(const Command& command, std::string_view tail = {}) {
     return Append(CommandTraits<Command>::kId, &command, CommandTraits<Command>::kBodyBytes, tail);

@@ -116,6 +116,8 @@ class SessionImpl final : public Session, public ChannelHandler {
                   const ExpectedReply* expected);
   absl::Status AwaitWelcome(absl::Duration timeout);
   void CountCommand(CommandId id);
+  // Whether the server has such a command; says so once when it does not.
+  bool Knows(CommandId id);
   void CountWait(WaitKind kind, CommandId id);
   void SendControl(Frame frame);
   void WakeChannel() { channel_.Wake(); }
@@ -196,6 +198,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   uint64_t unacked_frames_ = 0;   // Of those.
   uint64_t unacked_bytes_ = 0;
   Welcomed welcomed_;  // Constant once the welcome was seen.
+  std::atomic<bool> said_unknown_{false};
 
   Dialer dialer_;                       // Constant once Start() has begun.
   absl::Duration resume_for_;           // Likewise.
