@@ -283,7 +283,8 @@ class Session : public SessionControl,
   uint64_t resume_seq_ = 0;
   bool taking_over_ = false;
   int take_overs_failed_ = 0;
-  bool finding_module_ = false;
+  // The worker whose FindModule is not answered yet.
+  const WorkerProcess* finding_for_ = nullptr;
   int keeping_modules_ = 0;
   // Of the doorbell loop, once it is there.
   std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;

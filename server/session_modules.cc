@@ -13,21 +13,25 @@ constexpr int kMostOffers = 8;
 
 }  // namespace
 
-// Sessions without a lease have no tenant's name and share what they load.
-std::string Session::ModuleTenant() const { return seat_ == nullptr ? "" : seat_->token().tenant; }
+// Sessions without a lease are those of people on their own, like those with a lease of the
+// server's.
+std::string Session::ModuleTenant() const {
+  return seat_ == nullptr ? kLocalTenant : seat_->token().tenant;
+}
 
 void Session::OnFindModule(const warpline_internal::FindModule& find) {
   ContentHash hash;
-  if (context_.modules == nullptr || finding_module_ || find.sha256().size() != hash.size()) {
+  if (context_.modules == nullptr || finding_for_ == worker_.get() ||
+      find.sha256().size() != hash.size()) {
     return DistrustWorker("it asked for a module image out of turn");
   }
   std::copy(find.sha256().begin(), find.sha256().end(), hash.begin());
-  finding_module_ = true;
+  finding_for_ = worker_.get();
   context_.modules->Find(ModuleTenant(), hash, find.bytes(),
                          [self = shared_from_this(), worker = worker_,
                           bytes = find.bytes()](const std::shared_ptr<UniqueFd>& image) {
                            self->context_.control->Post([self, worker, bytes, image] {
-                             self->finding_module_ = false;
+                             if (self->finding_for_ == worker.get()) self->finding_for_ = nullptr;
                              // Another has taken over: it asks again if it has to.
                              if (worker != self->worker_) return;
                              warpline_internal::ToWorker answer;

@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t kLegacyHandle = 1;
 
 bool IsCode(CommandId id) {
-  return id == CommandId::kImageData || id == CommandId::kModuleLoad ||
+  return id == CommandId::kImageData || id == CommandId::kImageZstd ||
+         id == CommandId::kImageFind || id == CommandId::kModuleLoad ||
          id == CommandId::kModuleLoadJit || id == CommandId::kKernelFind ||
          id == CommandId::kGlobalFind;
 }
