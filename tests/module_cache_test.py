@@ -19,7 +19,7 @@ class ModuleCacheTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/modules/" + PROGRAM})
+            harness.RUNFILES, {"bin/examples/" + PROGRAM: "bench/cuda/" + PROGRAM})
 
     @classmethod
     def tearDownClass(cls):
