@@ -6,6 +6,9 @@ namespace warpline {
 
 inline constexpr char kVersion[] = "0.1.0";
 
+// The CUDA whose driver API clients offer, as cuDriverGetVersion reports it.
+inline constexpr int kCudaVersion = 13000;
+
 }  // namespace warpline
 
 #endif  // WARPLINE_COMMON_VERSION_H_

@@ -180,7 +180,8 @@ class Server:
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-server-"))
         port_file = self._folder / "port"
         command = [str(self._installation.root / "bin/warpline-server"), "--listen=127.0.0.1:0",
-                   "--port_file=%s" % port_file, *self._flags]
+                   "--port_file=%s" % port_file, "--module_cache_dir=%s" % (self._folder / "modules"),
+                   *self._flags]
         env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
         with open(self._folder / "log", "wb") as log:
             self._process = subprocess.Popen(

@@ -34,13 +34,29 @@
 
 namespace warpline {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+// Client and server each speak a range of versions, and use the newest that both do. What has come
+// with a version is used only where that much was agreed on: commands say it in the table of calls
+// ([[version]]), and a client refuses to send one that the server does not know. Frames, and
+// notices that nobody asked for by a command, are guarded by feature bits instead. The least
+// version goes up when the support of old peers is given up.
+inline constexpr uint32_t kLeastProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
+
+// The newest version in both ranges; 0 when there is none.
+constexpr uint32_t AgreedVersion(uint32_t least, uint32_t newest) {
+  const uint32_t version = newest < kProtocolVersion ? newest : kProtocolVersion;
+  return version < kLeastProtocolVersion || version < least ? 0 : version;
+}
 
 // Feature bits of Hello and Welcome.
 enum Feature : uint64_t {
   kFeatureNone = 0,
   // The session can be resumed on another connection.
   kFeatureResume = 1,
+  // The client may ask for a module image by its hash (ImageFind) before it sends it.
+  kFeatureModuleCache = 2,
+  // Parts of images may come compressed (ImageZstd).
+  kFeatureCompressedImages = 4,
 };
 
 enum FrameKind : uint32_t {
@@ -109,6 +125,12 @@ inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;
 
 // The largest piece of memory that one kReadBack may ask for: its answer is one frame.
 inline constexpr uint64_t kMaxReadBack = 512u << 10;
+
+// Module images from this size on are asked for by hash, and kept.
+inline constexpr uint64_t kMinCachedImage = 16u << 10;
+
+// What a compressed part of an image may hold.
+inline constexpr uint64_t kMaxImagePart = 1u << 20;
 
 // Smallest unit of physical memory.
 inline constexpr uint64_t kChunkGranularity = 2ull << 20;

@@ -57,10 +57,10 @@ class Conversation : public SessionHandler {
 
  private:
   absl::Status Answer(const Hello& hello) {
-    if (hello.min_version() > kProtocolVersion || hello.max_version() < kProtocolVersion) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the client speaks protocol versions ", hello.min_version(), " to ",
-                       hello.max_version(), ", this scheduler ", kProtocolVersion));
+    if (AgreedVersion(hello.min_version(), hello.max_version()) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the client speaks protocol versions ", hello.min_version(), " to ", hello.max_version(),
+          ", this scheduler ", kLeastProtocolVersion, " to ", kProtocolVersion));
     }
     warpline_internal::AcquireRequest request;
     request.set_credential(hello.credential());

@@ -217,6 +217,9 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
   reply.set_memory_bytes(lease.memory_bytes);
   reply.set_max_sessions(token.max_sessions);
   reply.set_rights(token.rights);
+  for (const auto& device : servers_[lease.server].report.devices()) {
+    if (device.uuid() == lease.device) reply.set_driver_version(device.driver_version());
+  }
   reply.set_renew_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease_ttl / 3)));
   return reply;
 }

@@ -20,7 +20,13 @@ using warpline_internal::LeaseReply;
 constexpr size_t kMaxText = 256;
 constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
 
-absl::StatusOr<std::string> ReplyWith(const LeaseBook& book,
+// All devices of a host have one driver.
+int DriverVersion(SessionHost* host) {
+  const HostSnapshot snapshot = host->Snapshot();
+  return snapshot.devices.empty() ? 0 : snapshot.devices.front().info.driver_version();
+}
+
+absl::StatusOr<std::string> ReplyWith(const LeaseBook& book, int driver_version,
                                       const absl::StatusOr<warpline::LeaseToken>& lease,
                                       const std::string& text) {
   if (!lease.ok()) return lease.status();
@@ -31,6 +37,7 @@ absl::StatusOr<std::string> ReplyWith(const LeaseBook& book,
   reply.set_device(lease->device);
   reply.set_tenant(lease->tenant);
   reply.set_memory_bytes(lease->memory_bytes);
+  reply.set_driver_version(driver_version);
   reply.set_renew_ms(
       static_cast<uint32_t>(absl::ToInt64Milliseconds(book.options().local_ttl / 3)));
   return reply.SerializeAsString();
@@ -152,7 +159,7 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
 
 void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {
   (*methods)["/warpline_internal.Admin/OpenLease"] =
-      [book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
     AcquireRequest request;
     if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
@@ -160,15 +167,15 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     std::string text;
     const auto lease =
         book->OpenLocal(request.memory_bytes(), request.device(), request.sessions(), &text);
-    return ReplyWith(*book, lease, text);
+    return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =
-      [book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
     const auto token = TokenOf(bytes);
     if (!token.ok()) return token.status();
     std::string text;
     const auto lease = book->RenewLocal(*token, &text);
-    return ReplyWith(*book, lease, text);
+    return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/CloseLease"] =
       [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {

@@ -10,7 +10,6 @@
 namespace warpline {
 namespace {
 
-constexpr char kLocalTenant[] = "local";
 constexpr size_t kLeaseIdBytes = 8;
 // How long an ended lease is remembered, so that no session joins with a token that is still good.
 constexpr absl::Duration kAfterlife = absl::Hours(1);

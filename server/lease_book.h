@@ -24,6 +24,9 @@
 
 namespace warpline {
 
+// The tenant of leases that a server gives itself.
+inline constexpr char kLocalTenant[] = "local";
+
 class LeaseBook;
 
 // A session's place in a lease, until it is destroyed. May outlive the book.

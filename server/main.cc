@@ -80,6 +80,17 @@ ABSL_FLAG(
     "that share one waits for each other. All contexts of a GPU share its queues: an H200 has "
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
+ABSL_FLAG(
+    std::string, module_cache_dir, "",
+    "Where module images are kept that clients have sent, so that later sessions need not send "
+    "them again. One server at a time uses a folder. Empty for $CACHE_DIRECTORY, or "
+    "warpline/modules in $XDG_CACHE_HOME or ~/.cache; \"none\" to keep none.");
+ABSL_FLAG(warpline::ByteSize, module_cache_bytes, {4ull << 30},
+          "How much of them is kept at most, such as 4GiB. 0 to keep none.");
+ABSL_FLAG(
+    bool, module_cache_shared, false,
+    "Every tenant finds what any has sent. A tenant can then tell by the time that a load takes "
+    "whether another has loaded the same.");
 ABSL_FLAG(int, drain_seconds, 10,
           "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
 
@@ -182,6 +193,39 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceMemory>>> OpenDevices(size_t de
   return devices;
 }
 
+// Empty for none.
+std::string ModuleCacheDir() {
+  const std::string dir = absl::GetFlag(FLAGS_module_cache_dir);
+  if (dir == "none" || absl::GetFlag(FLAGS_module_cache_bytes).bytes == 0) return "";
+  if (!dir.empty()) return dir;
+  const auto under = [](const char* variable, const char* rest) -> std::string {
+    const char* const value = getenv(variable);
+    return value == nullptr || *value != '/' ? "" : absl::StrCat(value, rest);
+  };
+  std::string found = under("CACHE_DIRECTORY", "/modules");
+  if (found.empty()) found = under("XDG_CACHE_HOME", "/warpline/modules");
+  return found.empty() ? under("HOME", "/.cache/warpline/modules") : found;
+}
+
+// A server without a cache works, only slower: null where there is none.
+std::unique_ptr<ModuleStore> OpenModuleStore() {
+  ModuleStoreOptions options;
+  options.dir = ModuleCacheDir();
+  if (options.dir.empty()) return nullptr;
+  options.max_bytes = absl::GetFlag(FLAGS_module_cache_bytes).bytes;
+  options.shared = absl::GetFlag(FLAGS_module_cache_shared);
+  auto store = ModuleStore::Open(options);
+  if (!store.ok()) {
+    LogWarning("no module cache, modules are sent by every session: ",
+               std::string(store.status().message()));
+    return nullptr;
+  }
+  LogInfo("module cache dir=", options.dir, " bytes=", (*store)->bytes(),
+          " limit_bytes=", options.max_bytes, " images=", (*store)->images(),
+          " shared=", options.shared ? "true" : "false");
+  return *std::move(store);
+}
+
 absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
                                                const std::string& backend) {
   const auto worker = FindSibling("warpline-worker", "worker");
@@ -204,6 +248,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   options.session.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
   options.session.max_arena_bytes = absl::GetFlag(FLAGS_arena_size).bytes;
   options.session.server_name = server_name;
+  options.modules = OpenModuleStore();
   options.session.resume_timeout = absl::Seconds(absl::GetFlag(FLAGS_resume_seconds));
   for (const std::string& address : absl::GetFlag(FLAGS_listen)) {
     // A relative path means nothing to others.
@@ -301,7 +346,8 @@ int Run() {
   auto scheduler_credential = SchedulerCredential();
   if (!scheduler_credential.ok()) return Complain(scheduler_credential.status());
   const auto sampler = MakeSampler(*devices);
-  SessionHost host(*options, std::move(*devices));
+  const int max_sessions = options->max_sessions;
+  SessionHost host(*std::move(options), std::move(*devices));
   auto metrics = std::make_shared<ServerMetrics>(&host);
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
   if (!exposer.ok()) return Complain(exposer.status());
@@ -309,7 +355,7 @@ int Run() {
   Replacements replacements(&host);
   GrpcServerOptions server_options;
   // The host counts sessions and says why it refuses; this bound is for what has not got so far.
-  server_options.max_sessions = options->max_sessions + 64;
+  server_options.max_sessions = max_sessions + 64;
   server_options.methods[kStatMethod] = [&](const std::string& peer, const std::string&) {
     return AnswerStat(&host, server_name, peer);
   };

@@ -129,6 +129,27 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             traffic.reply_bytes.value());
   f.Counter("warpline_memory_requests_total", "Requests for device memory, and returns.",
             traffic.memory_requests.value());
+  if (const ModuleStore* const modules = host_->modules(); modules != nullptr) {
+    const ModuleStoreCounters& cache = modules->counters();
+    f.Counter("warpline_module_cache_hits_total", "Modules that clients did not have to send.",
+              cache.hits.value());
+    f.Counter("warpline_module_cache_misses_total", "Modules that were asked for and not there.",
+              cache.misses.value());
+    f.Counter("warpline_module_cache_hit_bytes_total", "Bytes that clients did not have to send.",
+              cache.hit_bytes.value());
+    f.Counter("warpline_module_cache_stored_total", "Modules that were stored.",
+              cache.stored.value());
+    f.Counter("warpline_module_cache_stored_bytes_total", "Bytes of modules that were stored.",
+              cache.stored_bytes.value());
+    f.Counter("warpline_module_cache_evictions_total", "Modules dropped to make room.",
+              cache.evictions.value());
+    f.Counter("warpline_module_cache_corrupted_total",
+              "Modules dropped because the file had changed.", cache.corrupted.value());
+    f.Counter("warpline_module_cache_failures_total", "Modules that the disk did not take.",
+              cache.failures.value());
+    f.Gauge("warpline_module_cache_bytes", "Bytes of modules that are kept.", modules->bytes());
+    f.Gauge("warpline_module_cache_modules", "Modules that are kept.", modules->images());
+  }
   for (const DeviceSnapshot& device : snapshot.devices) {
     const int gpu = device.ordinal;
     const DeviceMemory::Stats& memory = device.memory;

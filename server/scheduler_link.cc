@@ -75,6 +75,7 @@ absl::Duration SchedulerLink::ReportOnce() {
     added->set_uuid(device.uuid);
     added->set_name(device.name);
     added->set_backend(device.backend);
+    added->set_driver_version(device.info.driver_version());
     added->set_capacity_bytes(device.memory.capacity_bytes);
     added->set_granted_bytes(device.memory.pool.granted_bytes);
   }

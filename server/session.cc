@@ -59,12 +59,12 @@ void Session::OnHello(warpline_internal::Hello hello) {
 }
 
 absl::Status Session::CheckHello() {
-  if (hello_.min_version() > kProtocolVersion || hello_.max_version() < kProtocolVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the client speaks protocol versions ", hello_.min_version(), " to ",
-                     hello_.max_version(), ", this server ", kProtocolVersion));
+  version_ = AgreedVersion(hello_.min_version(), hello_.max_version());
+  if (version_ == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the client speaks protocol versions ", hello_.min_version(), " to ", hello_.max_version(),
+        ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
   }
-  version_ = kProtocolVersion;
   if (hello_.program().size() > kMaxProgramName) {
     hello_.mutable_program()->resize(kMaxProgramName);
   }
@@ -121,7 +121,10 @@ void Session::Welcome(MemoryGrant grant) {
   if (resumable_) port_->link().KeepFrames();
   warpline_internal::Welcome welcome;
   welcome.set_version(version_);
-  welcome.set_features(resumable_ ? kFeatureResume : kFeatureNone);
+  uint64_t features = kFeatureCompressedImages;
+  if (context_.modules != nullptr) features |= kFeatureModuleCache;
+  welcome.set_features((hello_.features() & features) |
+                       (resumable_ ? kFeatureResume : kFeatureNone));
   welcome.set_session(id_);
   welcome.set_secret(secret_);
   *welcome.mutable_device() = device_->info();
@@ -130,8 +133,8 @@ void Session::Welcome(MemoryGrant grant) {
   welcome.set_window_commands(options.window_commands);
   *welcome.mutable_initial_memory() = std::move(grant);
   welcome.set_server(options.server_name);
+  welcome.set_boot_id(BootId());
   if (!options.unix_socket.empty()) {
-    welcome.set_boot_id(BootId());
     welcome.set_unix_socket(options.unix_socket);
     welcome.set_server_uid(geteuid());
     welcome.set_user_namespace(UserNamespace());

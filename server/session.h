@@ -29,6 +29,7 @@
 #include "server/journal_file.h"
 #include "server/lease_book.h"
 #include "server/memory_reader.h"
+#include "server/module_cache.h"
 #include "server/session_channel.h"
 #include "server/session_memory.h"
 #include "server/session_port.h"
@@ -127,10 +128,11 @@ class SessionOwner {
 struct SessionContext {
   const SessionOptions* options = nullptr;
   SessionOwner* owner = nullptr;
-  EventLoop* control = nullptr;   // Sessions' state lives here.
-  EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
-  EventLoop* spawner = nullptr;   // Starts processes.
-  LeaseBook* leases = nullptr;    // Null where no session has a lease.
+  EventLoop* control = nullptr;    // Sessions' state lives here.
+  EventLoop* doorbell = nullptr;   // Waits for replies of workers whose channels are parked.
+  EventLoop* spawner = nullptr;    // Starts processes.
+  LeaseBook* leases = nullptr;     // Null where no session has a lease.
+  ModuleCache* modules = nullptr;  // Null where none are kept.
   WorkerPool* pool = nullptr;
   ServerCounters* counters = nullptr;
 };
@@ -179,6 +181,8 @@ class Session : public SessionControl,
   void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override;
   void OnCharge(const warpline_internal::ChargeMemory& charge) override;
   void OnUncharge(const warpline_internal::UnchargeMemory& uncharge) override;
+  void OnFindModule(const warpline_internal::FindModule& find) override;
+  void OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) override;
   void OnWorkerDied(const std::string& why) override;
   void OnWorkerGone() override;
 
@@ -242,6 +246,8 @@ class Session : public SessionControl,
   std::string tenant() const { return seat_ == nullptr ? "" : seat_->token().tenant; }
   // "session=7 gpu=0 pid=123"
   std::string Keys() const;
+  // Whose module images the session sees.
+  std::string ModuleTenant() const;
 
   const SessionContext context_;
   const uint64_t id_;
@@ -279,6 +285,9 @@ class Session : public SessionControl,
   uint64_t resume_seq_ = 0;
   bool taking_over_ = false;
   int take_overs_failed_ = 0;
+  // The worker whose FindModule is not answered yet.
+  const WorkerProcess* finding_for_ = nullptr;
+  int keeping_modules_ = 0;
   // Of the doorbell loop, once it is there.
   std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
   EventLoop::Token timer_ = 0;

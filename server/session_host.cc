@@ -24,6 +24,9 @@ SessionHost::SessionHost(SessionHostOptions options,
     : options_(std::move(options)),
       sessions_on_device_(devices.size(), 0),
       devices_(std::move(devices)),
+      modules_(options_.modules == nullptr
+                   ? nullptr
+                   : std::make_unique<ModuleCache>(std::move(options_.modules))),
       pool_(&control_, &spawner_, &deaths_,
             WorkerPoolOptions{.program = options_.session.worker,
                               .warm = options_.session.warm_workers}) {
@@ -73,6 +76,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.pool = &pool_;
   context.counters = &counters_;
   context.leases = options_.leases;
+  context.modules = modules_.get();
   std::shared_ptr<Session> session;
   absl::Status refusal;
   {

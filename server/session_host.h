@@ -18,6 +18,7 @@
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
+#include "server/module_cache.h"
 #include "server/session.h"
 #include "server/worker_pool.h"
 #include "transport/channel.h"
@@ -28,6 +29,7 @@ struct SessionHostOptions {
   SessionOptions session;
   LeaseBook* leases = nullptr;  // Borrowed; null where no session has a lease.
   int max_sessions = 64;
+  std::unique_ptr<ModuleStore> modules;  // Null to keep none.
 };
 
 // One device in a HostSnapshot.
@@ -80,6 +82,8 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   int sessions() const;
   HostSnapshot Snapshot();
   const ServerCounters& counters() const { return counters_; }
+  // Null where no module images are kept.
+  const ModuleStore* modules() const { return modules_ == nullptr ? nullptr : &modules_->store(); }
   // Traffic of all sessions since the start.
   void AddTraffic(TrafficCounters* total);
 
@@ -98,7 +102,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);
 
-  const SessionHostOptions options_;
+  SessionHostOptions options_;  // Constant once constructed.
   ServerCounters counters_;
 
   mutable Mutex mu_;
@@ -118,6 +122,8 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   EventLoop control_{"control"};
   EventLoop spawner_{"spawner"};
   std::vector<std::unique_ptr<DeviceMemory>> devices_;
+  // Posts to the control loop.
+  std::unique_ptr<ModuleCache> modules_;
   // Of the control loop.
   DeathWatch deaths_;
   WorkerPool pool_;

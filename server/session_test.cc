@@ -22,7 +22,7 @@ TEST_F(SessionTest, HelloIsWelcomedWithTheDevice) {
   auto client = Dial();
   const auto welcome = client->Open();
   ASSERT_TRUE(welcome.has_value());
-  EXPECT_EQ(welcome->version(), kProtocolVersion);
+  EXPECT_EQ(welcome->version(), 1u);
   EXPECT_EQ(welcome->device().name(), "Fake device");
   EXPECT_EQ(welcome->quota_bytes(), 192 * kMiB);
   EXPECT_EQ(welcome->secret().size(), 16u);
@@ -43,6 +43,38 @@ TEST_F(SessionTest, InitialMemoryComesWithTheWelcome) {
   EXPECT_EQ(welcome->initial_memory().va(), kArena);
 }
 
+TEST_F(SessionTest, TheNewestVersionThatBothSpeakIsUsed) {
+  StartServer();
+  const struct {
+    uint32_t least, newest, agreed;
+  } kCases[] = {{1, 1, 1},
+                {1, kProtocolVersion, kProtocolVersion},
+                {1, kProtocolVersion + 7, kProtocolVersion},
+                {kProtocolVersion, kProtocolVersion + 1, kProtocolVersion}};
+  for (const auto& c : kCases) {
+    Hello hello = TestClient::GoodHello();
+    hello.set_min_version(c.least);
+    hello.set_max_version(c.newest);
+    auto client = Dial();
+    const auto welcome = client->Open(hello);
+    ASSERT_TRUE(welcome.has_value()) << c.least << " to " << c.newest;
+    EXPECT_EQ(welcome->version(), c.agreed);
+  }
+}
+
+TEST_F(SessionTest, FeaturesThatTheClientDoesNotNameAreNotUsed) {
+  StartServer();
+  for (const uint64_t features : {uint64_t{0}, uint64_t{kFeatureCompressedImages}, ~uint64_t{0}}) {
+    Hello hello = TestClient::GoodHello();
+    hello.set_features(features);
+    auto client = Dial();
+    const auto welcome = client->Open(hello);
+    ASSERT_TRUE(welcome.has_value());
+    // This server keeps no modules.
+    EXPECT_EQ(welcome->features(), features & kFeatureCompressedImages);
+  }
+}
+
 TEST_F(SessionTest, BadHellosAreRefusedWithTheReason) {
   StartServer();
   const auto refusal = [&](const Hello& hello) {
@@ -51,8 +83,8 @@ TEST_F(SessionTest, BadHellosAreRefusedWithTheReason) {
     return client->AwaitClosed();
   };
   Hello old = TestClient::GoodHello();
-  old.set_min_version(2);
-  old.set_max_version(3);
+  old.set_min_version(kProtocolVersion + 1);
+  old.set_max_version(kProtocolVersion + 2);
   EXPECT_EQ(refusal(old).code(), absl::StatusCode::kFailedPrecondition);
   Hello crooked = TestClient::GoodHello();
   crooked.set_arena_base(kArena + (2ull << 30));

@@ -40,6 +40,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   open.set_sm(sm);
   open.set_resume_seq(resume_seq_);
   if (seat_ != nullptr) open.set_rights(seat_->token().rights);
+  open.set_module_cache(context_.modules != nullptr);
   return open;
 }
 

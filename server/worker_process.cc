@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/packet_socket.h"
@@ -115,7 +116,8 @@ void WorkerProcess::OnPacket() {
   const auto self = shared_from_this();
   while (!killed_ && !dying_) {
     warpline_internal::FromWorker message;
-    const absl::Status received = ReceivePacket(socket_.get(), &message, nullptr);
+    std::vector<UniqueFd> fds;
+    const absl::Status received = ReceivePacket(socket_.get(), &message, &fds);
     if (absl::IsNotFound(received)) return;
     if (absl::IsUnavailable(received)) return Died("");
     if (!received.ok()) return Died(absl::StrCat("bad message: ", received.ToString()));
@@ -133,6 +135,10 @@ void WorkerProcess::OnPacket() {
       events_->OnCharge(message.charge());
     } else if (message.has_uncharge()) {
       events_->OnUncharge(message.uncharge());
+    } else if (message.has_find_module()) {
+      events_->OnFindModule(message.find_module());
+    } else if (message.has_keep_module() && fds.size() == 1) {
+      events_->OnKeepModule(message.keep_module(), std::move(fds[0]));
     } else {
       return Died("bad message: unknown kind");
     }

@@ -35,6 +35,8 @@ class WorkerEvents {
   // It asks for memory outside the arena, or has given some back.
   virtual void OnCharge(const warpline_internal::ChargeMemory&) {}
   virtual void OnUncharge(const warpline_internal::UnchargeMemory&) {}
+  virtual void OnFindModule(const warpline_internal::FindModule&) {}
+  virtual void OnKeepModule(const warpline_internal::KeepModule&, UniqueFd) {}
   // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
   // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless

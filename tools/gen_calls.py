@@ -68,6 +68,10 @@ def check(table):
         check_fields(c.get("reply", []), where)
         if c["lane"] == "stream":
             require("stream" in [f[0] for f in c["fields"]], where, "lane without field `stream`")
+    for number, v in enumerate(table["version"], 2):
+        where = "version %s" % v["number"]
+        require(v["number"] == number, where, "versions are numbered from 2, in order")
+        require(v["after"] in names, where, "unknown command %s" % v["after"])
     for n in table["notice"]:
         check_fields(n["fields"], "notice " + n["name"])
     symbols = set()
@@ -108,6 +112,17 @@ def offset_of(fields, wanted):
         element, count = parse_type(text, name)
         offset += SIZES[element] * max(count, 1)
     return -1
+
+
+def versions(table):
+    """The version of the protocol that each command came with, in the order of the table."""
+    ends = {v["after"]: v["number"] for v in table["version"]}
+    version = 1
+    found = []
+    for c in table["command"]:
+        found.append(version)
+        version = ends.get(c["name"], version)
+    return found
 
 
 def journal_kinds(table):
@@ -186,6 +201,7 @@ struct CommandInfo {
   bool has_tail;
   JournalRule rule;
   int16_t destination;  // Where in its struct the address lies that it writes to; -1 for none.
+  uint16_t version;     // Of the protocol, that it came with.
 };
 """)
     out.append("namespace cmd {\n")
@@ -209,13 +225,13 @@ struct CommandInfo {
                        c["name"], c["name"],
                        "sizeof(cmd::%s)" % c["name"] if c["fields"] else "0"))
     out.append("\ninline constexpr CommandInfo kCommandTable[kCommandCount] = {")
-    for c in table["command"]:
+    for c, version in zip(table["command"], versions(table)):
         out.append("    {CommandId::k%s, \"%s\", LaneKind::k%s, After::k%s, Effect::k%s, "
-                   "Capability::k%s, \"%s\", CommandTraits<cmd::%s>::kBodyBytes, %s, %s, %d}," % (
+                   "Capability::k%s, \"%s\", CommandTraits<cmd::%s>::kBodyBytes, %s, %s, %d, %d}," % (
                        c["name"], c["name"], camel(c["lane"]), camel(c["after"]),
                        camel(c["effect"]), camel(c["capability"]), c["journal"], c["name"],
                        "true" if c["tail"] else "false", journal_entry(c, kinds),
-                       offset_of(c["fields"], ["dst"])))
+                       offset_of(c["fields"], ["dst"]), version))
     out.append("""};
 
 // The row of a command whose id has been checked.
@@ -296,7 +312,7 @@ def main():
     for name in writers:
         parser.add_argument("--" + name)
     args = parser.parse_args()
-    table = {"command": [], "notice": [], "call": []}
+    table = {"command": [], "notice": [], "call": [], "version": []}
     for path in args.table:
         with open(path, "rb") as f:
             part = tomllib.load(f)

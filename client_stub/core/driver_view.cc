@@ -1,5 +1,8 @@
 #include "client_stub/core/driver_view.h"
 
+#include <cstdint>
+#include <vector>
+
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
@@ -30,6 +33,28 @@ class CoreDriverView final : public DriverView {
   }
 
   CUresult CurrentContext(CUcontext* context) override { return cuCtxGetCurrent(context); }
+
+  CUresult ContextId(CUcontext context, uint64_t* id) override {
+    unsigned long long number = 0;
+    const CUresult result = cuCtxGetId(context, &number);
+    *id = number;
+    return result;
+  }
+
+  CUresult StreamId(CUstream stream, bool per_thread, uint64_t* id) override {
+    unsigned long long number = 0;
+    const CUresult result =
+        per_thread ? cuStreamGetId_ptsz(stream, &number) : cuStreamGetId(stream, &number);
+    *id = number;
+    return result;
+  }
+
+  CUresult Functions(CUmodule module, std::vector<CUfunction>* functions) override {
+    unsigned int count = 0;
+    WARPLINE_TRY(cuModuleGetFunctionCount(&count, module));
+    functions->resize(count);
+    return count == 0 ? CUDA_SUCCESS : cuModuleEnumerateFunctions(functions->data(), count, module);
+  }
 };
 
 }  // namespace

@@ -8,12 +8,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/version.h"
 
 namespace warpline::stub {
 namespace {
-
-// The CUDA version that this driver's table of calls is that of.
-constexpr int kCudaVersion = 13000;
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);

@@ -52,6 +52,29 @@ TEST(LifecycleTest, VersionAndErrorTextsNeedNoInitialization) {
             0);
 }
 
+// What a runtime library does that is newer than the driver of the server; it then gives up.
+TEST(LifecycleTest, LibrariesThatAreTooNewAreNamedOnceInTheLog) {
+  EXPECT_EQ(InChild([] {
+              setenv("WARPLINE_DRIVER_VERSION", "12080", 1);
+              testing::internal::CaptureStderr();
+              int version;
+              cuDriverGetVersion(&version);
+              const std::string before = testing::internal::GetCapturedStderr();
+              void* found = nullptr;
+              cuGetProcAddress_v2("cuCtxSynchronize", &found, 13000, 0, nullptr);
+              testing::internal::CaptureStderr();
+              cuDriverGetVersion(&version);
+              const std::string first = testing::internal::GetCapturedStderr();
+              testing::internal::CaptureStderr();
+              cuDriverGetVersion(&version);
+              const std::string second = testing::internal::GetCapturedStderr();
+              const bool said = first.find("CUDA 13") != std::string::npos &&
+                                first.find("CUDA 12.8") != std::string::npos;
+              return version == 12080 && before.empty() && said && second.empty() ? 0 : 1;
+            }),
+            0);
+}
+
 TEST(LifecycleTest, EntryPointsThatAreNotThereAreNullAndNoError) {
   int place = 0;
   void* found = &place;

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "client_stub/core/image_upload.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
-namespace {
-
-// Of an image in one command.
-constexpr size_t kPartBytes = kMaxTail;
-
-}  // namespace
 
 Module::Module(const Context* context, std::string_view image, bool preserved,
                std::string_view jit_options)
@@ -37,36 +32,53 @@ CUresult Module::Upload(uint64_t* wire) {
   if (image_.empty()) return CUDA_ERROR_INVALID_IMAGE;
   Session& session = *runtime().session;
   const uint64_t image = runtime().NewNumber();
-  for (size_t offset = 0; offset < image_.size(); offset += kPartBytes) {
-    const uint64_t seq = session.Send(cmd::ImageData{image, image_.size(), offset},
-                                      image_.substr(offset, kPartBytes));
-    if (seq == 0) return SentAs(seq);
-  }
-  const uint64_t seq = jit_options_.empty()
-                           ? session.Send(cmd::ModuleLoad{wire_, image})
-                           : session.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
+  const bool ask = !server_lacks_ && WorthAsking(session, image_);
+  uint64_t seq = ask ? AskForImage(&session, image, image_) : SendImage(&session, image, image_);
+  if (seq == 0) return SentAs(seq);
+  seq = jit_options_.empty() ? session.Send(cmd::ModuleLoad{wire_, image})
+                             : session.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
   if (seq == 0) return SentAs(seq);
   uploaded_ = true;
+  return CUDA_SUCCESS;
+}
+
+template <typename Make>
+CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
+  for (bool again = false;; again = true) {
+    uint64_t wire;
+    WARPLINE_TRY(Upload(&wire));
+    const CudaResult result =
+        runtime().session->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
+    if (result != kImageMissing || again) return ToCu(result);
+    SendInstead(wire);
+  }
+}
+
+void Module::SendInstead(uint64_t wire) {
+  Runtime& r = runtime();
+  MutexLock lock(&mu_);
+  // Another thread may have been here, or it was unloaded.
+  if (wire_ != wire || !uploaded_ || unloaded_) return;
+  r.session->Send(cmd::ModuleUnload{wire_});
+  wire_ = r.NewNumber();
+  uploaded_ = false;
+  server_lacks_ = true;
+}
+
+CUresult Module::Check() {
+  const CUresult result = Ask([](uint64_t wire) { return cmd::ModuleCheck{wire}; });
+  MutexLock lock(&mu_);
   // A module ends with its context and is never sent again.
   if (context_ != nullptr) {
     image_ = {};
     copy_ = std::string();
   }
-  return CUDA_SUCCESS;
-}
-
-CUresult Module::Check() {
-  uint64_t wire;
-  WARPLINE_TRY(Upload(&wire));
-  return ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::ModuleCheck{wire}));
+  return result;
 }
 
 CUresult Module::WriteLog(JitOptions* options) {
-  uint64_t wire;
-  WARPLINE_TRY(Upload(&wire));
   std::string reply;
-  WARPLINE_TRY(
-      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::ModuleJitLog{wire}, {}, &reply)));
+  WARPLINE_TRY(Ask([](uint64_t wire) { return cmd::ModuleJitLog{wire}; }, {}, &reply));
   std::string_view rest = reply;
   cmd::ModuleJitLogReply log;
   if (!TakeStruct(&rest, &log) || log.info_bytes > rest.size()) return CUDA_ERROR_UNKNOWN;
@@ -75,13 +87,14 @@ CUresult Module::WriteLog(JitOptions* options) {
 }
 
 CUresult Module::KernelNames(std::vector<std::string>* names) {
-  uint64_t wire;
-  WARPLINE_TRY(Upload(&wire));
   while (true) {
     std::string reply;
     const auto first = static_cast<uint32_t>(names->size());
-    WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip,
-                                              cmd::ModuleKernels{wire, first, 0}, {}, &reply)));
+    WARPLINE_TRY(Ask(
+        [first](uint64_t wire) {
+          return cmd::ModuleKernels{wire, first, 0};
+        },
+        {}, &reply));
     std::string_view rest = reply;
     cmd::ModuleKernelsReply part;
     if (!TakeStruct(&rest, &part)) return CUDA_ERROR_UNKNOWN;
@@ -104,16 +117,17 @@ CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
       return CUDA_SUCCESS;
     }
   }
-  uint64_t module;
-  WARPLINE_TRY(Upload(&module));
   auto found = std::make_unique<Kernel>();
   found->module = this;
   found->name = name;
   const uint64_t wire = runtime().NewNumber();
   found->wire.store(wire);
   std::string reply;
-  WARPLINE_TRY(ToCu(
-      runtime().session->Call(WaitKind::kRoundTrip, cmd::KernelFind{wire, module}, name, &reply)));
+  WARPLINE_TRY(Ask(
+      [wire](uint64_t module) {
+        return cmd::KernelFind{wire, module};
+      },
+      name, &reply));
   if (!ParseKernelReply(reply, found.get())) return CUDA_ERROR_UNKNOWN;
 
   MutexLock lock(&mu_);
@@ -144,11 +158,8 @@ CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t
       return CUDA_SUCCESS;
     }
   }
-  uint64_t wire;
-  WARPLINE_TRY(Upload(&wire));
   std::string reply;
-  WARPLINE_TRY(
-      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::GlobalFind{wire}, name, &reply)));
+  WARPLINE_TRY(Ask([](uint64_t wire) { return cmd::GlobalFind{wire}; }, name, &reply));
   std::string_view rest = reply;
   cmd::GlobalFindReply found;
   if (!TakeStruct(&rest, &found)) return CUDA_ERROR_UNKNOWN;
@@ -184,11 +195,12 @@ CUresult Module::Bind(Kernel* kernel, uint64_t* wire) {
   *wire = kernel->wire.load(std::memory_order_acquire);
   if (*wire != 0) return CUDA_SUCCESS;
   Session& session = *runtime().session;
-  uint64_t module;
-  WARPLINE_TRY(Upload(&module));
   *wire = runtime().NewNumber();
-  WARPLINE_TRY(
-      ToCu(session.Call(WaitKind::kRoundTrip, cmd::KernelFind{*wire, module}, kernel->name)));
+  WARPLINE_TRY(Ask(
+      [number = *wire](uint64_t module) {
+        return cmd::KernelFind{number, module};
+      },
+      kernel->name));
   for (int i = 0; i < Kernel::kAttributes; ++i) {
     if ((kernel->set_attributes.load() >> i & 1) == 0) continue;
     const cmd::KernelSetAttribute set = {*wire, i, kernel->attributes[i].load()};
@@ -219,6 +231,7 @@ void Module::Reset() {
   r.session->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber();
   uploaded_ = false;
+  server_lacks_ = false;
 }
 
 void Module::Unload() {

@@ -35,7 +35,7 @@ class Module {
 
   const Context* context() const { return context_; }
 
-  // Sends the image, if that has not been done, without waiting for what becomes of it.
+  // Sends the image or its hash, if that has not been done, without waiting for what becomes of it.
   CUresult Upload();
   // Waits for what loading it ended with.
   CUresult Check();
@@ -73,8 +73,14 @@ class Module {
     uint64_t bytes;
   };
 
-  // Sends the image, if that has not been done, and gives its number for the wire.
+  // Sends the image or its hash, if that has not been done, and gives its number for the wire.
   CUresult Upload(uint64_t* wire);
+  // A round trip about the module, `make(wire)`. Where it turns out that the server does not have
+  // the image that it was asked for, the image is sent and the call made again.
+  template <typename Make>
+  CUresult Ask(Make make, std::string_view tail = {}, std::string* reply = nullptr);
+  // The server lacks the image of module `wire`: another number is for the one that is sent.
+  void SendInstead(uint64_t wire);
 
   const Context* const context_;
   const std::string jit_options_;
@@ -84,6 +90,7 @@ class Module {
   std::string copy_ ABSL_GUARDED_BY(mu_);
   std::string_view image_ ABSL_GUARDED_BY(mu_);
   bool uploaded_ ABSL_GUARDED_BY(mu_) = false;
+  bool server_lacks_ ABSL_GUARDED_BY(mu_) = false;
   bool unloaded_ ABSL_GUARDED_BY(mu_) = false;
   CUmodule handle_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_ ABSL_GUARDED_BY(mu_);

@@ -134,11 +134,12 @@ inline bool Exiting() {
   return runtime().gate.load(std::memory_order_relaxed) == CUDA_ERROR_DEINITIALIZED;
 }
 
-// CUDA_SUCCESS for a command that was sent; what the session was lost with for number 0.
+// CUDA_SUCCESS for a command that was sent; for number 0 what the session was lost with, or that
+// the server does not know such a command.
 inline CUresult SentAs(uint64_t seq) {
   if (seq != 0) return CUDA_SUCCESS;
   const CUresult error = SessionError();
-  return error == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : error;
+  return error == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : error;
 }
 
 // The session's only device.

@@ -4,21 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 
 #include "client_stub/private_tables/context_storage.h"
+#include "client_stub/private_tables/library_tables.h"
 #include "client_stub/private_tables/refused_log.h"
+#include "client_stub/private_tables/table_slots.h"
 #include "client_stub/private_tables/validity.h"
-#include "common/log.h"
 
 namespace warpline {
 namespace {
-
-std::atomic<DriverView*> g_view{nullptr};
-
-DriverView& View() { return *g_view.load(std::memory_order_acquire); }
 
 // Never destroyed: the runtime calls in from handlers that run after our destructors would have.
 ContextStorage* g_storage = nullptr;
@@ -36,16 +32,7 @@ ContextStorage& Storage() {
   return *g_storage;
 }
 
-// ---- Slots that nothing known to work with this driver calls.
-
-template <const char* kTable, int kSlot>
-CUresult Refused() {
-  static std::atomic_flag logged = ATOMIC_FLAG_INIT;
-  if (!logged.test_and_set(std::memory_order_relaxed)) {
-    LogWarning("function ", kSlot, " of table ", kTable, " is not supported");
-  }
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
+// ---- Names of tables, for logs.
 
 constexpr char kCudartInterface[] = "CUDART_INTERFACE";
 constexpr char kCallbackHooks[] = "TOOLS_RUNTIME_CALLBACK_HOOKS";
@@ -130,13 +117,6 @@ uint32_t CheckMode() { return 0; }
 CUresult CheckIntegrity(uint32_t version, uint64_t unix_seconds, uint8_t* answer);
 
 // ---- The tables: a slot 0 that is not a function is the table's size in bytes.
-
-template <typename Function>
-void* Slot(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
-
-void* Size(size_t slots) { return reinterpret_cast<void*>(slots * sizeof(void*)); }
 
 void* const g_cudart_interface[] = {
     Size(13),
@@ -256,22 +236,31 @@ constexpr Table kTables[] = {
      nullptr},
 };
 
+// The tables of this file and those of libraries above the runtime. False for an unknown one.
+bool FindTable(const CUuuid& id, void* const** slots) {
+  for (const Table& table : kTables) {
+    if (std::memcmp(table.id, id.bytes, sizeof(table.id)) != 0) continue;
+    *slots = table.slots;
+    return true;
+  }
+  *slots = LibraryTable(id);
+  return *slots != nullptr;
+}
+
 }  // namespace
 
 CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table) {
   if (view == nullptr || id == nullptr || table == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *table = nullptr;
-  const Table* found = std::find_if(std::begin(kTables), std::end(kTables), [id](const Table& t) {
-    return std::memcmp(t.id, id->bytes, sizeof(t.id)) == 0;
-  });
-  if (found == std::end(kTables)) {
+  void* const* slots = nullptr;
+  if (!FindTable(*id, &slots)) {
     static RefusedLog* const refused = new RefusedLog;
     refused->Add(*id);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (found->slots == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  g_view.store(view, std::memory_order_release);
-  *table = found->slots;
+  if (slots == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SetView(view);
+  *table = slots;
   return CUDA_SUCCESS;
 }
 

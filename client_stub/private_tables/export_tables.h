@@ -8,6 +8,9 @@
 #ifndef WARPLINE_CLIENT_STUB_PRIVATE_TABLES_EXPORT_TABLES_H_
 #define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_EXPORT_TABLES_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "cuda.h"
 
 namespace warpline {
@@ -29,6 +32,12 @@ class DriverView {
 
   // As cuCtxGetCurrent: CUDA_SUCCESS and nullptr where the thread has none.
   virtual CUresult CurrentContext(CUcontext* context) = 0;
+
+  // As cuCtxGetId and cuStreamGetId; `per_thread` as for its _ptsz variant. Never 0 for a stream.
+  virtual CUresult ContextId(CUcontext context, uint64_t* id) = 0;
+  virtual CUresult StreamId(CUstream stream, bool per_thread, uint64_t* id) = 0;
+  // As cuModuleEnumerateFunctions, all of them.
+  virtual CUresult Functions(CUmodule module, std::vector<CUfunction>* functions) = 0;
 };
 
 // Stores the table `id` in *table: static memory, never freed. Every call must bring the same

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -36,7 +38,21 @@ class FakeView : public DriverView {
     *context = g_current;
     return CUDA_SUCCESS;
   }
+  CUresult ContextId(CUcontext context, uint64_t* id) override {
+    *id = 41;
+    return context == kPrimary ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  }
+  CUresult StreamId(CUstream, bool per_thread, uint64_t* id) override {
+    *id = per_thread ? 8 : 7;
+    return stream_result;
+  }
+  CUresult Functions(CUmodule module, std::vector<CUfunction>* functions) override {
+    if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    functions->assign({reinterpret_cast<CUfunction>(1), reinterpret_cast<CUfunction>(2)});
+    return CUDA_SUCCESS;
+  }
   int device_count = 1;
+  CUresult stream_result = CUDA_SUCCESS;
   CUresult uuid_result = CUDA_SUCCESS;
 };
 
@@ -181,6 +197,58 @@ TEST_F(ContextLocalStorageTest, WorksInTheChildOfAFork) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Delete(kPrimary, &key_), CUDA_SUCCESS);
+}
+
+TEST(ExportTablesTest, LibrariesGetNumbersOfContextsAndStreams) {
+  const auto* table = Table("21318c60-9714-3248-8ca6-41ff7324c8f2");
+  ASSERT_GT(Slots(table), 51u);
+  auto* context_id = Slot<CUresult(CUcontext, uint64_t*)>(table, 4);
+  uint64_t id = 0;
+  EXPECT_EQ(context_id(kPrimary, &id), CUDA_SUCCESS);
+  EXPECT_EQ(id, 41u);
+  EXPECT_EQ(context_id(nullptr, &id), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(context_id(kPrimary, nullptr), CUDA_ERROR_INVALID_VALUE);
+
+  auto* object_of = Slot<CUresult(CUcontext, CUstream, void**, int)>(table, 51);
+  auto* stream_id = Slot<CUresult(CUcontext, void*, uint64_t*)>(table, 39);
+  void* legacy = nullptr;
+  void* per_thread = nullptr;
+  EXPECT_EQ(object_of(kPrimary, nullptr, &legacy, 0), CUDA_SUCCESS);
+  EXPECT_EQ(object_of(kPrimary, CU_STREAM_PER_THREAD, &per_thread, 1), CUDA_SUCCESS);
+  EXPECT_NE(legacy, per_thread);
+  EXPECT_EQ(stream_id(kPrimary, legacy, &id), CUDA_SUCCESS);
+  EXPECT_EQ(id, 7u);
+  EXPECT_EQ(stream_id(kPrimary, per_thread, &id), CUDA_SUCCESS);
+  EXPECT_EQ(id, 8u);
+  EXPECT_EQ(stream_id(kPrimary, nullptr, &id), CUDA_ERROR_INVALID_VALUE);
+  g_view.stream_result = CUDA_ERROR_INVALID_HANDLE;
+  EXPECT_EQ(object_of(kPrimary, nullptr, &legacy, 0), CUDA_ERROR_INVALID_HANDLE);
+  g_view.stream_result = CUDA_SUCCESS;
+  EXPECT_EQ(Slot<CUresult()>(table, 50)(), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST(ExportTablesTest, LibrariesVisitEveryKernelOfAModule) {
+  const auto* table = Table("6e163fbe-b958-444d-835c-e182aff1991e");
+  ASSERT_GT(Slots(table), 7u);
+  using Visit = void(void*, CUfunction);
+  auto* visit = Slot<int(CUcontext, CUmodule, Visit*, void*)>(table, 7);
+  std::vector<CUfunction> seen;
+  Visit* const note = [](void* data, CUfunction function) {
+    static_cast<std::vector<CUfunction>*>(data)->push_back(function);
+  };
+  EXPECT_EQ(visit(kPrimary, reinterpret_cast<CUmodule>(5), note, &seen), 1);
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_EQ(visit(kPrimary, nullptr, note, &seen), 0);
+  EXPECT_EQ(visit(kPrimary, reinterpret_cast<CUmodule>(5), nullptr, &seen), 0);
+}
+
+TEST(ExportTablesTest, TopologyIsThereAndSaysNothing) {
+  auto* ask = Slot<CUresult(void**, size_t*)>(Table("1734dc26-800d-4745-8726-c0f1e7dd8bca"), 4);
+  void* list = &list;
+  size_t count = 3;
+  EXPECT_EQ(ask(&list, &count), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(list, nullptr);
+  EXPECT_EQ(count, 0u);
 }
 
 TEST(ExportTablesTest, ContextChecksFindNothing) {

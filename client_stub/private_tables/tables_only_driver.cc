@@ -3,9 +3,11 @@
 // kernels do nothing. $TEST_DEVICES says how many devices there are.
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "client_stub/private_tables/export_tables.h"
 #include "client_stub/shim/entry_points.h"
@@ -46,6 +48,17 @@ class View : public warpline::DriverView {
   CUresult CurrentContext(CUcontext* context) override {
     *context = t_current;
     return CUDA_SUCCESS;
+  }
+  CUresult ContextId(CUcontext, uint64_t* id) override {
+    *id = 1;
+    return CUDA_SUCCESS;
+  }
+  CUresult StreamId(CUstream, bool, uint64_t* id) override {
+    *id = 1;
+    return CUDA_SUCCESS;
+  }
+  CUresult Functions(CUmodule, std::vector<CUfunction>*) override {
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
 };
 

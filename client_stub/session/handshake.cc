@@ -9,15 +9,14 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/process_identity.h"
+#include "common/version.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
 namespace warpline::stub {
 namespace {
 
-// The CUDA version whose calls the client implements, as cuDriverGetVersion reports it.
-constexpr int kClientDriverVersion = 13000;
-constexpr uint64_t kKnownFeatures = kFeatureResume;
+constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache | kFeatureCompressedImages;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;
@@ -55,9 +54,11 @@ absl::Status TakeDevice(const warpline_internal::DeviceInfo& info, RemoteDevice*
 
 std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena) {
   warpline_internal::Hello hello;
-  hello.set_min_version(kProtocolVersion);
+  hello.set_min_version(kLeastProtocolVersion);
   hello.set_max_version(kProtocolVersion);
-  hello.set_features(options.resume > absl::ZeroDuration() ? kFeatureResume : kFeatureNone);
+  uint64_t features = kKnownFeatures;
+  if (options.resume <= absl::ZeroDuration()) features &= ~uint64_t{kFeatureResume};
+  hello.set_features(features);
   hello.set_program(std::string(program_invocation_short_name).substr(0, kMaxText));
   hello.set_pid(static_cast<uint32_t>(getpid()));
   hello.set_device(options.device);
@@ -66,7 +67,7 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   if (options.token.empty()) hello.set_credential(options.credential);
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
-  hello.set_driver_version(kClientDriverVersion);
+  hello.set_driver_version(kCudaVersion);
   hello.set_start_time(ProcessStartTime(hello.pid()));
   hello.set_boot_id(BootId());
   hello.set_pid_namespace(PidNamespace());
@@ -108,10 +109,10 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   if (!welcome.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
     return Bad("encoding");
   }
-  if (welcome.version() != kProtocolVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the server speaks protocol version ",
-                                                      welcome.version(), ", this client version ",
-                                                      kProtocolVersion));
+  if (welcome.version() < kLeastProtocolVersion || welcome.version() > kProtocolVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the server speaks protocol version ", welcome.version(),
+                     ", this client versions ", kLeastProtocolVersion, " to ", kProtocolVersion));
   }
   if ((welcome.features() & ~kKnownFeatures) != 0) {
     return absl::FailedPreconditionError(
@@ -145,7 +146,10 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.window_commands = welcome.window_commands();
   welcomed.server = welcome.server();
   welcomed.resumable = (welcome.features() & kFeatureResume) != 0;
+  welcomed.version = welcome.version();
+  welcomed.features = welcome.features();
   welcomed.boot_id = welcome.boot_id();
+  welcomed.same_host = !welcomed.boot_id.empty() && welcomed.boot_id == BootId();
   welcomed.unix_socket = welcome.unix_socket();
   welcomed.server_uid = welcome.server_uid();
   welcomed.user_namespace = welcome.user_namespace();

@@ -35,7 +35,8 @@ TEST(HandshakeTest, HelloNamesTheArenaAndAsksForMemoryInsideIt) {
   options.initial_memory_bytes = 3;
   warpline_internal::Hello hello;
   ASSERT_TRUE(hello.ParseFromString(MakeHello(options, kArena)));
-  EXPECT_EQ(hello.min_version(), kProtocolVersion);
+  EXPECT_EQ(hello.min_version(), kLeastProtocolVersion);
+  EXPECT_EQ(hello.max_version(), kProtocolVersion);
   EXPECT_EQ(hello.device(), "GPU-1");
   EXPECT_EQ(hello.arena_base(), kArena.base);
   EXPECT_EQ(hello.arena_bytes(), kArena.bytes);
@@ -60,6 +61,16 @@ TEST(HandshakeTest, WelcomeFillsTheDevice) {
   EXPECT_EQ(welcomed->initial_grant.bytes, 64ull << 20);
 }
 
+TEST(HandshakeTest, EveryVersionInTheRangeIsFine) {
+  for (uint32_t version = kLeastProtocolVersion; version <= kProtocolVersion; ++version) {
+    auto welcome = GoodWelcome();
+    welcome.set_version(version);
+    const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
+    ASSERT_TRUE(welcomed.ok()) << welcomed.status();
+    EXPECT_EQ(welcomed->version, version);
+  }
+}
+
 TEST(HandshakeTest, NoInitialMemoryIsFine) {
   auto welcome = GoodWelcome();
   welcome.clear_initial_memory();
@@ -71,7 +82,8 @@ TEST(HandshakeTest, NoInitialMemoryIsFine) {
 TEST(HandshakeTest, WhatACorrectServerDoesNotSendIsRefused) {
   using Edit = std::function<void(warpline_internal::Welcome*)>;
   const Edit edits[] = {
-      [](auto* w) { w->set_version(2); },
+      [](auto* w) { w->set_version(kLeastProtocolVersion - 1); },
+      [](auto* w) { w->set_version(kProtocolVersion + 1); },
       [](auto* w) { w->set_features(1ull << 63); },
       [](auto* w) { w->mutable_device()->set_name(""); },
       [](auto* w) { w->mutable_device()->set_name(std::string(1000, 'x')); },

@@ -98,6 +98,10 @@ class Session {
   virtual uint64_t arena_bytes() const = 0;
   virtual const Grant& initial_grant() const = 0;
   virtual Counters& counters() = 0;
+  // What was agreed on (proto/frames.h, Feature).
+  virtual uint64_t features() const { return 0; }
+  // Whether no network lies between the two.
+  virtual bool same_host() const { return true; }
 
   // The session's error: kSuccess, or the sticky error that every call returns from now on. One
   // relaxed load.
@@ -113,7 +117,8 @@ class Session {
   virtual bool ExpectsOutput() const { return false; }
 
   // Appends a one-way command and returns its number; 0 when the session is lost (error() says
-  // why). May wait for the window, which is counted. `tail` is copied and at most kMaxTail long.
+  // why), or the server is too old to know the command. May wait for the window, which is counted.
+  // `tail` is copied and at most kMaxTail long.
   template <typename Command>
   uint64_t Send(const Command& command, std::string_view tail = {}) {
     return Append(CommandTraits<Command>::kId, &command, CommandTraits<Command>::kBodyBytes, tail);

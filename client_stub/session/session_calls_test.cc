@@ -43,6 +43,20 @@ TEST_F(SessionCallsTest, CommandsArriveInOrderWithTheirTails) {
   EXPECT_EQ(commands[2].id, CommandId::kContextSync);
 }
 
+TEST_F(SessionCallsTest, AnOlderServerIsNotSentWhatItDoesNotKnow) {
+  server_.edit_welcome = [](const warpline_internal::Hello& hello,
+                            warpline_internal::Welcome* welcome) {
+    EXPECT_LE(hello.min_version(), 1u);
+    welcome->set_version(1);
+  };
+  Open();
+  const uint64_t before = session_->Send(cmd::Launch{});
+  EXPECT_EQ(session_->Send(cmd::ImageFind{}), 0u);
+  EXPECT_EQ(session_->error(), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(), CudaResult::kSuccess);
+  EXPECT_EQ(session_->last_seq(), before + 1);
+}
+
 TEST_F(SessionCallsTest, WhatWasSentLeavesWithoutFurtherCalls) {
   const uint64_t seq = session_->Send(cmd::Launch{});
   server_.AwaitCommand(seq);

@@ -138,9 +138,18 @@ uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
   return seq;
 }
 
+bool SessionImpl::Knows(CommandId id) {
+  if (FindCommand(id).version <= welcomed_.version) return true;
+  if (!said_unknown_.exchange(true)) {
+    LogWarning("the server is older than this client (protocol ", welcomed_.version, ") and lacks ",
+               FindCommand(id).name, ", maybe more: what needs it is not supported");
+  }
+  return false;
+}
+
 uint64_t SessionImpl::Append(CommandId id, const void* body, size_t body_bytes,
                              std::string_view tail) {
-  return Submit(id, body, body_bytes, tail, nullptr);
+  return Knows(id) ? Submit(id, body, body_bytes, tail, nullptr) : 0;
 }
 
 void SessionImpl::CountWait(WaitKind kind, CommandId id) {
@@ -166,6 +175,7 @@ CudaResult SessionImpl::TakeDeferred() {
 
 CudaResult SessionImpl::RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                                   std::string_view tail, std::string* fields) {
+  if (!Knows(id)) return error() == CudaResult::kSuccess ? CudaResult::kNotSupported : error();
   ReplyWaiter waiter(1, fields);
   const ExpectedReply expected = {.command = id, .waiter = &waiter};
   if (Submit(id, body, body_bytes, tail, &expected) == 0) {

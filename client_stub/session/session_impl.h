@@ -76,6 +76,8 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool LostWhileOpening();
 
   const RemoteDevice& device() const override { return welcomed_.device; }
+  uint64_t features() const override { return welcomed_.features; }
+  bool same_host() const override { return welcomed_.same_host; }
   uint64_t arena_base() const override { return arena_.base(); }
   uint64_t arena_bytes() const override { return arena_.bytes(); }
   const Grant& initial_grant() const override { return welcomed_.initial_grant; }
@@ -126,6 +128,8 @@ class SessionImpl final : public Session, public ChannelHandler {
                     const BoxExtent& extent, bool wait, uint64_t* seq);
   absl::Status AwaitWelcome(absl::Duration timeout);
   void CountCommand(CommandId id);
+  // Whether the server has such a command; says so once when it does not.
+  bool Knows(CommandId id);
   void CountWait(WaitKind kind, CommandId id);
   void SendControl(Frame frame);
   void WakeChannel() { channel_.Wake(); }
@@ -207,6 +211,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   uint64_t unacked_frames_ = 0;   // Of those.
   uint64_t unacked_bytes_ = 0;
   Welcomed welcomed_;  // Constant once the welcome was seen.
+  std::atomic<bool> said_unknown_{false};
 
   Dialer dialer_;                      // Constant once Start() has begun.
   absl::Duration resume_for_;          // Likewise.

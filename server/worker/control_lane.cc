@@ -38,20 +38,28 @@ Lane::Step ControlLane::Issue(Task& task) {
 }
 
 void ControlLane::Loaded(CudaResult result, Task& task) {
+  const std::string_view image = task.image->bytes();
   task.module->result = result;
   if (result == CudaResult::kSuccess) task.module->at_risk = host_->OnModuleLoaded(task);
-  if (result == CudaResult::kSuccess && fatbin::MayPrint(task.image->bytes)) {
+  if (result == CudaResult::kSuccess && fatbin::MayPrint(image)) {
     task.module->prints = true;
     host_->NotePrints();
   }
+  if (result == CudaResult::kSuccess) host_->KeepImage(*task.image);
   // The image is often tens of megabytes and nobody needs it again.
   task.image.reset();
   if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
 }
 
+bool ControlLane::Missing(const Task& task) {
+  if (task.image->missing()) task.module->result = CudaResult::kNotReady;
+  return task.image->missing();
+}
+
 void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
+  if (Missing(task)) return;
   const auto load = [&](device::ModuleId* module) {
-    return host_->context()->LoadModule(task.image->bytes, module);
+    return host_->context()->LoadModule(task.image->bytes(), module);
   };
   CudaResult result = load(&task.module->id);
   if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
@@ -59,9 +67,10 @@ void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
 }
 
 void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
+  if (Missing(task)) return;
   std::vector<device::JitOption> options;
   const auto load = [&](device::ModuleId* module) {
-    return host_->context()->LoadModuleJit(task.image->bytes, options, &task.module->log, module);
+    return host_->context()->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
   };
   CudaResult result = CudaResult::kInvalidValue;
   if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
@@ -74,6 +83,9 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
 }
 
 void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
+  if (task.module->result == CudaResult::kNotReady) {
+    return host_->sink()->Reply(task.seq, CudaResult::kNotReady);
+  }
   const device::JitLog& log = task.module->log;
   const std::string info = log.info.substr(0, kMaxJitLog);
   const cmd::ModuleJitLogReply reply = {log.wall_ms, static_cast<uint32_t>(info.size())};

@@ -50,6 +50,9 @@ class ControlLane : public Lane {
                   "the command has no Do()");
   }
 
+  // Whether the image of the task's module is one that the client has yet to send, as whoever uses
+  // the module then hears.
+  static bool Missing(const Task& task);
   // Keeps what loading the task's image ended with.
   void Loaded(CudaResult result, Task& task);
   // Finds the kernel, its layout and attributes.

@@ -154,7 +154,7 @@ CudaResult Issue(device::Context* context, const GraphNode& node, device::Stream
 
 CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
                       Graph* graph) {
-  std::string_view rest = image->bytes;
+  std::string_view rest = image->bytes();
   if (rest.empty() || rest.size() > kMaxGraphDefinitionBytes) return CudaResult::kInvalidValue;
   GraphStep step;
   while (!rest.empty()) {

@@ -67,6 +67,8 @@ class LaneHost {
   // session's quota.
   virtual CudaResult Charge(uint64_t bytes) = 0;
   virtual void Uncharge(uint64_t bytes) = 0;
+  // A module was made of it.
+  virtual void KeepImage(const Image& image) = 0;
 };
 
 // Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,

@@ -55,7 +55,7 @@ void LinkLane::Do(const cmd::LinkAdd& command, Task& task) {
     result = CudaResult::kInvalidHandle;
   } else if (ReadJitOptions(task.tail.substr(command.name_bytes), &options)) {
     device::JitLog log;
-    result = host_->context()->AddToLink(link.id, command.type, task.image->bytes,
+    result = host_->context()->AddToLink(link.id, command.type, task.image->bytes(),
                                          std::string(name), options, &log);
     AppendLog(log, &link.log);
   }

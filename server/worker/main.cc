@@ -20,6 +20,7 @@
 #include "server/life_line.h"
 #include "server/packet_socket.h"
 #include "server/worker/file_copies.h"
+#include "server/worker/image_cache.h"
 #include "server/worker/journal.h"
 #include "server/worker/output_capture.h"
 #include "server/worker/recorder.h"
@@ -50,6 +51,7 @@ struct Worker {
   std::unique_ptr<OutputCapture> output;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<ServerImageCache> images;
   std::unique_ptr<Session> session;
   SocketCharger charger{kControlFd};
 };
@@ -132,6 +134,10 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   if (open.variables()) {
     const absl::Status restored = worker->session->RestoreVariables(fds[kOpenFds].get());
     if (!restored.ok()) return restored;
+  }
+  if (open.module_cache()) {
+    worker->images = std::make_unique<ServerImageCache>(kControlFd);
+    worker->session->set_image_cache(worker->images.get());
   }
   LogInfo("opened session=", open.session(),
           " us=", absl::ToInt64Microseconds(absl::Now() - start));
@@ -274,6 +280,12 @@ void Serve(Worker* worker) {
       }
       case ToWorker::kCharged:
         worker->charger.OnCharged(request.charged());
+        continue;
+      case ToWorker::kModuleImage:
+        // The answer to a question, which gets none itself.
+        if (worker->images != nullptr) {
+          worker->images->Deliver(fds.empty() ? UniqueFd() : std::move(fds[0]));
+        }
         continue;
       case ToWorker::KIND_NOT_SET:
         LogError("unknown request from the server");

@@ -89,7 +89,8 @@ void Recorder::NoteWrite(CommandId id, std::string_view body, uint64_t dst, uint
 
 // A refused part of an image discards the parts before it.
 void Recorder::Refused(CommandId id, std::string_view body) {
-  if (id == CommandId::kImageData && !replaying_.load(std::memory_order_relaxed)) {
+  const bool part = id == CommandId::kImageData || id == CommandId::kImageZstd;
+  if (part && !replaying_.load(std::memory_order_relaxed)) {
     journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.handle));
   }
   // A graph that is refused takes its image with it.

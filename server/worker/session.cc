@@ -240,35 +240,10 @@ void Session::ToKernel(const Command& command, std::string_view tail) {
 
 // --- Modules and kernels
 
-void Session::On(const cmd::ImageData& command, std::string_view tail) {
-  std::shared_ptr<Image>& image = images_[command.image];
-  if (image == nullptr) {
-    if (command.offset != 0 || !HandlesLeft()) {
-      images_.erase(command.image);
-      return command.offset != 0 ? Refuse(CudaResult::kInvalidValue) : void();
-    }
-    if (command.total > limits_.max_module_bytes - module_bytes_) {
-      images_.erase(command.image);
-      return RefuseBeyond(Limit::kModuleBytes, limits_.max_module_bytes);
-    }
-    image = std::make_shared<Image>();
-    image->total = command.total;
-    module_bytes_ += command.total;
-  }
-  if (command.total != image->total || command.offset != image->bytes.size() ||
-      tail.size() > image->total - image->bytes.size()) {
-    module_bytes_ -= image->total;
-    images_.erase(command.image);
-    return Refuse(CudaResult::kInvalidValue);
-  }
-  image->bytes.append(tail);
-  RetireHere();
-}
-
 template <typename Command>
 void Session::LoadFrom(const Command& command, std::string_view tail) {
   const auto image = images_.find(command.image);
-  if (image == images_.end() || image->second->bytes.size() != image->second->total ||
+  if (image == images_.end() || !(image->second->complete() || image->second->missing()) ||
       modules_.contains(command.module)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
@@ -276,7 +251,7 @@ void Session::LoadFrom(const Command& command, std::string_view tail) {
   task.image = std::move(image->second);
   images_.erase(image);
   auto module = std::make_shared<Module>();
-  module->image_bytes = task.image->total;
+  module->image_bytes = task.image->missing() ? 0 : task.image->total();
   module->ticket = control_->appended() + 1;
   modules_.emplace(command.module, module);
   task.module = std::move(module);

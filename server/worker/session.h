@@ -20,6 +20,7 @@
 #include "lease/rights.h"
 #include "proto/dispatch.h"
 #include "server/worker/control_lane.h"
+#include "server/worker/image_cache.h"
 #include "server/worker/output_capture.h"
 #include "server/worker/recorder.h"
 #include "server/worker/stream_lane.h"
@@ -77,6 +78,8 @@ class Session : public LaneHost {
   // Notes from now on what the session's next worker needs, in `recorder` (borrowed). Once, before
   // anything else.
   void SetRecorder(Recorder* recorder);
+  // Asks for images there, and leaves them there, from now on. Borrowed; not while replaying.
+  void set_image_cache(ImageCache* cache) { image_cache_ = cache; }
   // `sm` of the device, such as 90, tells which of a module's images runs.
   void set_sm(int sm) { sm_ = sm; }
   const SharedUsage& usage() const { return *usage_; }
@@ -114,6 +117,7 @@ class Session : public LaneHost {
   void OnLostWithWorker(bool any) override;
   CudaResult Charge(uint64_t bytes) override;
   void Uncharge(uint64_t bytes) override;
+  void KeepImage(const Image& image) override;
 
   // One for each command, called by DispatchCommand.
   void On(const cmd::StreamCreate& command, std::string_view tail);
@@ -177,6 +181,8 @@ class Session : public LaneHost {
   void On(const cmd::GraphCreate& command, std::string_view tail);
   void On(const cmd::GraphDestroy& command, std::string_view tail);
   void On(const cmd::GraphLaunch& command, std::string_view tail);
+  void On(const cmd::ImageFind& command, std::string_view tail);
+  void On(const cmd::ImageZstd& command, std::string_view tail);
 
  private:
   struct Event {
@@ -230,6 +236,12 @@ class Session : public LaneHost {
   void CopyOn(const Command& command, std::string_view tail, std::shared_ptr<Array> array,
               std::shared_ptr<Array> second);
   std::shared_ptr<Array> FindArray(uint64_t handle);
+  // An image that is charged and in the table, or null after a refusal.
+  std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total);
+  std::shared_ptr<Image> ImageForPart(uint64_t handle, uint64_t total, uint64_t offset);
+  void DropImage(uint64_t handle);
+  // Notes a whole image in the journal. False when it has no room.
+  bool NoteParts(uint64_t handle, std::string_view bytes);
   // Makes a module of a complete image, and a launch of a kernel.
   template <typename Command>
   void LoadFrom(const Command& command, std::string_view tail);
@@ -262,6 +274,7 @@ class Session : public LaneHost {
   std::unique_ptr<VariablePlacer> placer_;  // While code is made again.
   SharedUsage own_usage_;
   SharedUsage* usage_ = &own_usage_;  // In the journal, where there is one.
+  ImageCache* image_cache_ = nullptr;
   int sm_ = 0;
   Rights rights_ = kAllRights;
   uint32_t said_missing_ = 0;  // By Capability: the log has it.

@@ -8,14 +8,14 @@ namespace warpline::worker {
 
 void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
   const auto found = images_.find(command.image);
-  if (found == images_.end() || found->second->bytes.size() != found->second->total ||
+  if (found == images_.end() || !found->second->complete() ||
       graphs_.contains(command.graph)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   const std::shared_ptr<Image> image = std::move(found->second);
   images_.erase(found);
   if (!HandlesLeft()) {
-    module_bytes_ -= image->total;
+    module_bytes_ -= image->total();
     return;
   }
   auto graph = std::make_shared<Graph>();
@@ -27,7 +27,7 @@ void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
       },
       limits_.max_graph_nodes - graph_nodes_, graph.get());
   if (result != CudaResult::kSuccess) {
-    module_bytes_ -= image->total;
+    module_bytes_ -= image->total();
     return Refuse(result);
   }
   graph_nodes_ += graph->nodes.size();
@@ -44,7 +44,7 @@ void Session::On(const cmd::GraphDestroy& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   task.graph = std::move(found->second);
   graphs_.erase(found);
-  module_bytes_ -= task.graph->image->total;
+  module_bytes_ -= task.graph->image->total();
   graph_nodes_ -= task.graph->nodes.size();
   const auto wait_for = [&](const std::shared_ptr<Lane>& lane) {
     if (lane->issued() < lane->appended()) task.after.push_back({lane, lane->appended()});

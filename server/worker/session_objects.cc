@@ -54,15 +54,14 @@ void Session::On(const cmd::LinkCreate& command, std::string_view tail) {
 void Session::On(const cmd::LinkAdd& command, std::string_view tail) {
   const auto link = links_.find(command.link);
   const auto image = images_.find(command.image);
-  if (link == links_.end() || image == images_.end() ||
-      image->second->bytes.size() != image->second->total) {
+  if (link == links_.end() || image == images_.end() || !image->second->complete()) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   if (command.name_bytes > tail.size()) return Refuse(CudaResult::kInvalidValue);
   Task task = NewTask(command, tail);
   task.link = link->second;
   task.image = std::move(image->second);
-  task.link->image_bytes += task.image->total;
+  task.link->image_bytes += task.image->total();
   images_.erase(image);
   // The client has it still, for a worker that does not know the link.
   if (recorder_ != nullptr) recorder_->journal()->Forget(JournalKind::kImage, command.image);

@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t kLegacyHandle = 1;
 
 bool IsCode(CommandId id) {
-  return id == CommandId::kImageData || id == CommandId::kModuleLoad ||
+  return id == CommandId::kImageData || id == CommandId::kImageZstd ||
+         id == CommandId::kImageFind || id == CommandId::kModuleLoad ||
          id == CommandId::kModuleLoadJit || id == CommandId::kKernelFind ||
          id == CommandId::kGlobalFind;
 }
@@ -77,7 +78,7 @@ void Session::OnRecorded(const EventRecord& record) {
 
 uint32_t Session::OnModuleLoaded(const Task& task) {
   if (recorder_ == nullptr) return 0;
-  ModuleVariables found = WritableVariables(task.image->bytes, sm_);
+  ModuleVariables found = WritableVariables(task.image->bytes(), sm_);
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
   const uint64_t handle = std::visit(

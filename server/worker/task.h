@@ -14,17 +14,12 @@
 #include "proto/commands.h"
 #include "server/device/device.h"
 #include "server/worker/event.h"
+#include "server/worker/image.h"
 
 namespace warpline::worker {
 
 class Lane;
 struct Graph;
-
-// A module image while its parts arrive.
-struct Image {
-  std::string bytes;
-  uint64_t total = 0;
-};
 
 // A module and what loading it ended with. Written by the control lane; others read it after they
 // saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.

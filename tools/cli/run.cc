@@ -13,6 +13,7 @@
 #include "common/mutex.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "common/version.h"
 #include "tools/cli/child.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/program_check.h"
@@ -147,6 +148,13 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
   return Lease::Acquire(endpoint, request);
 }
 
+void TellDriverVersion(int version) {
+  // Asked for before there is a connection. A newer driver has what clients offer.
+  if (version > 0) {
+    setenv("WARPLINE_DRIVER_VERSION", absl::StrCat(std::min(version, kCudaVersion)).c_str(), 0);
+  }
+}
+
 }  // namespace
 
 int Run(const CommandLine& line, const std::string& endpoint) {
@@ -175,6 +183,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   }
   setenv("WARPLINE_ENDPOINT", (*lease)->endpoint().c_str(), 1);
   setenv("WARPLINE_TOKEN_FILE", (*file)->path().c_str(), 1);
+  TellDriverVersion((*lease)->granted().driver_version());
   // The program needs its lease, not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");

@@ -129,6 +129,11 @@ void FakeSession::SetComplete(bool complete) {
   complete_seq_ = last_seq_;
 }
 
+void FakeSession::SetFeatures(uint64_t features, bool same_host) {
+  features_ = features;
+  same_host_ = same_host;
+}
+
 void FakeSession::SetError(CudaResult error) {
   MutexLock lock(&mu_);
   error_ = error;

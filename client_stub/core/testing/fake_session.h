@@ -3,6 +3,7 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -33,6 +34,8 @@ class FakeSession : public Session {
   void SetComplete(bool complete);
   void SetError(CudaResult error);
   void SetDeferred(CudaResult error);
+  // From now on, what was agreed on with the server and where it is. None and here, to begin with.
+  void SetFeatures(uint64_t features, bool same_host);
   // Answers a round trip instead of the default: a KernelFind of name "kernel" with parameters of
   // 8 and 4 bytes, a GlobalFind of "global" at kGlobalAddress, everything else plain success.
   using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
@@ -59,6 +62,8 @@ class FakeSession : public Session {
   // ---- Session
 
   const RemoteDevice& device() const override { return device_; }
+  uint64_t features() const override { return features_; }
+  bool same_host() const override { return same_host_; }
   uint64_t arena_base() const override { return kArenaBase; }
   uint64_t arena_bytes() const override { return kArenaBytes; }
   const Grant& initial_grant() const override { return grant_; }
@@ -92,6 +97,8 @@ class FakeSession : public Session {
  private:
   uint64_t Keep(CommandId id, const void* body, size_t body_bytes, std::string_view tail);
 
+  std::atomic<uint64_t> features_{0};
+  std::atomic<bool> same_host_{true};
   RemoteDevice device_;
   Grant grant_;
   Counters counters_;

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Runtime libraries of other versions of CUDA run a kernel, and the libraries above them start.
+
+Those of the toolkit are tried where they are installed. With WARPLINE_TEST_LIBRARIES=DIR:DIR... every
+libcudart.so.* in these folders is, such as those of the wheels nvidia-cuda-runtime-cu12 of several
+versions; a folder's other libraries are started with it.
+"""
+import os
+import pathlib
+import subprocess
+import unittest
+
+import harness
+
+TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64"
+ABOVE = ["libcublasLt.so", "libcublas.so", "libcufft.so", "libcudnn.so", "libcusolver.so",
+         "libcusparse.so"]
+
+
+def newest(folder, name):
+    """The file that programs are linked to: libcufft.so.12, not libcufft.so.12.1.2."""
+    found = [path for path in folder.glob(name + ".*") if path.name.count(".") == 2]
+    return found[:1]
+
+
+class LibrariesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.local_server.Installation.from_bazel_bin(
+            harness.RUNFILES, {"bin/library_start": "tests/libraries/library_start"})
+        cls.server = harness.server(cls.installation)
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+        cls.installation.close()
+
+    def start(self, folder, libraries, **variables):
+        environment = self.installation.client_environment(self.server.endpoint)
+        environment["LD_LIBRARY_PATH"] += ":%s" % folder
+        environment.update(variables)
+        return subprocess.run(
+            [str(self.installation.root / "bin/library_start"), *map(str, libraries)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=300, check=False)
+
+    def folders(self):
+        folders = [pathlib.Path(path) for path in
+                   os.environ.get("WARPLINE_TEST_LIBRARIES", "").split(":") if path]
+        return [folder for folder in [TOOLKIT, *folders] if newest(folder, "libcudart.so")]
+
+    def test_runtimes_run_a_kernel_and_libraries_start(self):
+        for folder in self.folders():
+            libraries = [path for name in ["libcudart.so", *ABOVE] for path in newest(folder, name)]
+            with self.subTest(folder=str(folder)):
+                run = self.start(folder, libraries)
+                self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+                self.assertIn("library_start: ok", run.stdout)
+                # Such as a table that somebody asks for and the client does not know.
+                self.assertNotIn("is not supported", run.stderr)
+
+    def test_a_runtime_newer_than_the_driver_gets_cudas_own_error_and_one_line_in_the_log(self):
+        for folder in self.folders():
+            runtime = newest(folder, "libcudart.so")
+            major = int(runtime[0].name.rsplit(".", 1)[1])
+            older = "%d" % ((major - 1) * 1000 + 80)
+            with self.subTest(folder=str(folder)):
+                run = self.start(folder, runtime, WARPLINE_DRIVER_VERSION=older)
+                self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+                self.assertIn("library_start: insufficient driver", run.stdout)
+                self.assertEqual(run.stderr.count("insufficient driver"), 1, run.stderr)
+                self.assertIn("CUDA %d.8" % (major - 1), run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
