@@ -132,6 +132,7 @@ struct SessionContext {
   EventLoop* spawner = nullptr;   // Starts processes.
   LeaseBook* leases = nullptr;    // Null where no session has a lease.
   WorkerPool* pool = nullptr;
+  ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;
 };
 
@@ -181,7 +182,8 @@ class Session : public SessionControl,
   void OnWorkerGone() override;
 
   // SessionMemoryHost.
-  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) override;
+  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                  Taken taken) override;
   void ReturnChunks(std::vector<Chunk> chunks) override;
   bool Reclaim(bool quota_short, std::function<void()> tried) override;
   absl::Status SendToWorker(const warpline_internal::ToWorker& message,

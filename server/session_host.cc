@@ -70,6 +70,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.doorbell = &doorbell_;
   context.spawner = &spawner_;
   context.pool = &pool_;
+  context.shares = &shares_;
   context.counters = &counters_;
   context.leases = options_.leases;
   std::shared_ptr<Session> session;
