@@ -25,7 +25,11 @@ CUresult DeviceMemory::Allocate(const Context* context, uint64_t bytes, uint64_t
 CUresult DeviceMemory::AllocateAsync(const Context* context, MemoryPool* pool, uint64_t bytes,
                                      uint64_t stream, uint64_t* address) {
   if (!pool->Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  CUresult result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    virtual_memory_->ReturnUnused();
+    result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  }
   if (result == CUDA_SUCCESS) {
     NoteAllocated(context, pool, *address, bytes);
   } else {
