@@ -84,7 +84,7 @@ bool VirtualMemory::AnyLeaving(uint64_t address, uint64_t bytes) const {
 }
 
 CudaResult VirtualMemory::Map(uint64_t address, uint64_t bytes, uint64_t handle) {
-  for (bool waited = false;; waited = true) {
+  while (true) {
     {
       MutexLock lock(&mu_);
       Collect();
@@ -96,7 +96,7 @@ CudaResult VirtualMemory::Map(uint64_t address, uint64_t bytes, uint64_t handle)
         return CudaResult::kInvalidValue;
       }
       if (bytes < it->second.bytes) return CudaResult::kNotSupported;
-      if (waited || !AnyLeaving(address, bytes)) {
+      if (!AnyLeaving(address, bytes)) {
         ++it->second.mapped;
         mappings_[address] = {bytes, handle, next_id_++, kNoAccess, false};
         return CudaResult::kSuccess;
