@@ -21,7 +21,7 @@ class ReplaceTest(unittest.TestCase):
             harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
                                "bin/examples/variables": "tests/chaos/variables",
                                "bin/long_program": "tests/chaos/" + PROGRAM,
-                               "bin/examples/mapped_memory": "tests/cuda/mapped_memory"})
+                               "bin/examples/mapped_memory": "tests/chaos/mapped_memory"})
 
     @classmethod
     def tearDownClass(cls):
