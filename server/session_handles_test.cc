@@ -32,6 +32,7 @@ class FakeHost : public SessionMemoryHost {
   void ReturnChunks(std::vector<Chunk> chunks) override {
     returned += TakeUnshared(std::move(chunks)).size();
   }
+  bool Reclaim(bool, std::function<void()>) override { return false; }
   absl::Status SendToWorker(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();
@@ -138,19 +139,26 @@ TEST_F(SessionHandlesTest, HandlesAreHeldByTheWorkerAndChargedUntilTheyAreDroppe
   EXPECT_EQ(quota_->used_bytes(), 40 * kMiB);
   first_.Drop(1);
   EXPECT_EQ(first_.host.sent.back().drop().handle(), 1u);
-  EXPECT_EQ(first_.host.returned, 0u);
   first_.Done();
-  EXPECT_EQ(first_.host.returned, 1u);
-  EXPECT_EQ(quota_->used_bytes(), 20 * kMiB);
+  // Nobody else's before the worker is gone, but the session's own.
+  EXPECT_EQ(first_.host.returned, 0u);
+  EXPECT_EQ(first_.memory->kept_bytes(), 20 * kMiB);
+  first_.host.asked_bytes = 0;
+  first_.Create(3, 20 * kMiB, 1);
+  EXPECT_EQ(first_.host.asked_bytes, 0u);
+  EXPECT_EQ(first_.host.sent.back().hold().handle(0), 3u);
+  first_.Done();
+  EXPECT_EQ(first_.memory->kept_bytes(), 0u);
+  EXPECT_EQ(quota_->used_bytes(), 40 * kMiB);
 }
 
-TEST_F(SessionHandlesTest, ChunksThatDoNotAddUpGoBack) {
+TEST_F(SessionHandlesTest, ChunksThatDoNotAddUpAreKeptForOtherUses) {
   first_.Create(1, 20 * kMiB, 4);
   first_.host.Deliver({20 * kMiB, 2 * kMiB, 2 * kMiB});
   first_.Done();
   EXPECT_EQ(first_.host.grants.back().bytes(), 20 * kMiB);
-  EXPECT_EQ(first_.host.returned, 2u);
-  EXPECT_EQ(quota_->used_bytes(), 20 * kMiB);
+  EXPECT_EQ(first_.memory->kept_bytes(), 4 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 24 * kMiB);
 }
 
 TEST_F(SessionHandlesTest, OtherSizesComeOneAtATimeInPieces) {
@@ -207,7 +215,19 @@ TEST_F(SessionHandlesTest, TheNextWorkerGetsTheHandles) {
   EXPECT_EQ(result, CudaResult::kSuccess);
   EXPECT_EQ(first_.host.sent.back().drop().handle(), 2u);
   first_.Done();
+  EXPECT_EQ(first_.memory->kept_bytes(), 2 * kMiB);
+}
+
+TEST_F(SessionHandlesTest, WhatWasDroppedGoesBackWithTheWorker) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  first_.Drop(1);
+  first_.Done();
+  EXPECT_EQ(first_.host.returned, 0u);
+  first_.memory->MapAgain(true, [](CudaResult) {});
   EXPECT_EQ(first_.host.returned, 1u);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 
 TEST_F(SessionHandlesTest, AReaderOfWhatIsLeftGetsNoHandles) {
@@ -238,7 +258,37 @@ TEST_F(SessionHandlesTest, AnotherSessionOfTheLeaseOpensWhatIsOffered) {
   EXPECT_EQ(quota_->used_bytes(), 2 * kMiB);
   second_.Drop(5);
   second_.Done();
+  EXPECT_EQ(second_.memory->kept_bytes(), 2 * kMiB);
+  second_.memory->End();
   EXPECT_EQ(second_.host.returned, 1u);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionHandlesTest, WhatOthersHoldIsUsedForNothingElse) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  const std::string token = first_.Share(1).token();
+  for (uint64_t handle = 5; handle < 8; ++handle) {
+    second_.Open(token, handle, 2 * kMiB);
+    second_.Done();
+    second_.Drop(handle);
+    second_.Done();
+  }
+  // One hold is kept, however often it was opened.
+  EXPECT_EQ(second_.memory->kept_bytes(), 2 * kMiB);
+  first_.Drop(1);
+  first_.Done();
+  EXPECT_EQ(first_.memory->kept_bytes(), 2 * kMiB);
+  first_.host.asked_bytes = 0;
+  first_.Create(2, 2 * kMiB, 1);
+  EXPECT_EQ(first_.host.asked_bytes, 2 * kMiB);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  EXPECT_EQ(quota_->used_bytes(), 4 * kMiB);
+  first_.memory->End();
+  second_.memory->End();
+  EXPECT_EQ(first_.host.returned + second_.host.returned, 2u);
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 
@@ -285,11 +335,12 @@ TEST_F(SessionHandlesTest, ARangeOfTheArenaIsSharedByChunks) {
   MemoryDone done;
   done.set_id(first_.host.sent.back().unmap().id());
   EXPECT_TRUE(first_.memory->OnMemoryDone(done).ok());
-  EXPECT_EQ(first_.host.returned, 1u);
-  EXPECT_EQ(quota_->used_bytes(), 64 * kMiB);
+  EXPECT_EQ(first_.memory->kept_bytes(), 66 * kMiB);
   EXPECT_NE(first_.Share(0, kArena.base, 4096).error(), 0);
   second_.memory->End();
-  EXPECT_EQ(second_.host.returned, 1u);
+  EXPECT_EQ(second_.host.returned, 0u);
+  first_.memory->End();
+  EXPECT_EQ(first_.host.returned, 2u);
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 
