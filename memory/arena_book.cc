@@ -1,5 +1,6 @@
 #include "memory/arena_book.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -117,6 +118,39 @@ bool ArenaBook::Backs(uint64_t va, uint64_t bytes) const {
     va = it->first + it->second.bytes;
   }
   return true;
+}
+
+absl::StatusOr<ArenaRange> ArenaBook::ShareableRange(uint64_t va, uint64_t bytes) const {
+  if (bytes == 0 || !Backs(va, bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("sharing of %#x + %#x, which is not backed", va, bytes));
+  }
+  uint64_t start = va, end = va;
+  ForEachChunk([&](uint64_t at, const Chunk& chunk) {
+    if (at >= va + bytes || at + chunk.bytes <= va) return;
+    start = std::min(start, at);
+    end = at + chunk.bytes;
+  });
+  return ArenaRange{start, end - start};
+}
+
+absl::StatusOr<ArenaBook::Shared> ArenaBook::Share(uint64_t va, uint64_t bytes) {
+  const auto range = ShareableRange(va, bytes);
+  if (!range.ok()) return range.status();
+  Shared shared;
+  shared.va = range->base;
+  for (auto& [grant_va, entry] : grants_) {
+    uint64_t at = grant_va;
+    for (Chunk& chunk : entry.grant.chunks) {
+      if (at >= range->base && at < range->base + range->bytes) {
+        auto held = ShareChunk(&chunk, &entry.grant.reservation);
+        if (!held.ok()) return held.status();
+        shared.chunks.push_back(*std::move(held));
+      }
+      at += chunk.bytes;
+    }
+  }
+  return shared;
 }
 
 }  // namespace warpline

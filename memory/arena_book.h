@@ -71,6 +71,16 @@ class ArenaBook {
   // True when all of [va, va + bytes) is backed.
   bool Backs(uint64_t va, uint64_t bytes) const;
 
+  // Another hold on the chunks that back [va, va + bytes), which also back what lies around it, and
+  // where the first of them starts. INVALID_ARGUMENT when not all of it is backed.
+  struct Shared {
+    uint64_t va = 0;
+    std::vector<Chunk> chunks;
+  };
+  absl::StatusOr<Shared> Share(uint64_t va, uint64_t bytes);
+  // Where that would start and how long it would be, without holding it.
+  absl::StatusOr<ArenaRange> ShareableRange(uint64_t va, uint64_t bytes) const;
+
   // Removes all.
   std::vector<Grant> Clear();
 

@@ -80,7 +80,8 @@ void ChunkPool::GiveUpPooled(uint64_t needed_bytes) {
   pooled_bytes_ -= freed;
 }
 
-absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t want_bytes) {
+absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t want_bytes,
+                                                   uint64_t largest_bytes) {
   const uint64_t room = options_.capacity_bytes - std::min(options_.capacity_bytes, granted_bytes_);
   const uint64_t smallest = kChunkClasses.back();
   want_bytes = std::min(want_bytes, room - room % smallest);
@@ -97,6 +98,7 @@ absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t 
   uint64_t got = 0;
   absl::Status error;
   for (size_t c = 0; c < kChunkClasses.size() && got < want_bytes; ++c) {
+    if (kChunkClasses[c] > largest_bytes) continue;
     got += TakeClean(c, want_bytes - got, &taken);
     auto made = TakeNew(c, want_bytes - got, &taken);
     if (made.ok()) {

@@ -50,7 +50,9 @@ class ChunkPool {
   // Hands out zeroed chunks, largest first, for as much of `want_bytes` as there is room for and at
   // least `min_bytes`; both are multiples of 2 MiB, min_bytes <= want_bytes.
   // RESOURCE_EXHAUSTED when there is not that much; the maker's error when it fails.
-  absl::StatusOr<std::vector<Chunk>> Take(uint64_t min_bytes, uint64_t want_bytes);
+  // With `largest_bytes`, no chunk is larger than that.
+  absl::StatusOr<std::vector<Chunk>> Take(uint64_t min_bytes, uint64_t want_bytes,
+                                          uint64_t largest_bytes = kChunkClasses.front());
 
   // Takes back chunks of Take() that nobody maps any more. They are granted again only after
   // ScrubSome() cleaned them.

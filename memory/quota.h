@@ -23,6 +23,8 @@ class Reservation {
   ~Reservation() { ShrinkTo(0); }
 
   uint64_t bytes() const { return bytes_; }
+  // Null where it never held anything.
+  const Quota* quota() const { return quota_.get(); }
   // Gives back all but `bytes`; does nothing when it holds less.
   void ShrinkTo(uint64_t bytes);
   // Hands over a hold on `bytes` of what it holds, or on all of it where that is less.

@@ -91,9 +91,10 @@ void DeviceMemory::RestartIfDown() {
   });
 }
 
-void DeviceMemory::Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
-  loop_.Post([this, min_bytes, want_bytes, taken = std::move(taken)] {
-    auto chunks = pool_->Take(min_bytes, want_bytes);
+void DeviceMemory::Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
+                        uint64_t largest_bytes) {
+  loop_.Post([this, min_bytes, want_bytes, largest_bytes, taken = std::move(taken)] {
+    auto chunks = pool_->Take(min_bytes, want_bytes, largest_bytes);
     RestartIfDown();
     TrimWhenIdle();
     Publish();

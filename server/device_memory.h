@@ -65,7 +65,8 @@ class DeviceMemory {
 
   using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
   // ChunkPool::Take(); `taken` is called on this object's thread.
-  void Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken);
+  void Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
+            uint64_t largest_bytes = kChunkClasses.front());
   // ChunkPool::Return().
   void Return(std::vector<Chunk> chunks);
 

@@ -108,6 +108,9 @@ void Session::HandleHello() {
   memory_options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   memory_options.shared_quota = seat_ != nullptr;
   memory_options.permitted = seat_ == nullptr || Allows(seat_->token().rights, Capability::kMemory);
+  memory_options.shares = context_.shares;
+  // Without leases there are no tenants to keep apart, and the token is what it takes.
+  memory_options.domain = absl::StrCat(device_->backend(), device_->ordinal(), " ", lease());
   memory_ = std::make_shared<SessionMemory>(memory_options, quota_, this);
   state_ = State::kOpening;
   StartWorker();
@@ -177,22 +180,26 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
   });
 }
 
-void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) {
+void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                         Taken taken) {
   ++takes_under_way_;
-  device_->Take(min_bytes, want_bytes,
-                [self = shared_from_this(),
-                 taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
-                  auto shared =
-                      std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
-                  self->context_.control->Post([self, taken, shared] {
-                    --self->takes_under_way_;
-                    taken(std::move(*shared));
-                    self->MaybeFinish();
-                  });
-                });
+  device_->Take(
+      min_bytes, want_bytes,
+      [self = shared_from_this(),
+       taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
+        auto shared = std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
+        self->context_.control->Post([self, taken, shared] {
+          --self->takes_under_way_;
+          taken(std::move(*shared));
+          self->MaybeFinish();
+        });
+      },
+      largest_bytes);
 }
 
-void Session::ReturnChunks(std::vector<Chunk> chunks) { device_->Return(std::move(chunks)); }
+void Session::ReturnChunks(std::vector<Chunk> chunks) {
+  device_->Return(TakeUnshared(std::move(chunks)));
+}
 
 bool Session::Reclaim(bool quota_short, std::function<void()> tried) {
   const KeptMemory wanted = {device_, tenant(), quota_short ? quota_.get() : nullptr};

@@ -134,6 +134,7 @@ struct SessionContext {
   LeaseBook* leases = nullptr;     // Null where no session has a lease.
   ModuleCache* modules = nullptr;  // Null where none are kept.
   WorkerPool* pool = nullptr;
+  ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;
 };
 
@@ -187,7 +188,8 @@ class Session : public SessionControl,
   void OnWorkerGone() override;
 
   // SessionMemoryHost.
-  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) override;
+  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                  Taken taken) override;
   void ReturnChunks(std::vector<Chunk> chunks) override;
   bool Reclaim(bool quota_short, std::function<void()> tried) override;
   absl::Status SendToWorker(const warpline_internal::ToWorker& message,

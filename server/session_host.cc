@@ -74,6 +74,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.doorbell = &doorbell_;
   context.spawner = &spawner_;
   context.pool = &pool_;
+  context.shares = &shares_;
   context.counters = &counters_;
   context.leases = options_.leases;
   context.modules = modules_.get();

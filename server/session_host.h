@@ -116,6 +116,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   // Of the control loop.
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;
   std::vector<int> sessions_on_device_;
+  ShareBook shares_;
 
   // Ended in reverse: what posts to a loop goes before it.
   EventLoop doorbell_{"doorbell"};

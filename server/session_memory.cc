@@ -46,11 +46,17 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   again_ = std::make_unique<Again>();
   again_->go_on = go_on;
   again_->finished = std::move(done);
-  book_.ForEachChunk(
-      [this](uint64_t va, const Chunk& chunk) { again_->chunks.emplace_back(va, &chunk); });
   // What it had outside the arena ended with the former worker.
   outside_.clear();
   outside_bytes_ = 0;
+  book_.ForEachChunk([this](uint64_t va, const Chunk& chunk) {
+    again_->chunks.push_back({va, 0, &chunk});
+  });
+  if (go_on) {
+    handles_.ForEachChunk([this](uint64_t handle, const Chunk& chunk) {
+      again_->chunks.push_back({0, handle, &chunk});
+    });
+  }
   // Nobody maps what the former worker failed to unmap, or only said that it had.
   limbo_reservations_.clear();
   if (!limbo_.empty()) host_->ReturnChunks(std::exchange(limbo_, {}));
@@ -82,17 +88,27 @@ void SessionMemory::SendAgain() {
   Again& again = *again_;
   const size_t first = again.done;
   if (first == again.chunks.size()) return FinishAgain(CudaResult::kSuccess);
+  const bool held = again.chunks[first].handle != 0;
   ToWorker message;
-  auto* const map = message.mutable_map();
-  map->set_id(++transfer_id_);
-  map->set_va(again.chunks[first].first);
+  ++transfer_id_;
+  if (held) {
+    message.mutable_hold()->set_id(transfer_id_);
+  } else {
+    message.mutable_map()->set_id(transfer_id_);
+    message.mutable_map()->set_va(again.chunks[first].va);
+  }
   std::vector<int> fds;
-  uint64_t end = again.chunks[first].first;
+  uint64_t end = again.chunks[first].va;
   again.in_batch = 0;
   while (first + again.in_batch < again.chunks.size() && again.in_batch < kMaxPacketFds) {
-    const auto& [va, chunk] = again.chunks[first + again.in_batch];
-    if (va != end) break;  // A message names one range.
-    map->add_chunk_bytes(chunk->bytes);
+    const auto& [va, handle, chunk] = again.chunks[first + again.in_batch];
+    if (held) {
+      message.mutable_hold()->add_handle(handle);
+      message.mutable_hold()->add_chunk_bytes(chunk->bytes);
+    } else {
+      if (handle != 0 || va != end) break;  // A message names one range.
+      message.mutable_map()->add_chunk_bytes(chunk->bytes);
+    }
     fds.push_back(chunk->fd.get());
     end = va + chunk->bytes;
     ++again.in_batch;
@@ -104,7 +120,7 @@ void SessionMemory::FinishAgain(CudaResult result) {
   const auto again = std::move(again_);
   if (result == CudaResult::kSuccess && again->go_on) {
     suspended_ = false;
-    if (transfer_ != nullptr && transfer_->mapping) {
+    if (transfer_ != nullptr && transfer_->giving()) {
       transfer_->done = 0;
       SendBatch();
     } else if (transfer_ != nullptr) {
@@ -118,12 +134,23 @@ void SessionMemory::FinishAgain(CudaResult result) {
 void SessionMemory::Next() {
   while (!busy_ && !suspended_ && !queue_.empty()) {
     busy_ = true;
-    const Operation& operation = queue_.front();
-    if (operation.is_return) {
-      StartReturn(operation.returned);
-    } else {
-      StartRequest(operation.request);
-    }
+    Start();
+  }
+}
+
+void SessionMemory::Start() {
+  // A copy: answering it takes it off the queue.
+  const Operation operation = queue_.front();
+  if (operation.is_return) {
+    StartReturn(operation.returned);
+  } else if (operation.request.has_share()) {
+    StartShare(operation.request);
+  } else if (!operation.request.open().empty()) {
+    StartOpen(operation.request);
+  } else if (operation.request.handle() != 0) {
+    StartCreate(operation.request);
+  } else {
+    StartRequest(operation.request);
   }
 }
 
@@ -153,7 +180,7 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   if (!options_.permitted) {
     return Answer(0, CudaResult::kNotPermitted, "the lease does not give the right to memory");
   }
-  TakeKept(request.want_bytes());
+  TakeKept(request.want_bytes(), kChunkClasses.front());
   const uint64_t got = taken_reservation_.bytes();
   uint64_t want = request.want_bytes();
   if (options_.shared_quota) {
@@ -162,8 +189,7 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   }
   if (want - got < kChunkGranularity) return BeginMapping();
   const uint64_t least = std::max(request.min_bytes(), got + kChunkGranularity) - got;
-  const bool room =
-      book_.chunk_count() + limbo_.size() + kept_.size() + taken_.size() < options_.max_chunks;
+  const bool room = chunk_count() < options_.max_chunks;
   Reservation reservation;
   if (room) reservation = quota_->Reserve(least, want - got, kChunkGranularity);
   if (reservation.bytes() == 0) {
@@ -176,7 +202,7 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   }
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
-  host_->TakeChunks(least, want_bytes,
+  host_->TakeChunks(least, want_bytes, kChunkClasses.front(),
                     [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
                       self->OnTaken(std::move(*held), std::move(chunks));
                     });
@@ -203,7 +229,6 @@ void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<
 
 void SessionMemory::BeginMapping() {
   transfer_ = std::make_unique<Transfer>();
-  transfer_->mapping = true;
   transfer_->va = queue_.front().request.va();
   transfer_->chunks = std::exchange(taken_, {});
   transfer_->reservations.push_back(std::exchange(taken_reservation_, Reservation()));
@@ -215,22 +240,20 @@ void SessionMemory::RunShort(bool quota_short, const std::string& message) {
   const bool tried = std::exchange(queue_.front().reclaimed, true);
   const auto again = [self = shared_from_this()] {
     if (self->ended_) return;
-    // A copy: answering it takes it off the queue.
-    const MemoryRequest request = self->queue_.front().request;
-    self->StartRequest(request);
+    self->Start();
     self->Next();
   };
   if (!tried && host_->Reclaim(quota_short, again)) return;
   Answer(0, CudaResult::kOutOfMemory, message);
 }
 
-void SessionMemory::TakeKept(uint64_t bytes) {
+void SessionMemory::TakeKept(uint64_t bytes, uint64_t largest_bytes) {
   // Largest first, as the pool gives them.
   std::sort(kept_.begin(), kept_.end(),
             [](const Chunk& a, const Chunk& b) { return a.bytes > b.bytes; });
   std::vector<Chunk> rest;
   for (Chunk& chunk : kept_) {
-    if (chunk.bytes <= bytes) {
+    if (chunk.bytes <= bytes && chunk.bytes <= largest_bytes) {
       bytes -= chunk.bytes;
       kept_bytes_ -= chunk.bytes;
       taken_reservation_.Merge(kept_reservation_.Split(chunk.bytes));
@@ -244,23 +267,41 @@ void SessionMemory::TakeKept(uint64_t bytes) {
 
 void SessionMemory::Keep(std::vector<Chunk> chunks, Reservation reservation) {
   kept_bytes_ += TotalBytes(chunks);
-  std::move(chunks.begin(), chunks.end(), std::back_inserter(kept_));
   kept_reservation_.Merge(std::move(reservation));
+  for (Chunk& chunk : chunks) {
+    if (chunk.share == nullptr) {
+      kept_.push_back(std::move(chunk));
+    } else if (chunk.share.use_count() == 1 && chunk.share->quota() == quota_.get()) {
+      // Its other holders are gone.
+      kept_reservation_.Merge(std::move(*chunk.share));
+      chunk.share.reset();
+      kept_.push_back(std::move(chunk));
+    } else {
+      const uint64_t bytes = chunk.bytes;
+      const Reservation* const share = chunk.share.get();
+      if (!kept_shared_.emplace(share, std::move(chunk)).second) kept_bytes_ -= bytes;
+    }
+  }
 }
 
 void SessionMemory::GiveUpKept() {
   kept_bytes_ = 0;
   kept_reservation_ = Reservation();
-  if (!kept_.empty()) host_->ReturnChunks(std::exchange(kept_, {}));
+  std::vector<Chunk> chunks = std::exchange(kept_, {});
+  for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
+  kept_shared_.clear();
+  if (!chunks.empty()) host_->ReturnChunks(std::move(chunks));
 }
 
 void SessionMemory::StartReturn(const MemoryReturn& request) {
+  if (request.handle() != 0) return StartDrop(request.handle());
   auto grants = book_.Remove(request.va(), request.bytes());
   if (!grants.ok()) {
     Done();
     return host_->OnBadReturn(grants.status());
   }
   transfer_ = std::make_unique<Transfer>();
+  transfer_->kind = Transfer::Kind::kUnmap;
   transfer_->va = request.va();
   for (Grant& grant : *grants) {
     std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(transfer_->chunks));
@@ -285,11 +326,28 @@ void SessionMemory::SendBatch() {
       body->add_chunk_bytes(transfer.chunks[transfer.done + i].bytes);
     }
   };
-  if (transfer.mapping) {
-    fill(message.mutable_map());
+  switch (transfer.kind) {
+    case Transfer::Kind::kMap:
+      fill(message.mutable_map());
+      break;
+    case Transfer::Kind::kUnmap:
+      fill(message.mutable_unmap());
+      break;
+    case Transfer::Kind::kHold:
+      message.mutable_hold()->set_id(++transfer_id_);
+      for (size_t i = transfer.done; i < transfer.done + count; ++i) {
+        message.mutable_hold()->add_handle(transfer.handles[i]);
+        message.mutable_hold()->add_chunk_bytes(transfer.chunks[i].bytes);
+      }
+      break;
+    case Transfer::Kind::kDrop:
+      transfer.in_batch = transfer.chunks.size();
+      message.mutable_drop()->set_id(++transfer_id_);
+      message.mutable_drop()->set_handle(transfer.va);
+      break;
+  }
+  if (transfer.giving()) {
     for (size_t i = 0; i < count; ++i) fds.push_back(transfer.chunks[transfer.done + i].fd.get());
-  } else {
-    fill(message.mutable_unmap());
   }
   if (!host_->SendToWorker(message, fds).ok()) OnTransferFailed(CudaResult::kLaunchFailed);
 }
@@ -314,8 +372,10 @@ absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& do
     transfer_->done += transfer_->in_batch;
     if (transfer_->done < transfer_->chunks.size()) {
       SendBatch();
-    } else if (transfer_->mapping) {
+    } else if (transfer_->kind == Transfer::Kind::kMap) {
       FinishMapping();
+    } else if (transfer_->kind == Transfer::Kind::kHold) {
+      FinishHolding();
     } else {
       FinishUnmapping(/*worker_gone=*/false);
     }
@@ -347,11 +407,13 @@ void SessionMemory::FinishUnmapping(bool worker_gone) {
 // What the worker confirmed stays granted if it is enough; all else waits for the worker's end.
 void SessionMemory::OnTransferFailed(CudaResult error) {
   Transfer transfer = std::move(*transfer_);
+  // Of a handle that is held in part nothing is of use.
+  const bool keeps = transfer.kind == Transfer::Kind::kMap;
   const auto rest =
-      transfer.chunks.begin() + static_cast<std::ptrdiff_t>(transfer.mapping ? transfer.done : 0);
+      transfer.chunks.begin() + static_cast<std::ptrdiff_t>(keeps ? transfer.done : 0);
   std::move(rest, transfer.chunks.end(), std::back_inserter(limbo_));
   transfer.chunks.erase(rest, transfer.chunks.end());
-  if (!transfer.mapping) {
+  if (!transfer.giving()) {
     std::move(transfer.reservations.begin(), transfer.reservations.end(),
               std::back_inserter(limbo_reservations_));
     return Done();
@@ -374,6 +436,7 @@ void SessionMemory::OnTransferFailed(CudaResult error) {
 void SessionMemory::End() {
   if (ended_) return;
   ended_ = true;
+  if (options_.shares != nullptr) options_.shares->RemoveAllOf(this);
   again_.reset();
   std::vector<Chunk> chunks = std::move(limbo_);
   if (transfer_ != nullptr) {
@@ -386,6 +449,9 @@ void SessionMemory::End() {
   GiveUpKept();
   for (Grant& grant : book_.Clear()) {
     std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(chunks));
+  }
+  for (HeldMemory& memory : handles_.Clear()) {
+    std::move(memory.chunks.begin(), memory.chunks.end(), std::back_inserter(chunks));
   }
   limbo_reservations_.clear();
   outside_.clear();

@@ -22,9 +22,11 @@
 #include "absl/types/span.h"
 #include "common/cuda_result.h"
 #include "memory/arena_book.h"
+#include "memory/handle_book.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/share_book.h"
 
 namespace warpline {
 
@@ -34,7 +36,8 @@ class SessionMemoryHost {
   virtual ~SessionMemoryHost() = default;
   using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
   // DeviceMemory::Take(), with `taken` called on the control loop.
-  virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, Taken taken) = 0;
+  virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                          Taken taken) = 0;
   virtual void ReturnChunks(std::vector<Chunk> chunks) = 0;
   // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
   // else those on the device, and calls `tried` on the control loop when that has succeeded or
@@ -59,6 +62,10 @@ struct SessionMemoryOptions {
   bool shared_quota = false;
   // Otherwise the session gets no memory: requests are answered with CUDA_ERROR_NOT_PERMITTED.
   bool permitted = true;
+  // Sessions with the same domain may open what one of them offers. Borrowed; null where nobody
+  // may.
+  ShareBook* shares = nullptr;
+  std::string domain = {};
 };
 
 // Runs on the control loop. Shared, since a request to the pool may be under way at its end.
@@ -91,8 +98,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
   void End();
 
-  // With what was charged.
-  uint64_t backed_bytes() const { return book_.backed_bytes() + outside_bytes_; }
+  // In the arena, behind handles, and what was charged.
+  uint64_t backed_bytes() const { return book_.backed_bytes() + handles_.bytes() + outside_bytes_; }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const { return kept_bytes_; }
   // True when all of [va, va + bytes) is backed.
@@ -105,11 +112,15 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     warpline_internal::MemoryRequest request;
     warpline_internal::MemoryReturn returned;
   };
-  // What is being mapped or unmapped, batch by batch, for the first operation.
+  // What is being handed to the worker or taken from it, batch by batch, for the first operation.
   struct Transfer {
-    bool mapping = false;
-    uint64_t va = 0;
+    enum class Kind { kMap, kUnmap, kHold, kDrop };
+    Kind kind = Kind::kMap;
+    // The worker gets chunks.
+    bool giving() const { return kind == Kind::kMap || kind == Kind::kHold; }
+    uint64_t va = 0;  // For kDrop, the handle.
     std::vector<Chunk> chunks;
+    std::vector<uint64_t> handles;  // kHold: of each chunk.
     std::vector<Reservation> reservations;
     size_t done = 0;      // Chunks that the worker has confirmed.
     size_t in_batch = 0;  // Chunks it has been asked for.
@@ -117,7 +128,12 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   // What a new worker has to map, batch by batch.
   struct Again {
-    std::vector<std::pair<uint64_t, const Chunk*>> chunks;  // By address.
+    struct Item {
+      uint64_t va = 0;
+      uint64_t handle = 0;  // Not 0: held and not mapped.
+      const Chunk* chunk = nullptr;
+    };
+    std::vector<Item> chunks;  // Those in the arena, by address; then those of handles.
     size_t done = 0;
     size_t in_batch = 0;
     bool go_on = false;
@@ -128,16 +144,35 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void SendAgain();
   void FinishAgain(CudaResult result);
   void Next();
+  // Begins with the first operation.
+  void Start();
   void StartRequest(const warpline_internal::MemoryRequest& request);
   void StartReturn(const warpline_internal::MemoryReturn& request);
   void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
   void BeginMapping();
   // Ends the request under way with OUT_OF_MEMORY, unless memory that is kept can be had first.
   void RunShort(bool quota_short, const std::string& message);
-  // Moves what fits of what is kept, at most `bytes`, to `taken_`, and back.
-  void TakeKept(uint64_t bytes);
+  // Moves what fits of what is kept, at most `bytes` in chunks of at most `largest_bytes`, to
+  // `taken_`, and back.
+  void TakeKept(uint64_t bytes, uint64_t largest_bytes);
   void Keep(std::vector<Chunk> chunks, Reservation reservation);
   void GiveUpKept();
+  // Requests that concern handles (session_handles.cc).
+  void StartCreate(const warpline_internal::MemoryRequest& request);
+  void BeginHolding();
+  void OnHandlesTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
+  void StartOpen(const warpline_internal::MemoryRequest& request);
+  void StartShare(const warpline_internal::MemoryRequest& request);
+  absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer);
+  void StartHolding(std::vector<Chunk> chunks, std::vector<uint64_t> handles,
+                    Reservation reservation);
+  void FinishHolding();
+  void StartDrop(uint64_t handle);
+  size_t chunk_count() const {
+    return book_.chunk_count() + handles_.chunk_count() + limbo_.size() + kept_.size() +
+           kept_shared_.size() + taken_.size();
+  }
+
   void SendBatch();
   void FinishMapping();
   void FinishUnmapping(bool worker_gone);
@@ -149,6 +184,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   const std::shared_ptr<Quota> quota_;
   SessionMemoryHost* const host_;
   ArenaBook book_;
+  HandleBook handles_;
   std::deque<Operation> queue_;
   bool busy_ = false;
   bool ended_ = false;
@@ -162,6 +198,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // Returned by the client. The reservation may hold more than the chunks: what is in limbo.
   std::vector<Chunk> kept_;
   uint64_t kept_bytes_ = 0;
+  // Likewise, but with other holders: used for nothing else. One hold of each is enough.
+  std::map<const Reservation*, Chunk> kept_shared_;
   Reservation kept_reservation_;
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
   std::vector<Chunk> limbo_;

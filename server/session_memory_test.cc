@@ -24,7 +24,7 @@ constexpr ArenaRange kArena = {1ull << 40, 8ull << 30};
 // Pool and worker in one, which answer when the test says so.
 class FakeHost : public SessionMemoryHost {
  public:
-  void TakeChunks(uint64_t, uint64_t want_bytes, Taken taken) override {
+  void TakeChunks(uint64_t, uint64_t want_bytes, uint64_t, Taken taken) override {
     ++takes;
     asked_bytes = want_bytes;
     pending = std::move(taken);

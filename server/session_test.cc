@@ -256,14 +256,14 @@ TEST_F(SessionTest, ReturningWhatWasNotGrantedEndsTheSession) {
 
 TEST_F(SessionTest, ManySmallChunksGoInBatches) {
   StartServer();
-  // Chunks of 64 MiB are out of reach of requests below that, so this is 31 chunks each.
+  // Chunks of 20 MiB are out of reach of requests below that, so this is 9 chunks each.
   auto client = DialAndOpen();
   for (int i = 0; i < 3; ++i) {
     const auto grant =
-        client->RequestMemory(kArena + static_cast<uint64_t>(i) * 64 * kMiB, 62 * kMiB, 62 * kMiB);
-    EXPECT_EQ(grant->bytes(), 62 * kMiB);
+        client->RequestMemory(kArena + static_cast<uint64_t>(i) * 64 * kMiB, 18 * kMiB, 18 * kMiB);
+    EXPECT_EQ(grant->bytes(), 18 * kMiB);
   }
-  EXPECT_EQ(memory_[0]->stats().pool.chunks, 93u);
+  EXPECT_EQ(memory_[0]->stats().pool.chunks, 27u);
 }
 
 TEST_F(SessionTest, FailedMappingIsAnErrorAndLeaksNothing) {

@@ -21,7 +21,8 @@ class ReplaceTest(unittest.TestCase):
         cls.installation = harness.local_server.Installation.from_bazel_bin(
             harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM,
                                "bin/examples/variables": "tests/chaos/variables",
-                               "bin/long_program": "tests/chaos/" + PROGRAM})
+                               "bin/long_program": "tests/chaos/" + PROGRAM,
+                               "bin/examples/mapped_memory": "tests/chaos/mapped_memory"})
 
     @classmethod
     def tearDownClass(cls):
@@ -92,6 +93,19 @@ class ReplaceTest(unittest.TestCase):
             status, verdict, stderr = self.verdict(program, "variables")
             self.assertEqual(status, 3, verdict + stderr + server.log_tail())
             self.assertRegex(stderr, "module variables|in flight")
+
+    def test_what_it_mapped_itself_outlives_its_workers(self):
+        with harness.server(self.installation, "--warm_workers=1") as server:
+            program = harness.start(self.installation, server.endpoint, "mapped_memory", "4")
+            harness.wait_until(lambda: self.restarts(server), "a session")
+            time.sleep(0.5)
+            for _ in range(4):
+                status, output = self.warpline(server, "replace")
+                self.assertEqual(status, 0, output + server.log_tail())
+                time.sleep(0.2)
+            status, stdout, stderr = harness.finish(program)
+            self.assertEqual(status, 0, stdout + stderr + server.log_tail())
+            self.assertIn("mapped_memory: ok", stdout)
 
     def test_killed_at_random_it_resumes_or_reads_its_memory_back(self):
         kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")

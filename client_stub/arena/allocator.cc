@@ -37,6 +37,19 @@ bool Allocator::Contains(uint64_t address, uint64_t bytes) const {
   return impl_->Contains(address, bytes);
 }
 
+CudaResult Allocator::ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted,
+                                       uint64_t* address) {
+  return impl_->ReserveAddresses(bytes, alignment, wanted, address);
+}
+
+void Allocator::ReleaseAddresses(uint64_t address) { impl_->ReleaseAddresses(address); }
+
+void Allocator::Charge(uint64_t bytes) { impl_->Charge(bytes); }
+
+void Allocator::Discharge(uint64_t bytes) { impl_->Discharge(bytes); }
+
+CudaResult Allocator::ReturnUnused(bool wait) { return impl_->ReturnUnused(wait); }
+
 void Allocator::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const {
   impl_->MemoryInfo(free_bytes, total_bytes);
 }

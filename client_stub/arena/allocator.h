@@ -53,6 +53,19 @@ class Allocator {
   // True when [address, address + bytes) lies in one live allocation.
   bool Contains(uint64_t address, uint64_t bytes) const;
 
+  // Addresses in which nothing is allocated, for what the application maps itself: `wanted` if they
+  // are free. `bytes` and `alignment` are multiples of kChunkGranularity, the latter a power of
+  // two. kOutOfMemory when the arena has none.
+  CudaResult ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted,
+                              uint64_t* address);
+  // Those that start at `address`. Nothing is mapped there any more.
+  void ReleaseAddresses(uint64_t address);
+  // Counts memory of the session that lies elsewhere as allocated, or no longer.
+  void Charge(uint64_t bytes);
+  void Discharge(uint64_t bytes);
+  // Gives memory back to the server that is free; with `wait`, what has yet to retire too.
+  CudaResult ReturnUnused(bool wait);
+
   // What cuMemGetInfo reports: the quota, and what of it is not allocated. Freed memory that has
   // yet to retire counts as free, as it does natively after cuMemFree: an allocation that needs it
   // waits for it.

@@ -30,6 +30,12 @@ class Allocator::Impl {
   void ForgetStream(uint64_t stream);
   bool Find(uint64_t address, Allocation* allocation) const;
   bool Contains(uint64_t address, uint64_t bytes) const;
+  CudaResult ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted,
+                              uint64_t* address);
+  void ReleaseAddresses(uint64_t address);
+  void Charge(uint64_t bytes);
+  void Discharge(uint64_t bytes);
+  CudaResult ReturnUnused(bool wait);
   void MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) const;
 
  private:

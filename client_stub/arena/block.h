@@ -19,6 +19,7 @@ enum class BlockState : uint8_t {
   kFree,        // Backed and in the bins.
   kLive,        // An allocation.
   kRetiring,    // Freed; work that may use it has not retired.
+  kReserved,    // Addresses that the application set aside; what is behind them is its business.
   kStreamFree,  // Freed in the order of a stream, for which it may be used again.
 };
 

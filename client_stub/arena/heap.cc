@@ -1,6 +1,7 @@
 #include "client_stub/arena/heap.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "proto/frames.h"
 
@@ -135,6 +136,43 @@ Block* Heap::CommitGrowth(const Growth& growth, uint64_t granted, uint64_t bytes
 void Heap::CancelGrowth(const Growth& growth) {
   if (growth.before != nullptr) MakeFree(growth.before);
   MakeUnbacked(growth.space);
+}
+
+Block* Heap::Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
+  Block* space = nullptr;
+  uint64_t start = 0;
+  if (const auto after = unbacked_.upper_bound(wanted);
+      wanted % alignment == 0 && after != unbacked_.begin()) {
+    Block* const block = std::prev(after)->second;
+    const uint64_t front = wanted - block->base;
+    if (front <= block->bytes && bytes <= block->bytes - front) {
+      space = block;
+      start = wanted;
+    }
+  }
+  for (auto it = unbacked_.rbegin(); space == nullptr && it != unbacked_.rend(); ++it) {
+    Block* const block = it->second;
+    if (block->bytes < bytes) continue;
+    start = (block->base + block->bytes - bytes) / alignment * alignment;
+    if (start >= block->base) space = block;
+  }
+  if (space == nullptr) return nullptr;
+  unbacked_.erase(space->base);
+  Block* block = space;
+  if (start > space->base) {
+    block = CutFront(space, start - space->base);
+    unbacked_[space->base] = space;
+  }
+  Block* const rest = CutFront(block, bytes);
+  block->state = BlockState::kReserved;
+  if (rest != nullptr) unbacked_[rest->base] = rest;
+  in_use_[block->base] = block;
+  return block;
+}
+
+void Heap::Unreserve(Block* block) {
+  in_use_.erase(block->base);
+  MakeUnbacked(block);
 }
 
 void Heap::AddGrant(const Grant& grant) {

@@ -45,6 +45,12 @@ class Heap {
   Block* CommitGrowth(const Growth& growth, uint64_t granted, uint64_t bytes);
   void CancelGrowth(const Growth& growth);
 
+  // Sets unbacked addresses aside, at a multiple of `alignment`, a power of two: from `wanted` on
+  // if they are unbacked there, else as high up as possible. Null when there is no room.
+  Block* Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted);
+  // Ends that.
+  void Unreserve(Block* block);
+
   // Adds memory that was backed without being asked for, at the start of unbacked space.
   void AddGrant(const Grant& grant);
 

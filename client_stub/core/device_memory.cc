@@ -4,13 +4,20 @@
 
 namespace warpline::stub {
 
-DeviceMemory::DeviceMemory(const Session* session, Allocator* allocator)
+DeviceMemory::DeviceMemory(const Session* session, Allocator* allocator,
+                           VirtualMemory* virtual_memory, IpcMemory* ipc_memory)
     : arena_base_(session->arena_base()),
       arena_bytes_(session->arena_bytes()),
-      allocator_(allocator) {}
+      allocator_(allocator),
+      virtual_memory_(virtual_memory),
+      ipc_memory_(ipc_memory) {}
 
 CUresult DeviceMemory::Allocate(const Context* context, uint64_t bytes, uint64_t* address) {
-  const CUresult result = ToCu(allocator_->Allocate(bytes, address));
+  CUresult result = ToCu(allocator_->Allocate(bytes, address));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    virtual_memory_->ReturnUnused();
+    result = ToCu(allocator_->Allocate(bytes, address));
+  }
   if (result == CUDA_SUCCESS) NoteAllocated(context, nullptr, *address, bytes);
   return result;
 }
@@ -18,7 +25,11 @@ CUresult DeviceMemory::Allocate(const Context* context, uint64_t bytes, uint64_t
 CUresult DeviceMemory::AllocateAsync(const Context* context, MemoryPool* pool, uint64_t bytes,
                                      uint64_t stream, uint64_t* address) {
   if (!pool->Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  CUresult result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    virtual_memory_->ReturnUnused();
+    result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  }
   if (result == CUDA_SUCCESS) {
     NoteAllocated(context, pool, *address, bytes);
   } else {
@@ -31,7 +42,8 @@ CUresult DeviceMemory::AllocateAsync(const Context* context, MemoryPool* pool, u
 CUresult DeviceMemory::Free(uint64_t address) {
   Allocation allocation;
   if (!allocator_->Find(address, &allocation) || allocation.base != address) {
-    return CUDA_ERROR_INVALID_VALUE;
+    // Memory of another process's pool.
+    return ToCu(ipc_memory_->Close(address));
   }
   NoteFreed(address);
   return ToCu(allocator_->Free(address));
@@ -40,7 +52,8 @@ CUresult DeviceMemory::Free(uint64_t address) {
 CUresult DeviceMemory::FreeAsync(uint64_t address, uint64_t stream) {
   Allocation allocation;
   if (!allocator_->Find(address, &allocation) || allocation.base != address) {
-    return CUDA_ERROR_INVALID_VALUE;
+    // Memory of another process's pool.
+    return ToCu(ipc_memory_->Close(address));
   }
   NoteFreed(address);
   return ToCu(allocator_->FreeAsync(address, stream));
@@ -110,7 +123,9 @@ const DeviceMemory::Global* DeviceMemory::FindGlobal(uint64_t address, uint64_t*
 }
 
 bool DeviceMemory::Contains(uint64_t address, uint64_t bytes) const {
-  if (InArena(address)) return allocator_->Contains(address, bytes);
+  if (InArena(address)) {
+    return allocator_->Contains(address, bytes) || virtual_memory_->Contains(address, bytes);
+  }
   MutexLock lock(&mu_);
   uint64_t base;
   const Global* global = FindGlobal(address, &base);
@@ -124,18 +139,40 @@ bool DeviceMemory::IsDevice(uint64_t address) const {
   return FindGlobal(address, &base) != nullptr;
 }
 
+bool DeviceMemory::FindMapped(uint64_t address, Range* range) const {
+  VirtualMemory::Mapping mapping;
+  if (!virtual_memory_->Find(address, &mapping)) return false;
+  range->id = mapping.id << 1 | 1;  // Apart from those of allocations.
+  range->access = mapping.access;
+  range->handle_types = mapping.handle_types;
+  if (ipc_memory_->Find(address, &range->base, &range->bytes)) {
+    range->mapping_base = range->base;
+    range->mapping_bytes = range->bytes;
+    return true;
+  }
+  range->base = mapping.base;
+  range->bytes = mapping.bytes;
+  range->mapping_base = mapping.base;
+  range->mapping_bytes = mapping.bytes;
+  return true;
+}
+
 bool DeviceMemory::Find(uint64_t address, Range* range) const {
   *range = {};
   Allocation allocation;
   const bool allocated = allocator_->Find(address, &allocation);
+  if (!allocated && InArena(address)) return FindMapped(address, range);
   MutexLock lock(&mu_);
   if (allocated) {
     range->base = allocation.base;
     range->bytes = allocation.bytes;
+    range->mapping_base = range->base;
+    range->mapping_bytes = range->bytes;
+    range->ipc_capable = !allocation.stream_ordered;
     const auto owner = owners_.find(allocation.base);
     if (owner == owners_.end()) return false;
     range->context = owner->second.context;
-    range->id = owner->second.id;
+    range->id = owner->second.id << 1;
     range->pool = owner->second.pool;
     range->sync_memops = owner->second.sync_memops;
     return true;
@@ -143,6 +180,8 @@ bool DeviceMemory::Find(uint64_t address, Range* range) const {
   const Global* global = FindGlobal(address, &range->base);
   if (global == nullptr) return false;
   range->bytes = global->bytes;
+  range->mapping_base = range->base;
+  range->mapping_bytes = range->bytes;
   return true;
 }
 

@@ -12,7 +12,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/arena/allocator.h"
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/ipc_memory.h"
 #include "client_stub/core/objects.h"
+#include "client_stub/core/virtual_memory.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -20,8 +22,9 @@ namespace warpline::stub {
 // Thread-safe.
 class DeviceMemory {
  public:
-  // Both are borrowed and must outlive this object.
-  DeviceMemory(const Session* session, Allocator* allocator);
+  // All are borrowed and must outlive this object.
+  DeviceMemory(const Session* session, Allocator* allocator, VirtualMemory* virtual_memory,
+               IpcMemory* ipc_memory);
 
   // As cuMemAlloc and cuMemFree.
   CUresult Allocate(const Context* context, uint64_t bytes, uint64_t* address);
@@ -40,7 +43,8 @@ class DeviceMemory {
   void AddGlobal(const Module* module, uint64_t address, uint64_t bytes);
   void ForgetGlobalsOf(const Module* module);
 
-  // True when [address, address + bytes) lies in one live allocation or in one variable.
+  // True when [address, address + bytes) lies in one live allocation, in memory that the
+  // application mapped, or in one variable.
   bool Contains(uint64_t address, uint64_t bytes) const;
   // True when `address` lies in the arena, which this process holds but cannot access.
   bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
@@ -53,7 +57,13 @@ class DeviceMemory {
     uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
     bool sync_memops = false;
     const MemoryPool* pool = nullptr;  // nullptr unless it came from one.
-    const Context* context = nullptr;  // nullptr for a variable.
+    const Context* context = nullptr;  // nullptr for a variable and what was mapped.
+    // What lies around it: the same, unless the application mapped it.
+    uint64_t mapping_base = 0;
+    uint64_t mapping_bytes = 0;
+    uint32_t access = VirtualMemory::kReadWrite;
+    uint64_t handle_types = 0;  // CUmemAllocationHandleType
+    bool ipc_capable = false;   // cuIpcGetMemHandle takes it.
   };
   // The allocation or variable that holds `address`; false when there is none.
   bool Find(uint64_t address, Range* range) const;
@@ -73,12 +83,15 @@ class DeviceMemory {
 
   void NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address, uint64_t bytes);
   void NoteFreed(uint64_t address);
+  bool FindMapped(uint64_t address, Range* range) const;
   const Global* FindGlobal(uint64_t address, uint64_t* base) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t arena_base_;
   const uint64_t arena_bytes_;
   Allocator* const allocator_;
+  VirtualMemory* const virtual_memory_;
+  IpcMemory* const ipc_memory_;
 
   mutable Mutex mu_;
   absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mu_);  // By address.

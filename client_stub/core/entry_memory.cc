@@ -56,7 +56,7 @@ CUresult AllocateFromPoolAsync(CUdeviceptr* dptr, size_t bytes, CUmemoryPool han
                                CUstream stream, DefaultStream null_means) {
   WARPLINE_TRY(Enter());
   MemoryPool* pool = runtime().pools.Find(NumberOf(handle));
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   return AllocateAsync(dptr, bytes, pool, stream, null_means);
 }
 

@@ -64,6 +64,7 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Give<unsigned int>(data, device && pointer.device_range.ipc_capable ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Give<unsigned int>(data, 0);
@@ -73,17 +74,21 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give<int>(data, 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Give<uint64_t>(data, base);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Give<uint64_t>(data, device ? pointer.device_range.mapping_base : base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Give<size_t>(data, bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Give<size_t>(data, device ? pointer.device_range.mapping_bytes : bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Give<unsigned int>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Give<unsigned long long>(data, CU_MEM_HANDLE_TYPE_NONE);
+      return Give<unsigned long long>(data, device ? pointer.device_range.handle_types : 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return Give<unsigned int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+      // CUmemAccess_flags and these have the same values.
+      return Give<unsigned int>(data,
+                                device ? pointer.device_range.access : VirtualMemory::kReadWrite);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Give<CUmemoryPool>(
           data, pointer.device_range.pool != nullptr ? pointer.device_range.pool->handle : nullptr);

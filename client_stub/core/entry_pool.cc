@@ -50,7 +50,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(CheckDevice(dev));
   MemoryPool* found = FindPool(pool);
-  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || found->imported) return CUDA_ERROR_INVALID_VALUE;
   runtime().current_pool.store(found);
   return CUDA_SUCCESS;
 }
@@ -88,7 +88,8 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
     return location == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : location;
   }
   if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+      (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+       poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   // `usage` asks for memory of other kinds.
@@ -96,6 +97,9 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
   const uint64_t handle = runtime().pools.Add([&](MemoryPool& p, uint64_t number) {
     p.handle = HandleOf<CUmemoryPool>(number);
     p.max_bytes = poolProps->maxSize;
+    p.handle_types = poolProps->handleTypes;
+    p.imported = false;
+    p.ResetShareToken("");
   });
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *pool = HandleOf<CUmemoryPool>(handle);

@@ -26,6 +26,7 @@ CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
     e.flags = flags;
     e.context = context;
     e.capture.store(0, std::memory_order_relaxed);
+    e.shared.store(false);
     e.seq.store(0, std::memory_order_relaxed);
     e.stream.store(0, std::memory_order_relaxed);
   });
@@ -51,8 +52,10 @@ CUresult RecordEvent(Event* event, Stream* stream) {
   event->capture.store(0, std::memory_order_relaxed);
   uint64_t seq;
   const CUresult result = SendOn(stream, cmd::EventRecord{event->wire, stream->wire}, {}, &seq);
-  if (result == CUDA_SUCCESS) event->NoteRecorded(stream->wire, seq);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  event->NoteRecorded(stream->wire, seq);
+  // Who opened it elsewhere takes it for complete.
+  return event->shared.load(std::memory_order_relaxed) ? SynchronizeEvent(event) : CUDA_SUCCESS;
 }
 
 bool EventComplete(const Event& event) {

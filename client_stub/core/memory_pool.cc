@@ -68,4 +68,20 @@ void MemoryPool::ResetReservedHigh() {
   usage_.reserved_high = usage_.reserved;
 }
 
+std::string MemoryPool::share_token() const {
+  MutexLock lock(&mu_);
+  return share_token_;
+}
+
+std::string MemoryPool::SetShareToken(const std::string& token) {
+  MutexLock lock(&mu_);
+  if (share_token_.empty()) share_token_ = token;
+  return share_token_;
+}
+
+void MemoryPool::ResetShareToken(const std::string& token) {
+  MutexLock lock(&mu_);
+  share_token_ = token;
+}
+
 }  // namespace warpline::stub

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "client_stub/core/cuda_api.h"
 #include "common/mutex.h"
@@ -17,6 +18,8 @@ namespace warpline::stub {
 struct MemoryPool {
   CUmemoryPool handle = nullptr;
   uint64_t max_bytes = 0;                 // 0: as much as there is.
+  unsigned int handle_types = 0;          // CUmemAllocationHandleType: what it can be exported as.
+  bool imported = false;                  // Another process's: nothing is allocated from it.
   std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
 
   // False when the pool may not hold so much.
@@ -38,12 +41,19 @@ struct MemoryPool {
   void ResetUsedHigh();
   void ResetReservedHigh();
 
+  // The token under which it is shared; empty until it is.
+  std::string share_token() const;
+  // Of two threads that share it at once, the first one's holds. Returns what holds.
+  std::string SetShareToken(const std::string& token);
+  void ResetShareToken(const std::string& token);
+
  private:
   void TrimLocked(uint64_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   uint64_t release_threshold_ ABSL_GUARDED_BY(mu_) = 0;
   Usage usage_ ABSL_GUARDED_BY(mu_);
+  std::string share_token_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::stub

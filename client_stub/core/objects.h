@@ -70,6 +70,7 @@ struct Event {
   uint64_t wire = 0;
   unsigned int flags = 0;
   Context* context = nullptr;
+  std::atomic<bool> shared{false};  // With other processes.
 
   // Where the latest record went. The number is stored first and loaded last: a reader that meets
   // a record halfway holds the newer number to the older stream, which says "complete" only if the

@@ -98,7 +98,9 @@ void OpenGate(std::unique_ptr<Session> session) {
   Runtime& r = runtime();
   r.session = session.release();  // Lives as long as the process.
   r.allocator = new Allocator(r.session);
-  r.memory = new DeviceMemory(r.session, r.allocator);
+  r.virtual_memory = new VirtualMemory(r.session, r.allocator);
+  r.ipc_memory = new IpcMemory(r.session, r.virtual_memory);
+  r.memory = new DeviceMemory(r.session, r.allocator, r.virtual_memory, r.ipc_memory);
   r.host_memory = new HostMemory;
   r.host_calls = new HostCalls(r.session);
   r.limits = LimitsOf(r.session->device());

@@ -18,9 +18,11 @@
 #include "client_stub/core/environment.h"
 #include "client_stub/core/host_calls.h"
 #include "client_stub/core/host_memory.h"
+#include "client_stub/core/ipc_memory.h"
 #include "client_stub/core/launch_check.h"
 #include "client_stub/core/objects.h"
 #include "client_stub/core/thread_state.h"
+#include "client_stub/core/virtual_memory.h"
 #include "client_stub/session/session.h"
 
 namespace warpline::stub {
@@ -37,6 +39,8 @@ struct Runtime {
 
   Session* session = nullptr;
   Allocator* allocator = nullptr;
+  VirtualMemory* virtual_memory = nullptr;
+  IpcMemory* ipc_memory = nullptr;
   DeviceMemory* memory = nullptr;
   HostMemory* host_memory = nullptr;
   HostCalls* host_calls = nullptr;

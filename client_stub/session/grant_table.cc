@@ -1,5 +1,7 @@
 #include "client_stub/session/grant_table.h"
 
+#include <utility>
+
 #include "proto/frames.h"
 
 namespace warpline::stub {
@@ -15,14 +17,14 @@ uint64_t GrantTable::Expect(GrantWaiter* waiter, CudaResult* error) {
   return id;
 }
 
-bool GrantTable::Answer(uint64_t id, const Grant& grant, CudaResult error) {
+bool GrantTable::Answer(uint64_t id, const Grant& grant, CudaResult error, std::string token) {
   GrantWaiter* waiter;
   {
     MutexLock lock(&mu_);
     const auto it = waiters_.find(id);
     if (it == waiters_.end()) return false;
     waiter = it->second;
-    if (grant.bytes != 0 &&
+    if (grant.bytes != 0 && !waiter->for_token &&
         (grant.va != waiter->va || grant.bytes < waiter->min_bytes ||
          grant.bytes > waiter->want_bytes || grant.bytes % kChunkGranularity != 0)) {
       return false;
@@ -33,6 +35,7 @@ bool GrantTable::Answer(uint64_t id, const Grant& grant, CudaResult error) {
     waiter->result = error == CudaResult::kSuccess ? CudaResult::kOutOfMemory : error;
   }
   waiter->grant = grant;
+  waiter->token = std::move(token);
   waiter->done.Signal();
   return true;
 }

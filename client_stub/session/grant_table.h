@@ -19,9 +19,12 @@ struct GrantWaiter {
   uint64_t va = 0;
   uint64_t min_bytes = 0;
   uint64_t want_bytes = 0;
+  // For a token, of something whose place and size the server says.
+  bool for_token = false;
   // Answered.
   CudaResult result = CudaResult::kSuccess;
   Grant grant;
+  std::string token;
   OneShot done;
 };
 
@@ -35,7 +38,7 @@ class GrantTable {
   // Loop: the answer to request `id`; `bytes` is 0 when it was refused with `error`. False when
   // there is no such request or the grant is not what it asked for: the caller then fails the
   // session, and thereby the waiter.
-  bool Answer(uint64_t id, const Grant& grant, CudaResult error);
+  bool Answer(uint64_t id, const Grant& grant, CudaResult error, std::string token = {});
 
   // Loop: every wait ends with `error`, and so does every later one.
   void Fail(CudaResult error);

@@ -67,6 +67,21 @@ struct Grant {
   uint64_t bytes = 0;
 };
 
+// What a session offers to others of its lease: a handle's memory, the memory that backs a range of
+// the arena, or, without either, an event.
+struct SharedWhat {
+  uint64_t handle = 0;
+  uint64_t va = 0;
+  uint64_t bytes = 0;
+};
+
+// What opens it. Of a range, `va` and `bytes` are what backs it, which reaches beyond the range.
+struct SharedMemory {
+  std::string token;
+  uint64_t va = 0;
+  uint64_t bytes = 0;
+};
+
 // What a wait is for; decides the counter it falls under. Waits of the kinds kSynchronize and
 // kCopyOut also return, once, the error of an earlier one-way command that failed without ending
 // the session: that is where CUDA reports it.
@@ -179,6 +194,24 @@ class Session {
                                    Grant* grant) = 0;
   // Gives back a whole grant of which nothing in flight uses anything.
   virtual void ReturnMemory(const Grant& grant) = 0;
+
+  // Memory apart from the arena, which MemoryMap commands map there: asks for handles from `first`
+  // on, of `bytes` each, and waits for the answer. `*created`, at least 1 and at most `count`, is
+  // how many there are. kOutOfMemory when the server refused.
+  virtual CudaResult CreateHandles(uint64_t, uint64_t, uint64_t, uint64_t*) {
+    return CudaResult::kNotSupported;
+  }
+  // Gives back a handle that is mapped nowhere any more.
+  virtual void ReturnHandle(uint64_t) {}
+  // Offers something to sessions of the same lease, and opens what another one offers: memory as a
+  // handle, which has `bytes` as its offer said; without a handle, says whether the token is that
+  // of an event. Both wait for the answer. kInvalidValue when there is no such thing.
+  virtual CudaResult Share(const SharedWhat&, SharedMemory*) { return CudaResult::kNotSupported; }
+  virtual CudaResult OpenShared(const std::string&, uint64_t, uint64_t) {
+    return CudaResult::kNotSupported;
+  }
+  // As SetFreedCallback(), for Unmapped notices; set before any MemoryUnmap is sent.
+  virtual void SetUnmappedCallback(std::function<void(uint64_t token)>) {}
 
   // Goes on over another connection, to the same server at another address, without anything lost
   // or done twice; over the former address when that fails. Returns at once; does nothing for a

@@ -202,6 +202,13 @@ bool SessionImpl::HandleReply(const ReplyView& reply, std::string* problem) {
       if (freed_callback_) freed_callback_(freed.token);
       return true;
     }
+    case ReplyId::kUnmapped: {
+      notice::Unmapped unmapped;
+      if (!TakeStruct(&rest, &unmapped)) break;
+      MutexLock lock(&freed_mu_);
+      if (unmapped_callback_) unmapped_callback_(unmapped.token);
+      return true;
+    }
     case ReplyId::kFailed:
       return HandleFailed(reply, problem);
     case ReplyId::kOutput:
@@ -274,7 +281,7 @@ bool SessionImpl::HandleGrant(std::string_view payload, std::string* problem) {
   warpline_internal::MemoryGrant grant;
   if (!grant.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
       !grants_.Answer(grant.id(), {grant.va(), grant.bytes()},
-                      static_cast<CudaResult>(grant.error()))) {
+                      static_cast<CudaResult>(grant.error()), grant.token())) {
     if (replies_.failed()) return true;
     *problem = "a bad memory grant";
     return false;

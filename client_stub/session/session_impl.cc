@@ -270,27 +270,32 @@ void SessionImpl::SetFreedCallback(std::function<void(uint64_t token)> callback)
   freed_callback_ = std::move(callback);
 }
 
+CudaResult SessionImpl::AskForMemory(warpline_internal::MemoryRequest request,
+                                     GrantWaiter* waiter) {
+  if (error() != CudaResult::kSuccess) return error();
+  waiter->va = request.va();
+  waiter->min_bytes = request.min_bytes();
+  waiter->want_bytes = request.want_bytes();
+  CudaResult lost;
+  const uint64_t id = grants_.Expect(waiter, &lost);
+  if (id == 0) return lost;
+  request.set_id(id);
+  AddShared(&counters_.memory_round_trips);
+  SendControl({kMemoryRequest, request.SerializeAsString()});
+  waiter->done.Wait(spin_);
+  return waiter->result;
+}
+
 CudaResult SessionImpl::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                                       Grant* grant) {
-  if (error() != CudaResult::kSuccess) return error();
   GrantWaiter waiter;
-  waiter.va = va;
-  waiter.min_bytes = min_bytes;
-  waiter.want_bytes = want_bytes;
-  CudaResult lost;
-  const uint64_t id = grants_.Expect(&waiter, &lost);
-  if (id == 0) return lost;
   warpline_internal::MemoryRequest request;
-  request.set_id(id);
   request.set_va(va);
   request.set_min_bytes(min_bytes);
   request.set_want_bytes(want_bytes);
-  AddShared(&counters_.memory_round_trips);
-  SendControl({kMemoryRequest, request.SerializeAsString()});
-  waiter.done.Wait(spin_);
-  if (waiter.result != CudaResult::kSuccess) return waiter.result;
-  *grant = waiter.grant;
-  return CudaResult::kSuccess;
+  const CudaResult result = AskForMemory(std::move(request), &waiter);
+  if (result == CudaResult::kSuccess) *grant = waiter.grant;
+  return result;
 }
 
 void SessionImpl::ReturnMemory(const Grant& grant) {

@@ -36,6 +36,7 @@
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
+#include "proto/session.pb.h"
 #include "proto/wire.h"
 #include "transport/channel.h"
 
@@ -100,11 +101,17 @@ class SessionImpl final : public Session, public ChannelHandler {
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
   void SetFreedCallback(std::function<void(uint64_t token)> callback) override;
+  void SetUnmappedCallback(std::function<void(uint64_t token)> callback) override;
   void SetHostDueCallback(std::function<void(uint64_t token)> callback) override;
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
   void MoveTo(const std::string& endpoint) override { MoveTo(DialTarget{endpoint}); }
+  CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
+                           uint64_t* created) override;
+  void ReturnHandle(uint64_t handle) override;
+  CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
   void Close(absl::Duration deadline) override;
 
@@ -127,6 +134,8 @@ class SessionImpl final : public Session, public ChannelHandler {
   CudaResult BoxOut(CommandId id, const void* body, size_t body_bytes, const BoxPlace& dst,
                     const BoxExtent& extent, bool wait, uint64_t* seq);
   absl::Status AwaitWelcome(absl::Duration timeout);
+  // Sends a request, whose id is filled in, and waits for its answer in `waiter`.
+  CudaResult AskForMemory(warpline_internal::MemoryRequest request, GrantWaiter* waiter);
   void CountCommand(CommandId id);
   // Whether the server has such a command; says so once when it does not.
   bool Knows(CommandId id);
@@ -181,6 +190,7 @@ class SessionImpl final : public Session, public ChannelHandler {
 
   Mutex freed_mu_;
   std::function<void(uint64_t)> freed_callback_ ABSL_GUARDED_BY(freed_mu_);
+  std::function<void(uint64_t)> unmapped_callback_ ABSL_GUARDED_BY(freed_mu_);
 
   Mutex host_due_mu_;
   std::function<void(uint64_t)> host_due_callback_ ABSL_GUARDED_BY(host_due_mu_);

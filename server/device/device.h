@@ -124,6 +124,8 @@ struct GraphNode {
   // kMemOps.
   std::vector<MemOp> operations;
 };
+// As CUmemAccess_flags.
+enum class MemoryAccess : uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
 
 // A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
 // No method waits for device work unless it says so. After a sticky error (IsSticky) every call
@@ -140,6 +142,10 @@ class Context {
   virtual CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) = 0;
   // Undoes one MapChunk. The caller has made sure that no work uses the range: this does not wait.
   virtual CudaResult UnmapChunk(uint64_t va, uint64_t bytes) = 0;
+  // What the device may do with one mapped chunk from now on. kInvalidValue where none is.
+  virtual CudaResult SetChunkAccess(uint64_t /*va*/, uint64_t /*bytes*/, MemoryAccess) {
+    return CudaResult::kNotSupported;
+  }
   // Host memory that copies to and from the device are fastest with (pinned, where that exists).
   virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;
   virtual void FreeStaging(void* host) = 0;

@@ -441,6 +441,23 @@ TEST_P(DeviceTest, MemorySurvivesItsMappingAndScrubbingClearsIt) {
   EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{0, 0, 0}));
 }
 
+TEST_P(DeviceTest, OneChunkIsMappedTwiceWithItsOwnAccessAtEachPlace) {
+  const uint64_t twin = memory_ + 64 * kMiB;
+  ASSERT_EQ(context_->MapChunk(twin, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
+  ASSERT_EQ(context_->SetChunkAccess(twin, 2 * kMiB, MemoryAccess::kRead), CudaResult::kSuccess);
+  Write(memory_, {4, 5}, kLegacyStream);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(twin, 2), (std::vector<uint32_t>{4, 5}));
+  EXPECT_NE(context_->SetChunkAccess(twin + 64 * kMiB, 2 * kMiB, MemoryAccess::kRead),
+            CudaResult::kSuccess);
+  ASSERT_EQ(context_->SetChunkAccess(twin, 2 * kMiB, MemoryAccess::kReadWrite),
+            CudaResult::kSuccess);
+  Write(twin, {6}, kLegacyStream);
+  ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{6, 5}));
+  EXPECT_EQ(context_->UnmapChunk(twin, 2 * kMiB), CudaResult::kSuccess);
+}
+
 // Last in its process for a real GPU: the fault ends every context of the process.
 TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
   const KernelId store = Find("store");

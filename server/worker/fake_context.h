@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,12 @@ class FakeContext : public device::Context {
     MutexLock lock(&mu_);
     end_of_memory_ = address;
   }
+  // What is mapped: by address, the size and the access.
+  using Chunks = std::map<uint64_t, std::pair<uint64_t, uint32_t>>;
+  Chunks chunks() {
+    MutexLock lock(&mu_);
+    return chunks_;
+  }
   int staging_made() {
     MutexLock lock(&mu_);
     return staging_made_;
@@ -64,8 +71,21 @@ class FakeContext : public device::Context {
   }
 
   CudaResult ReserveArena(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
-  CudaResult MapChunk(uint64_t, uint64_t, int) override { return CudaResult::kSuccess; }
-  CudaResult UnmapChunk(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
+  CudaResult MapChunk(uint64_t va, uint64_t bytes, int) override {
+    MutexLock lock(&mu_);
+    chunks_[va] = {bytes, 3};
+    return CudaResult::kSuccess;
+  }
+  CudaResult UnmapChunk(uint64_t va, uint64_t) override {
+    MutexLock lock(&mu_);
+    chunks_.erase(va);
+    return CudaResult::kSuccess;
+  }
+  CudaResult SetChunkAccess(uint64_t va, uint64_t, device::MemoryAccess access) override {
+    MutexLock lock(&mu_);
+    chunks_[va].second = static_cast<uint32_t>(access);
+    return CudaResult::kSuccess;
+  }
   CudaResult AllocStaging(size_t bytes, void** host) override {
     *host = ::operator new(bytes);
     MutexLock lock(&mu_);
@@ -301,6 +321,7 @@ class FakeContext : public device::Context {
   }
 
   Mutex mu_;
+  Chunks chunks_ ABSL_GUARDED_BY(mu_);
   std::set<uint64_t> stalled_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, uint64_t> records_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);

@@ -28,6 +28,7 @@
 #include "server/worker/sandbox.h"
 #include "server/worker/session.h"
 #include "server/worker/socket_charger.h"
+#include "server/worker/virtual_memory.h"
 #include "transport/shm_ring.h"
 
 namespace warpline::worker {
@@ -52,6 +53,7 @@ struct Worker {
   std::unique_ptr<Journal> journal;
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<ServerImageCache> images;
+  std::unique_ptr<VirtualMemory> memory;
   std::unique_ptr<Session> session;
   SocketCharger charger{kControlFd};
 };
@@ -121,6 +123,8 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   }
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
   worker->session = std::make_unique<Session>(worker->context.get(), worker->replies.get(), limits);
+  worker->memory = std::make_unique<VirtualMemory>(worker->context.get());
+  worker->session->set_virtual_memory(worker->memory.get());
   worker->session->set_output(worker->output.get());
   worker->session->set_charger(&worker->charger);
   if (!worker->session->ok()) return absl::ResourceExhaustedError("no threads for a session");
@@ -213,6 +217,21 @@ CudaResult UnmapMemory(const warpline_internal::UnmapMemory& unmap, device::Cont
   return first;
 }
 
+CudaResult HoldMemory(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds,
+                      VirtualMemory* memory) {
+  if (memory == nullptr) return CudaResult::kIllegalState;
+  if (static_cast<size_t>(hold.chunk_bytes_size()) != fds.size() ||
+      hold.handle_size() != hold.chunk_bytes_size()) {
+    return CudaResult::kInvalidValue;
+  }
+  for (int i = 0; i < hold.handle_size(); ++i) {
+    const CudaResult result =
+        memory->Hold(hold.handle(i), hold.chunk_bytes(i), std::move(fds[static_cast<size_t>(i)]));
+    if (result != CudaResult::kSuccess) return result;
+  }
+  return CudaResult::kSuccess;
+}
+
 // Serves the server's requests until it closes the socket.
 void Serve(Worker* worker) {
   bool opened = false;
@@ -248,6 +267,17 @@ void Serve(Worker* worker) {
         answer.mutable_memory_done()->set_error(
             static_cast<int>(opened ? UnmapMemory(request.unmap(), worker->context.get())
                                     : CudaResult::kIllegalState));
+        break;
+      case ToWorker::kHold:
+        answer.mutable_memory_done()->set_id(request.hold().id());
+        answer.mutable_memory_done()->set_error(
+            static_cast<int>(HoldMemory(request.hold(), std::move(fds), worker->memory.get())));
+        break;
+      case ToWorker::kDrop:
+        answer.mutable_memory_done()->set_id(request.drop().id());
+        answer.mutable_memory_done()->set_error(static_cast<int>(
+            worker->memory == nullptr ? CudaResult::kIllegalState
+                                      : worker->memory->Drop(request.drop().handle())));
         break;
       case ToWorker::kPrepare: {
         // This thread lives as long as the process.

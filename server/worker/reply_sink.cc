@@ -61,6 +61,12 @@ void ReplySink::Freed(uint64_t token) {
   Write(out);
 }
 
+void ReplySink::Unmapped(uint64_t token) {
+  std::string out;
+  AppendNotice(ReplyId::kUnmapped, 0, notice::Unmapped{token}, {}, &out);
+  Write(out);
+}
+
 void ReplySink::Output(int descriptor, std::string_view text) {
   std::string out;
   AppendNotice(ReplyId::kOutput, 0, notice::Output{static_cast<uint32_t>(descriptor), 0}, text,

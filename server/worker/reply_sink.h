@@ -36,6 +36,7 @@ class ReplySink {
   // Sends what was collected, if anything, and empties it.
   void Send(std::string* batch);
   void Freed(uint64_t token);
+  void Unmapped(uint64_t token);
   // What kernels printed; empty text says that kernels which print may follow.
   void Output(int descriptor, std::string_view text);
   void Failed(uint64_t seq, CommandId id, CudaResult result, std::string_view what);

@@ -26,6 +26,7 @@
 #include "server/worker/stream_lane.h"
 #include "server/worker/variable_carrier.h"
 #include "server/worker/variable_placer.h"
+#include "server/worker/virtual_memory.h"
 
 namespace warpline::worker {
 
@@ -74,6 +75,10 @@ class Session : public LaneHost {
   // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
   // go on then. Waits while more is queued than the limits allow.
   absl::Status Decode(std::string payload);
+
+  // What the server hands over of memory handles. Borrowed; before the first Decode(). Without it
+  // there are no handles to be mapped.
+  void set_virtual_memory(VirtualMemory* memory) { virtual_memory_ = memory; }
 
   // Notes from now on what the session's next worker needs, in `recorder` (borrowed). Once, before
   // anything else.
@@ -183,6 +188,9 @@ class Session : public LaneHost {
   void On(const cmd::GraphLaunch& command, std::string_view tail);
   void On(const cmd::ImageFind& command, std::string_view tail);
   void On(const cmd::ImageZstd& command, std::string_view tail);
+  void On(const cmd::MemoryMap& command, std::string_view tail);
+  void On(const cmd::MemoryAccess& command, std::string_view tail);
+  void On(const cmd::MemoryUnmap& command, std::string_view tail);
 
  private:
   struct Event {
@@ -318,6 +326,7 @@ class Session : public LaneHost {
   std::atomic<int> watch_count_{0};
 
   MemoryCharger* charger_ = nullptr;
+  VirtualMemory* virtual_memory_ = nullptr;
   OutputSource* output_ = nullptr;
   std::atomic<bool> prints_{false};
   Mutex output_mu_;  // Held while output is sent, so that none is overtaken. Before the sink's.

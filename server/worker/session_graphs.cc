@@ -8,8 +8,7 @@ namespace warpline::worker {
 
 void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
   const auto found = images_.find(command.image);
-  if (found == images_.end() || !found->second->complete() ||
-      graphs_.contains(command.graph)) {
+  if (found == images_.end() || !found->second->complete() || graphs_.contains(command.graph)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   const std::shared_ptr<Image> image = std::move(found->second);

@@ -165,6 +165,7 @@ void Session::ReplayEntry(const JournalEntry& entry) {
 absl::Status Session::Replay(uint64_t seq) {
   sink_.SetMuted(true);
   recorder_->StartReplay();
+  if (virtual_memory_ != nullptr) virtual_memory_->SetRestoring(true);
   next_seq_ = seq + 1;
   seq_ = seq;
   recorder_->journal()->ForEach([&](const JournalEntry& entry) { recorder_->Expect(entry); });
@@ -187,6 +188,7 @@ absl::Status Session::Replay(uint64_t seq) {
   FlushLanes();
   while (!Idle()) Nap();
   retired_here_ = 0;
+  if (virtual_memory_ != nullptr) virtual_memory_->SetRestoring(false);
   const bool in_place = recorder_->EndReplay();
   sink_.SetMuted(false);
   if (fault() != CudaResult::kSuccess) {

@@ -17,11 +17,15 @@ void Session::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
 
 void Session::AfterRetired() {
   // Of two lanes that finish at once neither knew of the other when it wrote its report.
-  const uint64_t all = AllSeq(nullptr);
+  uint64_t all = AllSeq(nullptr);
   if (all == decoded_seq_.load(std::memory_order_acquire) && RaiseReported(all)) {
     sink_.Retired(0, 0, all, retired_count_.load(std::memory_order_relaxed));
   }
-  if (watch_count_.load() > 0) RunWatches();
+  if (watch_count_.load() > 0) {
+    RunWatches();
+    // The decoder may have gone on meanwhile, and found a watch that was still running.
+    all = AllSeq(nullptr);
+  }
   if (recorder_ != nullptr) PublishIfIdle(all);
 }
 

@@ -176,6 +176,16 @@ bool AttackCommands(const std::string& endpoint, Random& random, int64_t message
       request.set_va(0x300000000000 + (random() % 4096) * (1ull << 20));
       request.set_min_bytes((random() % 64) << 20);
       request.set_want_bytes((random() % 128) << 20);
+      if (random() % 2 == 0) {
+        request.set_handle(random() % 8);
+        if (random() % 2 == 0) request.set_va(0);
+      }
+      if (random() % 8 == 0) request.set_open(std::string(random() % 20, 'x'));
+      if (random() % 8 == 0) {
+        request.mutable_share()->set_handle(random() % 4);
+        request.mutable_share()->set_va(request.va());
+        request.mutable_share()->set_bytes(request.min_bytes());
+      }
       if (batch % 10 == 0) {
         std::string bytes = request.SerializeAsString();
         if (random() % 4 == 0) Mutate(random, &bytes);

@@ -252,6 +252,69 @@ void FakeSession::ReturnMemory(const Grant& grant) {
   granted_bytes_ -= grant.bytes;
 }
 
+CudaResult FakeSession::CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
+                                      uint64_t* created) {
+  MutexLock lock(&mu_);
+  ++handle_requests_;
+  const uint64_t left = device_.total_bytes - granted_bytes_;
+  *created = std::min(count, left / bytes);
+  if (*created == 0) return CudaResult::kOutOfMemory;
+  for (uint64_t i = 0; i < *created; ++i) handles_[first + i] = bytes;
+  granted_bytes_ += *created * bytes;
+  return CudaResult::kSuccess;
+}
+
+void FakeSession::ReturnHandle(uint64_t handle) {
+  MutexLock lock(&mu_);
+  granted_bytes_ -= handles_[handle];
+  handles_.erase(handle);
+}
+
+CudaResult FakeSession::Share(const SharedWhat& what, SharedMemory* shared) {
+  constexpr uint64_t kChunk = 2u << 20;
+  MutexLock lock(&mu_);
+  shared->token = "token" + std::to_string(1'000'000'000 + offers_.size()) + "x";
+  shared->va = what.va / kChunk * kChunk;
+  shared->bytes = (what.va - shared->va + what.bytes + kChunk - 1) / kChunk * kChunk;
+  if (what.handle != 0) shared->bytes = handles_[what.handle];
+  offers_[shared->token] = shared->bytes;
+  return CudaResult::kSuccess;
+}
+
+CudaResult FakeSession::OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const auto it = offers_.find(token);
+  if (it == offers_.end() || it->second != bytes) return CudaResult::kInvalidValue;
+  if (handle != 0) handles_[handle] = 0;  // Charged where it was made.
+  return CudaResult::kSuccess;
+}
+
+void FakeSession::SetUnmappedCallback(std::function<void(uint64_t token)> callback) {
+  MutexLock lock(&mu_);
+  unmapped_ = std::move(callback);
+}
+
+void FakeSession::ReportUnmapped() {
+  std::vector<uint64_t> tokens;
+  std::function<void(uint64_t)> callback;
+  {
+    MutexLock lock(&mu_);
+    tokens.swap(unmapping_);
+    callback = unmapped_;
+  }
+  for (const uint64_t token : tokens) callback(token);
+}
+
+size_t FakeSession::handles() const {
+  MutexLock lock(&mu_);
+  return handles_.size();
+}
+
+int FakeSession::handle_requests() const {
+  MutexLock lock(&mu_);
+  return handle_requests_;
+}
+
 void FakeSession::Close(absl::Duration) {
   MutexLock lock(&mu_);
   closed_ = true;
@@ -260,6 +323,9 @@ void FakeSession::Close(absl::Duration) {
 uint64_t FakeSession::Keep(CommandId id, const void* body, size_t body_bytes,
                            std::string_view tail) {
   MutexLock lock(&mu_);
+  if (id == CommandId::kMemoryUnmap) {
+    unmapping_.push_back(static_cast<const cmd::MemoryUnmap*>(body)->token);
+  }
   sent_.push_back({id, std::string(static_cast<const char*>(body), body_bytes), std::string(tail)});
   return ++last_seq_;
 }

@@ -44,6 +44,12 @@ class FakeSession : public Session {
   // The worker's notice that a HostCall's turn has come; kNoToken says that the session is lost.
   void HostDue(uint64_t token);
 
+  // The worker's notices for all MemoryUnmap commands that were sent since the last time.
+  void ReportUnmapped();
+  // Handles that exist, and how often some were asked for.
+  size_t handles() const;
+  int handle_requests() const;
+
   std::vector<Sent> sent() const;
   // How often `id` was sent.
   int Count(CommandId id) const;
@@ -86,6 +92,13 @@ class FakeSession : public Session {
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
+  CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
+                           uint64_t* created) override;
+  void ReturnHandle(uint64_t handle) override;
+  // Every offer gets another token; what was offered here is all that can be opened.
+  CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
+  void SetUnmappedCallback(std::function<void(uint64_t token)> callback) override;
   void Close(absl::Duration) override;
 
  protected:
@@ -111,6 +124,11 @@ class FakeSession : public Session {
   CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   CudaResult deferred_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uint64_t, uint64_t> handles_ ABSL_GUARDED_BY(mu_);  // To bytes.
+  int handle_requests_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, uint64_t> offers_ ABSL_GUARDED_BY(mu_);  // Token to bytes.
+  std::vector<uint64_t> unmapping_ ABSL_GUARDED_BY(mu_);
+  std::function<void(uint64_t)> unmapped_ ABSL_GUARDED_BY(mu_);
   std::function<void(uint64_t)> host_due_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<CommandId, Answer> answers_ ABSL_GUARDED_BY(mu_);

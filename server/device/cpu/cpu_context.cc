@@ -346,7 +346,7 @@ CudaResult CpuContext::FlushOutput() {
 
 CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!memory_.Contains(dst, bytes)) return CudaResult::kInvalidValue;
+  if (!memory_.Contains(dst, bytes, kWrites)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
   const bool done = streams_.RunIfIdle(Number(stream), [dst, src, bytes] {
     CopyBytes(Pointer(dst), src, bytes);
@@ -358,7 +358,7 @@ CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
   return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, claim = std::move(claim), kept = std::move(kept)] {
-                           if (!memory_.Contains(dst, kept.size()))
+                           if (!memory_.Contains(dst, kept.size(), kWrites))
                              return CudaResult::kIllegalAddress;
                            CopyBytes(Pointer(dst), kept.data(), kept.size());
                            return CudaResult::kSuccess;
@@ -378,12 +378,12 @@ CudaResult CpuContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, Str
 
 CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes)) {
+  if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
     return CudaResult::kInvalidValue;
   }
   if (bytes == 0) return CudaResult::kSuccess;
   return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
-    if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes)) {
+    if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
       return CudaResult::kIllegalAddress;
     }
     CopyBytes(Pointer(dst), Pointer(src), bytes);
@@ -398,13 +398,13 @@ CudaResult CpuContext::Memset(uint64_t dst, uint32_t value, int width, size_t co
   const auto unit = static_cast<size_t>(width);
   size_t bytes;
   if (__builtin_mul_overflow(count, unit, &bytes) || dst % unit != 0 ||
-      !memory_.Contains(dst, bytes)) {
+      !memory_.Contains(dst, bytes, kWrites)) {
     return CudaResult::kInvalidValue;
   }
   if (count == 0) return CudaResult::kSuccess;
   return streams_.Submit(
       Number(stream), StreamSet::When::kNowIfPossible, [this, dst, value, width, count, bytes] {
-        if (!memory_.Contains(dst, bytes)) return CudaResult::kIllegalAddress;
+        if (!memory_.Contains(dst, bytes, kWrites)) return CudaResult::kIllegalAddress;
         switch (width) {
           case 1:
             std::memset(Pointer(dst), static_cast<int>(value & 0xff), count);

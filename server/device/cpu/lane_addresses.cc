@@ -65,7 +65,7 @@ bool ResolveOne(const Block& block, const Warp& warp, Space space, int lane, uin
       return !is_store && InWindow(address, bytes, shape.params.size());
     default:
       *host = address;
-      return shape.memory->Contains(address, bytes);
+      return shape.memory->Contains(address, bytes, is_store ? kWrites : kReads);
   }
 }
 
@@ -107,7 +107,7 @@ bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, u
       return true;
     default:
       if (spans && high < kFirstWindow && high - low <= 4 * kGranuleBytes &&
-          (shape.memory->InArena(low, high - low + bytes) ||
+          (shape.memory->InArena(low, high - low + bytes, is_store ? kWrites : kReads) ||
            InWindow(low - shape.variables_address, high - low + bytes, shape.variables_bytes))) {
         return true;
       }

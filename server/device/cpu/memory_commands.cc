@@ -67,8 +67,10 @@ CudaResult Check(const MemOp& op, const MemoryMap& memory) {
     default:
       return CudaResult::kInvalidValue;
   }
-  return op.address % bytes == 0 && memory.InArena(op.address, bytes) ? CudaResult::kSuccess
-                                                                      : CudaResult::kInvalidValue;
+  const AccessKind kind = IsWait(op) ? kReads : kWrites;
+  return op.address % bytes == 0 && memory.InArena(op.address, bytes, kind)
+             ? CudaResult::kSuccess
+             : CudaResult::kInvalidValue;
 }
 
 void Nap() {
@@ -92,12 +94,13 @@ CudaResult CpuContext::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
   uint64_t bytes;
   if (__builtin_mul_overflow(columns, unit, &extent.width) || dst % unit != 0 ||
       (rows > 1 && pitch % unit != 0) || !BoxSpan({dst, pitch, 0}, extent, &bytes) ||
-      !memory_.Contains(dst, bytes)) {
+      !memory_.Contains(dst, bytes, kWrites)) {
     return CudaResult::kInvalidValue;
   }
   return streams_.Submit(static_cast<uint64_t>(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, pitch, value, width, columns, extent, bytes] {
-                           if (!memory_.Contains(dst, bytes)) return CudaResult::kIllegalAddress;
+                           if (!memory_.Contains(dst, bytes, kWrites))
+                             return CudaResult::kIllegalAddress;
                            ForEachRow({dst, pitch, 0}, extent,
                                       [&](uint64_t address, uint64_t, uint64_t) {
                                         if (width == 1) FillRow<uint8_t>(address, value, columns);
@@ -111,27 +114,28 @@ CudaResult CpuContext::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
 CudaResult CpuContext::CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
                                bool src_on_device, const BoxExtent& extent, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  const auto reachable = [this, extent](const BoxPlace& place, bool on_device) {
+  const auto reachable = [this, extent](const BoxPlace& place, bool on_device, AccessKind kind) {
     uint64_t bytes;
-    return BoxSpan(place, extent, &bytes) && (!on_device || memory_.Contains(place.address, bytes));
+    return BoxSpan(place, extent, &bytes) &&
+           (!on_device || memory_.Contains(place.address, bytes, kind));
   };
-  if (!reachable(dst, dst_on_device) || !reachable(src, src_on_device)) {
+  if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
     return CudaResult::kInvalidValue;
   }
-  return streams_.Submit(static_cast<uint64_t>(stream), StreamSet::When::kNowIfPossible,
-                         [reachable, dst, dst_on_device, src, src_on_device, extent] {
-                           if (!reachable(dst, dst_on_device) || !reachable(src, src_on_device)) {
-                             return CudaResult::kIllegalAddress;
-                           }
-                           for (uint64_t z = 0; z < extent.depth; ++z) {
-                             for (uint64_t y = 0; y < extent.height; ++y) {
-                               CopyBytes(Pointer(dst.address + z * dst.slice + y * dst.pitch),
-                                         Pointer(src.address + z * src.slice + y * src.pitch),
-                                         extent.width);
-                             }
-                           }
-                           return CudaResult::kSuccess;
-                         });
+  return streams_.Submit(
+      static_cast<uint64_t>(stream), StreamSet::When::kNowIfPossible,
+      [reachable, dst, dst_on_device, src, src_on_device, extent] {
+        if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
+          return CudaResult::kIllegalAddress;
+        }
+        for (uint64_t z = 0; z < extent.depth; ++z) {
+          for (uint64_t y = 0; y < extent.height; ++y) {
+            CopyBytes(Pointer(dst.address + z * dst.slice + y * dst.pitch),
+                      Pointer(src.address + z * src.slice + y * src.pitch), extent.width);
+          }
+        }
+        return CudaResult::kSuccess;
+      });
 }
 
 CudaResult CpuContext::CopyBoxToDevice(const BoxPlace& dst, const void* src,

@@ -81,9 +81,22 @@ CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
     return errno == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
   }
   chunks_[va] = bytes;
+  SetGranules(offset, bytes, kReads | kWrites);
+  return CudaResult::kSuccess;
+}
+
+void MemoryMap::SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds) {
   for (uint64_t g = Granules(offset); g < Granules(offset + bytes); ++g) {
-    granules_[g].store(1, std::memory_order_relaxed);
+    granules_[g].store(kinds, std::memory_order_relaxed);
   }
+}
+
+// The mapping itself stays as it is: every access is checked by the granules.
+CudaResult MemoryMap::SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) {
+  MutexLock lock(&mu_);
+  const auto it = chunks_.find(va);
+  if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
+  SetGranules(va - base_.load(), bytes, static_cast<uint8_t>(access));
   return CudaResult::kSuccess;
 }
 
@@ -92,9 +105,7 @@ CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
   const auto it = chunks_.find(va);
   if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
   const uint64_t offset = va - base_.load();
-  for (uint64_t g = Granules(offset); g < Granules(offset + bytes); ++g) {
-    granules_[g].store(0, std::memory_order_relaxed);
-  }
+  SetGranules(offset, bytes, 0);
   chunks_.erase(it);
   if (mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
            -1, 0) == MAP_FAILED) {

@@ -13,11 +13,15 @@
 #include "absl/base/thread_annotations.h"
 #include "common/cuda_result.h"
 #include "common/mutex.h"
+#include "server/device/device.h"
 
 namespace warpline::cpu {
 
 inline constexpr uint64_t kGranuleBytes = uint64_t{2} << 20;
 inline constexpr int kGranuleShift = 21;
+
+// Bits of what is done to memory.
+enum AccessKind : uint8_t { kReads = 1, kWrites = 2 };
 
 class MemoryMap {
  public:
@@ -31,24 +35,25 @@ class MemoryMap {
   CudaResult ReserveArena(uint64_t base, uint64_t size);
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd);
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
+  CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access);
 
   // Makes `bytes` of zeroed memory outside the arena accessible: the variables of a module.
   CudaResult AllocateRegion(uint64_t bytes, uint64_t* address);
   void FreeRegion(uint64_t address);
 
-  // True when every byte of [address, address + bytes) may be accessed.
-  bool Contains(uint64_t address, uint64_t bytes) const {
-    return InArena(address, bytes) || InRegion(address, bytes);
+  // True when every byte of [address, address + bytes) may be accessed so.
+  bool Contains(uint64_t address, uint64_t bytes, AccessKind kind = kReads) const {
+    return InArena(address, bytes, kind) || InRegion(address, bytes);
   }
 
-  bool InArena(uint64_t address, uint64_t bytes) const {
+  bool InArena(uint64_t address, uint64_t bytes, AccessKind kind = kReads) const {
     const uint64_t offset = address - base_.load(std::memory_order_relaxed);
     const uint64_t size = size_.load(std::memory_order_acquire);
     if (offset >= size || bytes > size - offset) return false;
     if (bytes == 0) return true;
     const uint64_t last = (offset + bytes - 1) >> kGranuleShift;
     for (uint64_t granule = offset >> kGranuleShift; granule <= last; ++granule) {
-      if (granules_[granule].load(std::memory_order_relaxed) == 0) return false;
+      if ((granules_[granule].load(std::memory_order_relaxed) & kind) == 0) return false;
     }
     return true;
   }
@@ -59,7 +64,10 @@ class MemoryMap {
   mutable Mutex mu_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> size_{0};  // Set last: the arena exists once it is not zero.
-  // One byte per granule, 1 where it is mapped. From mmap: zero, and touched only where used.
+  void SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds);
+
+  // One byte per granule: the kinds of access that it allows. From mmap: zero, and touched only
+  // where used.
   std::atomic<uint8_t>* granules_ = nullptr;
   std::map<uint64_t, uint64_t> chunks_ ABSL_GUARDED_BY(mu_);   // Address -> bytes
   std::map<uint64_t, uint64_t> regions_ ABSL_GUARDED_BY(mu_);  // Likewise

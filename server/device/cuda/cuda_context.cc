@@ -118,13 +118,18 @@ CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   const absl::Cleanup release = [&] { api_->p_cuMemRelease(handle); };
   result = api_->p_cuMemMap(va, bytes, 0, handle, 0);
   if (result != CUDA_SUCCESS) return ToResult(result);
-  CUmemAccessDesc access = {};
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = device_;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  result = api_->p_cuMemSetAccess(va, bytes, &access, 1);
-  if (result != CUDA_SUCCESS) api_->p_cuMemUnmap(va, bytes);
-  return ToResult(result);
+  const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
+  if (set != CudaResult::kSuccess) api_->p_cuMemUnmap(va, bytes);
+  return set;
+}
+
+CudaResult CudaContext::SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) {
+  Enter();
+  CUmemAccessDesc description = {};
+  description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  description.location.id = device_;
+  description.flags = static_cast<CUmemAccess_flags>(access);
+  return ToResult(api_->p_cuMemSetAccess(va, bytes, &description, 1));
 }
 
 CudaResult CudaContext::UnmapChunk(uint64_t va, uint64_t bytes) {

@@ -21,6 +21,7 @@ class CudaContext : public Context {
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
+  CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult AllocStaging(size_t bytes, void** host) override;
   void FreeStaging(void* host) override;
 

@@ -1,0 +1,180 @@
+#include "server/worker/virtual_memory.h"
+
+#include <iterator>
+
+namespace warpline::worker {
+namespace {
+
+using device::MemoryAccess;
+
+bool KnownAccess(uint32_t access) {
+  switch (static_cast<MemoryAccess>(access)) {
+    case MemoryAccess::kNone:
+    case MemoryAccess::kRead:
+    case MemoryAccess::kReadWrite:
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+CudaResult VirtualMemory::Hold(uint64_t handle, uint64_t bytes, UniqueFd fd) {
+  std::shared_ptr<Handle> held;
+  std::vector<std::pair<uint64_t, MemoryAccess>> due;
+  {
+    MutexLock lock(&mu_);
+    std::shared_ptr<Handle>& entry = handles_[handle];
+    if (entry == nullptr) entry = std::make_shared<Handle>();
+    entry->chunks.push_back({bytes, std::move(fd)});
+    entry->bytes += bytes;
+    held = entry;
+    for (auto& [va, mapping] : mappings_) {
+      if (mapping.handle != handle || !mapping.chunks.empty() || mapping.bytes != held->bytes) {
+        continue;
+      }
+      for (const Chunk& chunk : held->chunks) mapping.chunks.push_back(chunk.bytes);
+      due.emplace_back(va, mapping.access);
+    }
+  }
+  for (const auto& [va, access] : due) {
+    const CudaResult result = MapChunks(va, *held, access);
+    if (result != CudaResult::kSuccess) return result;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult VirtualMemory::Drop(uint64_t handle) {
+  MutexLock lock(&mu_);
+  for (const auto& [va, mapping] : mappings_) {
+    if (mapping.handle == handle) return CudaResult::kIllegalState;
+  }
+  handles_.erase(handle);
+  return CudaResult::kSuccess;
+}
+
+CudaResult VirtualMemory::Map(uint64_t va, uint64_t bytes, uint64_t handle, uint32_t access) {
+  if (!KnownAccess(access) || bytes == 0 || va + bytes < va) return CudaResult::kInvalidValue;
+  std::shared_ptr<Handle> held;
+  const auto wanted = static_cast<MemoryAccess>(access);
+  {
+    MutexLock lock(&mu_);
+    held = Find(handle);
+    const bool waits = restoring_ && held == nullptr;
+    if (Overlaps(va, bytes) || (!waits && (held == nullptr || held->bytes != bytes))) {
+      return CudaResult::kInvalidValue;
+    }
+    Mapping& mapping = mappings_[va];
+    mapping = {bytes, handle, wanted, {}, false};
+    if (waits) return CudaResult::kSuccess;
+    for (const Chunk& chunk : held->chunks) mapping.chunks.push_back(chunk.bytes);
+  }
+  const CudaResult result = MapChunks(va, *held, wanted);
+  if (result != CudaResult::kSuccess) {
+    MutexLock lock(&mu_);
+    mappings_.erase(va);
+  }
+  return result;
+}
+
+CudaResult VirtualMemory::SetAccess(uint64_t va, uint32_t access) {
+  if (!KnownAccess(access)) return CudaResult::kInvalidValue;
+  std::vector<uint64_t> chunks;
+  {
+    MutexLock lock(&mu_);
+    const auto it = mappings_.find(va);
+    if (it == mappings_.end() || it->second.leaving) return CudaResult::kInvalidValue;
+    it->second.access = static_cast<MemoryAccess>(access);
+    chunks = it->second.chunks;
+  }
+  return SetOnDevice(va, chunks, static_cast<MemoryAccess>(access));
+}
+
+CudaResult VirtualMemory::BeginUnmap(uint64_t va) {
+  MutexLock lock(&mu_);
+  const auto it = mappings_.find(va);
+  if (it == mappings_.end() || it->second.leaving) return CudaResult::kInvalidValue;
+  it->second.leaving = true;
+  return CudaResult::kSuccess;
+}
+
+CudaResult VirtualMemory::FinishUnmap(uint64_t va) {
+  std::vector<uint64_t> chunks;
+  {
+    MutexLock lock(&mu_);
+    const auto it = mappings_.find(va);
+    if (it == mappings_.end()) return CudaResult::kInvalidValue;
+    chunks = it->second.chunks;
+  }
+  const CudaResult result = UnmapChunks(va, chunks);
+  // What could not be unmapped stays: its memory must go to nobody else.
+  if (result != CudaResult::kSuccess) return result;
+  MutexLock lock(&mu_);
+  mappings_.erase(va);
+  return result;
+}
+
+void VirtualMemory::SetRestoring(bool restoring) {
+  MutexLock lock(&mu_);
+  restoring_ = restoring;
+}
+
+size_t VirtualMemory::mappings() const {
+  MutexLock lock(&mu_);
+  return mappings_.size();
+}
+
+CudaResult VirtualMemory::MapChunks(uint64_t va, const Handle& handle, MemoryAccess access) {
+  std::vector<uint64_t> mapped;
+  uint64_t at = va;
+  for (const Chunk& chunk : handle.chunks) {
+    CudaResult result = context_->MapChunk(at, chunk.bytes, chunk.fd.get());
+    if (result == CudaResult::kSuccess) {
+      mapped.push_back(chunk.bytes);
+      if (access != MemoryAccess::kReadWrite) {
+        result = context_->SetChunkAccess(at, chunk.bytes, access);
+      }
+    }
+    if (result != CudaResult::kSuccess) {
+      UnmapChunks(va, mapped);
+      return result;
+    }
+    at += chunk.bytes;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult VirtualMemory::SetOnDevice(uint64_t va, const std::vector<uint64_t>& chunks,
+                                      MemoryAccess access) {
+  for (const uint64_t bytes : chunks) {
+    const CudaResult result = context_->SetChunkAccess(va, bytes, access);
+    if (result != CudaResult::kSuccess) return result;
+    va += bytes;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult VirtualMemory::UnmapChunks(uint64_t va, const std::vector<uint64_t>& chunks) {
+  CudaResult first = CudaResult::kSuccess;
+  for (const uint64_t bytes : chunks) {
+    const CudaResult result = context_->UnmapChunk(va, bytes);
+    if (first == CudaResult::kSuccess) first = result;
+    va += bytes;
+  }
+  return first;
+}
+
+bool VirtualMemory::Overlaps(uint64_t va, uint64_t bytes) const {
+  const auto next = mappings_.lower_bound(va);
+  if (next != mappings_.end() && next->first - va < bytes) return true;
+  if (next == mappings_.begin()) return false;
+  const auto previous = std::prev(next);
+  return va - previous->first < previous->second.bytes;
+}
+
+std::shared_ptr<VirtualMemory::Handle> VirtualMemory::Find(uint64_t handle) {
+  const auto it = handles_.find(handle);
+  return it == handles_.end() ? nullptr : it->second;
+}
+
+}  // namespace warpline::worker
