@@ -13,6 +13,11 @@ namespace {
 // Of a copy to the device in one command.
 constexpr uint64_t kPartBytes = kMaxTail;
 
+// The device's side of [address, address + bytes) is about to be accessed.
+CUresult BeforeAccess(uint64_t address, uint64_t bytes) {
+  return runtime().mirrored->BeforeAccess(address, bytes);
+}
+
 bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
 }
@@ -55,11 +60,22 @@ CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes) 
   return CUDA_SUCCESS;
 }
 
-bool CheckBox(const Box& box, const BoxExtent& extent) {
+// A host's end of which the device has a mirror is the device's.
+CUresult CheckBox(Box* box, const BoxExtent& extent) {
   uint64_t bytes;
-  if (!BoxSpan(box.place, extent, &bytes)) return false;
-  return box.device ? runtime().memory->Contains(box.place.address, bytes)
-                    : IsHost(reinterpret_cast<const void*>(box.place.address));
+  if (!BoxSpan(box->place, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  MirroredMemory::Range range;
+  uint64_t* const address = &box->place.address;
+  if (!box->device && runtime().mirrored->any() && runtime().mirrored->Find(*address, &range)) {
+    *address = runtime().mirrored->ToDevice(*address);
+    box->device = true;
+  }
+  if (!box->device) {
+    return IsHost(reinterpret_cast<const void*>(*address)) ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!runtime().memory->Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return BeforeAccess(*address, bytes);
 }
 
 // Rows that lie without gaps on both sides are one row, and slices of one row are rows.
@@ -137,9 +153,10 @@ void CopyBoxOnHost(const BoxPlace& to, const BoxPlace& from, const BoxExtent& ex
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const uint64_t address = reinterpret_cast<uint64_t>(from);
+  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(from));
   if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(BeforeAccess(to, bytes));
   WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
@@ -148,9 +165,10 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const uint64_t address = reinterpret_cast<uint64_t>(to);
+  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(to));
   if (runtime().memory->InArena(address)) return CopyOnDevice(stream, address, from, bytes);
   if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(BeforeAccess(from, bytes));
   const bool wait =
       completion == Completion::kSynchronous || !runtime().host_memory->Contains(to, bytes);
   return Receive(stream, to, from, bytes, wait);
@@ -159,13 +177,19 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes) {
   if (bytes == 0) return CUDA_SUCCESS;
   const DeviceMemory& memory = *runtime().memory;
+  to = runtime().mirrored->ToDevice(to);
+  from = runtime().mirrored->ToDevice(from);
   if (!memory.Contains(to, bytes) || !memory.Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(BeforeAccess(to, bytes));
+  WARPLINE_TRY(BeforeAccess(from, bytes));
   return SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes});
 }
 
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                        Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
+  to = runtime().mirrored->ToDevice(to);
+  from = runtime().mirrored->ToDevice(from);
   const bool to_device = runtime().memory->IsDevice(to);
   const bool from_device = runtime().memory->IsDevice(from);
   void* const host_to = reinterpret_cast<void*>(to);
@@ -179,10 +203,12 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
 CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
   if (count == 0) return CUDA_SUCCESS;
   uint64_t bytes;
+  to = runtime().mirrored->ToDevice(to);
   if (to % width != 0 || __builtin_mul_overflow(count, width, &bytes) ||
       !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  WARPLINE_TRY(BeforeAccess(to, bytes));
   return SendOn(stream, cmd::Memset{stream->wire, to, count, value, width});
 }
 
@@ -191,12 +217,14 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   if (columns == 0 || rows == 0) return CUDA_SUCCESS;
   uint64_t bytes;
   BoxExtent extent = {0, rows, 1};
+  to = runtime().mirrored->ToDevice(to);
   if (__builtin_mul_overflow(columns, width, &extent.width) || to % width != 0 ||
       (rows > 1 && pitch % width != 0) ||
       !BoxSpan({to, rows > 1 ? pitch : extent.width, 0}, extent, &bytes) ||
       !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  WARPLINE_TRY(BeforeAccess(to, bytes));
   if (rows == 1 || pitch == extent.width) {
     return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});
   }
@@ -209,7 +237,8 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   Box from = from_box;
   BoxExtent extent = size;
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  if (!CheckBox(to, extent) || !CheckBox(from, extent)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(CheckBox(&to, extent));
+  WARPLINE_TRY(CheckBox(&from, extent));
   if (!to.device && !from.device) {
     WARPLINE_TRY(SynchronizeStream(stream));
     CopyBoxOnHost(to.place, from.place, extent);

@@ -78,6 +78,8 @@ CUresult Send(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
   const std::string_view packed(buffer, kernel->parameter_bytes);
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
+  // After the parameters were read, which may lie there.
+  WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
   if (attributes == nullptr || attributes->plain()) {
     warpline::cmd::Launch command = {.stream = stream->wire, .kernel = wire};
     SetGeometry(launch, &command);

@@ -59,7 +59,10 @@ CUresult Submit(CUstream handle, const std::vector<Operation>& operations,
                 DefaultStream null_means) {
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  for (const Operation& op : operations) WARPLINE_TRY(Check(op));
+  for (const Operation& op : operations) {
+    WARPLINE_TRY(Check(op));
+    WARPLINE_TRY(runtime().mirrored->BeforeAccess(op.address, sizeof(uint64_t)));
+  }
   return SendOn(
       stream, warpline::cmd::StreamMemOps{stream->wire},
       {reinterpret_cast<const char*>(operations.data()), operations.size() * sizeof(Operation)});

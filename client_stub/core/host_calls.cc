@@ -5,6 +5,7 @@
 #include <system_error>
 #include <thread>
 
+#include "client_stub/core/runtime.h"
 #include "client_stub/core/thread_state.h"
 #include "common/log.h"
 #include "transport/loop_thread.h"
@@ -117,6 +118,7 @@ void HostCalls::Run() {
         call.function(call.data);
       }
     }
+    if (due) runtime().mirrored->AfterHostCall();
     {
       MutexLock lock(&mu_);
       FinishLocked(token);

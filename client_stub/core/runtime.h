@@ -19,6 +19,7 @@
 #include "client_stub/core/host_calls.h"
 #include "client_stub/core/host_memory.h"
 #include "client_stub/core/launch_check.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/objects.h"
 #include "client_stub/core/thread_state.h"
 #include "client_stub/session/session.h"
@@ -39,6 +40,7 @@ struct Runtime {
   Allocator* allocator = nullptr;
   DeviceMemory* memory = nullptr;
   HostMemory* host_memory = nullptr;
+  MirroredMemory* mirrored = nullptr;
   HostCalls* host_calls = nullptr;
   DeviceLimits limits;
   bool launch_blocking = false;
