@@ -1,6 +1,7 @@
 #include "client_stub/core/host_calls.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <system_error>
 #include <thread>
@@ -90,6 +91,11 @@ void HostCalls::OnDue(uint64_t token) {
 
 void HostCalls::Run() {
   t_thread.runs_host_calls = true;
+  // The application's functions may touch mirrored memory, which is a fault to be handled.
+  sigset_t faults;
+  sigemptyset(&faults);
+  sigaddset(&faults, SIGSEGV);
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
   while (true) {
     Call call;
     uint64_t token = 0;

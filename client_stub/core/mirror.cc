@@ -34,11 +34,13 @@ bool WriteProtected(uint64_t to, const char* from, uint64_t bytes) {
 
 }  // namespace
 
-Mirror::Mirror(uint64_t host, uint64_t device, uint64_t bytes, State state, MirrorLink* link)
-    : host_(host),
-      device_(device),
+Mirror::Mirror(const Place& place, State state, MirrorLink* link)
+    : host_(place.host),
+      device_(place.device),
+      device_begin_(place.device_begin),
+      device_end_(place.device_end),
       link_(link),
-      states_((bytes + kPageBytes - 1) / kPageBytes, kDevice),
+      states_((place.bytes + kPageBytes - 1) / kPageBytes, kDevice),
       window_(kLeastWindow) {
   SetStates(0, states_.size(), state);
   if (state == kHost) return;
@@ -74,9 +76,7 @@ CUresult Mirror::GiveToDevice(uint64_t offset, uint64_t bytes) {
     if (states_[i] == kHost) {
       // Who writes meanwhile waits for us in the handler of its fault.
       Protect(i, run, PROT_READ);
-      const CUresult pushed = link_->Push(
-          device_ + i * kPageBytes,
-          {reinterpret_cast<const char*>(host_) + i * kPageBytes, (run - i) * kPageBytes});
+      const CUresult pushed = Push(i, run);
       SetStates(i, run, kSame);
       if (pushed != CUDA_SUCCESS) return pushed;
     }
@@ -137,9 +137,23 @@ CUresult Mirror::Allow(size_t first, size_t end, bool write) {
   return result;
 }
 
+void Mirror::Clip(size_t first, size_t end, uint64_t* from, uint64_t* to) const {
+  *from = first * kPageBytes;
+  *to = end * kPageBytes;
+  if (device_ + *from < device_begin_) *from = std::min(*to, device_begin_ - device_);
+  if (device_ + *to > device_end_) *to = std::max(*from, device_end_ - device_);
+}
+
+CUresult Mirror::Push(size_t first, size_t end) {
+  uint64_t from, to;
+  Clip(first, end, &from, &to);
+  return link_->Push(device_ + from, {reinterpret_cast<const char*>(host_ + from), to - from});
+}
+
 CUresult Mirror::Pull(size_t first, size_t end, bool write) {
-  const uint64_t offset = first * kPageBytes;
-  std::vector<char> bytes((end - first) * kPageBytes);
+  uint64_t offset, to;
+  Clip(first, end, &offset, &to);
+  std::vector<char> bytes(to - offset);
   const CUresult result = link_->Pull(bytes.data(), device_ + offset, bytes.size());
   if (result != CUDA_SUCCESS) return result;
   if (WriteProtected(host_ + offset, bytes.data(), bytes.size())) return CUDA_SUCCESS;

@@ -37,9 +37,17 @@ class Mirror {
     kHost,    // Writable: the host may have written it.
   };
 
-  // Of whole pages at `host`, which is mapped already and writable; all begin as `state`. `link` is
-  // borrowed.
-  Mirror(uint64_t host, uint64_t device, uint64_t bytes, State state, MirrorLink* link);
+  // Of whole pages at `host`, which is mapped already and writable; all begin as `state`. The
+  // device's side, from `device` on, exists only within [device_begin, device_end), and no other
+  // bytes of the pages move. `link` is borrowed.
+  struct Place {
+    uint64_t host;
+    uint64_t device;
+    uint64_t bytes;
+    uint64_t device_begin = 0;
+    uint64_t device_end = ~uint64_t{0};
+  };
+  Mirror(const Place& place, State state, MirrorLink* link);
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
 
@@ -70,10 +78,15 @@ class Mirror {
   void SetStates(size_t first, size_t end, State state);
   bool Protect(size_t first, size_t end, int protection) const;
   CUresult Allow(size_t first, size_t end, bool write);
+  CUresult Push(size_t first, size_t end);
   CUresult Pull(size_t first, size_t end, bool write);
+  // The bytes of pages [first, end) that the device has too, as offsets.
+  void Clip(size_t first, size_t end, uint64_t* from, uint64_t* to) const;
 
   const uint64_t host_;
   const uint64_t device_;
+  const uint64_t device_begin_;
+  const uint64_t device_end_;
   MirrorLink* const link_;
   std::vector<State> states_;
   size_t host_pages_ = 0;  // Not kDevice.

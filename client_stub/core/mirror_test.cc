@@ -53,7 +53,7 @@ class MirrorTest : public ::testing::Test {
 };
 
 TEST_F(MirrorTest, DeviceBytesComeOnTouchAndOnlyThose) {
-  Mirror mirror(base(), kDeviceBase, kPages * kPage, Mirror::kDevice, &link_);
+  Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kDevice, &link_);
   EXPECT_FALSE(mirror.host_has_any());
   link_.memory[40 * kPage + 5] = 'x';
   ASSERT_EQ(mirror.Touch(40 * kPage + 5, /*write=*/false), CUDA_SUCCESS);
@@ -64,7 +64,7 @@ TEST_F(MirrorTest, DeviceBytesComeOnTouchAndOnlyThose) {
 }
 
 TEST_F(MirrorTest, OnlyWrittenPagesGoDown) {
-  Mirror mirror(base(), kDeviceBase, kPages * kPage, Mirror::kSame, &link_);
+  Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kSame, &link_);
   ASSERT_EQ(mirror.Fetch(3 * kPage, kPage, /*write=*/true), CUDA_SUCCESS);
   EXPECT_EQ(link_.pulled, 0u);
   std::memset(host_ + 3 * kPage, 'h', kPage);
@@ -80,7 +80,7 @@ TEST_F(MirrorTest, OnlyWrittenPagesGoDown) {
 }
 
 TEST_F(MirrorTest, ReadingOnTakesMoreAtATime) {
-  Mirror mirror(base(), kDeviceBase, kPages * kPage, Mirror::kDevice, &link_);
+  Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kDevice, &link_);
   int touches = 0;
   for (uint64_t page = 0; page < kPages; ++page) {
     const uint64_t before = link_.pulled;
@@ -93,7 +93,7 @@ TEST_F(MirrorTest, ReadingOnTakesMoreAtATime) {
 }
 
 TEST_F(MirrorTest, APartThatTheDeviceTakesLeavesTheRestToTheHost) {
-  Mirror mirror(base(), kDeviceBase, kPages * kPage, Mirror::kDevice, &link_);
+  Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kDevice, &link_);
   ASSERT_EQ(mirror.GiveToHost(), CUDA_SUCCESS);
   std::memset(host_, 'h', kPages * kPage);
   ASSERT_EQ(mirror.GiveToDevice(10 * kPage + 1, kPage), CUDA_SUCCESS);
@@ -105,8 +105,23 @@ TEST_F(MirrorTest, APartThatTheDeviceTakesLeavesTheRestToTheHost) {
   EXPECT_EQ(host_[9 * kPage], 'h');
 }
 
+TEST_F(MirrorTest, BytesThatTheDeviceLacksStayAsTheyAre) {
+  Mirror::Place place = {base(), kDeviceBase, kPages * kPage};
+  place.device_begin = kDeviceBase + 16;
+  place.device_end = kDeviceBase + 5 * kPage + 8;
+  host_[15] = 'k';
+  Mirror mirror(place, Mirror::kDevice, &link_);
+  ASSERT_EQ(mirror.GiveToHost(), CUDA_SUCCESS);
+  EXPECT_EQ(host_[15], 'k');
+  EXPECT_EQ(host_[16], 'd');
+  EXPECT_EQ(host_[5 * kPage + 7], 'd');
+  EXPECT_EQ(host_[5 * kPage + 8], 0);
+  ASSERT_EQ(mirror.GiveToDevice(0, kPages * kPage), CUDA_SUCCESS);
+  EXPECT_EQ(link_.pushed, 5 * kPage - 8);
+}
+
 TEST_F(MirrorTest, WithoutTheDeviceTheHostKeepsWhatItHas) {
-  Mirror mirror(base(), kDeviceBase, kPages * kPage, Mirror::kSame, &link_);
+  Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kSame, &link_);
   ASSERT_EQ(mirror.Touch(0, /*write=*/true), CUDA_SUCCESS);
   host_[0] = 'h';
   ASSERT_EQ(mirror.GiveToDevice(0, kPages * kPage), CUDA_SUCCESS);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client_stub/core/fault_handler.h"
+#include "client_stub/core/system_calls.h"
 #include "common/log.h"
 #include "proto/wire.h"
 
@@ -97,12 +98,19 @@ void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t
   entry.range = range;
   entry.range.id = next_id_++;
   const uint64_t device = range.device - (range.host - first_page);
-  entry.mirror = std::make_unique<Mirror>(first_page, device, pages_bytes, state,
-                                          static_cast<MirrorLink*>(this));
+  Mirror::Place place = {first_page, device, pages_bytes};
+  if (range.kind == Kind::kVariables) {
+    place.device_begin = range.device;
+    place.device_end = range.device + range.bytes;
+  }
+  entry.mirror = std::make_unique<Mirror>(place, state, static_cast<MirrorLink*>(this));
   if (range.host != range.device) apart_.fetch_add(1);
   const Entry& last = std::prev(entries_.end())->second;
-  SetFaultSpan(entries_.begin()->first, last.mirror->host() + last.mirror->bytes());
-  RenewFaultHandler();
+  const uint64_t low = entries_.begin()->first;
+  const uint64_t high = last.mirror->host() + last.mirror->bytes();
+  SetFaultSpan(low, high);
+  SetBufferSpan(low, high);
+  Renew();
   CountLocked();
 }
 
@@ -336,7 +344,7 @@ CUresult MirroredMemory::GiveAll(uint64_t stream) {
     const CUresult given = entry.mirror->GiveToDevice(0, entry.mirror->bytes());
     if (result == CUDA_SUCCESS) result = given;
   }
-  RenewFaultHandler();
+  Renew();
   CountLocked();
   const CUresult ordered = Order();
   return result == CUDA_SUCCESS ? ordered : result;
@@ -394,6 +402,14 @@ CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, bool to_devi
 }
 
 // ---- Touches.
+
+// Pages are inaccessible from here on: signals and system calls come by us.
+void MirroredMemory::Renew() {
+  RenewFaultHandler();
+  InterposeSystemCalls([](uint64_t address, uint64_t bytes, bool write) {
+    return g_memory.load()->Touch(address, bytes, write);
+  });
+}
 
 bool MirroredMemory::OnFault(uint64_t address, bool write, bool host_call) {
   MirroredMemory* const memory = g_memory.load();

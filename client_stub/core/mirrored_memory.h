@@ -102,6 +102,7 @@ class MirroredMemory : private MirrorLink {
   CUresult Push(uint64_t device, std::string_view bytes) override;
   CUresult Pull(void* to, uint64_t device, uint64_t bytes) override;
 
+  static void Renew();
   static bool OnFault(uint64_t address, bool write, bool host_call);
   bool Resolve(uint64_t address, bool write, bool host_call);
   CUresult GiveAll(uint64_t stream);

@@ -205,7 +205,7 @@ class Context {
   // `attribute` is a CUfunction_attribute. kInvalidValue for one that the backend does not know.
   virtual CudaResult GetKernelAttribute(KernelId kernel, int attribute, int* value) = 0;
   virtual CudaResult SetKernelAttribute(KernelId kernel, int attribute, int value) = 0;
-  // Address and size of a `.global` or `.const` variable; kNotFound.
+  // Address and size of a `.global` or `.const` variable, managed or not; kNotFound.
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                                 uint64_t* bytes) = 0;
   // A block of kBlockBytes from the memory that the backend itself cuts modules' variables from,
@@ -213,6 +213,12 @@ class Context {
   // anyway.
   virtual CudaResult TakeBlock(uint64_t* /*address*/) { return CudaResult::kNotSupported; }
   virtual void FreeBlock(uint64_t /*address*/) {}
+  // The managed variables among which `address`, from FindGlobal(), lies; `*bytes` 0 when it is not
+  // managed.
+  virtual CudaResult ManagedBlock(uint64_t /*address*/, uint64_t* base, uint64_t* bytes) {
+    *base = *bytes = 0;
+    return CudaResult::kSuccess;
+  }
   // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
   virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads,
                                      size_t dynamic_shared_bytes, uint32_t flags, int* blocks) = 0;

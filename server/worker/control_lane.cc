@@ -203,7 +203,10 @@ void ControlLane::Do(const cmd::GlobalFind&, Task& task) {
     result = host_->context()->FindGlobal(task.module->id, std::string(task.tail), &reply.address,
                                           &reply.bytes);
   }
-  if (result == CudaResult::kSuccess) host_->OnVariableFound(task, reply.address, reply.bytes);
+  if (result == CudaResult::kSuccess) {
+    host_->OnVariableFound(task, reply.address, reply.bytes);
+    result = host_->context()->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
+  }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 

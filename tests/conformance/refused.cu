@@ -85,15 +85,6 @@ void Textures() {
           CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-void Managed() {
-  if (!Begin()) return;
-  CUdeviceptr memory = 0;
-  if (REFUSED("64 KiB", CUDA_SUCCESS, cuMemAllocManaged, &memory, 65536, CU_MEM_ATTACH_GLOBAL)) {
-    CALL("managed", CUDA_SUCCESS, cuStreamAttachMemAsync, nullptr, memory, 0, CU_MEM_ATTACH_GLOBAL);
-    CALL("managed", CUDA_SUCCESS, cuMemFree, memory);
-  }
-}
-
 void VirtualMemory() {
   if (!Begin()) return;
   CUmemAllocationProp properties = {};
@@ -173,7 +164,6 @@ int main(int argc, char** argv) {
              {{"graphs", Graphs},
               {"arrays", Arrays},
               {"textures", Textures},
-              {"managed", Managed},
               {"virtual_memory", VirtualMemory},
               {"other_processes", OtherProcesses},
               {"others", Others}});

@@ -28,7 +28,8 @@ CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
     }
     case CommandId::kGlobalFind:
       if (sent.tail != "global") return CudaResult::kNotFound;
-      Add(cmd::GlobalFindReply{FakeSession::kGlobalAddress, FakeSession::kGlobalBytes}, fields);
+      Add(cmd::GlobalFindReply{FakeSession::kGlobalAddress, FakeSession::kGlobalBytes, 0, 0},
+          fields);
       return CudaResult::kSuccess;
     case CommandId::kMaxActiveBlocks:
       Add(cmd::MaxActiveBlocksReply{2, 0}, fields);

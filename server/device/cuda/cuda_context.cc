@@ -382,7 +382,10 @@ CudaResult CudaContext::FindGlobal(ModuleId module, const std::string& name, uin
   Enter();
   CUdeviceptr native = 0;
   size_t size = 0;
-  const CUresult result = api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
+  CUresult result = api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND) {
+    result = api_->p_cuLibraryGetManaged(&native, &size, Native(module), name.c_str());
+  }
   *address = native;
   *bytes = size;
   return ToResult(result);

@@ -70,6 +70,7 @@ class CudaContext : public Context {
                         uint64_t* bytes) override;
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;
+  CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
                              uint32_t flags, int* blocks) override;
   CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config, int* clusters) override;

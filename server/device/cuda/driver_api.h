@@ -76,6 +76,9 @@ namespace warpline::device {
   F(cuLibraryGetKernelCount)            \
   F(cuLibraryEnumerateKernels)          \
   F(cuLibraryGetGlobal)                 \
+  F(cuLibraryGetManaged)                \
+  F(cuPointerGetAttribute)              \
+  F(cuMemGetAddressRange)               \
   F(cuKernelGetName)                    \
   F(cuKernelGetParamInfo)               \
   F(cuKernelGetAttribute)               \
