@@ -6,6 +6,7 @@
 
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "proto/frames.h"
 
 namespace warpline::stub {
 namespace {
@@ -18,6 +19,16 @@ CUresult BeforeAccess(uint64_t address, uint64_t bytes) {
   return runtime().mirrored->BeforeAccess(address, bytes);
 }
 
+// A copy of which both ends are the device's, if one may be host memory that it reaches: who waits
+// for a copy waits for it on either side of that.
+CUresult CopyBetween(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                     Completion completion) {
+  WARPLINE_TRY(CopyOnDevice(stream, to, from, bytes));
+  const bool waits =
+      completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
+}
+
 bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
 }
@@ -28,6 +39,8 @@ bool IsHost(const void* address) {
 CUresult AwaitSource(const void* from, uint64_t bytes) {
   HostMemory::Range range;
   if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
+  // Kernels may still write there, too.
+  if (range.shared) return SynchronizeContext();
   if (runtime().host_calls->any()) runtime().host_calls->Await();
   const uint64_t begin = reinterpret_cast<uint64_t>(from);
   const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
@@ -94,9 +107,7 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
                  Completion completion) {
   const uint64_t target = to.place.address;
   const uint64_t source = from.place.address;
-  if (to.device && from.device) {
-    return SendOn(stream, cmd::CopyOnDevice{stream->wire, target, source, bytes});
-  }
+  if (to.device && from.device) return CopyBetween(stream, target, source, bytes, completion);
   if (to.device) {
     return CopyToDevice(stream, target, reinterpret_cast<const void*>(source), bytes, completion);
   }
@@ -154,7 +165,9 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
   const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(from));
-  if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
+  if (runtime().memory->IsDevice(address)) {
+    return CopyBetween(stream, to, address, bytes, completion);
+  }
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(BeforeAccess(to, bytes));
   WARPLINE_TRY(AwaitSource(from, bytes));
@@ -166,7 +179,9 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
   const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(to));
-  if (runtime().memory->InArena(address)) return CopyOnDevice(stream, address, from, bytes);
+  if (runtime().memory->IsDevice(address)) {
+    return CopyBetween(stream, address, from, bytes, completion);
+  }
   if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(BeforeAccess(from, bytes));
   const bool wait =
@@ -194,7 +209,7 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
   const bool from_device = runtime().memory->IsDevice(from);
   void* const host_to = reinterpret_cast<void*>(to);
   const void* const host_from = reinterpret_cast<const void*>(from);
-  if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes);
+  if (to_device && from_device) return CopyBetween(stream, to, from, bytes, completion);
   if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
   if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
   return CopyOnHost(stream, host_to, host_from, bytes);
@@ -256,7 +271,10 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   const cmd::CopyBoxOnDevice command = {
       stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
       from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
-  return SendOn(stream, command);
+  WARPLINE_TRY(SendOn(stream, command));
+  const bool waits = completion == Completion::kSynchronous &&
+                     (InHostArena(to.place.address) || InHostArena(from.place.address));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 }  // namespace warpline::stub

@@ -16,9 +16,26 @@ void AwaitCopies(const HostMemory::Range& range) {
   }
 }
 
+// CUDA_ERROR_NOT_SUPPORTED where there is none.
+CUresult AllocateShared(uint64_t bytes, unsigned int flags, void** memory) {
+  uint64_t address;
+  WARPLINE_TRY(ToCu(runtime().shared_host_memory->Allocate(bytes, &address)));
+  *memory = reinterpret_cast<void*>(address);
+  runtime().host_memory->Add(*memory, bytes, flags, address, /*shared=*/true);
+  // For copies and fills it is the device's.
+  runtime().memory->AddGlobal(nullptr, address, bytes);
+  return CUDA_SUCCESS;
+}
+
 // The device has it no longer.
 void EndMapping(const HostMemory::Range& range) {
   if (range.device == 0) return;
+  if (range.shared) {
+    // As CUDA's own: what runs may use it.
+    SynchronizeContext();
+    runtime().memory->ForgetGlobal(range.device);
+    return runtime().shared_host_memory->Free(range.device);
+  }
   const auto kind = range.kept ? MirroredMemory::Kind::kMapped : MirroredMemory::Kind::kRegistered;
   runtime().mirrored->Free(kind, reinterpret_cast<uint64_t>(range.base));
 }
@@ -40,6 +57,10 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
   constexpr unsigned int kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize != 0) {
+    const CUresult shared = AllocateShared(bytesize, Flags, pp);
+    if (shared != CUDA_ERROR_NOT_SUPPORTED) return shared;
+  }
   // What will be asked for on the device has one address for both; the rest gets one when asked.
   if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0 || bytesize == 0) {
     return runtime().host_memory->Allocate(bytesize, Flags, pp);
@@ -48,7 +69,7 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
   WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kMapped, nullptr, bytesize,
                                             CU_MEM_ATTACH_GLOBAL, &address));
   *pp = reinterpret_cast<void*>(address);
-  runtime().host_memory->Add(*pp, bytesize, Flags, address);
+  runtime().host_memory->Add(*pp, bytesize, Flags, address, /*shared=*/false);
   return CUDA_SUCCESS;
 }
 

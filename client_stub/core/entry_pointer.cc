@@ -34,6 +34,7 @@ Pointer Describe(CUdeviceptr address) {
   const auto* host =
       reinterpret_cast<const void*>(pointer.on_device != 0 ? pointer.host_address : address);
   if (!pointer.managed) pointer.host = runtime().host_memory->Find(host, &pointer.host_range);
+  if (pointer.host && pointer.host_range.shared) pointer.on_device = pointer.host_address = address;
   if (pointer.host) return pointer;
   pointer.device = runtime().memory->Find(address, &pointer.device_range);
   if (pointer.managed) {

@@ -3,6 +3,7 @@
 
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "proto/frames.h"
 
 using namespace warpline::stub;
 
@@ -50,7 +51,9 @@ CUresult Check(const Operation& op) {
       op.kind == CU_STREAM_MEM_OP_WAIT_VALUE_64 || op.kind == CU_STREAM_MEM_OP_WRITE_VALUE_64;
   const uint64_t bytes = wide ? 8 : 4;
   const DeviceMemory& memory = *runtime().memory;
-  return op.address % bytes == 0 && memory.InArena(op.address) && memory.Contains(op.address, bytes)
+  return op.address % bytes == 0 &&
+                 (memory.InArena(op.address) || warpline::InHostArena(op.address)) &&
+                 memory.Contains(op.address, bytes)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }

@@ -30,12 +30,13 @@ CUresult HostMemory::Allocate(uint64_t bytes, unsigned int flags, void** base) {
   return CUDA_SUCCESS;
 }
 
-void HostMemory::Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device) {
+void HostMemory::Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device, bool shared) {
   MutexLock lock(&mu_);
   Range& range = ranges_[AddressOf(base)];
   range = {base, bytes, flags, false, next_id_++};
   range.kept = true;
   range.device = device;
+  range.shared = shared;
 }
 
 void HostMemory::SetDevice(void* base, uint64_t device) {

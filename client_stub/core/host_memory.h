@@ -29,6 +29,7 @@ class HostMemory {
     uint64_t copied_begin = ~uint64_t{0};
     uint64_t copied_end = 0;
     bool kept = false;    // It is none of ours to give back.
+    bool shared = false;  // Host and device have one memory (shared_host_memory.h).
     uint64_t device = 0;  // Its address there; 0 while nobody asked for one.
   };
 
@@ -36,7 +37,7 @@ class HostMemory {
   // none.
   CUresult Allocate(uint64_t bytes, unsigned int flags, void** base);
   // The same with memory that is somebody else's, who gives it back.
-  void Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device);
+  void Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device, bool shared);
   // The device has the range that starts at `base`, too.
   void SetDevice(void* base, uint64_t device);
   // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED when it overlaps a range.

@@ -102,6 +102,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.allocator = new Allocator(r.session);
   r.memory = new DeviceMemory(r.session, r.allocator);
   r.host_memory = new HostMemory;
+  r.shared_host_memory = new SharedHostMemory(r.session, environment().share_memory);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
   r.limits = LimitsOf(r.session->device());

@@ -21,6 +21,7 @@
 #include "client_stub/core/launch_check.h"
 #include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/objects.h"
+#include "client_stub/core/shared_host_memory.h"
 #include "client_stub/core/thread_state.h"
 #include "client_stub/session/session.h"
 
@@ -41,6 +42,7 @@ struct Runtime {
   DeviceMemory* memory = nullptr;
   HostMemory* host_memory = nullptr;
   MirroredMemory* mirrored = nullptr;
+  SharedHostMemory* shared_host_memory = nullptr;
   HostCalls* host_calls = nullptr;
   DeviceLimits limits;
   bool launch_blocking = false;

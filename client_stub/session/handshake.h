@@ -26,6 +26,7 @@ struct Welcomed {
   // Where the server also listens, for clients on the host with this boot id. May be empty.
   std::string boot_id;
   std::string unix_socket;
+  std::string host_memory_socket;
 };
 
 // The payload of kHello.

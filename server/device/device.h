@@ -115,6 +115,16 @@ class Context {
   virtual CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) = 0;
   // Undoes one MapChunk. The caller has made sure that no work uses the range: this does not wait.
   virtual CudaResult UnmapChunk(uint64_t va, uint64_t bytes) = 0;
+  // Maps the whole file behind `fd` (borrowed), host memory, at `va` outside the arena, for host
+  // and device alike. kInvalidValue when something is there, kNotSupported when the device has
+  // another address for it.
+  virtual CudaResult MapHost(uint64_t /*va*/, uint64_t /*bytes*/, int /*fd*/) {
+    return CudaResult::kNotSupported;
+  }
+  // Undoes one MapHost, after what runs.
+  virtual CudaResult UnmapHost(uint64_t /*va*/, uint64_t /*bytes*/) {
+    return CudaResult::kInvalidValue;
+  }
   // Host memory that copies to and from the device are fastest with (pinned, where that exists).
   virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;
   virtual void FreeStaging(void* host) = 0;

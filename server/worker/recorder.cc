@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/log.h"
+#include "proto/frames.h"
 #include "proto/wire.h"
 
 namespace warpline::worker {
@@ -57,7 +58,8 @@ void Recorder::Note(CommandId id, std::string_view body) {
   const int at = InfoOf(id).destination;
   if (at < 0) return;
   const uint64_t dst = Field(body, at);
-  if (dst - arena_base_ < arena_bytes_) return;
+  // The client has what lies in host memory.
+  if (dst - arena_base_ < arena_bytes_ || InHostArena(dst)) return;
   if (id == CommandId::kCopyToDevice) {
     return NoteWrite(id, body, dst, body.size() - sizeof(cmd::CopyToDevice));
   }

@@ -67,8 +67,8 @@ CudaResult Check(const MemOp& op, const MemoryMap& memory) {
     default:
       return CudaResult::kInvalidValue;
   }
-  return op.address % bytes == 0 && memory.InArena(op.address, bytes) ? CudaResult::kSuccess
-                                                                      : CudaResult::kInvalidValue;
+  return op.address % bytes == 0 && memory.Contains(op.address, bytes) ? CudaResult::kSuccess
+                                                                       : CudaResult::kInvalidValue;
 }
 
 void Nap() {

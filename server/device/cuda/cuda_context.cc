@@ -249,6 +249,9 @@ CudaResult CudaContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, St
 
 CudaResult CudaContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
   Enter();
+  const bool in_arena = dst - arena_base_ < arena_bytes_ && src - arena_base_ < arena_bytes_;
+  // Host memory that the device reaches is an end like any other.
+  if (!in_arena) return ToResult(api_->p_cuMemcpyAsync(dst, src, bytes, Native(stream)));
   return ToResult(api_->p_cuMemcpyDtoDAsync(dst, src, bytes, Native(stream)));
 }
 

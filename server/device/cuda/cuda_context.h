@@ -70,6 +70,8 @@ class CudaContext : public Context {
                         uint64_t* bytes) override;
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;
+  CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
   CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
                              uint32_t flags, int* blocks) override;
