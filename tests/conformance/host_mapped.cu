@@ -259,6 +259,28 @@ void HostFunction() {
   EQUAL(cuLaunchHostFunc, "the rest is the kernels'", words[kWords - 1], 2 * kWords);
 }
 
+// A kernel waits for the host and the host for the kernel, without a call in between. Only where
+// both are on one host, and share the memory.
+void Polled() {
+  const char* share = std::getenv("WARPLINE_SHARE_MEMORY");
+  if (share != nullptr && std::strcmp(share, "0") == 0) return;
+  Kernels kernels;
+  CUfunction await_word = nullptr;
+  if (!Load(&kernels) || !Kernel(&await_word, kernels.module, "await_word")) return;
+  void* memory = nullptr;
+  SETUP(cuMemHostAlloc, &memory, 8192, 0);
+  auto* flag = static_cast<volatile unsigned*>(memory);
+  auto* answer = flag + 1024;
+  auto flag_address = reinterpret_cast<CUdeviceptr>(memory), answer_address = flag_address + 4096;
+  void* parameters[] = {&flag_address, &answer_address};
+  SETUP(cuLaunchKernel, await_word, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+  *flag = 41;
+  while (*answer == 0) {
+  }
+  EQUAL(cuMemHostAlloc, "a kernel and the host wait for each other", *answer, 42u);
+  SETUP(cuCtxSynchronize);
+}
+
 }  // namespace
 }  // namespace conformance
 
@@ -271,5 +293,6 @@ int main(int argc, char** argv) {
               {"registered", Registered},
               {"attributes", Attributes},
               {"copies", Copies},
-              {"host_function", HostFunction}});
+              {"host_function", HostFunction},
+              {"polled", Polled}});
 }
