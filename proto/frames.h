@@ -131,6 +131,12 @@ inline constexpr uint64_t kMinCachedImage = 16u << 10;
 
 // What a compressed part of an image may hold.
 inline constexpr uint64_t kMaxImagePart = 1u << 20;
+// Host memory that client and worker share, on one host, lies at the same addresses in both: where
+// neither arenas nor what systems and sanitizers place by themselves are.
+inline constexpr uint64_t kHostArenaBase = 0x500000000000;
+inline constexpr uint64_t kHostArenaBytes = 1ull << 40;
+inline constexpr uint64_t kHostPageBytes = 4096;
+constexpr bool InHostArena(uint64_t address) { return address - kHostArenaBase < kHostArenaBytes; }
 
 // Smallest unit of physical memory.
 inline constexpr uint64_t kChunkGranularity = 2ull << 20;

@@ -42,7 +42,11 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
       since_(SteadyNow()),
       secret_(RandomSecret()),
       port_(std::make_shared<SessionPort>()),
-      absence_(context.control) {}
+      absence_(context.control),
+      host_segments_(context.host_memory,
+                     [this](const warpline_internal::ToWorker& message, absl::Span<const int> fds) {
+                       return SendToWorker(message, fds);
+                     }) {}
 
 std::string Session::Keys() const {
   return absl::StrCat("session=", id_, " gpu=", device_ == nullptr ? -1 : device_->ordinal(),
@@ -137,6 +141,7 @@ void Session::Welcome(MemoryGrant grant) {
   *welcome.mutable_initial_memory() = std::move(grant);
   welcome.set_server(options.server_name);
   welcome.set_boot_id(BootId());
+  welcome.set_host_memory_socket(options.host_memory_socket);
   if (!options.unix_socket.empty()) {
     welcome.set_unix_socket(options.unix_socket);
     welcome.set_server_uid(geteuid());
@@ -242,6 +247,21 @@ void Session::OnMemoryDone(const warpline_internal::MemoryDone& done) {
   if (!status.ok()) DistrustWorker(absl::StrCat("bad message: ", std::string(status.message())));
 }
 
+void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                           HostSegments::Answer answer) {
+  if (!Serving()) return answer(CudaResult::kIllegalState, -1);
+  host_segments_.Request(request, std::move(answer));
+}
+
+void Session::OnHostDone(const warpline_internal::MemoryDone& done) {
+  const absl::Status status = host_segments_.OnDone(done);
+  if (absl::IsInvalidArgument(status)) {
+    DistrustWorker(absl::StrCat("bad message: ", std::string(status.message())));
+  } else if (!status.ok()) {
+    LoseWorker(std::string(status.message()));
+  }
+}
+
 // --- Ends.
 
 void Session::OnProtocolError(const absl::Status& status) {
@@ -314,6 +334,7 @@ void Session::MaybeFinish() {
   }
   if (reader_ != nullptr && !reader_->gone()) return;
   if (memory_ != nullptr) memory_->End();
+  host_segments_.End();
   state_ = State::kEnded;
   UnwatchDoorbell();
   const auto self = shared_from_this();

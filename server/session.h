@@ -26,6 +26,7 @@
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
+#include "server/host_segments.h"
 #include "server/journal_file.h"
 #include "server/lease_book.h"
 #include "server/memory_reader.h"
@@ -59,6 +60,8 @@ struct SessionOptions {
   absl::Duration resume_timeout = absl::ZeroDuration();
   // Where clients on this host may go on: the path of a unix socket, or none.
   std::string unix_socket;
+  // See Welcome; empty where clients and workers share no memory.
+  std::string host_memory_socket;
   // A worker that has not opened its device, or taken over a session, by then is given up.
   absl::Duration open_timeout = absl::Seconds(60);
   // For the client to take the fault that ended its session.
@@ -133,6 +136,8 @@ struct SessionContext {
   EventLoop* spawner = nullptr;    // Starts processes.
   LeaseBook* leases = nullptr;     // Null where no session has a lease.
   ModuleCache* modules = nullptr;  // Null where none are kept.
+  // What sessions share with their clients, all together.
+  std::shared_ptr<Quota> host_memory;
   WorkerPool* pool = nullptr;
   ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;
@@ -171,6 +176,10 @@ class Session : public SessionControl,
   bool TryCountRequest() override;
   void OnReadMemory(warpline_internal::ReadBack request) override;
 
+  // The client asks for host memory, or gives some back. Control loop.
+  void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                    HostSegments::Answer answer);
+
   // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
   // not. Control loop.
   void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done);
@@ -184,6 +193,7 @@ class Session : public SessionControl,
   void OnUncharge(const warpline_internal::UnchargeMemory& uncharge) override;
   void OnFindModule(const warpline_internal::FindModule& find) override;
   void OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) override;
+  void OnHostDone(const warpline_internal::MemoryDone& done) override;
   void OnWorkerDied(const std::string& why) override;
   void OnWorkerGone() override;
 
@@ -273,6 +283,7 @@ class Session : public SessionControl,
   DeviceMemory* device_ = nullptr;
   std::shared_ptr<Quota> quota_;
   std::shared_ptr<SessionMemory> memory_;
+  HostSegments host_segments_;
   std::shared_ptr<WorkerRings> rings_;
   std::shared_ptr<WorkerProcess> worker_;
   std::unique_ptr<JournalFile> journal_;

@@ -1,5 +1,7 @@
 #include "server/session_host.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <future>
 #include <utility>
@@ -17,11 +19,24 @@ namespace {
 constexpr size_t kMostReclaimed = 4;
 constexpr absl::Duration kReclaimWait = absl::Seconds(2);
 
+// What is shared with clients is locked in memory once a device knows it.
+uint64_t HostMemoryLimit(uint64_t configured) {
+  if (configured != 0) return configured;
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  return pages / 2 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+SessionHostOptions WithSocket(SessionHostOptions options) {
+  options.session.host_memory_socket = HostMemoryPort::NewName();
+  return options;
+}
+
 }  // namespace
 
 SessionHost::SessionHost(SessionHostOptions options,
                          std::vector<std::unique_ptr<DeviceMemory>> devices)
-    : options_(std::move(options)),
+    : options_(WithSocket(std::move(options))),
+      host_memory_(Quota::Create(HostMemoryLimit(options_.host_memory_bytes))),
       sessions_on_device_(devices.size(), 0),
       devices_(std::move(devices)),
       modules_(options_.modules == nullptr
@@ -29,8 +44,15 @@ SessionHost::SessionHost(SessionHostOptions options,
                    : std::make_unique<ModuleCache>(std::move(options_.modules))),
       pool_(&control_, &spawner_, &deaths_,
             WorkerPoolOptions{.program = options_.session.worker,
-                              .warm = options_.session.warm_workers}) {
+                              .warm = options_.session.warm_workers}),
+      host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
+                                          HostSegments::Answer answer) {
+        OnHostMemory(request, std::move(answer));
+      }) {
   control_.Post([this] {
+    const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
+    // Clients find nobody there, and do without.
+    if (!listening.ok()) LogWarning(listening.message());
     for (const auto& device : devices_) pool_.Refill({device->backend(), device->ordinal()});
   });
 }
@@ -40,7 +62,17 @@ SessionHost::~SessionHost() {
   auto stopped = std::make_shared<std::promise<void>>();
   control_.Post([this, stopped] { pool_.Stop([stopped] { stopped->set_value(); }); });
   stopped->get_future().wait();
+  control_.Post([this] { host_memory_port_.Stop(); });
   control_.Flush();
+}
+
+void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                               HostSegments::Answer answer) {
+  const auto found = sessions_.find(request.session());
+  if (found == sessions_.end() || !found->second->HasSecret(request.secret())) {
+    return answer(CudaResult::kNotPermitted, -1);
+  }
+  found->second->OnHostMemory(request, std::move(answer));
 }
 
 void SessionHost::RenewWorkers() {
@@ -78,6 +110,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.counters = &counters_;
   context.leases = options_.leases;
   context.modules = modules_.get();
+  context.host_memory = host_memory_;
   std::shared_ptr<Session> session;
   absl::Status refusal;
   {

@@ -18,6 +18,7 @@
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
+#include "server/host_memory_port.h"
 #include "server/module_cache.h"
 #include "server/session.h"
 #include "server/worker_pool.h"
@@ -30,6 +31,8 @@ struct SessionHostOptions {
   LeaseBook* leases = nullptr;  // Borrowed; null where no session has a lease.
   int max_sessions = 64;
   std::unique_ptr<ModuleStore> modules;  // Null to keep none.
+  // Host memory that sessions may share with their clients; 0 for half of the machine's.
+  uint64_t host_memory_bytes = 0;
 };
 
 // One device in a HostSnapshot.
@@ -99,10 +102,14 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
   void ReclaimNext(std::vector<uint64_t> sessions, std::function<void()> tried);
+  void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                    HostSegments::Answer answer);
+
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);
 
   SessionHostOptions options_;  // Constant once constructed.
+  const std::shared_ptr<Quota> host_memory_;
   ServerCounters counters_;
 
   mutable Mutex mu_;
@@ -128,6 +135,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   // Of the control loop.
   DeathWatch deaths_;
   WorkerPool pool_;
+  HostMemoryPort host_memory_port_;
 };
 
 }  // namespace warpline

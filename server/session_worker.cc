@@ -79,6 +79,7 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (state_ == State::kReplacing && taking_over_) {
     worker_pid_ = static_cast<int>(worker_->pid());
     if (opened.error() == 0) {
+      host_segments_.MapAgain();
       return memory_->MapAgain(
           /*go_on=*/true,
           [self = shared_from_this()](CudaResult result) { self->FinishReplacing(result); });
@@ -181,6 +182,7 @@ void Session::LoseWorker(const std::string& why) {
     }
     // Nothing has reached it yet. OnWorkerGone() takes another.
     memory_->Suspend();
+    host_segments_.Suspend();
     if (!worker_gone_) worker_->Kill();
     return;
   }
@@ -233,6 +235,7 @@ void Session::BeginReplacing(const std::string& why) {
   take_overs_failed_ = 0;
   reason_ = why;
   memory_->Suspend();
+  host_segments_.Suspend();
   timer_ = context_.control->RunAfter(context_.options->open_timeout, [self = shared_from_this()] {
     self->timer_ = 0;
     if (self->state_ != State::kReplacing) return;

@@ -129,6 +129,8 @@ void WorkerProcess::OnPacket() {
       OnPrepared(message.prepared());
     } else if (message.has_saved()) {
       events_->OnVariablesSaved(message.saved());
+    } else if (message.has_host_done()) {
+      events_->OnHostDone(message.host_done());
     } else if (message.has_read_done()) {
       events_->OnReadDone(message.read_done());
     } else if (message.has_charge()) {

@@ -30,6 +30,7 @@ class WorkerEvents {
   virtual void OnWorkerPrepared(const warpline_internal::WorkerOpened&) {}
   virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) {}
   virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
+  virtual void OnHostDone(const warpline_internal::MemoryDone&) {}
   virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
   virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
   // It asks for memory outside the arena, or has given some back.

@@ -6,6 +6,7 @@
 #include "client_stub/core/arrays.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "proto/frames.h"
 
 namespace warpline::stub {
 namespace {
@@ -63,15 +64,9 @@ CUresult ReceiveArray(Stream* stream, const BoxPlace& to, const CopyEnd& from,
   return result;
 }
 
-}  // namespace
-
-CUresult CopyArrayBox(Stream* stream, const CopyEnd& to, const CopyEnd& from,
+// Both ends have been checked.
+CUresult SendArrayBox(Stream* stream, const CopyEnd& to, const CopyEnd& from,
                       const BoxExtent& extent, Completion completion) {
-  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  const auto valid = [&](const CopyEnd& end) {
-    return end.array != nullptr ? IsWithin(end, extent) : IsUsable(end.box, extent);
-  };
-  if (!valid(to) || !valid(from)) return CUDA_ERROR_INVALID_VALUE;
   const BoxPlace& target = to.box.place;
   const BoxPlace& source = from.box.place;
   if (to.array != nullptr && from.array != nullptr) {
@@ -89,6 +84,30 @@ CUresult CopyArrayBox(Stream* stream, const CopyEnd& to, const CopyEnd& from,
   return SendOn(stream, cmd::CopyArrayToDevice{stream->wire, target.address, target.pitch,
                                                target.slice, from.array->wire, from.x, from.y,
                                                from.z, extent.width, extent.height, extent.depth});
+}
+
+}  // namespace
+
+CUresult CopyArrayBox(Stream* stream, const CopyEnd& to_end, const CopyEnd& from_end,
+                      const BoxExtent& extent, Completion completion) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  CopyEnd to = to_end;
+  CopyEnd from = from_end;
+  const auto use = [&](CopyEnd* end) {
+    if (end->array == nullptr) return UseBox(stream, extent, &end->box);
+    return IsWithin(*end, extent) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
+  WARPLINE_TRY(use(&to));
+  WARPLINE_TRY(use(&from));
+  const auto shared = [](const CopyEnd& end) {
+    return end.array == nullptr && InHostArena(end.box.place.address);
+  };
+  // Who waits for a copy waits for it on either side of memory that both access.
+  if (completion == Completion::kSynchronous && (shared(to) || shared(from))) {
+    WARPLINE_TRY(SendArrayBox(stream, to, from, extent, completion));
+    return SynchronizeStream(stream);
+  }
+  return SendArrayBox(stream, to, from, extent, completion);
 }
 
 }  // namespace warpline::stub

@@ -129,8 +129,11 @@ TEST_F(ContextCallsTest, DeviceIsDescribedConsistently) {
   EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),
             CUDA_SUCCESS);
   EXPECT_EQ(value, 9);
-  // The device has managed memory, but not through this driver.
   EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0), CUDA_SUCCESS);
+  EXPECT_EQ(value, 1);
+  // The device has this, but not through this driver.
+  EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0),
+            CUDA_SUCCESS);
   EXPECT_EQ(value, 0);
   EXPECT_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1),
             CUDA_ERROR_INVALID_DEVICE);

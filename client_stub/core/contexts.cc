@@ -20,6 +20,7 @@ Context* ContextOrCurrent(CUcontext handle) {
 void ReleaseContents(Context* context) {
   Runtime& r = runtime();
   ForgetContext(context->handle);
+  r.mirrored->FreeAllOf(context);
   r.memory->FreeAllOf(context);
   DestroyTexturesOf(context);
   DestroyArraysOf(context);

@@ -7,6 +7,7 @@
 #include "client_stub/core/capture.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "proto/frames.h"
 
 namespace warpline::stub {
 namespace {
@@ -23,6 +24,31 @@ uint64_t Address(const void* address) { return reinterpret_cast<uint64_t>(addres
 CUresult CheckSendable(const Stream* stream) {
   if (stream->recorder != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return AnyCapture() ? CheckUncaptured(stream) : CUDA_SUCCESS;
+}
+
+// Synchronous copies are unsafe while something captures.
+CUresult CheckSynchronous(const Stream* stream, Completion completion) {
+  if (completion != Completion::kSynchronous) return CUDA_SUCCESS;
+  WARPLINE_TRY(CheckUncaptured(stream));
+  return CheckUnsafe();
+}
+
+// A command of this stream is about to access the device's side of [address, address + bytes). What
+// is only recorded does so when it is launched.
+CUresult BeforeAccess(const Stream* stream, uint64_t address, uint64_t bytes) {
+  if (stream->recorder != nullptr) return CUDA_SUCCESS;
+  return runtime().mirrored->BeforeAccess(address, bytes);
+}
+
+// A copy of which both ends are the device's, if one may be host memory that it reaches: who waits
+// for a copy waits for it on either side of that.
+CUresult CopyBetween(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                     Completion completion) {
+  const bool waits =
+      completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
+  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  WARPLINE_TRY(CopyOnDevice(stream, to, from, bytes));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 bool IsHost(const void* address) {
@@ -58,13 +84,6 @@ CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes,
   return CUDA_SUCCESS;
 }
 
-// Synchronous copies are unsafe while something captures.
-CUresult CheckSynchronous(const Stream* stream, Completion completion) {
-  if (completion != Completion::kSynchronous) return CUDA_SUCCESS;
-  WARPLINE_TRY(CheckUncaptured(stream));
-  return CheckUnsafe();
-}
-
 // Rows that lie without gaps on both sides are one row, and slices of one row are rows.
 void Flatten(BoxPlace* to, BoxPlace* from, BoxExtent* extent) {
   while (extent->height == 1 || (to->pitch == extent->width && from->pitch == extent->width)) {
@@ -81,9 +100,7 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
                  Completion completion) {
   const uint64_t target = to.place.address;
   const uint64_t source = from.place.address;
-  if (to.device && from.device) {
-    return SendOn(stream, cmd::CopyOnDevice{stream->wire, target, source, bytes});
-  }
+  if (to.device && from.device) return CopyBetween(stream, target, source, bytes, completion);
   if (to.device) {
     return CopyToDevice(stream, target, reinterpret_cast<const void*>(source), bytes, completion);
   }
@@ -144,6 +161,8 @@ void CopyBoxOnHost(const BoxPlace& to, const BoxPlace& from, const BoxExtent& ex
 CUresult AwaitSource(const void* from, uint64_t bytes) {
   HostMemory::Range range;
   if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
+  // Kernels may still write there, too.
+  if (range.shared) return SynchronizeContext();
   if (runtime().host_calls->any()) runtime().host_calls->Await();
   const uint64_t begin = reinterpret_cast<uint64_t>(from);
   const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
@@ -152,18 +171,35 @@ CUresult AwaitSource(const void* from, uint64_t bytes) {
   return being_written ? SynchronizeContext() : CUDA_SUCCESS;
 }
 
-bool IsUsable(const Box& box, const BoxExtent& extent) {
+CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
   uint64_t bytes;
-  if (!BoxSpan(box.place, extent, &bytes)) return false;
-  return box.device ? runtime().memory->Contains(box.place.address, bytes)
-                    : IsHost(reinterpret_cast<const void*>(box.place.address));
+  if (!BoxSpan(box->place, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t* const address = &box->place.address;
+  if (!box->device) {
+    MirroredMemory::Range range;
+    const MirroredMemory& mirrored = *runtime().mirrored;
+    if (mirrored.any() && mirrored.Find(*address, &range)) {
+      *address = mirrored.ToDevice(*address);
+      box->device = true;
+    } else if (InHostArena(*address) && runtime().memory->Contains(*address, bytes)) {
+      box->device = true;
+    }
+  }
+  if (!box->device) {
+    return IsHost(reinterpret_cast<const void*>(*address)) ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!runtime().memory->Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return BeforeAccess(stream, *address, bytes);
 }
 
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const uint64_t address = reinterpret_cast<uint64_t>(from);
-  if (runtime().memory->InArena(address)) return CopyOnDevice(stream, to, address, bytes);
+  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(from));
+  if (runtime().memory->IsDevice(address)) {
+    return CopyBetween(stream, to, address, bytes, completion);
+  }
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (AnyCapture()) {
     WARPLINE_TRY(CheckSynchronous(stream, completion));
@@ -171,6 +207,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
       return CaptureCopy(stream, LinearCopy(kDevice, to, kHost, address, bytes));
     }
   }
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
   WARPLINE_TRY(AwaitSource(from, bytes));
   WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
@@ -179,8 +216,10 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const uint64_t address = reinterpret_cast<uint64_t>(to);
-  if (runtime().memory->InArena(address)) return CopyOnDevice(stream, address, from, bytes);
+  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(to));
+  if (runtime().memory->IsDevice(address)) {
+    return CopyBetween(stream, address, from, bytes, completion);
+  }
   if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (AnyCapture()) {
     WARPLINE_TRY(CheckSynchronous(stream, completion));
@@ -188,6 +227,7 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
       return CaptureCopy(stream, LinearCopy(kHost, address, kDevice, from, bytes));
     }
   }
+  WARPLINE_TRY(BeforeAccess(stream, from, bytes));
   const bool wait =
       completion == Completion::kSynchronous || !runtime().host_memory->Contains(to, bytes);
   return Receive(stream, to, from, bytes, wait);
@@ -196,21 +236,27 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes) {
   if (bytes == 0) return CUDA_SUCCESS;
   const DeviceMemory& memory = *runtime().memory;
+  to = runtime().mirrored->ToDevice(to);
+  from = runtime().mirrored->ToDevice(from);
   if (!memory.Contains(to, bytes) || !memory.Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (Captured(*stream)) {
     return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
   }
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  WARPLINE_TRY(BeforeAccess(stream, from, bytes));
   return SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes});
 }
 
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                        Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
+  to = runtime().mirrored->ToDevice(to);
+  from = runtime().mirrored->ToDevice(from);
   const bool to_device = runtime().memory->IsDevice(to);
   const bool from_device = runtime().memory->IsDevice(from);
   void* const host_to = reinterpret_cast<void*>(to);
   const void* const host_from = reinterpret_cast<const void*>(from);
-  if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes);
+  if (to_device && from_device) return CopyBetween(stream, to, from, bytes, completion);
   if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
   if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
   return CopyOnHost(stream, host_to, host_from, bytes, completion);
@@ -219,11 +265,13 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
 CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
   if (count == 0) return CUDA_SUCCESS;
   uint64_t bytes;
+  to = runtime().mirrored->ToDevice(to);
   if (to % width != 0 || __builtin_mul_overflow(count, width, &bytes) ||
       !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (Captured(*stream)) return CaptureMemset(stream, {to, 0, value, width, count, 1, nullptr});
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
   return SendOn(stream, cmd::Memset{stream->wire, to, count, value, width});
 }
 
@@ -232,6 +280,7 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   if (columns == 0 || rows == 0) return CUDA_SUCCESS;
   uint64_t bytes;
   BoxExtent extent = {0, rows, 1};
+  to = runtime().mirrored->ToDevice(to);
   if (__builtin_mul_overflow(columns, width, &extent.width) || to % width != 0 ||
       (rows > 1 && pitch % width != 0) ||
       !BoxSpan({to, rows > 1 ? pitch : extent.width, 0}, extent, &bytes) ||
@@ -241,6 +290,7 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   if (Captured(*stream)) {
     return CaptureMemset(stream, {to, pitch, value, width, columns, rows, nullptr});
   }
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
   if (rows == 1 || pitch == extent.width) {
     return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});
   }
@@ -253,7 +303,8 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   Box from = from_box;
   BoxExtent extent = size;
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  if (!IsUsable(to, extent) || !IsUsable(from, extent)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(UseBox(stream, extent, &to));
+  WARPLINE_TRY(UseBox(stream, extent, &from));
   if (!to.device && !from.device) {
     WARPLINE_TRY(SynchronizeStream(stream));
     CopyBoxOnHost(to.place, from.place, extent);
@@ -271,7 +322,11 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   const cmd::CopyBoxOnDevice command = {
       stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
       from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
-  return SendOn(stream, command);
+  const bool waits = completion == Completion::kSynchronous &&
+                     (InHostArena(to.place.address) || InHostArena(from.place.address));
+  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  WARPLINE_TRY(SendOn(stream, command));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 }  // namespace warpline::stub

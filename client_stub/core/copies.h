@@ -41,8 +41,9 @@ struct Box {
   BoxPlace place;
   bool device = false;
 };
-// Whether an end is memory that the copy may use.
-bool IsUsable(const Box& box, const BoxExtent& extent);
+// Checks one end of a copy that is about to be sent and makes the memory ready for it. Host memory
+// that the device reaches becomes the device's.
+CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box);
 // Returns when host memory that is to be read has in it what comes before, in the stream's order.
 CUresult AwaitSource(const void* from, uint64_t bytes);
 CUresult CopyBox(Stream* stream, const Box& to, const Box& from, const BoxExtent& extent,

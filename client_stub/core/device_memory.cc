@@ -106,6 +106,11 @@ void DeviceMemory::AddGlobal(const Module* module, uint64_t address, uint64_t by
   globals_[address] = {bytes, module};
 }
 
+void DeviceMemory::ForgetGlobal(uint64_t address) {
+  MutexLock lock(&mu_);
+  globals_.erase(address);
+}
+
 void DeviceMemory::ForgetGlobalsOf(const Module* module) {
   MutexLock lock(&mu_);
   for (auto it = globals_.begin(); it != globals_.end();) {

@@ -39,8 +39,10 @@ class DeviceMemory {
   // Frees what `context` still has allocated.
   void FreeAllOf(const Context* context);
 
-  // A module's variable is at [address, address + bytes).
+  // A module's variable is at [address, address + bytes); or, without a module, host memory that
+  // the device has at the same address.
   void AddGlobal(const Module* module, uint64_t address, uint64_t bytes);
+  void ForgetGlobal(uint64_t address);
   void ForgetGlobalsOf(const Module* module);
 
   // True when [address, address + bytes) lies in one live allocation, in memory that the

@@ -11,11 +11,9 @@ using namespace warpline::stub;
 
 namespace {
 
-// What the device may be able to do but this driver cannot pass on: host memory that the device
-// reaches and the reverse, sharing with other devices.
+// What the device may be able to do but this driver cannot pass on: host memory that both access at
+// a time, sharing with other devices.
 constexpr CUdevice_attribute kWithheld[] = {
-    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
-    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
@@ -44,6 +42,8 @@ constexpr CUdevice_attribute kWithheld[] = {
 int Attribute(int id) {
   if (std::find(std::begin(kWithheld), std::end(kWithheld), id) != std::end(kWithheld)) return 0;
   switch (id) {
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:

@@ -1,6 +1,8 @@
-// Page-locked host memory: this process's own, for copies that need not be waited for.
+// Page-locked host memory: this process's own, for copies that need not be waited for, with a
+// mirror on the device where its address there is asked for.
 #include <algorithm>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -15,17 +17,61 @@ void AwaitCopies(const HostMemory::Range& range) {
   }
 }
 
+// CUDA_ERROR_NOT_SUPPORTED where there is none.
+CUresult AllocateShared(uint64_t bytes, unsigned int flags, void** memory) {
+  uint64_t address;
+  WARPLINE_TRY(ToCu(runtime().shared_host_memory->Allocate(bytes, &address)));
+  *memory = reinterpret_cast<void*>(address);
+  runtime().host_memory->Add(*memory, bytes, flags, address, /*shared=*/true);
+  // For copies and fills it is the device's.
+  runtime().memory->AddGlobal(nullptr, address, bytes);
+  return CUDA_SUCCESS;
+}
+
+// The device has it no longer.
+void EndMapping(const HostMemory::Range& range) {
+  if (range.device == 0) return;
+  if (range.shared) {
+    // As CUDA's own: what runs may use it.
+    SynchronizeContext();
+    runtime().memory->ForgetGlobal(range.device);
+    return runtime().shared_host_memory->Free(range.device);
+  }
+  const auto kind = range.kept ? MirroredMemory::Kind::kMapped : MirroredMemory::Kind::kRegistered;
+  runtime().mirrored->Free(kind, reinterpret_cast<uint64_t>(range.base));
+}
+
+CUresult MapOnDevice(const HostMemory::Range& range, uint64_t* device) {
+  AwaitCopies(range);
+  WARPLINE_TRY(
+      runtime().mirrored->Register(reinterpret_cast<uint64_t>(range.base), range.bytes, device));
+  runtime().host_memory->SetDevice(range.base, *device);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
 
 CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterUnsafe());
   constexpr unsigned int kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  // Without host memory that the device reaches, DEVICEMAP fails when its address is asked for.
-  return runtime().host_memory->Allocate(bytesize, Flags, pp);
+  if (bytesize != 0) {
+    const CUresult shared = AllocateShared(bytesize, Flags, pp);
+    if (shared != CUDA_ERROR_NOT_SUPPORTED) return shared;
+  }
+  // What will be asked for on the device has one address for both; the rest gets one when asked.
+  if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0 || bytesize == 0) {
+    return runtime().host_memory->Allocate(bytesize, Flags, pp);
+  }
+  uint64_t address;
+  WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kMapped, nullptr, bytesize,
+                                            CU_MEM_ATTACH_GLOBAL, &address));
+  *pp = reinterpret_cast<void*>(address);
+  runtime().host_memory->Add(*pp, bytesize, Flags, address, /*shared=*/false);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) {
@@ -34,13 +80,14 @@ CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterUnsafe());
   if (p == nullptr) return CUDA_SUCCESS;
   HostMemory::Range range;
   if (!runtime().host_memory->Find(p, &range) || range.base != p || range.registered) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   AwaitCopies(range);
+  EndMapping(range);
   return runtime().host_memory->Remove(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -60,11 +107,14 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsig
   if (pdptr == nullptr || Flags != 0 || !runtime().host_memory->Find(p, &range)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_ERROR_NOT_SUPPORTED;
+  uint64_t device = range.device;
+  if (device == 0) WARPLINE_TRY(MapOnDevice(range, &device));
+  *pdptr = device + (reinterpret_cast<uint64_t>(p) - reinterpret_cast<uint64_t>(range.base));
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterUnsafe());
   constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -78,11 +128,12 @@ CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags)
 
 CUresult CUDAAPI cuMemHostUnregister(void* p) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterUnsafe());
   HostMemory::Range range;
   if (!runtime().host_memory->Find(p, &range)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (range.base != p || !range.registered) return CUDA_ERROR_INVALID_VALUE;
   AwaitCopies(range);
+  EndMapping(range);
   return runtime().host_memory->Remove(p) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 

@@ -129,11 +129,16 @@ CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKe
   return CUDA_SUCCESS;
 }
 
-// Managed memory is not passed on, and so no library has variables in it.
-CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, const char* name) {
+CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                     const char* name) {
   Module* module;
   WARPLINE_TRY(EnterLibrary(library, &module));
-  return name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address, size;
+  WARPLINE_TRY(module->FindManaged(name, &address, &size));
+  if (dptr != nullptr) *dptr = address;
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
 }
 
 // Functions at one address for host and device need a host that shares the device's memory.

@@ -125,13 +125,25 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return SessionError();
   WARPLINE_TRY(EnterUnsafe());
   if (CUresult result; FreeGraphMemory(dptr, &result)) return result;
+  if (runtime().mirrored->any()) {
+    MirroredMemory::Range range;
+    if (runtime().mirrored->Find(dptr, &range)) {
+      return runtime().mirrored->Free(MirroredMemory::Kind::kManaged, dptr);
+    }
+  }
   return runtime().memory->Free(dptr);
 }
 
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   WARPLINE_TRY(Enter());
+  MirroredMemory::Range mirrored;
   DeviceMemory::Range range;
-  if (!runtime().memory->Find(dptr, &range)) return CUDA_ERROR_NOT_FOUND;
+  if (runtime().mirrored->any() && runtime().mirrored->Find(dptr, &mirrored)) {
+    range.base = dptr - mirrored.host < mirrored.bytes ? mirrored.host : mirrored.device;
+    range.bytes = mirrored.bytes;
+  } else if (!runtime().memory->Find(dptr, &range)) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
   if (pbase != nullptr) *pbase = range.base;
   if (psize != nullptr) *psize = range.bytes;
   return CUDA_SUCCESS;

@@ -14,15 +14,34 @@ struct Pointer {
   bool host = false;
   DeviceMemory::Range device_range;
   HostMemory::Range host_range;
+  bool managed = false;
+  // Of memory that both access: its two addresses.
+  uint64_t on_device = 0;
+  uint64_t host_address = 0;
 };
 
 Pointer Describe(CUdeviceptr address) {
   Pointer pointer;
   pointer.address = address;
+  MirroredMemory::Range mirrored;
+  if (runtime().mirrored->any() && runtime().mirrored->Find(address, &mirrored)) {
+    pointer.managed = mirrored.managed();
+    pointer.on_device = runtime().mirrored->ToDevice(address);
+    pointer.host_address =
+        pointer.on_device == address ? mirrored.host + (address - mirrored.device) : address;
+  }
+  // Mapped memory is the host's, managed memory the device's.
+  const auto* host =
+      reinterpret_cast<const void*>(pointer.on_device != 0 ? pointer.host_address : address);
+  if (!pointer.managed) pointer.host = runtime().host_memory->Find(host, &pointer.host_range);
+  if (pointer.host && pointer.host_range.shared) pointer.on_device = pointer.host_address = address;
+  if (pointer.host) return pointer;
   pointer.device = runtime().memory->Find(address, &pointer.device_range);
-  if (!pointer.device) {
-    pointer.host =
-        runtime().host_memory->Find(reinterpret_cast<const void*>(address), &pointer.host_range);
+  if (pointer.managed) {
+    pointer.device = true;
+    pointer.device_range.base = mirrored.host;
+    pointer.device_range.bytes = mirrored.bytes;
+    pointer.device_range.context = mirrored.context;
   }
   return pointer;
 }
@@ -52,17 +71,18 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Give<unsigned int>(data, device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      // The device reaches no host memory.
+      if (pointer.on_device != 0) return Give<CUdeviceptr>(data, pointer.on_device);
       if (!device) return CUDA_ERROR_INVALID_VALUE;
       return Give<CUdeviceptr>(data, pointer.address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (pointer.on_device != 0) return Give<uint64_t>(data, pointer.host_address);
       if (!device) return Give<uint64_t>(data, pointer.address);
       Give<uint64_t>(data, 0);
       return CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Give<unsigned>(data, device && pointer.device_range.sync_memops ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
+      return Give<unsigned>(data, pointer.managed ? 1 : 0);  // A word: libcudart reads four bytes.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Give<unsigned int>(data, device && pointer.device_range.ipc_capable ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

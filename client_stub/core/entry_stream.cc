@@ -103,13 +103,18 @@ CUresult GetContexts(CUstream handle, CUcontext* context, CUgreenCtx* green,
   return CUDA_SUCCESS;
 }
 
-// Attaches managed memory, of which there is none.
-CUresult Attach(CUstream handle, unsigned int flags, DefaultStream null_means) {
+CUresult Attach(CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags,
+                DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   const bool known =
       flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
-  return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  // The legacy stream is no single one.
+  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream->wire == kLegacyStream)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
+  return runtime().mirrored->Attach(address, bytes, flags, stream->wire);
 }
 
 }  // namespace
@@ -189,12 +194,13 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int flags) {
-  return Attach(hStream, flags, kLegacy);
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
+                                        unsigned int flags) {
+  return Attach(hStream, dptr, length, flags, kLegacy);
 }
-CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr, size_t,
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length,
                                              unsigned int flags) {
-  return Attach(hStream, flags, kPerThread);
+  return Attach(hStream, dptr, length, flags, kPerThread);
 }
 
 }  // extern "C"

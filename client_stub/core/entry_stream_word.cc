@@ -5,6 +5,7 @@
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"
+#include "proto/frames.h"
 
 using namespace warpline::stub;
 
@@ -52,13 +53,19 @@ CUresult Check(const Operation& op) {
       op.kind == CU_STREAM_MEM_OP_WAIT_VALUE_64 || op.kind == CU_STREAM_MEM_OP_WRITE_VALUE_64;
   const uint64_t bytes = wide ? 8 : 4;
   const DeviceMemory& memory = *runtime().memory;
-  return op.address % bytes == 0 && memory.InArena(op.address) && memory.Contains(op.address, bytes)
+  return op.address % bytes == 0 &&
+                 (memory.InArena(op.address) || warpline::InHostArena(op.address)) &&
+                 memory.Contains(op.address, bytes)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult Send(Stream* stream, const std::vector<Operation>& operations) {
-  for (const Operation& op : operations) WARPLINE_TRY(Check(op));
+  for (const Operation& op : operations) {
+    WARPLINE_TRY(Check(op));
+    if (stream->recorder != nullptr || op.kind == CU_STREAM_MEM_OP_BARRIER) continue;
+    WARPLINE_TRY(runtime().mirrored->BeforeAccess(op.address, sizeof(uint64_t)));
+  }
   return SendOn(
       stream, warpline::cmd::StreamMemOps{stream->wire},
       {reinterpret_cast<const char*>(operations.data()), operations.size() * sizeof(Operation)});

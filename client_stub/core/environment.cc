@@ -66,6 +66,7 @@ Environment ReadEnvironment() {
     environment.resume = absl::Seconds(seconds);
   }
   environment.transfer = Variable("WARPLINE_TRANSFER") != "0";
+  environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
   int version;
   if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
     version = kCudaVersion;

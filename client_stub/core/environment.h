@@ -9,6 +9,7 @@
 //   WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
 //   WARPLINE_RESUME_SECONDS   how long a lost connection is tried to be replaced (30; 0: not at
 //   all) WARPLINE_TRANSFER         "0": the session stays on the connection that it was opened on
+//   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
 //   CUDA_VISIBLE_DEVICES      its first entry names the session's device
@@ -42,6 +43,7 @@ struct Environment {
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration resume = absl::Seconds(30);
   bool transfer = true;
+  bool share_memory = true;
   int driver_version = 13000;
   std::string stat;
   VisibleDevices visible;

@@ -1,10 +1,12 @@
 #include "client_stub/core/host_calls.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <system_error>
 #include <thread>
 
+#include "client_stub/core/runtime.h"
 #include "client_stub/core/thread_state.h"
 #include "common/log.h"
 #include "transport/loop_thread.h"
@@ -94,6 +96,11 @@ void HostCalls::OnDue(uint64_t token) {
 
 void HostCalls::Run() {
   t_thread.runs_host_calls = true;
+  // The application's functions may touch mirrored memory, which is a fault to be handled.
+  sigset_t faults;
+  sigemptyset(&faults);
+  sigaddset(&faults, SIGSEGV);
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
   while (true) {
     Call call;
     uint64_t token = 0;
@@ -122,6 +129,7 @@ void HostCalls::Run() {
         call.function(call.data);
       }
     }
+    if (due) runtime().mirrored->AfterHostCall();
     {
       MutexLock lock(&mu_);
       FinishLocked(token);

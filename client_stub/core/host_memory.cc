@@ -30,6 +30,21 @@ CUresult HostMemory::Allocate(uint64_t bytes, unsigned int flags, void** base) {
   return CUDA_SUCCESS;
 }
 
+void HostMemory::Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device, bool shared) {
+  MutexLock lock(&mu_);
+  Range& range = ranges_[AddressOf(base)];
+  range = {base, bytes, flags, false, next_id_++};
+  range.kept = true;
+  range.device = device;
+  range.shared = shared;
+}
+
+void HostMemory::SetDevice(void* base, uint64_t device) {
+  MutexLock lock(&mu_);
+  const auto it = ranges_.find(AddressOf(base));
+  if (it != ranges_.end()) it->second.device = device;
+}
+
 CUresult HostMemory::Register(void* base, uint64_t bytes, unsigned int flags) {
   const uint64_t begin = AddressOf(base);
   if (base == nullptr || bytes == 0 || begin + bytes < begin) return CUDA_ERROR_INVALID_VALUE;
@@ -86,7 +101,7 @@ bool HostMemory::Remove(void* base) {
     range = it->second;
     ranges_.erase(it);
   }
-  if (!range.registered) munmap(range.base, MappedBytes(range.bytes));
+  if (!range.registered && !range.kept) munmap(range.base, MappedBytes(range.bytes));
   return true;
 }
 

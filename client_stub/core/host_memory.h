@@ -1,8 +1,9 @@
 // The host memory that the application may copy to and from asynchronously: what cuMemHostAlloc and
 // cuMemAllocHost gave it and what it registered itself.
 //
-// The device cannot reach any of it. What a pinned range means here is that a copy to it need not
-// be waited for, so the ranges also remember until when one may still be under way.
+// What a pinned range means here is that a copy to it need not be waited for, so the ranges also
+// remember until when one may still be under way. The device reaches those that have a mirror
+// (mirrored_memory.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_HOST_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_HOST_MEMORY_H_
 
@@ -27,11 +28,18 @@ class HostMemory {
     // What such copies wrote to lies in here.
     uint64_t copied_begin = ~uint64_t{0};
     uint64_t copied_end = 0;
+    bool kept = false;    // It is none of ours to give back.
+    bool shared = false;  // Host and device have one memory (shared_host_memory.h).
+    uint64_t device = 0;  // Its address there; 0 while nobody asked for one.
   };
 
   // Page-aligned zeroed memory; nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when the system has
   // none.
   CUresult Allocate(uint64_t bytes, unsigned int flags, void** base);
+  // The same with memory that is somebody else's, who gives it back.
+  void Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device, bool shared);
+  // The device has the range that starts at `base`, too.
+  void SetDevice(void* base, uint64_t device);
   // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED when it overlaps a range.
   CUresult Register(void* base, uint64_t bytes, unsigned int flags);
 

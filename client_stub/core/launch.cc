@@ -66,6 +66,9 @@ CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch
   if (Captured(*stream)) return CaptureLaunch(stream, kernel, launch, attributes, packed);
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
+  // After the parameters were read, which may lie there. What is only recorded has it done by who
+  // launches it.
+  if (stream->recorder == nullptr) WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
   if (attributes == nullptr || attributes->plain()) {
     cmd::Launch command = {.stream = stream->wire, .kernel = wire};
     SetGeometry(launch, &command);

@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <cstring>
 #include <vector>
 
@@ -257,14 +259,63 @@ TEST_F(MemoryCallsTest, BatchesTellWhichCopyFailed) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(MemoryCallsTest, MappedHostMemoryIsRefusedWhenItsAddressIsAskedFor) {
+TEST_F(MemoryCallsTest, MappedHostMemoryHasOneAddressAndGoesDownBeforeALaunch) {
   void* host = nullptr;
   CUdeviceptr pointer;
   ASSERT_EQ(cuMemHostAlloc(&host, 64, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, host, 0), CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_EQ(cuMemHostGetDevicePointer_v2(&pointer, host, 0), CUDA_SUCCESS);
+  EXPECT_EQ(pointer, reinterpret_cast<CUdeviceptr>(host));
+  auto* bytes = static_cast<volatile char*>(host);
+  EXPECT_EQ(bytes[3], 0);
+  bytes[3] = 'h';
+  uint64_t eight = 0;
+  uint32_t four = 0;
+  void* params[] = {&eight, &four};
+  ASSERT_EQ(cuLaunchKernel(LoadKernel(), 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr),
+            CUDA_SUCCESS);
+  std::string tail;
+  const auto copy = session().Latest<cmd::CopyToDevice>(&tail);
+  EXPECT_EQ(copy.dst, pointer);
+  ASSERT_EQ(tail.size() % 4096, 0u);
+  EXPECT_EQ(tail[3], 'h');
+  EXPECT_EQ(session().Latest<cmd::StreamBarrier>().stream, copy.stream);
+  // Nothing was touched since: the next launch sends nothing.
+  const int copies = session().Count(CommandId::kCopyToDevice);
+  ASSERT_EQ(cuLaunchKernel(LoadKernel(), 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), copies);
+  // The fake device answers every read with this.
+  EXPECT_EQ(bytes[3], 0x5a);
   EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, host, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, &pointer, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryCallsTest, RegisteredMemoryIsMirroredOnceItsDeviceAddressIsAskedFor) {
+  void* memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  char* const host = static_cast<char*>(memory) + 100;
+  ASSERT_EQ(cuMemHostRegister_v2(host, 5000, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
+  CUdeviceptr pointer, inside;
+  ASSERT_EQ(cuMemHostGetDevicePointer_v2(&pointer, host, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemHostGetDevicePointer_v2(&inside, host + 7, 0), CUDA_SUCCESS);
+  EXPECT_EQ(inside, pointer + 7);
+  // A copy to it stays on the device, which has the newer bytes then.
+  ASSERT_EQ(cuMemcpyDtoH_v2(host, memory_, 64), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::CopyOnDevice>().dst, pointer);
+  EXPECT_EQ(*static_cast<volatile char*>(host), 0x5a);
+  EXPECT_EQ(cuMemHostUnregister(host), CUDA_SUCCESS);
+  munmap(memory, 8192);
+}
+
+TEST_F(MemoryCallsTest, SharedMappingsAreNotMirrored) {
+  void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  CUdeviceptr pointer;
+  ASSERT_EQ(cuMemHostRegister_v2(memory, 4096, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemHostGetDevicePointer_v2(&pointer, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemHostUnregister(memory), CUDA_SUCCESS);
+  munmap(memory, 4096);
 }
 
 TEST_F(MemoryCallsTest, SyncMemopsIsKeptForAnAllocation) {

@@ -149,28 +149,62 @@ CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
   return CUDA_SUCCESS;
 }
 
-CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) {
+CUresult Module::AskForVariable(const std::string& name, cmd::VariableFindReply* found) {
+  std::string reply;
+  const CUresult result = Ask([](uint64_t wire) { return cmd::VariableFind{wire}; }, name, &reply);
+  std::string_view rest = reply;
+  if (result != CUDA_ERROR_NOT_SUPPORTED) {
+    WARPLINE_TRY(result);
+    return TakeStruct(&rest, found) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+  }
+  // Older servers have no managed variables.
+  WARPLINE_TRY(Ask([](uint64_t wire) { return cmd::GlobalFind{wire}; }, name, &reply));
+  rest = reply;
+  cmd::GlobalFindReply plain;
+  if (!TakeStruct(&rest, &plain)) return CUDA_ERROR_UNKNOWN;
+  *found = {plain.address, plain.bytes, 0, 0};
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::FindVariable(const std::string& name, Global* variable) {
   {
     MutexLock lock(&mu_);
     if (const auto it = globals_.find(name); it != globals_.end()) {
-      *address = it->second.address;
-      *bytes = it->second.bytes;
+      *variable = it->second;
       return CUDA_SUCCESS;
     }
   }
-  std::string reply;
-  WARPLINE_TRY(Ask([](uint64_t wire) { return cmd::GlobalFind{wire}; }, name, &reply));
-  std::string_view rest = reply;
-  cmd::GlobalFindReply found;
-  if (!TakeStruct(&rest, &found)) return CUDA_ERROR_UNKNOWN;
+  cmd::VariableFindReply found;
+  WARPLINE_TRY(AskForVariable(name, &found));
+  *variable = {found.address, found.bytes, 0};
 
   MutexLock lock(&mu_);
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
-  globals_[name] = {found.address, found.bytes};
+  if (found.block_bytes != 0) {
+    if (found.address - found.block >= found.block_bytes) return CUDA_ERROR_UNKNOWN;
+    uint64_t host;
+    WARPLINE_TRY(runtime().mirrored->AddVariables(this, found.block, found.block_bytes, &host));
+    variable->host = host + (found.address - found.block);
+  }
+  globals_[name] = *variable;
   runtime().memory->AddGlobal(this, found.address, found.bytes);
-  *address = found.address;
-  *bytes = found.bytes;
   return CUDA_SUCCESS;
+}
+
+CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) {
+  Global variable;
+  WARPLINE_TRY(FindVariable(name, &variable));
+  *address = variable.address;
+  *bytes = variable.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::FindManaged(const std::string& name, uint64_t* address, uint64_t* bytes) {
+  Global variable;
+  WARPLINE_TRY(FindVariable(name, &variable));
+  *address = variable.host;
+  *bytes = variable.bytes;
+  return variable.host == 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
 CUresult Module::GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes) {
@@ -228,6 +262,7 @@ void Module::Reset() {
   handle_ = nullptr;
   globals_.clear();
   r.memory->ForgetGlobalsOf(this);
+  r.mirrored->ForgetVariablesOf(this);
   r.session->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber();
   uploaded_ = false;
@@ -245,6 +280,7 @@ void Module::Unload() {
     r.kernels.Remove(NumberOf(kernel->handle), [](KernelRef&) {});
   }
   r.memory->ForgetGlobalsOf(this);
+  r.mirrored->ForgetVariablesOf(this);
   if (uploaded_) r.session->Send(cmd::ModuleUnload{wire_});
 }
 

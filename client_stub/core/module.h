@@ -45,6 +45,8 @@ class Module {
   // CUDA_ERROR_NOT_FOUND for a name that it does not have, or what loading it ended with.
   CUresult FindKernel(const std::string& name, CUkernel* kernel);
   CUresult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes);
+  // Where host code finds a managed variable; CUDA_ERROR_NOT_FOUND for any other.
+  CUresult FindManaged(const std::string& name, uint64_t* address, uint64_t* bytes);
 
   // The same as cuModuleGetGlobal: either result may be null, `name` may not.
   CUresult GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes);
@@ -71,9 +73,13 @@ class Module {
   struct Global {
     uint64_t address;
     uint64_t bytes;
+    uint64_t host;  // Of a managed variable; 0 for others.
   };
 
   // Sends the image or its hash, if that has not been done, and gives its number for the wire.
+  CUresult AskForVariable(const std::string& name, cmd::VariableFindReply* found);
+  CUresult FindVariable(const std::string& name, Global* variable);
+  // Sends the image, if that has not been done, and gives its number for the wire.
   CUresult Upload(uint64_t* wire);
   // A round trip about the module, `make(wire)`. Where it turns out that the server does not have
   // the image that it was asked for, the image is sent and the call made again.

@@ -149,7 +149,7 @@ TEST_F(ModuleCallsTest, ALibraryIsSentAgainAfterAResetAndItsKernelsGoOn) {
   EXPECT_NE(launch.kernel, old_wire);
   EXPECT_EQ(launch.kernel, session().Latest<cmd::KernelFind>().kernel);
   ASSERT_EQ(cuLibraryGetGlobal(&global, nullptr, library, "global"), CUDA_SUCCESS);
-  EXPECT_EQ(session().Count(CommandId::kGlobalFind), 1);
+  EXPECT_EQ(session().Count(CommandId::kVariableFind), 1);
   EXPECT_EQ(session().Count(CommandId::kModuleLoad), 1);
   ASSERT_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
 }

@@ -164,6 +164,7 @@ void GraphPlan::Upload() { Remote(/*make=*/true); }
 
 CUresult GraphPlan::Launch(Stream* stream) {
   if (const uint64_t wire = Remote(/*make=*/false); wire != 0) {
+    WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
     return SendOn(stream, cmd::GraphLaunch{stream->wire, wire});
   }
   for (const Step& step : steps_) {

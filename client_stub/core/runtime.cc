@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
+#include "client_stub/core/fault_handler.h"
 #include "common/log.h"
 #include "common/mutex.h"
 
@@ -37,6 +38,7 @@ std::atomic<bool> g_forked{false};
 // Runs in a copy of the process that has one thread and whose locks are in any state.
 void TurnAwayInChild() {
   g_forked.store(true, std::memory_order_relaxed);
+  StopFaultHandler();
   runtime().gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
 }
 
@@ -102,6 +104,8 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.ipc_memory = new IpcMemory(r.session, r.virtual_memory);
   r.memory = new DeviceMemory(r.session, r.allocator, r.virtual_memory, r.ipc_memory);
   r.host_memory = new HostMemory;
+  r.shared_host_memory = new SharedHostMemory(r.session, environment().share_memory);
+  r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
   r.limits = LimitsOf(r.session->device());
   r.launch_blocking = environment().launch_blocking;

@@ -20,7 +20,9 @@
 #include "client_stub/core/host_memory.h"
 #include "client_stub/core/ipc_memory.h"
 #include "client_stub/core/launch_check.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/objects.h"
+#include "client_stub/core/shared_host_memory.h"
 #include "client_stub/core/thread_state.h"
 #include "client_stub/core/virtual_memory.h"
 #include "client_stub/session/session.h"
@@ -43,6 +45,8 @@ struct Runtime {
   IpcMemory* ipc_memory = nullptr;
   DeviceMemory* memory = nullptr;
   HostMemory* host_memory = nullptr;
+  MirroredMemory* mirrored = nullptr;
+  SharedHostMemory* shared_host_memory = nullptr;
   HostCalls* host_calls = nullptr;
   DeviceLimits limits;
   bool launch_blocking = false;

@@ -180,7 +180,7 @@ TEST_F(StreamCommandsTest, AttributesHaveTheirErrors) {
   EXPECT_EQ(cuStreamCopyAttributes(stream_, reinterpret_cast<CUstream>(0x120)),
             CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuStreamAttachMemAsync(stream_, memory_, 0, CU_MEM_ATTACH_SINGLE),
-            CUDA_ERROR_NOT_SUPPORTED);
+            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuStreamAttachMemAsync(stream_, memory_, 0, 9), CUDA_ERROR_INVALID_VALUE);
 }
 

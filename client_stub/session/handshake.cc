@@ -129,7 +129,8 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   if (welcome.secret().size() > kMaxSecret || welcome.server().size() > kMaxText) {
     return Bad("secret or server name");
   }
-  if (welcome.boot_id().size() > kMaxText || welcome.unix_socket().size() > kMaxText) {
+  if (welcome.boot_id().size() > kMaxText || welcome.unix_socket().size() > kMaxText ||
+      welcome.host_memory_socket().size() > kMaxText) {
     return Bad("other address");
   }
   if (const auto& memory = welcome.initial_memory(); memory.bytes() != 0) {
@@ -153,6 +154,7 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.unix_socket = welcome.unix_socket();
   welcomed.server_uid = welcome.server_uid();
   welcomed.user_namespace = welcome.user_namespace();
+  welcomed.host_memory_socket = welcome.host_memory_socket();
   return welcomed;
 }
 

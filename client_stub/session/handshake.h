@@ -32,6 +32,7 @@ struct Welcomed {
   // Of who listens there, in the namespace of users with this inode.
   uint32_t server_uid = 0;
   uint64_t user_namespace = 0;
+  std::string host_memory_socket;
 };
 
 // The payload of kHello.

@@ -21,6 +21,7 @@
 #include "client_stub/session/counters.h"
 #include "common/box.h"
 #include "common/cuda_result.h"
+#include "common/unique_fd.h"
 #include "proto/wire.h"
 
 namespace warpline::stub {
@@ -212,6 +213,13 @@ class Session {
   }
   // As SetFreedCallback(), for Unmapped notices; set before any MemoryUnmap is sent.
   virtual void SetUnmappedCallback(std::function<void(uint64_t token)>) {}
+  // Has the server give [va, va + bytes) of the host arena (proto/frames.h), whole pages, to the
+  // worker and this process, or take it back; waits for the answer. The caller maps `*fd`.
+  // kNotSupported when the server is not on this host.
+  virtual CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) {
+    (void)va, (void)bytes, (void)give_back, (void)fd;
+    return CudaResult::kNotSupported;
+  }
 
   // Goes on over another connection, to the same server at another address, without anything lost
   // or done twice; over the former address when that fails. Returns at once; does nothing for a

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
+#include "common/process_identity.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
@@ -68,8 +69,17 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if (const absl::Status opened = AwaitWelcome(options.open_deadline); !opened.ok()) return opened;
   AddShared(&counters_.open_round_trips);
   queue_.SetWindow(welcomed_.window_bytes, welcomed_.window_commands);
+  if (!welcomed_.host_memory_socket.empty() && welcomed_.boot_id == BootId()) {
+    host_memory_ = std::make_unique<HostMemoryLink>(welcomed_.host_memory_socket, welcomed_.session,
+                                                    welcomed_.secret);
+  }
   OfferOtherAddress(options);
   return absl::OkStatus();
+}
+
+CudaResult SessionImpl::ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) {
+  if (host_memory_ == nullptr) return CudaResult::kNotSupported;
+  return host_memory_->Request(va, bytes, give_back, fd);
 }
 
 absl::Status SessionImpl::AwaitWelcome(absl::Duration timeout) {

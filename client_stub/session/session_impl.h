@@ -31,6 +31,7 @@
 #include "client_stub/session/counters.h"
 #include "client_stub/session/grant_table.h"
 #include "client_stub/session/handshake.h"
+#include "client_stub/session/host_memory_link.h"
 #include "client_stub/session/output_buffer.h"
 #include "client_stub/session/read_back_table.h"
 #include "client_stub/session/reply_table.h"
@@ -87,6 +88,7 @@ class SessionImpl final : public Session, public ChannelHandler {
     return static_cast<CudaResult>(error_.load(std::memory_order_relaxed));
   }
   CudaResult TakeDeferred() override;
+  CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
   void WriteOutput() override { output_.Write(); }
   bool ExpectsOutput() const override { return output_.expected(); }
   void BeginGroup() override { queue_.BeginGroup(); }
@@ -220,8 +222,9 @@ class SessionImpl final : public Session, public ChannelHandler {
   uint64_t handled_frames_ = 0;   // The loop's: counted frames of the server.
   uint64_t unacked_frames_ = 0;   // Of those.
   uint64_t unacked_bytes_ = 0;
-  Welcomed welcomed_;  // Constant once the welcome was seen.
   std::atomic<bool> said_unknown_{false};
+  Welcomed welcomed_;                            // Constant once the welcome was seen.
+  std::unique_ptr<HostMemoryLink> host_memory_;  // Likewise; null on another host.
 
   Dialer dialer_;                      // Constant once Start() has begun.
   absl::Duration resume_for_;          // Likewise.

@@ -146,6 +146,16 @@ class Context {
   virtual CudaResult SetChunkAccess(uint64_t /*va*/, uint64_t /*bytes*/, MemoryAccess) {
     return CudaResult::kNotSupported;
   }
+  // Maps the whole file behind `fd` (borrowed), host memory, at `va` outside the arena, for host
+  // and device alike. kInvalidValue when something is there, kNotSupported when the device has
+  // another address for it.
+  virtual CudaResult MapHost(uint64_t /*va*/, uint64_t /*bytes*/, int /*fd*/) {
+    return CudaResult::kNotSupported;
+  }
+  // Undoes one MapHost, after what runs.
+  virtual CudaResult UnmapHost(uint64_t /*va*/, uint64_t /*bytes*/) {
+    return CudaResult::kInvalidValue;
+  }
   // Host memory that copies to and from the device are fastest with (pinned, where that exists).
   virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;
   virtual void FreeStaging(void* host) = 0;
@@ -245,7 +255,7 @@ class Context {
   // `attribute` is a CUfunction_attribute. kInvalidValue for one that the backend does not know.
   virtual CudaResult GetKernelAttribute(KernelId kernel, int attribute, int* value) = 0;
   virtual CudaResult SetKernelAttribute(KernelId kernel, int attribute, int value) = 0;
-  // Address and size of a `.global` or `.const` variable; kNotFound.
+  // Address and size of a `.global` or `.const` variable, managed or not; kNotFound.
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                                 uint64_t* bytes) = 0;
   // A block of kBlockBytes from the memory that the backend itself cuts modules' variables from,
@@ -253,6 +263,12 @@ class Context {
   // anyway.
   virtual CudaResult TakeBlock(uint64_t* /*address*/) { return CudaResult::kNotSupported; }
   virtual void FreeBlock(uint64_t /*address*/) {}
+  // The managed variables among which `address`, from FindGlobal(), lies; `*bytes` 0 when it is not
+  // managed.
+  virtual CudaResult ManagedBlock(uint64_t /*address*/, uint64_t* base, uint64_t* bytes) {
+    *base = *bytes = 0;
+    return CudaResult::kSuccess;
+  }
   // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
   virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads,
                                      size_t dynamic_shared_bytes, uint32_t flags, int* blocks) = 0;

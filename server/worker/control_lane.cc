@@ -196,14 +196,26 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
   host_->sink()->Reply(task.seq, task.kernel->result, fields, tail);
 }
 
+CudaResult ControlLane::FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) {
+  if (task.module->result != CudaResult::kSuccess) return task.module->result;
+  const CudaResult result =
+      host_->context()->FindGlobal(task.module->id, std::string(task.tail), address, bytes);
+  if (result == CudaResult::kSuccess) host_->OnVariableFound(task, *address, *bytes);
+  return result;
+}
+
 void ControlLane::Do(const cmd::GlobalFind&, Task& task) {
   cmd::GlobalFindReply reply;
-  CudaResult result = task.module->result;
+  const CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::VariableFind&, Task& task) {
+  cmd::VariableFindReply reply;
+  CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->FindGlobal(task.module->id, std::string(task.tail), &reply.address,
-                                          &reply.bytes);
+    result = host_->context()->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
   }
-  if (result == CudaResult::kSuccess) host_->OnVariableFound(task, reply.address, reply.bytes);
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 

@@ -21,11 +21,14 @@ class ControlLane : public Lane {
   Step Issue(Task& task) override;
 
  private:
+  // Of a GlobalFind or VariableFind.
+  CudaResult FindVariable(const Task& task, uint64_t* address, uint64_t* bytes);
   void Do(const cmd::ModuleLoad& command, Task& task);
   void Do(const cmd::ModuleCheck& command, Task& task);
   void Do(const cmd::ModuleUnload& command, Task& task);
   void Do(const cmd::KernelFind& command, Task& task);
   void Do(const cmd::GlobalFind& command, Task& task);
+  void Do(const cmd::VariableFind& command, Task& task);
   void Do(const cmd::KernelSetAttribute& command, Task& task);
   void Do(const cmd::MaxActiveBlocks& command, Task& task);
   void Do(const cmd::EventElapsed& command, Task& task);

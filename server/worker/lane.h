@@ -59,7 +59,7 @@ class LaneHost {
   virtual void OnModuleUnloading(uint64_t module) = 0;
   // A kernel of a module of which this is Module::at_risk may run from now on.
   virtual void OnAtRisk(uint32_t flags) = 0;
-  // `task`, a GlobalFind, found its variable.
+  // `task`, a GlobalFind or VariableFind, found its variable.
   virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
   // Whether there is anything now, such as an array, that ends with this worker.
   virtual void OnLostWithWorker(bool any) = 0;

@@ -232,6 +232,13 @@ CudaResult HoldMemory(const warpline_internal::HoldMemory& hold, std::vector<Uni
   return CudaResult::kSuccess;
 }
 
+CudaResult MapHostMemory(const warpline_internal::HostSegment& segment,
+                         const std::vector<UniqueFd>& fds, device::Context* context) {
+  if (segment.unmap()) return context->UnmapHost(segment.va(), segment.bytes());
+  if (fds.size() != 1) return CudaResult::kInvalidValue;
+  return context->MapHost(segment.va(), segment.bytes(), fds[0].get());
+}
+
 // Serves the server's requests until it closes the socket.
 void Serve(Worker* worker) {
   bool opened = false;
@@ -278,6 +285,13 @@ void Serve(Worker* worker) {
         answer.mutable_memory_done()->set_error(static_cast<int>(
             worker->memory == nullptr ? CudaResult::kIllegalState
                                       : worker->memory->Drop(request.drop().handle())));
+        break;
+      case ToWorker::kHost:
+        answer.mutable_host_done()->set_id(request.host().id());
+        answer.mutable_host_done()->set_error(
+            static_cast<int>(opened && worker->session != nullptr
+                                 ? MapHostMemory(request.host(), fds, worker->context.get())
+                                 : CudaResult::kIllegalState));
         break;
       case ToWorker::kPrepare: {
         // This thread lives as long as the process.

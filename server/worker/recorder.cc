@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/log.h"
+#include "proto/frames.h"
 #include "proto/wire.h"
 
 namespace warpline::worker {
@@ -57,7 +58,8 @@ void Recorder::Note(CommandId id, std::string_view body) {
   const int at = InfoOf(id).destination;
   if (at < 0) return;
   const uint64_t dst = Field(body, at);
-  if (dst - arena_base_ < arena_bytes_) return;
+  // The client has what lies in host memory.
+  if (dst - arena_base_ < arena_bytes_ || InHostArena(dst)) return;
   if (id == CommandId::kCopyToDevice) {
     return NoteWrite(id, body, dst, body.size() - sizeof(cmd::CopyToDevice));
   }
@@ -105,8 +107,7 @@ void Recorder::OnRecorded(const EventRecord& record) {
 }
 
 void Recorder::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
-  const auto* const find = std::get_if<cmd::GlobalFind>(&task.command);
-  if (find != nullptr) NoteVariable(find->module, task.tail, address, bytes);
+  NoteVariable(FoundIn(task), task.tail, address, bytes);
 }
 
 void Recorder::NoteVariable(uint64_t module, std::string_view name, uint64_t address,

@@ -303,6 +303,9 @@ void Session::On(const cmd::KernelFind& command, std::string_view tail) {
 }
 
 void Session::On(const cmd::GlobalFind& command, std::string_view tail) { ToModule(command, tail); }
+void Session::On(const cmd::VariableFind& command, std::string_view tail) {
+  ToModule(command, tail);
+}
 void Session::On(const cmd::KernelSetAttribute& command, std::string_view tail) {
   ToKernel(command, tail);
 }

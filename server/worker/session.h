@@ -147,6 +147,7 @@ class Session : public LaneHost {
   void On(const cmd::ModuleUnload& command, std::string_view tail);
   void On(const cmd::KernelFind& command, std::string_view tail);
   void On(const cmd::GlobalFind& command, std::string_view tail);
+  void On(const cmd::VariableFind& command, std::string_view tail);
   void On(const cmd::KernelSetAttribute& command, std::string_view tail);
   void On(const cmd::MaxActiveBlocks& command, std::string_view tail);
   void On(const cmd::Launch& command, std::string_view tail);

@@ -100,9 +100,7 @@ void Session::OnAtRisk(uint32_t flags) {
 void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
   if (recorder_ == nullptr) return;
   recorder_->OnVariableFound(task, address, bytes);
-  if (const auto* const find = std::get_if<cmd::GlobalFind>(&task.command)) {
-    variables_.OnFound(find->module, task.tail);
-  }
+  variables_.OnFound(FoundIn(task), task.tail);
 }
 
 CudaResult Session::PlaceVariables(const Task& task,

@@ -89,7 +89,7 @@ using AnyCommand = std::variant<
     cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
     cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
     cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy,
-    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch>;
+    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -118,6 +118,13 @@ struct Task {
   std::shared_ptr<const std::string> payload;
   std::string_view tail;
 };
+
+// The module of a GlobalFind or VariableFind; 0 for any other task.
+inline uint64_t FoundIn(const Task& task) {
+  if (const auto* const any = std::get_if<cmd::VariableFind>(&task.command)) return any->module;
+  const auto* const plain = std::get_if<cmd::GlobalFind>(&task.command);
+  return plain == nullptr ? 0 : plain->module;
+}
 
 }  // namespace warpline::worker
 

@@ -97,9 +97,8 @@ void Attributes() {
   }
   // What is not there yet remotely must be said to be missing.
   if (!native()) {
-    for (const auto id :
-         {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-          CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY}) {
+    for (const auto id : {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                          CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS}) {
       CALL(std::to_string(int(id)).c_str(), CUDA_SUCCESS, cuDeviceGetAttribute, &value, id, 0);
       EQUAL(cuDeviceGetAttribute, ("missing: " + std::to_string(int(id))).c_str(), value, 0);
     }

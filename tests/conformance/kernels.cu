@@ -57,6 +57,13 @@ __global__ void static_shared(unsigned* out) {
 
 __global__ void __launch_bounds__(128) bounded(unsigned* out) { out[threadIdx.x] = threadIdx.x; }
 
+// Waits for the host, which may wait for its answer in turn.
+__global__ void await_word(volatile unsigned* flag, volatile unsigned* answer) {
+  while (*flag == 0) {
+  }
+  *answer = *flag + 1;
+}
+
 __global__ void store(unsigned* address, unsigned value) { *address = value; }
 
 }  // extern "C"

@@ -76,7 +76,7 @@ void Kernels() {
   CALL("no library", CUDA_ERROR_INVALID_HANDLE, cuLibraryGetKernel, &kernel, nullptr, "affine");
   unsigned count = 0;
   CALL("count", CUDA_SUCCESS, cuLibraryGetKernelCount, &count, library);
-  EQUAL(cuLibraryGetKernelCount, "all kernels", count, 11u);
+  EQUAL(cuLibraryGetKernelCount, "all kernels", count, 12u);
   std::vector<CUkernel> kernels(count + 1);
   CALL("all", CUDA_SUCCESS, cuLibraryEnumerateKernels, kernels.data(), count, library);
   unsigned named = 0;

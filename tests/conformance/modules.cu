@@ -169,7 +169,7 @@ void Contents() {
 
   unsigned count = 0;
   CALL("count", CUDA_SUCCESS, cuModuleGetFunctionCount, &count, module);
-  EQUAL(cuModuleGetFunctionCount, "all kernels", count, 11u);
+  EQUAL(cuModuleGetFunctionCount, "all kernels", count, 12u);
   std::vector<CUfunction> functions(count + 1);
   CALL("all", CUDA_SUCCESS, cuModuleEnumerateFunctions, functions.data(), count, module);
   unsigned named = 0;

@@ -5,15 +5,6 @@
 namespace conformance {
 namespace {
 
-void Managed() {
-  if (!Begin()) return;
-  CUdeviceptr memory = 0;
-  if (REFUSED("64 KiB", CUDA_SUCCESS, cuMemAllocManaged, &memory, 65536, CU_MEM_ATTACH_GLOBAL)) {
-    CALL("managed", CUDA_SUCCESS, cuStreamAttachMemAsync, nullptr, memory, 0, CU_MEM_ATTACH_GLOBAL);
-    CALL("managed", CUDA_SUCCESS, cuMemFree, memory);
-  }
-}
-
 void OtherDevices() {
   if (!Begin()) return;
   int can = 99, count = 0;
@@ -47,6 +38,5 @@ void Others() {
 
 int main(int argc, char** argv) {
   using namespace conformance;
-  return Run(argc, argv, "refused",
-             {{"managed", Managed}, {"other_devices", OtherDevices}, {"others", Others}});
+  return Run(argc, argv, "refused", {{"other_devices", OtherDevices}, {"others", Others}});
 }

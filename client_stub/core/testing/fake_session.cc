@@ -30,6 +30,11 @@ CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
       if (sent.tail != "global") return CudaResult::kNotFound;
       Add(cmd::GlobalFindReply{FakeSession::kGlobalAddress, FakeSession::kGlobalBytes}, fields);
       return CudaResult::kSuccess;
+    case CommandId::kVariableFind:
+      if (sent.tail != "global") return CudaResult::kNotFound;
+      Add(cmd::VariableFindReply{FakeSession::kGlobalAddress, FakeSession::kGlobalBytes, 0, 0},
+          fields);
+      return CudaResult::kSuccess;
     case CommandId::kMaxActiveBlocks:
       Add(cmd::MaxActiveBlocksReply{2, 0}, fields);
       return CudaResult::kSuccess;
@@ -119,6 +124,7 @@ FakeSession::FakeSession() {
   set(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0x1a);
   set(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9);
   set(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1);
+  set(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1);
   set(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1);
   set(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1);
 }

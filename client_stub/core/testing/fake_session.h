@@ -37,7 +37,8 @@ class FakeSession : public Session {
   // From now on, what was agreed on with the server and where it is. None and here, to begin with.
   void SetFeatures(uint64_t features, bool same_host);
   // Answers a round trip instead of the default: a KernelFind of name "kernel" with parameters of
-  // 8 and 4 bytes, a GlobalFind of "global" at kGlobalAddress, everything else plain success.
+  // 8 and 4 bytes, a VariableFind or GlobalFind of "global" at kGlobalAddress, everything else
+  // plain success.
   using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
   void SetAnswer(CommandId id, Answer answer);
 

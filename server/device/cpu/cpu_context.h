@@ -92,6 +92,9 @@ class CpuContext : public device::Context {
   CudaResult SetKernelAttribute(device::KernelId kernel, int attribute, int value) override;
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
+  CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
+  CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult MaxActiveBlocks(device::KernelId kernel, int block_threads,
                              size_t dynamic_shared_bytes, uint32_t flags, int* blocks) override;
 

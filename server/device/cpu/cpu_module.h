@@ -64,6 +64,8 @@ class CpuModule {
 
   // kNotFound.
   CudaResult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) const;
+  // All variables, if a managed one is at `address`.
+  bool ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) const;
 
  private:
   explicit CpuModule(MemoryMap* memory) : memory_(memory) {}

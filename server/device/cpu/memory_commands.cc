@@ -68,7 +68,7 @@ CudaResult Check(const MemOp& op, const MemoryMap& memory) {
       return CudaResult::kInvalidValue;
   }
   const AccessKind kind = IsWait(op) ? kReads : kWrites;
-  return op.address % bytes == 0 && memory.InArena(op.address, bytes, kind)
+  return op.address % bytes == 0 && memory.Contains(op.address, bytes, kind)
              ? CudaResult::kSuccess
              : CudaResult::kInvalidValue;
 }

@@ -129,6 +129,19 @@ CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
   return CudaResult::kSuccess;
 }
 
+CudaResult MemoryMap::MapRegion(uint64_t address, uint64_t bytes, int fd) {
+  MutexLock lock(&mu_);
+  void* const at = mmap(Pointer(address), bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+  if (at == MAP_FAILED) return CudaResult::kInvalidValue;
+  if (at != Pointer(address)) {
+    munmap(at, bytes);
+    return CudaResult::kInvalidValue;
+  }
+  regions_[address] = bytes;
+  return CudaResult::kSuccess;
+}
+
 void MemoryMap::FreeRegion(uint64_t address) {
   MutexLock lock(&mu_);
   const auto it = regions_.find(address);

@@ -39,6 +39,8 @@ class MemoryMap {
 
   // Makes `bytes` of zeroed memory outside the arena accessible: the variables of a module.
   CudaResult AllocateRegion(uint64_t bytes, uint64_t* address);
+  // The same with the file behind `fd` at `address`, where nothing may be yet.
+  CudaResult MapRegion(uint64_t address, uint64_t bytes, int fd);
   void FreeRegion(uint64_t address);
 
   // True when every byte of [address, address + bytes) may be accessed so.

@@ -48,7 +48,7 @@ void SetSource(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy
       copy->srcZ = end.z;
       break;
     case ArrayEnd::Kind::kDevice:
-      copy->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+      copy->srcMemoryType = TypeOfDeviceEnd(end.place.address);
       copy->srcDevice = end.place.address;
       copy->srcPitch = end.place.pitch;
       copy->srcHeight = Rows(end.place, extent);
@@ -72,7 +72,7 @@ void SetTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy
       copy->dstZ = end.z;
       break;
     case ArrayEnd::Kind::kDevice:
-      copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+      copy->dstMemoryType = TypeOfDeviceEnd(end.place.address);
       copy->dstDevice = end.place.address;
       copy->dstPitch = end.place.pitch;
       copy->dstHeight = Rows(end.place, extent);

@@ -254,6 +254,9 @@ CudaResult CudaContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, St
 
 CudaResult CudaContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
   Enter();
+  const bool in_arena = dst - arena_base_ < arena_bytes_ && src - arena_base_ < arena_bytes_;
+  // Host memory that the device reaches is an end like any other.
+  if (!in_arena) return ToResult(api_->p_cuMemcpyAsync(dst, src, bytes, Native(stream)));
   return ToResult(api_->p_cuMemcpyDtoDAsync(dst, src, bytes, Native(stream)));
 }
 
@@ -387,7 +390,10 @@ CudaResult CudaContext::FindGlobal(ModuleId module, const std::string& name, uin
   Enter();
   CUdeviceptr native = 0;
   size_t size = 0;
-  const CUresult result = api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
+  CUresult result = api_->p_cuLibraryGetGlobal(&native, &size, Native(module), name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND) {
+    result = api_->p_cuLibraryGetManaged(&native, &size, Native(module), name.c_str());
+  }
   *address = native;
   *bytes = size;
   return ToResult(result);

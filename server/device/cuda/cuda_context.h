@@ -7,10 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "proto/frames.h"
 #include "server/device/cuda/driver_api.h"
 #include "server/device/device.h"
 
 namespace warpline::device {
+
+// How a copy names memory of the device, or host memory at the device's address.
+inline CUmemorytype TypeOfDeviceEnd(uint64_t address) {
+  return InHostArena(address) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
+}
 
 // Thread-safe, as the driver is. Every thread that calls gets the context made current once.
 class CudaContext : public Context {
@@ -75,6 +81,9 @@ class CudaContext : public Context {
                         uint64_t* bytes) override;
   CudaResult TakeBlock(uint64_t* address) override;
   void FreeBlock(uint64_t address) override;
+  CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
+  CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
   CudaResult MaxActiveBlocks(KernelId kernel, int block_threads, size_t dynamic_shared_bytes,
                              uint32_t flags, int* blocks) override;
   CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config, int* clusters) override;

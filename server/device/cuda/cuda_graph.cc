@@ -106,11 +106,11 @@ class GraphBuilder {
 
   CUresult AddCopy(const GraphNode& from, CUgraphNode* node) {
     CUDA_MEMCPY3D copy = {};
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcMemoryType = TypeOfDeviceEnd(from.src.address);
     copy.srcDevice = from.src.address;
     copy.srcPitch = from.src.pitch;
     copy.srcHeight = Rows(from.src, from.extent);
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstMemoryType = TypeOfDeviceEnd(from.dst.address);
     copy.dstDevice = from.dst.address;
     copy.dstPitch = from.dst.pitch;
     copy.dstHeight = Rows(from.dst, from.extent);

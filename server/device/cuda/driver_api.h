@@ -38,6 +38,9 @@ namespace warpline::device {
   F(cuMemAlloc_v2)                      \
   F(cuMemFree_v2)                       \
   F(cuMemHostAlloc)                     \
+  F(cuMemHostRegister)                  \
+  F(cuMemHostUnregister)                \
+  F(cuMemHostGetDevicePointer)          \
   F(cuMemFreeHost)                      \
   F(cuMemsetD8)                         \
   F(cuMemsetD8Async)                    \
@@ -49,6 +52,7 @@ namespace warpline::device {
   F(cuMemcpyHtoDAsync)                  \
   F(cuMemcpyDtoHAsync)                  \
   F(cuMemcpyDtoDAsync)                  \
+  F(cuMemcpyAsync)                      \
   F(cuMemcpy3DAsync)                    \
   F(cuStreamCreateWithPriority)         \
   F(cuStreamDestroy)                    \
@@ -87,6 +91,9 @@ namespace warpline::device {
   F(cuLibraryGetKernelCount)            \
   F(cuLibraryEnumerateKernels)          \
   F(cuLibraryGetGlobal)                 \
+  F(cuLibraryGetManaged)                \
+  F(cuPointerGetAttribute)              \
+  F(cuMemGetAddressRange)               \
   F(cuKernelGetName)                    \
   F(cuKernelGetParamInfo)               \
   F(cuKernelGetAttribute)               \

@@ -26,14 +26,14 @@ CUDA_MEMCPY3D Describe(const BoxExtent& extent) {
 }
 
 void SetSource(const BoxPlace& place, const BoxExtent& extent, CUDA_MEMCPY3D* copy) {
-  copy->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy->srcMemoryType = TypeOfDeviceEnd(place.address);
   copy->srcDevice = place.address;
   copy->srcPitch = place.pitch;
   copy->srcHeight = Rows(place, extent);
 }
 
 void SetTarget(const BoxPlace& place, const BoxExtent& extent, CUDA_MEMCPY3D* copy) {
-  copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy->dstMemoryType = TypeOfDeviceEnd(place.address);
   copy->dstDevice = place.address;
   copy->dstPitch = place.pitch;
   copy->dstHeight = Rows(place, extent);
