@@ -154,6 +154,22 @@ TEST_F(ModuleCallsTest, ALibraryIsSentAgainAfterAResetAndItsKernelsGoOn) {
   ASSERT_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
 }
 
+TEST_F(ModuleCallsTest, OlderServersAreAskedForVariablesAsTheyKnowIt) {
+  session().SetAnswer(CommandId::kVariableFind, [](const FakeSession::Sent&, std::string*) {
+    return CudaResult::kNotSupported;
+  });
+  CUlibrary library;
+  ASSERT_EQ(cuLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  CUdeviceptr global = 0;
+  size_t bytes = 0;
+  ASSERT_EQ(cuLibraryGetGlobal(&global, &bytes, library, "global"), CUDA_SUCCESS);
+  EXPECT_EQ(global, FakeSession::kGlobalAddress);
+  EXPECT_EQ(bytes, FakeSession::kGlobalBytes);
+  EXPECT_EQ(cuLibraryGetManaged(&global, &bytes, library, "global"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(session().Count(CommandId::kGlobalFind), 1);
+}
+
 TEST_F(ModuleCallsTest, LimitsAreTheDevicesWhereItKnowsThem) {
   uint64_t device_value = 1024;
   session().SetAnswer(CommandId::kLimitGet, [&](const FakeSession::Sent&, std::string* fields) {

@@ -183,6 +183,36 @@ void Attached() {
        linear, 0, CU_MEM_ATTACH_GLOBAL);
 }
 
+// What the host writes between two launches of a graph is there for the second.
+void InGraphs() {
+  if (!Begin()) return;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  unsigned* words = Managed();
+  if (words == nullptr) return;
+  for (unsigned i = 0; i < kWords; ++i) words[i] = i;
+  SETUP(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  Double(words, stream);
+  words[1] = 100;
+  SETUP(cuStreamEndCapture, stream, &graph);
+  EQUAL(cuMemAllocManaged, "a capture leaves it with the host", words[1], 100u);
+  SETUP(cuGraphInstantiateWithFlags, &executable, graph, 0);
+  unsigned wrong = 0;
+  for (unsigned round = 1; round <= 4; ++round) {
+    words[1] = round;
+    CU(cuGraphLaunch)(executable, stream);
+    CU(cuStreamSynchronize)(stream);
+    wrong += words[1] != 2 * round;
+    wrong += words[kWords - 1] != (kWords - 1) << round;
+  }
+  HOLDS(cuGraphLaunch, "managed memory, written between launches", wrong == 0, "%u wrong", wrong);
+  CALL("executable", CUDA_SUCCESS, cuGraphExecDestroy, executable);
+  CALL("graph", CUDA_SUCCESS, cuGraphDestroy, graph);
+  CALL("1 MiB", CUDA_SUCCESS, cuMemFree, Address(words));
+}
+
 void Variables() {
   if (!Begin()) return;
   EQUAL(cuLibraryGetManaged, "a managed variable's first value", managed_counter, 5u);
@@ -331,6 +361,7 @@ int main(int argc, char** argv) {
               {"attributes", Attributes},
               {"copies", Copies},
               {"attached", Attached},
+              {"in_graphs", InGraphs},
               {"variables", Variables},
               {"pointers", Pointers},
               {"system_calls", SystemCalls},
