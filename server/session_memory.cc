@@ -143,6 +143,8 @@ void SessionMemory::Start() {
   const Operation operation = queue_.front();
   if (operation.is_return) {
     StartReturn(operation.returned);
+  } else if (!options_.permitted) {
+    Answer(0, CudaResult::kNotPermitted, "the lease does not give the right to memory");
   } else if (operation.request.has_share()) {
     StartShare(operation.request);
   } else if (!operation.request.open().empty()) {
@@ -177,9 +179,6 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   const absl::Status valid =
       book_.CheckRequest(request.va(), request.min_bytes(), request.want_bytes());
   if (!valid.ok()) return Answer(0, CudaResult::kInvalidValue, std::string(valid.message()));
-  if (!options_.permitted) {
-    return Answer(0, CudaResult::kNotPermitted, "the lease does not give the right to memory");
-  }
   TakeKept(request.want_bytes(), kChunkClasses.front());
   const uint64_t got = taken_reservation_.bytes();
   uint64_t want = request.want_bytes();

@@ -6,19 +6,24 @@
 #include "client_stub/core/image.h"
 #include "client_stub/core/modules.h"
 #include "client_stub/core/runtime.h"
+#include "common/log.h"
 
 using namespace warpline::stub;
 
 namespace {
 
-// Reads the options of cuLibraryLoadData; false for one that it cannot honour.
+// Reads the options of cuLibraryLoadData; false for one that it cannot honour. Where none of them
+// takes a value there may be no values: cuBLASLt says so that its code is preserved.
 bool ReadLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values,
                         bool* preserved) {
-  if (count != 0 && (options == nullptr || values == nullptr)) return false;
+  if (count != 0 && options == nullptr) return false;
   for (unsigned int i = 0; i < count; ++i) {
     if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) {
-      *preserved = values[i] != nullptr;
-    } else if (options[i] != CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) {
+      *preserved = values == nullptr || values[i] != nullptr;
+    } else if (options[i] != CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE ||
+               values == nullptr) {
+      warpline::LogWarning("cuLibraryLoadData: option ", static_cast<int>(options[i]),
+                           " is not supported");
       return false;
     }
   }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/log.h"
+
 namespace warpline::stub {
 namespace {
 
@@ -55,9 +57,13 @@ CUresult JitOptions::Read(unsigned int count, CUjit_option* options, void** valu
       case CU_JIT_GLOBAL_SYMBOL_NAMES:
       case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
       case CU_JIT_GLOBAL_SYMBOL_COUNT:
+        LogWarning("CUjit_option ", static_cast<int>(id), " is not supported");
         return CUDA_ERROR_NOT_SUPPORTED;
       default:
-        if (id < 0 || id >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+        if (id < 0 || id >= CU_JIT_NUM_OPTIONS) {
+          LogWarning("CUjit_option ", static_cast<int>(id), " is not supported");
+          return CUDA_ERROR_INVALID_VALUE;
+        }
         break;
     }
   }

@@ -19,7 +19,7 @@ def tensor_ops():
     report("sum", torch.cat([a.sum().reshape(1), a.sum(0), a.sum(1)]))
     report("mean_var", torch.stack(torch.var_mean(a, 0)))
     report("sort", a.sort(1).values)
-    report("argsort", a.argsort(0, stable=True))
+    report("argsort", a.argsort(dim=0, stable=True))
     report("topk", a.topk(7, 1).indices)
     report("cumsum", a.cumsum(0))
     report("unique", (a * 3).round().to(torch.int32).unique())
