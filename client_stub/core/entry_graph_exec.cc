@@ -76,8 +76,7 @@ CUresult Launch(CUgraphExec exec, CUstream handle, DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   WARPLINE_TRY(LaunchExec(exec, stream));
-  const bool wait = runtime().launch_blocking && stream->capture.load() == 0;
-  return wait ? SynchronizeStream(stream) : CUDA_SUCCESS;
+  return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 // With GraphMutex() held.

@@ -1,5 +1,7 @@
 // Objects of the application that graphs keep alive (user_objects.h).
+#include <algorithm>
 #include <climits>
+#include <cstdint>
 
 #include "client_stub/core/graph.h"
 #include "client_stub/core/runtime.h"
@@ -71,10 +73,12 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, un
   UserObject* const held = FindUserObject(object);
   if (found == nullptr || held == nullptr || !ValidCount(count)) return CUDA_ERROR_INVALID_VALUE;
   const auto it = found->objects.find(held);
-  if (it == found->objects.end() || it->second < count) return CUDA_ERROR_INVALID_VALUE;
-  it->second -= count;
+  if (it == found->objects.end()) return CUDA_ERROR_INVALID_VALUE;
+  // More than the graph holds counts as all, as with the driver: the others' are not touched.
+  const uint64_t released = std::min<uint64_t>(count, it->second);
+  it->second -= released;
   if (it->second == 0) found->objects.erase(it);
-  ReleaseUserObject(held, count);
+  ReleaseUserObject(held, released);
   return CUDA_SUCCESS;
 }
 

@@ -266,6 +266,8 @@ CUresult UpdateExec(GraphExec* exec, const Graph& graph, CUgraphExecUpdateResult
 }
 
 CUresult LaunchExec(CUgraphExec handle, Stream* stream) {
+  // Before the memory of the graph counts as allocated.
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   std::shared_ptr<GraphPlan> plan;
   FormerLaunch former;
   {
@@ -273,23 +275,9 @@ CUresult LaunchExec(CUgraphExec handle, Stream* stream) {
     GraphExec* const exec = FindGraphExec(handle);
     if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
     former = exec->former;
-    if (!Captured(*stream)) {
-      plan = PlanOf(exec);
-      const bool auto_free = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
-      WARPLINE_TRY(LaunchMemory(*plan, auto_free));
-    }
-  }
-  if (plan == nullptr) {
-    // Becomes a node with a copy of it.
-    return CaptureWith(stream, [&](Graph* graph, const std::vector<GraphEdge>& edges,
-                                   GraphNode** node) {
-      const GraphExec* const exec = FindGraphExec(handle);
-      if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      if (GraphHasMemoryNodes(*exec->graph)) return CUDA_ERROR_NOT_SUPPORTED;
-      auto child = CopyGraph(*exec->graph, GraphCopy::kClone);
-      if (child == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-      return AddGraphNode(graph, edges, CU_GRAPH_NODE_TYPE_GRAPH, nullptr, std::move(child), node);
-    });
+    plan = PlanOf(exec);
+    const bool auto_free = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+    WARPLINE_TRY(LaunchMemory(*plan, auto_free));
   }
   WARPLINE_TRY(ComeAfterFormer(former, stream));
   WARPLINE_TRY(plan->Launch(stream));

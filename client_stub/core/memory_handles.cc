@@ -226,8 +226,9 @@ CudaResult VirtualMemory::Export(uint64_t handle, UniqueFd* descriptor) {
 
 CudaResult VirtualMemory::Import(int descriptor, uint64_t* handle) {
   SharedDescriptor what;
+  // As the driver for what is no descriptor of its memory.
   if (!ReadSharedDescriptor(descriptor, &what) || what.kind != SharedDescriptor::Kind::kMemory) {
-    return CudaResult::kInvalidValue;
+    return CudaResult::kUnknown;
   }
   uint64_t number;
   {

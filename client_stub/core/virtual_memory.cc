@@ -123,7 +123,13 @@ std::vector<VirtualMemory::Mappings::iterator> VirtualMemory::Whole(uint64_t add
 CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
   MutexLock lock(&mu_);
   const auto whole = Whole(address, bytes);
-  if (whole.empty()) return CudaResult::kInvalidValue;
+  if (whole.empty()) {
+    // As the driver: reserved addresses with nothing mapped are as they should be.
+    const bool nothing =
+        bytes > 0 && bytes % kChunkGranularity == 0 && address % kChunkGranularity == 0 &&
+        ReservationOf(address, bytes) != reservations_.end() && !AnyMapped(address, bytes);
+    return nothing ? CudaResult::kSuccess : CudaResult::kInvalidValue;
+  }
   for (const auto it : whole) {
     const auto [va, mapped] = *it;
     mappings_.erase(it);

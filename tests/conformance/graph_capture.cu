@@ -91,13 +91,24 @@ void Plain() {
     CALL("captured", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
     EQUAL(cuGraphLaunch, "what was captured", First(s.a), 11);
   }
-  // A launch can be captured, too.
+  // No launch can be captured. A graph gets into another one as a child.
   CUgraph outer = nullptr;
   CUgraphExec both = nullptr;
   SETUP(cuStreamBeginCapture, s.stream, kGlobal);
-  CALL("in a capture", CUDA_SUCCESS, cuGraphLaunch, exec, s.stream);
-  EQUAL(cuLaunchKernel, "behind a graph", s.Launch(s.b, s.a, 2, 0, s.stream), CUDA_SUCCESS);
-  CALL("with a graph", CUDA_SUCCESS, cuStreamEndCapture, s.stream, &outer);
+  CALL("in a capture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuGraphLaunch, exec, s.stream);
+  EQUAL(cuGraphLaunch, "invalidates", Status(s.stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+  EQUAL(cuLaunchKernel, "behind a graph", s.Launch(s.b, s.a, 2, 0, s.stream),
+        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  CALL("launched a graph", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, s.stream,
+       &outer);
+  HOLDS(cuStreamEndCapture, "no graph after a launch", outer == nullptr, "one");
+  CUgraphNode child = nullptr;
+  SETUP(cuGraphCreate, &outer, 0);
+  SETUP(cuGraphAddChildGraphNode, &child, outer, nullptr, 0, graph);
+  SETUP(cuStreamBeginCaptureToGraph, s.stream, outer, &child, nullptr, 1, kGlobal);
+  EQUAL(cuLaunchKernel, "behind a child", s.Launch(s.b, s.a, 2, 0, s.stream), CUDA_SUCCESS);
+  CUgraph same = nullptr;
+  CALL("with a graph", CUDA_SUCCESS, cuStreamEndCapture, s.stream, &same);
   CALL("with a graph", CUDA_SUCCESS, cuGraphInstantiateWithFlags, &both, outer, 0);
   for (int i = 0; i < 2; ++i) {
     CALL("with a graph", CUDA_SUCCESS, cuGraphLaunch, both, s.stream);

@@ -242,22 +242,30 @@ void Work() {
        &info);
   EQUAL(cuGraphExecUpdate, "another shape", info.result,
         CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-  CALL("no stream", CUDA_ERROR_INVALID_HANDLE, cuGraphLaunch, exec, Garbage<CUstream>());
+  // The driver takes what it is given for a stream, and crashes.
+  if (!native()) {
+    CALL("no stream", CUDA_ERROR_INVALID_HANDLE, cuGraphLaunch, exec, Garbage<CUstream>());
+  }
   CALL("executable", CUDA_SUCCESS, cuGraphExecDestroy, exec);
   CALL("graph", CUDA_SUCCESS, cuGraphDestroy, graph);
 }
 
 std::atomic<unsigned> g_seen{0};
-unsigned g_host_in[kCount], g_host_out[kCount];
+unsigned* g_host_in = nullptr;
+unsigned* g_host_out = nullptr;
 void Increment(void* data) {
   g_seen.fetch_add(1);
-  for (unsigned& word : g_host_in) word = *static_cast<unsigned*>(data) + g_seen.load();
+  for (unsigned i = 0; i < kCount; ++i)
+    g_host_in[i] = *static_cast<unsigned*>(data) + g_seen.load();
 }
 
-// host function, copy to the device, kernel, copy back.
+// host function, copy to the device, kernel, copy back. The memory is pinned: pageable memory may
+// be read as early as at the launch, before the function runs.
 void HostWork() {
   Setting s;
   if (!s.ok) return;
+  SETUP(cuMemHostAlloc, reinterpret_cast<void**>(&g_host_in), kBytes, 0);
+  SETUP(cuMemHostAlloc, reinterpret_cast<void**>(&g_host_out), kBytes, 0);
   CUgraph graph = nullptr;
   SETUP(cuGraphCreate, &graph, 0);
   static unsigned base = 40;
@@ -458,7 +466,7 @@ void Objects() {
   CALL("moved", CUDA_SUCCESS, cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
   CALL("the caller's", CUDA_SUCCESS, cuUserObjectRelease, object, 1);
   EQUAL(cuGraphRetainUserObject, "the graph holds it", g_destroyed.load(), 0);
-  CALL("more than it holds", CUDA_ERROR_INVALID_VALUE, cuGraphReleaseUserObject, graph, object, 2);
+  CALL("more than it holds", CUDA_SUCCESS, cuGraphReleaseUserObject, graph, object, 2);
   CALL("with an object", CUDA_SUCCESS, cuGraphDestroy, graph);
   for (int i = 0; i < 1000 && g_destroyed.load() == 0; ++i) usleep(1000);
   EQUAL(cuGraphDestroy, "gives the object up", g_destroyed.load(), 1);

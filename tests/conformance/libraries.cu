@@ -61,6 +61,10 @@ void LoadInEveryForm() {
   CALL("preserved", CUDA_SUCCESS, cuLibraryLoadData, &library, bytes.data(), nullptr, nullptr, 0,
        options, values, 1);
   CALL("preserved", CUDA_SUCCESS, cuLibraryUnload, library);
+  // That option has no value.
+  CALL("preserved, no values", CUDA_SUCCESS, cuLibraryLoadData, &library, bytes.data(), nullptr,
+       nullptr, 0, options, nullptr, 1);
+  CALL("preserved, no values", CUDA_SUCCESS, cuLibraryUnload, library);
   CALL("none", CUDA_ERROR_INVALID_HANDLE, cuLibraryUnload, nullptr);
 }
 

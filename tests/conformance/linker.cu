@@ -53,6 +53,14 @@ constexpr char kBroken[] = R"(
 
 void* Text(const char* text) { return const_cast<char*>(text); }
 
+// Whether the device is of the architecture that the cubins are for.
+bool OfImages() {
+  int major = 0, minor = 0;
+  CU(cuDeviceGetAttribute)(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, g_device);
+  CU(cuDeviceGetAttribute)(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, g_device);
+  return major == 9 && minor == 0;
+}
+
 // The sum that `caller` or `affine` of the linked code gives.
 void OneInput() {
   if (!Begin()) return;
@@ -145,10 +153,16 @@ void Files() {
   CALL("without a size", CUDA_SUCCESS, cuLinkComplete, state, &code, nullptr);
   CALL("a file", CUDA_SUCCESS, cuLinkDestroy, state);
   if (on_cpu()) return;
+  // The driver refuses one that is linked already, also on a device that it runs on.
   SETUP(cuLinkCreate, 0, nullptr, nullptr, &state);
-  CALL("cubin", CUDA_SUCCESS, cuLinkAddFile, state, CU_JIT_INPUT_CUBIN,
+  CALL("linked cubin", CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddFile, state, CU_JIT_INPUT_CUBIN,
        ImagePath("cubin/kernels.cubin").c_str(), 0, nullptr, nullptr);
-  CALL("fatbin", CUDA_SUCCESS, cuLinkDestroy, state);
+  CALL("linked cubin", CUDA_SUCCESS, cuLinkDestroy, state);
+  SETUP(cuLinkCreate, 0, nullptr, nullptr, &state);
+  CALL("relocatable cubin", OfImages() ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddFile,
+       state, CU_JIT_INPUT_CUBIN, ImagePath("cubin_relocatable/kernels.cubin").c_str(), 0, nullptr,
+       nullptr);
+  CALL("relocatable cubin", CUDA_SUCCESS, cuLinkDestroy, state);
 }
 
 void Errors() {

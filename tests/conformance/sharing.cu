@@ -214,7 +214,7 @@ void ImportThere(int socket) {
   CUdeviceptr address = 0;
   unsigned got = 0;
   const CUmemAccessDesc access = ReadWrite();
-  THERE("no descriptor", CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle, &none,
+  THERE("no descriptor", CUDA_ERROR_UNKNOWN, cuMemImportFromShareableHandle, &none,
         reinterpret_cast<void*>(intptr_t{-1}), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   THERE("a descriptor", CUDA_SUCCESS, cuMemImportFromShareableHandle, &handle,
         reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),

@@ -157,7 +157,10 @@ void TiledErrors() {
   CALL("rank 6", CUDA_ERROR_INVALID_VALUE, cuTensorMapEncodeTiled, map, good.type, 6, good.address,
        good.sizes, good.strides, good.box, good.steps, good.interleave, good.swizzle,
        CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  CALL("no map", CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress, nullptr, good.address);
+  // The driver writes to where it is told, and crashes.
+  if (!native()) {
+    CALL("no map", CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress, nullptr, good.address);
+  }
   // Found by the driver.
   fails("unaligned address", [&](Tiled* t) { t->address = reinterpret_cast<void*>(memory + 8); });
   fails("size 0", [](Tiled* t) { t->sizes[1] = 0; });
