@@ -69,13 +69,13 @@ def say(value):
 def main():
     torch.manual_seed(0)
     step = globals()[sys.argv[1]]()
-    results = [step() for _ in range(WARM_UP)]
+    results = [step().detach() for _ in range(WARM_UP)]
     say([round(float(value), 3) for value in results])
     for line in sys.stdin:
         times = []
         for _ in range(int(line)):
             started = time.perf_counter()
-            float(step())
+            float(step().detach())
             times.append((time.perf_counter() - started) * 1000)
         say(times)
 

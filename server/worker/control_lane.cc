@@ -13,6 +13,8 @@
 namespace warpline::worker {
 namespace {
 
+// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int kMaxDynamicSharedBytes = 8;
 // Of the names in one reply.
 constexpr size_t kMaxNames = 256u << 10;
 // Of one launch attribute on the wire.
@@ -221,9 +223,16 @@ void ControlLane::Do(const cmd::VariableFind&, Task& task) {
 
 void ControlLane::Do(const cmd::KernelSetAttribute& command, Task& task) {
   CudaResult result = task.kernel->result;
-  if (result == CudaResult::kSuccess) {
+  // Launches that the client made before may not have been issued yet and need what they had then.
+  // That later ones keep within what it says now is checked by the client.
+  const bool lowers = command.attribute == kMaxDynamicSharedBytes && command.value >= 0 &&
+                      command.value <= task.kernel->dynamic_shared_allowed;
+  if (result == CudaResult::kSuccess && !lowers) {
     result =
         host_->context()->SetKernelAttribute(task.kernel->id, command.attribute, command.value);
+  }
+  if (result == CudaResult::kSuccess && command.attribute == kMaxDynamicSharedBytes && !lowers) {
+    task.kernel->dynamic_shared_allowed = command.value;
   }
   host_->sink()->Reply(task.seq, result);
 }

@@ -125,6 +125,10 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
   } else if (fault() != CudaResult::kSuccess) {
     return;
   }
+  if (!IsSticky(result)) {
+    LogInfo("refused command=", seq, " call=", FindCommand(id).name,
+            " error=", CudaResultName(result));
+  }
   // The text of a failed assertion comes before its error.
   if (IsSticky(result)) SendOutput();
   sink_.Failed(seq, id, result, CudaResultName(result));

@@ -41,6 +41,7 @@ struct Kernel {
   CudaResult result = CudaResult::kNotReady;
   device::KernelId id{};
   uint32_t param_bytes = 0;
+  int dynamic_shared_allowed = 0;  // The most that was ever set; the control lane's.
 };
 
 // Device code that is being linked. The linker lane's, but for `image_bytes`, the decoder's.

@@ -182,11 +182,13 @@ def gpt2_train():
 
 
 def gpt2_generate_fp32():
+    deterministic()
     tokens = torch.randint(0, 50257, (1, 32), device=DEVICE)
     report("tokens", _gpt2(torch.float32).generate(tokens, 64))
 
 
 def gpt2_generate_fp16():
+    deterministic()
     tokens = torch.randint(0, 50257, (2, 32), device=DEVICE)
     report("tokens", _gpt2(torch.float16).generate(tokens, 64))
 
