@@ -2,7 +2,7 @@
 //
 // An event that was shared is recorded by waiting for what it records: whoever hears of the record
 // in another process finds it complete, without a way for streams of different workers to wait for
-// each other (docs/decisions/0015-shared-memory-and-events.md).
+// each other (docs/decisions/0013-shared-memory-and-events.md).
 #include <algorithm>
 #include <cstring>
 #include <iterator>
