@@ -71,7 +71,8 @@ class TlsTest(unittest.TestCase):
             self.assertEqual(0, ran.returncode, ran.stderr)
             listed = self.warpline("ps", "--endpoint=" + server.endpoint, *options)
             self.assertEqual(0, listed.returncode, listed.stderr)
-            self.assertIn("PEER", listed.stdout)
+            # Its session may be gone by now.
+            self.assertRegex(listed.stdout, "PEER|no sessions on warpline-server")
 
     def test_what_is_wrong_is_said_in_one_line(self):
         self.make_certs("other")
