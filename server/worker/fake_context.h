@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <set>
@@ -20,6 +21,9 @@ namespace warpline::worker {
 // Thread-safe. Streams are numbered from 10 in the order of their creation.
 class FakeContext : public device::Context {
  public:
+  // The latest that was set of any kernel.
+  std::atomic<int> kernel_attribute{0};
+
   // Work submitted to a stalled stream does not complete; what waits for it neither.
   void Stall(uint64_t stream) {
     MutexLock lock(&mu_);
@@ -300,7 +304,9 @@ class FakeContext : public device::Context {
     return CudaResult::kSuccess;
   }
   CudaResult SetKernelAttribute(device::KernelId, int, int value) override {
-    return value < 0 ? CudaResult::kInvalidValue : CudaResult::kSuccess;
+    if (value < 0) return CudaResult::kInvalidValue;
+    kernel_attribute = value;
+    return CudaResult::kSuccess;
   }
   CudaResult FindGlobal(device::ModuleId, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override {

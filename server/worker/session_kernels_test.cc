@@ -58,6 +58,21 @@ TEST_F(SessionKernelsTest, LaunchAttributesReachTheDevice) {
               ElementsAre("attribute@1 4=2", "attribute@1 8=5", "cooperative@1 ", "launch@1 77x2"));
 }
 
+// Launches that were made before may still wait to be issued.
+TEST_F(SessionKernelsTest, DynamicSharedMemoryOfAKernelIsRaisedAndNeverLowered) {
+  constexpr int kMaxDynamicSharedBytes = 8;
+  LoadKernel();
+  Add(cmd::KernelSetAttribute{3, kMaxDynamicSharedBytes, 65536});
+  const uint64_t lower = Add(cmd::KernelSetAttribute{3, kMaxDynamicSharedBytes, 1024});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(lower);
+  EXPECT_EQ(context_.kernel_attribute, 65536);
+  const uint64_t higher = Add(cmd::KernelSetAttribute{3, kMaxDynamicSharedBytes, 98304});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(higher);
+  EXPECT_EQ(context_.kernel_attribute, 98304);
+}
+
 TEST_F(SessionKernelsTest, AttributesThatNameObjectsOrAreCutShortAreRefused) {
   LoadKernel();
   // A programmatic event holds a pointer of the client's.
