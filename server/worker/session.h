@@ -131,6 +131,7 @@ class Session : public LaneHost {
   void On(const cmd::StreamWaitEvent& command, std::string_view tail);
   void On(const cmd::StreamBarrier& command, std::string_view tail);
   void On(const cmd::ContextSync& command, std::string_view tail);
+  void On(const cmd::DeviceSync& command, std::string_view tail);
   void On(const cmd::EventCreate& command, std::string_view tail);
   void On(const cmd::EventDestroy& command, std::string_view tail);
   void On(const cmd::EventRecord& command, std::string_view tail);

@@ -77,6 +77,12 @@ void Session::On(const cmd::ContextSync&, std::string_view) {
   WhenAllRetired([this, seq = seq_] { sink_.Reply(seq, fault()); });
 }
 
+void Session::On(const cmd::DeviceSync& command, std::string_view) {
+  if (command.device != 0) return Refuse(CudaResult::kInvalidDevice);
+  RetireHere();
+  WhenAllRetired([this, seq = seq_] { sink_.Reply(seq, fault()); });
+}
+
 void Session::On(const cmd::EventCreate& command, std::string_view) {
   if (event_table_.contains(command.event)) return Refuse(CudaResult::kInvalidHandle);
   if (!HandlesLeft()) return;
