@@ -8,6 +8,7 @@ versions; a folder's other libraries are started with it.
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -27,7 +28,8 @@ class LibrariesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.installation = harness.local_server.Installation.from_bazel_bin(
-            harness.RUNFILES, {"bin/library_start": "tests/libraries/library_start"})
+            harness.RUNFILES, {"bin/library_start": "tests/libraries/library_start",
+                               "bin/compile_kernel": "tests/libraries/compile_kernel"})
         cls.server = harness.server(cls.installation)
         cls.server.__enter__()
 
@@ -71,6 +73,30 @@ class LibrariesTest(unittest.TestCase):
                 self.assertIn("library_start: insufficient driver", run.stdout)
                 self.assertEqual(run.stderr.count("insufficient driver"), 1, run.stderr)
                 self.assertIn("CUDA %d.8" % (major - 1), run.stderr)
+
+    def compile(self, library, cache):
+        environment = self.installation.client_environment(self.server.endpoint)
+        environment["LD_LIBRARY_PATH"] += ":%s" % library.parent
+        environment["CUDA_CACHE_PATH"] = cache
+        run = subprocess.run(
+            [str(self.installation.root / "bin/compile_kernel"), str(library)], env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return run.stdout
+
+    def test_what_nvrtc_compiled_is_found_by_the_next_process(self):
+        for library in newest(TOOLKIT, "libnvrtc.so"):
+            with tempfile.TemporaryDirectory() as cache:
+                first = self.compile(library, cache)
+                kept = list(pathlib.Path(cache).glob("warpline/*"))
+                self.assertEqual(len(kept), 1)
+                os.utime(kept[0], (1000, 1000))
+                self.assertEqual(self.compile(library, cache), first)
+                # A result that was used says so; one that was compiled again would be a new file.
+                self.assertGreater(kept[0].stat().st_mtime, 1000)
+                # A damaged one is compiled again.
+                kept[0].write_bytes(kept[0].read_bytes()[:-1] + b"!")
+                self.assertEqual(self.compile(library, cache), first)
 
 
 if __name__ == "__main__":

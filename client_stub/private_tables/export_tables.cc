@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "client_stub/private_tables/compile_cache.h"
 #include "client_stub/private_tables/context_storage.h"
 #include "client_stub/private_tables/library_tables.h"
 #include "client_stub/private_tables/refused_log.h"
@@ -229,12 +230,10 @@ constexpr Table kTables[] = {
     {{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
       0xd9},
      nullptr},
-    // The driver's compile cache: NVRTC and nvJitLink do without, and take a wrong answer for a
-    // hit.
-    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
-      0x28},
-     nullptr},
 };
+
+constexpr uint8_t kCompileCacheId[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
+                                         0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
 
 // The tables of this file and those of libraries above the runtime. False for an unknown one.
 bool FindTable(const CUuuid& id, void* const** slots) {
@@ -243,7 +242,8 @@ bool FindTable(const CUuuid& id, void* const** slots) {
     *slots = table.slots;
     return true;
   }
-  *slots = LibraryTable(id);
+  const bool compile_cache = std::memcmp(kCompileCacheId, id.bytes, sizeof(id.bytes)) == 0;
+  *slots = compile_cache ? CompileCacheTable() : LibraryTable(id);
   return *slots != nullptr;
 }
 

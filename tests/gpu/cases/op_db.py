@@ -24,6 +24,8 @@ except ImportError:  # PyTorch's test modules import it; none of it is used here
     sys.modules["expecttest"].TestCase = unittest.TestCase
 
 import torch  # noqa: E402
+torch.use_deterministic_algorithms(False)
+torch.backends.cudnn.deterministic = True  # PyTorch's test modules forbid to set it later.
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils import _pytree  # noqa: E402
 
@@ -110,8 +112,6 @@ def main():
     warnings.simplefilter("ignore")
     dtype = getattr(torch, args.dtype)
     part, parts = map(int, args.slice.split("/"))
-    torch.use_deterministic_algorithms(False)
-    torch.backends.cudnn.deterministic = True
     started = time.monotonic()
     done, died = already(args.out)
     with open(args.out, "a", encoding="utf-8") as out:

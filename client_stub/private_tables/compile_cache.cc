@@ -1,0 +1,133 @@
+#include "client_stub/private_tables/compile_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "client_stub/private_tables/cache_folder.h"
+#include "client_stub/private_tables/table_slots.h"
+#include "common/content_hash.h"
+#include "cuda.h"
+
+namespace warpline {
+namespace {
+
+constexpr char kCompileCache[] = "COMPILE_CACHE";
+// As the driver's own cache has it.
+constexpr uint64_t kDefaultBytes = 1ull << 30;
+constexpr uint64_t kMostBytes = 4ull << 30;
+constexpr int kDone = 0;
+
+CacheFolder& Folder() {
+  static CacheFolder* const folder = [] {
+    CompileCacheSettings settings = ReadCompileCacheSettings([](const char* n) { return getenv(n); });
+    return new CacheFolder(std::move(settings.path), settings.max_bytes);
+  }();
+  return *folder;
+}
+
+// What one compilation is known by, made and destroyed by who compiles.
+struct Key {
+  ContentHash name;
+};
+
+// Text and its length, so that two neighbours cannot be mistaken for others.
+void AddText(ContentHasher* hasher, std::string_view text) {
+  const uint64_t bytes = text.size();
+  hasher->Add({reinterpret_cast<const char*>(&bytes), sizeof(bytes)});
+  hasher->Add(text);
+}
+
+void AddText(ContentHasher* hasher, const char* text) {
+  AddText(hasher, text == nullptr ? std::string_view() : std::string_view(text));
+}
+
+int MakeKey(void** key, int kind, const void* source, uint32_t bytes, const char* options,
+            const char* host, const char* build, int first, int second) {
+  if (key == nullptr || (source == nullptr && bytes > 0)) return CUDA_ERROR_INVALID_VALUE;
+  *key = nullptr;
+  ContentHasher hasher;
+  const int numbers[] = {kind, first, second};
+  hasher.Add({reinterpret_cast<const char*>(numbers), sizeof(numbers)});
+  AddText(&hasher, options);
+  AddText(&hasher, host);
+  AddText(&hasher, build);
+  AddText(&hasher, std::string_view(static_cast<const char*>(source), bytes));
+  auto made = std::make_unique<Key>();
+  if (!hasher.Finish(&made->name)) return CUDA_ERROR_UNKNOWN;
+  *key = made.release();
+  return kDone;
+}
+
+void DestroyKey(void* key) { delete static_cast<Key*>(key); }
+
+// Anything but 0 says that there is none. The caller gives the data back with FreeData().
+int FindResult(void* key, int, void** data, uint32_t* bytes) {
+  if (key == nullptr || data == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::string result;
+  if (!Folder().Find(static_cast<Key*>(key)->name, &result) || result.empty()) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  void* copy = std::malloc(result.size());
+  if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::memcpy(copy, result.data(), result.size());
+  *data = copy;
+  *bytes = static_cast<uint32_t>(result.size());
+  return kDone;
+}
+
+int KeepResult(void* key, int, const void* data, uint32_t bytes) {
+  if (key == nullptr || data == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::string_view result(static_cast<const char*>(data), bytes);
+  return Folder().Put(static_cast<Key*>(key)->name, result) ? kDone : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void FreeData(void* data) { std::free(data); }
+
+}  // namespace
+
+CompileCacheSettings ReadCompileCacheSettings(
+    const std::function<const char*(const char*)>& variable) {
+  const auto text = [&](const char* name) {
+    const char* const value = variable(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  CompileCacheSettings settings;
+  const std::string disabled = text("CUDA_CACHE_DISABLE");
+  if (!disabled.empty() && disabled != "0") return settings;
+  settings.max_bytes = kDefaultBytes;
+  uint64_t asked = 0;
+  if (absl::SimpleAtoi(text("CUDA_CACHE_MAXSIZE"), &asked)) {
+    settings.max_bytes = std::min(asked, kMostBytes);
+  }
+  if (settings.max_bytes == 0) return settings;
+  // Beside what the driver keeps there, whose format is its own.
+  if (const std::string path = text("CUDA_CACHE_PATH"); !path.empty()) {
+    settings.path = path + "/warpline";
+  } else if (const std::string cache = text("XDG_CACHE_HOME"); cache.starts_with('/')) {
+    settings.path = cache + "/warpline/compiled";
+  } else if (const std::string home = text("HOME"); home.starts_with('/')) {
+    settings.path = home + "/.cache/warpline/compiled";
+  }
+  return settings;
+}
+
+void* const* CompileCacheTable() {
+  // The compilers want more than six slots; with fewer they take results back another way.
+  static void* const slots[] = {
+      Size(7),
+      Slot(&MakeKey),
+      Slot(&DestroyKey),
+      Slot(&FindResult),
+      Slot(&KeepResult),
+      Slot(&Refused<kCompileCache, 5>),
+      Slot(&FreeData),
+  };
+  return slots;
+}
+
+}  // namespace warpline

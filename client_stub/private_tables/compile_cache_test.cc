@@ -1,0 +1,122 @@
+#include "client_stub/private_tables/compile_cache.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+using MakeKey = int(void**, int, const void*, uint32_t, const char*, const char*, const char*, int,
+                    int);
+
+template <typename Function>
+Function* Slot(int slot) {
+  return reinterpret_cast<Function*>(const_cast<void*>(CompileCacheTable()[slot]));
+}
+
+void* Key(const std::string& source, const char* options, int kind = 1, int first = 7) {
+  void* key = nullptr;
+  EXPECT_EQ(Slot<MakeKey>(1)(&key, kind, source.data(), static_cast<uint32_t>(source.size()),
+                             options, "HOST64", "a build", first, 5),
+            0);
+  return key;
+}
+
+// What is kept for a key; empty when nothing is.
+std::string Find(void* key) {
+  void* data = nullptr;
+  uint32_t bytes = 0;
+  if (Slot<int(void*, int, void**, uint32_t*)>(3)(key, 0, &data, &bytes) != 0) return "";
+  std::string found(static_cast<char*>(data), bytes);
+  Slot<void(void*)>(6)(data);
+  return found;
+}
+
+int Keep(void* key, const std::string& result) {
+  return Slot<int(void*, int, const void*, uint32_t)>(4)(key, 0, result.data(),
+                                                         static_cast<uint32_t>(result.size()));
+}
+
+void Destroy(void* key) { Slot<void(void*)>(2)(key); }
+
+TEST(CompileCacheTest, HasMoreThanSixSlots) {
+  EXPECT_GT(reinterpret_cast<size_t>(CompileCacheTable()[0]), 0x30u);
+  EXPECT_NE(Slot<int()>(5)(), 0);
+}
+
+TEST(CompileCacheTest, EveryInputOfACompilationCounts) {
+  void* key = Key("source", "-arch=sm_90");
+  EXPECT_EQ(Find(key), "");
+  ASSERT_EQ(Keep(key, "code"), 0);
+  EXPECT_EQ(Find(key), "code");
+  Destroy(key);
+  void* same = Key("source", "-arch=sm_90");
+  EXPECT_EQ(Find(same), "code");
+  Destroy(same);
+  for (void* other : {Key("sourc", "e-arch=sm_90"), Key("source", "-arch=sm_80"),
+                      Key("source", nullptr), Key("source", "-arch=sm_90", 2),
+                      Key("source", "-arch=sm_90", 1, 8), Key("", "-arch=sm_90")}) {
+    EXPECT_EQ(Find(other), "");
+    Destroy(other);
+  }
+}
+
+TEST(CompileCacheTest, NonsenseIsNoHit) {
+  void* key = nullptr;
+  uint32_t bytes = 0;
+  void* data = nullptr;
+  EXPECT_NE(Slot<MakeKey>(1)(nullptr, 1, "x", 1, "", "", "", 0, 0), 0);
+  EXPECT_NE(Slot<MakeKey>(1)(&key, 1, nullptr, 1, "", "", "", 0, 0), 0);
+  EXPECT_EQ(key, nullptr);
+  auto* find = Slot<int(void*, int, void**, uint32_t*)>(3);
+  EXPECT_NE(find(nullptr, 0, &data, &bytes), 0);
+  key = Key("nonsense", "");
+  EXPECT_NE(find(key, 0, nullptr, &bytes), 0);
+  EXPECT_NE(find(key, 0, &data, nullptr), 0);
+  EXPECT_NE(Keep(key, ""), 0);
+  EXPECT_NE(Keep(nullptr, "code"), 0);
+  Destroy(key);
+  Destroy(nullptr);
+}
+
+CompileCacheSettings Read(const std::map<std::string, std::string>& variables) {
+  return ReadCompileCacheSettings([&](const char* name) -> const char* {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  });
+}
+
+TEST(CompileCacheTest, CudasVariablesDecide) {
+  EXPECT_EQ(Read({}).path, "");
+  EXPECT_EQ(Read({{"HOME", "/h"}}).path, "/h/.cache/warpline/compiled");
+  EXPECT_EQ(Read({{"HOME", "/h"}}).max_bytes, 1ull << 30);
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}}).path, "/x/warpline/compiled");
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"CUDA_CACHE_PATH", "/c"}}).path, "/c/warpline");
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"CUDA_CACHE_DISABLE", "1"}}).path, "");
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"CUDA_CACHE_DISABLE", "0"}}).path,
+            "/h/.cache/warpline/compiled");
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"CUDA_CACHE_MAXSIZE", "1000"}}).max_bytes, 1000u);
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"CUDA_CACHE_MAXSIZE", "0"}}).path, "");
+  EXPECT_EQ(Read({{"HOME", "/h"}, {"CUDA_CACHE_MAXSIZE", "a lot"}}).max_bytes, 1ull << 30);
+}
+
+}  // namespace
+}  // namespace warpline
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  std::string folder = testing::TempDir() + "compiled-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return 1;
+  setenv("CUDA_CACHE_PATH", folder.c_str(), 1);
+  unsetenv("CUDA_CACHE_DISABLE");
+  unsetenv("CUDA_CACHE_MAXSIZE");
+  const int status = RUN_ALL_TESTS();
+  std::filesystem::remove_all(folder);
+  return status;
+}
