@@ -78,7 +78,7 @@ def run_case(case, sides, args):
     outcome = {}
     for side in ("remote",) if args.remote_only else ("native", "remote"):
         status, output, errors, seconds = sides.run(
-            side, case.script, [case.function], case.name, case.seconds, case.env)
+            side, case.script, [case.function], case.name, case.seconds, case.env, case.gpus)
         row[side + "_s"] = round(seconds, 1)
         if args.logs:
             text = "exit: %s\n--- stdout\n%s\n--- stderr\n%s" % (status, output, errors)

@@ -130,6 +130,9 @@ class Listing(unittest.TestCase):
         self.assertNotEqual(native["TRITON_CACHE_DIR"], remote["TRITON_CACHE_DIR"])
         self.assertEqual(both.command("remote", "s.py", "f")[1:],
                          ["run", "--memory=1GiB", "--", "python3", "s.py", "f"])
+        self.assertEqual(both.command("remote", "s.py", gpus=2)[1:],
+                         ["run", "--gpus=2", "--memory=1GiB", "--", "python3", "s.py"])
+        self.assertEqual(both.command("native", "s.py", gpus=2), ["python3", "s.py"])
 
 
 if __name__ == "__main__":

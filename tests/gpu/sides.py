@@ -37,12 +37,13 @@ class Sides:
         self._endpoint = endpoint
         self._folder = pathlib.Path(folder)
 
-    def command(self, side, script, *arguments):
+    def command(self, side, script, *arguments, gpus=1):
         plain = [self._args.python, str(script), *map(str, arguments)]
         if side == "native":
             return plain
-        return [str(self._args.bundle.resolve() / "bin/warpline"), "run", *self._args.run_flag, "--",
-                *plain]
+        several = ["--gpus=%d" % gpus] if gpus > 1 else []
+        return [str(self._args.bundle.resolve() / "bin/warpline"), "run", *several,
+                *self._args.run_flag, "--", *plain]
 
     def environment(self, side, use, further=None):
         env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
@@ -68,11 +69,13 @@ class Sides:
             env["WARPLINE_ENDPOINT"] = self._endpoint
         return env
 
-    def run(self, side, script, arguments, use, timeout_s, further=None):
-        """(exit status or "timeout", stdout, stderr, seconds) of a program and what it starts."""
+    def run(self, side, script, arguments, use, timeout_s, further=None, gpus=1):
+        """(exit status or "timeout", stdout, stderr, seconds) of a program and what it starts. Natively
+        it has all GPUs, whatever `gpus` says."""
         started = time.monotonic()
         process = subprocess.Popen(
-            self.command(side, script, *arguments), env=self.environment(side, use, further),
+            self.command(side, script, *arguments, gpus=gpus),
+            env=self.environment(side, use, further),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True)
         try:
