@@ -64,7 +64,7 @@ class FakeSides:
 
 
 def verdict_of(remote_only=False, **outcomes):
-    case = types.SimpleNamespace(name="c", script="s", function="f", seconds=1, env={})
+    case = types.SimpleNamespace(name="c", script="s", function="f", seconds=1, env={}, gpus=1)
     args = types.SimpleNamespace(remote_only=remote_only, logs=None)
     return run.run_case(case, FakeSides(**outcomes), args)["verdict"]
 
