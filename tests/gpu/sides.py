@@ -51,6 +51,7 @@ class Sides:
         caches.mkdir(parents=True, exist_ok=True)
         env.update({
             "PYTHONUNBUFFERED": "1",
+            "PYTHONHASHSEED": "0",  # PyTorch's samples come in the order of sets.
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
             "TRITON_CACHE_DIR": str(caches / "triton"),
             "CUPY_CACHE_DIR": str(caches / "cupy"),

@@ -24,7 +24,6 @@ except ImportError:  # PyTorch's test modules import it; none of it is used here
     sys.modules["expecttest"].TestCase = unittest.TestCase
 
 import torch  # noqa: E402
-torch.use_deterministic_algorithms(False)
 torch.backends.cudnn.deterministic = True  # PyTorch's test modules forbid to set it later.
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils import _pytree  # noqa: E402
@@ -61,8 +60,14 @@ def outputs_of(op, sample):
     return kept
 
 
+# Operators whose outputs are not all written: what was in the memory before would be compared.
+UNWRITTEN = ("torch.ops.aten._efficient_attention_forward",)
+
+
 def run_operator(op, dtype, limit_s):
     """The note of one operator: per sample what came out, or the error's type."""
+    # PyTorch then fills new memory, which it does only while it also looks for determinism.
+    torch.use_deterministic_algorithms(full_name(op) in UNWRITTEN, warn_only=True)
     samples, repeatable = [], True
     until = time.monotonic() + limit_s
     torch.manual_seed(0)
