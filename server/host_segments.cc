@@ -1,27 +1,12 @@
 #include "server/host_segments.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <iterator>
+#include <utility>
 
+#include "common/sealed_memory.h"
 #include "proto/frames.h"
 
 namespace warpline {
-namespace {
-
-// Of `bytes` zeros, for ever.
-UniqueFd SealedFile(uint64_t bytes) {
-  UniqueFd fd(memfd_create("warpline-host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return UniqueFd();
-  }
-  return fd;
-}
-
-}  // namespace
 
 bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
   if (bytes == 0 || va % kHostPageBytes != 0 || bytes % kHostPageBytes != 0 || !InHostArena(va) ||
@@ -51,8 +36,9 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
   segment.bytes = request.bytes();
   segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   if (segment.charge.bytes() != segment.bytes) return answer(CudaResult::kOutOfMemory, -1);
-  segment.fd = SealedFile(segment.bytes);
-  if (!segment.fd.valid()) return answer(CudaResult::kOutOfMemory, -1);
+  absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
+  if (!memory.ok()) return answer(CudaResult::kOutOfMemory, -1);
+  segment.fd = *std::move(memory);
   segments_[va] = std::move(segment);
   SendMap(va, std::move(answer));
 }

@@ -1,7 +1,6 @@
 #include "server/life_line.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/sealed_memory.h"
 
 namespace warpline {
 namespace {
@@ -26,16 +26,12 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<LifeLine>> LifeLine::Create() {
-  UniqueFd fd(memfd_create("warpline-life", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return absl::ResourceExhaustedError("no descriptor for a life line");
-  if (ftruncate(fd.get(), kBytes) != 0 ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return absl::ResourceExhaustedError("no memory for a life line");
-  }
-  const void* const map = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+  absl::StatusOr<UniqueFd> fd = NewSealedMemory("warpline-life", kBytes);
+  if (!fd.ok()) return fd.status();
+  const void* const map = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd->get(), 0);
   if (map == MAP_FAILED) return absl::ResourceExhaustedError("a life line cannot be mapped");
   return std::shared_ptr<LifeLine>(
-      new LifeLine(std::move(fd), static_cast<const std::atomic<uint32_t>*>(map)));
+      new LifeLine(*std::move(fd), static_cast<const std::atomic<uint32_t>*>(map)));
 }
 
 LifeLine::~LifeLine() { munmap(const_cast<std::atomic<uint32_t>*>(word_), kBytes); }

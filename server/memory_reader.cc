@@ -1,12 +1,9 @@
 #include "server/memory_reader.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <utility>
 
 #include "common/log.h"
+#include "common/sealed_memory.h"
 
 namespace warpline {
 
@@ -22,11 +19,9 @@ void MemoryReader::OnFormerGone() {
 }
 
 void MemoryReader::Start() {
-  file_ = UniqueFd(memfd_create("warpline-readback", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file_.valid() || ftruncate(file_.get(), kMaxReadBack) != 0 ||
-      fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return Fail(CudaResult::kOutOfMemory);
-  }
+  absl::StatusOr<UniqueFd> file = NewSealedMemory("warpline-readback", kMaxReadBack);
+  if (!file.ok()) return Fail(CudaResult::kOutOfMemory);
+  file_ = *std::move(file);
   worker_ = host_->TakeReader(this);
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/sealed_memory.h"
 #include "transport/channel.h"
 
 namespace warpline {
@@ -119,12 +120,10 @@ absl::StatusOr<RingDescriptors> CreateRing(size_t capacity) {
   }
   capacity = std::bit_ceil(std::max(capacity, ShmRingMap::kHeaderSize));
   RingDescriptors ring;
-  ring.memory = UniqueFd(memfd_create("warpline-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  const int memory = ring.memory.get();
-  if (memory < 0 || ftruncate(memory, ShmRingMap::kHeaderSize + capacity) != 0 ||
-      fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return NoDescriptors("cannot make a ring");
-  }
+  absl::StatusOr<UniqueFd> memory =
+      NewSealedMemory("warpline-ring", ShmRingMap::kHeaderSize + capacity);
+  if (!memory.ok()) return memory.status();
+  ring.memory = *std::move(memory);
   ring.readable = MakeDoorbell();
   ring.writable = MakeDoorbell();
   if (!ring.readable.valid() || !ring.writable.valid()) return NoDescriptors("cannot make a ring");

@@ -13,6 +13,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/sealed_memory.h"
 
 // Of sanitizer builds: where their findings go.
 extern "C" void __attribute__((weak)) __sanitizer_set_report_fd(void* descriptor);
@@ -50,14 +51,11 @@ absl::StatusOr<std::unique_ptr<OutputCapture>> OutputCapture::Install() {
 }
 
 absl::Status OutputCapture::Replace(Stream* stream) {
-  stream->file = UniqueFd(memfd_create("warpline-output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  const int file = stream->file.get();
-  if (file < 0) return Errno("memory for what kernels print");
-  if (ftruncate(file, kFileBytes) != 0 ||
-      fcntl(file, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
-    return Errno("bound on what kernels print");
-  }
-  if (dup2(file, stream->descriptor) < 0) return Errno("descriptor of what kernels print");
+  absl::StatusOr<UniqueFd> file = NewSealedMemory("warpline-output", kFileBytes);
+  if (!file.ok()) return file.status();
+  stream->file = *std::move(file);
+  if (dup2(stream->file.get(), stream->descriptor) < 0)
+    return Errno("descriptor of what kernels print");
   return absl::OkStatus();
 }
 

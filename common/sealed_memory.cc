@@ -1,0 +1,24 @@
+#include "common/sealed_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline {
+
+absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes) {
+  UniqueFd memory(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.valid() || ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", name, ": ", std::strerror(errno)));
+  }
+  return memory;
+}
+
+}  // namespace warpline

@@ -1,0 +1,20 @@
+// Memory behind a descriptor, of a size that nobody can change.
+#ifndef WARPLINE_COMMON_SEALED_MEMORY_H_
+#define WARPLINE_COMMON_SEALED_MEMORY_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+
+namespace warpline {
+
+// Makes `bytes` of zeros, sealed against growing and shrinking for good: whoever else gets the
+// descriptor cannot make an access to a mapping of it fault. The caller owns it; it is closed on
+// exec. `name` is shown in /proc. RESOURCE_EXHAUSTED, with errno's text, when there is no memory or
+// descriptor for it. Thread-safe.
+absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_SEALED_MEMORY_H_
