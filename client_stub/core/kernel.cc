@@ -80,6 +80,8 @@ CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int 
                         cmd::KernelSetAttribute{wire, static_cast<int32_t>(attribute), value})));
   kernel->attributes[attribute].store(value, std::memory_order_relaxed);
   kernel->set_attributes.fetch_or(1u << attribute);
+  MutexLock lock(&kernel->occupancy_mu);
+  kernel->occupancy.clear();
   return CUDA_SUCCESS;
 }
 

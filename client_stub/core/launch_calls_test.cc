@@ -88,6 +88,17 @@ TEST_F(LaunchCallsTest, MoreSharedMemoryOnceTheKernelMayTakeIt) {
   EXPECT_EQ(cuFuncSetAttribute(kernel_, CU_FUNC_ATTRIBUTE_NUM_REGS, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+// The worker leaves the device what it once allowed, so this is the only check.
+TEST_F(LaunchCallsTest, LessSharedMemoryOnceTheKernelMayTakeLess) {
+  constexpr auto kAttribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  ASSERT_EQ(cuFuncSetAttribute(kernel_, kAttribute, 100 << 10), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(1, 1, 100 << 10), CUDA_SUCCESS);
+  ASSERT_EQ(cuFuncSetAttribute(kernel_, kAttribute, 1 << 10), CUDA_SUCCESS);
+  EXPECT_EQ(Launch(1, 1, (1 << 10) + 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Launch(1, 1, 1 << 10), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kLaunch), 2);
+}
+
 TEST_F(LaunchCallsTest, LaunchBlockingWaitsForEachLaunch) {
   runtime().launch_blocking = true;
   session().SetComplete(false);

@@ -13,8 +13,6 @@
 namespace warpline::worker {
 namespace {
 
-// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-constexpr int kMaxDynamicSharedBytes = 8;
 // Of the names in one reply.
 constexpr size_t kMaxNames = 256u << 10;
 // Of one launch attribute on the wire.
@@ -123,8 +121,10 @@ void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
   }
   if (result == CudaResult::kSuccess) {
     device::Context* const context = host_->context();
-    result = command.what == 0 ? context->MaxActiveClusters(task.kernel->id, config, &reply.value)
+    result = host_->gate()->With({&task.kernel, 1}, [&] {
+      return command.what == 0 ? context->MaxActiveClusters(task.kernel->id, config, &reply.value)
                                : context->MaxClusterSize(task.kernel->id, config, &reply.value);
+    });
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
@@ -185,6 +185,10 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
       reply.attributes[i] = 0;
     }
   }
+  KernelSettings settings;
+  static_assert(kFirstSetting + std::tuple_size_v<KernelSettings> == std::size(reply.attributes));
+  std::copy_n(reply.attributes + kFirstSetting, settings.size(), settings.begin());
+  LaunchGate::Found(context, settings, kernel);
   fields->assign(Bytes(reply));
   return CudaResult::kSuccess;
 }
@@ -222,18 +226,8 @@ void ControlLane::Do(const cmd::VariableFind&, Task& task) {
 }
 
 void ControlLane::Do(const cmd::KernelSetAttribute& command, Task& task) {
-  CudaResult result = task.kernel->result;
-  // Launches that the client made before may not have been issued yet and need what they had then.
-  // That later ones keep within what it says now is checked by the client.
-  const bool lowers = command.attribute == kMaxDynamicSharedBytes && command.value >= 0 &&
-                      command.value <= task.kernel->dynamic_shared_allowed;
-  if (result == CudaResult::kSuccess && !lowers) {
-    result =
-        host_->context()->SetKernelAttribute(task.kernel->id, command.attribute, command.value);
-  }
-  if (result == CudaResult::kSuccess && command.attribute == kMaxDynamicSharedBytes && !lowers) {
-    task.kernel->dynamic_shared_allowed = command.value;
-  }
+  const CudaResult result =
+      host_->gate()->Set(*task.former_kernel, command.attribute, command.value, task.kernel.get());
   host_->sink()->Reply(task.seq, result);
 }
 
@@ -241,9 +235,11 @@ void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
   cmd::MaxActiveBlocksReply reply;
   CudaResult result = task.kernel->result;
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->MaxActiveBlocks(
-        task.kernel->id, static_cast<int>(command.block_threads), command.dynamic_shared_bytes,
-        command.flags, &reply.blocks);
+    result = host_->gate()->With({&task.kernel, 1}, [&] {
+      return host_->context()->MaxActiveBlocks(
+          task.kernel->id, static_cast<int>(command.block_threads), command.dynamic_shared_bytes,
+          command.flags, &reply.blocks);
+    });
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
@@ -271,7 +267,7 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
 
 void ControlLane::Do(const cmd::GraphCreate&, Task& task) {
   Graph* const graph = task.graph.get();
-  graph->result = MakeGraph(host_->context(), graph);
+  graph->result = MakeGraph(host_->context(), host_->gate(), graph);
   if (IsSticky(graph->result)) host_->Fail(task.seq, task.id, graph->result);
   host_->sink()->Reply(task.seq, graph->result);
 }

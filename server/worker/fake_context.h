@@ -21,8 +21,21 @@ namespace warpline::worker {
 // Thread-safe. Streams are numbered from 10 in the order of their creation.
 class FakeContext : public device::Context {
  public:
-  // The latest that was set of any kernel.
-  std::atomic<int> kernel_attribute{0};
+  // Of kernels, whichever: the attributes that were set, by number, and as they were at each
+  // launch.
+  using KernelAttributes = std::map<int, int>;
+  KernelAttributes kernel_attributes() {
+    MutexLock lock(&mu_);
+    return kernel_attributes_;
+  }
+  std::vector<KernelAttributes> attributes_at_launches() {
+    MutexLock lock(&mu_);
+    return attributes_at_launches_;
+  }
+  int kernel_attributes_set() {
+    MutexLock lock(&mu_);
+    return kernel_attributes_set_;
+  }
 
   // Work submitted to a stalled stream does not complete; what waits for it neither.
   void Stall(uint64_t stream) {
@@ -147,6 +160,10 @@ class FakeContext : public device::Context {
           absl::StrCat(attribute.id, "=", static_cast<int>(attribute.value[0])));
     }
     if (config.cooperative) Log("cooperative", stream, "");
+    {
+      MutexLock lock(&mu_);
+      attributes_at_launches_.push_back(kernel_attributes_);
+    }
     return Log("launch", stream, absl::StrCat(static_cast<uint64_t>(kernel), "x", config.grid[0]));
   }
   CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes,
@@ -303,9 +320,11 @@ class FakeContext : public device::Context {
     *value = attribute * 10;
     return CudaResult::kSuccess;
   }
-  CudaResult SetKernelAttribute(device::KernelId, int, int value) override {
+  CudaResult SetKernelAttribute(device::KernelId, int attribute, int value) override {
     if (value < 0) return CudaResult::kInvalidValue;
-    kernel_attribute = value;
+    MutexLock lock(&mu_);
+    kernel_attributes_[attribute] = value;
+    ++kernel_attributes_set_;
     return CudaResult::kSuccess;
   }
   CudaResult FindGlobal(device::ModuleId, const std::string& name, uint64_t* address,
@@ -331,6 +350,9 @@ class FakeContext : public device::Context {
   std::set<uint64_t> stalled_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, uint64_t> records_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
+  KernelAttributes kernel_attributes_ ABSL_GUARDED_BY(mu_);
+  std::vector<KernelAttributes> attributes_at_launches_ ABSL_GUARDED_BY(mu_);
+  int kernel_attributes_set_ ABSL_GUARDED_BY(mu_) = 0;
   CudaResult broken_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   uint64_t limit_ ABSL_GUARDED_BY(mu_) = 1024;
   uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 10;

@@ -173,7 +173,7 @@ CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find
   return CudaResult::kSuccess;
 }
 
-CudaResult MakeGraph(device::Context* context, Graph* graph) {
+CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     const Kernel* const kernel = graph->kernels[i].get();
     if (kernel == nullptr) continue;
@@ -183,16 +183,19 @@ CudaResult MakeGraph(device::Context* context, Graph* graph) {
     graph->nodes[i].kernel = kernel->id;
     graph->prints |= kernel->module->prints;
   }
-  const CudaResult result = context->CreateGraph(graph->nodes, &graph->id);
+  const CudaResult result =
+      gate->With(graph->kernels, [&] { return context->CreateGraph(graph->nodes, &graph->id); });
   graph->native = result == CudaResult::kSuccess;
   return result == CudaResult::kNotSupported ? CudaResult::kSuccess : result;
 }
 
-CudaResult LaunchGraph(device::Context* context, const Graph& graph, device::StreamId stream) {
+CudaResult LaunchGraph(device::Context* context, LaunchGate* gate, const Graph& graph,
+                       device::StreamId stream) {
   if (graph.result != CudaResult::kSuccess) return graph.result;
   if (graph.native) return context->LaunchGraph(graph.id, stream);
-  for (const GraphNode& node : graph.nodes) {
-    const CudaResult result = Issue(context, node, stream);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const CudaResult result =
+        gate->With({&graph.kernels[i], 1}, [&] { return Issue(context, graph.nodes[i], stream); });
     if (result != CudaResult::kSuccess) return result;
   }
   return CudaResult::kSuccess;

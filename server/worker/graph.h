@@ -35,10 +35,11 @@ CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find
                       Graph* graph);
 
 // Binds the kernels, which are known by now, and makes the device's graph. On the control lane.
-CudaResult MakeGraph(device::Context* context, Graph* graph);
+CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph);
 
 // Issues a launch.
-CudaResult LaunchGraph(device::Context* context, const Graph& graph, device::StreamId stream);
+CudaResult LaunchGraph(device::Context* context, LaunchGate* gate, const Graph& graph,
+                       device::StreamId stream);
 
 }  // namespace warpline::worker
 

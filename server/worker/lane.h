@@ -32,6 +32,7 @@ class LaneHost {
   virtual ReplySink* sink() = 0;
   virtual EventPool* events() = 0;
   virtual StagingPool* staging() = 0;
+  virtual LaunchGate* gate() = 0;
   // The sticky error that ended the session, or kSuccess.
   virtual CudaResult fault() const = 0;
   // A one-way command failed; a sticky result ends the session.

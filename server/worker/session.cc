@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
@@ -310,8 +311,16 @@ void Session::On(const cmd::GlobalFind& command, std::string_view tail) { ToModu
 void Session::On(const cmd::VariableFind& command, std::string_view tail) {
   ToModule(command, tail);
 }
+// Launches that were made before keep the kernel as it was.
 void Session::On(const cmd::KernelSetAttribute& command, std::string_view tail) {
-  ToKernel(command, tail);
+  const auto kernel = kernels_.find(command.kernel);
+  if (kernel == kernels_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.kernel = std::make_shared<Kernel>();
+  task.kernel->module = kernel->second->module;
+  task.kernel->ticket = control_->appended() + 1;
+  task.former_kernel = std::exchange(kernel->second, task.kernel);
+  ToControl(std::move(task));
 }
 void Session::On(const cmd::MaxActiveBlocks& command, std::string_view tail) {
   ToKernel(command, tail);

@@ -105,6 +105,7 @@ class Session : public LaneHost {
   ReplySink* sink() override { return &sink_; }
   EventPool* events() override { return &events_; }
   StagingPool* staging() override { return &staging_; }
+  LaunchGate* gate() override { return &gate_; }
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
   void Fail(uint64_t seq, CommandId id, CudaResult result) override;
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
@@ -291,6 +292,7 @@ class Session : public LaneHost {
   ReplySink sink_;
   EventPool events_;
   StagingPool staging_;
+  LaunchGate gate_;
   VariableCarrier variables_;
 
   // Decoder only.

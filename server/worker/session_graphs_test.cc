@@ -42,6 +42,22 @@ class SessionGraphsTest : public SessionTest {
   bool Failed(uint64_t seq) { return replies_.Has(ReplyId::kFailed, seq); }
 };
 
+TEST_F(SessionGraphsTest, NodesHaveTheAttributesThatTheirKernelsHadWhenTheGraphWasMade) {
+  constexpr int kCarveout = 9;
+  LoadKernel();
+  AddStream(20);
+  Add(cmd::KernelSetAttribute{3, kCarveout, 50});
+  ASSERT_EQ(Create(50, Definition(6, params_)), CudaResult::kSuccess);
+  Add(cmd::KernelSetAttribute{3, kCarveout, 20});
+  Add(cmd::GraphLaunch{20, 50});
+  Add(LaunchOn(20), params_);
+  Sync(20);
+  auto launches = context_.attributes_at_launches();
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0][kCarveout], 50);
+  EXPECT_EQ(launches[1][kCarveout], 20);
+}
+
 TEST_F(SessionGraphsTest, ALaunchIssuesTheNodesInTheirOrder) {
   LoadKernel();
   AddStream(20);

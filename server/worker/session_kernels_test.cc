@@ -58,19 +58,122 @@ TEST_F(SessionKernelsTest, LaunchAttributesReachTheDevice) {
               ElementsAre("attribute@1 4=2", "attribute@1 8=5", "cooperative@1 ", "launch@1 77x2"));
 }
 
-// Launches that were made before may still wait to be issued.
-TEST_F(SessionKernelsTest, DynamicSharedMemoryOfAKernelIsRaisedAndNeverLowered) {
-  constexpr int kMaxDynamicSharedBytes = 8;
-  LoadKernel();
-  Add(cmd::KernelSetAttribute{3, kMaxDynamicSharedBytes, 65536});
-  const uint64_t lower = Add(cmd::KernelSetAttribute{3, kMaxDynamicSharedBytes, 1024});
-  ASSERT_TRUE(Send().ok());
-  replies_.Wait(lower);
-  EXPECT_EQ(context_.kernel_attribute, 65536);
-  const uint64_t higher = Add(cmd::KernelSetAttribute{3, kMaxDynamicSharedBytes, 98304});
-  ASSERT_TRUE(Send().ok());
-  replies_.Wait(higher);
-  EXPECT_EQ(context_.kernel_attribute, 98304);
+// Kernel attributes, and launches that a host function holds back while they are set.
+class KernelAttributesTest : public SessionKernelsTest {
+ protected:
+  static constexpr int kMaxDynamicSharedBytes = 8, kCarveout = 9, kClusterWidth = 11;
+
+  void SetUp() override {
+    LoadKernel();
+    AddStream(20);
+    AddStream(21);
+  }
+  // What comes on stream 20 from now on waits for Release().
+  void Hold() { Add(cmd::HostCall{20, 5}); }
+  void Release() { Add(cmd::HostDone{5}); }
+  CudaResult Set(int attribute, int value) {
+    const uint64_t seq = Add(cmd::KernelSetAttribute{3, attribute, value});
+    EXPECT_TRUE(Send().ok());
+    CudaResult result = CudaResult::kUnknown;
+    replies_.Wait(seq, &result);
+    return result;
+  }
+  void Sync(uint64_t stream) {
+    const uint64_t seq = Add(cmd::StreamSync{stream});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(seq);
+  }
+  // An attribute as it was at each launch.
+  std::vector<int> AtLaunches(int attribute) {
+    std::vector<int> values;
+    for (auto& attributes : context_.attributes_at_launches()) {
+      values.push_back(attributes[attribute]);
+    }
+    return values;
+  }
+  // What FakeContext says that a kernel has at first.
+  static int Initially(int attribute) { return attribute * 10; }
+};
+
+TEST_F(KernelAttributesTest, LaunchesSeeWhatWasSetWhenTheyWereMade) {
+  Hold();
+  Add(LaunchOn(20), params_);
+  ASSERT_EQ(Set(kClusterWidth, 2), CudaResult::kSuccess);
+  Add(LaunchOn(20), params_);
+  ASSERT_EQ(Set(kClusterWidth, 4), CudaResult::kSuccess);
+  // Overtakes both.
+  Add(LaunchOn(21), params_);
+  Sync(21);
+  Release();
+  Add(LaunchOn(20), params_);
+  Sync(20);
+  EXPECT_THAT(AtLaunches(kClusterWidth), ElementsAre(4, Initially(kClusterWidth), 2, 4));
+}
+
+TEST_F(KernelAttributesTest, ASetDoesNotWaitForLaunchesAndOthersStayAsTheyWere) {
+  Hold();
+  Add(LaunchOn(20), params_);
+  ASSERT_EQ(Set(kCarveout, 50), CudaResult::kSuccess);
+  ASSERT_EQ(Set(kClusterWidth, 2), CudaResult::kSuccess);
+  EXPECT_TRUE(context_.attributes_at_launches().empty());
+  Release();
+  Sync(20);
+  Add(LaunchOn(20), params_);
+  Sync(20);
+  EXPECT_THAT(AtLaunches(kCarveout), ElementsAre(Initially(kCarveout), 50));
+  EXPECT_THAT(AtLaunches(kClusterWidth), ElementsAre(Initially(kClusterWidth), 2));
+}
+
+TEST_F(KernelAttributesTest, LaunchesSetNothingWhenNothingChanged) {
+  ASSERT_EQ(Set(kCarveout, 50), CudaResult::kSuccess);
+  const int before = context_.kernel_attributes_set();
+  for (int i = 0; i < 10; ++i) {
+    Add(LaunchOn(20), params_);
+    Add(LaunchOn(21), params_);
+  }
+  Sync(20);
+  Sync(21);
+  EXPECT_EQ(context_.kernel_attributes_set(), before);
+  EXPECT_THAT(AtLaunches(kCarveout), ::testing::Each(50));
+}
+
+// A launch that needs less does not mind more, and one that was made before may need it.
+TEST_F(KernelAttributesTest, DynamicSharedMemoryIsRaisedAndNeverLowered) {
+  ASSERT_EQ(Set(kMaxDynamicSharedBytes, 65536), CudaResult::kSuccess);
+  Hold();
+  Add(LaunchOn(20), params_);
+  ASSERT_EQ(Set(kMaxDynamicSharedBytes, 1024), CudaResult::kSuccess);
+  Add(LaunchOn(21), params_);
+  Sync(21);
+  Release();
+  Sync(20);
+  EXPECT_THAT(AtLaunches(kMaxDynamicSharedBytes), ElementsAre(65536, 65536));
+  ASSERT_EQ(Set(kMaxDynamicSharedBytes, 98304), CudaResult::kSuccess);
+  EXPECT_EQ(context_.kernel_attributes()[kMaxDynamicSharedBytes], 98304);
+}
+
+TEST_F(KernelAttributesTest, WhatTheDeviceRefusesChangesNothing) {
+  ASSERT_EQ(Set(kClusterWidth, 2), CudaResult::kSuccess);
+  EXPECT_EQ(Set(kClusterWidth, -1), CudaResult::kInvalidValue);
+  EXPECT_EQ(Set(kMaxDynamicSharedBytes, -1), CudaResult::kInvalidValue);
+  EXPECT_EQ(Set(0, 1), CudaResult::kInvalidValue);
+  EXPECT_EQ(Set(16, 1), CudaResult::kInvalidValue);
+  Add(LaunchOn(20), params_);
+  Sync(20);
+  EXPECT_THAT(AtLaunches(kClusterWidth), ElementsAre(2));
+}
+
+TEST_F(KernelAttributesTest, AKernelThatWasNotFoundHasNone) {
+  Add(cmd::KernelFind{4, 2}, "missing");
+  const uint64_t seq = Add(cmd::KernelSetAttribute{4, kCarveout, 50});
+  cmd::Launch launch = LaunchOn(20);
+  launch.kernel = 4;
+  const uint64_t failed = Add(launch, params_);
+  Sync(20);
+  CudaResult result;
+  replies_.Wait(seq, &result);
+  EXPECT_EQ(result, CudaResult::kNotFound);
+  EXPECT_TRUE(replies_.Has(ReplyId::kFailed, failed));
 }
 
 TEST_F(SessionKernelsTest, AttributesThatNameObjectsOrAreCutShortAreRefused) {

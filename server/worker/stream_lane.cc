@@ -247,7 +247,9 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
   if (result == CudaResult::kSuccess) {
     if (kernel.module->prints) printed_ = task.ticket;
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
-    result = host_->context()->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
+    result = host_->gate()->With({&task.kernel, 1}, [&] {
+      return host_->context()->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
+    });
   }
   Check(task, result);
 }
@@ -357,7 +359,7 @@ Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
 
 Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
   if (task.graph->prints) printed_ = task.ticket;
-  Check(task, LaunchGraph(host_->context(), *task.graph, device_stream_));
+  Check(task, LaunchGraph(host_->context(), host_->gate(), *task.graph, device_stream_));
   return Step::kDone;
 }
 

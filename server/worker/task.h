@@ -15,34 +15,12 @@
 #include "server/device/device.h"
 #include "server/worker/event.h"
 #include "server/worker/image.h"
+#include "server/worker/kernel.h"
 
 namespace warpline::worker {
 
 class Lane;
 struct Graph;
-
-// A module and what loading it ended with. Written by the control lane; others read it after they
-// saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.
-struct Module {
-  uint64_t ticket = 0;
-  uint64_t image_bytes = 0;
-  CudaResult result = CudaResult::kNotReady;
-  device::ModuleId id{};
-  bool prints = false;  // Its kernels may.
-  device::JitLog log;   // Of a load with options.
-  // What the worker alone has once a kernel of it may run: JournalFlags.
-  uint32_t at_risk = 0;
-};
-
-// A kernel, by the same rule.
-struct Kernel {
-  std::shared_ptr<Module> module;
-  uint64_t ticket = 0;
-  CudaResult result = CudaResult::kNotReady;
-  device::KernelId id{};
-  uint32_t param_bytes = 0;
-  int dynamic_shared_allowed = 0;  // The most that was ever set; the control lane's.
-};
 
 // Device code that is being linked. The linker lane's, but for `image_bytes`, the decoder's.
 struct Link {
@@ -100,6 +78,7 @@ struct Task {
   AnyCommand command;
   // What the command names, by the table's rules.
   std::shared_ptr<Kernel> kernel;
+  std::shared_ptr<Kernel> former_kernel;  // What a KernelSetAttribute changes into `kernel`.
   std::shared_ptr<Module> module;
   std::shared_ptr<EventRecord> event;
   std::shared_ptr<EventRecord> second_event;
