@@ -16,6 +16,8 @@
 #define WARPLINE_PLACES_DRIVER 1
 #endif
 
+#ifdef WARPLINE_PLACES_DRIVER
+
 namespace warpline::worker {
 namespace {
 
@@ -24,14 +26,7 @@ constexpr size_t kLeastBytes = 16u << 20;
 // The driver aligns within what it reserved; the pages of a device are of 2 MiB.
 constexpr uint64_t kAlignment = 2u << 20;
 
-std::atomic<uint64_t> g_used{0};
-
-}  // namespace
-
-uint64_t DriverRangeUsed() { return g_used.load(); }
-
-#ifdef WARPLINE_PLACES_DRIVER
-namespace {
+std::atomic<uint64_t> g_used{0};  // Of the range.
 
 // nullptr where there is no place left, or somebody else's mapping is in the way.
 void* Reserve(size_t bytes, int flags) {
@@ -54,11 +49,8 @@ void* Reserve(size_t bytes, int flags) {
 }
 
 }  // namespace
-#endif
-
 }  // namespace warpline::worker
 
-#ifdef WARPLINE_PLACES_DRIVER
 // Exported by the executable (see BUILD), and so found before libc's by everything that is loaded.
 extern "C" {
 
@@ -79,4 +71,5 @@ __attribute__((visibility("default"))) void* mmap64(void* address, size_t bytes,
 }
 
 }  // extern "C"
-#endif
+
+#endif  // WARPLINE_PLACES_DRIVER

@@ -3,10 +3,9 @@
 // The driver takes the addresses of module variables, and of whatever else it allocates on a
 // device, from ranges of the process that it reserves with mmap(). A worker that takes over from
 // another must find the variables where they were, so these reservations must not depend on what
-// else the process has mapped by then: thread stacks, heaps, buffers. This file makes the worker's
-// own `mmap` the one that the driver finds. It gives reservations without a wish of their own
-// (private, anonymous, no access) consecutive places in a range set aside for them, and passes on
-// all other calls.
+// else the process has mapped by then: thread stacks, heaps, buffers. The worker's own `mmap` is
+// therefore the one that the driver finds. It gives large reservations without a wish of their own
+// (private, anonymous, no access) consecutive places in the range below, and passes on all others.
 #ifndef WARPLINE_SERVER_WORKER_DRIVER_LAYOUT_H_
 #define WARPLINE_SERVER_WORKER_DRIVER_LAYOUT_H_
 
@@ -18,9 +17,6 @@ namespace warpline::worker {
 // arena (proto/frames.h), executables and libraries.
 inline constexpr uint64_t kDriverRangeStart = 0x520000000000;
 inline constexpr uint64_t kDriverRangeEnd = 0x550000000000;
-
-// What has been taken of the range, in bytes.
-uint64_t DriverRangeUsed();
 
 }  // namespace warpline::worker
 

@@ -154,6 +154,8 @@ std::vector<uint32_t> Journal::InOrder() {
   return result;
 }
 
+CommandId Journal::CommandAt(uint32_t slot) const { return static_cast<CommandId>(At(slot)->id); }
+
 bool Journal::Read(uint32_t index, JournalEntry* entry) {
   Slot& slot = *At(index);
   const uint32_t id = slot.id;

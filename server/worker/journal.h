@@ -44,12 +44,13 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Calls `replay` with every entry, in the order in which they were made.
-  template <typename Replay>
-  void ForEach(Replay replay) {
+  // Calls replay(entry) with the entries of those commands for which wanted(id) says true, in the
+  // order in which they were made. Others are not copied: images are large.
+  template <typename Wanted, typename Replay>
+  void ForEachOf(Wanted wanted, Replay replay) {
     for (const uint32_t slot : InOrder()) {
       JournalEntry entry;
-      if (Read(slot, &entry)) replay(entry);
+      if (wanted(CommandAt(slot)) && Read(slot, &entry)) replay(std::move(entry));
     }
   }
 
@@ -91,6 +92,8 @@ class Journal {
   Slot* At(uint32_t slot) const;
   absl::Status Adopt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<uint32_t> InOrder();
+  // What the slot says, which may be no command.
+  CommandId CommandAt(uint32_t slot) const;
   bool Read(uint32_t slot, JournalEntry* entry);
   bool Add(const Key& key, uint64_t parent, CommandId id, std::string_view body, int64_t value)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -37,7 +37,8 @@ class JournalTest : public testing::Test {
 
   std::vector<JournalEntry> Entries() {
     std::vector<JournalEntry> entries;
-    journal_->ForEach([&](const JournalEntry& entry) { entries.push_back(entry); });
+    journal_->ForEachOf([](CommandId) { return true; },
+                        [&](const JournalEntry& entry) { entries.push_back(entry); });
     return entries;
   }
   std::vector<CommandId> Ids() {
@@ -65,6 +66,17 @@ class JournalTest : public testing::Test {
   std::unique_ptr<JournalFile> file_;
   std::unique_ptr<Journal> journal_;
 };
+
+TEST_F(JournalTest, EntriesOfSomeCommandsAreFoundByThemselves) {
+  journal_->Note(CommandId::kStreamCreate, Body(cmd::StreamCreate{20, 1, 0}));
+  LoadModule(30, 31, std::string(100'000, 'm'));
+  journal_->Note(CommandId::kStreamCreate, Body(cmd::StreamCreate{21, 0, 0}));
+  std::vector<std::string> bodies;
+  journal_->ForEachOf([](CommandId id) { return id == CommandId::kStreamCreate; },
+                      [&](const JournalEntry& entry) { bodies.push_back(entry.body); });
+  EXPECT_EQ(bodies, (std::vector<std::string>{Body(cmd::StreamCreate{20, 1, 0}),
+                                              Body(cmd::StreamCreate{21, 0, 0})}));
+}
 
 TEST_F(JournalTest, NextWorkerFindsWhatStillExistsInOrder) {
   journal_->Note(CommandId::kStreamCreate, Body(cmd::StreamCreate{20, 1, 0}));

@@ -216,9 +216,11 @@ class Session : public LaneHost {
   void Execute(std::string_view body);
   // Says in the journal that nothing is in flight, if `all`, the last AllSeq(), means that.
   void PublishIfIdle(uint64_t all);
-  void ReplayEntry(const JournalEntry& entry);
+  void ReplayEntry(JournalEntry entry);
   void FlushLanes();
   bool Idle();
+  // Flushes them and waits until everything is complete.
+  void FinishLanes();
   template <typename Command>
   Task NewTask(const Command& command, std::string_view tail);
   // Sends a task to the lane of a stream with the order that the legacy stream asks for.

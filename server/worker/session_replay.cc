@@ -1,6 +1,7 @@
 // How a session gets from one worker to the next: what it notes, and how that is made again.
 #include <time.h>
 
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,13 @@ bool IsCode(CommandId id) {
          id == CommandId::kImageFind || id == CommandId::kModuleLoad ||
          id == CommandId::kModuleLoadJit || id == CommandId::kKernelFind ||
          id == CommandId::kGlobalFind;
+}
+
+// The handle that a ModuleLoad or ModuleLoadJit gives.
+uint64_t ModuleOf(const Task& task) {
+  if (const auto* const jit = std::get_if<cmd::ModuleLoadJit>(&task.command)) return jit->module;
+  const auto* const plain = std::get_if<cmd::ModuleLoad>(&task.command);
+  return plain == nullptr ? 0 : plain->module;
 }
 
 void Nap() {
@@ -81,13 +89,7 @@ uint32_t Session::OnModuleLoaded(const Task& task) {
   ModuleVariables found = WritableVariables(task.image->bytes(), sm_);
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
-  const uint64_t handle = std::visit(
-      [](const auto& command) -> uint64_t {
-        if constexpr (requires { command.module; }) return command.module;
-        return 0;
-      },
-      task.command);
-  variables_.OnLoaded(handle, task.module->id, std::move(found));
+  variables_.OnLoaded(ModuleOf(task), task.module->id, std::move(found));
   return at_risk;
 }
 
@@ -106,10 +108,7 @@ void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes
 CudaResult Session::PlaceVariables(const Task& task,
                                    const std::function<CudaResult(device::ModuleId*)>& load) {
   if (placer_ == nullptr) return CudaResult::kSuccess;
-  uint64_t module = 0;  // The first field of both commands.
-  if (const auto* const plain = std::get_if<cmd::ModuleLoad>(&task.command)) module = plain->module;
-  if (const auto* const jit = std::get_if<cmd::ModuleLoadJit>(&task.command)) module = jit->module;
-  const VariablePlacer::Wanted wanted = recorder_->ExpectedOf(module);
+  const VariablePlacer::Wanted wanted = recorder_->ExpectedOf(ModuleOf(task));
   bool in_place = true;
   return wanted.empty() ? CudaResult::kSuccess
                         : placer_->Place(wanted, load, &task.module->id, &in_place);
@@ -135,21 +134,23 @@ bool Session::Idle() {
   return true;
 }
 
-void Session::ReplayEntry(const JournalEntry& entry) {
+void Session::FinishLanes() {
+  FlushLanes();
+  while (!Idle()) Nap();
+}
+
+void Session::ReplayEntry(JournalEntry entry) {
   const bool writes = entry.id == CommandId::kCopyToDevice || entry.id == CommandId::kMemset;
-  if (writes) {
-    // Streams do not wait for modules; the application did.
-    FlushLanes();
-    while (!Idle()) Nap();
-  }
+  // Streams do not wait for modules; the application did.
+  if (writes) FinishLanes();
   id_ = entry.id;
-  payload_ = std::make_shared<const std::string>(entry.body);
+  payload_ = std::make_shared<const std::string>(std::move(entry.body));
   if (Answers(id_)) sink_.Asked();
   DispatchCommand(id_, *payload_, *this);
-  payload_.reset();
+  const auto body = std::exchange(payload_, nullptr);
   if (entry.id != CommandId::kEventCreate || entry.value == 0) return;
   cmd::EventCreate create;
-  std::memcpy(&create, entry.body.data(), sizeof(create));
+  std::memcpy(&create, body->data(), sizeof(create));
   const auto event = event_table_.find(create.event);
   if (event == event_table_.end()) return;
   auto record = std::make_shared<worker::EventRecord>(&events_, create.flags, legacy_);
@@ -166,25 +167,21 @@ absl::Status Session::Replay(uint64_t seq) {
   if (virtual_memory_ != nullptr) virtual_memory_->SetRestoring(true);
   next_seq_ = seq + 1;
   seq_ = seq;
-  recorder_->journal()->ForEach([&](const JournalEntry& entry) { recorder_->Expect(entry); });
+  Journal* const journal = recorder_->journal();
+  journal->ForEachOf([](CommandId id) { return id == CommandId::kGlobalFind; },
+                     [this](const JournalEntry& entry) { recorder_->Expect(entry); });
   // Code comes before everything else, so that nothing lies where its variables must.
   size_t count = 0;
   placer_ = std::make_unique<VariablePlacer>(context_);
-  recorder_->journal()->ForEach([&](const JournalEntry& entry) {
-    if (!IsCode(entry.id)) return;
-    ReplayEntry(entry);
+  const auto replay = [&](JournalEntry entry) {
+    ReplayEntry(std::move(entry));
     ++count;
-  });
-  FlushLanes();
-  while (!Idle()) Nap();
+  };
+  journal->ForEachOf(IsCode, replay);
+  FinishLanes();
   placer_.reset();
-  recorder_->journal()->ForEach([&](const JournalEntry& entry) {
-    if (IsCode(entry.id)) return;
-    ReplayEntry(entry);
-    ++count;
-  });
-  FlushLanes();
-  while (!Idle()) Nap();
+  journal->ForEachOf(std::not_fn(IsCode), replay);
+  FinishLanes();
   retired_here_ = 0;
   if (virtual_memory_ != nullptr) virtual_memory_->SetRestoring(false);
   const bool in_place = recorder_->EndReplay();
