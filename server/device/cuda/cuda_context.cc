@@ -105,10 +105,7 @@ CudaResult CudaContext::ReserveArena(uint64_t base, uint64_t size) {
 
 CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   Enter();
-  if (va < arena_base_ || va - arena_base_ > arena_bytes_ ||
-      bytes > arena_bytes_ - (va - arena_base_)) {
-    return CudaResult::kInvalidValue;
-  }
+  if (!InArena(va, bytes)) return CudaResult::kInvalidValue;
   CUmemGenericAllocationHandle handle;
   CUresult result = api_->p_cuMemImportFromShareableHandle(
       &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),

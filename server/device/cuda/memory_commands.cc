@@ -115,10 +115,7 @@ CUresult CudaContext::Translate(absl::Span<const MemOp> operations,
     const bool wide = op.kind == MemOp::kWait64 || op.kind == MemOp::kWrite64;
     const uint64_t bytes = wide ? 8 : 4;
     // Nothing else that the driver takes: the worker's own host memory is within its reach too.
-    if (op.address % bytes != 0 || op.address < arena_base_ ||
-        op.address - arena_base_ > arena_bytes_ - bytes) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (op.address % bytes != 0 || !InArena(op.address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     switch (op.kind) {
       case MemOp::kWait32:
       case MemOp::kWait64:
