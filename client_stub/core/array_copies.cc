@@ -1,7 +1,6 @@
 // Copies that an array has a part in.
 #include <algorithm>
-#include <cstring>
-#include <string>
+#include <string_view>
 
 #include "client_stub/core/arrays.h"
 #include "client_stub/core/runtime.h"
@@ -10,9 +9,6 @@
 
 namespace warpline::stub {
 namespace {
-
-// Of a copy to an array in one command: whole elements of any format.
-constexpr uint64_t kPartBytes = kMaxTail;
 
 bool Fits(uint64_t start, uint64_t extent, uint64_t size) {
   return start <= size && extent <= size - start;
@@ -31,22 +27,13 @@ bool IsWithin(const CopyEnd& end, const BoxExtent& extent) {
 
 CUresult SendToArray(Stream* stream, const CopyEnd& to, const BoxPlace& from,
                      const BoxExtent& extent, Completion completion) {
-  uint64_t span;
-  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
-  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
-  std::string rows;
-  for (uint64_t offset = 0; offset < extent.bytes();) {
-    const BoxPart part = PartOfBox(extent, offset, kPartBytes);
-    rows.resize(part.extent.bytes());
-    ForEachRow(part.In(from), part.extent, [&](uint64_t address, uint64_t at, uint64_t bytes) {
-      std::memcpy(rows.data() + at, reinterpret_cast<const void*>(address), bytes);
-    });
+  const auto send = [&](const BoxPart& part, std::string_view rows) {
     const cmd::CopyToArray command = {stream->wire,       to.array->wire,   to.x + part.x,
                                       to.y + part.y,      to.z + part.z,    part.extent.width,
                                       part.extent.height, part.extent.depth};
-    WARPLINE_TRY(SendOn(stream, command, rows));
-    offset += rows.size();
-  }
+    return SendOn(stream, command, rows);
+  };
+  WARPLINE_TRY(SendRows(from, extent, send));
   return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
 }
 

@@ -12,7 +12,7 @@
 namespace warpline::stub {
 namespace {
 
-// Of a copy to the device in one command.
+// Of a copy to the device in one command: whole elements of any array.
 constexpr uint64_t kPartBytes = kMaxTail;
 
 constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
@@ -109,24 +109,13 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
 
 CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& from,
                          const BoxExtent& extent) {
-  uint64_t span;
-  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
-  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
-  std::string rows;
-  for (uint64_t offset = 0; offset < extent.bytes();) {
-    const BoxPart part = PartOfBox(extent, offset, kPartBytes);
-    rows.resize(part.extent.bytes());
-    ForEachRow(part.In(from), part.extent, [&](uint64_t address, uint64_t at, uint64_t bytes) {
-      std::memcpy(rows.data() + at, reinterpret_cast<const void*>(address), bytes);
-    });
+  return SendRows(from, extent, [&](const BoxPart& part, std::string_view rows) {
     const BoxPlace place = part.In(to);
     const BoxExtent& e = part.extent;
     const cmd::CopyBoxToDevice command = {stream->wire, place.address, place.pitch, place.slice,
                                           e.width,      e.height,      e.depth};
-    WARPLINE_TRY(SendOn(stream, command, rows));
-    offset += rows.size();
-  }
-  return CUDA_SUCCESS;
+    return SendOn(stream, command, rows);
+  });
 }
 
 CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
@@ -169,6 +158,23 @@ CUresult AwaitSource(const void* from, uint64_t bytes) {
                              begin + bytes > range.copied_begin &&
                              !runtime().session->Retired(kNoStream, range.last_copy);
   return being_written ? SynchronizeContext() : CUDA_SUCCESS;
+}
+
+CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
+                  absl::FunctionRef<CUresult(const BoxPart& part, std::string_view rows)> send) {
+  uint64_t span;
+  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
+  std::string rows;
+  for (uint64_t offset = 0; offset < extent.bytes(); offset += rows.size()) {
+    const BoxPart part = PartOfBox(extent, offset, kPartBytes);
+    rows.resize(part.extent.bytes());
+    ForEachRow(part.In(from), part.extent, [&](uint64_t address, uint64_t at, uint64_t bytes) {
+      std::memcpy(rows.data() + at, reinterpret_cast<const void*>(address), bytes);
+    });
+    WARPLINE_TRY(send(part, rows));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {

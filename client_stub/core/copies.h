@@ -8,7 +8,9 @@
 #define WARPLINE_CLIENT_STUB_CORE_COPIES_H_
 
 #include <cstdint>
+#include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/objects.h"
 #include "common/box.h"
@@ -46,6 +48,10 @@ struct Box {
 CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box);
 // Returns when host memory that is to be read has in it what comes before, in the stream's order.
 CUresult AwaitSource(const void* from, uint64_t bytes);
+// Reads a box of host memory and sends it: send(part, rows) with each of its parts in turn, whose
+// rows lie without gaps in `rows`, of at most kMaxTail bytes. Stops at the first error.
+CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
+                  absl::FunctionRef<CUresult(const BoxPart& part, std::string_view rows)> send);
 CUresult CopyBox(Stream* stream, const Box& to, const Box& from, const BoxExtent& extent,
                  Completion completion);
 
