@@ -8,6 +8,11 @@ DEFAULT_ARCHS = ["75", "90"]
 CUDA_TAGS = [] if CUDA_HOME else ["manual"]
 _HOME = CUDA_HOME or "/usr/local/cuda"
 
+# nvcc names its temporary files by its process's number, and takes a name if it finds no file of it.
+# In sandboxes, whose processes all have the same few numbers, two at once take the same one; hence
+# the action's own folder in place of the /tmp that they share.
+_ENV = {"PATH": "/usr/bin:/bin", "CUDA_VERSION": CUDA_VERSION or "", "TMPDIR": "."}
+
 # kind -> (nvcc flag, extension)
 _KINDS = {
     "object": ("-c", ".o"),
@@ -45,7 +50,7 @@ def _nvcc_impl(ctx):
             arguments = [args],
             inputs = depset([src], transitive = [hdrs]),
             outputs = [out],
-            env = {"PATH": "/usr/bin:/bin", "CUDA_VERSION": CUDA_VERSION or ""},
+            env = _ENV,
             mnemonic = "Nvcc",
             progress_message = "nvcc %s %s" % (ctx.attr.kind, src.short_path),
         )
@@ -83,7 +88,7 @@ def _program_impl(ctx):
         arguments = [args],
         inputs = [ctx.file.src] + ctx.files.hdrs,
         outputs = [out],
-        env = {"PATH": "/usr/bin:/bin", "CUDA_VERSION": CUDA_VERSION or ""},
+        env = _ENV,
         mnemonic = "NvccProgram",
         progress_message = "nvcc %s" % ctx.file.src.short_path,
     )
