@@ -29,7 +29,8 @@
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultSchedulerEndpoint},
           "Addresses to serve servers, clients and operators on, separated by commas: host:port "
-          "(port 0 for any) or unix:/path. Without TLS only loopback and unix sockets are taken.");
+          "(port 0 for any) or unix:/path. [::]:port is every address of the host, 0.0.0.0:port "
+          "every one of IPv4. Without TLS only loopback and unix sockets are taken.");
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the scheduler is ready.");
 ABSL_FLAG(std::string, state, "",

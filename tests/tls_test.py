@@ -3,6 +3,7 @@
 make_certs.sh makes."""
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -120,8 +121,9 @@ class TlsTest(unittest.TestCase):
             self.assertIn(complaint, ended.stdout)
 
     def test_with_it_any_address_is_served(self):
-        with self.server("--listen=0.0.0.0:0") as server:
-            harness.run(self.installation, server.endpoint, "vector_add", env=self.client())
+        for any_address in ["0.0.0.0:0"] + (["[::]:0"] if socket.has_dualstack_ipv6() else []):
+            with self.server("--listen=" + any_address) as server:
+                harness.run(self.installation, server.endpoint, "vector_add", env=self.client())
 
 
 if __name__ == "__main__":

@@ -268,6 +268,22 @@ TEST_F(GrpcTransport, UnaryMethodsAnswerBesideSessions) {
   EXPECT_EQ(CallUnary("/test.Service/None"), "code 12");
 }
 
+// Who is on the server's host is told by the address (IsLocalPeer()).
+TEST_F(GrpcTransport, PeersOverIpv4AreKnownByThatAddressAlsoAtTheIpv6Wildcard) {
+  GrpcServerOptions options;
+  options.methods["/test.Service/Peer"] = [](const std::string& peer, const std::string&) {
+    return peer.substr(0, peer.rfind(':'));
+  };
+  server_.emplace(std::move(options));
+  if (absl::IsUnavailable(server_->Start({"[::]:0"}, &acceptor_))) {
+    GTEST_SKIP() << "this host has no IPv6";
+  }
+  address_ = absl::StrCat("127.0.0.1:", server_->port());
+  EXPECT_EQ(CallUnary("/test.Service/Peer", ""), "ipv4:127.0.0.1");
+  address_ = absl::StrCat("[::1]:", server_->port());
+  EXPECT_EQ(CallUnary("/test.Service/Peer", ""), "ipv6:%5B::1%5D");
+}
+
 TEST_F(GrpcTransport, ShutdownWaitsForSessionsThatEnd) {
   Serve();
   auto channel = Dial(address_);

@@ -109,7 +109,8 @@ absl::Status Listener::BindUnix(const std::string& path) {
 }
 
 absl::Status Listener::BindHost(const std::string& host, const std::string& port) {
-  const std::string name = absl::StrCat(host, ":", port);
+  const bool ipv6 = host.find(':') != std::string::npos;
+  const std::string name = absl::StrCat(ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
   // getaddrinfo() would take 65537 for 1.
   int number = 0;
   if (!absl::SimpleAtoi(port, &number) || number < 0 || number > 65535) {
@@ -130,6 +131,7 @@ absl::Status Listener::BindHost(const std::string& host, const std::string& port
     if (port_ != 0) SetPort(info->ai_addr, port_);
     UniqueFd fd = NewSocket(info->ai_family);
     SetOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    // [::] takes connections over IPv4, too.
     if (info->ai_family == AF_INET6) SetOption(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (!fd.valid() || bind(fd.get(), info->ai_addr, info->ai_addrlen) != 0 ||
         listen(fd.get(), kBacklog) != 0) {

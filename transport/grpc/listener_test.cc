@@ -52,6 +52,23 @@ class ListenerTest : public ::testing::Test {
     return fd;
   }
 
+  // Over IPv6. False when nobody listens there.
+  static bool Connects6(int port, UniqueFd* fd) {
+    *fd = UniqueFd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in6 address = {};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(static_cast<uint16_t>(port));
+    address.sin6_addr = in6addr_loopback;
+    return connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  }
+
+  static bool HasIpv6() {
+    const UniqueFd fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in6 any = {};
+    any.sin6_family = AF_INET6;
+    return bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) == 0;
+  }
+
   // Whether the other end has closed it.
   static bool Ended(const UniqueFd& fd) {
     char byte;
@@ -78,6 +95,28 @@ TEST_F(ListenerTest, TakesConnectionsUpToItsLimitAndClosesTheRest) {
   EXPECT_TRUE(WaitForTaken(1));
 }
 
+TEST_F(ListenerTest, TheIpv6WildcardTakesBothKindsOfConnections) {
+  if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
+  Listener listener(2);
+  ASSERT_EQ(listener.Bind("[::]:0"), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  const UniqueFd v4 = Connect(listener.port());
+  UniqueFd v6;
+  EXPECT_TRUE(Connects6(listener.port(), &v6));
+  EXPECT_TRUE(WaitForTaken(2));
+}
+
+TEST_F(ListenerTest, TheIpv4WildcardTakesNoConnectionsOverIpv6) {
+  if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
+  Listener listener(2);
+  ASSERT_EQ(listener.Bind("0.0.0.0:0"), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  const UniqueFd v4 = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(1));
+  UniqueFd v6;
+  EXPECT_FALSE(Connects6(listener.port(), &v6));
+}
+
 TEST_F(ListenerTest, OtherUseOfAClosedDescriptorIsNoConnection) {
   Listener listener(1);
   ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
@@ -100,6 +139,16 @@ TEST_F(ListenerTest, PortInUseIsNamed) {
   const absl::Status status = second.Bind(address);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_NE(std::string(status.message()).find(address), std::string::npos) << status;
+}
+
+TEST_F(ListenerTest, Ipv6AddressesAreNamedAsTheyAreGiven) {
+  if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
+  Listener first(1);
+  ASSERT_EQ(first.Bind("[::]:0"), absl::OkStatus());
+  const std::string address = absl::StrCat("[::]:", first.port());
+  const absl::Status status = Listener(1).Bind(address);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_NE(std::string(status.message()).find(address + ":"), std::string::npos) << status;
 }
 
 TEST_F(ListenerTest, AddressesThatAreNoneAreRefused) {
