@@ -125,6 +125,8 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_resumes(counters.resumes.value());
   reply.set_transfers(counters.transfers.value());
   reply.set_resumes_refused(counters.resumes_refused.value());
+  reply.set_host_memory_bytes(snapshot.host_memory_bytes);
+  reply.set_host_memory_limit_bytes(snapshot.host_memory_limit_bytes);
   reply.set_clients_vanished(counters.clients_vanished.value());
   return reply.SerializeAsString();
 }

@@ -50,6 +50,9 @@ ABSL_FLAG(warpline::ByteSize, session_memory, {},
 ABSL_FLAG(std::string, device_reserve, "",
           "Device memory left to workers' contexts and others, such as 2GiB. Empty for an eighth "
           "of a GPU, at most 4GiB, and nothing of the CPU device.");
+ABSL_FLAG(warpline::ByteSize, host_memory, {},
+          "Page-locked memory that all sessions together may share with clients on this host, such "
+          "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
 ABSL_FLAG(int, max_sessions, 64, "Sessions at a time; more are refused.");
 ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
@@ -247,6 +250,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   const int warm = absl::GetFlag(FLAGS_warm_workers);
   options.session.warm_workers = warm >= 0 ? warm : backend == "cuda" ? 1 : 0;
   options.session.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
+  options.host_memory_bytes = absl::GetFlag(FLAGS_host_memory).bytes;
   options.session.max_arena_bytes = absl::GetFlag(FLAGS_arena_size).bytes;
   options.session.server_name = server_name;
   options.modules = OpenModuleStore();

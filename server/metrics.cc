@@ -107,6 +107,11 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
           usage.staging_bytes);
   f.Gauge("warpline_commands_in_flight", "Commands that workers have taken and not completed.",
           usage.commands_in_flight);
+  f.Gauge("warpline_host_memory_bytes",
+          "Page-locked memory of this host that sessions share with their clients.",
+          snapshot.host_memory_bytes);
+  f.Gauge("warpline_host_memory_limit_bytes", "What all sessions together may share.",
+          snapshot.host_memory_limit_bytes);
   for (size_t i = 0; i < kLimitCount; ++i) {
     f.LimitCounter("warpline_limit_reached_total",
                    "Times that a session met one of its limits: refused for want of handles and "

@@ -269,6 +269,8 @@ HostSnapshot SessionHost::Snapshot() {
                                   sessions_on_device_[i], device.stats(), device.info()});
     }
   });
+  snapshot.host_memory_bytes = host_memory_->used_bytes();
+  snapshot.host_memory_limit_bytes = host_memory_->limit_bytes();
   MutexLock lock(&mu_);
   snapshot.draining = draining_;
   return snapshot;

@@ -52,6 +52,9 @@ struct HostSnapshot {
   bool draining = false;
   // By all sessions since the start.
   std::array<uint64_t, kLimitCount> limits_met{};
+  // That sessions share with their clients, and what all of them may.
+  uint64_t host_memory_bytes = 0;
+  uint64_t host_memory_limit_bytes = 0;
 };
 
 // Thread-safe.

@@ -58,6 +58,10 @@ std::string StatReport(const StatReply& reply) {
   absl::StrAppend(&out, "resumes          ", reply.resumes(), "\n");
   absl::StrAppend(&out, "transfers        ", reply.transfers(), "\n");
   absl::StrAppend(&out, "clients_vanished ", reply.clients_vanished(), "\n");
+  if (reply.host_memory_limit_bytes() != 0) {
+    absl::StrAppend(&out, "host_memory      ", ShownBytes(reply.host_memory_bytes()),
+                    " shared with clients, of ", ShownBytes(reply.host_memory_limit_bytes()), "\n");
+  }
   for (const DeviceStat& device : reply.devices()) {
     absl::StrAppend(&out, "\ngpu ", device.gpu(), "            ", Shown(device.name()), " (",
                     device.backend(), ", ", device.uuid(), ")\n");

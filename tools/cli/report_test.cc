@@ -30,6 +30,15 @@ TEST(ReportTest, StatShowsDevicesAndSessions) {
   EXPECT_THAT(report, HasSubstr("10000"));
 }
 
+TEST(ReportTest, StatShowsHostMemoryWhereTheServerTellsIt) {
+  auto reply = Example();
+  EXPECT_THAT(StatReport(reply), Not(HasSubstr("host_memory")));
+  reply.set_host_memory_bytes(3ull << 20);
+  reply.set_host_memory_limit_bytes(8ull << 30);
+  EXPECT_THAT(StatReport(reply),
+              HasSubstr("host_memory      3.0 MiB shared with clients, of 8.0 GiB"));
+}
+
 TEST(ReportTest, NamesFromTenantsCannotControlTheTerminal) {
   EXPECT_THAT(StatReport(Example()), Not(HasSubstr("\x1b")));
   EXPECT_THAT(PsReport(Example()), Not(HasSubstr("\x1b")));
