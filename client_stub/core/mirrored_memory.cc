@@ -75,6 +75,9 @@ bool MirroredMemory::StartLocked() {
   if (started_) return true;
   if (!StartFaultHandler(&OnFault)) return false;
   session_->Send(cmd::StreamCreate{stream_, kNonBlocking, 0});
+  // A host function gets what it touches over this stream while a copy that waits for the function
+  // is queued with its barrier. What else comes that way was waited for, or nobody uses it yet.
+  session_->Send(cmd::StreamIgnoreBarriers{stream_});
   started_ = true;
   any_.store(true);
   return true;

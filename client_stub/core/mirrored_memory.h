@@ -122,7 +122,7 @@ class MirroredMemory : private MirrorLink {
 
   Session* const session_;
   DeviceMemory* const memory_;
-  const uint64_t stream_;  // Non-blocking: it waits for no other stream.
+  const uint64_t stream_;  // Non-blocking, and past barriers: it waits for no other stream.
 
   mutable Mutex mu_;
   bool started_ ABSL_GUARDED_BY(mu_) = false;

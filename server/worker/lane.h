@@ -7,6 +7,7 @@
 #ifndef WARPLINE_SERVER_WORKER_LANE_H_
 #define WARPLINE_SERVER_WORKER_LANE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -93,8 +94,11 @@ class Lane {
   Kind kind() const { return kind_; }
   uint64_t stream() const { return stream_; }
 
-  // Decoder only: the number of the latest StreamBarrier that the lane comes after.
-  uint64_t barriers_seen = 0;
+  // Decoder only: the lane comes after no StreamBarriers but those of its like.
+  bool ignores_barriers = false;
+  // Decoder only: the number of the latest StreamBarrier that the lane comes after, of lanes that
+  // do not ignore them and of those that do.
+  std::array<uint64_t, 2> barriers_seen{};
   // Decoder only: the latest ticket that sends data to the client or comes after data of another
   // lane.
   uint64_t data_ticket = 0;

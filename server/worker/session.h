@@ -194,6 +194,7 @@ class Session : public LaneHost {
   void On(const cmd::MemoryMap& command, std::string_view tail);
   void On(const cmd::MemoryAccess& command, std::string_view tail);
   void On(const cmd::MemoryUnmap& command, std::string_view tail);
+  void On(const cmd::StreamIgnoreBarriers& command, std::string_view tail);
 
  private:
   struct Event {
@@ -203,6 +204,10 @@ class Session : public LaneHost {
   struct HostCall {
     std::shared_ptr<Lane> lane;
     std::shared_ptr<HostWait> wait;
+  };
+  struct Barriers {
+    std::shared_ptr<EventRecord> latest;
+    uint64_t count = 0;
   };
   // Runs `done` once every lane has retired the ticket noted beside it.
   struct Watch {
@@ -229,6 +234,9 @@ class Session : public LaneHost {
   // Null when the system has no thread for it.
   std::shared_ptr<Lane> OpenLane(Lane::Kind kind, uint64_t stream);
   bool TooMuchQueued() const;
+  // `task`, the next of `lane`, comes after the latest of these unless the lane already does.
+  static void ComesAfterBarrier(const std::shared_ptr<Lane>& lane, const Barriers& barriers,
+                                uint64_t* seen, Task* task);
   // `task`, the next of `lane`, comes after what `other` had appended up to `ticket`, as far as
   // there is data for the client (Lane::data_ticket).
   static void ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uint64_t ticket,
@@ -318,8 +326,8 @@ class Session : public LaneHost {
   uint64_t module_bytes_ = 0;  // Images of modules and graphs.
   uint64_t graph_nodes_ = 0;
   std::array<bool, kLimitCount> said_limit_{};
-  std::shared_ptr<EventRecord> barrier_;  // Of the latest StreamBarrier.
-  uint64_t barriers_ = 0;
+  // StreamBarriers of lanes that come after all of them, and of those that ignore the former.
+  std::array<Barriers, 2> barriers_;
   std::shared_ptr<Lane> legacy_;
   std::shared_ptr<Lane> control_;
   std::shared_ptr<Lane> linker_;  // From the first LinkCreate on.

@@ -106,6 +106,55 @@ TEST_F(SessionCommandsTest, EventsAndTheLegacyStreamWaitForAHostCall) {
   replies_.Wait(legacy);
 }
 
+// What a host function touches comes to it over such a stream.
+TEST_F(SessionCommandsTest, AStreamThatIgnoresBarriersIsNotHeldByAHostCallBeforeOne) {
+  AddStream(7);
+  AddStream(8);
+  AddStream(9);
+  Add(cmd::StreamIgnoreBarriers{8});
+  Add(cmd::HostCall{7, 5});
+  Add(cmd::StreamBarrier{7});
+  Add(cmd::Memset{8, 4096, 1, 2, 1});
+  const uint64_t ignoring = Add(cmd::StreamSync{8});
+  // Its own barrier does not stand for that one.
+  Add(cmd::StreamBarrier{8});
+  Add(cmd::Memset{9, 4096, 1, 3, 1});
+  const uint64_t held = Add(cmd::StreamSync{9});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(ignoring), CudaResult::kSuccess);
+  AwaitDue(5);
+  EXPECT_FALSE(replies_.Has(ReplyId::kReply, held));
+  Add(cmd::HostDone{5});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(held), CudaResult::kSuccess);
+}
+
+TEST_F(SessionCommandsTest, OthersComeAfterTheBarriersOfAStreamThatIgnoresThem) {
+  AddStream(7);
+  AddStream(8);
+  AddStream(9);
+  Add(cmd::StreamIgnoreBarriers{8});
+  Add(cmd::StreamIgnoreBarriers{9});
+  Add(cmd::HostCall{8, 5});
+  Add(cmd::StreamBarrier{8});
+  const uint64_t other = Add(cmd::StreamSync{7});
+  const uint64_t same_kind = Add(cmd::StreamSync{9});
+  ASSERT_TRUE(Send().ok());
+  AwaitDue(5);
+  EXPECT_FALSE(replies_.Has(ReplyId::kReply, other));
+  EXPECT_FALSE(replies_.Has(ReplyId::kReply, same_kind));
+  Add(cmd::HostDone{5});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(other), CudaResult::kSuccess);
+  EXPECT_EQ(ResultOf(same_kind), CudaResult::kSuccess);
+}
+
+TEST_F(SessionCommandsTest, OnlyStreamsIgnoreBarriers) {
+  const uint64_t none = Add(cmd::StreamIgnoreBarriers{7});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(FailureOf(none), CudaResult::kInvalidHandle);
+}
+
 TEST_F(SessionCommandsTest, AnswersToNoHostCallAreRefused) {
   AddStream(7);
   const uint64_t unknown = Add(cmd::HostDone{5});

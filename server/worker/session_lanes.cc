@@ -41,6 +41,19 @@ void Session::ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uin
   lane->data_ticket = lane->appended() + 1;
 }
 
+void Session::ComesAfterBarrier(const std::shared_ptr<Lane>& lane, const Barriers& barriers,
+                                uint64_t* seen, Task* task) {
+  if (*seen == barriers.count) return;
+  *seen = barriers.count;
+  const std::shared_ptr<EventRecord>& barrier = barriers.latest;
+  if (barrier->lane == lane) return;
+  if (barrier->state() != worker::EventRecord::State::kComplete) {
+    task->after.push_back({barrier->lane, barrier->ticket});
+    task->barriers.push_back(barrier);
+  }
+  ComesAfterData(lane.get(), barrier->lane, barrier->data_ticket, task);
+}
+
 // The legacy stream waits for every blocking stream and they for it. The device sees to that, once
 // the commands reach it in the application's order.
 void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
@@ -59,15 +72,8 @@ void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
   } else if (lane->kind() == Lane::Kind::kBlocking) {
     wait_for(legacy_);
   }
-  if (lane->barriers_seen != barriers_) {
-    lane->barriers_seen = barriers_;
-    if (barrier_->lane != lane && barrier_->state() != worker::EventRecord::State::kComplete) {
-      task.after.push_back({barrier_->lane, barrier_->ticket});
-      task.barrier = barrier_;
-    }
-    if (barrier_->lane != lane) {
-      ComesAfterData(lane.get(), barrier_->lane, barrier_->data_ticket, &task);
-    }
+  for (size_t i = lane->ignores_barriers ? 1 : 0; i < barriers_.size(); ++i) {
+    ComesAfterBarrier(lane, barriers_[i], &lane->barriers_seen[i], &task);
   }
   lane->Append(std::move(task));
 }

@@ -68,8 +68,16 @@ void Session::On(const cmd::StreamBarrier& command, std::string_view tail) {
   task.event = record;
   Enqueue(lane, std::move(task));
   record->data_ticket = lane->data_ticket;
-  barrier_ = std::move(record);
-  lane->barriers_seen = ++barriers_;
+  const size_t kind = lane->ignores_barriers ? 1 : 0;
+  barriers_[kind].latest = std::move(record);
+  lane->barriers_seen[kind] = ++barriers_[kind].count;
+}
+
+void Session::On(const cmd::StreamIgnoreBarriers& command, std::string_view) {
+  const std::shared_ptr<Lane> lane = FindLane(command.stream);
+  if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  lane->ignores_barriers = true;
+  RetireHere();
 }
 
 void Session::On(const cmd::ContextSync&, std::string_view) {

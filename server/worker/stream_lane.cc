@@ -53,7 +53,7 @@ Lane::Step StreamLane::Issue(Task& task) {
       return Step::kDone;
     }
   }
-  if (task.barrier != nullptr) WaitFor(task, std::exchange(task.barrier, nullptr).get());
+  for (const auto& barrier : std::exchange(task.barriers, {})) WaitFor(task, barrier.get());
   return std::visit([&](const auto& command) { return Do(command, task); }, task.command);
 }
 

@@ -88,8 +88,8 @@ struct Task {
   std::shared_ptr<Array> array;
   std::shared_ptr<Array> second_array;
   std::shared_ptr<Graph> graph;
-  // What the stream waits for before the command: the latest StreamBarrier of another stream.
-  std::shared_ptr<EventRecord> barrier;
+  // What the stream waits for before the command: the latest StreamBarriers of others.
+  std::vector<std::shared_ptr<EventRecord>> barriers;
   absl::InlinedVector<Prerequisite, 1> after;
   // Work of other lanes that the command comes after and that has data for the client: nothing from
   // here on may be reported as complete before that data has left.

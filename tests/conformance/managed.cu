@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "setting.h"
 
@@ -325,6 +326,43 @@ void Threads() {
         wrong);
 }
 
+struct Touch {
+  unsigned* words;
+  uint64_t sum;
+};
+void SumLate(void* data) {
+  auto* touch = static_cast<Touch*>(data);
+  usleep(100000);
+  touch->sum = reinterpret_cast<uint64_t>(Sum(touch->words));
+  touch->words[0] = 100;
+}
+
+// A copy that waits for a host function must not hold up what the function touches.
+void HostFunctions() {
+  if (!Begin()) return;
+  unsigned* words = Managed();
+  if (words == nullptr) return;
+  CUdeviceptr device = 0;
+  CUstream blocking, other;
+  SETUP(cuMemAlloc, &device, 4);
+  SETUP(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+  SETUP(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+  for (unsigned i = 0; i < kWords; ++i) words[i] = i;
+  Double(words, blocking);
+  Touch touch = {words, 0};
+  CALL("over managed memory", CUDA_SUCCESS, cuLaunchHostFunc, blocking, SumLate, &touch);
+  const unsigned value = 7;
+  // The legacy stream waits for the blocking one.
+  CALL("behind a host function", CUDA_SUCCESS, cuMemcpyHtoD, device, &value, 4);
+  Double(words, blocking);
+  SETUP(cuCtxSynchronize);
+  EQUAL(cuLaunchHostFunc, "touches what a kernel wrote while a copy waits for it", touch.sum,
+        uint64_t{kWords} * (kWords - 1));
+  EQUAL(cuLaunchHostFunc, "what it wrote is seen by the next kernel", words[0], 200u);
+  SETUP(cuStreamDestroy, blocking);
+  SETUP(cuStreamDestroy, other);
+}
+
 int g_caught = 0;
 void Caught(int, siginfo_t* info, void*) {
   ++g_caught;
@@ -367,5 +405,6 @@ int main(int argc, char** argv) {
               {"system_calls", SystemCalls},
               {"fork", Fork},
               {"threads", Threads},
+              {"host_functions", HostFunctions},
               {"handlers", Handlers}});
 }
