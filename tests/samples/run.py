@@ -81,7 +81,7 @@ class Outcome:
 
     def __init__(self, status, output, seconds):
         self.status, self.output, self.seconds = status, output, seconds
-        self.verdict = verdict_of(output) or "none"
+        self.verdict = verdict_of(output) or ("waived" if status == WAIVED_EXIT else "none")
 
     def passed(self):
         return self.status == 0 and self.verdict in ("passed", "none")

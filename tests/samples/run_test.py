@@ -118,8 +118,11 @@ class RunTest(unittest.TestCase):
 
     def test_remote_only(self):
         found = self.results(self.sample("good", "echo PASSED\n"), self.sample("bad", "exit 1\n"),
-                             self.sample("waives", "echo waived; exit 2\n"), native=False)
-        self.assertEqual({"good": "passed", "bad": "FAILED", "waives": "passed"}, found)
+                             self.sample("waives", "echo waived; exit 2\n"),
+                             self.sample("mute", "echo Two GPUs are required; exit 2\n"),
+                             native=False)
+        self.assertEqual({"good": "passed", "bad": "FAILED", "waives": "passed", "mute": "passed"},
+                         found)
 
     def test_the_total_counts_those_that_pass_natively(self):
         rows = list(self.rows(
