@@ -27,6 +27,8 @@ struct Sequence {
     std::vector<CUgraphEdgeData> shown_data;
   };
   std::map<Stream*, Front> fronts;
+  // Of streams that were destroyed meanwhile: their work has to be joined all the same.
+  std::vector<GraphEdge> left;
   // What was recorded, by the event's number on the wire.
   std::map<uint64_t, std::vector<GraphEdge>> events;
 };
@@ -68,6 +70,7 @@ void Merge(std::vector<GraphEdge>* into, const std::vector<GraphEdge>& edges) {
 void Invalidate(Sequence* sequence) {
   if (!std::exchange(sequence->valid, false)) return;
   for (auto& [stream, front] : sequence->fronts) front = {};
+  sequence->left.clear();
   sequence->events.clear();
 }
 
@@ -108,7 +111,7 @@ CUresult ValidSequence(const Stream& stream, Sequence** sequence) {
 
 // Whether everything that the capture's streams did is part of what `origin` comes to.
 bool Joined(const Sequence& sequence, const std::vector<GraphEdge>& front) {
-  if (sequence.fronts.size() == 1) return true;
+  if (sequence.fronts.size() == 1 && sequence.left.empty()) return true;
   absl::flat_hash_set<const GraphNode*> reached;
   std::vector<const GraphNode*> rest;
   const auto visit = [&](const GraphEdge& edge) {
@@ -120,12 +123,13 @@ bool Joined(const Sequence& sequence, const std::vector<GraphEdge>& front) {
     rest.pop_back();
     std::for_each(node->dependencies.begin(), node->dependencies.end(), visit);
   }
-  for (const auto& [stream, other] : sequence.fronts) {
-    for (const GraphEdge& edge : other.edges) {
-      if (!reached.contains(edge.node)) return false;
-    }
-  }
-  return true;
+  const auto joined = [&](const std::vector<GraphEdge>& edges) {
+    return std::all_of(edges.begin(), edges.end(),
+                       [&](const GraphEdge& edge) { return reached.contains(edge.node); });
+  };
+  return joined(sequence.left) &&
+         std::all_of(sequence.fronts.begin(), sequence.fronts.end(),
+                     [&](const auto& entry) { return joined(entry.second.edges); });
 }
 
 CUresult CaptureWithLocked(Stream* stream, const CaptureAppend& append) {
@@ -363,13 +367,15 @@ void ForgetCapture(Stream* stream) {
   MutexLock lock(&GraphMutex());
   Sequence* const sequence = SequenceOf(*stream);
   if (sequence == nullptr) return;
-  Invalidate(sequence);
-  stream->capture.store(0, std::memory_order_relaxed);
   if (sequence->origin == stream) {
+    Invalidate(sequence);
     Close(sequence);
-  } else {
-    sequence->fronts.erase(stream);
+    return;
   }
+  stream->capture.store(0, std::memory_order_relaxed);
+  const auto front = sequence->fronts.find(stream);
+  Merge(&sequence->left, front->second.edges);
+  sequence->fronts.erase(front);
 }
 
 }  // namespace warpline::stub

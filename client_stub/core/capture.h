@@ -73,7 +73,8 @@ CUresult CheckUnsafe();
 CUresult CheckEventQuery(const Event& event, bool unsafe);
 // For a wait for everything.
 CUresult CheckContextSynchronize();
-// The stream is about to be destroyed.
+// The stream is about to be destroyed: the capture that began in it ends with it, one that it
+// joined goes on with what the stream did.
 void ForgetCapture(Stream* stream);
 
 // The same for who enters where nothing captures, which is nearly always.

@@ -182,6 +182,34 @@ TEST_F(CaptureTest, ADestroyedStreamEndsItsCapture) {
   EXPECT_EQ(Set(nullptr), CUDA_SUCCESS);
 }
 
+// As the sample graphMemoryNodes does.
+TEST_F(CaptureTest, AStreamThatJoinedMayBeDestroyedBeforeTheEnd) {
+  for (const bool join : {true, false}) {
+    CUstream helper;
+    ASSERT_EQ(Begin(stream_), CUDA_SUCCESS);
+    EXPECT_EQ(Set(stream_), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&helper, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventRecord(event_, stream_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamWaitEvent(helper, event_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(Set(helper), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventRecord(event_, helper), CUDA_SUCCESS);
+    if (join) {
+      EXPECT_EQ(cuStreamWaitEvent(stream_, event_, 0), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(cuStreamDestroy_v2(helper), CUDA_SUCCESS);
+    EXPECT_EQ(Status(stream_), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    EXPECT_EQ(Set(stream_), CUDA_SUCCESS);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream_, &graph),
+              join ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    ASSERT_EQ(graph != nullptr, join);
+    if (join) {
+      EXPECT_EQ(Nodes(graph), 3u);
+      EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+  }
+}
+
 TEST_F(CaptureTest, GraphsAreLaunchedWhileAnotherStreamCaptures) {
   CUgraph graph = nullptr, captured = nullptr;
   ASSERT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);

@@ -24,7 +24,8 @@ constexpr int kDone = 0;
 
 CacheFolder& Folder() {
   static CacheFolder* const folder = [] {
-    CompileCacheSettings settings = ReadCompileCacheSettings([](const char* n) { return getenv(n); });
+    CompileCacheSettings settings =
+        ReadCompileCacheSettings([](const char* n) { return getenv(n); });
     return new CacheFolder(std::move(settings.path), settings.max_bytes);
   }();
   return *folder;
@@ -119,12 +120,8 @@ CompileCacheSettings ReadCompileCacheSettings(
 void* const* CompileCacheTable() {
   // The compilers want more than six slots; with fewer they take results back another way.
   static void* const slots[] = {
-      Size(7),
-      Slot(&MakeKey),
-      Slot(&DestroyKey),
-      Slot(&FindResult),
-      Slot(&KeepResult),
-      Slot(&Refused<kCompileCache, 5>),
+      Size(7),           Slot(&MakeKey),    Slot(&DestroyKey),
+      Slot(&FindResult), Slot(&KeepResult), Slot(&Refused<kCompileCache, 5>),
       Slot(&FreeData),
   };
   return slots;

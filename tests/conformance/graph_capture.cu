@@ -159,6 +159,37 @@ void ForkAndJoin() {
   CALL("after it all", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
 }
 
+// A stream that joined a capture is destroyed before the capture ends.
+void DestroyedFork() {
+  Setting s;
+  if (!s.ok) return;
+  for (const bool join : {true, false}) {
+    CUgraph graph = nullptr;
+    CUstream helper = nullptr;
+    SETUP(cuStreamBeginCapture, s.stream, kGlobal);
+    SETUP(cuStreamCreate, &helper, CU_STREAM_NON_BLOCKING);
+    SETUP(cuEventRecord, s.fork, s.stream);
+    SETUP(cuStreamWaitEvent, helper, s.fork, 0);
+    CALL("forked", CUDA_SUCCESS, cuMemsetD32Async, s.a, 7, kCount, helper);
+    SETUP(cuEventRecord, s.join, helper);
+    if (join) SETUP(cuStreamWaitEvent, s.stream, s.join, 0);
+    CALL("in another's capture", CUDA_SUCCESS, cuStreamDestroy, helper);
+    EQUAL(cuStreamDestroy, "the capture goes on", Status(s.stream),
+          CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    if (!join) {
+      CALL("destroyed, not joined", CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture,
+           s.stream, &graph);
+      continue;
+    }
+    CALL("destroyed", CUDA_SUCCESS, cuStreamEndCapture, s.stream, &graph);
+    size_t count = 0;
+    CALL("destroyed", CUDA_SUCCESS, cuGraphGetNodes, graph, nullptr, &count);
+    EQUAL(cuStreamEndCapture, "the destroyed stream's node", count, 1);
+    CALL("destroyed", CUDA_SUCCESS, cuGraphDestroy, graph);
+  }
+  CALL("after it all", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
+}
+
 // Each of these ends the capture; what follows is invalid until it is ended.
 void Forbidden() {
   Setting s;
@@ -286,6 +317,7 @@ int main(int argc, char** argv) {
   return Run(argc, argv, "graph_capture",
              {{"plain", Plain},
               {"fork_and_join", ForkAndJoin},
+              {"destroyed_fork", DestroyedFork},
               {"forbidden", Forbidden},
               {"legacy", Legacy},
               {"to_graph", ToGraph}});

@@ -1,102 +1,257 @@
 #!/usr/bin/env python3
 """Runs built cuda-samples natively and remotely, in turn, and compares exit status and verdict.
 
-  run.py --programs=DIR --remote=HOST:PORT --lib=DIR [--csv=FILE] [--only=NAME,...]
+  run.py --programs=DIR --remote=HOST:PORT --lib=DIR [--libraries=DIR:...] [--jobs=N]
+         [--csv=FILE] [--logs=FILE.tar.gz] [--only=NAME,...]
 
-DIR holds one folder for each name in cuda_samples.txt, with the program of that name and its data.
-The verdict is the last line that says passed or failed; programs without one are judged by their exit
-status alone. --remote_only leaves out the native run: then a program is good if it passes. Prints
-one line for each program and a total; exit status 1 if any differs.
+DIR holds one folder for each sample of cuda_samples.txt: the program of that name and its data. A
+folder DIR/lib, and those of --libraries, hold what they need besides CUDA's driver. Every run has a
+copy of the sample's folder to itself. The verdict is the last line that says passed, failed or
+waived; programs without one are judged by their exit status alone. Prints one line a sample:
+
+  same        exit status and verdict are those of the native run
+  DIFFERENT   they are not, also when the sample was run once more, alone
+  missing     DIR does not have it
+  not built   nor should it; the list says why
+
+and a total; exit status 1 if any is DIFFERENT or missing. --remote_only leaves the native runs out:
+then a sample has `passed` or `FAILED`.
 """
 import argparse
+import concurrent.futures
 import csv
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 
 LISTING = pathlib.Path(__file__).resolve().parent / "cuda_samples.txt"
-VERDICT = re.compile(r"\b(pass(ed)?|ok|fail(ed|ures?)?|success(ful(ly)?)?|waived)\b", re.IGNORECASE)
-GOOD = re.compile(r"pass|ok|success|waived", re.IGNORECASE)
-COLUMNS = ("sample", "verdict", "native_exit", "native_verdict", "native_s", "remote_exit",
-           "remote_verdict", "remote_s")
+VERDICT = re.compile(r"\b(pass(ed)?|ok|fail(ed|ures?)?|success(ful(ly)?)?|waiv(ed?|ing))\b",
+                     re.IGNORECASE)
+WAIVED_EXIT = 2  # EXIT_WAIVED of the samples' helper_string.h
+OUTPUT_BYTES = 1 << 20
+COLUMNS = ("sample", "result", "native_exit", "native_verdict", "native_s", "remote_exit",
+           "remote_verdict", "remote_s", "reason")
+
+
+class Sample:
+    """A line of the list: the name, the arguments of each run, and what there is to say of it."""
+
+    def __init__(self, name, reason="", built=True):
+        self.name, self.reason, self.built, self.runs = name, reason, built, []
 
 
 def listed_samples(path=LISTING):
-    """(name, arguments) of every line that is not a comment."""
-    found = []
+    """The samples in the order of the list. Lines of the same name are runs of one sample."""
+    found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
-        words = line.split("#")[0].split()
-        if words:
-            found.append((words[0], words[1:]))
-    return found
+        text, _, reason = line.partition("#")
+        words = text.split()
+        if not words:
+            continue
+        built = words[0] != "-"
+        name = words[0 if built else 1]
+        sample = found.setdefault(name, Sample(name, reason.strip(), built))
+        if built:
+            sample.runs.append(words[1:])
+    return list(found.values())
 
 
 def verdict_of(output):
-    """"passed", "failed" or "", by the last line that says so; figures do not count."""
+    """"passed", "failed", "waived" or "", by the last line that says so; figures do not count."""
     for line in reversed(output.splitlines()):
-        words = [match[0] for match in VERDICT.finditer(line)]
+        words = [match[0].lower() for match in VERDICT.finditer(line)]
         if not words:
             continue
+        if any(word.startswith("waiv") for word in words):
+            return "waived"
         no_failures = re.search(r"\b0 failures?\b", line, re.IGNORECASE)
-        return "passed" if no_failures or GOOD.search(words[-1]) else "failed"
+        return "passed" if no_failures or not words[-1].startswith("fail") else "failed"
     return ""
 
 
+class Outcome:
+    """How a sample ended on one side."""
+
+    def __init__(self, status, output, seconds):
+        self.status, self.output, self.seconds = status, output, seconds
+        self.verdict = verdict_of(output) or ("waived" if status == WAIVED_EXIT else "none")
+
+    def passed(self):
+        return self.status == 0 and self.verdict in ("passed", "none")
+
+    def waived(self):
+        return self.verdict == "waived" and self.status in (0, WAIVED_EXIT)
+
+    def same_as(self, other):
+        return (self.status, self.verdict) == (other.status, other.verdict)
+
+    def last_words(self):
+        """The line that gave the verdict, if that was no pass, else the last that it printed."""
+        lines = [" ".join(line.split()) for line in self.output.splitlines() if line.strip()]
+        if self.verdict in ("failed", "waived"):
+            lines = [line for line in lines if verdict_of(line) == self.verdict]
+        text = lines[-1] if lines else "no output"
+        return "%s: %s" % (self.ending(), text if len(text) <= 120 else text[:117] + "...")
+
+    def ending(self):
+        if isinstance(self.status, int) and self.status < 0:
+            return signal.Signals(-self.status).name
+        return "timeout" if self.status == "timeout" else "exit %d" % self.status
+
+
 def run(folder, name, arguments, env, timeout_s):
-    """Returns (exit status or "timeout", verdict, seconds, output)."""
-    started = time.monotonic()
-    process = subprocess.Popen(["./" + name, *arguments], cwd=folder, env=env,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        output, _ = process.communicate(timeout=timeout_s)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        output, _ = process.communicate()
-        status = "timeout"
-    text = output.decode("utf-8", "replace")
-    return status, verdict_of(text), time.monotonic() - started, text
+    """Runs folder/name once in a copy of `folder`."""
+    with tempfile.TemporaryDirectory(prefix="sample_") as place, tempfile.TemporaryFile() as output:
+        copy = pathlib.Path(place) / name
+        shutil.copytree(folder, copy, symlinks=True)
+        started = time.monotonic()
+        process = subprocess.Popen(["./" + name, *arguments], cwd=copy, env=env, stdout=output,
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            status = "timeout"
+        seconds = time.monotonic() - started
+        try:  # Also what a sample of several processes left behind.
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+        output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES))
+        return Outcome(status, output.read().decode("utf-8", "replace"), seconds)
 
 
-def environments(lib, endpoint):
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
+def run_all(programs, sample, env, timeout_s):
+    """The runs of a sample one after the other, until one is not good: the outcome of the last."""
+    output, seconds, outcome = "", 0, None
+    for arguments in sample.runs:
+        outcome = run(programs / sample.name, sample.name, arguments, env, timeout_s)
+        seconds += outcome.seconds
+        output += "$ %s\n%s\n" % (" ".join([sample.name, *arguments]), outcome.output)
+        if not outcome.passed():
+            break
+    outcome.seconds, outcome.log = seconds, output
+    return outcome
+
+
+def environments(lib, endpoint, libraries=()):
+    """The environments of native and remote programs."""
+    plain = {k: v for k, v in os.environ.items()
+             if not k.startswith("WARPLINE_") and k != "DISPLAY"}
     remote = {k: v for k, v in plain.items() if k not in ("LD_LIBRARY_PATH", "LD_PRELOAD")}
-    remote["LD_LIBRARY_PATH"] = str(lib)
+    former = [plain["LD_LIBRARY_PATH"]] if plain.get("LD_LIBRARY_PATH") else []
+    if former or libraries:
+        plain["LD_LIBRARY_PATH"] = ":".join([*former, *libraries])
+    remote["LD_LIBRARY_PATH"] = ":".join([str(lib), *libraries])
     remote["WARPLINE_ENDPOINT"] = endpoint
     return plain, remote
 
 
-def compare(programs, samples, plain, remote, timeout_s, logs=None):
-    """One row for each sample; `plain` None leaves out the native runs."""
-    rows = []
-    for name, arguments in samples:
-        folder = programs / name
+class Comparison:
+    """Compares samples; `plain` None leaves out the native runs. Threads may share once()."""
+
+    def __init__(self, programs, plain, remote, timeout_s):
+        self.programs, self.timeout_s = programs, timeout_s
+        self.sides = ([("native", plain)] if plain is not None else []) + [("remote", remote)]
+        self.logs = {}  # file name: what that side printed, of samples that did not pass on both
+
+    def once(self, sample):
         row = dict.fromkeys(COLUMNS, "")
-        row["sample"] = name
-        if not (folder / name).is_file():
-            row["verdict"] = "missing"
+        row["sample"] = sample.name
+        if not sample.built:
+            return {**row, "result": "not built", "reason": sample.reason}
+        if not (self.programs / sample.name / sample.name).is_file():
+            return {**row, "result": "missing"}
+        found = {}
+        for side, env in self.sides:
+            outcome = run_all(self.programs, sample, env, self.timeout_s)
+            found[side] = outcome
+            row[side + "_exit"], row[side + "_verdict"] = outcome.status, outcome.verdict
+            row[side + "_s"] = "%.1f" % outcome.seconds
+        remote, native = found["remote"], found.get("native")
+        if native:
+            same = native.same_as(remote) and native.status != "timeout"
+            row["result"] = "same" if same else "DIFFERENT"
         else:
-            sides = ([("native", plain)] if plain else []) + [("remote", remote)]
-            for side, env in sides:
-                status, verdict, seconds, text = run(folder, name, arguments, env, timeout_s)
-                row[side + "_exit"], row[side + "_verdict"] = status, verdict or "none"
-                row[side + "_s"] = "%.1f" % seconds
-                if logs:
-                    (logs / ("%s.%s.txt" % (name, side))).write_text(text, encoding="utf-8")
-            if plain:
-                same = all(row["native_" + what] == row["remote_" + what]
-                           for what in ("exit", "verdict"))
-                row["verdict"] = "same" if same and row["native_exit"] != "timeout" else "DIFFERENT"
-            else:
-                good = row["remote_exit"] == 0 and row["remote_verdict"] != "failed"
-                row["verdict"] = "passed" if good else "FAILED"
-        rows.append(row)
-        print("\t".join(str(row[column]) for column in COLUMNS), flush=True)
-    return rows
+            row["result"] = "passed" if remote.passed() or remote.waived() else "FAILED"
+        for side, outcome in found.items():
+            self.logs.pop("%s.%s.txt" % (sample.name, side), None)
+        if not all(outcome.passed() for outcome in found.values()):
+            row["reason"] = sample.reason or "; ".join(
+                "%s: %s" % (side, outcome.last_words()) for side, outcome in found.items()
+                if not outcome.passed() and not (side == "remote" and row["result"] == "same"))
+            for side, outcome in found.items():
+                self.logs["%s.%s.txt" % (sample.name, side)] = outcome.log
+        elif row["result"] == "DIFFERENT":
+            row["reason"] = sample.reason or "verdicts differ"
+        return row
+
+    def all(self, samples, jobs=1, again_s=90):
+        """The rows of `samples`; those that differ run once more, alone, for `again_s` in all."""
+        rows = {}
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            running = [pool.submit(self.once, sample) for sample in samples]
+            for done in concurrent.futures.as_completed(running):
+                row = done.result()
+                rows[row["sample"]] = row
+                if row["result"] not in ("DIFFERENT", "FAILED"):
+                    show(row)
+        until = time.monotonic() + again_s
+        for sample in samples:
+            first = rows[sample.name]
+            if first["result"] not in ("DIFFERENT", "FAILED"):
+                continue
+            if time.monotonic() < until:
+                row = rows[sample.name] = self.once(sample)
+                if row["result"] in ("same", "passed"):
+                    row["reason"] = "at first %s beside others (%s)" % (first["result"],
+                                                                       first["reason"])
+            show(rows[sample.name])
+        return [rows[sample.name] for sample in samples]
+
+
+def show(row):
+    print("\t".join(str(row[column]) for column in COLUMNS), flush=True)
+
+
+def total(rows):
+    """What to print of `rows`, and whether all is well."""
+    bad = [row["sample"] for row in rows if row["result"] in ("DIFFERENT", "FAILED", "missing")]
+    built = [row for row in rows if row["result"] not in ("missing", "not built")]
+    if any(row["native_verdict"] for row in built):
+        passing = [row for row in built
+                   if row["native_exit"] == 0 and row["native_verdict"] in ("passed", "none")]
+        same = sum(row["result"] == "same" for row in passing)
+        waived = sum(row["native_verdict"] == "waived" for row in built)
+        text = "%d of %d that pass natively are the same remotely" % (same, len(passing))
+        text += "; natively %d are waived, %d fail" % (waived, len(built) - len(passing) - waived)
+    else:
+        text = "%d of %d pass" % (sum(row["result"] == "passed" for row in built), len(built))
+    text += "; %d not built" % sum(row["result"] == "not built" for row in rows)
+    return text + ("; not so: " + ", ".join(bad) if bad else ""), not bad
+
+
+def write_csv(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_logs(path, logs):
+    with tempfile.TemporaryDirectory() as place, tarfile.open(path, "w:gz") as archive:
+        for name, text in sorted(logs.items()):
+            file = pathlib.Path(place) / name
+            file.write_text(text, encoding="utf-8")
+            archive.add(file, arcname=name)
 
 
 def main():
@@ -104,30 +259,36 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, required=True)
     parser.add_argument("--remote", metavar="ENDPOINT", required=True)
     parser.add_argument("--lib", required=True, help="folder of our libcuda.so.1")
+    parser.add_argument("--libraries", default="", help="more folders of libraries, for both sides")
     parser.add_argument("--remote_only", action="store_true")
     parser.add_argument("--only", help="samples, separated by commas")
-    parser.add_argument("--timeout_s", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=1, help="samples at a time")
+    parser.add_argument("--timeout_s", type=float, default=60, help="of one run")
+    parser.add_argument("--again_s", type=float, default=90,
+                        help="how long those that differ are run once more, alone")
     parser.add_argument("--csv", type=pathlib.Path)
-    parser.add_argument("--logs", type=pathlib.Path, help="folder for what the programs print")
+    parser.add_argument("--logs", type=pathlib.Path,
+                        help="tar.gz of what the samples printed that did not pass on both sides")
     args = parser.parse_args()
-    plain, remote = environments(args.lib, args.remote)
+    programs = args.programs.resolve()
+    libraries = [folder for folder in args.libraries.split(":") if folder]
+    if (programs / "lib").is_dir():
+        libraries.append(str(programs / "lib"))
+    plain, remote = environments(args.lib, args.remote, libraries)
     samples = listed_samples()
     if args.only:
         wanted = args.only.split(",")
-        samples = [sample for sample in samples if sample[0] in wanted]
-    if args.logs:
-        args.logs.mkdir(parents=True, exist_ok=True)
+        samples = [sample for sample in samples if sample.name in wanted]
     print("\t".join(COLUMNS))
-    rows = compare(args.programs, samples, None if args.remote_only else plain, remote,
-                   args.timeout_s, args.logs)
-    good = sum(row["verdict"] in ("same", "passed") for row in rows)
-    print("total\t%d of %d %s" % (good, len(rows), "pass" if args.remote_only else "the same"))
+    comparison = Comparison(programs, None if args.remote_only else plain, remote, args.timeout_s)
+    rows = comparison.all(samples, args.jobs, args.again_s)
+    text, good = total(rows)
+    print("total\t" + text)
     if args.csv:
-        with open(args.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    return 0 if good == len(rows) else 1
+        write_csv(args.csv, rows)
+    if args.logs:
+        write_logs(args.logs, comparison.logs)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
