@@ -37,8 +37,7 @@ bool WriteProtected(uint64_t to, const char* from, uint64_t bytes) {
 Mirror::Mirror(const Place& place, State state, MirrorLink* link)
     : host_(place.host),
       device_(place.device),
-      device_begin_(place.device_begin),
-      device_end_(place.device_end),
+      extents_(place.extents),
       link_(link),
       states_((place.bytes + kPageBytes - 1) / kPageBytes, kDevice),
       window_(kLeastWindow) {
@@ -137,29 +136,37 @@ CUresult Mirror::Allow(size_t first, size_t end, bool write) {
   return result;
 }
 
-void Mirror::Clip(size_t first, size_t end, uint64_t* from, uint64_t* to) const {
-  *from = first * kPageBytes;
-  *to = end * kPageBytes;
-  if (device_ + *from < device_begin_) *from = std::min(*to, device_begin_ - device_);
-  if (device_ + *to > device_end_) *to = std::max(*from, device_end_ - device_);
+std::vector<Mirror::Extent> Mirror::Shared(size_t first, size_t end) const {
+  const Extent pages = {device_ + first * kPageBytes, device_ + end * kPageBytes};
+  if (extents_.empty()) return {pages};
+  std::vector<Extent> shared;
+  for (const Extent& extent : extents_) {
+    const Extent part = {std::max(extent.begin, pages.begin), std::min(extent.end, pages.end)};
+    if (part.begin < part.end) shared.push_back(part);
+  }
+  return shared;
 }
 
 CUresult Mirror::Push(size_t first, size_t end) {
-  uint64_t from, to;
-  Clip(first, end, &from, &to);
-  return link_->Push(device_ + from, {reinterpret_cast<const char*>(host_ + from), to - from});
+  for (const Extent& part : Shared(first, end)) {
+    const auto* bytes = reinterpret_cast<const char*>(host_ + (part.begin - device_));
+    const CUresult result = link_->Push(part.begin, {bytes, part.end - part.begin});
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult Mirror::Pull(size_t first, size_t end, bool write) {
-  uint64_t offset, to;
-  Clip(first, end, &offset, &to);
-  std::vector<char> bytes(to - offset);
-  const CUresult result = link_->Pull(bytes.data(), device_ + offset, bytes.size());
-  if (result != CUDA_SUCCESS) return result;
-  if (WriteProtected(host_ + offset, bytes.data(), bytes.size())) return CUDA_SUCCESS;
-  if (!Protect(first, end, PROT_READ | PROT_WRITE)) return CUDA_ERROR_OPERATING_SYSTEM;
-  std::memcpy(reinterpret_cast<void*>(host_ + offset), bytes.data(), bytes.size());
-  if (!write) Protect(first, end, PROT_READ);
+  for (const Extent& part : Shared(first, end)) {
+    std::vector<char> bytes(part.end - part.begin);
+    const uint64_t to = host_ + (part.begin - device_);
+    const CUresult result = link_->Pull(bytes.data(), part.begin, bytes.size());
+    if (result != CUDA_SUCCESS) return result;
+    if (WriteProtected(to, bytes.data(), bytes.size())) continue;
+    if (!Protect(first, end, PROT_READ | PROT_WRITE)) return CUDA_ERROR_OPERATING_SYSTEM;
+    std::memcpy(reinterpret_cast<void*>(to), bytes.data(), bytes.size());
+    if (!write) Protect(first, end, PROT_READ);
+  }
   return CUDA_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
@@ -37,19 +38,26 @@ class Mirror {
     kHost,    // Writable: the host may have written it.
   };
 
-  // Of whole pages at `host`, which is mapped already and writable; all begin as `state`. The
-  // device's side, from `device` on, exists only within [device_begin, device_end), and no other
-  // bytes of the pages move. `link` is borrowed.
+  // A range of device addresses.
+  struct Extent {
+    uint64_t begin;
+    uint64_t end;
+  };
+  // Of whole pages at `host`, which is mapped already and writable; all begin as `state`. With
+  // `extents` the device's side, from `device` on, exists only there, and no other bytes of the
+  // pages move. `link` is borrowed.
   struct Place {
     uint64_t host;
     uint64_t device;
     uint64_t bytes;
-    uint64_t device_begin = 0;
-    uint64_t device_end = ~uint64_t{0};
+    std::vector<Extent> extents = {};
   };
   Mirror(const Place& place, State state, MirrorLink* link);
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
+
+  // Instead of those in the place.
+  void SetExtents(std::vector<Extent> extents) { extents_ = std::move(extents); }
 
   uint64_t host() const { return host_; }
   uint64_t device() const { return device_; }
@@ -80,13 +88,12 @@ class Mirror {
   CUresult Allow(size_t first, size_t end, bool write);
   CUresult Push(size_t first, size_t end);
   CUresult Pull(size_t first, size_t end, bool write);
-  // The bytes of pages [first, end) that the device has too, as offsets.
-  void Clip(size_t first, size_t end, uint64_t* from, uint64_t* to) const;
+  // The bytes of pages [first, end) that the device has too.
+  std::vector<Extent> Shared(size_t first, size_t end) const;
 
   const uint64_t host_;
   const uint64_t device_;
-  const uint64_t device_begin_;
-  const uint64_t device_end_;
+  std::vector<Extent> extents_;
   MirrorLink* const link_;
   std::vector<State> states_;
   size_t host_pages_ = 0;  // Not kDevice.

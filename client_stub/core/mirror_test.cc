@@ -107,8 +107,7 @@ TEST_F(MirrorTest, APartThatTheDeviceTakesLeavesTheRestToTheHost) {
 
 TEST_F(MirrorTest, BytesThatTheDeviceLacksStayAsTheyAre) {
   Mirror::Place place = {base(), kDeviceBase, kPages * kPage};
-  place.device_begin = kDeviceBase + 16;
-  place.device_end = kDeviceBase + 5 * kPage + 8;
+  place.extents = {{kDeviceBase + 16, kDeviceBase + 5 * kPage + 8}};
   host_[15] = 'k';
   Mirror mirror(place, Mirror::kDevice, &link_);
   ASSERT_EQ(mirror.GiveToHost(), CUDA_SUCCESS);
@@ -129,6 +128,22 @@ TEST_F(MirrorTest, WithoutTheDeviceTheHostKeepsWhatItHas) {
   EXPECT_EQ(mirror.Touch(0, /*write=*/true), CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_EQ(host_[0], 'h');
   host_[0] = 'i';
+}
+
+TEST_F(MirrorTest, BytesBetweenTwoExtentsStayAsTheyAre) {
+  Mirror::Place place = {base(), kDeviceBase, 2 * kPage};
+  place.extents = {{kDeviceBase, kDeviceBase + 4}, {kDeviceBase + 512, kDeviceBase + kPage + 8}};
+  Mirror mirror(place, Mirror::kHost, &link_);
+  std::memset(host_, 'h', 2 * kPage);
+  ASSERT_EQ(mirror.GiveToDevice(0, mirror.bytes()), CUDA_SUCCESS);
+  EXPECT_EQ(link_.memory.substr(0, 6), "hhhhdd");
+  EXPECT_EQ(link_.memory.substr(510, 4), "ddhh");
+  EXPECT_EQ(link_.memory.substr(kPage + 6, 4), "hhdd");
+  link_.memory.assign(link_.memory.size(), 'n');
+  ASSERT_EQ(mirror.GiveToHost(), CUDA_SUCCESS);
+  EXPECT_EQ(std::string(host_, 6), "nnnnhh");
+  EXPECT_EQ(std::string(host_ + 510, 4), "hhnn");
+  EXPECT_EQ(link_.pulled, 4u + (kPage + 8 - 512));
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "client_stub/core/fault_handler.h"
 #include "client_stub/core/system_calls.h"
@@ -83,17 +85,21 @@ bool MirroredMemory::StartLocked() {
   return true;
 }
 
+std::vector<Mirror::Extent> MirroredMemory::Extents(const std::vector<Variable>& variables) {
+  std::vector<Mirror::Extent> extents;
+  for (const Variable& variable : variables) extents.push_back(variable.extent);
+  return extents;
+}
+
 void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes,
-                               Mirror::State state) {
+                               Mirror::State state, std::vector<Variable> variables) {
   Entry& entry = entries_[first_page];
   entry.range = range;
   entry.range.id = next_id_++;
   const uint64_t device = range.device - (range.host - first_page);
   Mirror::Place place = {first_page, device, pages_bytes};
-  if (range.kind == Kind::kVariables) {
-    place.device_begin = range.device;
-    place.device_end = range.device + range.bytes;
-  }
+  place.extents = Extents(variables);
+  entry.variables = std::move(variables);
   entry.mirror = std::make_unique<Mirror>(place, state, static_cast<MirrorLink*>(this));
   if (range.host != range.device) apart_.fetch_add(1);
   const Entry& last = std::prev(entries_.end())->second;
@@ -173,18 +179,28 @@ CUresult MirroredMemory::Register(uint64_t host, uint64_t bytes, uint64_t* devic
 
 CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uint64_t bytes,
                                       uint64_t* host) {
+  const Variable added = {module, {device, device + bytes}};
   const uint64_t first = Down(device);
-  const uint64_t pages_bytes = Up(device + bytes) - first;
+  const uint64_t end = Up(device + bytes);
   MutexLock lock(&mu_);
-  for (const auto& [page, entry] : entries_) {
-    if (entry.mirror->device() != first) continue;
-    *host = entry.mirror->host() + (device - first);
-    return CUDA_SUCCESS;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = it->second;
+    const uint64_t pages = entry.mirror->device();
+    if (entry.range.kind != Kind::kVariables || pages >= end ||
+        first >= pages + entry.mirror->bytes()) {
+      continue;
+    }
+    *host = entry.range.host + (device - entry.range.device);
+    const bool known =
+        std::any_of(entry.variables.begin(), entry.variables.end(), [&](const Variable& variable) {
+          return variable.extent.begin <= device && device + bytes <= variable.extent.end;
+        });
+    return known ? CUDA_SUCCESS : GrowVariablesLocked(it, added);
   }
   if (!StartLocked()) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t at = first;
-  if (!MapPages(at, pages_bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
-    void* elsewhere = mmap(nullptr, pages_bytes, PROT_READ | PROT_WRITE,
+  if (!MapPages(at, end - first, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
+    void* elsewhere = mmap(nullptr, end - first, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (elsewhere == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     at = reinterpret_cast<uint64_t>(elsewhere);
@@ -197,9 +213,70 @@ CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uin
   range.device = device;
   range.bytes = bytes;
   range.kind = Kind::kVariables;
-  range.module = module;
-  AddLocked(range, at, pages_bytes, Mirror::kDevice);
+  AddLocked(range, at, end - first, Mirror::kDevice, {added});
   *host = range.host;
+  return CUDA_SUCCESS;
+}
+
+// Puts a mirror of all the variables in the place of those of the parts. The host has the bytes of
+// all of them then; they were hardly used, since programs ask for their variables when they start.
+CUresult MirroredMemory::GrowVariablesLocked(Entries::iterator entry, const Variable& added) {
+  const uint64_t apart = entry->second.range.host - entry->second.range.device;  // May wrap.
+  std::vector<Variable> variables = {added};
+  uint64_t first = Down(added.extent.begin);
+  uint64_t end = Up(added.extent.end);
+  std::vector<Entries::iterator> parts;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& part = it->second;
+    const uint64_t pages = part.mirror->device();
+    const uint64_t pages_end = pages + part.mirror->bytes();
+    if (part.range.kind != Kind::kVariables || pages >= Up(added.extent.end) ||
+        Down(added.extent.begin) >= pages_end) {
+      continue;
+    }
+    if (part.range.host - part.range.device != apart) return CUDA_ERROR_NOT_SUPPORTED;
+    first = std::min(first, pages);
+    end = std::max(end, pages_end);
+    variables.insert(variables.end(), part.variables.begin(), part.variables.end());
+    parts.push_back(it);
+  }
+  // What lies between the parts is new.
+  std::vector<Mirror::Extent> gaps;
+  uint64_t next = first;
+  for (const auto& part : parts) {
+    const uint64_t pages = part->second.mirror->device();
+    if (next < pages) gaps.push_back({next, pages});
+    next = pages + part->second.mirror->bytes();
+  }
+  if (next < end) gaps.push_back({next, end});
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    const uint64_t bytes = gaps[i].end - gaps[i].begin;
+    if (MapPages(gaps[i].begin + apart, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
+      continue;
+    }
+    while (i-- > 0) syscall(SYS_munmap, gaps[i].begin + apart, gaps[i].end - gaps[i].begin);
+    LogWarning("no room in this process for a managed variable beside the others of its page");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (const auto& part : parts) {
+    const CUresult fetched = part->second.mirror->GiveToHost();
+    if (fetched != CUDA_SUCCESS) return fetched;
+  }
+  const CUresult pulled = Pull(reinterpret_cast<void*>(added.extent.begin + apart),
+                               added.extent.begin, added.extent.end - added.extent.begin);
+  if (pulled != CUDA_SUCCESS) return pulled;
+  for (const auto& part : parts) EndLocked(part);
+  Range range;
+  range.device = end;
+  uint64_t last = 0;
+  for (const Variable& variable : variables) {
+    range.device = std::min(range.device, variable.extent.begin);
+    last = std::max(last, variable.extent.end);
+  }
+  range.host = range.device + apart;
+  range.bytes = last - range.device;
+  range.kind = Kind::kVariables;
+  AddLocked(range, first + apart, end - first, Mirror::kHost, std::move(variables));
   return CUDA_SUCCESS;
 }
 
@@ -242,7 +319,11 @@ void MirroredMemory::ForgetVariablesOf(const Module* module) {
   MutexLock lock(&mu_);
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto entry = it++;
-    if (entry->second.range.kind != Kind::kVariables || entry->second.range.module != module) {
+    std::vector<Variable>& variables = entry->second.variables;
+    const auto of_module = [&](const Variable& v) { return v.module == module; };
+    if (std::erase_if(variables, of_module) == 0) continue;
+    if (!variables.empty()) {
+      entry->second.mirror->SetExtents(Extents(variables));
       continue;
     }
     syscall(SYS_munmap, entry->second.mirror->host(), entry->second.mirror->bytes());

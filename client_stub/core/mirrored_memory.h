@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/device_memory.h"
@@ -35,7 +36,6 @@ class MirroredMemory : private MirrorLink {
     uint64_t id = 0;
     uint64_t allocation = 0;           // Of the device's side; 0 for variables.
     const Context* context = nullptr;  // Of managed memory.
-    const Module* module = nullptr;    // Of variables.
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
 
@@ -50,8 +50,9 @@ class MirroredMemory : private MirrorLink {
   // also at `*device`. CUDA_ERROR_NOT_SUPPORTED for memory that other processes or files share.
   // No copy may be on its way there.
   CUresult Register(uint64_t host, uint64_t bytes, uint64_t* device);
-  // Device memory of managed variables, now also at `*host`: the same address where nothing else is
-  // there. The same again for what has been added.
+  // A managed variable, or a block of them, now also at `*host`: the same address where nothing
+  // else is there. The same again for what has been added. Variables that have a page in common
+  // become one range.
   CUresult AddVariables(const Module* module, uint64_t device, uint64_t bytes, uint64_t* host);
 
   // False until there is the first range.
@@ -92,8 +93,13 @@ class MirroredMemory : private MirrorLink {
   bool Touch(uint64_t address, uint64_t bytes, bool write);
 
  private:
+  struct Variable {
+    const Module* module;
+    Mirror::Extent extent;  // On the device.
+  };
   struct Entry {
     Range range;
+    std::vector<Variable> variables;  // Of kVariables.
     std::unique_ptr<Mirror> mirror;
   };
   using Entries = std::map<uint64_t, Entry>;
@@ -102,6 +108,7 @@ class MirroredMemory : private MirrorLink {
   CUresult Push(uint64_t device, std::string_view bytes) override;
   CUresult Pull(void* to, uint64_t device, uint64_t bytes) override;
 
+  static std::vector<Mirror::Extent> Extents(const std::vector<Variable>& variables);
   static void Renew();
   static bool OnFault(uint64_t address, bool write, bool host_call);
   bool Resolve(uint64_t address, bool write, bool host_call);
@@ -112,7 +119,9 @@ class MirroredMemory : private MirrorLink {
   void AwaitWork();
 
   bool StartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes, Mirror::State state)
+  void AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes, Mirror::State state,
+                 std::vector<Variable> variables = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CUresult GrowVariablesLocked(Entries::iterator entry, const Variable& added)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLocked(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry* FindHost(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

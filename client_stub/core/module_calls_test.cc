@@ -1,4 +1,7 @@
 #include <cstring>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
@@ -168,6 +171,42 @@ TEST_F(ModuleCallsTest, OlderServersAreAskedForVariablesAsTheyKnowIt) {
   EXPECT_EQ(bytes, FakeSession::kGlobalBytes);
   EXPECT_EQ(cuLibraryGetManaged(&global, &bytes, library, "global"), CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(session().Count(CommandId::kGlobalFind), 1);
+}
+
+// The driver puts managed variables close to each other, and tells of each by itself.
+TEST_F(ModuleCallsTest, ManagedVariablesMayShareAPage) {
+  constexpr uint64_t kBase = 0x520230000000;
+  const std::map<std::string, std::pair<uint64_t, uint64_t>> variables = {
+      {"counter", {kBase, 4}}, {"table", {kBase + 0x200, 20000}}, {"other", {kBase + 0x5200, 4}}};
+  session().SetAnswer(CommandId::kVariableFind,
+                      [&](const FakeSession::Sent& sent, std::string* fields) {
+                        const auto [address, bytes] = variables.at(sent.tail);
+                        const cmd::VariableFindReply found = {address, bytes, address, bytes};
+                        fields->assign(reinterpret_cast<const char*>(&found), sizeof(found));
+                        return CudaResult::kSuccess;
+                      });
+  CUlibrary first, second;
+  for (CUlibrary* library : {&first, &second}) {
+    ASSERT_EQ(cuLibraryLoadData(library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+              CUDA_SUCCESS);
+  }
+  const auto byte = [](uint64_t address) {
+    return *reinterpret_cast<volatile unsigned char*>(address);
+  };
+  CUdeviceptr counter, table, other;
+  ASSERT_EQ(cuLibraryGetManaged(&counter, nullptr, first, "counter"), CUDA_SUCCESS);
+  *reinterpret_cast<volatile unsigned char*>(counter) = 7;
+  ASSERT_EQ(cuLibraryGetManaged(&table, nullptr, first, "table"), CUDA_SUCCESS);
+  ASSERT_EQ(cuLibraryGetManaged(&other, nullptr, second, "other"), CUDA_SUCCESS);
+  EXPECT_EQ(table, kBase + 0x200);
+  EXPECT_EQ(byte(counter), 7);  // As the host left it.
+  for (const uint64_t address : {counter + 1, table, table + 19999, other}) {
+    EXPECT_EQ(byte(address), 0x5a) << std::hex << address;  // From the device.
+  }
+  EXPECT_EQ(byte(counter + 4), 0);  // Of none of them.
+  ASSERT_EQ(cuLibraryUnload(first), CUDA_SUCCESS);
+  EXPECT_EQ(byte(other), 0x5a);
+  ASSERT_EQ(cuLibraryUnload(second), CUDA_SUCCESS);
 }
 
 TEST_F(ModuleCallsTest, LimitsAreTheDevicesWhereItKnowsThem) {
