@@ -2,9 +2,9 @@
 //
 // They are numbered from 0, in the order that the session asked for. An object of a session belongs
 // to the device whose number is in the highest byte of its handle: streams, modules, links, arrays,
-// graphs, memory handles and mappings. (Images belong to none, a kernel to its module's, an event to
-// the stream's on which it was last recorded.) Of the arena each device has a part of the same size,
-// in their order, and physical memory in that part is the device's own.
+// graphs, memory handles and mappings. (Images belong to none, a kernel to its module's, an event
+// to the stream's on which it was last recorded.) Of the arena each device has a part of the same
+// size, in their order, and physical memory in that part is the device's own.
 #ifndef WARPLINE_PROTO_DEVICES_H_
 #define WARPLINE_PROTO_DEVICES_H_
 
@@ -23,7 +23,8 @@ constexpr uint64_t HandleOnDevice(uint32_t device, uint64_t number) {
   return uint64_t{device} << kHandleDeviceShift | number;
 }
 
-// The size of each device's part of an arena, whose size is a power of two. `devices` is at least 1.
+// The size of each device's part of an arena, whose size is a power of two. `devices` is at
+// least 1.
 constexpr uint64_t DeviceArenaBytes(uint64_t arena_bytes, uint32_t devices) {
   return arena_bytes / std::bit_ceil(devices);
 }

@@ -146,9 +146,9 @@ class Context {
   // Reserves [base, base + size) of device addresses, for all contexts that were opened together.
   // Once, on any of them, before anything is mapped.
   virtual CudaResult ReserveArena(uint64_t base, uint64_t size) = 0;
-  // Maps the whole chunk behind `fd` (borrowed; from this device's ChunkSource) at `va`, readable and
-  // writable for this device and all that reach its memory.
-  // kInvalidValue when the range is outside the arena, unaligned to 2 MiB or already mapped.
+  // Maps the whole chunk behind `fd` (borrowed; from this device's ChunkSource) at `va`, readable
+  // and writable for this device and all that reach its memory. kInvalidValue when the range is
+  // outside the arena, unaligned to 2 MiB or already mapped.
   virtual CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) = 0;
   // Undoes one MapChunk. The caller has made sure that no work uses the range: this does not wait.
   virtual CudaResult UnmapChunk(uint64_t va, uint64_t bytes) = 0;
@@ -374,8 +374,9 @@ class Backend {
 };
 
 // `name` is "cuda", "cpu", "cpu:N" for N CPU devices that share the host's cores and memory, or
-// "auto" (cuda when its driver loads and finds a device, else cpu). UNAVAILABLE when the driver or a device is missing, INVALID_ARGUMENT for another name. The choice
-// is made in server/device/backends.cc.
+// "auto" (cuda when its driver loads and finds a device, else cpu). UNAVAILABLE when the driver or
+// a device is missing, INVALID_ARGUMENT for another name. The choice is made in
+// server/device/backends.cc.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name);
 
 }  // namespace warpline::device

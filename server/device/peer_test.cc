@@ -120,9 +120,9 @@ class PeerTest : public ::testing::TestWithParam<const char*> {
     }
     if (result != CudaResult::kSuccess) return result;
     const uint64_t params[] = {flag, where};
-    return contexts_[device]->Launch(
-        kernel, {{1, 1, 1}, {1, 1, 1}, 0},
-        {reinterpret_cast<const std::byte*>(params), sizeof(params)}, stream);
+    return contexts_[device]->Launch(kernel, {{1, 1, 1}, {1, 1, 1}, 0},
+                                     {reinterpret_cast<const std::byte*>(params), sizeof(params)},
+                                     stream);
   }
 
   StreamId NewStream(int device, uint32_t flags) {
@@ -247,7 +247,9 @@ TEST_P(PeerTest, AChunkBelongsToItsDeviceWhereverItLies) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, PeerTest, ::testing::Values("cpu:2", "cuda"),
-                         [](const auto& info) { return *info.param == 'c' && info.param[1] == 'p' ? "cpu" : "cuda"; });
+                         [](const auto& info) {
+                           return *info.param == 'c' && info.param[1] == 'p' ? "cpu" : "cuda";
+                         });
 
 TEST(CpuDevicesTest, AreAsManyAsAskedFor) {
   EXPECT_EQ((*OpenBackend("cpu"))->DeviceCount(), 1);

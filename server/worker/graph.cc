@@ -174,6 +174,7 @@ CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find
 }
 
 CudaResult MakeGraph(device::Context* context, Graph* graph) {
+  bool one_device = true;
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     const Kernel* const kernel = graph->kernels[i].get();
     if (kernel == nullptr) continue;
@@ -182,17 +183,27 @@ CudaResult MakeGraph(device::Context* context, Graph* graph) {
     if (graph->nodes[i].params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
     graph->nodes[i].kernel = kernel->id;
     graph->prints |= kernel->module->prints;
+    one_device &= kernel->module->device == graph->device;
   }
+  if (!one_device) return CudaResult::kSuccess;
   const CudaResult result = context->CreateGraph(graph->nodes, &graph->id);
   graph->native = result == CudaResult::kSuccess;
   return result == CudaResult::kNotSupported ? CudaResult::kSuccess : result;
 }
 
-CudaResult LaunchGraph(device::Context* context, const Graph& graph, device::StreamId stream) {
+CudaResult LaunchGraph(const Graph& graph, const EnterDevice& enter) {
   if (graph.result != CudaResult::kSuccess) return graph.result;
-  if (graph.native) return context->LaunchGraph(graph.id, stream);
-  for (const GraphNode& node : graph.nodes) {
-    const CudaResult result = Issue(context, node, stream);
+  device::Context* context = nullptr;
+  device::StreamId stream{};
+  if (graph.native) {
+    const CudaResult result = enter(graph.device, &context, &stream);
+    return result == CudaResult::kSuccess ? context->LaunchGraph(graph.id, stream) : result;
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Kernel* const kernel = graph.kernels[i].get();
+    const uint32_t device = kernel == nullptr ? graph.device : kernel->module->device;
+    CudaResult result = enter(device, &context, &stream);
+    if (result == CudaResult::kSuccess) result = Issue(context, graph.nodes[i], stream);
     if (result != CudaResult::kSuccess) return result;
   }
   return CudaResult::kSuccess;

@@ -41,23 +41,26 @@ void Session::ComesAfterData(Lane* lane, const std::shared_ptr<Lane>& other, uin
   lane->data_ticket = lane->appended() + 1;
 }
 
-// The legacy stream waits for every blocking stream and they for it. The device sees to that, once
-// the commands reach it in the application's order.
+// A device's legacy stream waits for its every blocking stream and they for it. The device sees to
+// that, once the commands reach it in the application's order.
 void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
   const auto wait_for = [&](const std::shared_ptr<Lane>& other) {
     const uint64_t appended = other->appended();
     if (other->issued() < appended) task.after.push_back({other, appended});
     ComesAfterData(lane.get(), other, other->data_ticket, &task);
   };
+  const auto is_blocking = [&](const Lane& other) {
+    return other.kind() == Lane::Kind::kBlocking && other.device() == lane->device();
+  };
   if (lane->kind() == Lane::Kind::kLegacy) {
     for (const auto& [stream, other] : lanes_) {
-      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+      if (is_blocking(*other)) wait_for(other);
     }
     for (const auto& other : leaving_) {
-      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+      if (is_blocking(*other)) wait_for(other);
     }
   } else if (lane->kind() == Lane::Kind::kBlocking) {
-    wait_for(legacy_);
+    wait_for(legacy_[lane->device()]);
   }
   if (lane->barriers_seen != barriers_) {
     lane->barriers_seen = barriers_;

@@ -76,8 +76,9 @@ void Session::OnRecorded(const EventRecord& record) {
   if (recorder_ != nullptr) recorder_->OnRecorded(record);
 }
 
+// With several devices no next worker needs to know what is in modules.
 uint32_t Session::OnModuleLoaded(const Task& task) {
-  if (recorder_ == nullptr) return 0;
+  if (recorder_ == nullptr || several_devices()) return 0;
   ModuleVariables found = WritableVariables(task.image->bytes(), sm_);
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
@@ -98,7 +99,7 @@ void Session::OnAtRisk(uint32_t flags) {
 }
 
 void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
-  if (recorder_ == nullptr) return;
+  if (recorder_ == nullptr || several_devices()) return;
   recorder_->OnVariableFound(task, address, bytes);
   variables_.OnFound(FoundIn(task), task.tail);
 }
@@ -116,6 +117,7 @@ CudaResult Session::PlaceVariables(const Task& task,
 }
 
 absl::Status Session::SaveVariables(int fd) {
+  if (several_devices()) return absl::FailedPreconditionError("it has several devices");
   return variables_.Save(
       fd, [this](uint64_t module, const std::string& name, uint64_t address, uint64_t bytes) {
         recorder_->NoteVariable(module, name, address, bytes);
@@ -152,7 +154,7 @@ void Session::ReplayEntry(const JournalEntry& entry) {
   std::memcpy(&create, entry.body.data(), sizeof(create));
   const auto event = event_table_.find(create.event);
   if (event == event_table_.end()) return;
-  auto record = std::make_shared<worker::EventRecord>(&events_, create.flags, legacy_);
+  auto record = std::make_shared<worker::EventRecord>(events(0), create.flags, legacy_[0]);
   record->event = create.event;
   record->host_ns.store(entry.value);
   record->restored = true;
@@ -161,6 +163,7 @@ void Session::ReplayEntry(const JournalEntry& entry) {
 }
 
 absl::Status Session::Replay(uint64_t seq) {
+  if (several_devices()) return absl::FailedPreconditionError("it has several devices");
   sink_.SetMuted(true);
   recorder_->StartReplay();
   if (virtual_memory_ != nullptr) virtual_memory_->SetRestoring(true);
@@ -169,7 +172,7 @@ absl::Status Session::Replay(uint64_t seq) {
   recorder_->journal()->ForEach([&](const JournalEntry& entry) { recorder_->Expect(entry); });
   // Code comes before everything else, so that nothing lies where its variables must.
   size_t count = 0;
-  placer_ = std::make_unique<VariablePlacer>(context_);
+  placer_ = std::make_unique<VariablePlacer>(context(0));
   recorder_->journal()->ForEach([&](const JournalEntry& entry) {
     if (!IsCode(entry.id)) return;
     ReplayEntry(entry);

@@ -25,6 +25,7 @@ struct Graph;
 // saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.
 struct Module {
   uint64_t ticket = 0;
+  uint32_t device = 0;
   uint64_t image_bytes = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
@@ -34,7 +35,7 @@ struct Module {
   uint32_t at_risk = 0;
 };
 
-// A kernel, by the same rule.
+// A kernel, by the same rule. It is its module's device's.
 struct Kernel {
   std::shared_ptr<Module> module;
   uint64_t ticket = 0;
@@ -44,8 +45,10 @@ struct Kernel {
   int dynamic_shared_allowed = 0;  // The most that was ever set; the control lane's.
 };
 
-// Device code that is being linked. The linker lane's, but for `image_bytes`, the decoder's.
+// Device code that is being linked. The linker lane's, but for `device` and
+// `image_bytes`, the decoder's.
 struct Link {
+  uint32_t device = 0;
   uint64_t image_bytes = 0;  // Of what was added.
   bool created = false;
   device::LinkId id{};
@@ -56,6 +59,7 @@ struct Link {
 // An array, a mipmapped one, or a level or plane of one. As Module.
 struct Array {
   uint64_t ticket = 0;
+  uint32_t device = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ArrayId id{};
   device::ArrayShape shape;

@@ -380,11 +380,12 @@ CudaResult CpuContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, Str
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (!memory_.Contains(src, bytes)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
-  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
-    if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
-    CopyBytes(dst, Pointer(src), bytes);
-    return CudaResult::kSuccess;
-  });
+  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible,
+                         [this, dst, src, bytes] {
+                           if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
+                           CopyBytes(dst, Pointer(src), bytes);
+                           return CudaResult::kSuccess;
+                         });
 }
 
 CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
@@ -393,13 +394,14 @@ CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, St
     return CudaResult::kInvalidValue;
   }
   if (bytes == 0) return CudaResult::kSuccess;
-  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
-    if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
-      return CudaResult::kIllegalAddress;
-    }
-    CopyBytes(Pointer(dst), Pointer(src), bytes);
-    return CudaResult::kSuccess;
-  });
+  return streams_.Submit(
+      NumberOf(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
+        if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
+          return CudaResult::kIllegalAddress;
+        }
+        CopyBytes(Pointer(dst), Pointer(src), bytes);
+        return CudaResult::kSuccess;
+      });
 }
 
 CudaResult CpuContext::Memset(uint64_t dst, uint32_t value, int width, size_t count,

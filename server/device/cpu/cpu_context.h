@@ -30,8 +30,8 @@
 
 namespace warpline::cpu {
 
-// Thread-safe. Destroying it drops queued work and stops running kernels, those of the contexts that
-// were opened with it too.
+// Thread-safe. Destroying it drops queued work and stops running kernels, those of the contexts
+// that were opened with it too.
 class CpuContext : public device::Context {
  public:
   // `cores`: of the host, to run blocks on. `place`: its number among the contexts of `group`.

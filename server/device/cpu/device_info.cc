@@ -125,8 +125,7 @@ device::DeviceInfo DescribeHost(int ordinal, int devices) {
   device::DeviceInfo info;
   const std::string number = devices > 1 ? absl::StrCat(" ", ordinal) : "";
   info.name = absl::StrCat("Warpline CPU device", number, " (", CpuModel(), ")");
-  info.total_bytes =
-      HostMemoryBytes() / 2 / static_cast<uint64_t>(devices) / (2 << 20) * (2 << 20);
+  info.total_bytes = HostMemoryBytes() / 2 / static_cast<uint64_t>(devices) / (2 << 20) * (2 << 20);
   info.driver_version = 13000;
   info.pci_bus_id = absl::StrCat("0000:", absl::Hex(ordinal, absl::kZeroPad2), ":00.0");
   // Constant for a host: "WarplineCPU", the device's number and the host's id.

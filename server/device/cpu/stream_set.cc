@@ -20,8 +20,7 @@ int64_t NowNs() {
 
 }  // namespace
 
-StreamSet::StreamSet(uint32_t contexts)
-    : next_stream_(LegacyOf(contexts)), last_legacy_(contexts) {
+StreamSet::StreamSet(uint32_t contexts) : next_stream_(LegacyOf(contexts)), last_legacy_(contexts) {
   MutexLock lock(&mu_);
   for (uint32_t context = 0; context < contexts; ++context) {
     auto legacy = std::make_shared<Stream>();

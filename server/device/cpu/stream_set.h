@@ -100,13 +100,10 @@ class StreamSet {
   };
 
   // What an operation submitted now has to wait for.
-  std::vector<CompletionPtr> Predecessors(const Stream& stream)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteLast(Stream* stream, const CompletionPtr& completion)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<CompletionPtr> Predecessors(const Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteLast(Stream* stream, const CompletionPtr& completion) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CompletionPtr SubmitLocked(const std::shared_ptr<Stream>& stream, When when, Work work,
-                             const CompletionPtr& also)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                             const CompletionPtr& also) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunStream(const std::shared_ptr<Stream>& stream);
   void RunOne(Stream* stream, Operation* operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Stream> Find(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

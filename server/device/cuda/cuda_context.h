@@ -19,8 +19,8 @@ inline CUmemorytype TypeOfDeviceEnd(uint64_t address) {
   return InHostArena(address) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
 }
 
-// Thread-safe, as the driver is. Every thread that calls gets the context made current, once as long
-// as it calls no other.
+// Thread-safe, as the driver is. Every thread that calls gets the context made current, once as
+// long as it calls no other.
 class CudaContext : public Context {
  public:
   // One for each of `ordinals`, which form a group.

@@ -146,7 +146,8 @@ CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* 
   Enter();
   // The driver's graphs take memory of other devices for some nodes only.
   for (const GraphNode& node : nodes) {
-    const bool writes = node.kind == GraphNode::Kind::kCopy || node.kind == GraphNode::Kind::kMemset;
+    const bool writes =
+        node.kind == GraphNode::Kind::kCopy || node.kind == GraphNode::Kind::kMemset;
     const bool reads = node.kind == GraphNode::Kind::kCopy;
     if ((writes && group_->IsForeign(node.dst.address, place_)) ||
         (reads && group_->IsForeign(node.src.address, place_))) {

@@ -1,5 +1,5 @@
-// What contexts of GPUs that were opened together know of each other: the arena, and whose the memory
-// in it is.
+// What contexts of GPUs that were opened together know of each other: the arena, and whose the
+// memory in it is.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_GROUP_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_GROUP_H_
 
