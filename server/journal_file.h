@@ -41,6 +41,8 @@ enum JournalFlag : uint32_t {
   kJournalHeap = 8,
   // There are arrays or textures, which end with the worker. Cleared when there are none.
   kJournalObjects = 16,
+  // It has several devices, whose drivers' places for variables no next worker could all have.
+  kJournalDevices = 32,
 };
 
 // Written by the worker, read by the server.

@@ -161,6 +161,7 @@ std::string Session::WhyNotReplaceable(uint32_t flags) {
   if ((flags & kJournalHeap) != 0) {
     return "its kernels may have allocated memory of the device's heap, which is lost with it";
   }
+  if ((flags & kJournalDevices) != 0) return "it had several devices";
   if ((flags & kJournalIncomplete) != 0) return "its journal was full";
   if ((flags & kJournalObjects) != 0) return "it had arrays or textures, which are lost with it";
   return "";

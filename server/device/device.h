@@ -25,7 +25,8 @@
 
 namespace warpline::device {
 
-// Objects of a backend, meaningful only to the Context that made them.
+// Objects of a backend, meaningful only to the Context that made them; events also to those that
+// were opened with it.
 enum class StreamId : uint64_t {};
 enum class EventId : uint64_t {};
 enum class ModuleId : uint64_t {};
@@ -130,25 +131,35 @@ enum class MemoryAccess : uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
 // A worker's hold on one device. Thread-safe: lanes call it concurrently, each for its own stream.
 // No method waits for device work unless it says so. After a sticky error (IsSticky) every call
 // returns that error.
+//
+// Contexts that were opened together (Backend::OpenContexts) have one arena and know each other:
+// memory of one may be an end of the others' copies, and a stream may wait for an event of another.
 class Context {
  public:
   virtual ~Context() = default;
 
+  // Those whose memory kernels of this one reach, as bits by their places in OpenContexts(). Its
+  // own is among them.
+  virtual uint32_t peers() const { return 1; }
+
   // --- Memory. `base` and `size` as design 5: size a power of two, base a multiple of it.
-  // Reserves [base, base + size) of device addresses. Once, before anything is mapped.
+  // Reserves [base, base + size) of device addresses, for all contexts that were opened together.
+  // Once, on any of them, before anything is mapped.
   virtual CudaResult ReserveArena(uint64_t base, uint64_t size) = 0;
-  // Maps the whole chunk behind `fd` (borrowed; from ChunkSource) at `va`, readable and writable.
-  // kInvalidValue when the range is outside the arena, unaligned to 2 MiB or already mapped.
+  // Maps the whole chunk behind `fd` (borrowed; from this device's ChunkSource) at `va`, readable
+  // and writable for this device and all that reach its memory. kInvalidValue when the range is
+  // outside the arena, unaligned to 2 MiB or already mapped.
   virtual CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) = 0;
   // Undoes one MapChunk. The caller has made sure that no work uses the range: this does not wait.
   virtual CudaResult UnmapChunk(uint64_t va, uint64_t bytes) = 0;
-  // What the device may do with one mapped chunk from now on. kInvalidValue where none is.
+  // What the device, and those that reach its memory, may do with one mapped chunk from now on.
+  // kInvalidValue where none is.
   virtual CudaResult SetChunkAccess(uint64_t /*va*/, uint64_t /*bytes*/, MemoryAccess) {
     return CudaResult::kNotSupported;
   }
   // Maps the whole file behind `fd` (borrowed), host memory, at `va` outside the arena, for host
   // and device alike. kInvalidValue when something is there, kNotSupported when the device has
-  // another address for it.
+  // another address for it. All contexts that were opened together reach it.
   virtual CudaResult MapHost(uint64_t /*va*/, uint64_t /*bytes*/, int /*fd*/) {
     return CudaResult::kNotSupported;
   }
@@ -156,7 +167,8 @@ class Context {
   virtual CudaResult UnmapHost(uint64_t /*va*/, uint64_t /*bytes*/) {
     return CudaResult::kInvalidValue;
   }
-  // Host memory that copies to and from the device are fastest with (pinned, where that exists).
+  // Host memory that copies to and from the device are fastest with (pinned, where that exists),
+  // for all contexts that were opened together.
   virtual CudaResult AllocStaging(size_t bytes, void** host) = 0;
   virtual void FreeStaging(void* host) = 0;
 
@@ -182,6 +194,8 @@ class Context {
   virtual CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) = 0;
   // `dst` must come from AllocStaging and is filled when the stream has passed this point.
   virtual CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) = 0;
+  // Either end may be memory of another context that was opened with this one, as in all copies
+  // between places on devices.
   virtual CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) = 0;
   // Sets `count` elements of `width` (1, 2 or 4) bytes to the low bits of `value`.
   virtual CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
@@ -217,7 +231,8 @@ class Context {
     return CudaResult::kSuccess;
   }
 
-  // --- Graphs. kNotSupported from a device without: their nodes are then issued one by one.
+  // --- Graphs. kNotSupported from a device without, and for nodes with memory of other devices:
+  // they are then issued one by one.
   // Makes a graph and what it takes to launch it.
   virtual CudaResult CreateGraph(absl::Span<const GraphNode>, GraphId*) {
     return CudaResult::kNotSupported;
@@ -346,13 +361,22 @@ class Backend {
   virtual ~Backend() = default;
   virtual int DeviceCount() = 0;
   virtual absl::StatusOr<DeviceInfo> Info(int ordinal) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Context>> OpenContext(int ordinal) = 0;
+  // One for each of `ordinals`, which are distinct and 1 to 32. They end together: none is used any
+  // more once the first is destroyed.
+  virtual absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
+      absl::Span<const int> ordinals) = 0;
+  absl::StatusOr<std::unique_ptr<Context>> OpenContext(int ordinal) {
+    auto contexts = OpenContexts({&ordinal, 1});
+    if (!contexts.ok()) return contexts.status();
+    return std::move(contexts->front());
+  }
   virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
 };
 
-// `name` is "cuda", "cpu" or "auto" (cuda when its driver loads and finds a device, else cpu).
-// UNAVAILABLE when the driver or a device is missing, INVALID_ARGUMENT for another name. The choice
-// is made in server/device/backends.cc.
+// `name` is "cuda", "cpu", "cpu:N" for N CPU devices that share the host's cores and memory, or
+// "auto" (cuda when its driver loads and finds a device, else cpu). UNAVAILABLE when the driver or
+// a device is missing, INVALID_ARGUMENT for another name. The choice is made in
+// server/device/backends.cc.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name);
 
 }  // namespace warpline::device

@@ -49,7 +49,8 @@ class FakeBackend : public Backend {
     return info;
   }
 
-  absl::StatusOr<std::unique_ptr<Context>> OpenContext(int) override {
+  absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
+      absl::Span<const int>) override {
     return absl::UnimplementedError("the fake device executes nothing");
   }
 

@@ -15,7 +15,7 @@ struct FakeBackendOptions {
   uint64_t total_bytes = 1ull << 30;
 };
 
-// Chunks are sealed memory files, so their contents and their lifetime can be checked. OpenContext
+// Chunks are sealed memory files, so their contents and their lifetime can be checked. OpenContexts
 // returns UNIMPLEMENTED.
 std::unique_ptr<Backend> NewFakeBackend(const FakeBackendOptions& options);
 

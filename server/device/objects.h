@@ -71,7 +71,8 @@ struct ArrayEnd {
   enum class Kind { kArray, kDevice, kHost };
   Kind kind = Kind::kHost;
   ArrayId array{};
-  uint64_t x = 0;  // Of the array: bytes, rows, slices.
+  uint32_t device = 0;  // Of the array: its context's place in OpenContexts().
+  uint64_t x = 0;       // Of the array: bytes, rows, slices.
   uint64_t y = 0;
   uint64_t z = 0;
   BoxPlace place;        // kDevice.

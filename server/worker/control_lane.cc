@@ -59,7 +59,7 @@ bool ControlLane::Missing(const Task& task) {
 void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
   if (Missing(task)) return;
   const auto load = [&](device::ModuleId* module) {
-    return host_->context()->LoadModule(task.image->bytes(), module);
+    return host_->context(task.module->device)->LoadModule(task.image->bytes(), module);
   };
   CudaResult result = load(&task.module->id);
   if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
@@ -70,7 +70,8 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
   if (Missing(task)) return;
   std::vector<device::JitOption> options;
   const auto load = [&](device::ModuleId* module) {
-    return host_->context()->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
+    return host_->context(task.module->device)
+        ->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
   };
   CudaResult result = CudaResult::kInvalidValue;
   if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
@@ -96,7 +97,8 @@ void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
 void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
   CudaResult result = task.module->result;
   std::vector<std::string> names;
-  if (result == CudaResult::kSuccess) result = host_->context()->Kernels(task.module->id, &names);
+  if (result == CudaResult::kSuccess)
+    result = host_->context(task.module->device)->Kernels(task.module->id, &names);
   cmd::ModuleKernelsReply reply = {static_cast<uint32_t>(names.size()), 0};
   std::string tail;
   for (size_t i = command.first; i < names.size(); ++i) {
@@ -120,7 +122,7 @@ void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
     result = CudaResult::kInvalidValue;
   }
   if (result == CudaResult::kSuccess) {
-    device::Context* const context = host_->context();
+    device::Context* const context = host_->context(task.kernel->module->device);
     result = host_->gate()->With({&task.kernel, 1}, [&] {
       return command.what == 0 ? context->MaxActiveClusters(task.kernel->id, config, &reply.value)
                                : context->MaxClusterSize(task.kernel->id, config, &reply.value);
@@ -131,43 +133,45 @@ void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
 
 void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
   cmd::LimitGetReply reply;
-  const CudaResult result = host_->context()->GetLimit(command.limit, &reply.value);
+  const CudaResult result = host_->context(command.device)->GetLimit(command.limit, &reply.value);
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   cmd::LimitSetReply reply;
-  const uint64_t most = host_->MostOfLimit(command.limit);
+  const uint64_t most = host_->MostOfLimit(command.device, command.limit);
   CudaResult result = CudaResult::kUnsupportedLimit;
   if (most > 0) {
     constexpr int kStackSize = 0;  // CU_LIMIT_STACK_SIZE
     const CudaResult refusal =
         command.limit == kStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
-    result =
-        command.value > most ? refusal : host_->context()->SetLimit(command.limit, command.value);
+    result = command.value > most
+                 ? refusal
+                 : host_->context(command.device)->SetLimit(command.limit, command.value);
   }
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->GetLimit(command.limit, &reply.value);
+    result = host_->context(command.device)->GetLimit(command.limit, &reply.value);
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
   CudaResult& result = task.module->result;
-  if (result == CudaResult::kSuccess) result = host_->context()->CheckModule(task.module->id);
+  if (result == CudaResult::kSuccess)
+    result = host_->context(task.module->device)->CheckModule(task.module->id);
   host_->sink()->Reply(task.seq, result);
 }
 
 void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
   if (task.module->result != CudaResult::kSuccess) return;
   host_->OnModuleUnloading(command.module);
-  const CudaResult result = host_->context()->UnloadModule(task.module->id);
+  const CudaResult result = host_->context(task.module->device)->UnloadModule(task.module->id);
   if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
 }
 
 CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string* fields,
                              std::string* tail) {
-  device::Context* const context = host_->context();
+  device::Context* const context = host_->context(kernel->module->device);
   if (kernel->module->result != CudaResult::kSuccess) return kernel->module->result;
   CudaResult result = context->FindKernel(kernel->module->id, std::string(name), &kernel->id);
   if (result != CudaResult::kSuccess) return result;
@@ -205,7 +209,8 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
 CudaResult ControlLane::FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) {
   if (task.module->result != CudaResult::kSuccess) return task.module->result;
   const CudaResult result =
-      host_->context()->FindGlobal(task.module->id, std::string(task.tail), address, bytes);
+      host_->context(task.module->device)
+          ->FindGlobal(task.module->id, std::string(task.tail), address, bytes);
   if (result == CudaResult::kSuccess) host_->OnVariableFound(task, *address, *bytes);
   return result;
 }
@@ -220,7 +225,8 @@ void ControlLane::Do(const cmd::VariableFind&, Task& task) {
   cmd::VariableFindReply reply;
   CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
+    result = host_->context(task.module->device)
+                 ->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
@@ -236,7 +242,7 @@ void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
   CudaResult result = task.kernel->result;
   if (result == CudaResult::kSuccess) {
     result = host_->gate()->With({&task.kernel, 1}, [&] {
-      return host_->context()->MaxActiveBlocks(
+      return host_->context(task.kernel->module->device)->MaxActiveBlocks(
           task.kernel->id, static_cast<int>(command.block_threads), command.dynamic_shared_bytes,
           command.flags, &reply.blocks);
     });
@@ -251,15 +257,15 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
   const State start = task.event->state();
   const State end = task.second_event->state();
   if (start != State::kFailed && end != State::kFailed && start != State::kPending &&
-      end != State::kPending) {
+      end != State::kPending && task.event->lane->device() == task.second_event->lane->device()) {
     if (task.event->restored || task.second_event->restored) {
       // The device event went with its worker; the host's clock saw both.
       reply.milliseconds = static_cast<float>(
           static_cast<double>(task.second_event->host_ns - task.event->host_ns) / 1e6);
       result = CudaResult::kSuccess;
     } else {
-      result = host_->context()->ElapsedMs(task.event->id(), task.second_event->id(),
-                                           &reply.milliseconds);
+      device::Context* const context = host_->context(task.event->lane->device());
+      result = context->ElapsedMs(task.event->id(), task.second_event->id(), &reply.milliseconds);
     }
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
@@ -267,14 +273,14 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
 
 void ControlLane::Do(const cmd::GraphCreate&, Task& task) {
   Graph* const graph = task.graph.get();
-  graph->result = MakeGraph(host_->context(), host_->gate(), graph);
+  graph->result = MakeGraph(host_->context(graph->device), host_->gate(), graph);
   if (IsSticky(graph->result)) host_->Fail(task.seq, task.id, graph->result);
   host_->sink()->Reply(task.seq, graph->result);
 }
 
 void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
   if (!task.graph->native) return;
-  const CudaResult result = host_->context()->DestroyGraph(task.graph->id);
+  const CudaResult result = host_->context(task.graph->device)->DestroyGraph(task.graph->id);
   if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
 }
 

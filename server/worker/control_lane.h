@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <set>
-#include <utility>
+#include <tuple>
 
 #include "server/worker/lane.h"
 
@@ -65,8 +65,8 @@ class ControlLane : public Lane {
   void NoteObjects();
 
   uint64_t arrays_ = 0;  // That exist.
-  // Objects that exist, by number and whether they are surfaces.
-  std::set<std::pair<uint64_t, bool>> textures_;
+  // Objects that exist, by device, number and whether they are surfaces.
+  std::set<std::tuple<uint32_t, uint64_t, bool>> textures_;
 };
 
 }  // namespace warpline::worker

@@ -92,7 +92,7 @@ void ControlLane::Do(const cmd::TensorMapEncode& command, Task& task) {
       result = CudaResult::kInvalidValue;
     }
   }
-  if (result == CudaResult::kSuccess) result = host_->context()->EncodeTensorMap(map, &bytes);
+  if (result == CudaResult::kSuccess) result = context_->EncodeTensorMap(map, &bytes);
   cmd::TensorMapEncodeReply reply;
   CopyAll(bytes, &reply.map);
   host_->sink()->Reply(task.seq, result, Bytes(reply));
@@ -114,11 +114,11 @@ CudaResult ControlLane::Create(Array* array) {
   }
   uint64_t bytes = shape.bytes();
   bytes = (bytes + kArrayGranularity - 1) / kArrayGranularity * kArrayGranularity;
-  CudaResult result = host_->Charge(bytes);
+  CudaResult result = host_->Charge(array->device, bytes);
   if (result != CudaResult::kSuccess) return result;
-  result = host_->context()->CreateArray(&shape, &array->id);
+  result = host_->context(array->device)->CreateArray(&shape, &array->id);
   if (result != CudaResult::kSuccess) {
-    host_->Uncharge(bytes);
+    host_->Uncharge(array->device, bytes);
     return result;
   }
   array->charged_bytes = bytes;
@@ -138,7 +138,7 @@ void ControlLane::Do(const cmd::ArrayPart& command, Task& task) {
   const Array& whole = *part.whole;
   part.result = whole.result;
   if (part.result == CudaResult::kSuccess) {
-    device::Context* const context = host_->context();
+    device::Context* const context = host_->context(part.device);
     part.result = command.what == 0
                       ? context->ArrayLevel(whole.id, command.index, &part.shape, &part.id)
                       : context->ArrayPlane(whole.id, command.index, &part.shape, &part.id);
@@ -148,15 +148,16 @@ void ControlLane::Do(const cmd::ArrayPart& command, Task& task) {
 
 void ControlLane::Do(const cmd::ArrayDestroy&, Task& task) {
   if (task.array->result != CudaResult::kSuccess) return;
-  const CudaResult result = host_->context()->DestroyArray(task.array->id);
+  const CudaResult result = host_->context(task.array->device)->DestroyArray(task.array->id);
   if (result != CudaResult::kSuccess) return host_->Fail(task.seq, task.id, result);
-  host_->Uncharge(task.array->charged_bytes);
+  host_->Uncharge(task.array->device, task.array->charged_bytes);
   --arrays_;
   NoteObjects();
 }
 
 void ControlLane::Do(const cmd::TextureCreate& command, Task& task) {
   device::Texture texture = ToTexture(command);
+  const uint32_t device = DeviceOfHandle(command.resource);
   cmd::TextureCreateReply reply;
   CudaResult result = CudaResult::kSuccess;
   const bool of_array =
@@ -168,10 +169,10 @@ void ControlLane::Do(const cmd::TextureCreate& command, Task& task) {
   }
   if (textures_.size() >= kMaxTextures) result = CudaResult::kOutOfMemory;
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->CreateTexture(texture, &reply.object);
+    result = host_->context(device)->CreateTexture(texture, &reply.object);
   }
   if (result == CudaResult::kSuccess) {
-    textures_.emplace(reply.object, texture.is_surface);
+    textures_.insert({device, reply.object, texture.is_surface});
     NoteObjects();
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
@@ -181,8 +182,8 @@ void ControlLane::Do(const cmd::TextureDestroy& command, Task& task) {
   const bool is_surface = command.is_surface != 0;
   CudaResult result = CudaResult::kInvalidValue;
   // The driver is not asked what it makes of other numbers.
-  if (textures_.erase({command.object, is_surface}) > 0) {
-    result = host_->context()->DestroyTexture(command.object, is_surface);
+  if (textures_.erase({command.device, command.object, is_surface}) > 0) {
+    result = host_->context(command.device)->DestroyTexture(command.object, is_surface);
     NoteObjects();
   }
   if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,9 +19,56 @@
 
 namespace warpline::worker {
 
+// Streams and events of contexts that are tested together: they know each other's. Thread-safe.
+class FakeStreams {
+ public:
+  void Stall(uint64_t stream) {
+    MutexLock lock(&mu_);
+    stalled_.insert(stream);
+  }
+  void Resume(uint64_t stream) {
+    MutexLock lock(&mu_);
+    stalled_.erase(stream);
+  }
+  uint64_t NewStream() {
+    MutexLock lock(&mu_);
+    return next_stream_++;
+  }
+  uint64_t NewEvent() {
+    MutexLock lock(&mu_);
+    return next_event_++;
+  }
+  void Record(device::EventId event, device::StreamId stream) {
+    MutexLock lock(&mu_);
+    records_[static_cast<uint64_t>(event)] = static_cast<uint64_t>(stream);
+  }
+  // Where it was recorded.
+  uint64_t StreamOf(device::EventId event) {
+    MutexLock lock(&mu_);
+    return records_[static_cast<uint64_t>(event)];
+  }
+  bool Stalled(device::EventId event) {
+    MutexLock lock(&mu_);
+    return stalled_.count(records_[static_cast<uint64_t>(event)]) != 0;
+  }
+
+ private:
+  Mutex mu_;
+  std::set<uint64_t> stalled_ ABSL_GUARDED_BY(mu_);
+  std::map<uint64_t, uint64_t> records_ ABSL_GUARDED_BY(mu_);
+  uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 10;
+  uint64_t next_event_ ABSL_GUARDED_BY(mu_) = 1;
+};
+
 // Thread-safe. Streams are numbered from 10 in the order of their creation.
 class FakeContext : public device::Context {
  public:
+  explicit FakeContext(std::shared_ptr<FakeStreams> streams = std::make_shared<FakeStreams>())
+      : streams_(std::move(streams)) {}
+
+  // The latest that was set of any kernel.
+  std::atomic<int> kernel_attribute{0};
+
   // Of kernels, whichever: the attributes that were set, by number, and as they were at each
   // launch.
   using KernelAttributes = std::map<int, int>;
@@ -38,14 +86,8 @@ class FakeContext : public device::Context {
   }
 
   // Work submitted to a stalled stream does not complete; what waits for it neither.
-  void Stall(uint64_t stream) {
-    MutexLock lock(&mu_);
-    stalled_.insert(stream);
-  }
-  void Resume(uint64_t stream) {
-    MutexLock lock(&mu_);
-    stalled_.erase(stream);
-  }
+  void Stall(uint64_t stream) { streams_->Stall(stream); }
+  void Resume(uint64_t stream) { streams_->Resume(stream); }
   // From now on every query ends with `result`.
   void Break(CudaResult result) {
     MutexLock lock(&mu_);
@@ -112,8 +154,7 @@ class FakeContext : public device::Context {
   void FreeStaging(void* host) override { ::operator delete(host); }
 
   CudaResult CreateStream(uint32_t, int, device::StreamId* stream) override {
-    MutexLock lock(&mu_);
-    *stream = static_cast<device::StreamId>(next_stream_++);
+    *stream = static_cast<device::StreamId>(streams_->NewStream());
     return CudaResult::kSuccess;
   }
   CudaResult DestroyStream(device::StreamId stream) override { return Log("destroy", stream, ""); }
@@ -121,7 +162,7 @@ class FakeContext : public device::Context {
   CudaResult CreateEvent(uint32_t, device::EventId* event) override {
     MutexLock lock(&mu_);
     ++live_events_;
-    *event = static_cast<device::EventId>(next_event_++);
+    *event = static_cast<device::EventId>(streams_->NewEvent());
     return CudaResult::kSuccess;
   }
   CudaResult DestroyEvent(device::EventId) override {
@@ -130,23 +171,16 @@ class FakeContext : public device::Context {
     return CudaResult::kSuccess;
   }
   CudaResult RecordEvent(device::EventId event, device::StreamId stream) override {
-    MutexLock lock(&mu_);
-    records_[static_cast<uint64_t>(event)] = static_cast<uint64_t>(stream);
+    streams_->Record(event, stream);
     return CudaResult::kSuccess;
   }
   CudaResult WaitEvent(device::StreamId stream, device::EventId event) override {
-    uint64_t recorded;
-    {
-      MutexLock lock(&mu_);
-      recorded = records_[static_cast<uint64_t>(event)];
-    }
-    return Log("wait", stream, absl::StrCat(recorded));
+    return Log("wait", stream, absl::StrCat(streams_->StreamOf(event)));
   }
   CudaResult QueryEvent(device::EventId event) override {
     MutexLock lock(&mu_);
     if (broken_ != CudaResult::kSuccess) return broken_;
-    return stalled_.count(records_[static_cast<uint64_t>(event)]) ? CudaResult::kNotReady
-                                                                  : CudaResult::kSuccess;
+    return streams_->Stalled(event) ? CudaResult::kNotReady : CudaResult::kSuccess;
   }
   CudaResult ElapsedMs(device::EventId, device::EventId, float* ms) override {
     *ms = 1.5f;
@@ -345,18 +379,15 @@ class FakeContext : public device::Context {
     return CudaResult::kSuccess;
   }
 
+  const std::shared_ptr<FakeStreams> streams_;
   Mutex mu_;
   Chunks chunks_ ABSL_GUARDED_BY(mu_);
-  std::set<uint64_t> stalled_ ABSL_GUARDED_BY(mu_);
-  std::map<uint64_t, uint64_t> records_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> log_ ABSL_GUARDED_BY(mu_);
   KernelAttributes kernel_attributes_ ABSL_GUARDED_BY(mu_);
   std::vector<KernelAttributes> attributes_at_launches_ ABSL_GUARDED_BY(mu_);
   int kernel_attributes_set_ ABSL_GUARDED_BY(mu_) = 0;
   CudaResult broken_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   uint64_t limit_ ABSL_GUARDED_BY(mu_) = 1024;
-  uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 10;
-  uint64_t next_event_ ABSL_GUARDED_BY(mu_) = 1;
   int live_events_ ABSL_GUARDED_BY(mu_) = 0;
   int staging_made_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t end_of_memory_ ABSL_GUARDED_BY(mu_) = ~uint64_t{0};

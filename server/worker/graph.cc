@@ -174,6 +174,7 @@ CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find
 }
 
 CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
+  bool one_device = true;
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     const Kernel* const kernel = graph->kernels[i].get();
     if (kernel == nullptr) continue;
@@ -182,20 +183,31 @@ CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
     if (graph->nodes[i].params.size() != kernel->param_bytes) return CudaResult::kInvalidValue;
     graph->nodes[i].kernel = kernel->id;
     graph->prints |= kernel->module->prints;
+    one_device &= kernel->module->device == graph->device;
   }
+  if (!one_device) return CudaResult::kSuccess;
   const CudaResult result =
       gate->With(graph->kernels, [&] { return context->CreateGraph(graph->nodes, &graph->id); });
   graph->native = result == CudaResult::kSuccess;
   return result == CudaResult::kNotSupported ? CudaResult::kSuccess : result;
 }
 
-CudaResult LaunchGraph(device::Context* context, LaunchGate* gate, const Graph& graph,
-                       device::StreamId stream) {
+CudaResult LaunchGraph(const Graph& graph, LaunchGate* gate, const EnterDevice& enter) {
   if (graph.result != CudaResult::kSuccess) return graph.result;
-  if (graph.native) return context->LaunchGraph(graph.id, stream);
+  device::Context* context = nullptr;
+  device::StreamId stream{};
+  if (graph.native) {
+    const CudaResult result = enter(graph.device, &context, &stream);
+    return result == CudaResult::kSuccess ? context->LaunchGraph(graph.id, stream) : result;
+  }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const CudaResult result =
-        gate->With({&graph.kernels[i], 1}, [&] { return Issue(context, graph.nodes[i], stream); });
+    const Kernel* const kernel = graph.kernels[i].get();
+    const uint32_t device = kernel == nullptr ? graph.device : kernel->module->device;
+    CudaResult result = enter(device, &context, &stream);
+    if (result == CudaResult::kSuccess) {
+      result = gate->With({&graph.kernels[i], 1},
+                          [&] { return Issue(context, graph.nodes[i], stream); });
+    }
     if (result != CudaResult::kSuccess) return result;
   }
   return CudaResult::kSuccess;

@@ -17,6 +17,7 @@ namespace warpline::worker {
 // lane's `issued` pass `ticket`. Shared: tasks keep it.
 struct Graph {
   uint64_t ticket = 0;
+  uint32_t device = 0;  // Its handle's; kernels may be of others.
   CudaResult result = CudaResult::kNotReady;
   // The device's own graph; otherwise a launch issues the nodes one by one, in their order.
   bool native = false;
@@ -34,12 +35,16 @@ using FindKernel = std::function<std::shared_ptr<Kernel>(uint64_t handle)>;
 CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
                       Graph* graph);
 
-// Binds the kernels, which are known by now, and makes the device's graph. On the control lane.
+// Binds the kernels, which are known by now, and makes the device's graph, if all is of one device.
+// On the control lane.
 CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph);
 
-// Issues a launch.
-CudaResult LaunchGraph(device::Context* context, LaunchGate* gate, const Graph& graph,
-                       device::StreamId stream);
+// Gives a stream of a device that comes after everything that was issued so far, wherever.
+using EnterDevice =
+    std::function<CudaResult(uint32_t device, device::Context** context, device::StreamId* stream)>;
+
+// Issues a launch, to streams that `enter` gives.
+CudaResult LaunchGraph(const Graph& graph, LaunchGate* gate, const EnterDevice& enter);
 
 }  // namespace warpline::worker
 

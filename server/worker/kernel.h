@@ -18,6 +18,7 @@ namespace warpline::worker {
 // saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.
 struct Module {
   uint64_t ticket = 0;
+  uint32_t device = 0;
   uint64_t image_bytes = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
@@ -37,7 +38,7 @@ struct KernelOnDevice {
   KernelSettings settings;
 };
 
-// A kernel as it is from one KernelSetAttribute to the next, by the same rule as Module. Launches
+// A kernel, its module's device's, as it is from one KernelSetAttribute to the next, by the same rule as Module. Launches
 // keep the one that was the latest when the client made them.
 struct Kernel {
   std::shared_ptr<Module> module;

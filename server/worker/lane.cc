@@ -40,7 +40,7 @@ int64_t SpinNs() {
 }  // namespace
 
 Lane::Lane(LaneHost* host, Kind kind, uint64_t stream)
-    : host_(host), kind_(kind), stream_(stream) {}
+    : host_(host), context_(host->context(DeviceOfHandle(stream))), kind_(kind), stream_(stream) {}
 
 bool Lane::Start() {
   try {
@@ -168,8 +168,8 @@ bool Lane::IssueReady() {
 
 CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
   if (pending.mark == nullptr) {
-    pending.mark = std::make_shared<EventRecord>(host_->events(), kDisableTiming, nullptr);
-    pending.mark_result = pending.mark->Record(host_->context(), stream);
+    pending.mark = std::make_shared<EventRecord>(host_->events(device()), kDisableTiming, nullptr);
+    pending.mark_result = pending.mark->Record(context_, stream);
   }
   if (pending.ticket != 0) {
     unmarked_ = 0;
@@ -265,7 +265,7 @@ bool Lane::Poll() {
     }
     if (result == CudaResult::kSuccess) result = front.mark_result;
     if (result == CudaResult::kSuccess && front.mark != nullptr) {
-      result = host_->context()->QueryEvent(front.mark->id());
+      result = context_->QueryEvent(front.mark->id());
       if (result == CudaResult::kNotReady) break;
     }
     Pending pending = std::move(pending_.front());

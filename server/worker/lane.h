@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "proto/devices.h"
 #include "server/device/device.h"
 #include "server/worker/event.h"
 #include "server/worker/reply_sink.h"
@@ -29,9 +30,10 @@ namespace warpline::worker {
 class LaneHost {
  public:
   virtual ~LaneHost() = default;
-  virtual device::Context* context() = 0;
+  // Of the session's device with this number, which must be one that there is.
+  virtual device::Context* context(uint32_t device) = 0;
+  virtual EventPool* events(uint32_t device) = 0;
   virtual ReplySink* sink() = 0;
-  virtual EventPool* events() = 0;
   virtual StagingPool* staging() = 0;
   virtual LaunchGate* gate() = 0;
   // The sticky error that ended the session, or kSuccess.
@@ -45,7 +47,7 @@ class LaneHost {
   // Sends what complete kernels printed, before anything that is sent from now on.
   virtual void SendOutput() = 0;
   // A LimitSet: the session's bound for it, or 0 for one that it may not set.
-  virtual uint64_t MostOfLimit(int limit) = 0;
+  virtual uint64_t MostOfLimit(uint32_t device, int limit) = 0;
   // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
   // says what only became true by that.
   virtual void AfterRetired() = 0;
@@ -65,10 +67,10 @@ class LaneHost {
   virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
   // Whether there is anything now, such as an array, that ends with this worker.
   virtual void OnLostWithWorker(bool any) = 0;
-  // Asks the server for device memory outside the arena, and gives it back. kOutOfMemory beyond the
-  // session's quota.
-  virtual CudaResult Charge(uint64_t bytes) = 0;
-  virtual void Uncharge(uint64_t bytes) = 0;
+  // Asks the server for memory of a device outside the arena, and gives it back. kOutOfMemory
+  // beyond the session's quota.
+  virtual CudaResult Charge(uint32_t device, uint64_t bytes) = 0;
+  virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
   // A module was made of it.
   virtual void KeepImage(const Image& image) = 0;
 };
@@ -79,7 +81,7 @@ class Lane {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
 
-  // `stream` is the client's handle.
+  // `stream` is the client's handle; its device is one that there is.
   Lane(LaneHost* host, Kind kind, uint64_t stream);
   virtual ~Lane();
   Lane(const Lane&) = delete;
@@ -93,6 +95,8 @@ class Lane {
 
   Kind kind() const { return kind_; }
   uint64_t stream() const { return stream_; }
+  // The stream's. Lanes of no stream are nobody's, and say 0.
+  uint32_t device() const { return DeviceOfHandle(stream_); }
 
   // Decoder only: the lane comes after no StreamBarriers but those of its like.
   bool ignores_barriers = false;
@@ -160,6 +164,7 @@ class Lane {
   void Retire(uint64_t ticket, uint64_t seq);
 
   LaneHost* const host_;
+  device::Context* const context_;  // Of device().
   device::StreamId device_stream_{};
   bool has_stream_ = false;  // Marks need a stream.
   bool closing_ = false;     // The stream is destroyed once everything retired.

@@ -39,7 +39,7 @@ void LinkLane::Do(const cmd::LinkCreate&, Task& task) {
   std::vector<device::JitOption> options;
   CudaResult result = CudaResult::kInvalidValue;
   if (ReadJitOptions(task.tail, &options)) {
-    result = host_->context()->CreateLink(options, &task.link->id);
+    result = host_->context(task.link->device)->CreateLink(options, &task.link->id);
   }
   task.link->created = result == CudaResult::kSuccess;
   host_->sink()->Reply(task.seq, result);
@@ -55,8 +55,9 @@ void LinkLane::Do(const cmd::LinkAdd& command, Task& task) {
     result = CudaResult::kInvalidHandle;
   } else if (ReadJitOptions(task.tail.substr(command.name_bytes), &options)) {
     device::JitLog log;
-    result = host_->context()->AddToLink(link.id, command.type, task.image->bytes(),
-                                         std::string(name), options, &log);
+    result = host_->context(link.device)
+                 ->AddToLink(link.id, command.type, task.image->bytes(), std::string(name), options,
+                             &log);
     AppendLog(log, &link.log);
   }
   task.image.reset();
@@ -70,7 +71,7 @@ void LinkLane::Do(const cmd::LinkComplete&, Task& task) {
   if (link.created) {
     device::JitLog log;
     link.code.clear();
-    result = host_->context()->CompleteLink(link.id, &link.code, &log);
+    result = host_->context(link.device)->CompleteLink(link.id, &link.code, &log);
     AppendLog(log, &link.log);
   }
   if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
@@ -92,7 +93,7 @@ void LinkLane::Do(const cmd::LinkLog&, Task& task) {
 }
 
 void LinkLane::Do(const cmd::LinkDestroy&, Task& task) {
-  if (task.link->created) host_->context()->DestroyLink(task.link->id);
+  if (task.link->created) host_->context(task.link->device)->DestroyLink(task.link->id);
   task.link->created = false;
 }
 

@@ -44,6 +44,7 @@ class Recorder {
   // The same for one that the client did not ask for.
   void NoteVariable(uint64_t module, std::string_view name, uint64_t address, uint64_t bytes);
   void OnFault() { Flag(kJournalFaulted); }
+  void OnSeveralDevices() { Flag(kJournalDevices); }
   // Arrays, textures: whether there are any.
   void OnLostWithWorker(bool any) {
     any ? journal_->SetFlags(kJournalObjects) : journal_->ClearFlags(kJournalObjects);

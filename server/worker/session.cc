@@ -14,6 +14,14 @@ namespace {
 
 constexpr uint64_t kLegacyHandle = 1;
 
+std::vector<std::unique_ptr<EventPool>> PoolsFor(const std::vector<SessionDevice>& devices) {
+  std::vector<std::unique_ptr<EventPool>> pools;
+  for (const SessionDevice& device : devices) {
+    pools.push_back(std::make_unique<EventPool>(device.context));
+  }
+  return pools;
+}
+
 void Nap() {
   const timespec nap = {0, 50'000};
   nanosleep(&nap, nullptr);
@@ -21,13 +29,14 @@ void Nap() {
 
 }  // namespace
 
-Session::Session(device::Context* context, FrameWriter* writer, const SessionLimits& limits)
-    : context_(context),
+Session::Session(std::vector<SessionDevice> devices, FrameWriter* writer,
+                 const SessionLimits& limits)
+    : devices_(std::move(devices)),
       limits_(limits),
       sink_(writer),
-      events_(context),
-      staging_(context, limits.staging_buffers),
-      variables_(context) {
+      events_(PoolsFor(devices_)),
+      staging_(devices_[0].context, limits.staging_buffers),
+      variables_(devices_[0].context) {
   staging_.set_usage(usage_);
   control_ = std::make_shared<ControlLane>(this);
   if (!control_->Start()) return;
@@ -35,11 +44,16 @@ Session::Session(device::Context* context, FrameWriter* writer, const SessionLim
     MutexLock lock(&mu_);
     all_lanes_.push_back(control_);
   }
-  legacy_ = OpenLane(Lane::Kind::kLegacy, kLegacyHandle);
+  for (uint32_t device = 0; device < devices_.size(); ++device) {
+    auto lane = OpenLane(Lane::Kind::kLegacy, HandleOnDevice(device, kLegacyHandle));
+    if (lane == nullptr) return;
+    legacy_.push_back(std::move(lane));
+  }
 }
 
 void Session::SetRecorder(Recorder* recorder) {
   recorder_ = recorder;
+  if (several_devices()) recorder_->OnSeveralDevices();
   usage_ = recorder->journal()->usage();
   staging_.set_usage(usage_);
 }
@@ -142,18 +156,18 @@ void Session::NotePrints() {
 void Session::SendOutput() {
   if (output_ == nullptr || !prints_.load()) return;
   MutexLock lock(&output_mu_);
-  context_->FlushOutput();
+  for (const SessionDevice& device : devices_) device.context->FlushOutput();
   output_->Collect(
       [this](int descriptor, std::string_view text) { sink_.Output(descriptor, text); });
 }
 
 // By CUlimit. Those not named cost no memory.
-uint64_t Session::MostOfLimit(int limit) {
+uint64_t Session::MostOfLimit(uint32_t device, int limit) {
   constexpr int kStack = 0, kPrintfFifo = 1, kMallocHeap = 2, kPendingLaunches = 4, kL2Fetch = 5,
                 kPersistingL2 = 6;
   switch (limit) {
     case kStack:
-      return limits_.max_stack_bytes;
+      return devices_[device].max_stack_bytes;
     case kPrintfFifo:
       return limits_.max_printf_bytes;
     case kMallocHeap:
@@ -250,13 +264,14 @@ template <typename Command>
 void Session::LoadFrom(const Command& command, std::string_view tail) {
   const auto image = images_.find(command.image);
   if (image == images_.end() || !(image->second->complete() || image->second->missing()) ||
-      modules_.contains(command.module)) {
+      modules_.contains(command.module) || !HasDevice(command.module)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   Task task = NewTask(command, tail);
   task.image = std::move(image->second);
   images_.erase(image);
   auto module = std::make_shared<Module>();
+  module->device = DeviceOfHandle(command.module);
   module->image_bytes = task.image->missing() ? 0 : task.image->total();
   module->ticket = control_->appended() + 1;
   modules_.emplace(command.module, module);
@@ -330,7 +345,10 @@ template <typename Command>
 void Session::LaunchOn(const Command& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
   const auto kernel = kernels_.find(command.kernel);
-  if (lane == nullptr || kernel == kernels_.end()) return Refuse(CudaResult::kInvalidHandle);
+  if (lane == nullptr || kernel == kernels_.end() ||
+      kernel->second->module->device != lane->device()) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
   Task task = NewTask(command, tail);
   task.kernel = kernel->second;
   if (control_->issued() < task.kernel->ticket) {
@@ -348,9 +366,11 @@ void Session::On(const cmd::ClusterOccupancy& command, std::string_view tail) {
 // --- Limits
 
 void Session::On(const cmd::LimitGet& command, std::string_view tail) {
+  if (command.device >= devices_.size()) return Refuse(CudaResult::kInvalidDevice);
   ToControl(NewTask(command, tail));
 }
 void Session::On(const cmd::LimitSet& command, std::string_view tail) {
+  if (command.device >= devices_.size()) return Refuse(CudaResult::kInvalidDevice);
   ToControl(NewTask(command, tail));
 }
 

@@ -35,8 +35,15 @@ class MemoryCharger {
  public:
   virtual ~MemoryCharger() = default;
   // Waits for the server's answer. kOutOfMemory beyond the quota.
-  virtual CudaResult Charge(uint64_t bytes) = 0;
-  virtual void Uncharge(uint64_t bytes) = 0;
+  virtual CudaResult Charge(uint32_t device, uint64_t bytes) = 0;
+  virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
+};
+
+// One of a session's devices.
+struct SessionDevice {
+  device::Context* context = nullptr;  // Borrowed.
+  // Of CU_LIMIT_STACK_SIZE: the device takes its memory beside what the session is charged for.
+  uint64_t max_stack_bytes = 64u << 10;
 };
 
 struct SessionLimits {
@@ -49,9 +56,7 @@ struct SessionLimits {
   uint64_t max_queued_commands = 256u << 10;
   size_t max_watches = 4096;  // Waits for all streams at once.
   size_t staging_buffers = 16;
-  // Of CU_LIMIT_STACK_SIZE, _PRINTF_FIFO_SIZE and _MALLOC_HEAP_SIZE: the device takes their memory
-  // beside what the session is charged for.
-  uint64_t max_stack_bytes = 64u << 10;
+  // Of CU_LIMIT_PRINTF_FIFO_SIZE and _MALLOC_HEAP_SIZE: as SessionDevice::max_stack_bytes.
   uint64_t max_printf_bytes = 64u << 20;
   uint64_t max_heap_bytes = 1ull << 30;
 };
@@ -59,12 +64,22 @@ struct SessionLimits {
 // Decode() and the destructor run on one thread, the decoder's; the LaneHost part is thread-safe.
 class Session : public LaneHost {
  public:
-  // `context` and `writer` are borrowed.
-  Session(device::Context* context, FrameWriter* writer, const SessionLimits& limits);
+  // `devices`, at least one, are numbered in their order (proto/devices.h); their contexts were
+  // opened together. `writer` is borrowed.
+  Session(std::vector<SessionDevice> devices, FrameWriter* writer, const SessionLimits& limits);
+  Session(device::Context* context, FrameWriter* writer, const SessionLimits& limits)
+      : Session({SessionDevice{context}}, writer, limits) {}
   ~Session() override;
 
   // False when the system has no threads for it; nothing else may be called then.
-  bool ok() const { return legacy_ != nullptr; }
+  bool ok() const { return legacy_.size() == devices_.size(); }
+
+  // The devices' parts of it say whose textures of plain memory are: device 0's for other
+  // addresses. Before the first Decode().
+  void set_arena(uint64_t base, uint64_t bytes) {
+    arena_base_ = base;
+    arena_bytes_ = bytes;
+  }
 
   // What kernels print goes to the client from now on. Borrowed; before the first Decode().
   void set_output(OutputSource* output) { output_ = output; }
@@ -92,18 +107,18 @@ class Session : public LaneHost {
   // Decode().
   void set_rights(Rights rights) { rights_ = rights; }
   // Makes again what the journal has and goes on after command `seq`. On the decoder's thread,
-  // before Decode(). ABORTED when it cannot be as it was.
+  // before Decode(). ABORTED when it cannot be as it was, FAILED_PRECONDITION with several devices.
   absl::Status Replay(uint64_t seq);
   // For a planned replacement: what module variables hold, from this worker to the next, which
-  // restores it after Replay(). From any thread, with nothing in flight. As VariableCarrier; needs
-  // a recorder.
+  // restores it after Replay(). From any thread, with nothing in flight. As VariableCarrier, and
+  // FAILED_PRECONDITION with several devices; needs a recorder.
   absl::Status SaveVariables(int fd);
   absl::Status RestoreVariables(int fd) { return variables_.Restore(fd); }
 
   // LaneHost.
-  device::Context* context() override { return context_; }
+  device::Context* context(uint32_t device) override { return devices_[device].context; }
+  EventPool* events(uint32_t device) override { return events_[device].get(); }
   ReplySink* sink() override { return &sink_; }
-  EventPool* events() override { return &events_; }
   StagingPool* staging() override { return &staging_; }
   LaunchGate* gate() override { return &gate_; }
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
@@ -112,7 +127,7 @@ class Session : public LaneHost {
   void AfterRetired() override;
   void NotePrints() override;
   void SendOutput() override;
-  uint64_t MostOfLimit(int limit) override;
+  uint64_t MostOfLimit(uint32_t device, int limit) override;
   void OnRecorded(const EventRecord& record) override;
   uint32_t OnModuleLoaded(const Task& task) override;
   void OnModuleUnloading(uint64_t module) override;
@@ -121,8 +136,8 @@ class Session : public LaneHost {
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;
   void OnLostWithWorker(bool any) override;
-  CudaResult Charge(uint64_t bytes) override;
-  void Uncharge(uint64_t bytes) override;
+  CudaResult Charge(uint32_t device, uint64_t bytes) override;
+  void Uncharge(uint32_t device, uint64_t bytes) override;
   void KeepImage(const Image& image) override;
 
   // One for each command, called by DispatchCommand.
@@ -215,6 +230,8 @@ class Session : public LaneHost {
     std::function<void()> done;
   };
 
+  bool several_devices() const { return devices_.size() > 1; }
+  bool HasDevice(uint64_t handle) const { return DeviceOfHandle(handle) < devices_.size(); }
   // Whether the session's rights allow the command being decoded; refuses it otherwise.
   bool Permitted();
   // Notes the command and hands it to its On().
@@ -281,6 +298,10 @@ class Session : public LaneHost {
   bool HandlesLeft();
   void PublishUsage();
   void WhenAllRetired(std::function<void()> done);
+  // Of the streams of one device.
+  void WhenDeviceRetired(uint32_t device, std::function<void()> done);
+  template <typename Wanted>
+  void WhenRetired(const Wanted& wanted, std::function<void()> done);
   void RunWatches();
   // Everything up to this is complete, and its replies sent, or about to be in the batch of
   // `reporter`.
@@ -289,8 +310,10 @@ class Session : public LaneHost {
   bool RaiseReported(uint64_t all);
   void ReapLanes();
 
-  device::Context* const context_;
+  const std::vector<SessionDevice> devices_;
   const SessionLimits limits_;
+  uint64_t arena_base_ = 0;
+  uint64_t arena_bytes_ = 0;
   Recorder* recorder_ = nullptr;
   std::unique_ptr<VariablePlacer> placer_;  // While code is made again.
   SharedUsage own_usage_;
@@ -300,10 +323,10 @@ class Session : public LaneHost {
   Rights rights_ = kAllRights;
   uint32_t said_missing_ = 0;  // By Capability: the log has it.
   ReplySink sink_;
-  EventPool events_;
+  std::vector<std::unique_ptr<EventPool>> events_;  // By device.
   StagingPool staging_;
   LaunchGate gate_;
-  VariableCarrier variables_;
+  VariableCarrier variables_;  // Of a session with one device.
 
   // Decoder only.
   uint64_t next_seq_ = 1;
@@ -328,7 +351,7 @@ class Session : public LaneHost {
   std::array<bool, kLimitCount> said_limit_{};
   // StreamBarriers of lanes that come after all of them, and of those that ignore the former.
   std::array<Barriers, 2> barriers_;
-  std::shared_ptr<Lane> legacy_;
+  std::vector<std::shared_ptr<Lane>> legacy_;  // By device.
   std::shared_ptr<Lane> control_;
   std::shared_ptr<Lane> linker_;  // From the first LinkCreate on.
 

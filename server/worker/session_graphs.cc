@@ -8,7 +8,8 @@ namespace warpline::worker {
 
 void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
   const auto found = images_.find(command.image);
-  if (found == images_.end() || !found->second->complete() || graphs_.contains(command.graph)) {
+  if (found == images_.end() || !found->second->complete() || graphs_.contains(command.graph) ||
+      !HasDevice(command.graph)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   const std::shared_ptr<Image> image = std::move(found->second);
@@ -18,6 +19,7 @@ void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
     return;
   }
   auto graph = std::make_shared<Graph>();
+  graph->device = DeviceOfHandle(command.graph);
   const CudaResult result = ParseGraph(
       image,
       [this](uint64_t handle) {

@@ -262,7 +262,7 @@ TEST_F(SessionKernelsTest, LimitsAreSetWithinTheSessionsBounds) {
   constexpr int kStack = 0, kHeap = 2, kUnknown = 3;
   const SessionLimits limits;
   const uint64_t set = Add(cmd::LimitSet{4096, kStack, 0});
-  const uint64_t stack = Add(cmd::LimitSet{limits.max_stack_bytes + 1, kStack, 0});
+  const uint64_t stack = Add(cmd::LimitSet{SessionDevice{}.max_stack_bytes + 1, kStack, 0});
   const uint64_t heap = Add(cmd::LimitSet{limits.max_heap_bytes + 1, kHeap, 0});
   const uint64_t unknown = Add(cmd::LimitSet{1, kUnknown, 0});
   const uint64_t get = Add(cmd::LimitGet{kStack, 0});

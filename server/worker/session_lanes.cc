@@ -54,23 +54,26 @@ void Session::ComesAfterBarrier(const std::shared_ptr<Lane>& lane, const Barrier
   ComesAfterData(lane.get(), barrier->lane, barrier->data_ticket, task);
 }
 
-// The legacy stream waits for every blocking stream and they for it. The device sees to that, once
-// the commands reach it in the application's order.
+// A device's legacy stream waits for its every blocking stream and they for it. The device sees to
+// that, once the commands reach it in the application's order.
 void Session::Enqueue(const std::shared_ptr<Lane>& lane, Task task) {
   const auto wait_for = [&](const std::shared_ptr<Lane>& other) {
     const uint64_t appended = other->appended();
     if (other->issued() < appended) task.after.push_back({other, appended});
     ComesAfterData(lane.get(), other, other->data_ticket, &task);
   };
+  const auto is_blocking = [&](const Lane& other) {
+    return other.kind() == Lane::Kind::kBlocking && other.device() == lane->device();
+  };
   if (lane->kind() == Lane::Kind::kLegacy) {
     for (const auto& [stream, other] : lanes_) {
-      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+      if (is_blocking(*other)) wait_for(other);
     }
     for (const auto& other : leaving_) {
-      if (other->kind() == Lane::Kind::kBlocking) wait_for(other);
+      if (is_blocking(*other)) wait_for(other);
     }
   } else if (lane->kind() == Lane::Kind::kBlocking) {
-    wait_for(legacy_);
+    wait_for(legacy_[lane->device()]);
   }
   for (size_t i = lane->ignores_barriers ? 1 : 0; i < barriers_.size(); ++i) {
     ComesAfterBarrier(lane, barriers_[i], &lane->barriers_seen[i], &task);

@@ -6,12 +6,12 @@
 
 namespace warpline::worker {
 
-CudaResult Session::Charge(uint64_t bytes) {
-  return charger_ == nullptr ? CudaResult::kSuccess : charger_->Charge(bytes);
+CudaResult Session::Charge(uint32_t device, uint64_t bytes) {
+  return charger_ == nullptr ? CudaResult::kSuccess : charger_->Charge(device, bytes);
 }
 
-void Session::Uncharge(uint64_t bytes) {
-  if (charger_ != nullptr) charger_->Uncharge(bytes);
+void Session::Uncharge(uint32_t device, uint64_t bytes) {
+  if (charger_ != nullptr) charger_->Uncharge(device, bytes);
 }
 
 void Session::AfterAllIssued(Task* task) {
@@ -38,7 +38,9 @@ void Session::ToLink(const Command& command, std::string_view tail) {
 }
 
 void Session::On(const cmd::LinkCreate& command, std::string_view tail) {
-  if (links_.contains(command.link)) return Refuse(CudaResult::kInvalidHandle);
+  if (links_.contains(command.link) || !HasDevice(command.link)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
   if (!HandlesLeft()) return;
   if (linker_ == nullptr) {
     auto lane = std::make_shared<LinkLane>(this);
@@ -47,7 +49,9 @@ void Session::On(const cmd::LinkCreate& command, std::string_view tail) {
     MutexLock lock(&mu_);
     all_lanes_.push_back(std::move(lane));
   }
-  links_.emplace(command.link, std::make_shared<Link>());
+  auto link = std::make_shared<Link>();
+  link->device = DeviceOfHandle(command.link);
+  links_.emplace(command.link, std::move(link));
   ToLink(command, tail);
 }
 
@@ -91,11 +95,14 @@ std::shared_ptr<Array> Session::FindArray(uint64_t handle) {
 }
 
 void Session::On(const cmd::ArrayCreate& command, std::string_view tail) {
-  if (arrays_.contains(command.array)) return Refuse(CudaResult::kInvalidHandle);
+  if (arrays_.contains(command.array) || !HasDevice(command.array)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
   if (!HandlesLeft()) return;
   Task task = NewTask(command, tail);
   auto array = std::make_shared<Array>();
   array->ticket = control_->appended() + 1;
+  array->device = DeviceOfHandle(command.array);
   array->shape = {command.width,    command.height, command.depth, command.format,
                   command.channels, command.flags,  command.levels};
   arrays_.emplace(command.array, array);
@@ -112,6 +119,7 @@ void Session::On(const cmd::ArrayPart& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   auto part = std::make_shared<Array>();
   part->ticket = control_->appended() + 1;
+  part->device = whole->device;
   part->whole = std::move(whole);
   arrays_.emplace(command.part, part);
   task.array = std::move(part);
@@ -172,7 +180,14 @@ void Session::On(const cmd::CopyArrayToArray& command, std::string_view tail) {
 }
 
 void Session::On(const cmd::TextureCreate& command, std::string_view tail) {
-  Task task = NewTask(command, tail);
+  cmd::TextureCreate bound = command;
+  if (command.resource == 0 && arena_bytes_ > 0) {
+    const auto devices = static_cast<uint32_t>(devices_.size());
+    const uint64_t device = DeviceOfAddress(command.address, arena_base_, arena_bytes_, devices);
+    // Number 0 is no array; the lane asks the handle for the device.
+    if (device < devices) bound.resource = HandleOnDevice(static_cast<uint32_t>(device), 0);
+  }
+  Task task = NewTask(bound, tail);
   if (command.resource != 0) {
     task.array = FindArray(command.resource);
     if (task.array == nullptr) return Refuse(CudaResult::kInvalidHandle);
@@ -181,6 +196,7 @@ void Session::On(const cmd::TextureCreate& command, std::string_view tail) {
 }
 
 void Session::On(const cmd::TextureDestroy& command, std::string_view tail) {
+  if (command.device >= devices_.size()) return Refuse(CudaResult::kInvalidDevice);
   Task task = NewTask(command, tail);
   AfterAllIssued(&task);
   ToControl(std::move(task));

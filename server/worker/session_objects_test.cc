@@ -30,12 +30,12 @@ class SessionObjectsTest : public SessionTest {
 // Has `left` bytes.
 class Purse : public MemoryCharger {
  public:
-  CudaResult Charge(uint64_t bytes) override {
+  CudaResult Charge(uint32_t, uint64_t bytes) override {
     if (bytes > left) return CudaResult::kOutOfMemory;
     left -= bytes;
     return CudaResult::kSuccess;
   }
-  void Uncharge(uint64_t bytes) override { left += bytes; }
+  void Uncharge(uint32_t, uint64_t bytes) override { left += bytes; }
   std::atomic<uint64_t> left{1u << 20};
 };
 

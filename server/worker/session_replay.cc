@@ -84,8 +84,9 @@ void Session::OnRecorded(const EventRecord& record) {
   if (recorder_ != nullptr) recorder_->OnRecorded(record);
 }
 
+// With several devices no next worker needs to know what is in modules.
 uint32_t Session::OnModuleLoaded(const Task& task) {
-  if (recorder_ == nullptr) return 0;
+  if (recorder_ == nullptr || several_devices()) return 0;
   ModuleVariables found = WritableVariables(task.image->bytes(), sm_);
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
@@ -100,7 +101,7 @@ void Session::OnAtRisk(uint32_t flags) {
 }
 
 void Session::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
-  if (recorder_ == nullptr) return;
+  if (recorder_ == nullptr || several_devices()) return;
   recorder_->OnVariableFound(task, address, bytes);
   variables_.OnFound(FoundIn(task), task.tail);
 }
@@ -115,6 +116,7 @@ CudaResult Session::PlaceVariables(const Task& task,
 }
 
 absl::Status Session::SaveVariables(int fd) {
+  if (several_devices()) return absl::FailedPreconditionError("it has several devices");
   return variables_.Save(
       fd, [this](uint64_t module, const std::string& name, uint64_t address, uint64_t bytes) {
         recorder_->NoteVariable(module, name, address, bytes);
@@ -153,7 +155,7 @@ void Session::ReplayEntry(JournalEntry entry) {
   std::memcpy(&create, body->data(), sizeof(create));
   const auto event = event_table_.find(create.event);
   if (event == event_table_.end()) return;
-  auto record = std::make_shared<worker::EventRecord>(&events_, create.flags, legacy_);
+  auto record = std::make_shared<worker::EventRecord>(events(0), create.flags, legacy_[0]);
   record->event = create.event;
   record->host_ns.store(entry.value);
   record->restored = true;
@@ -162,6 +164,7 @@ void Session::ReplayEntry(JournalEntry entry) {
 }
 
 absl::Status Session::Replay(uint64_t seq) {
+  if (several_devices()) return absl::FailedPreconditionError("it has several devices");
   sink_.SetMuted(true);
   recorder_->StartReplay();
   if (virtual_memory_ != nullptr) virtual_memory_->SetRestoring(true);
@@ -172,7 +175,7 @@ absl::Status Session::Replay(uint64_t seq) {
                      [this](const JournalEntry& entry) { recorder_->Expect(entry); });
   // Code comes before everything else, so that nothing lies where its variables must.
   size_t count = 0;
-  placer_ = std::make_unique<VariablePlacer>(context_);
+  placer_ = std::make_unique<VariablePlacer>(context(0));
   const auto replay = [&](JournalEntry entry) {
     ReplayEntry(std::move(entry));
     ++count;

@@ -50,15 +50,30 @@ uint64_t Session::AllSeq(const Lane* reporter) {
   return all;
 }
 
-void Session::WhenAllRetired(std::function<void()> done) {
+template <typename Wanted>
+void Session::WhenRetired(const Wanted& wanted, std::function<void()> done) {
   Watch watch;
   watch.done = std::move(done);
   MutexLock lock(&mu_);
   for (const auto& lane : all_lanes_) {
-    if (lane->delivered() != lane->appended()) watch.lanes.emplace_back(lane, lane->appended());
+    if (wanted(*lane) && lane->delivered() != lane->appended()) {
+      watch.lanes.emplace_back(lane, lane->appended());
+    }
   }
   watches_.push_back(std::move(watch));
   watch_count_.fetch_add(1);
+}
+
+void Session::WhenAllRetired(std::function<void()> done) {
+  WhenRetired([](const Lane&) { return true; }, std::move(done));
+}
+
+void Session::WhenDeviceRetired(uint32_t device, std::function<void()> done) {
+  WhenRetired(
+      [device](const Lane& lane) {
+        return lane.kind() != Lane::Kind::kControl && lane.device() == device;
+      },
+      std::move(done));
 }
 
 void Session::RunWatches() {

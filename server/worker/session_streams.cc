@@ -7,6 +7,7 @@ namespace warpline::worker {
 namespace {
 
 constexpr uint32_t kNonBlockingFlag = 1;
+constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
 
 }  // namespace
 
@@ -20,7 +21,8 @@ void Session::ToStream(const Command& command, std::string_view tail) {
 // --- Streams and events
 
 void Session::On(const cmd::StreamCreate& command, std::string_view tail) {
-  if (command.stream <= 2 || lanes_.contains(command.stream)) {
+  if ((command.stream & kNumberMask) <= 2 || !HasDevice(command.stream) ||
+      lanes_.contains(command.stream)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   if (!HandlesLeft()) return;
@@ -38,7 +40,8 @@ void Session::On(const cmd::StreamCreate& command, std::string_view tail) {
 
 void Session::On(const cmd::StreamDestroy& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
-  if (lane == nullptr || lane == legacy_) return Refuse(CudaResult::kInvalidHandle);
+  if (lane == nullptr || lane->kind() == Lane::Kind::kLegacy)
+    return Refuse(CudaResult::kInvalidHandle);
   Enqueue(lane, NewTask(command, tail));
   leaving_.push_back(lane);
   lanes_.erase(command.stream);
@@ -63,7 +66,7 @@ void Session::On(const cmd::StreamBarrier& command, std::string_view tail) {
   const std::shared_ptr<Lane> lane = FindLane(command.stream);
   if (lane == nullptr) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
-  auto record = std::make_shared<worker::EventRecord>(&events_, kDisableTiming, lane);
+  auto record = std::make_shared<worker::EventRecord>(events(lane->device()), kDisableTiming, lane);
   record->ticket = lane->appended() + 1;
   task.event = record;
   Enqueue(lane, std::move(task));
@@ -86,9 +89,9 @@ void Session::On(const cmd::ContextSync&, std::string_view) {
 }
 
 void Session::On(const cmd::DeviceSync& command, std::string_view) {
-  if (command.device != 0) return Refuse(CudaResult::kInvalidDevice);
+  if (command.device >= devices_.size()) return Refuse(CudaResult::kInvalidDevice);
   RetireHere();
-  WhenAllRetired([this, seq = seq_] { sink_.Reply(seq, fault()); });
+  WhenDeviceRetired(command.device, [this, seq = seq_] { sink_.Reply(seq, fault()); });
 }
 
 void Session::On(const cmd::EventCreate& command, std::string_view) {
@@ -108,7 +111,8 @@ void Session::On(const cmd::EventRecord& command, std::string_view tail) {
   const auto event = event_table_.find(command.event);
   if (lane == nullptr || event == event_table_.end()) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
-  auto record = std::make_shared<worker::EventRecord>(&events_, event->second.flags, lane);
+  auto record =
+      std::make_shared<worker::EventRecord>(events(lane->device()), event->second.flags, lane);
   record->ticket = lane->appended() + 1;
   record->event = command.event;
   record->seq = seq_;

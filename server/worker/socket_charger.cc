@@ -4,10 +4,11 @@
 
 namespace warpline::worker {
 
-CudaResult SocketCharger::Charge(uint64_t bytes) {
+CudaResult SocketCharger::Charge(uint32_t device, uint64_t bytes) {
   MutexLock asking(&asking_mu_);
   warpline_internal::FromWorker message;
   message.mutable_charge()->set_bytes(bytes);
+  message.mutable_charge()->set_device(device);
   MutexLock lock(&mu_);
   message.mutable_charge()->set_id(++last_asked_);
   if (!SendPacket(fd_, message, {}).ok()) return CudaResult::kOutOfMemory;
@@ -16,9 +17,10 @@ CudaResult SocketCharger::Charge(uint64_t bytes) {
   return static_cast<CudaResult>(error_);
 }
 
-void SocketCharger::Uncharge(uint64_t bytes) {
+void SocketCharger::Uncharge(uint32_t device, uint64_t bytes) {
   warpline_internal::FromWorker message;
   message.mutable_uncharge()->set_bytes(bytes);
+  message.mutable_uncharge()->set_device(device);
   // Fails only when the server is gone.
   (void)SendPacket(fd_, message, {});
 }

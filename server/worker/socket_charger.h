@@ -17,8 +17,8 @@ class SocketCharger : public MemoryCharger {
   // `fd` is borrowed.
   explicit SocketCharger(int fd) : fd_(fd) {}
 
-  CudaResult Charge(uint64_t bytes) override;
-  void Uncharge(uint64_t bytes) override;
+  CudaResult Charge(uint32_t device, uint64_t bytes) override;
+  void Uncharge(uint32_t device, uint64_t bytes) override;
 
   void OnCharged(const warpline_internal::MemoryCharged& charged);
 

@@ -13,6 +13,7 @@ ArrayEnd InArray(const Array& array, uint64_t x, uint64_t y, uint64_t z) {
   ArrayEnd end;
   end.kind = ArrayEnd::Kind::kArray;
   end.array = array.id;
+  end.device = array.device;
   end.x = x;
   end.y = y;
   end.z = z;
@@ -53,8 +54,8 @@ Lane::Step StreamLane::Do(const cmd::CopyToArray& command, Task& task) {
     return Step::kDone;
   }
   return CopyInBy(task, [&](void* buffer) {
-    return host_->context()->CopyArray(InArray(*task.array, command.x, command.y, command.z),
-                                       OnHost(buffer), extent, device_stream_);
+    return context_->CopyArray(InArray(*task.array, command.x, command.y, command.z),
+                               OnHost(buffer), extent, device_stream_);
   });
 }
 
@@ -71,17 +72,16 @@ Lane::Step StreamLane::Do(const cmd::CopyFromArray& command, Task& task) {
     *bytes = part.extent.bytes();
     const ArrayEnd from =
         InArray(*task.array, command.x + part.x, command.y + part.y, command.z + part.z);
-    return host_->context()->CopyArray(OnHost(buffer), from, part.extent, device_stream_);
+    return context_->CopyArray(OnHost(buffer), from, part.extent, device_stream_);
   });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyDeviceToArray& command, Task& task) {
   CudaResult result = task.array->result;
   if (result == CudaResult::kSuccess) {
-    result =
-        host_->context()->CopyArray(InArray(*task.array, command.x, command.y, command.z),
-                                    OnDevice({command.src, command.src_pitch, command.src_slice}),
-                                    {command.width, command.height, command.depth}, device_stream_);
+    result = context_->CopyArray(InArray(*task.array, command.x, command.y, command.z),
+                                 OnDevice({command.src, command.src_pitch, command.src_slice}),
+                                 {command.width, command.height, command.depth}, device_stream_);
   }
   Check(task, result);
   return Step::kDone;
@@ -90,10 +90,9 @@ Lane::Step StreamLane::Do(const cmd::CopyDeviceToArray& command, Task& task) {
 Lane::Step StreamLane::Do(const cmd::CopyArrayToDevice& command, Task& task) {
   CudaResult result = task.array->result;
   if (result == CudaResult::kSuccess) {
-    result =
-        host_->context()->CopyArray(OnDevice({command.dst, command.dst_pitch, command.dst_slice}),
-                                    InArray(*task.array, command.x, command.y, command.z),
-                                    {command.width, command.height, command.depth}, device_stream_);
+    result = context_->CopyArray(OnDevice({command.dst, command.dst_pitch, command.dst_slice}),
+                                 InArray(*task.array, command.x, command.y, command.z),
+                                 {command.width, command.height, command.depth}, device_stream_);
   }
   Check(task, result);
   return Step::kDone;
@@ -103,7 +102,7 @@ Lane::Step StreamLane::Do(const cmd::CopyArrayToArray& command, Task& task) {
   CudaResult result = task.array->result;
   if (result == CudaResult::kSuccess) result = task.second_array->result;
   if (result == CudaResult::kSuccess) {
-    result = host_->context()->CopyArray(
+    result = context_->CopyArray(
         InArray(*task.array, command.to_x, command.to_y, command.to_z),
         InArray(*task.second_array, command.from_x, command.from_y, command.from_z),
         {command.width, command.height, command.depth}, device_stream_);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/box.h"
-#include "server/worker/graph.h"
 #include "server/worker/launch_attributes.h"
 
 namespace warpline::worker {
@@ -28,7 +27,7 @@ bool StreamLane::OpenStream() {
       device_stream_ = device::kLegacyStream;
       open_result_ = CudaResult::kSuccess;
     } else {
-      open_result_ = host_->context()->CreateStream(flags_, priority_, &device_stream_);
+      open_result_ = context_->CreateStream(flags_, priority_, &device_stream_);
     }
     has_stream_ = open_result_ == CudaResult::kSuccess;
   }
@@ -86,7 +85,7 @@ void StreamLane::WaitFor(const Task& task, const worker::EventRecord* record) {
     Check(task, CudaResult::kInvalidHandle);
     return;
   }
-  Check(task, host_->context()->WaitEvent(device_stream_, record->id()));
+  Check(task, context_->WaitEvent(device_stream_, record->id()));
 }
 
 Lane::Step StreamLane::Do(const cmd::StreamWaitEvent&, Task& task) {
@@ -98,7 +97,7 @@ Lane::Step StreamLane::Do(const cmd::StreamBarrier&, Task& task) { return Record
 Lane::Step StreamLane::Do(const cmd::EventRecord&, Task& task) { return RecordMark(task); }
 
 Lane::Step StreamLane::RecordMark(Task& task) {
-  const CudaResult result = task.event->Record(host_->context(), device_stream_);
+  const CudaResult result = task.event->Record(context_, device_stream_);
   if (result != CudaResult::kSuccess) {
     Check(task, result);
     return Step::kDone;
@@ -112,8 +111,8 @@ Lane::Step StreamLane::RecordMark(Task& task) {
 }
 
 Lane::Step StreamLane::Do(const cmd::Memset& command, Task& task) {
-  Check(task, host_->context()->Memset(command.dst, command.value, static_cast<int>(command.width),
-                                       command.count, device_stream_));
+  Check(task, context_->Memset(command.dst, command.value, static_cast<int>(command.width),
+                               command.count, device_stream_));
   return Step::kDone;
 }
 
@@ -153,14 +152,13 @@ Lane::Step StreamLane::CopyIn(Task& task, Copy copy) {
 // A driver that is given more than a little pageable memory waits for the stream; with a buffer
 // from AllocStaging it only queues the copy.
 Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
-  device::Context* const context = host_->context();
   const size_t bytes = task.tail.size();
   if (bytes <= kMaxPageableBytes || bytes > kStagingBytes) {
-    Check(task, context->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
+    Check(task, context_->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
     return Step::kDone;
   }
   return CopyIn(task, [&](const void* buffer) {
-    return context->CopyToDevice(command.dst, buffer, bytes, device_stream_);
+    return context_->CopyToDevice(command.dst, buffer, bytes, device_stream_);
   });
 }
 
@@ -226,13 +224,12 @@ void StreamLane::AnswerInOrder(const Task& task, CudaResult result) {
 Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
   return CopyOut(task, command.bytes, [&](void* buffer, uint64_t offset, size_t* bytes) {
     *bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
-    return host_->context()->CopyFromDevice(buffer, command.src + offset, *bytes, device_stream_);
+    return context_->CopyFromDevice(buffer, command.src + offset, *bytes, device_stream_);
   });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
-  Check(task,
-        host_->context()->CopyOnDevice(command.dst, command.src, command.bytes, device_stream_));
+  Check(task, context_->CopyOnDevice(command.dst, command.src, command.bytes, device_stream_));
   return Step::kDone;
 }
 
@@ -248,7 +245,7 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
     if (kernel.module->prints) printed_ = task.ticket;
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
     result = host_->gate()->With({&task.kernel, 1}, [&] {
-      return host_->context()->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
+      return context_->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
     });
   }
   Check(task, result);
@@ -295,9 +292,9 @@ Lane::Step StreamLane::Do(const cmd::HostCall& command, Task& task) {
 }
 
 Lane::Step StreamLane::Do(const cmd::MemsetRows& command, Task& task) {
-  Check(task, host_->context()->MemsetRows(command.dst, command.pitch, command.value,
-                                           static_cast<int>(command.width), command.columns,
-                                           command.rows, device_stream_));
+  Check(task, context_->MemsetRows(command.dst, command.pitch, command.value,
+                                   static_cast<int>(command.width), command.columns, command.rows,
+                                   device_stream_));
   return Step::kDone;
 }
 
@@ -311,7 +308,7 @@ Lane::Step StreamLane::Do(const cmd::CopyBoxToDevice& command, Task& task) {
     return Step::kDone;
   }
   return CopyIn(task, [&](const void* buffer) {
-    return host_->context()->CopyBoxToDevice(place, buffer, extent, device_stream_);
+    return context_->CopyBoxToDevice(place, buffer, extent, device_stream_);
   });
 }
 
@@ -326,22 +323,22 @@ Lane::Step StreamLane::Do(const cmd::CopyBoxFromDevice& command, Task& task) {
   return CopyOut(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {
     const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
     *bytes = part.extent.bytes();
-    return host_->context()->CopyBoxFromDevice(buffer, part.In(place), part.extent, device_stream_);
+    return context_->CopyBoxFromDevice(buffer, part.In(place), part.extent, device_stream_);
   });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyBoxOnDevice& command, Task& task) {
-  Check(task, host_->context()->CopyBoxOnDevice({command.dst, command.dst_pitch, command.dst_slice},
-                                                {command.src, command.src_pitch, command.src_slice},
-                                                {command.width, command.height, command.depth},
-                                                device_stream_));
+  Check(task,
+        context_->CopyBoxOnDevice({command.dst, command.dst_pitch, command.dst_slice},
+                                  {command.src, command.src_pitch, command.src_slice},
+                                  {command.width, command.height, command.depth}, device_stream_));
   return Step::kDone;
 }
 
 Lane::Step StreamLane::Do(const cmd::StreamMemOps&, Task& task) {
   std::vector<device::MemOp> operations(task.tail.size() / sizeof(device::MemOp));
   std::memcpy(operations.data(), task.tail.data(), operations.size() * sizeof(device::MemOp));
-  Check(task, host_->context()->MemOps(operations, device_stream_));
+  Check(task, context_->MemOps(operations, device_stream_));
   return Step::kDone;
 }
 
@@ -353,18 +350,13 @@ Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
   device::LaunchAttribute attribute;
   attribute.id = command.attribute;
   std::memcpy(attribute.value.data(), task.tail.data(), attribute.value.size());
-  Check(task, host_->context()->SetStreamAttribute(device_stream_, attribute));
-  return Step::kDone;
-}
-
-Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
-  if (task.graph->prints) printed_ = task.ticket;
-  Check(task, LaunchGraph(host_->context(), host_->gate(), *task.graph, device_stream_));
+  Check(task, context_->SetStreamAttribute(device_stream_, attribute));
   return Step::kDone;
 }
 
 void StreamLane::Finish() {
-  if (has_stream_ && kind() != Kind::kLegacy) host_->context()->DestroyStream(device_stream_);
+  for (const auto& [device, stream] : side_streams_) host_->context(device)->DestroyStream(stream);
+  if (has_stream_ && kind() != Kind::kLegacy) context_->DestroyStream(device_stream_);
 }
 
 }  // namespace warpline::worker

@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_WORKER_STREAM_LANE_H_
 
 #include <functional>
+#include <map>
 
 #include "server/worker/lane.h"
 
@@ -44,6 +45,7 @@ class StreamLane : public Lane {
   Step Do(const cmd::CopyDeviceToArray& command, Task& task);
   Step Do(const cmd::CopyArrayToDevice& command, Task& task);
   Step Do(const cmd::CopyArrayToArray& command, Task& task);
+  // stream_graphs.cc
   Step Do(const cmd::GraphLaunch& command, Task& task);
   // The decoder sends other commands elsewhere.
   template <typename Command>
@@ -73,6 +75,12 @@ class StreamLane : public Lane {
                  const std::function<CudaResult(void*, uint64_t, size_t*)>& copy);
   // Answers with an error behind what is under way.
   void AnswerInOrder(const Task& task, CudaResult result);
+  // For launches over several devices: a stream of `device`, which comes after everything that was
+  // issued since `issuing_to_` was set. What is issued there from now on counts as this lane's once
+  // it has gone back to its own device.
+  CudaResult GoTo(uint32_t device, device::Context** context, device::StreamId* stream);
+  CudaResult GoTo(uint32_t device);
+  CudaResult StreamOn(uint32_t device, device::StreamId* stream);
   // As StagingPool's.
   void* TakeStaging(CudaResult* result);
   void GiveStaging(void* buffer);
@@ -82,6 +90,8 @@ class StreamLane : public Lane {
   int priority_ = 0;
   uint64_t copied_ = 0;  // Of the CopyFromDevice or CopyBoxFromDevice at the front.
   size_t staged_ = 0;    // Staging buffers that this lane holds.
+  uint32_t issuing_to_ = 0;
+  std::map<uint32_t, device::StreamId> side_streams_;  // By device, made when first needed.
 };
 
 }  // namespace warpline::worker

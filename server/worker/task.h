@@ -22,8 +22,10 @@ namespace warpline::worker {
 class Lane;
 struct Graph;
 
-// Device code that is being linked. The linker lane's, but for `image_bytes`, the decoder's.
+// Device code that is being linked. The linker lane's, but for `device` and
+// `image_bytes`, the decoder's.
 struct Link {
+  uint32_t device = 0;
   uint64_t image_bytes = 0;  // Of what was added.
   bool created = false;
   device::LinkId id{};
@@ -34,6 +36,7 @@ struct Link {
 // An array, a mipmapped one, or a level or plane of one. As Module.
 struct Array {
   uint64_t ticket = 0;
+  uint32_t device = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ArrayId id{};
   device::ArrayShape shape;

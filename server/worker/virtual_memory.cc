@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "proto/devices.h"
+
 namespace warpline::worker {
 namespace {
 
@@ -17,15 +19,38 @@ bool KnownAccess(uint32_t access) {
   return false;
 }
 
+CudaResult SetOnDevice(device::Context* context, uint64_t va, const std::vector<uint64_t>& chunks,
+                       MemoryAccess access) {
+  for (const uint64_t bytes : chunks) {
+    const CudaResult result = context->SetChunkAccess(va, bytes, access);
+    if (result != CudaResult::kSuccess) return result;
+    va += bytes;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult UnmapChunks(device::Context* context, uint64_t va, const std::vector<uint64_t>& chunks) {
+  CudaResult first = CudaResult::kSuccess;
+  for (const uint64_t bytes : chunks) {
+    const CudaResult result = context->UnmapChunk(va, bytes);
+    if (first == CudaResult::kSuccess) first = result;
+    va += bytes;
+  }
+  return first;
+}
+
 }  // namespace
 
 CudaResult VirtualMemory::Hold(uint64_t handle, uint64_t bytes, UniqueFd fd) {
+  device::Context* const context = ContextOf(handle);
+  if (context == nullptr) return CudaResult::kInvalidValue;
   std::shared_ptr<Handle> held;
   std::vector<std::pair<uint64_t, MemoryAccess>> due;
   {
     MutexLock lock(&mu_);
     std::shared_ptr<Handle>& entry = handles_[handle];
     if (entry == nullptr) entry = std::make_shared<Handle>();
+    entry->context = context;
     entry->chunks.push_back({bytes, std::move(fd)});
     entry->bytes += bytes;
     held = entry;
@@ -54,7 +79,10 @@ CudaResult VirtualMemory::Drop(uint64_t handle) {
 }
 
 CudaResult VirtualMemory::Map(uint64_t va, uint64_t bytes, uint64_t handle, uint32_t access) {
-  if (!KnownAccess(access) || bytes == 0 || va + bytes < va) return CudaResult::kInvalidValue;
+  device::Context* const context = ContextOf(handle);
+  if (!KnownAccess(access) || bytes == 0 || va + bytes < va || context == nullptr) {
+    return CudaResult::kInvalidValue;
+  }
   std::shared_ptr<Handle> held;
   const auto wanted = static_cast<MemoryAccess>(access);
   {
@@ -65,7 +93,7 @@ CudaResult VirtualMemory::Map(uint64_t va, uint64_t bytes, uint64_t handle, uint
       return CudaResult::kInvalidValue;
     }
     Mapping& mapping = mappings_[va];
-    mapping = {bytes, handle, wanted, {}, false};
+    mapping = {bytes, handle, context, wanted, {}, false};
     if (waits) return CudaResult::kSuccess;
     for (const Chunk& chunk : held->chunks) mapping.chunks.push_back(chunk.bytes);
   }
@@ -80,14 +108,16 @@ CudaResult VirtualMemory::Map(uint64_t va, uint64_t bytes, uint64_t handle, uint
 CudaResult VirtualMemory::SetAccess(uint64_t va, uint32_t access) {
   if (!KnownAccess(access)) return CudaResult::kInvalidValue;
   std::vector<uint64_t> chunks;
+  device::Context* context = nullptr;
   {
     MutexLock lock(&mu_);
     const auto it = mappings_.find(va);
     if (it == mappings_.end() || it->second.leaving) return CudaResult::kInvalidValue;
     it->second.access = static_cast<MemoryAccess>(access);
     chunks = it->second.chunks;
+    context = it->second.context;
   }
-  return SetOnDevice(va, chunks, static_cast<MemoryAccess>(access));
+  return SetOnDevice(context, va, chunks, static_cast<MemoryAccess>(access));
 }
 
 CudaResult VirtualMemory::BeginUnmap(uint64_t va) {
@@ -100,13 +130,15 @@ CudaResult VirtualMemory::BeginUnmap(uint64_t va) {
 
 CudaResult VirtualMemory::FinishUnmap(uint64_t va) {
   std::vector<uint64_t> chunks;
+  device::Context* context = nullptr;
   {
     MutexLock lock(&mu_);
     const auto it = mappings_.find(va);
     if (it == mappings_.end()) return CudaResult::kInvalidValue;
     chunks = it->second.chunks;
+    context = it->second.context;
   }
-  const CudaResult result = UnmapChunks(va, chunks);
+  const CudaResult result = UnmapChunks(context, va, chunks);
   // What could not be unmapped stays: its memory must go to nobody else.
   if (result != CudaResult::kSuccess) return result;
   MutexLock lock(&mu_);
@@ -128,15 +160,15 @@ CudaResult VirtualMemory::MapChunks(uint64_t va, const Handle& handle, MemoryAcc
   std::vector<uint64_t> mapped;
   uint64_t at = va;
   for (const Chunk& chunk : handle.chunks) {
-    CudaResult result = context_->MapChunk(at, chunk.bytes, chunk.fd.get());
+    CudaResult result = handle.context->MapChunk(at, chunk.bytes, chunk.fd.get());
     if (result == CudaResult::kSuccess) {
       mapped.push_back(chunk.bytes);
       if (access != MemoryAccess::kReadWrite) {
-        result = context_->SetChunkAccess(at, chunk.bytes, access);
+        result = handle.context->SetChunkAccess(at, chunk.bytes, access);
       }
     }
     if (result != CudaResult::kSuccess) {
-      UnmapChunks(va, mapped);
+      UnmapChunks(handle.context, va, mapped);
       return result;
     }
     at += chunk.bytes;
@@ -144,24 +176,9 @@ CudaResult VirtualMemory::MapChunks(uint64_t va, const Handle& handle, MemoryAcc
   return CudaResult::kSuccess;
 }
 
-CudaResult VirtualMemory::SetOnDevice(uint64_t va, const std::vector<uint64_t>& chunks,
-                                      MemoryAccess access) {
-  for (const uint64_t bytes : chunks) {
-    const CudaResult result = context_->SetChunkAccess(va, bytes, access);
-    if (result != CudaResult::kSuccess) return result;
-    va += bytes;
-  }
-  return CudaResult::kSuccess;
-}
-
-CudaResult VirtualMemory::UnmapChunks(uint64_t va, const std::vector<uint64_t>& chunks) {
-  CudaResult first = CudaResult::kSuccess;
-  for (const uint64_t bytes : chunks) {
-    const CudaResult result = context_->UnmapChunk(va, bytes);
-    if (first == CudaResult::kSuccess) first = result;
-    va += bytes;
-  }
-  return first;
+device::Context* VirtualMemory::ContextOf(uint64_t handle) const {
+  const uint32_t device = DeviceOfHandle(handle);
+  return device < contexts_.size() ? contexts_[device] : nullptr;
 }
 
 bool VirtualMemory::Overlaps(uint64_t va, uint64_t bytes) const {

@@ -24,11 +24,15 @@ namespace warpline::worker {
 // Thread-safe. No lock is held while the device is asked.
 class VirtualMemory {
  public:
-  // `context` is borrowed.
-  explicit VirtualMemory(device::Context* context) : context_(context) {}
+  // `contexts` of the session's devices, borrowed. A handle belongs to the one that its highest
+  // byte says, wherever it is mapped.
+  explicit VirtualMemory(std::vector<device::Context*> contexts) : contexts_(std::move(contexts)) {}
+  explicit VirtualMemory(device::Context* context)
+      : VirtualMemory(std::vector<device::Context*>{context}) {}
 
   // The server's: another chunk of `handle`, behind those that it has. Where the journal had the
   // handle mapped, it is mapped again as soon as it is complete, and the error is that of doing so.
+  // kInvalidValue for a device that there is none of.
   CudaResult Hold(uint64_t handle, uint64_t bytes, UniqueFd fd);
   // The handle is gone. kIllegalState while it is mapped, or about to be unmapped.
   CudaResult Drop(uint64_t handle);
@@ -54,26 +58,27 @@ class VirtualMemory {
     UniqueFd fd;
   };
   struct Handle {
+    device::Context* context = nullptr;
     std::vector<Chunk> chunks;
     uint64_t bytes = 0;
   };
   struct Mapping {
     uint64_t bytes = 0;
     uint64_t handle = 0;
+    device::Context* context = nullptr;  // Of the handle's device.
     device::MemoryAccess access = device::MemoryAccess::kNone;
     // Sizes of the chunks on the device; none while it waits for its handle.
     std::vector<uint64_t> chunks;
     bool leaving = false;
   };
 
-  CudaResult MapChunks(uint64_t va, const Handle& handle, device::MemoryAccess access);
-  CudaResult SetOnDevice(uint64_t va, const std::vector<uint64_t>& chunks,
-                         device::MemoryAccess access);
-  CudaResult UnmapChunks(uint64_t va, const std::vector<uint64_t>& chunks);
+  static CudaResult MapChunks(uint64_t va, const Handle& handle, device::MemoryAccess access);
+  // Null where there is no such device.
+  device::Context* ContextOf(uint64_t handle) const;
   bool Overlaps(uint64_t va, uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> Find(uint64_t handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  device::Context* const context_;
+  const std::vector<device::Context*> contexts_;
 
   mutable Mutex mu_;
   bool restoring_ ABSL_GUARDED_BY(mu_) = false;

@@ -1,5 +1,7 @@
 #include "server/device/cpu/cpu_backend.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "server/device/cpu/cpu_context.h"
 #include "server/device/cpu/device_info.h"
@@ -10,26 +12,43 @@ namespace {
 
 class CpuBackend : public Backend {
  public:
-  int DeviceCount() override { return 1; }
+  explicit CpuBackend(int devices) : devices_(devices) {}
+
+  int DeviceCount() override { return devices_; }
 
   absl::StatusOr<DeviceInfo> Info(int ordinal) override {
-    if (ordinal != 0) return absl::InvalidArgumentError("no such device");
-    return cpu::DescribeHost();
+    if (!Has(ordinal)) return absl::InvalidArgumentError("no such device");
+    return cpu::DescribeHost(ordinal, devices_);
   }
 
-  absl::StatusOr<std::unique_ptr<Context>> OpenContext(int ordinal) override {
-    if (ordinal != 0) return absl::InvalidArgumentError("no such device");
-    return std::make_unique<cpu::CpuContext>(cpu::HostCores());
+  absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
+      absl::Span<const int> ordinals) override {
+    for (const int ordinal : ordinals) {
+      if (!Has(ordinal)) return absl::InvalidArgumentError("no such device");
+    }
+    std::vector<std::unique_ptr<Context>> contexts;
+    const auto group = std::make_shared<cpu::CpuGroup>(ordinals.size(), devices_);
+    for (uint32_t i = 0; i < ordinals.size(); ++i) {
+      contexts.push_back(std::make_unique<cpu::CpuContext>(cpu::HostCores(), group, i));
+    }
+    return contexts;
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) override {
-    if (ordinal != 0) return absl::InvalidArgumentError("no such device");
+    if (!Has(ordinal)) return absl::InvalidArgumentError("no such device");
     return std::make_unique<cpu::MemfdChunks>();
   }
+
+ private:
+  bool Has(int ordinal) const { return ordinal >= 0 && ordinal < devices_; }
+
+  const int devices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> NewCpuBackend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> NewCpuBackend(int devices) {
+  return std::make_unique<CpuBackend>(devices);
+}
 
 }  // namespace warpline::device

@@ -14,8 +14,9 @@
 
 namespace warpline::device {
 
-// One device with the host's cores and half of its memory.
-std::unique_ptr<Backend> NewCpuBackend();
+// `devices` of them, which all have the host's cores and share half of its memory. They reach each
+// other's memory.
+std::unique_ptr<Backend> NewCpuBackend(int devices = 1);
 
 }  // namespace warpline::device
 

@@ -91,16 +91,27 @@ CudaResult ApplyAttributes(LaunchConfig* config) {
 
 }  // namespace
 
-CpuContext::CpuContext(int cores)
+CpuContext::CpuContext(int cores, std::shared_ptr<CpuGroup> group, uint32_t place)
     : cores_(cores),
+      group_(std::move(group)),
+      place_(place),
+      memory_(group_->memory),
+      arrays_(group_->arrays),
+      streams_(group_->streams),
       grids_(std::max(cores - 1, 0)),
-      budget_(std::max(kMinThreadMemory, HostMemoryBytes() / 4)),
+      budget_(std::max(kMinThreadMemory,
+                       HostMemoryBytes() / 4 / static_cast<uint64_t>(group_->devices))),
       kept_(kMaxKeptBytes),
       stack_bytes_(kDefaultStackBytes),
       pending_launches_(kDefaultPendingLaunches),
       l2_fetch_bytes_(kDefaultL2Fetch) {}
 
-CpuContext::~CpuContext() = default;
+// The streams' threads use the rest.
+CpuContext::~CpuContext() { streams_.Stop(); }
+
+uint64_t CpuContext::NumberOf(StreamId stream) const {
+  return stream == device::kLegacyStream ? StreamSet::LegacyOf(place_) : Number(stream);
+}
 
 CudaResult CpuContext::ReserveArena(uint64_t base, uint64_t size) {
   return memory_.ReserveArena(base, size);
@@ -134,13 +145,13 @@ void CpuContext::FreeStaging(void* host) {
 CudaResult CpuContext::CreateStream(uint32_t flags, int, StreamId* stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   uint64_t id = 0;
-  const CudaResult result = streams_.CreateStream(flags, &id);
+  const CudaResult result = streams_.CreateStream(place_, flags, &id);
   *stream = StreamId{id};
   return result;
 }
 CudaResult CpuContext::DestroyStream(StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  return streams_.DestroyStream(Number(stream));
+  return streams_.DestroyStream(NumberOf(stream));
 }
 CudaResult CpuContext::CreateEvent(uint32_t flags, EventId* event) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
@@ -155,11 +166,11 @@ CudaResult CpuContext::DestroyEvent(EventId event) {
 }
 CudaResult CpuContext::RecordEvent(EventId event, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  return streams_.RecordEvent(Number(event), Number(stream));
+  return streams_.RecordEvent(Number(event), NumberOf(stream));
 }
 CudaResult CpuContext::WaitEvent(StreamId stream, EventId event) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  return streams_.WaitEvent(Number(stream), Number(event));
+  return streams_.WaitEvent(NumberOf(stream), Number(event));
 }
 CudaResult CpuContext::QueryEvent(EventId event) { return streams_.QueryEvent(Number(event)); }
 CudaResult CpuContext::ElapsedMs(EventId start, EventId end, float* ms) {
@@ -301,7 +312,7 @@ CudaResult CpuContext::Launch(KernelId kernel, const LaunchConfig& config,
   auto token = std::make_shared<LaunchToken>(handle.owner);
   std::shared_ptr<KeptBytes::Claim> claim;
   if (copy.size() > kSmallParams) claim = kept_.Take(copy.size());
-  return streams_.Submit(Number(stream), StreamSet::When::kQueued,
+  return streams_.Submit(NumberOf(stream), StreamSet::When::kQueued,
                          [this, handle = std::move(handle), config = std::move(checked_config),
                           copy = std::move(copy), token = std::move(token),
                           claim = std::move(claim)] { return RunKernel(handle, config, copy); });
@@ -348,7 +359,7 @@ CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (!memory_.Contains(dst, bytes, kWrites)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
-  const bool done = streams_.RunIfIdle(Number(stream), [dst, src, bytes] {
+  const bool done = streams_.RunIfIdle(NumberOf(stream), [dst, src, bytes] {
     CopyBytes(Pointer(dst), src, bytes);
     return CudaResult::kSuccess;
   });
@@ -356,7 +367,7 @@ CudaResult CpuContext::CopyToDevice(uint64_t dst, const void* src, size_t bytes,
   // It has to wait, and the source may go when this returns.
   auto claim = kept_.Take(bytes);
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
-  return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible,
+  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, claim = std::move(claim), kept = std::move(kept)] {
                            if (!memory_.Contains(dst, kept.size(), kWrites))
                              return CudaResult::kIllegalAddress;
@@ -369,11 +380,12 @@ CudaResult CpuContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, Str
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (!memory_.Contains(src, bytes)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
-  return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
-    if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
-    CopyBytes(dst, Pointer(src), bytes);
-    return CudaResult::kSuccess;
-  });
+  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible,
+                         [this, dst, src, bytes] {
+                           if (!memory_.Contains(src, bytes)) return CudaResult::kIllegalAddress;
+                           CopyBytes(dst, Pointer(src), bytes);
+                           return CudaResult::kSuccess;
+                         });
 }
 
 CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
@@ -382,13 +394,14 @@ CudaResult CpuContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, St
     return CudaResult::kInvalidValue;
   }
   if (bytes == 0) return CudaResult::kSuccess;
-  return streams_.Submit(Number(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
-    if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
-      return CudaResult::kIllegalAddress;
-    }
-    CopyBytes(Pointer(dst), Pointer(src), bytes);
-    return CudaResult::kSuccess;
-  });
+  return streams_.Submit(
+      NumberOf(stream), StreamSet::When::kNowIfPossible, [this, dst, src, bytes] {
+        if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
+          return CudaResult::kIllegalAddress;
+        }
+        CopyBytes(Pointer(dst), Pointer(src), bytes);
+        return CudaResult::kSuccess;
+      });
 }
 
 CudaResult CpuContext::Memset(uint64_t dst, uint32_t value, int width, size_t count,
@@ -403,7 +416,7 @@ CudaResult CpuContext::Memset(uint64_t dst, uint32_t value, int width, size_t co
   }
   if (count == 0) return CudaResult::kSuccess;
   return streams_.Submit(
-      Number(stream), StreamSet::When::kNowIfPossible, [this, dst, value, width, count, bytes] {
+      NumberOf(stream), StreamSet::When::kNowIfPossible, [this, dst, value, width, count, bytes] {
         if (!memory_.Contains(dst, bytes, kWrites)) return CudaResult::kIllegalAddress;
         switch (width) {
           case 1:

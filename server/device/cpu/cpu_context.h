@@ -17,6 +17,7 @@
 #include "common/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/cpu/array_store.h"
+#include "server/device/cpu/cpu_group.h"
 #include "server/device/cpu/cpu_module.h"
 #include "server/device/cpu/device_heap.h"
 #include "server/device/cpu/grid_runner.h"
@@ -29,12 +30,15 @@
 
 namespace warpline::cpu {
 
-// Thread-safe. Destroying it drops queued work and stops running kernels.
+// Thread-safe. Destroying it drops queued work and stops running kernels, those of the contexts
+// that were opened with it too.
 class CpuContext : public device::Context {
  public:
-  // `cores`: of the host, to run blocks on.
-  explicit CpuContext(int cores);
+  // `cores`: of the host, to run blocks on. `place`: its number among the contexts of `group`.
+  CpuContext(int cores, std::shared_ptr<CpuGroup> group, uint32_t place);
   ~CpuContext() override;
+
+  uint32_t peers() const override { return (uint32_t{2} << (group_->contexts - 1)) - 1; }
 
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
@@ -115,6 +119,8 @@ class CpuContext : public device::Context {
                        const BoxExtent& extent, device::StreamId stream) override;
 
  private:
+  // The number of a stream among those of the group.
+  uint64_t NumberOf(device::StreamId stream) const;
   // One end of a copy with arrays, and what keeps it.
   struct FoundEnd {
     std::shared_ptr<CpuArray> array;
@@ -143,8 +149,11 @@ class CpuContext : public device::Context {
                        absl::Span<const std::byte> params);
 
   const int cores_;
-  MemoryMap memory_;
-  ArrayStore arrays_;
+  const std::shared_ptr<CpuGroup> group_;
+  const uint32_t place_;
+  MemoryMap& memory_;
+  ArrayStore& arrays_;
+  StreamSet& streams_;
   GridRunner grids_;
   PrintBuffer output_;
   DeviceHeap heap_{&memory_};
@@ -162,9 +171,6 @@ class CpuContext : public device::Context {
   std::map<std::pair<uint64_t, std::string>, uint64_t> kernel_ids_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<void*, size_t> staging_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<uint64_t, std::string> links_ ABSL_GUARDED_BY(mu_);  // Their only input.
-
-  // Last, so that it goes first: its threads use everything above.
-  StreamSet streams_;
 };
 
 }  // namespace warpline::cpu

@@ -43,7 +43,7 @@ uint64_t ContainerMemoryBytes() {
 }
 
 // Number of CUdevice_attribute, value. What is absent is zero: not supported.
-std::vector<std::pair<int, int>> Attributes(int cores) {
+std::vector<std::pair<int, int>> Attributes(int cores, int ordinal) {
   const auto of = [](uint32_t value) { return static_cast<int>(value); };
   std::vector<std::pair<int, int>> list = {
       {1, of(kMaxThreadsPerBlock)},
@@ -64,7 +64,7 @@ std::vector<std::pair<int, int>> Attributes(int cores) {
       {20, 0},           // Compute mode: default
       {30, 512},         // Alignment of surfaces
       {31, 1},           // Concurrent kernels
-      {33, 0},           // PCI bus
+      {33, ordinal},     // PCI bus
       {34, 0},           // PCI device
       {36, 1000000},     // Memory kHz
       {37, 64},          // Memory bus bits
@@ -121,18 +121,20 @@ int HostCores() {
   return std::max(CPU_COUNT(&set), 1);
 }
 
-device::DeviceInfo DescribeHost() {
+device::DeviceInfo DescribeHost(int ordinal, int devices) {
   device::DeviceInfo info;
-  info.name = absl::StrCat("Warpline CPU device (", CpuModel(), ")");
-  info.total_bytes = HostMemoryBytes() / 2 / (2 << 20) * (2 << 20);
+  const std::string number = devices > 1 ? absl::StrCat(" ", ordinal) : "";
+  info.name = absl::StrCat("Warpline CPU device", number, " (", CpuModel(), ")");
+  info.total_bytes = HostMemoryBytes() / 2 / static_cast<uint64_t>(devices) / (2 << 20) * (2 << 20);
   info.driver_version = 13000;
-  info.pci_bus_id = "0000:00:00.0";
-  // Constant for a host: "WarplineCPU" and the host's id.
+  info.pci_bus_id = absl::StrCat("0000:", absl::Hex(ordinal, absl::kZeroPad2), ":00.0");
+  // Constant for a host: "WarplineCPU", the device's number and the host's id.
   const std::string tag = "WarplineCPU";
   std::copy(tag.begin(), tag.end(), info.uuid.begin());
+  info.uuid[tag.size()] = static_cast<uint8_t>(ordinal);
   const auto host = static_cast<uint32_t>(gethostid());
   for (size_t i = 0; i < 4; ++i) info.uuid[12 + i] = static_cast<uint8_t>(host >> (8 * i));
-  info.attributes = Attributes(HostCores());
+  info.attributes = Attributes(HostCores(), ordinal);
   return info;
 }
 

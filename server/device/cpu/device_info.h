@@ -9,7 +9,8 @@ namespace warpline::cpu {
 // Cores that this process may use.
 int HostCores();
 
-device::DeviceInfo DescribeHost();
+// The device with number `ordinal` of `devices`.
+device::DeviceInfo DescribeHost(int ordinal, int devices);
 
 // Memory of this host, or of its container.
 uint64_t HostMemoryBytes();

@@ -97,7 +97,7 @@ CudaResult CpuContext::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
       !memory_.Contains(dst, bytes, kWrites)) {
     return CudaResult::kInvalidValue;
   }
-  return streams_.Submit(static_cast<uint64_t>(stream), StreamSet::When::kNowIfPossible,
+  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, pitch, value, width, columns, extent, bytes] {
                            if (!memory_.Contains(dst, bytes, kWrites))
                              return CudaResult::kIllegalAddress;
@@ -123,7 +123,7 @@ CudaResult CpuContext::CopyBox(const BoxPlace& dst, bool dst_on_device, const Bo
     return CudaResult::kInvalidValue;
   }
   return streams_.Submit(
-      static_cast<uint64_t>(stream), StreamSet::When::kNowIfPossible,
+      NumberOf(stream), StreamSet::When::kNowIfPossible,
       [reachable, dst, dst_on_device, src, src_on_device, extent] {
         if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
           return CudaResult::kIllegalAddress;
@@ -169,7 +169,7 @@ CudaResult CpuContext::MemOps(absl::Span<const MemOp> operations, StreamId strea
   const bool waits = std::any_of(operations.begin(), operations.end(), IsWait);
   std::vector<MemOp> kept(operations.begin(), operations.end());
   // A wait holds the stream's thread, never the caller's.
-  return streams_.Submit(static_cast<uint64_t>(stream),
+  return streams_.Submit(NumberOf(stream),
                          waits ? StreamSet::When::kQueued : StreamSet::When::kNowIfPossible,
                          [this, kept = std::move(kept)] {
                            for (const MemOp& op : kept) {

@@ -65,8 +65,7 @@ CudaResult CpuContext::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const
     return CudaResult::kInvalidValue;
   }
   return streams_.Submit(
-      static_cast<uint64_t>(stream), StreamSet::When::kNowIfPossible,
-      [this, target, source, extent] {
+      NumberOf(stream), StreamSet::When::kNowIfPossible, [this, target, source, extent] {
         for (const FoundEnd* end : {&target, &source}) {
           uint64_t bytes;
           // It may have been unmapped meanwhile.

@@ -8,7 +8,6 @@
 namespace warpline::cpu {
 namespace {
 
-constexpr uint64_t kLegacy = 1;
 constexpr uint32_t kNonBlocking = 1;
 constexpr uint32_t kDisableTiming = 2;
 constexpr size_t kMaxQueued = 4096;
@@ -21,12 +20,17 @@ int64_t NowNs() {
 
 }  // namespace
 
-StreamSet::StreamSet() {
+StreamSet::StreamSet(uint32_t contexts) : next_stream_(LegacyOf(contexts)), last_legacy_(contexts) {
   MutexLock lock(&mu_);
-  streams_[kLegacy] = std::make_shared<Stream>();
+  for (uint32_t context = 0; context < contexts; ++context) {
+    auto legacy = std::make_shared<Stream>();
+    legacy->context = context;
+    legacy->legacy = true;
+    streams_[LegacyOf(context)] = std::move(legacy);
+  }
 }
 
-StreamSet::~StreamSet() {
+void StreamSet::Stop() {
   std::vector<std::shared_ptr<Stream>> all;
   {
     MutexLock lock(&mu_);
@@ -38,6 +42,10 @@ StreamSet::~StreamSet() {
   for (const auto& stream : all) {
     if (stream->thread.joinable()) stream->thread.join();
   }
+  // What is dropped may hold parts of contexts, which go before this does.
+  std::vector<std::deque<Operation>> dropped;  // Destroyed without the lock.
+  MutexLock lock(&mu_);
+  for (const auto& stream : all) dropped.push_back(std::exchange(stream->queue, {}));
 }
 
 std::shared_ptr<StreamSet::Stream> StreamSet::Find(uint64_t stream) {
@@ -56,11 +64,12 @@ void StreamSet::JoinFinished() {
   }
 }
 
-CudaResult StreamSet::CreateStream(uint32_t flags, uint64_t* stream) {
+CudaResult StreamSet::CreateStream(uint32_t context, uint32_t flags, uint64_t* stream) {
   if (flags > kNonBlocking) return CudaResult::kInvalidValue;
   MutexLock lock(&mu_);
   JoinFinished();
   auto created = std::make_shared<Stream>();
+  created->context = context;
   created->blocking = (flags & kNonBlocking) == 0;
   *stream = next_stream_++;
   streams_[*stream] = std::move(created);
@@ -70,7 +79,7 @@ CudaResult StreamSet::CreateStream(uint32_t flags, uint64_t* stream) {
 CudaResult StreamSet::DestroyStream(uint64_t stream) {
   MutexLock lock(&mu_);
   const auto it = streams_.find(stream);
-  if (it == streams_.end() || stream == kLegacy) return CudaResult::kInvalidHandle;
+  if (it == streams_.end() || it->second->legacy) return CudaResult::kInvalidHandle;
   it->second->closing = true;
   if (it->second->thread.joinable()) closing_.push_back(it->second);
   streams_.erase(it);
@@ -85,7 +94,7 @@ CudaResult StreamSet::Submit(uint64_t stream, When when, Work work) {
   while (target->queue.size() >= kMaxQueued && !stopping_ && error() == CudaResult::kSuccess) {
     changed_.Wait(&mu_);
   }
-  SubmitLocked(target, stream == kLegacy, when, std::move(work), nullptr);
+  SubmitLocked(target, when, std::move(work), nullptr);
   return error();
 }
 
@@ -93,49 +102,52 @@ bool StreamSet::RunIfIdle(uint64_t stream, const Work& work) {
   MutexLock lock(&mu_);
   const std::shared_ptr<Stream> target = Find(stream);
   if (target == nullptr || target->busy || !target->queue.empty() ||
-      !Predecessors(*target, stream == kLegacy).empty()) {
+      !Predecessors(*target).empty()) {
     return false;
   }
   Operation operation;
   operation.work = work;
   operation.completion = std::make_shared<Completion>();
-  NoteLast(target.get(), stream == kLegacy, operation.completion);
+  NoteLast(target.get(), operation.completion);
   RunOne(target.get(), &operation);
   return true;
 }
 
-std::vector<StreamSet::CompletionPtr> StreamSet::Predecessors(const Stream& stream, bool legacy) {
+std::vector<StreamSet::CompletionPtr> StreamSet::Predecessors(const Stream& stream) {
   std::vector<CompletionPtr> waits;
   const auto wait_for = [&](const CompletionPtr& completion) {
     if (completion != nullptr && !completion->done) waits.push_back(completion);
   };
-  if (legacy) {
+  const auto precedes = [&](const Stream& other) {
+    return &other != &stream && other.blocking && other.context == stream.context;
+  };
+  if (stream.legacy) {
     for (const auto& [id, other] : streams_) {
-      if (other.get() != &stream && other->blocking) wait_for(other->last);
+      if (precedes(*other)) wait_for(other->last);
     }
     for (const auto& other : closing_) {
-      if (other->blocking) wait_for(other->last);
+      if (precedes(*other)) wait_for(other->last);
     }
   } else if (stream.blocking) {
-    wait_for(last_legacy_);
+    wait_for(last_legacy_[stream.context]);
   }
   return waits;
 }
 
-void StreamSet::NoteLast(Stream* stream, bool legacy, const CompletionPtr& completion) {
+void StreamSet::NoteLast(Stream* stream, const CompletionPtr& completion) {
   stream->last = completion;
-  if (legacy) last_legacy_ = completion;
+  if (stream->legacy) last_legacy_[stream->context] = completion;
 }
 
-StreamSet::CompletionPtr StreamSet::SubmitLocked(const std::shared_ptr<Stream>& stream, bool legacy,
-                                                 When when, Work work, const CompletionPtr& also) {
+StreamSet::CompletionPtr StreamSet::SubmitLocked(const std::shared_ptr<Stream>& stream, When when,
+                                                 Work work, const CompletionPtr& also) {
   Operation operation;
   operation.work = std::move(work);
   operation.completion = std::make_shared<Completion>();
-  operation.waits = Predecessors(*stream, legacy);
+  operation.waits = Predecessors(*stream);
   if (also != nullptr && !also->done) operation.waits.push_back(also);
   CompletionPtr completion = operation.completion;
-  NoteLast(stream.get(), legacy, completion);
+  NoteLast(stream.get(), completion);
   if (when == When::kNowIfPossible && !stream->busy && stream->queue.empty() &&
       operation.waits.empty()) {
     RunOne(stream.get(), &operation);
@@ -200,7 +212,7 @@ CudaResult StreamSet::RecordEvent(uint64_t event, uint64_t stream) {
   const auto it = events_.find(event);
   const std::shared_ptr<Stream> target = Find(stream);
   if (it == events_.end() || target == nullptr) return CudaResult::kInvalidHandle;
-  it->second.mark = SubmitLocked(target, stream == kLegacy, When::kNowIfPossible, nullptr, nullptr);
+  it->second.mark = SubmitLocked(target, When::kNowIfPossible, nullptr, nullptr);
   return CudaResult::kSuccess;
 }
 
@@ -211,7 +223,7 @@ CudaResult StreamSet::WaitEvent(uint64_t stream, uint64_t event) {
   if (it == events_.end() || target == nullptr) return CudaResult::kInvalidHandle;
   const CompletionPtr mark = it->second.mark;
   if (mark == nullptr || mark->done) return CudaResult::kSuccess;
-  SubmitLocked(target, stream == kLegacy, When::kQueued, nullptr, mark);
+  SubmitLocked(target, When::kQueued, nullptr, mark);
   return CudaResult::kSuccess;
 }
 

@@ -1,8 +1,8 @@
-// The streams and events of one context, with CUDA's ordering rules.
+// The streams and events of contexts that were opened together, with CUDA's ordering rules.
 //
 // Every stream that has ever had to queue something has a host thread that runs its operations one
-// after the other. The legacy default stream waits for all blocking streams and they wait for it;
-// non-blocking streams wait for nobody. Thread-safe.
+// after the other. A context's legacy default stream waits for all its blocking streams and they
+// wait for it; non-blocking streams wait for nobody. Thread-safe.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_STREAM_SET_H_
 #define WARPLINE_SERVER_DEVICE_CPU_STREAM_SET_H_
 
@@ -32,20 +32,25 @@ class StreamSet {
     kNowIfPossible,  // On the caller's thread if nothing is before it: for short work
   };
 
-  StreamSet();
+  explicit StreamSet(uint32_t contexts = 1);
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
-  // Drops what is queued and waits for what runs, which should heed stopping().
-  ~StreamSet();
+  ~StreamSet() { Stop(); }
+  // Drops what is queued and waits for what runs, which should heed stopping(). Nothing runs from
+  // then on.
+  void Stop();
 
-  // Set when the set is being destroyed: long operations should give up.
+  // The legacy stream of a context.
+  static constexpr uint64_t LegacyOf(uint32_t context) { return 1 + context; }
+
+  // Set when the set stops: long operations should give up.
   const std::atomic<bool>& stopping() const { return stopping_; }
 
-  // The sticky error, or kSuccess.
+  // The sticky error, or kSuccess. That of one context is that of all.
   CudaResult error() const { return error_.load(std::memory_order_acquire); }
 
-  CudaResult CreateStream(uint32_t flags, uint64_t* stream);
-  // Queued operations still run. kInvalidHandle for the legacy stream and unknown ones.
+  CudaResult CreateStream(uint32_t context, uint32_t flags, uint64_t* stream);
+  // Queued operations still run. kInvalidHandle for legacy streams and unknown ones.
   CudaResult DestroyStream(uint64_t stream);
   // Waits while the stream has a great many operations queued.
   CudaResult Submit(uint64_t stream, When when, Work work);
@@ -78,6 +83,8 @@ class StreamSet {
   };
 
   struct Stream {
+    uint32_t context = 0;
+    bool legacy = false;
     bool blocking = true;
     bool closing = false;
     bool busy = false;      // An operation runs.
@@ -93,13 +100,10 @@ class StreamSet {
   };
 
   // What an operation submitted now has to wait for.
-  std::vector<CompletionPtr> Predecessors(const Stream& stream, bool legacy)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteLast(Stream* stream, bool legacy, const CompletionPtr& completion)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CompletionPtr SubmitLocked(const std::shared_ptr<Stream>& stream, bool legacy, When when,
-                             Work work, const CompletionPtr& also)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<CompletionPtr> Predecessors(const Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteLast(Stream* stream, const CompletionPtr& completion) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CompletionPtr SubmitLocked(const std::shared_ptr<Stream>& stream, When when, Work work,
+                             const CompletionPtr& also) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunStream(const std::shared_ptr<Stream>& stream);
   void RunOne(Stream* stream, Operation* operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Stream> Find(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -109,12 +113,12 @@ class StreamSet {
   CondVar changed_;  // An operation finished, was queued, or the set is stopping.
   std::atomic<bool> stopping_{false};
   std::atomic<CudaResult> error_{CudaResult::kSuccess};
-  uint64_t next_stream_ ABSL_GUARDED_BY(mu_) = 2;
+  uint64_t next_stream_ ABSL_GUARDED_BY(mu_);
   uint64_t next_event_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<uint64_t, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<Stream>> closing_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Event> events_ ABSL_GUARDED_BY(mu_);
-  CompletionPtr last_legacy_ ABSL_GUARDED_BY(mu_);
+  std::vector<CompletionPtr> last_legacy_ ABSL_GUARDED_BY(mu_);  // By context.
 };
 
 }  // namespace warpline::cpu

@@ -38,7 +38,7 @@ class StreamSetTest : public ::testing::Test {
  protected:
   uint64_t NewStream(uint32_t flags) {
     uint64_t id = 0;
-    EXPECT_EQ(streams_.CreateStream(flags, &id), CudaResult::kSuccess);
+    EXPECT_EQ(streams_.CreateStream(0, flags, &id), CudaResult::kSuccess);
     return id;
   }
   void Note(uint64_t stream, char mark) {

@@ -152,13 +152,28 @@ CudaResult CudaContext::ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* sh
   return ToResult(result);
 }
 
+CUcontext CudaContext::ContextOf(const ArrayEnd& end) const {
+  switch (end.kind) {
+    case ArrayEnd::Kind::kArray:
+      return group_->members()[end.device].context;
+    case ArrayEnd::Kind::kDevice:
+      if (!group_->IsForeign(end.place.address, place_)) return context_;
+      return group_->ContextOf(end.place.address, place_);
+    case ArrayEnd::Kind::kHost:
+      break;
+  }
+  return context_;
+}
+
 CudaResult CudaContext::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const BoxExtent& extent,
                                   StreamId stream) {
   Enter();
   const auto is_whole = [](const ArrayEnd& end) {
     return end.kind == ArrayEnd::Kind::kArray && IsMipmapped(end.array);
   };
-  if (!IsValid(to, extent) || !IsValid(from, extent) || is_whole(to) || is_whole(from)) {
+  const size_t members = group_->members().size();
+  if (!IsValid(to, extent) || !IsValid(from, extent) || is_whole(to) || is_whole(from) ||
+      to.device >= members || from.device >= members) {
     return CudaResult::kInvalidValue;
   }
   CUDA_MEMCPY3D copy = {};
@@ -167,7 +182,7 @@ CudaResult CudaContext::CopyArray(const ArrayEnd& to, const ArrayEnd& from, cons
   copy.Depth = extent.depth;
   SetSource(from, extent, &copy);
   SetTarget(to, extent, &copy);
-  return ToResult(api_->p_cuMemcpy3DAsync(&copy, Native(stream)));
+  return ToResult(Copy3D(copy, ContextOf(to), ContextOf(from), Native(stream)));
 }
 
 }  // namespace warpline::device

@@ -53,8 +53,9 @@ class CudaBackend : public Backend {
     return info;
   }
 
-  absl::StatusOr<std::unique_ptr<Context>> OpenContext(int ordinal) override {
-    return CudaContext::Open(api_, ordinal);
+  absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
+      absl::Span<const int> ordinals) override {
+    return CudaContext::Open(api_, ordinals);
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) override {
@@ -67,9 +68,12 @@ class CudaBackend : public Backend {
     CUcontext context;
     CUresult result = api_->p_cuDevicePrimaryCtxRetain(&context, device);
     if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
-    api_->p_cuCtxSetCurrent(context);
+    // Leaves the calling thread's own as it is.
+    result = api_->p_cuCtxPushCurrent(context);
+    if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "context");
     result = api_->p_cuCtxGetStreamPriorityRange(&info->least_stream_priority,
                                                  &info->greatest_stream_priority);
+    api_->p_cuCtxPopCurrent(&context);
     return StatusFromCudaResult(ToResult(result), "stream priority range");
   }
 

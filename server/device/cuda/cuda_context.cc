@@ -67,22 +67,19 @@ constexpr size_t kJitLogBytes = 32u << 10;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Context>> CudaContext::Open(const DriverApi* api, int ordinal) {
-  CUdevice device;
-  CUresult result = api->p_cuDeviceGet(&device, ordinal);
-  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "cuDeviceGet");
-  CUcontext context;
-  result = api->p_cuDevicePrimaryCtxRetain(&context, device);
-  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
-  return absl::WrapUnique(new CudaContext(api, device, context));
+absl::StatusOr<std::vector<std::unique_ptr<Context>>> CudaContext::Open(
+    const DriverApi* api, absl::Span<const int> ordinals) {
+  auto group = CudaGroup::Open(api, ordinals);
+  if (!group.ok()) return group.status();
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (uint32_t place = 0; place < ordinals.size(); ++place) {
+    contexts.push_back(absl::WrapUnique(new CudaContext(api, *group, place)));
+  }
+  return contexts;
 }
 
-// What is still mapped keeps the reservation; a worker's process ends with its context anyway.
-CudaContext::~CudaContext() {
-  Enter();
-  if (arena_bytes_ > 0) api_->p_cuMemAddressFree(arena_base_, arena_bytes_);
-  api_->p_cuDevicePrimaryCtxRelease(device_);
-}
+// The group's last one takes the arena with it.
+CudaContext::~CudaContext() { Enter(); }
 
 void CudaContext::Enter() {
   if (t_current == context_) return;
@@ -91,21 +88,12 @@ void CudaContext::Enter() {
 
 CudaResult CudaContext::ReserveArena(uint64_t base, uint64_t size) {
   Enter();
-  CUdeviceptr got = 0;
-  const CUresult result = api_->p_cuMemAddressReserve(&got, size, size, base, 0);
-  if (result != CUDA_SUCCESS) return ToResult(result);
-  if (got != base) {
-    api_->p_cuMemAddressFree(got, size);
-    return CudaResult::kInvalidValue;
-  }
-  arena_base_ = base;
-  arena_bytes_ = size;
-  return CudaResult::kSuccess;
+  return group_->ReserveArena(base, size);
 }
 
 CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   Enter();
-  if (!InArena(va, bytes)) return CudaResult::kInvalidValue;
+  if (!group_->InArena(va, bytes)) return CudaResult::kInvalidValue;
   CUmemGenericAllocationHandle handle;
   CUresult result = api_->p_cuMemImportFromShareableHandle(
       &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
@@ -116,27 +104,38 @@ CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   result = api_->p_cuMemMap(va, bytes, 0, handle, 0);
   if (result != CUDA_SUCCESS) return ToResult(result);
   const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
-  if (set != CudaResult::kSuccess) api_->p_cuMemUnmap(va, bytes);
-  return set;
+  if (set != CudaResult::kSuccess) {
+    api_->p_cuMemUnmap(va, bytes);
+    return set;
+  }
+  group_->OnMapped(va, bytes, place_);
+  return CudaResult::kSuccess;
 }
 
 CudaResult CudaContext::SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) {
   Enter();
-  CUmemAccessDesc description = {};
-  description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  description.location.id = device_;
-  description.flags = static_cast<CUmemAccess_flags>(access);
-  return ToResult(api_->p_cuMemSetAccess(va, bytes, &description, 1));
+  std::vector<CUmemAccessDesc> descriptions;
+  const std::vector<CudaGroup::Member>& members = group_->members();
+  for (size_t i = 0; i < members.size(); ++i) {
+    if ((members[place_].reached_by >> i & 1) == 0) continue;
+    CUmemAccessDesc& description = descriptions.emplace_back();
+    description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    description.location.id = members[i].device;
+    description.flags = static_cast<CUmemAccess_flags>(access);
+  }
+  return ToResult(api_->p_cuMemSetAccess(va, bytes, descriptions.data(), descriptions.size()));
 }
 
 CudaResult CudaContext::UnmapChunk(uint64_t va, uint64_t bytes) {
   Enter();
-  return ToResult(api_->p_cuMemUnmap(va, bytes));
+  const CUresult result = api_->p_cuMemUnmap(va, bytes);
+  if (result == CUDA_SUCCESS) group_->OnUnmapped(va);
+  return ToResult(result);
 }
 
 CudaResult CudaContext::AllocStaging(size_t bytes, void** host) {
   Enter();
-  return ToResult(api_->p_cuMemHostAlloc(host, bytes, 0));
+  return ToResult(api_->p_cuMemHostAlloc(host, bytes, CU_MEMHOSTALLOC_PORTABLE));
 }
 
 void CudaContext::FreeStaging(void* host) {
@@ -251,9 +250,16 @@ CudaResult CudaContext::CopyFromDevice(void* dst, uint64_t src, size_t bytes, St
 
 CudaResult CudaContext::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
   Enter();
-  const bool in_arena = dst - arena_base_ < arena_bytes_ && src - arena_base_ < arena_bytes_;
   // Host memory that the device reaches is an end like any other.
-  if (!in_arena) return ToResult(api_->p_cuMemcpyAsync(dst, src, bytes, Native(stream)));
+  if (!group_->InArena(dst, 1) || !group_->InArena(src, 1)) {
+    return ToResult(api_->p_cuMemcpyAsync(dst, src, bytes, Native(stream)));
+  }
+  // Also right where neither device reaches the other's memory.
+  if (group_->IsForeign(dst, place_) || group_->IsForeign(src, place_)) {
+    return ToResult(api_->p_cuMemcpyPeerAsync(dst, group_->ContextOf(dst, place_), src,
+                                              group_->ContextOf(src, place_), bytes,
+                                              Native(stream)));
+  }
   return ToResult(api_->p_cuMemcpyDtoDAsync(dst, src, bytes, Native(stream)));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/frames.h"
+#include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
 #include "server/device/device.h"
 
@@ -18,12 +19,16 @@ inline CUmemorytype TypeOfDeviceEnd(uint64_t address) {
   return InHostArena(address) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
 }
 
-// Thread-safe, as the driver is. Every thread that calls gets the context made current once.
+// Thread-safe, as the driver is. Every thread that calls gets the context made current, once as
+// long as it calls no other.
 class CudaContext : public Context {
  public:
-  static absl::StatusOr<std::unique_ptr<Context>> Open(const DriverApi* api, int ordinal);
+  // One for each of `ordinals`, which form a group.
+  static absl::StatusOr<std::vector<std::unique_ptr<Context>>> Open(const DriverApi* api,
+                                                                    absl::Span<const int> ordinals);
   ~CudaContext() override;
 
+  uint32_t peers() const override { return group_->members()[place_].reaches; }
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
@@ -107,8 +112,12 @@ class CudaContext : public Context {
   CudaResult DestroyTexture(uint64_t object, bool is_surface) override;
 
  private:
-  CudaContext(const DriverApi* api, CUdevice device, CUcontext context)
-      : api_(api), device_(device), context_(context) {}
+  CudaContext(const DriverApi* api, std::shared_ptr<CudaGroup> group, uint32_t place)
+      : api_(api),
+        group_(std::move(group)),
+        place_(place),
+        device_(group_->members()[place].device),
+        context_(group_->members()[place].context) {}
 
   // Makes the context current on the calling thread.
   void Enter();
@@ -119,12 +128,15 @@ class CudaContext : public Context {
   // In the driver's terms. CUDA_ERROR_INVALID_VALUE for what is not of the arena.
   CUresult Translate(absl::Span<const MemOp> operations,
                      std::vector<CUstreamBatchMemOpParams>* native) const;
+  // Issues a copy of boxes, of which ends may be foreign: `to` and `from` are their contexts.
+  CUresult Copy3D(const CUDA_MEMCPY3D& copy, CUcontext to, CUcontext from, CUstream stream);
+  CUcontext ContextOf(const ArrayEnd& end) const;
 
   const DriverApi* const api_;
+  const std::shared_ptr<CudaGroup> group_;
+  const uint32_t place_;  // Among its members.
   const CUdevice device_;
   const CUcontext context_;
-  uint64_t arena_base_ = 0;
-  uint64_t arena_bytes_ = 0;
   std::atomic<CUstream> idle_stream_{nullptr};  // Nothing runs on it. Created when first needed.
 };
 

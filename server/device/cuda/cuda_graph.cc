@@ -144,6 +144,16 @@ class GraphBuilder {
 
 CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
   Enter();
+  // The driver's graphs take memory of other devices for some nodes only.
+  for (const GraphNode& node : nodes) {
+    const bool writes =
+        node.kind == GraphNode::Kind::kCopy || node.kind == GraphNode::Kind::kMemset;
+    const bool reads = node.kind == GraphNode::Kind::kCopy;
+    if ((writes && group_->IsForeign(node.dst.address, place_)) ||
+        (reads && group_->IsForeign(node.src.address, place_))) {
+      return CudaResult::kNotSupported;
+    }
+  }
   CUgraph native = nullptr;
   CUresult result = api_->p_cuGraphCreate(&native, 0);
   if (result != CUDA_SUCCESS) return ToResult(result);

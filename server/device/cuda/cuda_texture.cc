@@ -75,7 +75,7 @@ CudaResult CudaContext::CreateTexture(const Texture& texture, uint64_t* object) 
     uint64_t bytes = texture.width;
     const bool rows = texture.kind == Texture::kPitch2D;
     if ((rows && __builtin_mul_overflow(texture.pitch, texture.height, &bytes)) ||
-        !InArena(texture.address, bytes)) {
+        !group_->InArena(texture.address, bytes)) {
       return CudaResult::kInvalidValue;
     }
   }

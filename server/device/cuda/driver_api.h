@@ -21,9 +21,13 @@ namespace warpline::device {
   F(cuDeviceGetUuid)                    \
   F(cuDeviceGetPCIBusId)                \
   F(cuDeviceGetAttribute)               \
+  F(cuDeviceCanAccessPeer)              \
   F(cuDevicePrimaryCtxRetain)           \
   F(cuDevicePrimaryCtxRelease)          \
   F(cuCtxSetCurrent)                    \
+  F(cuCtxPushCurrent)                   \
+  F(cuCtxPopCurrent)                    \
+  F(cuCtxEnablePeerAccess)              \
   F(cuCtxGetStreamPriorityRange)        \
   F(cuMemAddressReserve)                \
   F(cuMemAddressFree)                   \
@@ -53,7 +57,9 @@ namespace warpline::device {
   F(cuMemcpyDtoHAsync)                  \
   F(cuMemcpyDtoDAsync)                  \
   F(cuMemcpyAsync)                      \
+  F(cuMemcpyPeerAsync)                  \
   F(cuMemcpy3DAsync)                    \
+  F(cuMemcpy3DPeerAsync)                \
   F(cuStreamCreateWithPriority)         \
   F(cuStreamDestroy)                    \
   F(cuStreamSynchronize)                \

@@ -96,7 +96,44 @@ CudaResult CudaContext::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src
   CUDA_MEMCPY3D copy = Describe(extent);
   SetSource(src, extent, &copy);
   SetTarget(dst, extent, &copy);
-  return ToResult(api_->p_cuMemcpy3DAsync(&copy, Native(stream)));
+  const auto context = [this](const BoxPlace& place) {
+    return group_->IsForeign(place.address, place_) ? group_->ContextOf(place.address, place_)
+                                                    : context_;
+  };
+  return ToResult(Copy3D(copy, context(dst), context(src), Native(stream)));
+}
+
+CUresult CudaContext::Copy3D(const CUDA_MEMCPY3D& copy, CUcontext to, CUcontext from,
+                             CUstream stream) {
+  if (to == context_ && from == context_) return api_->p_cuMemcpy3DAsync(&copy, stream);
+  // Also right where neither device reaches the other's memory.
+  CUDA_MEMCPY3D_PEER peer = {};
+  peer.srcXInBytes = copy.srcXInBytes;
+  peer.srcY = copy.srcY;
+  peer.srcZ = copy.srcZ;
+  peer.srcLOD = copy.srcLOD;
+  peer.srcMemoryType = copy.srcMemoryType;
+  peer.srcHost = copy.srcHost;
+  peer.srcDevice = copy.srcDevice;
+  peer.srcArray = copy.srcArray;
+  peer.srcContext = from;
+  peer.srcPitch = copy.srcPitch;
+  peer.srcHeight = copy.srcHeight;
+  peer.dstXInBytes = copy.dstXInBytes;
+  peer.dstY = copy.dstY;
+  peer.dstZ = copy.dstZ;
+  peer.dstLOD = copy.dstLOD;
+  peer.dstMemoryType = copy.dstMemoryType;
+  peer.dstHost = copy.dstHost;
+  peer.dstDevice = copy.dstDevice;
+  peer.dstArray = copy.dstArray;
+  peer.dstContext = to;
+  peer.dstPitch = copy.dstPitch;
+  peer.dstHeight = copy.dstHeight;
+  peer.WidthInBytes = copy.WidthInBytes;
+  peer.Height = copy.Height;
+  peer.Depth = copy.Depth;
+  return api_->p_cuMemcpy3DPeerAsync(&peer, stream);
 }
 
 CUresult CudaContext::Translate(absl::Span<const MemOp> operations,
@@ -115,7 +152,9 @@ CUresult CudaContext::Translate(absl::Span<const MemOp> operations,
     const bool wide = op.kind == MemOp::kWait64 || op.kind == MemOp::kWrite64;
     const uint64_t bytes = wide ? 8 : 4;
     // Nothing else that the driver takes: the worker's own host memory is within its reach too.
-    if (op.address % bytes != 0 || !InArena(op.address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (op.address % bytes != 0 || !group_->InArena(op.address, bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     switch (op.kind) {
       case MemOp::kWait32:
       case MemOp::kWait64:

@@ -1,0 +1,91 @@
+#include "server/device/cuda/cuda_group.h"
+
+#include <iterator>
+
+#include "absl/memory/memory.h"
+
+namespace warpline::device {
+
+absl::StatusOr<std::shared_ptr<CudaGroup>> CudaGroup::Open(const DriverApi* api,
+                                                           absl::Span<const int> ordinals) {
+  std::shared_ptr<CudaGroup> group = absl::WrapUnique(new CudaGroup(api));
+  for (const int ordinal : ordinals) {
+    Member member;
+    CUresult result = api->p_cuDeviceGet(&member.device, ordinal);
+    if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "cuDeviceGet");
+    result = api->p_cuDevicePrimaryCtxRetain(&member.context, member.device);
+    if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
+    member.reaches = member.reached_by = 1u << group->members_.size();
+    group->members_.push_back(member);
+  }
+  group->EnablePeers();
+  return group;
+}
+
+// What is still mapped keeps the reservation; a worker's process ends with its contexts anyway.
+CudaGroup::~CudaGroup() {
+  if (arena_bytes_ > 0) api_->p_cuMemAddressFree(arena_base_, arena_bytes_);
+  for (const Member& member : members_) api_->p_cuDevicePrimaryCtxRelease(member.device);
+}
+
+// Mappings say themselves who reaches them. This is for the rest, such as modules' variables and
+// arrays, and lets the driver copy without a detour over the host.
+void CudaGroup::EnablePeers() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    for (size_t j = 0; j < members_.size(); ++j) {
+      int can = 0;
+      if (i == j ||
+          api_->p_cuDeviceCanAccessPeer(&can, members_[i].device, members_[j].device) !=
+              CUDA_SUCCESS ||
+          can == 0 || api_->p_cuCtxPushCurrent(members_[i].context) != CUDA_SUCCESS) {
+        continue;
+      }
+      const CUresult result = api_->p_cuCtxEnablePeerAccess(members_[j].context, 0);
+      CUcontext popped = nullptr;
+      api_->p_cuCtxPopCurrent(&popped);
+      if (result != CUDA_SUCCESS && result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
+      members_[i].reaches |= 1u << j;
+      members_[j].reached_by |= 1u << i;
+    }
+  }
+}
+
+CudaResult CudaGroup::ReserveArena(uint64_t base, uint64_t bytes) {
+  CUdeviceptr got = 0;
+  const CUresult result = api_->p_cuMemAddressReserve(&got, bytes, bytes, base, 0);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  if (got != base) {
+    api_->p_cuMemAddressFree(got, bytes);
+    return CudaResult::kInvalidValue;
+  }
+  arena_base_ = base;
+  arena_bytes_ = bytes;
+  return CudaResult::kSuccess;
+}
+
+void CudaGroup::OnMapped(uint64_t va, uint64_t bytes, uint32_t owner) {
+  if (members_.size() == 1) return;
+  MutexLock lock(&mu_);
+  chunks_[va] = {bytes, owner};
+}
+
+void CudaGroup::OnUnmapped(uint64_t va) {
+  if (members_.size() == 1) return;
+  MutexLock lock(&mu_);
+  chunks_.erase(va);
+}
+
+uint32_t CudaGroup::OwnerOf(uint64_t address) {
+  MutexLock lock(&mu_);
+  const auto next = chunks_.upper_bound(address);
+  if (next == chunks_.begin()) return kUnknown;
+  const auto& [va, chunk] = *std::prev(next);
+  return address - va < chunk.bytes ? chunk.owner : kUnknown;
+}
+
+CUcontext CudaGroup::ContextOf(uint64_t address, uint32_t place) {
+  const uint32_t owner = OwnerOf(address);
+  return members_[owner == kUnknown ? place : owner].context;
+}
+
+}  // namespace warpline::device

@@ -1,0 +1,59 @@
+// The parts of a worker's process, and how the server has them opened.
+#ifndef WARPLINE_SERVER_WORKER_WORKER_H_
+#define WARPLINE_SERVER_WORKER_WORKER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/unique_fd.h"
+#include "proto/worker.pb.h"
+#include "server/device/device.h"
+#include "server/worker/image_cache.h"
+#include "server/worker/journal.h"
+#include "server/worker/output_capture.h"
+#include "server/worker/recorder.h"
+#include "server/worker/ring_writer.h"
+#include "server/worker/session.h"
+#include "server/worker/socket_charger.h"
+#include "server/worker/virtual_memory.h"
+#include "transport/shm_ring.h"
+
+namespace warpline::worker {
+
+// Where the server is.
+inline constexpr int kControlFd = 3;
+
+// The session's parts, in the order in which they need each other. Never destroyed: the process
+// ends with _exit, and its memory and device contexts with it.
+struct Worker {
+  std::unique_ptr<device::Backend> backend;
+  std::vector<int> ordinals;                               // Of the contexts.
+  std::vector<std::unique_ptr<device::Context>> contexts;  // By device of the session.
+  std::unique_ptr<RingReader> commands;
+  std::unique_ptr<RingFrameWriter> replies;
+  std::unique_ptr<OutputCapture> output;
+  std::unique_ptr<Journal> journal;
+  std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<ServerImageCache> images;
+  std::unique_ptr<VirtualMemory> memory;
+  std::unique_ptr<Session> session;
+  SocketCharger charger{kControlFd};
+  bool opened = false;
+  uint64_t arena_base = 0;
+  uint64_t arena_bytes = 0;
+};
+
+// What takes long and is the same for every session of the devices: opens their contexts, and then
+// enters the sandbox. Once; later calls must name the same devices.
+absl::Status Prepare(const warpline_internal::PrepareWorker& prepare, Worker* worker);
+
+// The rest. `fds` as OpenWorker says.
+absl::Status Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
+                  Worker* worker);
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_WORKER_H_
