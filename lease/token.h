@@ -24,7 +24,8 @@ struct LeaseToken {
   std::string lease;
   std::string tenant;
   std::string server;
-  // "GPU-<uuid>", or several with commas between; empty for the server's choice of one.
+  // "GPU-<uuid>", or several with commas between; empty, in a server's own leases, for what each
+  // session asks for.
   std::string device;
   uint64_t memory_bytes = 0;  // Of each device.
   uint32_t max_sessions = 0;
