@@ -1,5 +1,5 @@
-// Tokens: what a session shows a server to be let in. A token names a lease, its server, its device
-// and its quota, and is signed by who gave the lease: the scheduler, or the server itself.
+// Tokens: what a session shows a server to be let in. A token names a lease, its server, its
+// devices and its quota, and is signed by who gave the lease: the scheduler, or the server itself.
 //
 // As text, it is base64url(TokenBody) "." base64url(signature): printable and one line.
 #ifndef WARPLINE_LEASE_TOKEN_H_
@@ -24,8 +24,10 @@ struct LeaseToken {
   std::string lease;
   std::string tenant;
   std::string server;
-  std::string device;  // "GPU-<uuid>"; empty for the server's choice.
-  uint64_t memory_bytes = 0;
+  // "GPU-<uuid>", or several with commas between; empty, in a server's own leases, for what each
+  // session asks for.
+  std::string device;
+  uint64_t memory_bytes = 0;  // Of each device.
   uint32_t max_sessions = 0;
   Rights rights = kAllRights;
   absl::Time expires;

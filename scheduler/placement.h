@@ -1,4 +1,4 @@
-// Which device of the pool a lease gets.
+// Which devices of the pool a lease gets.
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_H_
 
@@ -26,18 +26,24 @@ struct DeviceState {
 };
 
 struct PlacementRequest {
-  uint64_t memory_bytes = 0;  // 0 for a quarter of whatever device it becomes.
-  std::string device;         // Empty for any.
+  // Of each device; 0 for a quarter of whatever device it becomes, the least of several.
+  uint64_t memory_bytes = 0;
+  // Those that it must be, in this order, different ones; empty for any.
+  std::vector<std::string> named = {};
+  // How many, where none are named; at least 1.
+  size_t count = 1;
 };
 
 struct Placement {
-  size_t device = 0;  // The index.
-  uint64_t memory_bytes = 0;
+  std::vector<size_t> devices;  // The indices, all of one server.
+  uint64_t memory_bytes = 0;    // Of each.
 };
 
-// Stateless. Of equal devices the one with fewer leases, then the earlier one. UNAVAILABLE when the
-// pool has no device, NOT_FOUND when it has none of that name, RESOURCE_EXHAUSTED, saying what is
-// free, when the memory fits nowhere.
+// Stateless. Of equal devices the one with fewer leases, then the earlier one; of servers with
+// enough devices for a lease of several, the one whose last choice is the best. UNAVAILABLE when
+// the pool has no device, NOT_FOUND when no server has all that are named, RESOURCE_EXHAUSTED,
+// saying what is free, when the memory fits nowhere or no server has so many devices that it fits
+// on.
 absl::StatusOr<Placement> Place(const std::vector<DeviceState>& devices,
                                 const PlacementRequest& request, PlacementPolicy policy);
 

@@ -52,8 +52,8 @@ struct LeaseRecord {
   std::string id;
   std::string tenant;
   std::string server;
-  std::string device;
-  uint64_t memory_bytes = 0;
+  std::vector<std::string> devices;  // Of that server, at least one.
+  uint64_t memory_bytes = 0;         // Of each.
   uint32_t max_sessions = 0;
   std::string program;
   uint32_t pid = 0;
@@ -64,6 +64,9 @@ struct LeaseRecord {
   absl::Time created;
   absl::Time expires;                        // Of a lease that is not active: when it is forgotten.
   absl::Time ends = absl::InfiniteFuture();  // Whoever renews it.
+
+  // Of all devices.
+  uint64_t total_bytes() const { return memory_bytes * devices.size(); }
 };
 
 }  // namespace warpline::scheduler

@@ -1,13 +1,21 @@
 #include "scheduler/redirector.h"
 
+#include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "proto/devices.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
@@ -17,6 +25,23 @@ namespace {
 using warpline_internal::Hello;
 
 constexpr size_t kMaxProgramName = 256;
+
+// How many devices a client wants that names them by ordinals. Those count the devices that the
+// program sees, which are all of its lease: NOT_FOUND unless they are 0 and up without gaps.
+absl::StatusOr<uint32_t> CountOf(const std::string& device) {
+  if (device.empty()) return 0;
+  std::set<uint32_t> ordinals;
+  for (const absl::string_view entry : absl::StrSplit(device, ',')) {
+    uint32_t ordinal;
+    const bool fits = absl::SimpleAtoi(entry, &ordinal) && ordinal < kMaxSessionDevices &&
+                      ordinals.insert(ordinal).second;
+    if (!fits) return absl::NotFoundError("a lease's devices are numbered from 0");
+  }
+  if (*ordinals.rbegin() + 1 != ordinals.size()) {
+    return absl::NotFoundError("a lease's devices are numbered from 0, without gaps");
+  }
+  return static_cast<uint32_t>(ordinals.size());
+}
 
 }  // namespace
 
@@ -66,11 +91,12 @@ class Conversation : public SessionHandler {
     request.set_credential(hello.credential());
     request.set_program(FitText(hello.program(), kMaxProgramName));
     request.set_pid(hello.pid());
-    // Ordinals count the devices that a program sees: one.
     if (absl::StartsWith(hello.device(), "GPU-")) {
       request.set_device(hello.device());
-    } else if (!hello.device().empty() && hello.device() != "0") {
-      return absl::NotFoundError("a lease has one device, number 0");
+    } else {
+      const auto devices = CountOf(hello.device());
+      if (!devices.ok()) return devices.status();
+      request.set_devices(*devices);
     }
     const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_);
     if (!lease.ok()) return lease.status();

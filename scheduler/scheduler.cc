@@ -7,9 +7,12 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/log.h"
 #include "common/text.h"
 #include "lease/token.h"
+#include "proto/devices.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -20,6 +23,7 @@ using warpline_internal::ReportReply;
 using warpline_internal::ServerReport;
 
 constexpr size_t kMaxText = 256;
+constexpr size_t kMaxDevicesText = 1024;
 constexpr size_t kLeaseIdBytes = 8;
 // Of a tenant's sessions, what a lease gets that names no number.
 constexpr uint32_t kSessionsShare = 4;
@@ -45,6 +49,27 @@ absl::StatusOr<uint32_t> SessionsFor(const TenantRecord& tenant, uint32_t wanted
   // Who dialled the scheduler is one process.
   const uint32_t share = by_sessions ? 1 : std::max(1u, tenant.max_sessions / kSessionsShare);
   return static_cast<uint32_t>(std::min<uint64_t>({share, left, tenant.max_lease_sessions}));
+}
+
+// INVALID_ARGUMENT for devices that no session could have.
+absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
+  PlacementRequest wanted;
+  wanted.memory_bytes = request.memory_bytes();
+  wanted.count = std::max(1u, request.devices());
+  if (!request.device().empty()) wanted.named = absl::StrSplit(request.device(), ',');
+  if (std::max(wanted.count, wanted.named.size()) > kMaxSessionDevices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a lease has at most ", kMaxSessionDevices, " devices"));
+  }
+  if (!wanted.named.empty() && request.devices() != 0 && wanted.count != wanted.named.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted.count, " devices wanted and ", wanted.named.size(), " named"));
+  }
+  if (std::set<std::string>(wanted.named.begin(), wanted.named.end()).size() !=
+      wanted.named.size()) {
+    return absl::InvalidArgumentError("a device is named twice");
+  }
+  return wanted;
 }
 
 }  // namespace
@@ -141,12 +166,14 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
   for (const LeaseRecord& lease : *leases) {
     if (lease.state != LeaseState::kActive) continue;
     ++active;
-    auto& [bytes, count] = leased[{lease.server, lease.device}];
-    bytes += lease.memory_bytes;
-    ++count;
+    for (const std::string& device : lease.devices) {
+      auto& [bytes, count] = leased[{lease.server, device}];
+      bytes += lease.memory_bytes;
+      ++count;
+    }
     if (lease.tenant != tenant.name) continue;
     ++held;
-    held_bytes += lease.memory_bytes;
+    held_bytes += lease.total_bytes();
     held_sessions += lease.max_sessions;
   }
   if (active >= options_.max_leases) {
@@ -166,22 +193,27 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
       devices.push_back({name, device.uuid(), device.capacity_bytes(), bytes, count});
     }
   }
-  auto placed = Place(devices, {request.memory_bytes(), request.device()}, options_.policy);
+  const auto wanted = PlacementFor(request);
+  if (!wanted.ok()) return wanted.status();
+  auto placed = Place(devices, *wanted, options_.policy);
   if (!placed.ok()) return placed.status();
   if (tenant.memory_bytes != 0) {
+    const uint64_t count = placed->devices.size();
     const uint64_t left = tenant.memory_bytes - std::min(tenant.memory_bytes, held_bytes);
-    if (request.memory_bytes() == 0) placed->memory_bytes = std::min(placed->memory_bytes, left);
-    if (placed->memory_bytes == 0 || placed->memory_bytes > left) {
+    if (request.memory_bytes() == 0) {
+      placed->memory_bytes = std::min(placed->memory_bytes, left / count);
+    }
+    if (placed->memory_bytes == 0 || placed->memory_bytes > left / count) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "tenant ", tenant.name, " may lease ", tenant.memory_bytes >> 20, " MiB and holds ",
-          held_bytes >> 20, " MiB; ", request.memory_bytes() >> 20, " MiB wanted"));
+          held_bytes >> 20, " MiB; ", count * request.memory_bytes() >> 20, " MiB wanted"));
     }
   }
   LeaseRecord lease;
   lease.id = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
   lease.tenant = tenant.name;
-  lease.server = devices[placed->device].server;
-  lease.device = devices[placed->device].uuid;
+  lease.server = devices[placed->devices.front()].server;
+  for (const size_t i : placed->devices) lease.devices.push_back(devices[i].uuid);
   lease.memory_bytes = placed->memory_bytes;
   lease.max_sessions = *sessions;
   lease.program = request.program();
@@ -199,7 +231,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
   token.lease = lease.id;
   token.tenant = lease.tenant;
   token.server = lease.server;
-  token.device = lease.device;
+  token.device = absl::StrJoin(lease.devices, ",");
   token.memory_bytes = lease.memory_bytes;
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
@@ -212,13 +244,13 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
   reply.set_endpoint(records_[lease.server].endpoint);
   reply.set_token(*std::move(text));
   reply.set_server(lease.server);
-  reply.set_device(lease.device);
+  reply.set_device(token.device);
   reply.set_tenant(lease.tenant);
   reply.set_memory_bytes(lease.memory_bytes);
   reply.set_max_sessions(token.max_sessions);
   reply.set_rights(token.rights);
   for (const auto& device : servers_[lease.server].report.devices()) {
-    if (device.uuid() == lease.device) reply.set_driver_version(device.driver_version());
+    if (device.uuid() == lease.devices.front()) reply.set_driver_version(device.driver_version());
   }
   reply.set_renew_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.lease_ttl / 3)));
   return reply;
@@ -227,7 +259,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
                                               bool local) {
   if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
-      request.device().size() > kMaxText || request.memory_bytes() >= (1ull << 50)) {
+      request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50)) {
     return absl::InvalidArgumentError("a malformed request for a lease");
   }
   MutexLock lock(&mu_);
@@ -243,7 +275,7 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   if (auto status = store_->AddLease(*lease); !status.ok()) return status;
   ++counts_.granted;
   LogInfo("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
-          " device=", lease->device, " memory_bytes=", lease->memory_bytes,
+          " device=", absl::StrJoin(lease->devices, ","), " memory_bytes=", lease->memory_bytes,
           " max_sessions=", lease->max_sessions, " program=", Quoted(lease->program));
   return ReplyFor(*lease, *tenant);
 }

@@ -1,7 +1,9 @@
 // What the operator asks of the scheduler.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/log.h"
 #include "common/text.h"
 #include "lease/rights.h"
@@ -105,7 +107,7 @@ absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::stri
     for (const LeaseRecord& lease : *leases) {
       if (lease.tenant != tenant.name || lease.state != LeaseState::kActive) continue;
       to->set_leases(to->leases() + 1);
-      to->set_leased_bytes(to->leased_bytes() + lease.memory_bytes);
+      to->set_leased_bytes(to->leased_bytes() + lease.total_bytes());
       to->set_leased_sessions(to->leased_sessions() + lease.max_sessions);
       to->set_sessions(to->sessions() + sessions[lease.id]);
     }
@@ -137,7 +139,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     to->set_id(lease.id);
     to->set_tenant(lease.tenant);
     to->set_server(lease.server);
-    to->set_device(lease.device);
+    to->set_device(absl::StrJoin(lease.devices, ","));
     to->set_memory_bytes(lease.memory_bytes);
     to->set_program(lease.program);
     to->set_pid(lease.pid);
@@ -175,7 +177,10 @@ absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(const std::string& 
       to->set_server(server);
       to->set_gpu(gpu);
       for (const auto& session : live.report.sessions()) {
-        if (session.gpu() == gpu) to->set_sessions(to->sessions() + 1);
+        const auto& more = session.more_gpus();
+        const bool there =
+            session.gpu() == gpu || std::find(more.begin(), more.end(), gpu) != more.end();
+        if (there) to->set_sessions(to->sessions() + 1);
       }
       ++gpu;
       to->set_name(device.name());
@@ -206,7 +211,7 @@ SchedulerCounts Scheduler::Counts() {
     for (const LeaseRecord& lease : *leases) {
       if (lease.state != LeaseState::kActive) continue;
       ++counts.leases;
-      counts.leased_bytes += lease.memory_bytes;
+      counts.leased_bytes += lease.total_bytes();
     }
   }
   return counts;

@@ -27,13 +27,17 @@ absl::Status CheckReport(const ServerReport& report) {
               report.endpoint().size() <= kMaxText && report.version().size() <= kMaxText &&
               report.devices_size() <= kMaxDevices && report.sessions_size() <= kMaxSessions &&
               report.leases_size() <= kMaxSessions && report.idle_leases_size() <= kMaxSessions;
+  std::set<std::string> uuids;
   for (const auto& device : report.devices()) {
-    fits = fits && absl::StartsWith(device.uuid(), "GPU-") && device.uuid().size() <= kMaxText &&
+    // Commas stand between devices.
+    fits = fits && uuids.insert(device.uuid()).second && absl::StartsWith(device.uuid(), "GPU-") &&
+           device.uuid().size() <= kMaxText && !absl::StrContains(device.uuid(), ',') &&
            device.name().size() <= kMaxText && device.backend().size() <= kMaxText &&
            device.capacity_bytes() < (1ull << 50);
   }
   for (const auto& session : report.sessions()) {
-    fits = fits && session.program().size() <= kMaxText && session.reason().size() <= 4 * kMaxText;
+    fits = fits && session.program().size() <= kMaxText &&
+           session.reason().size() <= 4 * kMaxText && session.more_gpus_size() <= kMaxDevices;
   }
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
 }
@@ -232,7 +236,7 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
     for (const LeaseRecord& lease : *leases) {
       if (lease.server != name || lease.state != LeaseState::kActive) continue;
       to->set_leases(to->leases() + 1);
-      to->set_leased_bytes(to->leased_bytes() + lease.memory_bytes);
+      to->set_leased_bytes(to->leased_bytes() + lease.total_bytes());
     }
   }
   for (const std::string& name : *credentials) {

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -51,7 +53,7 @@ LeaseRecord ReadLease(const Statement& row) {
   lease.id = row.Text(0);
   lease.tenant = row.Text(1);
   lease.server = row.Text(2);
-  lease.device = row.Text(3);
+  lease.devices = absl::StrSplit(row.Text(3), ',');
   lease.memory_bytes = static_cast<uint64_t>(row.Number(4));
   lease.program = row.Text(5);
   lease.pid = static_cast<uint32_t>(row.Number(6));
@@ -279,7 +281,7 @@ absl::Status Store::AddLease(const LeaseRecord& lease) {
       .Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)
-      .Bind(lease.device)
+      .Bind(absl::StrJoin(lease.devices, ","))
       .Bind(lease.memory_bytes)
       .Bind(lease.program)
       .Bind(lease.pid)

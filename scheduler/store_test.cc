@@ -34,7 +34,7 @@ class StoreTest : public testing::Test {
     lease.id = id;
     lease.tenant = "a";
     lease.server = "s";
-    lease.device = "GPU-0";
+    lease.devices = {"GPU-0", "GPU-1"};
     lease.memory_bytes = 4ull << 30;
     lease.program = std::string("odd \0 name'); DROP TABLE leases;--", 34);
     lease.created = absl::FromUnixMillis(1000);
@@ -158,6 +158,7 @@ TEST_F(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
   const auto found = store_->FindLease("1");
   ASSERT_TRUE(found.ok() && found->has_value());
   EXPECT_EQ((*found)->program, lease.program);
+  EXPECT_EQ((*found)->devices, lease.devices);
   EXPECT_EQ((*found)->state, LeaseState::kRevoked);
   EXPECT_EQ((*found)->reason, "why");
   EXPECT_EQ((*found)->expires, changed.expires);

@@ -10,6 +10,7 @@
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "proto/scheduler.pb.h"
+#include "server/placement.h"
 
 namespace warpline {
 namespace {
@@ -24,6 +25,16 @@ constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
 int DriverVersion(SessionHost* host) {
   const HostSnapshot snapshot = host->Snapshot();
   return snapshot.devices.empty() ? 0 : snapshot.devices.front().info.driver_version();
+}
+
+// Empty where the server chooses one for each session.
+absl::StatusOr<std::string> DevicesFor(SessionHost* host, const AcquireRequest& request) {
+  if (request.device().empty() && request.devices() <= 1) return std::string();
+  std::vector<PlacementCandidate> candidates;
+  for (const DeviceSnapshot& device : host->Snapshot().devices) {
+    candidates.push_back({device.info.uuid(), device.sessions});
+  }
+  return PlaceLease(candidates, request.device(), request.devices());
 }
 
 absl::StatusOr<std::string> ReplyWith(const LeaseBook& book, int driver_version,
@@ -60,7 +71,8 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_program(FitText(from.program, kMaxText));
   to->set_client_pid(from.client_pid);
   to->set_peer(FitText(from.peer, 2 * kMaxText));
-  to->set_gpu(from.device);
+  to->set_gpu(from.devices.empty() ? -1 : from.devices.front().ordinal);
+  for (size_t i = 1; i < from.devices.size(); ++i) to->add_more_gpus(from.devices[i].ordinal);
   to->set_worker_pid(static_cast<uint32_t>(from.worker_pid));
   to->set_age_seconds(absl::ToDoubleSeconds(SteadyNow() - from.since));
   to->set_quota_bytes(from.quota_bytes);
@@ -166,9 +178,10 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
     }
+    const auto device = DevicesFor(host, request);
+    if (!device.ok()) return device.status();
     std::string text;
-    const auto lease =
-        book->OpenLocal(request.memory_bytes(), request.device(), request.sessions(), &text);
+    const auto lease = book->OpenLocal(request.memory_bytes(), *device, request.sessions(), &text);
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =

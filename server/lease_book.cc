@@ -14,13 +14,15 @@ constexpr size_t kLeaseIdBytes = 8;
 // How long an ended lease is remembered, so that no session joins with a token that is still good.
 constexpr absl::Duration kAfterlife = absl::Hours(1);
 constexpr size_t kMaxIdle = 65536;
+// Of the text that names a lease's devices.
+constexpr size_t kMaxDevices = 1024;
 
 struct Lease {
   uint32_t sessions = 0;
   bool local = false;
   absl::Time local_expires;
   absl::Time ends = absl::InfiniteFuture();
-  std::shared_ptr<Quota> quota;
+  std::map<std::string, std::shared_ptr<Quota>> quotas;  // By device.
 };
 
 struct Ended {
@@ -48,6 +50,21 @@ struct LeaseSeat::Shared {
   std::set<std::string> idle ABSL_GUARDED_BY(mu);
   // How much later it is by the scheduler's clock.
   absl::Duration offset ABSL_GUARDED_BY(mu);
+
+  // PERMISSION_DENIED for a lease that was ended. Where none come from a scheduler (`required`),
+  // UNAUTHENTICATED for one that is not known any more.
+  absl::Status CheckGoesOn(const std::string& lease, bool required) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const auto found = ended.find(lease);
+    if (found != ended.end()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("the lease was ended: ", found->second.reason));
+    }
+    if (!required && leases.count(lease) == 0) {
+      return absl::UnauthenticatedError("the lease is over");
+    }
+    return absl::OkStatus();
+  }
 };
 
 LeaseSeat::~LeaseSeat() {
@@ -60,13 +77,15 @@ LeaseSeat::~LeaseSeat() {
   if (shared_->idle.size() < kMaxIdle) shared_->idle.insert(token_.lease);
 }
 
-std::shared_ptr<Quota> LeaseSeat::QuotaOn(uint64_t capacity_bytes, uint64_t session_bytes) {
+std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
+                                          uint64_t session_bytes) {
   MutexLock lock(&shared_->mu);
   Lease& lease = shared_->leases[token_.lease];
-  if (lease.quota == nullptr) {
-    lease.quota = Quota::Create(LimitOf(token_, lease.local, capacity_bytes, session_bytes));
+  std::shared_ptr<Quota>& quota = lease.quotas[device_uuid];
+  if (quota == nullptr) {
+    quota = Quota::Create(LimitOf(token_, lease.local, capacity_bytes, session_bytes));
   }
-  return lease.quota;
+  return quota;
 }
 
 absl::StatusOr<std::unique_ptr<LeaseBook>> LeaseBook::Create(LeaseBookOptions options) {
@@ -114,13 +133,8 @@ absl::StatusOr<std::unique_ptr<LeaseSeat>> LeaseBook::Join(const std::string& to
   auto opened = Open(token);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
-  const auto ended = shared_->ended.find(opened->lease);
-  if (ended != shared_->ended.end()) {
-    return absl::PermissionDeniedError(absl::StrCat("the lease was ended: ", ended->second.reason));
-  }
-  if (!options_.required && shared_->leases.count(opened->lease) == 0) {
-    return absl::UnauthenticatedError("the lease is over");
-  }
+  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
+    return status;
   Lease& lease = shared_->leases[opened->lease];
   if (lease.sessions >= opened->max_sessions) {
     if (lease.sessions == 0) shared_->leases.erase(opened->lease);
@@ -137,13 +151,8 @@ absl::StatusOr<LeaseToken> LeaseBook::Show(const std::string& token) const {
   auto opened = Open(token);
   if (!opened.ok()) return opened;
   MutexLock lock(&shared_->mu);
-  const auto ended = shared_->ended.find(opened->lease);
-  if (ended != shared_->ended.end()) {
-    return absl::PermissionDeniedError(absl::StrCat("the lease was ended: ", ended->second.reason));
-  }
-  if (!options_.required && shared_->leases.count(opened->lease) == 0) {
-    return absl::UnauthenticatedError("the lease is over");
-  }
+  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
+    return status;
   return opened;
 }
 
@@ -176,7 +185,7 @@ absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes, const std
         "this server belongs to a scheduler, which gives out its leases: name the scheduler as "
         "endpoint");
   }
-  if (device.size() > 64) return absl::InvalidArgumentError("a malformed device");
+  if (device.size() > kMaxDevices) return absl::InvalidArgumentError("a malformed device");
   DropExpired();
   LeaseToken made;
   made.lease = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));

@@ -37,10 +37,11 @@ class LeaseSeat {
   LeaseSeat& operator=(const LeaseSeat&) = delete;
 
   const LeaseToken& token() const { return token_; }
-  // The quota that all sessions of the lease share; made at the first call, when its device is
-  // known to have `capacity_bytes`. `session_bytes` is what a session without a lease may have, 0
-  // for all; local leases get no more.
-  std::shared_ptr<Quota> QuotaOn(uint64_t capacity_bytes, uint64_t session_bytes);
+  // The quota that all sessions of the lease share on a device; made at the first call for that
+  // device, which has `capacity_bytes`. `session_bytes` is what a session without a lease may have,
+  // 0 for all; local leases get no more.
+  std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
+                                 uint64_t session_bytes);
 
  private:
   friend class LeaseBook;
@@ -83,11 +84,11 @@ class LeaseBook {
 
   // The lease of a token that could open a session now, without a session. Errors as Join().
   absl::StatusOr<LeaseToken> Show(const std::string& token) const;
-  // What all sessions of a lease may hold together (LeaseSeat::QuotaOn).
+  // What all sessions of a lease may hold together of a device (LeaseSeat::QuotaOn).
   uint64_t QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
                       uint64_t session_bytes) const;
 
-  // Leases of this server's own. `device` as Hello.device; `sessions` at a time, 0 for the most.
+  // Leases of this server's own. `device` as LeaseToken's; `sessions` at a time, 0 for the most.
   // RESOURCE_EXHAUSTED, or FAILED_PRECONDITION where leases come from the scheduler.
   absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, const std::string& device,
                                        uint32_t sessions, std::string* token);

@@ -78,11 +78,21 @@ TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {
   auto first = book->Join(Token("1")).value();
   auto second = book->Join(Token("1")).value();
   auto other = book->Join(Token("2")).value();
-  const auto quota = first->QuotaOn(80 * kGiB, kGiB);
+  const auto quota = first->QuotaOn("x", 80 * kGiB, kGiB);
   EXPECT_EQ(quota->limit_bytes(), 4 * kGiB);
-  EXPECT_EQ(second->QuotaOn(80 * kGiB, kGiB), quota);
-  EXPECT_NE(other->QuotaOn(2 * kGiB, 0), quota);
-  EXPECT_EQ(other->QuotaOn(80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second->QuotaOn("x", 80 * kGiB, kGiB), quota);
+  EXPECT_NE(other->QuotaOn("x", 2 * kGiB, 0), quota);
+  EXPECT_EQ(other->QuotaOn("x", 80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+}
+
+TEST_F(LeaseBookTest, QuotaIsOfEachDevice) {
+  auto book = Scheduled();
+  auto first = book->Join(Token("1")).value();
+  auto second = book->Join(Token("1")).value();
+  const auto quota = first->QuotaOn("x", 80 * kGiB, 0);
+  EXPECT_NE(first->QuotaOn("y", 80 * kGiB, 0), quota);
+  EXPECT_EQ(first->QuotaOn("z", 2 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second->QuotaOn("y", 80 * kGiB, 0), first->QuotaOn("y", 80 * kGiB, 0));
 }
 
 TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
@@ -128,8 +138,8 @@ TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
   ASSERT_TRUE(book->OpenLocal(2 * kGiB, "", 0, &token).ok());
   auto first = book->Join(token).value();
   auto second = book->Join(token).value();
-  EXPECT_EQ(first->QuotaOn(80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
-  EXPECT_EQ(first->QuotaOn(80 * kGiB, 0), second->QuotaOn(80 * kGiB, 0));
+  EXPECT_EQ(first->QuotaOn("x", 80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(first->QuotaOn("x", 80 * kGiB, 0), second->QuotaOn("x", 80 * kGiB, 0));
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(book->CloseLocal(token).ok());
   first.reset();
@@ -141,7 +151,7 @@ TEST_F(LeaseBookTest, LocalLeaseGetsNoMoreThanASessionWithoutOne) {
   auto book = Book(false);
   std::string token;
   ASSERT_TRUE(book->OpenLocal(8 * kGiB, "", 0, &token).ok());
-  EXPECT_EQ(book->Join(token).value()->QuotaOn(80 * kGiB, kGiB)->limit_bytes(), kGiB);
+  EXPECT_EQ(book->Join(token).value()->QuotaOn("x", 80 * kGiB, kGiB)->limit_bytes(), kGiB);
 }
 
 TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
@@ -172,7 +182,7 @@ TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
   auto book = Scheduled();
   auto seat = book->Join(Token("1")).value();
   book.reset();
-  EXPECT_EQ(seat->QuotaOn(8 * kGiB, 0)->limit_bytes(), 4 * kGiB);
+  EXPECT_EQ(seat->QuotaOn("x", 8 * kGiB, 0)->limit_bytes(), 4 * kGiB);
 }
 
 TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {

@@ -10,6 +10,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -22,6 +23,7 @@
 #include "common/steady_time.h"
 #include "common/tls_flags.h"
 #include "common/version.h"
+#include "proto/devices.h"
 #include "server/admin_service.h"
 #include "server/child_process.h"
 #include "server/device_memory.h"
@@ -42,8 +44,8 @@ ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the server is ready.");
 ABSL_FLAG(std::string, device, "auto",
-          "What executes: cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor), or auto "
-          "(cuda where there is a GPU, else cpu).");
+          "What executes: cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor; cpu:N as "
+          "N devices), or auto (cuda where there is a GPU, else cpu).");
 ABSL_FLAG(warpline::ByteSize, session_memory, {},
           "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
           "--device_reserve.");
@@ -103,7 +105,7 @@ namespace {
 
 constexpr char kUsage[] = R"(runs the CUDA calls of remote programs on this host's GPUs.
 
-  warpline-server [--listen=127.0.0.1:14000] [--device=auto|cuda|cpu] [flags]
+  warpline-server [--listen=127.0.0.1:14000] [--device=auto|cuda|cpu|cpu:N] [flags]
 
 Programs reach it with WARPLINE_ENDPOINT=127.0.0.1:14000 and Warpline's libcuda.so.1 in their
 library path; `warpline run -- PROGRAM` sets both. The binaries warpline-worker and warpline-keeper
@@ -115,6 +117,14 @@ that start with # are comments). --undefok and --fromenv work as in other Abseil
 Signals: the first SIGTERM or SIGINT drains (health says NOT_SERVING, new sessions are refused,
 running ones may still be resumed and have --drain_seconds to end) and exits with 0; the second exits at once.)";
 
+// "cpu", or "cpu:2" for two devices.
+bool IsCpuDevice(absl::string_view device) {
+  if (device == "cpu") return true;
+  uint32_t count = 0;
+  return absl::ConsumePrefix(&device, "cpu:") && absl::SimpleAtoi(device, &count) && count >= 1 &&
+         count <= kMaxSessionDevices;
+}
+
 absl::Status CheckFlags() {
   const auto listen = absl::GetFlag(FLAGS_listen);
   if (listen.empty()) return absl::InvalidArgumentError("--listen names no address");
@@ -124,9 +134,10 @@ absl::Status CheckFlags() {
     if (!status.ok()) return status;
   }
   const std::string device = absl::GetFlag(FLAGS_device);
-  if (device != "auto" && device != "cuda" && device != "cpu") {
+  if (device != "auto" && device != "cuda" && !IsCpuDevice(device)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", device, ": expected auto, cuda or cpu"));
+        absl::StrCat("--device=", device, ": expected auto, cuda, cpu, or cpu:N with N from 1 to ",
+                     kMaxSessionDevices));
   }
   if (absl::GetFlag(FLAGS_max_sessions) < 1) {
     return absl::InvalidArgumentError("--max_sessions must be at least 1");

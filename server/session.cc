@@ -14,6 +14,7 @@
 #include "lease/rights.h"
 #include "proto/frames.h"
 #include "server/message_frame.h"
+#include "server/placement.h"
 
 namespace warpline {
 namespace {
@@ -43,15 +44,11 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
       secret_(RandomSecret()),
       port_(std::make_shared<SessionPort>()),
       absence_(context.control),
+      devices_(this),
       host_segments_(context.host_memory,
                      [this](const warpline_internal::ToWorker& message, absl::Span<const int> fds) {
                        return SendToWorker(message, fds);
                      }) {}
-
-std::string Session::Keys() const {
-  return absl::StrCat("session=", id_, " gpu=", device_ == nullptr ? -1 : device_->ordinal(),
-                      " pid=", worker_pid_);
-}
 
 // --- Hello and welcome.
 
@@ -76,8 +73,7 @@ absl::Status Session::CheckHello() {
                        std::min(context_.options->max_arena_bytes, kMaxArenaBytes));
 }
 
-// With a lease, it names the device. The ordinals that a program may use count the devices that it
-// sees, which is that one.
+// A lease names its devices. The ordinals that a program may use count those.
 absl::Status Session::TakeSeat() {
   if (context_.leases == nullptr) return absl::OkStatus();
   auto seat = context_.leases->Join(hello_.token());
@@ -86,12 +82,9 @@ absl::Status Session::TakeSeat() {
   if (!seat.ok()) return seat.status();
   seat_ = *std::move(seat);
   if (seat_ == nullptr || seat_->token().device.empty()) return absl::OkStatus();
-  const std::string& device = seat_->token().device;
-  const std::string& wanted = hello_.device();
-  if (!wanted.empty() && wanted != "0" && wanted != device) {
-    return absl::NotFoundError(absl::StrCat("the lease is of device 0, which is ", device));
-  }
-  hello_.set_device(device);
+  auto devices = ChooseOfLease(seat_->token().device, hello_.device());
+  if (!devices.ok()) return devices.status();
+  hello_.set_device(*std::move(devices));
   return absl::OkStatus();
 }
 
@@ -100,24 +93,32 @@ void Session::HandleHello() {
   const absl::Status checked = CheckHello();
   if (!checked.ok()) return ProtocolError(checked);
   if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
-  const auto device = context_.owner->Place(hello_.device());
-  if (!device.ok()) return Refuse(device.status());
-  device_ = *device;
-  const uint64_t limit = context_.options->quota_bytes;
-  quota_ = seat_ != nullptr
-               ? seat_->QuotaOn(device_->capacity_bytes(), limit)
-               : Quota::Create(limit == 0 ? device_->capacity_bytes()
-                                          : std::min(limit, device_->capacity_bytes()));
-  SessionMemoryOptions memory_options;
-  memory_options.arena = {hello_.arena_base(), hello_.arena_bytes()};
-  memory_options.shared_quota = seat_ != nullptr;
-  memory_options.permitted = seat_ == nullptr || Allows(seat_->token().rights, Capability::kMemory);
-  memory_options.shares = context_.shares;
-  // Without leases there are no tenants to keep apart, and the token is what it takes.
-  memory_options.domain = absl::StrCat(device_->backend(), device_->ordinal(), " ", lease());
-  memory_ = std::make_shared<SessionMemory>(memory_options, quota_, this);
+  auto placed = context_.owner->Place(hello_.device());
+  if (!placed.ok()) return Refuse(placed.status());
+  placed_ = *std::move(placed);
+  OpenDevices();
   state_ = State::kOpening;
   StartWorker();
+}
+
+std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) const {
+  const uint64_t limit = context_.options->quota_bytes;
+  const uint64_t capacity = device.capacity_bytes();
+  if (seat_ != nullptr) return seat_->QuotaOn(device.info().uuid(), capacity, limit);
+  return Quota::Create(limit == 0 ? capacity : std::min(limit, capacity));
+}
+
+void Session::OpenDevices() {
+  SessionMemoryOptions options;
+  options.arena = {hello_.arena_base(), hello_.arena_bytes()};
+  options.shared_quota = seat_ != nullptr;
+  options.permitted = seat_ == nullptr || Allows(seat_->token().rights, Capability::kMemory);
+  options.shares = context_.shares;
+  // Without leases there are no tenants to keep apart, and the token is what it takes.
+  options.domain = lease();
+  std::vector<SessionDevicePlace> places;
+  for (DeviceMemory* const device : placed_) places.push_back({device, QuotaOn(*device)});
+  devices_.Open(places, options);
 }
 
 void Session::Welcome(MemoryGrant grant) {
@@ -134,8 +135,14 @@ void Session::Welcome(MemoryGrant grant) {
                        (resumable_ ? kFeatureResume : kFeatureNone));
   welcome.set_session(id_);
   welcome.set_secret(secret_);
-  *welcome.mutable_device() = device_->info();
-  welcome.set_quota_bytes(quota_->limit_bytes());
+  *welcome.mutable_device() = devices_.device(0).info();
+  welcome.set_quota_bytes(devices_.quota(0).limit_bytes());
+  for (size_t i = 1; i < devices_.size(); ++i) {
+    auto* const more = welcome.add_more_devices();
+    *more->mutable_info() = devices_.device(i).info();
+    more->set_quota_bytes(devices_.quota(i).limit_bytes());
+  }
+  welcome.mutable_peers()->Add(peers_.begin(), peers_.end());
   welcome.set_window_bytes(options.window_bytes);
   welcome.set_window_commands(options.window_commands);
   *welcome.mutable_initial_memory() = std::move(grant);
@@ -151,7 +158,7 @@ void Session::Welcome(MemoryGrant grant) {
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
   LogInfo("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
-          " client_pid=", hello_.pid(), " quota_bytes=", quota_->limit_bytes(),
+          " client_pid=", hello_.pid(), " quota_bytes=", devices_.quota(0).limit_bytes(),
           seat_ == nullptr
               ? ""
               : absl::StrCat(" tenant=", seat_->token().tenant, " lease=", seat_->token().lease));
@@ -175,20 +182,20 @@ bool Session::TryCountRequest() {
 
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (self->Serving()) self->memory_->Request(request);
+    if (self->Serving()) self->devices_.Request(request);
   });
 }
 
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (self->Serving()) self->memory_->Return(request);
+    if (self->Serving()) self->devices_.Return(request);
   });
 }
 
-void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
-                         Taken taken) {
+void Session::TakeChunks(DeviceMemory* device, uint64_t min_bytes, uint64_t want_bytes,
+                         uint64_t largest_bytes, SessionMemoryHost::Taken taken) {
   ++takes_under_way_;
-  device_->Take(
+  device->Take(
       min_bytes, want_bytes,
       [self = shared_from_this(),
        taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
@@ -202,20 +209,14 @@ void Session::TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t large
       largest_bytes);
 }
 
-void Session::ReturnChunks(std::vector<Chunk> chunks) {
-  device_->Return(TakeUnshared(std::move(chunks)));
-}
-
-bool Session::Reclaim(bool quota_short, std::function<void()> tried) {
-  const KeptMemory wanted = {device_, tenant(), quota_short ? quota_.get() : nullptr};
-  return context_.owner->Reclaim(wanted, std::move(tried));
+bool Session::Reclaim(const DeviceMemory* device, const Quota* quota, std::function<void()> tried) {
+  return context_.owner->Reclaim({device, tenant(), quota}, std::move(tried));
 }
 
 uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
-  const bool counts = state_ == State::kOpen && device_ == wanted.device &&
-                      tenant() == wanted.tenant &&
-                      (wanted.quota == nullptr || quota_.get() == wanted.quota);
-  return counts ? memory_->kept_bytes() : 0;
+  // Where no other worker can take over, nothing is to be had.
+  const bool counts = state_ == State::kOpen && devices_.size() == 1 && tenant() == wanted.tenant;
+  return counts ? devices_.KeptBytes(wanted.device, wanted.quota) : 0;
 }
 
 absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
@@ -242,8 +243,8 @@ void Session::OnRequestDone() { pending_requests_.fetch_sub(1, std::memory_order
 void Session::OnBadReturn(const absl::Status& status) { ProtocolError(status); }
 
 void Session::OnMemoryDone(const warpline_internal::MemoryDone& done) {
-  if (memory_ == nullptr) return;
-  const absl::Status status = memory_->OnMemoryDone(done);
+  if (devices_.empty()) return;
+  const absl::Status status = devices_.OnMemoryDone(done);
   if (!status.ok()) DistrustWorker(absl::StrCat("bad message: ", std::string(status.message())));
 }
 
@@ -333,7 +334,7 @@ void Session::MaybeFinish() {
     return;
   }
   if (reader_ != nullptr && !reader_->gone()) return;
-  if (memory_ != nullptr) memory_->End();
+  devices_.End();
   host_segments_.End();
   state_ = State::kEnded;
   UnwatchDoorbell();
@@ -346,46 +347,7 @@ void Session::MaybeFinish() {
   LogInfo("closed ", Keys(), " reason=", Quoted(reason_),
           " commands=", port_->traffic().commands.value());
   seat_.reset();
-  context_.owner->OnSessionEnded(id_, device_);
-}
-
-SessionSnapshot Session::Snapshot() {
-  static constexpr const char* kNames[] = {"waiting", "opening", "open", "replacing",
-                                           "faulted", "ending",  "ended"};
-  const TrafficCounters& traffic = port_->traffic();
-  SessionSnapshot snapshot;
-  snapshot.id = id_;
-  snapshot.state = absence_.under_way() ? "detached" : kNames[static_cast<int>(state_)];
-  snapshot.program = hello_.program();
-  snapshot.client_pid = hello_.pid();
-  snapshot.client_boot_id = hello_.boot_id();
-  snapshot.client_pid_namespace = hello_.pid_namespace();
-  snapshot.peer = peer_;
-  snapshot.device = device_ == nullptr ? -1 : device_->ordinal();
-  snapshot.worker_pid = worker_pid_;
-  snapshot.since = since_;
-  if (seat_ != nullptr) {
-    snapshot.tenant = seat_->token().tenant;
-    snapshot.lease = seat_->token().lease;
-  }
-  snapshot.reason = reason_;
-  snapshot.quota_bytes = quota_ == nullptr ? 0 : quota_->limit_bytes();
-  snapshot.quota_used_bytes = quota_ == nullptr ? 0 : quota_->used_bytes();
-  snapshot.memory_bytes = memory_ == nullptr ? 0 : memory_->backed_bytes();
-  snapshot.kept_bytes = memory_ == nullptr ? 0 : memory_->kept_bytes();
-  snapshot.frames_received = traffic.frames_received.value();
-  snapshot.frames_sent = traffic.frames_sent.value();
-  snapshot.commands = traffic.commands.value();
-  snapshot.command_bytes = traffic.command_bytes.value();
-  snapshot.reply_bytes = traffic.reply_bytes.value();
-  snapshot.memory_requests = traffic.memory_requests.value();
-  snapshot.resumes = resumes_;
-  snapshot.transfers = transfers_;
-  snapshot.frames_again = traffic.frames_again.value();
-  snapshot.unacknowledged_bytes = port_->link().kept_bytes();
-  snapshot.restarts = restarts_;
-  if (journal_ != nullptr) snapshot.usage = journal_->usage();
-  return snapshot;
+  context_.owner->OnSessionEnded(id_, placed_);
 }
 
 }  // namespace warpline

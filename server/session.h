@@ -32,7 +32,7 @@
 #include "server/memory_reader.h"
 #include "server/module_cache.h"
 #include "server/session_channel.h"
-#include "server/session_memory.h"
+#include "server/session_devices.h"
 #include "server/session_port.h"
 #include "server/worker_pool.h"
 #include "server/worker_process.h"
@@ -72,6 +72,14 @@ struct SessionOptions {
   std::string server_name;  // For clients' logs.
 };
 
+// What a session holds of one of its devices.
+struct SessionDeviceSnapshot {
+  int ordinal = 0;
+  uint64_t quota_bytes = 0;
+  uint64_t quota_used_bytes = 0;  // By all sessions that share the quota.
+  uint64_t memory_bytes = 0;
+};
+
 // A session as `warpline ps` and `warpline stat` show it.
 struct SessionSnapshot {
   uint64_t id = 0;
@@ -81,14 +89,16 @@ struct SessionSnapshot {
   std::string client_boot_id;
   uint64_t client_pid_namespace = 0;
   std::string peer;
-  int device = -1;
+  // In the order of the session; none before they were chosen.
+  std::vector<SessionDeviceSnapshot> devices;
   int worker_pid = 0;
   absl::Time since;
   std::string tenant;  // Empty, like the lease, for a session that opened without a token.
   std::string lease;
   std::string reason;  // Why it ends, once it does.
+  // Of all devices together, as what follows.
   uint64_t quota_bytes = 0;
-  uint64_t quota_used_bytes = 0;  // By all sessions that share the quota.
+  uint64_t quota_used_bytes = 0;
   uint64_t memory_bytes = 0;
   uint64_t kept_bytes = 0;  // Returned, and kept until the worker is gone.
   uint64_t frames_received = 0;
@@ -118,13 +128,13 @@ struct KeptMemory {
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
-  // The device for a session, counted until OnSessionEnded(); see PlaceSession().
-  virtual absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) = 0;
+  // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
+  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::string& wanted) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.
   virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) = 0;
   // The session is over: worker gone, memory given back, channel closed.
-  virtual void OnSessionEnded(uint64_t id, const DeviceMemory* device) = 0;
+  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) = 0;
 };
 
 // The loops and counters that all sessions share. Borrowed, and outliving them.
@@ -147,7 +157,7 @@ struct SessionContext {
 // the channel's side, and callbacks under way.
 class Session : public SessionControl,
                 public WorkerEvents,
-                public SessionMemoryHost,
+                public SessionDevicesHost,
                 public MemoryReaderHost,
                 public std::enable_shared_from_this<Session> {
  public:
@@ -197,11 +207,11 @@ class Session : public SessionControl,
   void OnWorkerDied(const std::string& why) override;
   void OnWorkerGone() override;
 
-  // SessionMemoryHost.
-  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
-                  Taken taken) override;
-  void ReturnChunks(std::vector<Chunk> chunks) override;
-  bool Reclaim(bool quota_short, std::function<void()> tried) override;
+  // SessionDevicesHost.
+  void TakeChunks(DeviceMemory* device, uint64_t min_bytes, uint64_t want_bytes,
+                  uint64_t largest_bytes, SessionMemoryHost::Taken taken) override;
+  bool Reclaim(const DeviceMemory* device, const Quota* quota,
+               std::function<void()> tried) override;
   absl::Status SendToWorker(const warpline_internal::ToWorker& message,
                             absl::Span<const int> fds) override;
   void OnGrant(warpline_internal::MemoryGrant grant) override;
@@ -225,6 +235,9 @@ class Session : public SessionControl,
   void FaultTimedOut();
   absl::Status CheckHello();
   absl::Status TakeSeat();
+  // What it may hold of a device.
+  std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) const;
+  void OpenDevices();
   void StartWorker();
   // Ends the worker, or gives it back if nothing of the session has reached it.
   void LetGoOfWorker();
@@ -235,8 +248,8 @@ class Session : public SessionControl,
   warpline_internal::OpenWorker OpenMessage() const;
   // The session is open or about to be again.
   bool Serving() const { return state_ == State::kOpen || state_ == State::kReplacing; }
-  // Why a session with these JournalFlags cannot outlive its worker; empty when it can.
-  static std::string WhyNotReplaceable(uint32_t flags);
+  // Why the session, with these JournalFlags, cannot outlive its worker; empty when it can.
+  std::string WhyNotReplaceable(uint32_t flags) const;
   void BeginReplacing(const std::string& why);
   void TakeOver();
   void FinishReplacing(CudaResult result);
@@ -256,7 +269,7 @@ class Session : public SessionControl,
   void MaybeFinish();
   // Empty without a lease.
   std::string tenant() const { return seat_ == nullptr ? "" : seat_->token().tenant; }
-  // "session=7 gpu=0 pid=123"
+  // "session=7 gpu=0,1 pid=123"
   std::string Keys() const;
   // Whose module images the session sees.
   std::string ModuleTenant() const;
@@ -280,9 +293,11 @@ class Session : public SessionControl,
   uint64_t transfers_ = 0;
   uint32_t version_ = 0;
   std::unique_ptr<LeaseSeat> seat_;
-  DeviceMemory* device_ = nullptr;
-  std::shared_ptr<Quota> quota_;
-  std::shared_ptr<SessionMemory> memory_;
+  // As placed, until the end.
+  std::vector<DeviceMemory*> placed_;
+  SessionDevices devices_;
+  // As Welcome.peers.
+  std::vector<uint32_t> peers_;
   HostSegments host_segments_;
   std::shared_ptr<WorkerRings> rings_;
   std::shared_ptr<WorkerProcess> worker_;

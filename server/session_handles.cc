@@ -41,11 +41,17 @@ std::vector<Chunk> TakeExactly(uint64_t bytes, std::vector<Chunk>* chunks) {
 
 }  // namespace
 
+// Whether the handles from `first` on are the device's.
+bool SessionMemory::OfDevice(uint64_t first, uint64_t count) const {
+  return DeviceOfHandle(first) == options_.device &&
+         DeviceOfHandle(first + count - 1) == options_.device;
+}
+
 void SessionMemory::StartCreate(const MemoryRequest& request) {
   const uint64_t bytes = request.min_bytes();
   const uint64_t count = bytes == 0 ? 0 : request.want_bytes() / bytes;
   if (request.va() != 0 || bytes % kChunkGranularity != 0 || count == 0 || count > kMostHandles ||
-      count * bytes != request.want_bytes() || request.handle() + count < request.handle()) {
+      count * bytes != request.want_bytes() || !OfDevice(request.handle(), count)) {
     return Answer(0, CudaResult::kInvalidValue, "malformed request for handles");
   }
   for (uint64_t i = 0; i < count; ++i) {
@@ -61,7 +67,7 @@ void SessionMemory::StartCreate(const MemoryRequest& request) {
   }
   TakeKept(want, bytes);
   const uint64_t got = taken_reservation_.bytes();
-  if (got >= bytes) return BeginHolding();
+  if (got >= bytes) return UseTaken();
   const bool room = chunk_count() < options_.max_chunks;
   Reservation reservation;
   if (room) reservation = quota_->Reserve(bytes - got, want - got, kChunkGranularity);
@@ -72,30 +78,7 @@ void SessionMemory::StartCreate(const MemoryRequest& request) {
                             " in use, ", bytes, " wanted")
              : absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
   }
-  const uint64_t want_bytes = reservation.bytes();
-  auto held = std::make_shared<Reservation>(std::move(reservation));
-  host_->TakeChunks(bytes - got, want_bytes, bytes,
-                    [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
-                      self->OnHandlesTaken(std::move(*held), std::move(chunks));
-                    });
-}
-
-void SessionMemory::OnHandlesTaken(Reservation reservation,
-                                   absl::StatusOr<std::vector<Chunk>> chunks) {
-  if (ended_) {
-    if (chunks.ok()) host_->ReturnChunks(std::move(*chunks));
-    return;
-  }
-  if (chunks.ok()) {
-    reservation.ShrinkTo(TotalBytes(*chunks));
-    taken_reservation_.Merge(std::move(reservation));
-    std::move(chunks->begin(), chunks->end(), std::back_inserter(taken_));
-    BeginHolding();
-  } else {
-    reservation.ShrinkTo(0);
-    RunShort(/*quota_short=*/false, std::string(chunks.status().message()));
-  }
-  Next();
+  Take(std::move(reservation), bytes - got, bytes);
 }
 
 void SessionMemory::BeginHolding() {
@@ -172,6 +155,7 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
   }
   Offer offer;
   offer.domain = options_.domain;
+  offer.device = options_.device_uuid;
   offer.owner = weak_from_this();
   MemoryGrant grant;
   if (share.handle() != 0) {
@@ -221,6 +205,9 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   const std::shared_ptr<SessionMemory> owner = offer->owner.lock();
   if (owner == nullptr || offer->is_event() || handles_.Has(request.handle())) {
     return refuse("what was offered is gone");
+  }
+  if (offer->device != options_.device_uuid || !OfDevice(request.handle(), 1)) {
+    return refuse("what was offered is memory of another device");
   }
   if (chunk_count() >= options_.max_chunks) {
     return Answer(0, CudaResult::kOutOfMemory, "the session holds too many chunks already");

@@ -61,11 +61,13 @@ class FakeHost : public SessionMemoryHost {
 };
 
 struct TestSession {
-  TestSession(std::shared_ptr<Quota> quota, ShareBook* shares, std::string domain) {
+  TestSession(std::shared_ptr<Quota> quota, ShareBook* shares, std::string domain,
+              std::string device = "a device") {
     SessionMemoryOptions options;
     options.arena = kArena;
     options.shares = shares;
     options.domain = std::move(domain);
+    options.device_uuid = std::move(device);
     memory = std::make_shared<SessionMemory>(options, std::move(quota), &host);
   }
   ~TestSession() { memory->End(); }
@@ -177,6 +179,11 @@ TEST_F(SessionHandlesTest, MalformedRequestsAreRefused) {
   first_.Create(1, 2 * kMiB, 257);
   EXPECT_EQ(first_.Error(), invalid);
   first_.Create(~uint64_t{0}, 2 * kMiB, 2);
+  EXPECT_EQ(first_.Error(), invalid);
+  // Of another device of the session.
+  first_.Create(HandleOnDevice(1, 1), 2 * kMiB, 1);
+  EXPECT_EQ(first_.Error(), invalid);
+  first_.Create(HandleOnDevice(1, 0) - 1, 2 * kMiB, 2);
   EXPECT_EQ(first_.Error(), invalid);
   first_.Create(1, 2048 * kMiB, 1);
   EXPECT_EQ(first_.Error(), static_cast<int>(CudaResult::kOutOfMemory));
@@ -353,6 +360,21 @@ TEST_F(SessionHandlesTest, AnEventIsKnownByItsTokenAlone) {
   EXPECT_NE(stranger_.Error(), 0);
   second_.Open(token, 5, 2 * kMiB);
   EXPECT_NE(second_.Error(), 0);
+}
+
+TEST_F(SessionHandlesTest, WhatIsOfferedIsOpenedOnItsDeviceOnly) {
+  first_.Create(1, 2 * kMiB, 1);
+  first_.host.Deliver({2 * kMiB});
+  first_.Done();
+  const std::string memory = first_.Share(1).token();
+  const std::string event = first_.Share(0).token();
+  TestSession elsewhere(quota_, &shares_, "lease", "another device");
+  elsewhere.Open(memory, 1, 2 * kMiB);
+  EXPECT_EQ(elsewhere.Error(), static_cast<int>(CudaResult::kInvalidValue));
+  elsewhere.Open(event, 0, 2 * kMiB);
+  EXPECT_EQ(elsewhere.Error(), 0);
+  second_.Open(memory, HandleOnDevice(1, 1), 2 * kMiB);
+  EXPECT_EQ(second_.Error(), static_cast<int>(CudaResult::kInvalidValue));
 }
 
 }  // namespace

@@ -156,15 +156,19 @@ void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& 
   LogWarning("protocol error peer=", peer, " error=", status.ToString());
 }
 
-absl::StatusOr<DeviceMemory*> SessionHost::Place(const std::string& wanted) {
+absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(const std::string& wanted) {
   std::vector<PlacementCandidate> candidates;
   for (size_t i = 0; i < devices_.size(); ++i) {
     candidates.push_back({devices_[i]->info().uuid(), sessions_on_device_[i]});
   }
-  const auto index = PlaceSession(candidates, wanted);
-  if (!index.ok()) return index.status();
-  ++sessions_on_device_[*index];
-  return devices_[*index].get();
+  const auto chosen = PlaceSession(candidates, wanted);
+  if (!chosen.ok()) return chosen.status();
+  std::vector<DeviceMemory*> placed;
+  for (const size_t index : *chosen) {
+    ++sessions_on_device_[index];
+    placed.push_back(devices_[index].get());
+  }
+  return placed;
 }
 
 bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
@@ -196,9 +200,10 @@ void SessionHost::ReclaimNext(std::vector<uint64_t> sessions, std::function<void
                 });
 }
 
-void SessionHost::OnSessionEnded(uint64_t id, const DeviceMemory* device) {
+void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) {
   for (size_t i = 0; i < devices_.size(); ++i) {
-    if (devices_[i].get() == device) --sessions_on_device_[i];
+    sessions_on_device_[i] -=
+        static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
   }
   sessions_.erase(id);
   MutexLock lock(&mu_);

@@ -95,9 +95,9 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
 
  private:
   // SessionOwner.
-  absl::StatusOr<DeviceMemory*> Place(const std::string& wanted) override;
+  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::string& wanted) override;
   bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override;
-  void OnSessionEnded(uint64_t id, const DeviceMemory* device) override;
+  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) override;
 
   // SessionDirectory.
   absl::StatusOr<SessionSides> Create(const std::string& peer) override;

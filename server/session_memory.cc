@@ -186,22 +186,26 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
     const uint64_t left = quota_->limit_bytes() - quota_->used_bytes();
     want = std::min(want, std::max({request.min_bytes(), got, left / kSharedPart}));
   }
-  if (want - got < kChunkGranularity) return BeginMapping();
+  if (want - got < kChunkGranularity) return UseTaken();
   const uint64_t least = std::max(request.min_bytes(), got + kChunkGranularity) - got;
   const bool room = chunk_count() < options_.max_chunks;
   Reservation reservation;
   if (room) reservation = quota_->Reserve(least, want - got, kChunkGranularity);
   if (reservation.bytes() == 0) {
-    if (got >= request.min_bytes()) return BeginMapping();
+    if (got >= request.min_bytes()) return UseTaken();
     return RunShort(
         /*quota_short=*/true,
         room ? absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
                             " in use, ", request.min_bytes(), " wanted")
              : absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
   }
+  Take(std::move(reservation), least, kChunkClasses.front());
+}
+
+void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes) {
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
-  host_->TakeChunks(least, want_bytes, kChunkClasses.front(),
+  host_->TakeChunks(least_bytes, want_bytes, largest_bytes,
                     [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
                       self->OnTaken(std::move(*held), std::move(chunks));
                     });
@@ -216,14 +220,19 @@ void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<
     reservation.ShrinkTo(TotalBytes(*chunks));
     taken_reservation_.Merge(std::move(reservation));
     std::move(chunks->begin(), chunks->end(), std::back_inserter(taken_));
-    BeginMapping();
+    UseTaken();
   } else if (taken_reservation_.bytes() >= queue_.front().request.min_bytes()) {
-    BeginMapping();
+    UseTaken();
   } else {
     reservation.ShrinkTo(0);
     RunShort(/*quota_short=*/false, std::string(chunks.status().message()));
   }
   Next();
+}
+
+void SessionMemory::UseTaken() {
+  if (queue_.front().request.handle() != 0) return BeginHolding();
+  BeginMapping();
 }
 
 void SessionMemory::BeginMapping() {

@@ -1,5 +1,5 @@
-// One session's device memory: takes its requests one after another through quota, pool, worker and
-// book, and gives everything back at its end.
+// One session's memory of one device: takes its requests one after another through quota, pool,
+// worker and book, and gives everything back at its end.
 //
 // That the worker has unmapped something is its word alone. What a client returns is therefore kept
 // for the same session, which gets it again before anything new, and goes to others only when the
@@ -24,6 +24,7 @@
 #include "memory/arena_book.h"
 #include "memory/handle_book.h"
 #include "memory/quota.h"
+#include "proto/devices.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/share_book.h"
@@ -54,6 +55,10 @@ class SessionMemoryHost {
 };
 
 struct SessionMemoryOptions {
+  // The device's number in the session (proto/devices.h). It is in the highest byte of all handles
+  // that it takes, and of what it calls its operations before the worker.
+  uint32_t device = 0;
+  // The device's part.
   ArenaRange arena;
   // Chunks, and with them descriptors here and mappings in the worker.
   size_t max_chunks = 8192;
@@ -62,10 +67,12 @@ struct SessionMemoryOptions {
   bool shared_quota = false;
   // Otherwise the session gets no memory: requests are answered with CUDA_ERROR_NOT_PERMITTED.
   bool permitted = true;
-  // Sessions with the same domain may open what one of them offers. Borrowed; null where nobody
-  // may.
+  // Sessions with the same domain may open what one of them offers, memory of a device as that of
+  // the same device only. Borrowed; null where nobody may.
   ShareBook* shares = nullptr;
   std::string domain = {};
+  // What the device is called by all sessions of the server.
+  std::string device_uuid = {};
 };
 
 // Runs on the control loop. Shared, since a request to the pool may be under way at its end.
@@ -74,7 +81,11 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // `host` is borrowed until End().
   SessionMemory(const SessionMemoryOptions& options, std::shared_ptr<Quota> quota,
                 SessionMemoryHost* host)
-      : options_(options), quota_(std::move(quota)), host_(host), book_(options.arena) {}
+      : options_(options),
+        quota_(std::move(quota)),
+        host_(host),
+        book_(options.arena),
+        transfer_id_(HandleOnDevice(options.device, 0)) {}
 
   // Answered by OnGrant(), in order.
   void Request(warpline_internal::MemoryRequest request);
@@ -148,7 +159,11 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void Start();
   void StartRequest(const warpline_internal::MemoryRequest& request);
   void StartReturn(const warpline_internal::MemoryReturn& request);
+  // Asks the pool for what `reservation` holds, at least `least_bytes`, for the request under way.
+  void Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes);
   void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
+  // Goes on with what was taken for the request under way.
+  void UseTaken();
   void BeginMapping();
   // Ends the request under way with OUT_OF_MEMORY, unless memory that is kept can be had first.
   void RunShort(bool quota_short, const std::string& message);
@@ -158,9 +173,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void Keep(std::vector<Chunk> chunks, Reservation reservation);
   void GiveUpKept();
   // Requests that concern handles (session_handles.cc).
+  bool OfDevice(uint64_t first, uint64_t count) const;
   void StartCreate(const warpline_internal::MemoryRequest& request);
   void BeginHolding();
-  void OnHandlesTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
   void StartOpen(const warpline_internal::MemoryRequest& request);
   void StartShare(const warpline_internal::MemoryRequest& request);
   absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer);
@@ -191,7 +206,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   bool suspended_ = false;
   std::unique_ptr<Again> again_;
   std::unique_ptr<Transfer> transfer_;
-  uint64_t transfer_id_ = 0;
+  uint64_t transfer_id_;
   // For the request under way, which nothing is mapped of.
   std::vector<Chunk> taken_;
   Reservation taken_reservation_;

@@ -19,13 +19,21 @@ constexpr int kMostTakeOvers = 3;
 
 }  // namespace
 
-WorkerDevice Session::WorkersDevice() const { return {device_->backend(), device_->ordinal()}; }
+WorkerDevice Session::WorkersDevice() const {
+  WorkerDevice device = {devices_.device(0).backend(), devices_.device(0).ordinal(), {}};
+  for (size_t i = 1; i < devices_.size(); ++i) {
+    device.more_ordinals.push_back(devices_.device(i).ordinal());
+  }
+  return device;
+}
 
 warpline_internal::OpenWorker Session::OpenMessage() const {
   const SessionOptions& options = *context_.options;
   warpline_internal::OpenWorker open;
-  open.set_backend(device_->backend());
-  open.set_ordinal(device_->ordinal());
+  const DeviceMemory& device = devices_.device(0);
+  open.set_backend(device.backend());
+  open.set_ordinal(device.ordinal());
+  for (const int ordinal : WorkersDevice().more_ordinals) open.add_more_ordinals(ordinal);
   open.set_arena_base(hello_.arena_base());
   open.set_arena_bytes(hello_.arena_bytes());
   open.set_session(id_);
@@ -33,7 +41,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   open.set_max_module_bytes(options.max_module_bytes);
   open.set_window_bytes(options.window_bytes);
   int sm = 0;
-  for (const auto& attribute : device_->info().attributes()) {
+  for (const auto& attribute : device.info().attributes()) {
     if (attribute.id() == kComputeMajor) sm += 10 * attribute.value();
     if (attribute.id() == kComputeMinor) sm += attribute.value();
   }
@@ -80,7 +88,7 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
     worker_pid_ = static_cast<int>(worker_->pid());
     if (opened.error() == 0) {
       host_segments_.MapAgain();
-      return memory_->MapAgain(
+      return devices_.MapAgain(
           /*go_on=*/true,
           [self = shared_from_this()](CudaResult result) { self->FinishReplacing(result); });
     }
@@ -93,10 +101,14 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
         absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
                      CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
   }
+  const uint32_t all = (1u << devices_.size()) - 1;
+  for (int i = 0; i < static_cast<int>(devices_.size()); ++i) {
+    peers_.push_back((i < opened.peers_size() ? opened.peers(i) & all : 0) | 1u << i);
+  }
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(warpline_internal::MemoryGrant());
   awaiting_initial_memory_ = true;
   pending_requests_.fetch_add(1, std::memory_order_relaxed);
-  memory_->Request(hello_.initial_memory());
+  devices_.Request(hello_.initial_memory());
 }
 
 void Session::WatchDoorbell() {
@@ -127,15 +139,14 @@ void Session::OnCharge(const warpline_internal::ChargeMemory& charge) {
   warpline_internal::ToWorker message;
   auto* const answer = message.mutable_charged();
   answer->set_id(charge.id());
-  const CudaResult result =
-      memory_ == nullptr ? CudaResult::kIllegalState : memory_->Charge(charge.bytes());
+  const CudaResult result = devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
   answer->set_error(static_cast<int>(result));
   const absl::Status sent = worker_->Send(message, {});
   if (!sent.ok() && !absl::IsUnavailable(sent)) DistrustWorker(sent.ToString());
 }
 
 void Session::OnUncharge(const warpline_internal::UnchargeMemory& uncharge) {
-  if (memory_ == nullptr || memory_->Uncharge(uncharge.bytes())) return;
+  if (devices_.empty() || devices_.Uncharge(uncharge)) return;
   DistrustWorker("bad message: it gave back what it did not have");
 }
 
@@ -153,7 +164,8 @@ void Session::DistrustWorker(const std::string& why) {
   }
 }
 
-std::string Session::WhyNotReplaceable(uint32_t flags) {
+std::string Session::WhyNotReplaceable(uint32_t flags) const {
+  if (devices_.size() > 1) return "it had several devices, which no other worker takes over";
   if ((flags & kJournalFaulted) != 0) return "it had failed with a sticky error";
   if ((flags & kJournalVariables) != 0) {
     return "its kernels may have written module variables, which are lost with it";
@@ -182,7 +194,7 @@ void Session::LoseWorker(const std::string& why) {
                        absl::StrCat(reason_, "; the next one died: ", why), true);
     }
     // Nothing has reached it yet. OnWorkerGone() takes another.
-    memory_->Suspend();
+    devices_.Suspend();
     host_segments_.Suspend();
     if (!worker_gone_) worker_->Kill();
     return;
@@ -235,7 +247,7 @@ void Session::BeginReplacing(const std::string& why) {
   taking_over_ = false;
   take_overs_failed_ = 0;
   reason_ = why;
-  memory_->Suspend();
+  devices_.Suspend();
   host_segments_.Suspend();
   timer_ = context_.control->RunAfter(context_.options->open_timeout, [self = shared_from_this()] {
     self->timer_ = 0;
@@ -295,7 +307,7 @@ void Session::OnReadMemory(warpline_internal::ReadBack request) {
       done.set_error(static_cast<int>(CudaResult::kNotPermitted));
       return self->OnReadAnswered(std::move(done), "");
     }
-    if (self->state_ != State::kFaulted || !self->memory_->Backs(request.va(), request.bytes())) {
+    if (self->state_ != State::kFaulted || !self->devices_.Backs(request.va(), request.bytes())) {
       warpline_internal::ReadBackDone done;
       done.set_id(request.id());
       done.set_error(static_cast<int>(self->state_ != State::kFaulted ? CudaResult::kIllegalState
@@ -316,7 +328,7 @@ std::shared_ptr<WorkerProcess> Session::TakeReader(WorkerEvents* events) {
 }
 
 void Session::MapForReader(std::function<void(CudaResult)> done) {
-  memory_->MapAgain(/*go_on=*/false, std::move(done));
+  devices_.MapAgain(/*go_on=*/false, std::move(done));
 }
 
 void Session::OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) {

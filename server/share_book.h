@@ -20,6 +20,8 @@ struct Offer {
   // Who may open it: see SessionMemoryOptions::domain.
   std::string domain;
   std::weak_ptr<SessionMemory> owner;
+  // Whose memory it is, unless it is an event.
+  std::string device;
   // Memory of a handle, or the chunks behind a range of the arena, or neither: an event.
   uint64_t handle = 0;
   uint64_t va = 0;

@@ -39,6 +39,7 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
   warpline_internal::PrepareWorker prepare;
   prepare.set_backend(device.backend);
   prepare.set_ordinal(device.ordinal);
+  for (const int ordinal : device.more_ordinals) prepare.add_more_ordinals(ordinal);
   auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
   worker->set_generation(generation_);
   worker->Start(options_.program, std::move(prepare));
@@ -46,6 +47,7 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
 }
 
 std::shared_ptr<WorkerProcess> WorkerPool::Take(const WorkerDevice& device, WorkerEvents* events) {
+  if (device.several()) return Start(device, events);
   auto& entries = devices_[device.ordinal].entries;
   // One that is almost there is better than a new one.
   auto found = std::find_if(entries.begin(), entries.end(),
@@ -63,7 +65,7 @@ void WorkerPool::GiveBack(const WorkerDevice& wanted, std::shared_ptr<WorkerProc
   auto entry = std::make_shared<Entry>(this, wanted, worker->prepared());
   worker->Attach(entry.get());
   entry->worker = std::move(worker);
-  const bool wanted_here = entry->worker->generation() == generation_ &&
+  const bool wanted_here = !wanted.several() && entry->worker->generation() == generation_ &&
                            static_cast<int>(entries.size()) < options_.warm;
   if (wanted_here && !stopping_) {
     entries.push_back(std::move(entry));
@@ -74,6 +76,7 @@ void WorkerPool::GiveBack(const WorkerDevice& wanted, std::shared_ptr<WorkerProc
 }
 
 void WorkerPool::Refill(const WorkerDevice& wanted) {
+  if (wanted.several()) return;
   Device& device = devices_[wanted.ordinal];
   const bool starting = std::any_of(device.entries.begin(), device.entries.end(),
                                     [](const auto& entry) { return !entry->ready(); });

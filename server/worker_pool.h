@@ -30,10 +30,13 @@ struct WorkerPoolOptions {
   absl::Duration last_backoff = absl::Seconds(60);
 };
 
-// A device as workers open it.
+// A device as workers open it, or several: no worker waits for those.
 struct WorkerDevice {
   std::string backend;
   int ordinal = 0;
+  std::vector<int> more_ordinals = {};
+
+  bool several() const { return !more_ordinals.empty(); }
 };
 
 // Runs on the control loop. Stop() comes before its end.

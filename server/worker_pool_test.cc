@@ -106,6 +106,31 @@ TEST_F(WorkerPoolTest, NoMoreThanWarmWorkersAreTakenBack) {
   other.gone.get_future().wait();
 }
 
+TEST_F(WorkerPoolTest, NoWorkerWaitsForSeveralDevices) {
+  const WorkerDevice both = {"cpu", 0, {1}};
+  Events waiting;
+  Events events;
+  Events other;
+  std::shared_ptr<WorkerProcess> warm;
+  std::shared_ptr<WorkerProcess> worker;
+  std::shared_ptr<WorkerProcess> next;
+  OnControl([&] {
+    warm = pool().Take(device_, &waiting);
+    pool().GiveBack(device_, warm);
+    worker = pool().Take(both, &events);
+    EXPECT_NE(worker, warm);
+    pool().GiveBack(both, worker);
+    pool().Refill(both);
+    EXPECT_EQ(pool().Take(device_, &waiting), warm);
+    warm->Kill();
+    next = pool().Take(both, &other);
+    EXPECT_NE(next, worker);
+    next->Kill();
+  });
+  waiting.gone.get_future().wait();
+  other.gone.get_future().wait();
+}
+
 TEST_F(WorkerPoolTest, WorkersOfAnOlderProgramAreNotTakenBack) {
   Events events;
   Events other;

@@ -170,6 +170,44 @@ class PoolTest(unittest.TestCase):
             self.assertEqual(process.wait(10), 128 + signal.SIGTERM)
         self.warpline("run", most, "true")
 
+    # --- Several devices.
+
+    def devices_of(self, *options, endpoint=None, **env):
+        """The UUIDs that a program sees under a lease."""
+        out = self.warpline("run", *options, "--", str(self.installation.root / "bin/warpline"),
+                            "devices", endpoint=endpoint, **env)
+        return [line.split()[1] for line in out.splitlines() if line.startswith("uuid ")]
+
+    def test_lease_of_several_devices_is_on_one_server(self):
+        self.assertIn("no capacity", self.warpline("run", "--gpus=2", "true", status=1))
+        self.serve("pair", "--device=cpu:2")
+        both = self.devices_of("--gpus=2", "--memory=1GiB")
+        self.assertEqual(len(set(both)), 2)
+        self.assertEqual(self.devices_of("--device=%s,%s" % (both[1], both[0])), both[::-1])
+        self.assertEqual(self.devices_of("--device=" + both[1]), both[1:])
+        process = self.start_run("--gpus=2", "--memory=1GiB", "sleep", "60")
+        harness.wait_until(self.leases, "the lease")
+        lease = self.leases()[0]
+        self.assertEqual((lease["server"], lease["device"]), ("pair", ",".join(both)))
+        self.assertIn(",".join(both), self.warpline("lease", "list"))
+        leased = {server["name"]: int(server["leased_bytes"]) for server in
+                  json.loads(self.warpline("servers", "--json"))["servers"]}
+        self.assertEqual(leased["pair"], 2 << 30)
+        self.assertIsNone(process.poll())
+
+    def test_server_without_scheduler_leases_its_devices(self):
+        with harness.server(self.installation, "--device=cpu:2") as server:
+            both = self.devices_of("--gpus=2", endpoint=server.endpoint)
+            self.assertEqual(len(set(both)), 2)
+            self.assertEqual(self.devices_of("--device=1,0", endpoint=server.endpoint), both[::-1])
+            self.assertEqual(self.devices_of("--device=1", endpoint=server.endpoint), both[1:])
+            self.assertEqual(len(self.devices_of(endpoint=server.endpoint)), 1)
+            for options, why in ((["--gpus=3"], "the server has 2"),
+                                 (["--device=0,2"], "not all of the devices"),
+                                 (["--device=1,1"], "twice")):
+                error = self.warpline("run", *options, "true", endpoint=server.endpoint, status=1)
+                self.assertIn(why, error)
+
     # --- Who may.
 
     def test_server_of_a_scheduler_refuses_sessions_without_a_token(self):

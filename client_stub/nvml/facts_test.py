@@ -172,6 +172,30 @@ ok(nvml.nvmlDeviceGetMemoryInfo(devices[1], byref(memory)))
 assert (memory.total, memory.free, memory.used) == (2000, 0, 2500)
 """)
 
+    def test_what_lies_between_devices(self):
+        self.facts("peer_1_p2p_0 0\npeer_1_p2p_2 6\npeer_1_topology 40\npeer_1_same_board 1\n",
+                   "peer_0_topology 50\n")
+        self.check("""
+start()
+value, same = c_uint(77), c_int()
+ok(nvml.nvmlDeviceGetP2PStatus(devices[0], devices[1], 0, byref(value)))
+assert value.value == 0
+ok(nvml.nvmlDeviceGetP2PStatus(devices[0], devices[1], 2, byref(value)))
+assert value.value == 6
+assert nvml.nvmlDeviceGetP2PStatus(devices[0], devices[1], 1, byref(value)) == 3
+assert nvml.nvmlDeviceGetP2PStatus(devices[0], devices[1], 6, byref(value)) == 2
+assert nvml.nvmlDeviceGetP2PStatus(devices[0], devices[1], 0, None) == 2
+assert nvml.nvmlDeviceGetP2PStatus(devices[0], c_void_p(5), 0, byref(value)) == 2
+ok(nvml.nvmlDeviceGetTopologyCommonAncestor(devices[0], devices[1], byref(value)))
+assert value.value == 40
+ok(nvml.nvmlDeviceGetTopologyCommonAncestor(devices[1], devices[0], byref(value)))
+assert value.value == 50
+ok(nvml.nvmlDeviceGetTopologyCommonAncestor(devices[1], devices[1], byref(value)))
+assert value.value == 0
+ok(nvml.nvmlDeviceOnSameBoard(devices[0], devices[1], byref(same)))
+assert same.value == 1
+""")
+
     def test_links_and_fields(self):
         self.facts("nvlink_0 1\nnvlink_0_version 4\nnvlink_0_capability_0 1\nnvlink_0_remote_id 77\n"
                    "nvlink_0_remote 00000000:07:00.0\nnvlink_1 0\nfield_82 45\nfield_82_type 1\n"

@@ -76,39 +76,43 @@ int nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, uint32_t link, struct 
   return kNvmlSuccess;
 }
 
-/* Both handles, and whether they are of one device. */
-static int Same(nvmlDevice_t one, nvmlDevice_t other, int* same) {
+/* The number "peer_N_" + name of the first device, N being the second one's. For one device and
+ * itself `alike`. */
+static int Between(nvmlDevice_t one, nvmlDevice_t other, const char* name, uint32_t alike,
+                   uint32_t* value) {
+  char full[64];
+  uint32_t index = 0;
+  uint64_t wide = alike;
   NVML_TRY(WarplineDeviceIndex(one, &(uint32_t){0}));
-  NVML_TRY(WarplineDeviceIndex(other, &(uint32_t){0}));
-  *same = one == other;
+  NVML_TRY(WarplineDeviceIndex(other, &index));
+  if (value == NULL) return kNvmlInvalidArgument;
+  snprintf(full, sizeof(full), "peer_%u_%s", index, name);
+  if (one != other) NVML_TRY(WarplineNumber(one, kWarplineFixed, full, &wide));
+  *value = (uint32_t)wide;
   return kNvmlSuccess;
 }
 
 int nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, uint32_t capability,
                            uint32_t* status) {
   enum { kOk = 0, kCapabilityCount = 6 };
-  int same = 0;
-  NVML_TRY(Same(one, other, &same));
-  if (status == NULL || capability >= kCapabilityCount) return kNvmlInvalidArgument;
-  if (!same) return kNvmlNotSupported;
-  *status = kOk;
-  return kNvmlSuccess;
+  char name[32];
+  NVML_TRY(WarplineDeviceIndex(one, &(uint32_t){0}));
+  NVML_TRY(WarplineDeviceIndex(other, &(uint32_t){0}));
+  if (capability >= kCapabilityCount) return kNvmlInvalidArgument;
+  snprintf(name, sizeof(name), "p2p_%u", capability);
+  return Between(one, other, name, kOk, status);
 }
 
 int nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, uint32_t* level) {
   enum { kInternal = 0 };
-  int same = 0;
-  NVML_TRY(Same(one, other, &same));
-  if (level == NULL) return kNvmlInvalidArgument;
-  if (!same) return kNvmlNotSupported;
-  *level = kInternal;
-  return kNvmlSuccess;
+  return Between(one, other, "topology", kInternal, level);
 }
 
 int nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t other, int* on_same_board) {
-  int same = 0;
-  NVML_TRY(Same(one, other, &same));
+  uint32_t same = 0;
+  const int result = Between(one, other, "same_board", 1, &same);
+  if (result != kNvmlSuccess && result != kNvmlNotSupported) return result;
   if (on_same_board == NULL) return kNvmlInvalidArgument;
-  *on_same_board = same;
+  *on_same_board = (int)same;
   return kNvmlSuccess;
 }

@@ -100,6 +100,7 @@ constexpr Source kFixed[] = {
 constexpr uint32_t kTextBytes = 96;
 constexpr uint32_t kLinks = 36;  // NVML_NVLINK_MAX_LINKS of CUDA 13.
 constexpr uint32_t kLinkCapabilities = 6;
+constexpr uint32_t kPeerCapabilities = 6;
 
 // nvmlPciInfo_t.
 struct PciInfo {
@@ -290,6 +291,32 @@ Readings Library::Read(const std::string& pci_bus_id, const Readings& former) co
   }
   ReadFields(lookup_, device, fixed, &readings);
   return readings;
+}
+
+std::map<std::string, uint64_t> Library::ReadPair(const std::string& pci_bus_id,
+                                                  const std::string& other_bus_id) const {
+  std::map<std::string, uint64_t> numbers;
+  Handle one = nullptr;
+  Handle other = nullptr;
+  constexpr char kHandle[] = "nvmlDeviceGetHandleByPciBusId_v2";
+  if (Invoke(lookup_, kHandle, pci_bus_id.c_str(), &one) != kSuccess ||
+      Invoke(lookup_, kHandle, other_bus_id.c_str(), &other) != kSuccess) {
+    return numbers;
+  }
+  uint32_t value = 0;
+  for (uint32_t capability = 0; capability < kPeerCapabilities; ++capability) {
+    if (Invoke(lookup_, "nvmlDeviceGetP2PStatus", one, other, capability, &value) == kSuccess) {
+      numbers[absl::StrCat("p2p_", capability)] = value;
+    }
+  }
+  if (Invoke(lookup_, "nvmlDeviceGetTopologyCommonAncestor", one, other, &value) == kSuccess) {
+    numbers["topology"] = value;
+  }
+  int same = 0;
+  if (Invoke(lookup_, "nvmlDeviceOnSameBoard", one, other, &same) == kSuccess) {
+    numbers["same_board"] = same != 0 ? 1 : 0;
+  }
+  return numbers;
 }
 
 }  // namespace warpline::nvml

@@ -38,6 +38,10 @@ class Library {
   // Of the device at a PCI address ("0000:0f:00.0"); empty when NVML does not know it. What does
   // not change is taken from `former`, its last readings, unless those are empty.
   Readings Read(const std::string& pci_bus_id, const Readings& former = {}) const;
+  // What lies between two devices: "topology", "same_board", and "p2p_N" for each of NVML's
+  // capabilities of peers. It does not change.
+  std::map<std::string, uint64_t> ReadPair(const std::string& pci_bus_id,
+                                           const std::string& other_bus_id) const;
 
  private:
   explicit Library(Lookup lookup) : lookup_(std::move(lookup)) {}

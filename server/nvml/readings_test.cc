@@ -11,8 +11,10 @@
 namespace warpline::nvml {
 namespace {
 
-// An NVML with one device, at 0000:0f:00.0, that supports some of what is asked.
+// An NVML with devices at 0000:0f:00.0 and 0000:1f:00.0, that supports some of what is asked of the
+// first.
 int g_device;
+int g_other;
 int g_reads = 0;
 int Init() { return 0; }
 int InitFails() { return 9; }
@@ -22,8 +24,18 @@ int DriverVersion(char* text, uint32_t size) {
 }
 int ByBusId(const char* id, void** device) {
   ++g_reads;
-  *device = &g_device;
-  return std::strcmp(id, "0000:0f:00.0") == 0 ? 0 : 6;
+  const bool other = std::strcmp(id, "0000:1f:00.0") == 0;
+  *device = other ? &g_other : &g_device;
+  return other || std::strcmp(id, "0000:0f:00.0") == 0 ? 0 : 6;
+}
+int P2pStatus(void* one, void* other, uint32_t capability, uint32_t* status) {
+  if (capability > 3) return 3;
+  *status = one == &g_device && other == &g_other ? 10 + capability : 99;
+  return 0;
+}
+int CommonAncestor(void* one, void* other, uint32_t* level) {
+  *level = one == &g_device && other == &g_other ? 30 : 99;
+  return 0;
 }
 int Temperature(void* device, uint32_t sensor, uint32_t* value) {
   *value = 40 + sensor;
@@ -95,6 +107,8 @@ Lookup Functions() {
               {"nvmlDeviceGetNvLinkState", Address(LinkState)},
               {"nvmlDeviceGetNvLinkVersion", Address(LinkVersion)},
               {"nvmlDeviceGetFieldValues", Address(FieldValues)},
+              {"nvmlDeviceGetP2PStatus", Address(P2pStatus)},
+              {"nvmlDeviceGetTopologyCommonAncestor", Address(CommonAncestor)},
           }](const char* name) -> void* {
     const auto found = functions.find(name);
     return found == functions.end() ? nullptr : found->second;
@@ -152,6 +166,15 @@ TEST(ReadingsTest, WhatDoesNotChangeIsTakenFromTheFormerReadings) {
   EXPECT_TRUE((*library)->Read("0000:10:00.0", former).numbers.empty());
 }
 
+TEST(ReadingsTest, WhatLiesBetweenTwoDevicesIsRead) {
+  const auto library = Library::Start(Functions());
+  ASSERT_TRUE(library.ok());
+  const std::map<std::string, uint64_t> expected = {
+      {"p2p_0", 10}, {"p2p_1", 11}, {"p2p_2", 12}, {"p2p_3", 13}, {"topology", 30}};
+  EXPECT_EQ((*library)->ReadPair("0000:0f:00.0", "0000:1f:00.0"), expected);
+  EXPECT_TRUE((*library)->ReadPair("0000:0f:00.0", "0000:2f:00.0").empty());
+}
+
 TEST(ReadingsTest, NvmlThatDoesNotStartIsUnavailable) {
   const auto library = Library::Start([](const char*) { return Address(InitFails); });
   EXPECT_EQ(library.status().code(), absl::StatusCode::kUnavailable);
@@ -177,6 +200,20 @@ TEST(SamplerTest, ReadingsAreTakenAnewOnlyWhenTheyAreOldAndWanted) {
     sampler.Get();
   }
   EXPECT_GE(g_reads, 3);
+}
+
+TEST(SamplerTest, EveryTwoDevicesArePairedOnce) {
+  SamplerOptions options;
+  options.pci_bus_ids = {"0000:0f:00.0", "0000:1f:00.0"};
+  options.load = [] { return Library::Start(Functions()); };
+  options.fresh = absl::ZeroDuration();
+  options.patience = absl::Seconds(30);
+  Sampler sampler(options);
+  for (int i = 0; i < 2; ++i) {
+    const auto sample = sampler.Get();
+    EXPECT_EQ(sample->pairs.size(), 2u);
+    EXPECT_EQ(sample->pairs.at({"0000:0f:00.0", "0000:1f:00.0"}).at("topology"), 30u);
+  }
 }
 
 TEST(SamplerTest, WithoutNvmlTheSampleIsEmptyAndNobodyWaits) {

@@ -7,6 +7,17 @@
 #include "common/log.h"
 
 namespace warpline::nvml {
+namespace {
+
+void ReadPairs(const Library& library, const std::vector<std::string>& ids, Sample* sample) {
+  for (const std::string& one : ids) {
+    for (const std::string& other : ids) {
+      if (one != other) sample->pairs[{one, other}] = library.ReadPair(one, other);
+    }
+  }
+}
+
+}  // namespace
 
 Sampler::Sampler(SamplerOptions options)
     : options_(std::move(options)), thread_([this] { Run(); }) {}
@@ -57,6 +68,8 @@ void Sampler::Run() {
     for (const std::string& id : options_.pci_bus_ids) {
       sample->devices[id] = (*library)->Read(id, former.devices[id]);
     }
+    sample->pairs = former.pairs;
+    if (sample->pairs.empty()) ReadPairs(**library, options_.pci_bus_ids, sample.get());
     former = *sample;
     MutexLock lock(&mu_);
     sample_ = std::move(sample);

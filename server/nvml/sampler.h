@@ -2,11 +2,13 @@
 #ifndef WARPLINE_SERVER_NVML_SAMPLER_H_
 #define WARPLINE_SERVER_NVML_SAMPLER_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -32,6 +34,8 @@ struct Sample {
   std::string driver_version;
   std::string nvml_version;
   std::map<std::string, Readings> devices;
+  // Library::ReadPair() of every two of them.
+  std::map<std::pair<std::string, std::string>, std::map<std::string, uint64_t>> pairs;
 };
 
 // Thread-safe. One thread of its own talks to NVML, from the beginning on.

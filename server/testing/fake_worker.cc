@@ -9,6 +9,10 @@
 //   'r' echo the 8 bytes at the address in bytes 8 to 15
 //   'v' keep the next 8 bytes as what its module variables hold, echo them, and say that nothing is
 //       in flight; with 0 there it echoes what it has
+//   'c' take as many bytes as bytes 8 to 15 say outside the arena of the device in the 8 bytes
+//   after
+//       them, and echo the 4 bytes of the answer's error; 'u' give them back, and echo
+// With several devices it says that each can access all.
 // Arguments: --open_error=N fails to open, --die_at_start exits before, --map_error_after=N fails
 // every map after N of them, --save_error=N fails to save variables.
 #include <errno.h>
@@ -132,6 +136,20 @@ class FakeWorker {
         if (const uint64_t value = Word(payload, body + 8); value != 0) variables_ = value;
         return Reply(kReplies, std::string_view(reinterpret_cast<const char*>(&variables_), 8));
       }
+      case 'c': {
+        FromWorker message;
+        message.mutable_charge()->set_bytes(Word(payload, body + 8));
+        message.mutable_charge()->set_device(static_cast<uint32_t>(Word(payload, body + 16)));
+        if (!SendPacket(kChildSocketFd, message, {}).ok()) _exit(12);
+        return;
+      }
+      case 'u': {
+        FromWorker message;
+        message.mutable_uncharge()->set_bytes(Word(payload, body + 8));
+        message.mutable_uncharge()->set_device(static_cast<uint32_t>(Word(payload, body + 16)));
+        if (!SendPacket(kChildSocketFd, message, {}).ok()) _exit(12);
+        return Reply(kReplies, payload);
+      }
       case 'r': {
         const char* at = reinterpret_cast<const char*>(Word(payload, body + 8));
         return Reply(kReplies, std::string_view(at, 8));
@@ -155,11 +173,23 @@ class FakeWorker {
     } else if (message.has_open()) {
       reply.mutable_opened()->set_error(behaviour_.open_error);
       reply.mutable_opened()->set_message("as asked");
+      const int devices = 1 + message.open().more_ordinals_size();
+      for (int i = 0; i < devices && devices > 1; ++i) {
+        reply.mutable_opened()->add_peers(~uint32_t{0});
+      }
       Open(message.open(), &fds);
     } else if (message.has_save()) {
       if (fds.size() != 1 || pwrite(fds[0].get(), &variables_, 8, 0) != 8) _exit(10);
       reply.mutable_saved()->set_id(message.save().id());
       reply.mutable_saved()->set_error(behaviour_.save_error);
+    } else if (message.has_charged()) {
+      const int32_t error = message.charged().error();
+      Reply(kReplies, std::string_view(reinterpret_cast<const char*>(&error), sizeof(error)));
+      return true;
+    } else if (message.has_hold()) {
+      reply.mutable_memory_done()->set_id(message.hold().id());
+    } else if (message.has_drop()) {
+      reply.mutable_memory_done()->set_id(message.drop().id());
     } else if (message.has_map()) {
       reply.mutable_memory_done()->set_id(message.map().id());
       reply.mutable_memory_done()->set_error(Map(message.map(), fds));

@@ -1,11 +1,14 @@
 #include "tools/cli/command_line.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/byte_size.h"
 #include "lease/rights.h"
+#include "proto/devices.h"
 
 namespace warpline::cli {
 namespace {
@@ -24,7 +27,7 @@ constexpr VerbInfo kVerbs[] = {
     {"-h", Verb::kHelp, ""},
     {"--version", Verb::kVersion, ""},
     {"serve", Verb::kServe, ""},
-    {"run", Verb::kRun, "endpoint:text memory:size device:text sessions:number"},
+    {"run", Verb::kRun, "endpoint:text memory:size device:text gpus:number sessions:number"},
     {"stat", Verb::kStat, "endpoint:text json"},
     {"ps", Verb::kPs, "endpoint:text json"},
     {"top", Verb::kTop, "endpoint:text once interval:number"},
@@ -141,6 +144,22 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
   return true;
 }
 
+// --gpus, and whether --device names as many.
+absl::Status CheckGpus(const CommandLine& line) {
+  if (!line.Has("gpus")) return absl::OkStatus();
+  const uint64_t gpus = line.Number("gpus");
+  if (gpus == 0 || gpus > kMaxSessionDevices) {
+    return Wrong(absl::StrCat("--gpus=", line.Text("gpus")), ": expected 1 to ",
+                 kMaxSessionDevices);
+  }
+  const std::string device = line.Text("device");
+  const auto named = static_cast<uint64_t>(std::count(device.begin(), device.end(), ',')) + 1;
+  if (!device.empty() && named != gpus) {
+    return Wrong("--gpus and --device do not agree: ", gpus, absl::StrCat(" and ", named));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TakeAction(CommandLine* line) {
   if (line->verb == Verb::kServers && line->rest.empty()) line->rest.push_back("list");
   const ActionInfo* found = nullptr;
@@ -169,7 +188,7 @@ absl::Status TakeAction(CommandLine* line) {
 
 const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
-  warpline run [--endpoint=E] [--memory=4GiB] [--device=D] [--sessions=N] [--] PROGRAM
+  warpline run [--endpoint=E] [--memory=4GiB] [--gpus=N | --device=D] [--sessions=N] [--] PROGRAM
                                    run a program, and all that it starts, under one lease
   warpline ps [--endpoint=E]       the sessions of a server or of a scheduler's servers, one a line
   warpline top [--endpoint=E] [--once] [--interval=SECONDS]
@@ -196,8 +215,10 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
 E is host:port or unix:/path of a server or a scheduler; without it WARPLINE_ENDPOINT counts, and
 then 127.0.0.1:14000, or 127.0.0.1:14100 for what only a scheduler answers. D is a number or
-GPU-<uuid>. N sessions are as many processes that use the GPU at a time. ps, stat, servers and the
-lists take --json.
+GPU-<uuid>, or several with commas between; without it the lease is of as many GPUs of one server as
+--gpus says, one by default, and --memory is of each of them. CUDA_VISIBLE_DEVICES chooses among the
+lease's GPUs by their numbers, from 0. N sessions are as many processes that use the GPUs at a time.
+ps, stat, servers and the lists take --json.
 
 LIMITS are --memory=SIZE, --max_leases=N and --max_sessions=N of all leases of the tenant together
 (0 for no limit), --max_lease_sessions=N and --max_seconds=N of each (0 seconds for no limit), and
@@ -258,6 +279,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (line.verb == Verb::kRun && line.rest.empty()) {
     return absl::InvalidArgumentError("warpline run: no program given");
   }
+  if (auto status = CheckGpus(line); !status.ok()) return status;
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers) {
     if (auto status = TakeAction(&line); !status.ok()) return status;

@@ -52,6 +52,16 @@ TEST(CommandLineTest, RunTakesMemoryAndDevice) {
   EXPECT_EQ(line.rest, Words{"a"});
 }
 
+TEST(CommandLineTest, RunTakesSeveralGpus) {
+  EXPECT_EQ(Parsed({"run", "--gpus=2", "a"}).Number("gpus"), 2u);
+  EXPECT_EQ(Parsed({"run", "--device=1,0", "a"}).Text("device"), "1,0");
+  EXPECT_TRUE(ParseCommandLine({"run", "--gpus=2", "--device=1,0", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--gpus=2", "--device=1", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--gpus=0", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--gpus=17", "a"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"run", "--gpus=all", "a"}).ok());
+}
+
 TEST(CommandLineTest, TenantsAndLeasesHaveActions) {
   const CommandLine line = Parsed({"tenant", "add", "vision", "--memory=1T", "--max_leases=3"});
   EXPECT_EQ(line.action, "add");

@@ -10,7 +10,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/process_identity.h"
 #include "tools/cli/lease.h"
 #include "tools/cli/text.h"
@@ -31,15 +33,17 @@ std::string FirstWordOf(const char* path) {
   return word;
 }
 
-// The session's device as CUDA_VISIBLE_DEVICES names it; empty where it names none.
-std::string VisibleDevice() {
+// The session's devices as CUDA_VISIBLE_DEVICES names them, up to its first entry that names none.
+std::string VisibleDevices() {
   const char* const value = getenv("CUDA_VISIBLE_DEVICES");
-  if (value == nullptr) return "";
-  const std::vector<std::string> entries = absl::StrSplit(value, ',');
-  const std::string first(absl::StripAsciiWhitespace(entries[0]));
-  const bool number =
-      !first.empty() && std::all_of(first.begin(), first.end(), absl::ascii_isdigit);
-  return number || absl::StartsWith(first, "GPU-") ? first : "";
+  std::vector<absl::string_view> named;
+  for (const absl::string_view entry : absl::StrSplit(value == nullptr ? "" : value, ',')) {
+    const absl::string_view name = absl::StripAsciiWhitespace(entry);
+    const bool number = !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
+    if (!number && !absl::StartsWith(name, "GPU-")) break;
+    named.push_back(name);
+  }
+  return absl::StrJoin(named, ",");
 }
 
 // As nvidia-smi prints it.
@@ -82,7 +86,7 @@ void AddDevice(const DeviceStatus& device, std::string* out) {
 absl::StatusOr<DeviceStatusReply> AskForDevices(const std::string& endpoint, uint32_t pid) {
   DeviceStatusRequest request;
   request.set_token(FirstWordOf(getenv("WARPLINE_TOKEN_FILE")));
-  request.set_device(VisibleDevice());
+  request.set_device(VisibleDevices());
   request.set_pid(pid);
   request.set_boot_id(BootId());
   request.set_pid_namespace(PidNamespace());

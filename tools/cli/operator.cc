@@ -167,13 +167,14 @@ std::string LeasesReport(const LeaseList& list) {
                {"LEFT", true},
                {"SERVER"},
                {"PROGRAM"},
+               {"DEVICES"},
                {"WHY", false, true}});
   for (const auto& lease : list.leases()) {
     table.Add({Shown(lease.id()), Shown(lease.tenant()), lease.state(), lease.holder(),
                absl::StrCat(lease.sessions(), "/", lease.max_sessions()),
                ShownBytes(lease.memory_bytes()), ShownAge(lease.age_seconds()),
                ShownAge(lease.expires_in_seconds()), Shown(lease.server()), Shown(lease.program()),
-               Shown(lease.reason())});
+               Shown(lease.device()), Shown(lease.reason())});
   }
   return table.Text();
 }

@@ -73,7 +73,8 @@ std::string StatReport(const StatReply& reply) {
   }
   for (const SessionStat& session : reply.sessions()) {
     absl::StrAppend(&out, "\nsession ", session.id(), "        ", Shown(session.program()), " pid ",
-                    session.client_pid(), ", ", session.state(), ", gpu ", session.gpu(), "\n");
+                    session.client_pid(), ", ", session.state(), ", gpu ", ShownGpus(session),
+                    "\n");
     absl::StrAppend(&out, "peer             ", Shown(session.peer()), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     ShownBytes(session.command_bytes()), ")\n");
@@ -117,9 +118,8 @@ std::string PsReport(const StatReply& reply) {
                {"PEER"},
                {"WHY", false, true}});
   for (const SessionStat& session : reply.sessions()) {
-    table.Add({absl::StrCat(session.id()), Shown(session.server()),
-               session.gpu() < 0 ? "-" : absl::StrCat(session.gpu()), session.state(),
-               ShownAge(session.age_seconds()), ShownBytes(session.memory_bytes()),
+    table.Add({absl::StrCat(session.id()), Shown(session.server()), ShownGpus(session),
+               session.state(), ShownAge(session.age_seconds()), ShownBytes(session.memory_bytes()),
                ShownBytes(session.quota_bytes()), absl::StrCat(session.commands()),
                session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
                Shown(session.tenant()), Shown(session.lease()),

@@ -71,6 +71,17 @@ TEST(ReportTest, PsHasNoColumnsForWhatThereIsNot) {
   EXPECT_EQ(PsReport(warpline_internal::StatReply()), "no sessions on \n");
 }
 
+TEST(ReportTest, SessionsAreShownWithAllTheirDevices) {
+  auto reply = Example();
+  reply.mutable_sessions(0)->set_gpu(2);
+  reply.mutable_sessions(0)->add_more_gpus(0);
+  EXPECT_THAT(PsReport(reply), HasSubstr(" 2,0 "));
+  EXPECT_THAT(StatReport(reply), HasSubstr("gpu 2,0\n"));
+  reply.mutable_sessions(0)->clear_more_gpus();
+  reply.mutable_sessions(0)->set_gpu(-1);
+  EXPECT_THAT(PsReport(reply), HasSubstr(" - "));
+}
+
 TEST(ReportTest, ServerThatIsNotThereIsUnavailable) {
   EXPECT_FALSE(AskServer("unix:/no/such/socket").ok());
 }

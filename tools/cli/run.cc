@@ -141,11 +141,19 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
   request.set_credential(*credential);
   request.set_memory_bytes(line.Size("memory"));
   request.set_device(line.Text("device"));
+  request.set_devices(static_cast<uint32_t>(line.Number("gpus")));
   request.set_sessions(static_cast<uint32_t>(line.Number("sessions")));
   const std::string& program = line.rest[0];
   request.set_program(FitText(program.substr(program.rfind('/') + 1), 255));
   request.set_pid(static_cast<uint32_t>(getpid()));
-  return Lease::Acquire(endpoint, request);
+  auto lease = Lease::Acquire(endpoint, request);
+  if (!lease.ok()) return lease;
+  const std::string& granted = (*lease)->granted().device();
+  const auto devices = static_cast<uint64_t>(std::count(granted.begin(), granted.end(), ',')) + 1;
+  if (devices >= line.Number("gpus")) return lease;
+  (void)(*lease)->Release((*lease)->granted().token());
+  return absl::UnimplementedError(absl::StrCat(
+      "what answers at ", endpoint, " gives out leases of ", devices, " GPU: is it too old?"));
 }
 
 void TellDriverVersion(int version) {

@@ -52,4 +52,11 @@ std::string ToJson(const google::protobuf::Message& message) {
   return json + "\n";
 }
 
+std::string ShownGpus(const warpline_internal::SessionStat& session) {
+  if (session.gpu() < 0) return "-";
+  std::string gpus = absl::StrCat(session.gpu());
+  for (const int gpu : session.more_gpus()) absl::StrAppend(&gpus, ",", gpu);
+  return gpus;
+}
+
 }  // namespace warpline::cli

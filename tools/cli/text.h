@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "proto/admin.pb.h"
+
 namespace warpline::cli {
 
 // A program's name comes from a tenant and goes to somebody's terminal: without control characters.
@@ -18,6 +20,9 @@ std::string ShownAge(double seconds);
 // One JSON object with every field, whatever its value, by the names of the .proto file; numbers of
 // 64 bits are strings, as protobuf writes them.
 std::string ToJson(const google::protobuf::Message& message);
+
+// The numbers of a session's devices, "0,1"; "-" where it has none yet.
+std::string ShownGpus(const warpline_internal::SessionStat& session);
 
 }  // namespace warpline::cli
 

@@ -129,9 +129,8 @@ std::string TopReport(const StatReply& before, const StatReply& now, double seco
     const SessionStat& session = *rates.session;
     const uint64_t left =
         session.quota_bytes() - std::min(session.quota_bytes(), session.quota_used_bytes());
-    sessions.Add({absl::StrCat(session.id()), Shown(session.server()),
-                  session.gpu() < 0 ? "-" : absl::StrCat(session.gpu()), Shown(session.tenant()),
-                  session.state(), ShownAge(session.age_seconds()),
+    sessions.Add({absl::StrCat(session.id()), Shown(session.server()), ShownGpus(session),
+                  Shown(session.tenant()), session.state(), ShownAge(session.age_seconds()),
                   ShownBytes(session.memory_bytes()), ShownBytes(left),
                   absl::StrFormat("%.0f", rates.commands),
                   ShownBytes(static_cast<uint64_t>(rates.bytes)), Shown(session.program())});
