@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/graph_exec.h"
 #include "client_stub/core/graph_nodes.h"
 #include "client_stub/core/runtime.h"
@@ -188,6 +189,7 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
+  if (AnyCapture()) WARPLINE_TRY(CheckUnsafe());
   MutexLock lock(&GraphMutex());
   GraphExec* const exec = FindGraphExec(hGraphExec);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -9,8 +9,6 @@
 namespace warpline::worker {
 namespace {
 
-// The device's books of an array are finer than this, and its own rounding coarser.
-constexpr uint64_t kArrayGranularity = 64u << 10;
 constexpr uint64_t kMaxExtent = 1u << 18;
 constexpr size_t kMaxTextures = 1u << 20;
 
@@ -112,8 +110,7 @@ CudaResult ControlLane::Create(Array* array) {
   if (std::max({shape.width, shape.height, shape.depth}) > kMaxExtent) {
     return CudaResult::kInvalidValue;
   }
-  uint64_t bytes = shape.bytes();
-  bytes = (bytes + kArrayGranularity - 1) / kArrayGranularity * kArrayGranularity;
+  const uint64_t bytes = ArrayChargedBytes(shape.extents());
   CudaResult result = host_->Charge(bytes);
   if (result != CudaResult::kSuccess) return result;
   result = host_->context()->CreateArray(&shape, &array->id);
