@@ -304,7 +304,7 @@ uint64_t MirroredMemory::Translate(uint64_t address) const {
 // ---- From one side to the other.
 
 void MirroredMemory::CountLocked() {
-  int count = 0;
+  int count = static_cast<int>(coming_.size());
   for (const auto& [page, entry] : entries_) count += entry.mirror->host_has_any() ? 1 : 0;
   host_has_.store(count, std::memory_order_release);
 }
@@ -335,6 +335,7 @@ CUresult MirroredMemory::Order() {
 
 CUresult MirroredMemory::GiveAll(uint64_t stream) {
   MutexLock lock(&mu_);
+  coming_.clear();
   CUresult result = CUDA_SUCCESS;
   for (auto& [page, entry] : entries_) {
     if (!entry.mirror->host_has_any()) continue;
@@ -356,6 +357,7 @@ CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
   for (auto& [page, entry] : entries_) {
     Mirror& mirror = *entry.mirror;
     if (device >= mirror.device() + mirror.bytes() || device + bytes <= mirror.device()) continue;
+    std::erase_if(coming_, [&](const Pages& pages) { return pages.id == entry.range.id; });
     const uint64_t begin = std::max(device, mirror.device());
     const uint64_t end = std::min(device + bytes, mirror.device() + mirror.bytes());
     const CUresult given = mirror.GiveToDevice(begin - mirror.device(), end - begin);
@@ -387,17 +389,6 @@ CUresult MirroredMemory::Attach(uint64_t address, uint64_t bytes, unsigned int f
   }
   entry->range.attached = flags;
   entry->range.stream = stream;
-  return CUDA_SUCCESS;
-}
-
-CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, bool to_device) {
-  Range range;
-  if (bytes == 0 || !Find(address, &range) || !range.managed() ||
-      bytes > range.bytes - (address - range.host)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (to_device) return BeforeAccess(ToDevice(address), bytes);
-  // To the host it is a hint, which would have to wait for the work before it.
   return CUDA_SUCCESS;
 }
 
