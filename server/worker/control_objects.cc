@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "common/array_format.h"
 #include "server/worker/control_lane.h"
 
 namespace warpline::worker {
@@ -96,7 +97,9 @@ void ControlLane::Do(const cmd::TensorMapEncode& command, Task& task) {
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
-void ControlLane::NoteObjects() { host_->OnLostWithWorker(arrays_ > 0 || !textures_.empty()); }
+void ControlLane::NoteObjects() {
+  host_->OnLostWithWorker(arrays_ > 0 || frames_ > 0 || !textures_.empty());
+}
 
 CudaResult ControlLane::Create(Array* array) {
   device::ArrayShape& shape = array->shape;

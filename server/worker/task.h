@@ -19,6 +19,7 @@
 namespace warpline::worker {
 
 class Lane;
+struct Frame;
 struct Graph;
 
 // A module and what loading it ended with. Written by the control lane; others read it after they
@@ -90,7 +91,8 @@ using AnyCommand = std::variant<
     cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
     cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
     cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy,
-    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind>;
+    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind,
+    cmd::ConditionalCreate, cmd::ConditionalDestroy, cmd::GraphCreateIn>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -109,6 +111,7 @@ struct Task {
   std::shared_ptr<Array> array;
   std::shared_ptr<Array> second_array;
   std::shared_ptr<Graph> graph;
+  std::shared_ptr<Frame> frame;
   // What the stream waits for before the command: the latest StreamBarrier of another stream.
   std::shared_ptr<EventRecord> barrier;
   absl::InlinedVector<Prerequisite, 1> after;
