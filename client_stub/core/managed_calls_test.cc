@@ -1,5 +1,11 @@
 // Managed memory: advice and prefetching over the fake session.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "client_stub/core/testing/core_fixture.h"
@@ -84,6 +90,32 @@ TEST_F(ManagedCallsTest, ALaunchEndsAPrefetchThatHasNotBegun) {
   while (session().Count(CommandId::kCopyFromDevice) == 0) std::this_thread::yield();
   EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);
   EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().src, other);
+}
+
+TEST_F(ManagedCallsTest, AChildOfAForkDoesNotWaitForAPrefetch) {
+  struct Gate {
+    std::atomic<bool> reached{false};
+    std::atomic<bool> open{false};
+  };
+  const auto gate = std::make_shared<Gate>();
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().SetAnswer(CommandId::kStreamSync, [gate](const FakeSession::Sent&, std::string*) {
+    gate->reached = true;
+    while (!gate->open) std::this_thread::yield();
+    return CudaResult::kSuccess;
+  });
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  while (!gate->reached) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(5);
+    const int null = open("/dev/null", O_WRONLY);
+    _exit(write(null, bytes(), 1) > 1 ? 1 : 0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  gate->open = true;
 }
 
 TEST_F(ManagedCallsTest, DiscardedBytesAreNotSent) {
