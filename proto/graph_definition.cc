@@ -6,7 +6,8 @@ namespace warpline {
 namespace {
 
 struct StepHead {
-  uint32_t command = 0;
+  uint16_t command = 0;
+  uint16_t body = 0;
   uint32_t after = 0;
   uint32_t fields = 0;
   uint32_t tail = 0;
@@ -47,9 +48,10 @@ bool IsGraphCommand(CommandId id) {
 }
 
 void AppendGraphStep(uint32_t command, const std::vector<uint32_t>& after, std::string_view fields,
-                     std::string_view tail, std::string* definition) {
-  const StepHead head = {command, static_cast<uint32_t>(after.size()),
-                         static_cast<uint32_t>(fields.size()), static_cast<uint32_t>(tail.size())};
+                     std::string_view tail, std::string* definition, uint32_t body) {
+  const StepHead head = {static_cast<uint16_t>(command), static_cast<uint16_t>(body),
+                         static_cast<uint32_t>(after.size()), static_cast<uint32_t>(fields.size()),
+                         static_cast<uint32_t>(tail.size())};
   AppendAligned(&head, sizeof(head), definition);
   AppendAligned(after.data(), after.size() * sizeof(uint32_t), definition);
   AppendAligned(fields.data(), fields.size(), definition);
@@ -62,8 +64,11 @@ bool TakeGraphStep(std::string_view* rest, uint32_t index, GraphStep* step) {
   std::memcpy(&head, rest->data(), sizeof(head));
   rest->remove_prefix(sizeof(head));
   step->command = head.command;
+  step->body = head.body;
   size_t fields = 0;
-  if (head.command != 0) {
+  if (head.command == kConditionalStep) {
+    fields = sizeof(ConditionalStep);
+  } else if (head.command != 0) {
     if (head.command > static_cast<uint32_t>(kCommandCount) ||
         !IsGraphCommand(static_cast<CommandId>(head.command))) {
       return false;

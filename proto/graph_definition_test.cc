@@ -36,6 +36,26 @@ TEST(GraphDefinitionTest, StepsComeBackAsTheyWere) {
   EXPECT_TRUE(rest.empty());
 }
 
+TEST(GraphDefinitionTest, ConditionalStepsHaveBodies) {
+  const ConditionalStep conditional = {0x1234567890, 1, 2};
+  std::string definition;
+  AppendGraphStep(kConditionalStep, {}, Fields(conditional), {}, &definition);
+  AppendGraphStep(0, {}, {}, {}, &definition, 2);
+  std::string_view rest = definition;
+  GraphStep step;
+  ASSERT_TRUE(TakeGraphStep(&rest, 0, &step));
+  EXPECT_EQ(step.command, kConditionalStep);
+  EXPECT_EQ(step.body, 0u);
+  EXPECT_EQ(step.fields, Fields(conditional));
+  ASSERT_TRUE(TakeGraphStep(&rest, 1, &step));
+  EXPECT_EQ(step.command, 0u);
+  EXPECT_EQ(step.body, 2u);
+  definition.clear();
+  AppendGraphStep(kConditionalStep, {}, "too short", {}, &definition);
+  rest = definition;
+  EXPECT_FALSE(TakeGraphStep(&rest, 0, &step));
+}
+
 TEST(GraphDefinitionTest, AStepComesAfterEarlierOnesOnly) {
   const std::vector<std::vector<uint32_t>> wrong = {{2}, {0, 0}, {1, 0}, {0, 1, 2}};
   for (const auto& after : wrong) {

@@ -79,18 +79,26 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
     result = CUDA_ERROR_UNKNOWN;
   }
   *handle = 0;
+  const uint64_t charged_bytes = ArrayChargedBytes({shape.Width, shape.Height, shape.Depth,
+                                                    static_cast<uint32_t>(shape.Format),
+                                                    shape.NumChannels, shape.Flags, levels});
   if (result == CUDA_SUCCESS) {
     *handle = table->Add([&](Array& array, uint64_t) {
       array.wire = wire;
       array.shape = shape;
       array.levels = levels;
+      array.charged_bytes = charged_bytes;
       array.context = context;
       array.whole = 0;
     });
     if (*handle == 0) result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (result != CUDA_SUCCESS) session.Send(cmd::ArrayDestroy{wire});
-  return result;
+  if (result != CUDA_SUCCESS) {
+    session.Send(cmd::ArrayDestroy{wire});
+    return result;
+  }
+  runtime().allocator->Charge(charged_bytes);
+  return CUDA_SUCCESS;
 }
 
 void ForgetParts(uint64_t whole) {
@@ -111,10 +119,13 @@ CUresult Destroy(Table* table, uint64_t handle) {
   const Array* const array = table->Find(handle);
   // A part ends with the whole.
   if (array == nullptr || array->whole != 0) return CUDA_ERROR_INVALID_HANDLE;
-  uint64_t wire = 0;
-  if (!table->Remove(handle, [&](Array& removed) { wire = removed.wire; })) {
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
+  uint64_t wire = 0, charged_bytes = 0;
+  const auto take = [&](const Array& removed) {
+    wire = removed.wire;
+    charged_bytes = removed.charged_bytes;
+  };
+  if (!table->Remove(handle, take)) return CUDA_ERROR_INVALID_HANDLE;
+  runtime().allocator->Discharge(charged_bytes);
   ForgetParts(handle);
   return SentAs(runtime().session->Send(cmd::ArrayDestroy{wire}));
 }
@@ -139,6 +150,7 @@ CUresult GetPart(const Array& whole, const PartKey& key, CUarray* part) {
     array.levels = 0;
     array.context = whole.context;
     array.whole = key.whole;
+    array.charged_bytes = 0;
   });
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   tables().parts[key] = handle;

@@ -18,7 +18,8 @@ struct Array {
   CUDA_ARRAY3D_DESCRIPTOR shape = {};
   unsigned int levels = 0;  // Of a mipmapped one.
   Context* context = nullptr;
-  uint64_t whole = 0;  // The handle of that of which it is a level or plane; 0 for none.
+  uint64_t whole = 0;          // The handle of that of which it is a level or plane; 0 for none.
+  uint64_t charged_bytes = 0;  // What cuMemGetInfo counts; 0 for parts.
 
   // Of one element; 0 for formats that have none of their own.
   uint64_t element_bytes() const;

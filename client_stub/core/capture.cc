@@ -190,6 +190,10 @@ CUresult EndCapture(Stream* stream, CUgraph* graph) {
     Invalidate(sequence);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
+  // Who captures into a graph knows it.
+  if (graph == nullptr && sequence->own_graph) return CUDA_ERROR_INVALID_VALUE;
+  CUgraph unwanted;
+  if (graph == nullptr) graph = &unwanted;
   *graph = nullptr;
   CUresult result = CUDA_SUCCESS;
   if (!sequence->valid) {

@@ -29,6 +29,7 @@ inline bool Captured(const Stream& stream) {
 // stream that captures already. `graph` is nullptr for a new one.
 CUresult BeginCapture(Stream* stream, CUstreamCaptureMode mode, CUgraph graph,
                       const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count);
+// `graph` may be nullptr where the capture was not to make one.
 CUresult EndCapture(Stream* stream, CUgraph* graph);
 
 struct CaptureInfo {

@@ -114,6 +114,14 @@ TEST_F(CaptureTest, WhatIsForbiddenInvalidates) {
   expect(cuMemAlloc_v2(&address, 16), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   ASSERT_EQ(Begin(stream_), CUDA_SUCCESS);
   expect(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph empty;
+  CUgraphExec exec;
+  ASSERT_EQ(cuGraphCreate(&empty, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, empty, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Begin(stream_), CUDA_SUCCESS);
+  expect(cuGraphExecDestroy(exec), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(empty), CUDA_SUCCESS);
   ASSERT_EQ(Begin(stream_), CUDA_SUCCESS);
   ASSERT_EQ(cuEventRecord(event_, stream_), CUDA_SUCCESS);
   expect(cuEventQuery(event_), CUDA_ERROR_CAPTURED_EVENT);

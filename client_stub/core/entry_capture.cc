@@ -36,7 +36,7 @@ CUresult BeginTo(CUstream handle, CUgraph graph, const CUgraphNode* dependencies
 CUresult End(CUstream handle, CUgraph* graph, DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  return graph == nullptr ? CUDA_ERROR_INVALID_VALUE : EndCapture(stream, graph);
+  return EndCapture(stream, graph);
 }
 
 CUresult GetStatus(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,

@@ -2,12 +2,16 @@
 #include <algorithm>
 #include <string>
 
+#include "client_stub/core/contexts.h"
 #include "client_stub/core/graph.h"
 #include "client_stub/core/graph_dot.h"
 #include "client_stub/core/runtime.h"
+#include "proto/wire.h"
 
 using namespace warpline::stub;
 using warpline::MutexLock;
+using warpline::TakeStruct;
+namespace cmd = warpline::cmd;
 
 namespace {
 
@@ -150,7 +154,9 @@ CUresult CUDAAPI cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   MutexLock lock(&GraphMutex());
   const Graph* const graph = FindGraph(originalGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (GraphHasMemoryNodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (GraphHasMemoryNodes(*graph) || GraphHasConditionalNodes(*graph)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   auto copy = CopyGraph(*graph, GraphCopy::kClone);
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *phGraphClone = AdoptGraph(std::move(copy))->handle;
@@ -229,9 +235,41 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode) {
   WARPLINE_TRY(EnterInitialized());
   MutexLock lock(&GraphMutex());
   GraphNode* const node = FindGraphNode(hNode);
-  if (node == nullptr || node->graph->captures > 0) return CUDA_ERROR_INVALID_VALUE;
+  if (node == nullptr || GraphIsCaptured(*node->graph)) return CUDA_ERROR_INVALID_VALUE;
   if (GraphHasMemoryNodes(*node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
   DestroyGraphNode(node);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out,
+                                                CUgraph hGraph, CUcontext ctx,
+                                                unsigned int defaultLaunchValue,
+                                                unsigned int flags) {
+  WARPLINE_TRY(Enter());
+  if (pHandle_out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (ctx != nullptr && FindContext(ctx) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  uint64_t frame;
+  {
+    MutexLock lock(&GraphMutex());
+    Graph* const graph = FindGraph(hGraph);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    Graph* const root = RootOf(graph);
+    if (root->frame == 0) root->frame = runtime().NewNumber();
+    frame = root->frame;
+  }
+  std::string reply;
+  WARPLINE_TRY(ToCu(runtime().session->Call(
+      WaitKind::kRoundTrip, cmd::ConditionalCreate{frame, defaultLaunchValue, flags}, {}, &reply)));
+  std::string_view rest = reply;
+  cmd::ConditionalCreateReply made;
+  if (!TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;
+  MutexLock lock(&GraphMutex());
+  Graph* const graph = FindGraph(hGraph);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  RootOf(graph)->conditionals[made.conditional] = false;
+  *pHandle_out = made.conditional;
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/graph_exec.h"
 #include "client_stub/core/graph_nodes.h"
 #include "client_stub/core/runtime.h"
@@ -23,14 +24,25 @@ CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
 
 CUresult Make(CUgraphExec* out, CUgraph handle, uint64_t flags, CUgraphNode* wrong_out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<GraphPlan> plan;
+  {
+    MutexLock lock(&GraphMutex());
+    const Graph* const graph = FindGraph(handle);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    GraphExec* exec = nullptr;
+    const GraphNode* wrong = nullptr;
+    const CUresult result = Instantiate(*graph, flags, &exec, &wrong);
+    if (wrong_out != nullptr) *wrong_out = wrong == nullptr ? nullptr : wrong->handle;
+    if (result != CUDA_SUCCESS) return result;
+    *out = exec->handle;
+    plan = PlanToMake(exec);
+  }
+  if (plan == nullptr) return CUDA_SUCCESS;
+  const CUresult result = plan->Make();
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
   MutexLock lock(&GraphMutex());
-  const Graph* const graph = FindGraph(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GraphExec* exec = nullptr;
-  const GraphNode* wrong = nullptr;
-  const CUresult result = Instantiate(*graph, flags, &exec, &wrong);
-  if (wrong_out != nullptr) *wrong_out = wrong == nullptr ? nullptr : wrong->handle;
-  if (result == CUDA_SUCCESS) *out = exec->handle;
+  if (GraphExec* const exec = FindGraphExec(*out); exec != nullptr) DestroyGraphExec(exec);
+  *out = nullptr;
   return result;
 }
 
@@ -94,6 +106,8 @@ CUresult Set(CUgraphExec exec_handle, CUgraphNode handle, const CUgraphNodeParam
   GraphNode* node;
   WARPLINE_TRY(FindNode(exec_handle, handle, &exec, &node));
   if (node->type != from.type) return CUDA_ERROR_INVALID_VALUE;
+  // The device's graph is as it was made.
+  if (exec->frame != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (from.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     const Graph* const child = FindGraph(from.graph.graph);
     if (child == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -188,6 +202,7 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
+  if (AnyCapture()) WARPLINE_TRY(CheckUnsafe());
   MutexLock lock(&GraphMutex());
   GraphExec* const exec = FindGraphExec(hGraphExec);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -288,6 +303,7 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
   GraphNode* node;
   WARPLINE_TRY(FindNode(hGraphExec, hNode, &exec, &node));
   if (!CanBeDisabled(node->type)) return CUDA_ERROR_INVALID_VALUE;
+  if (exec->frame != 0) return CUDA_ERROR_NOT_SUPPORTED;
   node->enabled = isEnabled != 0;
   exec->plan = nullptr;
   return CUDA_SUCCESS;

@@ -1,4 +1,7 @@
 // Texture and surface objects.
+#include <algorithm>
+#include <iterator>
+
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/textures.h"
 
@@ -55,6 +58,8 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObj
   WARPLINE_TRY(EnterTexture(texObject, false, &info));
   if (pTexDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pTexDesc = info.options;
+  // NVIDIA's driver does not give it back.
+  std::fill(std::begin(pTexDesc->borderColor), std::end(pTexDesc->borderColor), 0.0f);
   return CUDA_SUCCESS;
 }
 

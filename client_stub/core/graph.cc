@@ -5,7 +5,9 @@
 #include <deque>
 
 #include "absl/container/flat_hash_map.h"
+#include "client_stub/core/runtime.h"
 #include "client_stub/core/user_objects.h"
+#include "proto/graph_definition.h"
 
 namespace warpline::stub {
 namespace {
@@ -74,6 +76,9 @@ void Link(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data) {
 }  // namespace
 
 Graph::~Graph() {
+  if (frame != 0 && EnterInitialized() == CUDA_SUCCESS) {
+    runtime().session->Send(cmd::ConditionalDestroy{frame});
+  }
   for (const auto& node : nodes) RemoveHandle(node.get());
   if (handle != nullptr) {
     tables().graphs.Remove(NumberOf(handle), [](GraphRef& ref) { ref.graph = nullptr; });
@@ -102,7 +107,7 @@ Graph* AdoptGraph(std::unique_ptr<Graph> graph) {
 Graph* CreateGraph() { return AdoptGraph(std::make_unique<Graph>()); }
 
 CUresult DestroyGraph(Graph* graph) {
-  if (graph->parent != nullptr || graph->captures > 0) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->parent != nullptr || GraphIsCaptured(*graph)) return CUDA_ERROR_INVALID_VALUE;
   delete graph;
   return CUDA_SUCCESS;
 }
@@ -150,6 +155,59 @@ bool GraphHasMemoryNodes(const Graph& graph) {
            node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
            (node->child != nullptr && GraphHasMemoryNodes(*node->child));
   });
+}
+
+bool GraphIsCaptured(const Graph& graph) {
+  return graph.captures > 0 ||
+         std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+           return (node->child != nullptr && GraphIsCaptured(*node->child)) ||
+                  std::any_of(node->bodies.begin(), node->bodies.end(),
+                              [](const auto& body) { return GraphIsCaptured(*body); });
+         });
+}
+
+bool GraphHasConditionalNodes(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    return node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+           (node->child != nullptr && GraphHasConditionalNodes(*node->child));
+  });
+}
+
+Graph* RootOf(Graph* graph) {
+  while (graph->parent != nullptr) graph = graph->parent->graph;
+  return graph;
+}
+
+CUresult AddConditionalNode(Graph* graph, const std::vector<GraphEdge>& dependencies,
+                            CUDA_CONDITIONAL_NODE_PARAMS* params, GraphNode** added) {
+  const auto handle = RootOf(graph)->conditionals.find(params->handle);
+  const unsigned int most = params->type == CU_GRAPH_COND_TYPE_IF       ? 2
+                            : params->type == CU_GRAPH_COND_TYPE_WHILE  ? 1
+                            : params->type == CU_GRAPH_COND_TYPE_SWITCH ? kMaxGraphBodies - 1
+                                                                        : 0;
+  if (handle == RootOf(graph)->conditionals.end() || handle->second || params->size == 0 ||
+      params->size > most) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  GraphNode* node = nullptr;
+  WARPLINE_TRY(AddGraphNode(graph, dependencies, CU_GRAPH_NODE_TYPE_CONDITIONAL,
+                            std::make_shared<const GraphNodeParams>(ConditionalNodeParams{*params}),
+                            nullptr, &node));
+  for (unsigned int i = 0; i < params->size; ++i) {
+    auto body = std::make_unique<Graph>();
+    body->id = tables().next_id++;
+    body->parent = node;
+    if (!AddHandle(body.get())) {
+      DestroyGraphNode(node);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    node->body_handles.push_back(body->handle);
+    node->bodies.push_back(std::move(body));
+  }
+  handle->second = true;
+  params->phGraph_out = node->body_handles.data();
+  *added = node;
+  return CUDA_SUCCESS;
 }
 
 CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t count,
@@ -206,6 +264,11 @@ std::unique_ptr<Graph> CopyGraph(const Graph& graph, GraphCopy how) {
     copies[node.get()] = made.get();
     copy->nodes.push_back(std::move(made));
     GraphNode* const added = copy->nodes.back().get();
+    for (const auto& body : node->bodies) {
+      added->bodies.push_back(CopyGraph(*body, how));
+      if (added->bodies.back() == nullptr) return nullptr;
+      added->bodies.back()->parent = added;
+    }
     if (node->child == nullptr) continue;
     added->child = CopyGraph(*node->child, how);
     if (added->child == nullptr) return nullptr;

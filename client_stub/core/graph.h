@@ -40,7 +40,10 @@ struct GraphNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   std::shared_ptr<const GraphNodeParams> params;
   std::unique_ptr<Graph> child;  // Of a child graph node.
-  bool enabled = true;           // Of executable graphs.
+  // Of a conditional node, and their handles as the application reads them.
+  std::vector<std::unique_ptr<Graph>> bodies;
+  std::vector<CUgraph> body_handles;
+  bool enabled = true;  // Of executable graphs.
   std::vector<GraphEdge> dependencies;
   std::vector<GraphEdge> dependents;
 };
@@ -59,6 +62,10 @@ struct Graph {
   int captures = 0;                               // Captures under way that append to it.
   std::vector<std::unique_ptr<GraphNode>> nodes;  // In the order of their creation.
   std::map<UserObject*, uint64_t> objects;        // References that it holds.
+  // The server's graph that conditional handles were made of, 0 for none, and those, with whether
+  // they have a node. Of graphs that no node owns.
+  uint64_t frame = 0;
+  std::map<CUgraphConditionalHandle, bool> conditionals;
 };
 
 Mutex& GraphMutex();
@@ -81,6 +88,15 @@ CUresult AddGraphNode(Graph* graph, const std::vector<GraphEdge>& dependencies,
                       std::unique_ptr<Graph>&& child, GraphNode** node);
 void DestroyGraphNode(GraphNode* node);
 bool GraphHasMemoryNodes(const Graph& graph);
+// Whether a capture appends to it or to any graph in its nodes.
+bool GraphIsCaptured(const Graph& graph);
+bool GraphHasConditionalNodes(const Graph& graph);
+// The graph that is in no node: itself, or the one that it is in at last.
+Graph* RootOf(Graph* graph);
+
+// As AddGraphNode, of a conditional node, whose bodies it makes. `params` gets their handles.
+CUresult AddConditionalNode(Graph* graph, const std::vector<GraphEdge>& dependencies,
+                            CUDA_CONDITIONAL_NODE_PARAMS* params, GraphNode** node);
 
 // Reads arrays of an application into edges. `data` may be nullptr.
 CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t count,

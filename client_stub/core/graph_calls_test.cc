@@ -1,4 +1,8 @@
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "client_stub/core/testing/core_fixture.h"
 #include "proto/graph_definition.h"
@@ -176,6 +180,127 @@ TEST_F(GraphCallsTest, MemoryOfAGraphIsFreedByANodeOrTheApplicationOnce) {
   EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_SUCCESS);
   EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_ERROR_INVALID_VALUE);
+}
+
+// Graphs with conditional nodes.
+class ConditionalTest : public GraphCallsTest {
+ protected:
+  CUresult AddConditional(CUgraphConditionalNodeType type, unsigned int size,
+                          CUgraphNodeParams* params) {
+    *params = {};
+    params->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params->conditional.handle = handle_;
+    params->conditional.type = type;
+    params->conditional.size = size;
+    CUgraphNode node = nullptr;
+    return cuGraphAddNode_v2(&node, graph_, nullptr, nullptr, 0, params);
+  }
+  CUresult MakeHandle() {
+    return cuGraphConditionalHandleCreate(&handle_, graph_, context_, 1,
+                                          CU_GRAPH_COND_ASSIGN_DEFAULT);
+  }
+  CUgraphNode AddMemsetTo(CUgraph graph, unsigned int value) {
+    const CUDA_MEMSET_NODE_PARAMS params = {memory_, 0, value, 4, 8, 1};
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &params, context_), CUDA_SUCCESS);
+    return node;
+  }
+
+  CUgraphConditionalHandle handle_ = 0;
+};
+
+TEST_F(ConditionalTest, TheDeviceMakesTheGraphWhenItIsInstantiated) {
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  EXPECT_EQ(handle_, FakeSession::kConditional);
+  CUgraphNodeParams params;
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 2, &params), CUDA_SUCCESS);
+  AddMemsetTo(params.conditional.phGraph_out[0], 5);
+  AddMemsetTo(params.conditional.phGraph_out[1], 6);
+  AddMemset(nullptr, 0, 7);
+  const CUgraphExec exec = Instantiate();
+  std::string image;
+  session().Latest<cmd::ImageData>(&image);
+  const auto frame = session().Latest<cmd::ConditionalCreate>().frame;
+  EXPECT_EQ(session().Latest<cmd::GraphCreateIn>().frame, frame);
+  std::string_view rest = image;
+  std::vector<std::pair<uint32_t, uint32_t>> steps;
+  GraphStep step;
+  while (!rest.empty()) {
+    ASSERT_TRUE(TakeGraphStep(&rest, static_cast<uint32_t>(steps.size()), &step));
+    steps.emplace_back(step.command, step.body);
+  }
+  constexpr auto kMemset = static_cast<uint32_t>(CommandId::kMemset);
+  const std::vector<std::pair<uint32_t, uint32_t>> expected = {
+      {kConditionalStep, 0}, {kMemset, 1}, {kMemset, 2}, {kMemset, 0}};
+  EXPECT_EQ(steps, expected);
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kGraphLaunch), 1);
+  EXPECT_EQ(session().Count(CommandId::kMemset), 0);
+  // There is one of it at a time, and it stays as it is.
+  CUgraphExec second = nullptr;
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&second, graph_, 0), CUDA_ERROR_NOT_SUPPORTED);
+  CUgraphExecUpdateResultInfo info;
+  EXPECT_EQ(cuGraphExecUpdate_v2(exec, graph_, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  CUgraph clone;
+  EXPECT_EQ(cuGraphClone(&clone, graph_), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuGraphDestroy(params.conditional.phGraph_out[0]), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kConditionalDestroy), 1);
+}
+
+TEST_F(ConditionalTest, ABodyIsCapturedInto) {
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  CUgraphNodeParams params;
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_WHILE, 1, &params), CUDA_SUCCESS);
+  const CUgraph body = params.conditional.phGraph_out[0];
+  ASSERT_EQ(cuStreamBeginCaptureToGraph(stream_, body, nullptr, nullptr, 0,
+                                        CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD32Async(memory_, 1, 4, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph_), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuStreamEndCapture(stream_, nullptr), CUDA_SUCCESS);
+  size_t count = 0;
+  EXPECT_EQ(cuGraphGetNodes(body, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 1u);
+}
+
+TEST_F(ConditionalTest, WrongOnesAreRefused) {
+  CUgraphNodeParams params;
+  EXPECT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 1, &params), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphConditionalHandleCreate(nullptr, graph_, context_, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphConditionalHandleCreate(&handle_, nullptr, context_, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphConditionalHandleCreate(&handle_, graph_, context_, 0, 2),
+            CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  EXPECT_EQ(AddConditional(CU_GRAPH_COND_TYPE_WHILE, 2, &params), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 3, &params), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(AddConditional(CU_GRAPH_COND_TYPE_SWITCH, 0, &params), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_SWITCH, 3, &params), CUDA_SUCCESS);
+  const CUgraph body = params.conditional.phGraph_out[1];
+  EXPECT_EQ(AddConditional(CU_GRAPH_COND_TYPE_SWITCH, 3, &params), CUDA_ERROR_INVALID_VALUE);
+  // What involves this process does not run inside the device's graph.
+  const CUDA_HOST_NODE_PARAMS_v1 call = {[](void*) {}, nullptr};
+  CUgraphNode node;
+  ASSERT_EQ(cuGraphAddHostNode(&node, body, nullptr, 0, &call), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(exec, nullptr);
+}
+
+TEST_F(ConditionalTest, WhatTheDeviceRefusesIsNotInstantiated) {
+  ASSERT_EQ(MakeHandle(), CUDA_SUCCESS);
+  CUgraphNodeParams params;
+  ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_IF, 1, &params), CUDA_SUCCESS);
+  session().SetAnswer(CommandId::kGraphCreateIn, [](const FakeSession::Sent&, std::string*) {
+    return CudaResult::kInvalidValue;
+  });
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(exec, nullptr);
+  EXPECT_EQ(session().Count(CommandId::kGraphDestroy), 1);
 }
 
 }  // namespace

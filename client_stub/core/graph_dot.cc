@@ -33,6 +33,8 @@ const char* TypeName(CUgraphNodeType type) {
       return "MEM_FREE";
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return "BATCH_MEM_OP";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return "CONDITIONAL";
     default:
       return "OTHER";
   }
@@ -85,6 +87,7 @@ void Append(const Graph& graph, unsigned int flags, std::string* text) {
     absl::StrAppend(text, "\"", prefix, index[node.get()], "\"[shape=\"rectangle\" label=\"",
                     index[node.get()], "\\n", TypeName(node->type), details, "\"];\n");
     if (node->child != nullptr) Append(*node->child, flags, text);
+    for (const auto& body : node->bodies) Append(*body, flags, text);
   }
   for (const auto& node : graph.nodes) {
     for (const GraphEdge& edge : node->dependents) {

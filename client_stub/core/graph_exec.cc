@@ -26,6 +26,7 @@ void Index(const Graph& graph, GraphExec* exec) {
   for (const auto& node : graph.nodes) {
     exec->nodes[node->id] = node.get();
     if (node->child != nullptr) Index(*node->child, exec);
+    for (const auto& body : node->bodies) Index(*body, exec);
   }
 }
 
@@ -33,14 +34,21 @@ bool Acyclic(const Graph& graph) {
   std::vector<GraphNode*> order;
   return TopologicalOrder(graph, &order) &&
          std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
-           return node->child == nullptr || Acyclic(*node->child);
+           return (node->child == nullptr || Acyclic(*node->child)) &&
+                  std::all_of(node->bodies.begin(), node->bodies.end(),
+                              [](const auto& body) { return Acyclic(*body); });
          });
 }
 
-// Appends the graph's steps, those without dependencies after `before`. Returns the steps that
-// nothing comes after.
+struct Steps {
+  std::vector<GraphPlan::Step> all;
+  uint32_t bodies = 1;  // The graph itself among them.
+};
+
+// Appends the graph's steps, which are in `body`, those without dependencies after `before`.
+// Returns the steps that nothing comes after.
 std::vector<uint32_t> Flatten(const Graph& graph, const std::vector<uint32_t>& before,
-                              std::vector<GraphPlan::Step>* steps) {
+                              uint32_t body, Steps* steps) {
   std::vector<GraphNode*> order;
   TopologicalOrder(graph, &order);
   // What comes after a node comes after these.
@@ -57,11 +65,14 @@ std::vector<uint32_t> Flatten(const Graph& graph, const std::vector<uint32_t>& b
     after.erase(std::unique(after.begin(), after.end()), after.end());
     std::vector<uint32_t>& end = ends[node];
     if (node->child != nullptr && node->enabled && !node->child->nodes.empty()) {
-      end = Flatten(*node->child, after, steps);
+      end = Flatten(*node->child, after, body, steps);
     } else {
-      end = {static_cast<uint32_t>(steps->size())};
-      steps->push_back({node->enabled ? node->params : nullptr, std::move(after)});
+      end = {static_cast<uint32_t>(steps->all.size())};
+      steps->all.push_back({node->enabled ? node->params : nullptr, std::move(after), body});
     }
+    uint32_t next = steps->bodies;
+    steps->bodies += static_cast<uint32_t>(node->bodies.size());
+    for (const auto& inner : node->bodies) Flatten(*inner, {}, next++, steps);
     if (node->dependents.empty()) last.insert(last.end(), end.begin(), end.end());
   }
   return last;
@@ -69,9 +80,9 @@ std::vector<uint32_t> Flatten(const Graph& graph, const std::vector<uint32_t>& b
 
 std::shared_ptr<GraphPlan> PlanOf(GraphExec* exec) {
   if (exec->plan == nullptr) {
-    std::vector<GraphPlan::Step> steps;
-    Flatten(*exec->graph, {}, &steps);
-    exec->plan = std::make_shared<GraphPlan>(std::move(steps));
+    Steps steps;
+    Flatten(*exec->graph, {}, 0, &steps);
+    exec->plan = std::make_shared<GraphPlan>(std::move(steps.all), exec->frame);
   }
   return exec->plan;
 }
@@ -202,12 +213,13 @@ CUresult Instantiate(const Graph& graph, uint64_t flags, GraphExec** out, const 
   if ((flags & ~kKnown) != 0 || graph.parent != nullptr) return CUDA_ERROR_INVALID_VALUE;
   // No kernel of this driver's reaches its graphs.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (graph.captures > 0) return CUDA_ERROR_ILLEGAL_STATE;
+  if (GraphIsCaptured(graph)) return CUDA_ERROR_ILLEGAL_STATE;
   if (!Acyclic(graph)) {
     *wrong = graph.nodes.front().get();
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (GraphHasMemoryNodes(graph)) {
+  const bool conditional = GraphHasConditionalNodes(graph);
+  if (conditional || GraphHasMemoryNodes(graph)) {
     bool other = false;
     table().ForEach([&](const GraphExecRef& ref, uint64_t) {
       other |= ref.exec != nullptr && ref.exec->graph->id == graph.id;
@@ -217,6 +229,7 @@ CUresult Instantiate(const Graph& graph, uint64_t flags, GraphExec** out, const 
   }
   auto exec = std::make_unique<GraphExec>();
   exec->flags = flags;
+  exec->frame = conditional ? graph.frame : 0;
   exec->graph = CopyGraph(graph, GraphCopy::kExecutable);
   if (exec->graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Index(*exec->graph, exec.get());
@@ -240,6 +253,10 @@ GraphNode* NodeInExec(const GraphExec& exec, const GraphNode* node) {
   return it == exec.nodes.end() ? nullptr : it->second;
 }
 
+std::shared_ptr<GraphPlan> PlanToMake(GraphExec* exec) {
+  return exec->frame == 0 ? nullptr : PlanOf(exec);
+}
+
 void SetExecNode(GraphExec* exec, GraphNode* node, SharedNodeParams params) {
   node->params = std::move(params);
   exec->plan = nullptr;
@@ -255,6 +272,10 @@ CUresult SetExecChild(GraphExec* exec, GraphNode* node, const Graph& graph) {
 
 CUresult UpdateExec(GraphExec* exec, const Graph& graph, CUgraphExecUpdateResultInfo* info) {
   *info = {};
+  if (exec->frame != 0) {
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
   if (graph.captures > 0) {
     info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;

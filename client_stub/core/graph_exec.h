@@ -33,6 +33,7 @@ struct GraphExec {
   absl::flat_hash_map<uint64_t, GraphNode*> nodes;  // Of child graphs too, by their original's id.
   std::shared_ptr<GraphPlan> plan;                  // Made when needed; nullptr after a change.
   FormerLaunch former;
+  uint64_t frame = 0;  // Of a graph with conditional nodes, which only the device can run.
 };
 
 // With GraphMutex() held.
@@ -40,6 +41,9 @@ GraphExec* FindGraphExec(CUgraphExec handle);
 // CUDA_ERROR_INVALID_VALUE for a graph that cannot be executed, and `*wrong` is then one of the
 // nodes that are in the way, or nullptr.
 CUresult Instantiate(const Graph& graph, uint64_t flags, GraphExec** exec, const GraphNode** wrong);
+// What a new executable graph does where the device has to make its own of it before it is
+// launched: for GraphPlan::Make(), without the lock. nullptr for all others.
+std::shared_ptr<GraphPlan> PlanToMake(GraphExec* exec);
 void DestroyGraphExec(GraphExec* exec);
 // The copy of a node of the graph that `exec` was made from; nullptr for any other.
 GraphNode* NodeInExec(const GraphExec& exec, const GraphNode* node);

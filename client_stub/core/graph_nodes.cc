@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client_stub/core/contexts.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
@@ -12,13 +13,24 @@ CUresult ReadChild(const CUDA_CHILD_GRAPH_NODE_PARAMS& from, std::unique_ptr<Gra
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (from.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
     if (graph->parent != nullptr || graph->captures > 0) return CUDA_ERROR_INVALID_VALUE;
+    if (GraphHasConditionalNodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
     child->reset(graph);
     return CUDA_SUCCESS;
   }
   if (from.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
-  if (GraphHasMemoryNodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (GraphHasMemoryNodes(*graph) || GraphHasConditionalNodes(*graph)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   *child = CopyGraph(*graph, GraphCopy::kClone);
   return *child == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+// Whether it is a body of a conditional node, or in one.
+bool InConditional(const Graph& graph) {
+  for (const GraphNode* node = graph.parent; node != nullptr; node = node->graph->parent) {
+    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return true;
+  }
+  return false;
 }
 
 CUresult CheckPool(const CUmemPoolProps& props) {
@@ -65,6 +77,7 @@ CUresult ReadNode(const CUgraphNodeParams& from, SharedNodeParams* params,
 
 CUresult AddMemAllocNode(Graph* graph, const std::vector<GraphEdge>& dependencies,
                          CUDA_MEM_ALLOC_NODE_PARAMS_v2* from, GraphNode** node) {
+  if (InConditional(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   WARPLINE_TRY(CheckPool(from->poolProps));
   if (from->bytesize == 0 || (from->accessDescCount > 0 && from->accessDescs == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -93,6 +106,7 @@ CUresult AddMemAllocNode(Graph* graph, const std::vector<GraphEdge>& dependencie
 
 CUresult AddMemFreeNode(Graph* graph, const std::vector<GraphEdge>& dependencies,
                         CUdeviceptr address, GraphNode** node) {
+  if (InConditional(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   WARPLINE_TRY(NoteGraphFreeNode(graph->id, address));
   return AddGraphNode(graph, dependencies, CU_GRAPH_NODE_TYPE_MEM_FREE,
                       std::make_shared<const GraphNodeParams>(MemFreeNodeParams{address}), nullptr,
@@ -111,6 +125,11 @@ CUresult AddNode(CUgraph handle, const CUgraphNode* dependencies, const CUgraphE
     WARPLINE_TRY(AddMemAllocNode(graph, edges, &from->alloc, &node));
   } else if (from->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
     WARPLINE_TRY(AddMemFreeNode(graph, edges, from->free.dptr, &node));
+  } else if (from->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    if (from->conditional.ctx != nullptr && FindContext(from->conditional.ctx) == nullptr) {
+      return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    WARPLINE_TRY(AddConditionalNode(graph, edges, &from->conditional, &node));
   } else {
     SharedNodeParams params;
     std::unique_ptr<Graph> child;

@@ -12,7 +12,7 @@ namespace warpline::stub {
 // All with GraphMutex() held.
 
 // What a node is to do, of any type but those that allocate and free. CUDA_ERROR_NOT_SUPPORTED for
-// conditional nodes and external semaphores.
+// external semaphores and for conditional nodes, which do not change.
 CUresult ReadNode(const CUgraphNodeParams& from, SharedNodeParams* params,
                   std::unique_ptr<Graph>* child);
 

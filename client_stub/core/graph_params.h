@@ -47,6 +47,11 @@ struct MemFreeNodeParams {
   CUdeviceptr address = 0;
 };
 
+// Its bodies are the node's.
+struct ConditionalNodeParams {
+  CUDA_CONDITIONAL_NODE_PARAMS params = {};
+};
+
 struct BatchMemOpNodeParams {
   CUcontext context = nullptr;
   std::vector<CUstreamBatchMemOpParams> operations;
@@ -56,7 +61,8 @@ struct BatchMemOpNodeParams {
 using GraphNodeParams =
     std::variant<std::monostate, KernelNodeParams, MemcpyNodeParams, CUDA_MEMSET_NODE_PARAMS_v2,
                  CUDA_HOST_NODE_PARAMS_v2, EventRecordNodeParams, EventWaitNodeParams,
-                 MemAllocNodeParams, MemFreeNodeParams, BatchMemOpNodeParams>;
+                 MemAllocNodeParams, MemFreeNodeParams, BatchMemOpNodeParams,
+                 ConditionalNodeParams>;
 using SharedNodeParams = std::shared_ptr<const GraphNodeParams>;
 
 // A kernel node from packed parameters and read attributes.

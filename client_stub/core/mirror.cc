@@ -116,6 +116,24 @@ CUresult Mirror::Fetch(uint64_t offset, uint64_t bytes, bool write) {
   return first_error;
 }
 
+void Mirror::Discard(uint64_t offset, uint64_t bytes, bool to_host) {
+  const size_t end = std::min<uint64_t>(states_.size(), (offset + bytes) / kPageBytes);
+  for (size_t i = offset / kPageBytes; i < end;) {
+    const size_t run = RunEnd(i, end);
+    const bool is_hosts = states_[i] == kHost || (states_[i] == kDevice && to_host);
+    // Where the system has no more mappings for a process, the pages stay what they are.
+    if (is_hosts && Protect(i, run, PROT_READ)) SetStates(i, run, kSame);
+    i = run;
+  }
+}
+
+bool Mirror::AnyOnDevice(uint64_t offset, uint64_t bytes) const {
+  const auto first = states_.begin() + static_cast<ptrdiff_t>(offset / kPageBytes);
+  const auto end = states_.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(
+                                         states_.size(), (offset + bytes) / kPageBytes));
+  return std::find(first, end, kDevice) != end;
+}
+
 // Pages of one state.
 CUresult Mirror::Allow(size_t first, size_t end, bool write) {
   CUresult result = CUDA_SUCCESS;

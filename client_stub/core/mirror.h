@@ -78,8 +78,14 @@ class Mirror {
   // All pages become the host's, with the device's newer bytes.
   CUresult GiveToHost() { return Fetch(0, bytes(), /*write=*/true); }
 
+  // Nobody needs the bytes of [offset, offset + bytes), whole pages: what the host has written
+  // there is not sent, and with `to_host` the host goes on with what it has instead of asking the
+  // device.
+  void Discard(uint64_t offset, uint64_t bytes, bool to_host);
+
   // Whether a touch there has to ask the device.
   bool OnDevice(uint64_t offset) const { return states_[offset / kPageBytes] == kDevice; }
+  bool AnyOnDevice(uint64_t offset, uint64_t bytes) const;
 
  private:
   size_t RunEnd(size_t first, size_t end) const;

@@ -119,6 +119,29 @@ TEST_F(MirrorTest, BytesThatTheDeviceLacksStayAsTheyAre) {
   EXPECT_EQ(link_.pushed, 5 * kPage - 8);
 }
 
+TEST_F(MirrorTest, WhatIsDiscardedDoesNotMove) {
+  Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kDevice, &link_);
+  ASSERT_EQ(mirror.Fetch(0, 4 * kPage, /*write=*/true), CUDA_SUCCESS);
+  link_.pulled = 0;
+  std::memset(host_, 'h', 4 * kPage);
+  mirror.Discard(kPage, 2 * kPage, /*to_host=*/false);
+  ASSERT_EQ(mirror.GiveToDevice(0, kPages * kPage), CUDA_SUCCESS);
+  EXPECT_EQ(link_.pushed, 2 * kPage);
+  EXPECT_EQ(link_.memory[0], 'h');
+  EXPECT_EQ(link_.memory[kPage], 'd');
+  EXPECT_EQ(link_.memory[3 * kPage], 'h');
+  // The host goes on without asking, and what it writes then goes down.
+  EXPECT_TRUE(mirror.AnyOnDevice(0, kPages * kPage));
+  mirror.Discard(0, 2 * kPage, /*to_host=*/true);
+  EXPECT_FALSE(mirror.AnyOnDevice(0, 2 * kPage));
+  EXPECT_TRUE(mirror.AnyOnDevice(0, 3 * kPage));
+  ASSERT_EQ(mirror.Touch(0, /*write=*/true), CUDA_SUCCESS);
+  EXPECT_EQ(link_.pulled, 0u);
+  host_[0] = 'x';
+  ASSERT_EQ(mirror.GiveToDevice(0, kPages * kPage), CUDA_SUCCESS);
+  EXPECT_EQ(link_.memory[0], 'x');
+}
+
 TEST_F(MirrorTest, WithoutTheDeviceTheHostKeepsWhatItHas) {
   Mirror mirror({base(), kDeviceBase, kPages * kPage}, Mirror::kSame, &link_);
   ASSERT_EQ(mirror.Touch(0, /*write=*/true), CUDA_SUCCESS);

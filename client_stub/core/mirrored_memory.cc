@@ -388,15 +388,4 @@ CUresult MirroredMemory::Attach(uint64_t address, uint64_t bytes, unsigned int f
   return CUDA_SUCCESS;
 }
 
-CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, bool to_device) {
-  Range range;
-  if (bytes == 0 || !Find(address, &range) || !range.managed() ||
-      bytes > range.bytes - (address - range.host)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (to_device) return BeforeAccess(ToDevice(address), bytes);
-  // To the host it is a hint, which would have to wait for the work before it.
-  return CUDA_SUCCESS;
-}
-
 }  // namespace warpline::stub

@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -17,6 +19,7 @@
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/device_memory.h"
 #include "client_stub/core/mirror.h"
+#include "client_stub/core/range_advice.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
 
@@ -84,10 +87,22 @@ class MirroredMemory : private MirrorLink {
   // returns.
   void AfterHostCall();
 
-  // cuStreamAttachMemAsync and cuMemPrefetchAsync. CUDA_ERROR_INVALID_VALUE for what is not
-  // managed.
+  // cuStreamAttachMemAsync. CUDA_ERROR_INVALID_VALUE for what is not managed.
   CUresult Attach(uint64_t address, uint64_t bytes, unsigned int flags, uint64_t stream);
-  CUresult Prefetch(uint64_t address, uint64_t bytes, bool to_device);
+
+  // ---- Advice, prefetching and discarding (mirrored_advice.cc), of the pages that hold [address,
+  // address + bytes). CUDA_ERROR_INVALID_VALUE for what is not all of one range of managed memory.
+
+  CUresult CheckManaged(uint64_t address, uint64_t bytes) const;
+  CUresult Advise(uint64_t address, uint64_t bytes, const std::function<void(Advice*)>& change);
+  // What holds for all of them.
+  CUresult AdviceOf(uint64_t address, uint64_t bytes, Advice* advice) const;
+  // To the device: what is asked for from now on finds the bytes there. To the host: they come once
+  // what was asked for so far is complete, unless the device is given more work before.
+  CUresult Prefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to);
+  // Nobody needs the bytes of its whole pages any more; with `to_host` the host goes on with what
+  // it has.
+  CUresult Discard(uint64_t address, uint64_t bytes, bool to_host);
 
   // Has [address, address + bytes) ready for a system call. False when nothing of it was ours.
   bool Touch(uint64_t address, uint64_t bytes, bool write);
@@ -101,8 +116,17 @@ class MirroredMemory : private MirrorLink {
     Range range;
     std::vector<Variable> variables;  // Of kVariables.
     std::unique_ptr<Mirror> mirror;
+    RangeAdvice advice;
   };
   using Entries = std::map<uint64_t, Entry>;
+  // Pages of a managed range, as offsets into its mirror.
+  struct Pages {
+    uint64_t range = 0;  // Its first page.
+    uint64_t id = 0;     // Of the range.
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t seq = 0;  // Of a prefetch: what was asked for before it.
+  };
 
   // MirrorLink.
   CUresult Push(uint64_t device, std::string_view bytes) override;
@@ -129,6 +153,13 @@ class MirroredMemory : private MirrorLink {
   void CountLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CUresult Order();
 
+  bool FindPages(uint64_t address, uint64_t bytes, Pages* pages) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BringLater(const Pages& pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunPrefetches();
+  // Brings some of the first that waits.
+  void BringSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   Session* const session_;
   DeviceMemory* const memory_;
   const uint64_t stream_;  // Non-blocking, and past barriers: it waits for no other stream.
@@ -137,9 +168,14 @@ class MirroredMemory : private MirrorLink {
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   Entries entries_ ABSL_GUARDED_BY(mu_);  // By the first page of the host.
+  // Prefetches to the host that are under way. They count as pages of the host, so that every
+  // launch comes by and ends them: its kernels may write what they would bring.
+  std::deque<Pages> coming_ ABSL_GUARDED_BY(mu_);
+  CondVar any_coming_;
+  bool prefetches_ ABSL_GUARDED_BY(mu_) = false;  // Their thread runs.
   std::atomic<bool> any_{false};
   std::atomic<bool> pushed_{false};  // Since the latest Order().
-  std::atomic<int> host_has_{0};     // Ranges of which the host has any page.
+  std::atomic<int> host_has_{0};     // Ranges of which the host has any page, and prefetches.
   std::atomic<int> apart_{0};        // Ranges with two addresses.
 };
 

@@ -35,6 +35,19 @@ TEST_F(ObjectCallsTest, AnArrayIsDescribedAsItWasMade) {
   EXPECT_EQ(cuArray3DGetDescriptor_v2(&shape, array), CUDA_ERROR_INVALID_HANDLE);
 }
 
+TEST_F(ObjectCallsTest, ArraysAreNoLongerFree) {
+  size_t before, with, after, total;
+  ASSERT_EQ(cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
+  const CUarray array = Array(1024, 1024);
+  CUDA_ARRAY3D_DESCRIPTOR shape;
+  ASSERT_EQ(cuArray3DGetDescriptor_v2(&shape, array), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemGetInfo_v2(&with, &total), CUDA_SUCCESS);
+  EXPECT_GE(before - with, size_t{1024} * 1024);
+  ASSERT_EQ(cuArrayDestroy(array), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
+  EXPECT_EQ(after, before);
+}
+
 TEST_F(ObjectCallsTest, ArraysWithoutMemoryAreRefused) {
   CUDA_ARRAY3D_DESCRIPTOR shape = {};
   shape.Width = 64;
@@ -121,6 +134,9 @@ TEST_F(ObjectCallsTest, ATextureObjectIsWhatTheServerSays) {
   CUDA_RESOURCE_DESC back;
   ASSERT_EQ(cuTexObjectGetResourceDesc(&back, object), CUDA_SUCCESS);
   EXPECT_EQ(back.res.array.hArray, array);
+  CUDA_TEXTURE_DESC options_back;
+  ASSERT_EQ(cuTexObjectGetTextureDesc(&options_back, object), CUDA_SUCCESS);
+  EXPECT_EQ(options_back.borderColor[3], 0.0f);
   CUDA_RESOURCE_VIEW_DESC view;
   EXPECT_EQ(cuTexObjectGetResourceViewDesc(&view, object), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuSurfObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);

@@ -29,8 +29,8 @@ class NodeRecorder : public CommandRecorder {
     return CUDA_SUCCESS;
   }
 
-  void AppendTo(const std::vector<uint32_t>& after, std::string* definition) {
-    AppendGraphStep(id_, after, fields_, tail_, definition);
+  void AppendTo(const std::vector<uint32_t>& after, uint32_t body, std::string* definition) {
+    AppendGraphStep(id_, after, fields_, tail_, definition, body);
     id_ = 0;
     fields_.clear();
     tail_.clear();
@@ -103,6 +103,8 @@ struct Sender {
   CUresult operator()(const BatchMemOpNodeParams& node) const {
     return SendMemOps(stream, node.operations.data(), node.operations.size());
   }
+  // Not in a stream.
+  CUresult operator()(const ConditionalNodeParams&) const { return CUDA_ERROR_NOT_SUPPORTED; }
 };
 
 }  // namespace
@@ -118,32 +120,61 @@ bool GraphPlan::Define(std::string* definition) const {
   NodeRecorder recorder;
   nowhere.recorder = &recorder;
   for (const Step& step : steps_) {
+    const auto* conditional =
+        step.params == nullptr ? nullptr : std::get_if<ConditionalNodeParams>(step.params.get());
+    if (conditional != nullptr) {
+      const CUDA_CONDITIONAL_NODE_PARAMS& params = conditional->params;
+      const ConditionalStep fields = {params.handle, static_cast<uint32_t>(params.type),
+                                      params.size};
+      AppendGraphStep(kConditionalStep, step.after,
+                      {reinterpret_cast<const char*>(&fields), sizeof(fields)}, {}, definition,
+                      step.body);
+      continue;
+    }
     if (step.params != nullptr) {
       if (IsLocal(*step.params) || std::visit(Sender{&nowhere}, *step.params) != CUDA_SUCCESS) {
         return false;
       }
     }
-    recorder.AppendTo(step.after, definition);
+    recorder.AppendTo(step.after, step.body, definition);
   }
   return definition->size() <= kMaxGraphDefinitionBytes;
 }
 
-uint64_t GraphPlan::Create() const {
-  std::string definition;
-  if (!Define(&definition)) return 0;
+CUresult GraphPlan::Send(const std::string& definition, uint64_t* graph) const {
   Runtime& r = runtime();
   const uint64_t image = r.NewNumber();
-  const uint64_t graph = r.NewNumber();
+  *graph = r.NewNumber();
   for (uint64_t done = 0; done < definition.size(); done += kPartBytes) {
     const std::string_view part = std::string_view(definition).substr(done, kPartBytes);
-    if (r.session->Send(cmd::ImageData{image, definition.size(), done}, part) == 0) return 0;
+    WARPLINE_TRY(SentAs(r.session->Send(cmd::ImageData{image, definition.size(), done}, part)));
   }
-  if (r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreate{graph, image}) ==
-      CudaResult::kSuccess) {
-    return graph;
-  }
-  r.session->Send(cmd::GraphDestroy{graph});
-  return 0;
+  const CUresult result =
+      ToCu(frame_ == 0
+               ? r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreate{*graph, image})
+               : r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreateIn{*graph, image, frame_}));
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
+  r.session->Send(cmd::GraphDestroy{*graph});
+  *graph = 0;
+  return result;
+}
+
+uint64_t GraphPlan::Create() const {
+  std::string definition;
+  uint64_t graph = 0;
+  if (Define(&definition)) Send(definition, &graph);
+  return graph;
+}
+
+CUresult GraphPlan::Make() {
+  std::string definition;
+  if (!Define(&definition)) return CUDA_ERROR_NOT_SUPPORTED;
+  uint64_t graph = 0;
+  const CUresult result = Send(definition, &graph);
+  MutexLock lock(&mu_);
+  tried_ = true;
+  wire_ = graph;
+  return result;
 }
 
 uint64_t GraphPlan::Remote(bool make) {
@@ -167,6 +198,7 @@ CUresult GraphPlan::Launch(Stream* stream) {
     WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
     return SendOn(stream, cmd::GraphLaunch{stream->wire, wire});
   }
+  if (frame_ != 0) return CUDA_ERROR_INVALID_VALUE;  // It was never made.
   for (const Step& step : steps_) {
     if (step.params != nullptr) WARPLINE_TRY(std::visit(Sender{stream}, *step.params));
   }

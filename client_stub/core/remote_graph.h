@@ -20,15 +20,21 @@ class GraphPlan {
   struct Step {
     SharedNodeParams params;      // nullptr for nothing.
     std::vector<uint32_t> after;  // Of the steps before it.
+    uint32_t body = 0;            // proto/graph_definition.h
   };
 
-  explicit GraphPlan(std::vector<Step> steps) : steps_(std::move(steps)) {}
+  // `frame`: the server's graph that has the conditional handles, for graphs with such nodes.
+  explicit GraphPlan(std::vector<Step> steps, uint64_t frame = 0)
+      : steps_(std::move(steps)), frame_(frame) {}
   ~GraphPlan();
   GraphPlan(const GraphPlan&) = delete;
   GraphPlan& operator=(const GraphPlan&) = delete;
 
   const std::vector<Step>& steps() const { return steps_; }
 
+  // Has the server make the graph of a frame, which nothing is launched without. Once, before all
+  // else. CUDA_ERROR_NOT_SUPPORTED for one with nodes that need this process.
+  CUresult Make();
   // Gives `stream` one launch.
   CUresult Launch(Stream* stream);
   // Has the server make its copy now, if it can.
@@ -40,7 +46,10 @@ class GraphPlan {
   bool Define(std::string* definition) const;
   uint64_t Create() const;
 
+  CUresult Send(const std::string& definition, uint64_t* graph) const;
+
   const std::vector<Step> steps_;
+  const uint64_t frame_;
 
   Mutex mu_;
   bool launched_ ABSL_GUARDED_BY(mu_) = false;

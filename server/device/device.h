@@ -32,6 +32,7 @@ enum class EventId : uint64_t {};
 enum class ModuleId : uint64_t {};
 enum class KernelId : uint64_t {};
 enum class GraphId : uint64_t {};
+enum class FrameId : uint64_t {};
 
 // CUDA's legacy default stream: it synchronizes with every blocking stream of its context.
 inline constexpr StreamId kLegacyStream{1};
@@ -105,10 +106,13 @@ inline constexpr uint64_t kBlockBytes = 2u << 20;
 
 // What one node of a graph does, and which nodes before it, by their places, it comes after.
 struct GraphNode {
-  enum class Kind { kNothing, kLaunch, kMemset, kCopy, kMemOps };
+  enum class Kind { kNothing, kLaunch, kMemset, kCopy, kMemOps, kConditional };
 
   Kind kind = Kind::kNothing;
   std::vector<uint32_t> after;
+  // The graph that it is in: 0, or one of the bodies of kConditional nodes before it, which have
+  // their numbers in the order of those nodes. What it comes after is in the same one.
+  uint32_t body = 0;
   // kLaunch. The parameters are borrowed.
   KernelId kernel{};
   LaunchConfig config;
@@ -124,6 +128,10 @@ struct GraphNode {
   uint64_t rows = 0;
   // kMemOps.
   std::vector<MemOp> operations;
+  // kConditional: what AddConditional() gave, a CUgraphConditionalNodeType, and how many bodies.
+  uint64_t conditional = 0;
+  uint32_t type = 0;
+  uint32_t bodies = 0;
 };
 // As CUmemAccess_flags.
 enum class MemoryAccess : uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
@@ -240,6 +248,22 @@ class Context {
   virtual CudaResult LaunchGraph(GraphId, StreamId) { return CudaResult::kNotSupported; }
   // Launches that were made complete.
   virtual CudaResult DestroyGraph(GraphId) { return CudaResult::kNotSupported; }
+
+  // --- Frames: graphs that have conditional handles before they have nodes. Kernels are given the
+  // handles' numbers, so the nodes must become those of the same graph.
+  virtual CudaResult CreateFrame(FrameId*) { return CudaResult::kNotSupported; }
+  virtual CudaResult AddConditional(FrameId, uint32_t /*first_value*/, uint32_t /*flags*/,
+                                    uint64_t* /*conditional*/) {
+    return CudaResult::kNotSupported;
+  }
+  // Once for a frame. After a failure it is good for nothing.
+  virtual CudaResult FillFrame(FrameId, absl::Span<const GraphNode>) {
+    return CudaResult::kNotSupported;
+  }
+  // A graph to launch of a frame that was filled; no two exist at a time.
+  virtual CudaResult CreateGraphOf(FrameId, GraphId*) { return CudaResult::kNotSupported; }
+  // Graphs that were made of it stay.
+  virtual CudaResult DestroyFrame(FrameId) { return CudaResult::kNotSupported; }
 
   // --- What kernels print. printf goes to the process's descriptor 1 and a failed assert to 2, as
   // CUDA's driver does it. Returns once everything is written there that work complete by now has

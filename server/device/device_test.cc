@@ -204,6 +204,38 @@ TEST_P(DeviceTest, MemsetsAndCopies) {
                                                      0xaabbaabb, 0x7f7f7f7f, 0x01020304}));
 }
 
+TEST_P(DeviceTest, AFrameRunsTheBodyThatItsConditionNames) {
+  FrameId frame{};
+  if (context_->CreateFrame(&frame) == CudaResult::kNotSupported) GTEST_SKIP() << "no frames";
+  uint64_t conditional = 0;
+  ASSERT_EQ(context_->AddConditional(frame, /*first_value=*/1, /*flags=*/1, &conditional),
+            CudaResult::kSuccess);
+  const auto set = [this](uint32_t body, uint64_t offset, uint32_t value) {
+    GraphNode node;
+    node.kind = GraphNode::Kind::kMemset;
+    node.body = body;
+    node.dst = {memory_ + offset, 0, 0};
+    node.value = value;
+    node.width = 4;
+    node.columns = 1;
+    node.rows = 1;
+    return node;
+  };
+  GraphNode choice;
+  choice.kind = GraphNode::Kind::kConditional;
+  choice.conditional = conditional;
+  choice.bodies = 2;
+  const std::vector<GraphNode> nodes = {choice, set(1, 0, 5), set(2, 4, 6), set(0, 8, 7)};
+  ASSERT_EQ(context_->Memset(memory_, 0, 4, 3, kLegacyStream), CudaResult::kSuccess);
+  ASSERT_EQ(context_->FillFrame(frame, nodes), CudaResult::kSuccess);
+  GraphId graph{};
+  ASSERT_EQ(context_->CreateGraphOf(frame, &graph), CudaResult::kSuccess);
+  EXPECT_EQ(context_->DestroyFrame(frame), CudaResult::kSuccess);
+  ASSERT_EQ(context_->LaunchGraph(graph, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{5, 0, 7}));
+  EXPECT_EQ(context_->DestroyGraph(graph), CudaResult::kSuccess);
+}
+
 TEST_P(DeviceTest, SetsRowsAndLeavesWhatIsBetween) {
   ASSERT_EQ(context_->Memset(memory_, 1, 4, 64, kLegacyStream), CudaResult::kSuccess);
   ASSERT_EQ(context_->MemsetRows(memory_, 16, 0x0202, 2, 4, 3, kLegacyStream),

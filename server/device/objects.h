@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "common/array_format.h"
 #include "common/box.h"
 
 namespace warpline::device {
@@ -59,6 +60,7 @@ struct ArrayShape {
   static constexpr uint32_t kSparse = 0x40;
   static constexpr uint32_t kDeferredMapping = 0x80;
 
+  ArrayExtents extents() const;
   // Of all elements of all levels, saturating: about what the array takes.
   uint64_t bytes() const;
 };

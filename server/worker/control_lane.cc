@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/fatbin/fatbin.h"
+#include "proto/graph_definition.h"
 #include "server/worker/graph.h"
 #include "server/worker/jit_options.h"
 #include "server/worker/launch_attributes.h"
@@ -271,15 +272,58 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
-void ControlLane::Do(const cmd::GraphCreate&, Task& task) {
+void ControlLane::CreateGraph(Task& task) {
   Graph* const graph = task.graph.get();
   graph->result = MakeGraph(host_->context(graph->device), host_->gate(), graph);
   if (IsSticky(graph->result)) host_->Fail(task.seq, task.id, graph->result);
   host_->sink()->Reply(task.seq, graph->result);
 }
 
+void ControlLane::Do(const cmd::GraphCreate&, Task& task) { CreateGraph(task); }
+
+void ControlLane::Do(const cmd::GraphCreateIn&, Task& task) {
+  CreateGraph(task);
+  if (!task.graph->native) return;
+  ++frames_;
+  NoteObjects();
+}
+
+void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
+  Frame& frame = *task.frame;
+  cmd::ConditionalCreateReply reply;
+  CudaResult result = CudaResult::kSuccess;
+  if (frame.filled || frame.conditionals.size() >= kMaxGraphBodies) {
+    result = frame.filled ? CudaResult::kNotSupported : CudaResult::kOutOfMemory;
+  } else if (!frame.created) {
+    result = host_->context(frame.device)->CreateFrame(&frame.id);
+    frame.created = result == CudaResult::kSuccess;
+    frames_ += frame.created ? 1 : 0;
+    NoteObjects();
+  }
+  if (result == CudaResult::kSuccess) {
+    result = host_->context(frame.device)->AddConditional(frame.id, command.first_value,
+                                                          command.flags, &reply.conditional);
+  }
+  if (result == CudaResult::kSuccess) frame.conditionals.insert(reply.conditional);
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {
+  if (!task.frame->created) return;
+  const CudaResult result = host_->context(task.frame->device)->DestroyFrame(task.frame->id);
+  --frames_;
+  NoteObjects();
+  // What was queued before this and names it finds nothing there.
+  task.frame->created = false;
+  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+}
+
 void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
   if (!task.graph->native) return;
+  if (task.graph->frame != nullptr) {
+    --frames_;
+    NoteObjects();
+  }
   const CudaResult result = host_->context(task.graph->device)->DestroyGraph(task.graph->id);
   if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
 }

@@ -47,6 +47,9 @@ class ControlLane : public Lane {
   void Do(const cmd::TextureDestroy& command, Task& task);
   void Do(const cmd::GraphCreate& command, Task& task);
   void Do(const cmd::GraphDestroy& command, Task& task);
+  void Do(const cmd::GraphCreateIn& command, Task& task);
+  void Do(const cmd::ConditionalCreate& command, Task& task);
+  void Do(const cmd::ConditionalDestroy& command, Task& task);
   template <typename Command>
   void Do(const Command&, Task&) {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,
@@ -64,7 +67,10 @@ class ControlLane : public Lane {
   // Says whether there is anything that ends with the worker.
   void NoteObjects();
 
+  void CreateGraph(Task& task);
+
   uint64_t arrays_ = 0;  // That exist.
+  uint64_t frames_ = 0;  // With the graphs that are made of them.
   // Objects that exist, by device, number and whether they are surfaces.
   std::set<std::tuple<uint32_t, uint64_t, bool>> textures_;
 };

@@ -4,13 +4,12 @@
 #include <cstring>
 #include <string_view>
 
+#include "common/array_format.h"
 #include "server/worker/control_lane.h"
 
 namespace warpline::worker {
 namespace {
 
-// The device's books of an array are finer than this, and its own rounding coarser.
-constexpr uint64_t kArrayGranularity = 64u << 10;
 constexpr uint64_t kMaxExtent = 1u << 18;
 constexpr size_t kMaxTextures = 1u << 20;
 
@@ -98,7 +97,9 @@ void ControlLane::Do(const cmd::TensorMapEncode& command, Task& task) {
   host_->sink()->Reply(task.seq, result, Bytes(reply));
 }
 
-void ControlLane::NoteObjects() { host_->OnLostWithWorker(arrays_ > 0 || !textures_.empty()); }
+void ControlLane::NoteObjects() {
+  host_->OnLostWithWorker(arrays_ > 0 || frames_ > 0 || !textures_.empty());
+}
 
 CudaResult ControlLane::Create(Array* array) {
   device::ArrayShape& shape = array->shape;
@@ -112,8 +113,7 @@ CudaResult ControlLane::Create(Array* array) {
   if (std::max({shape.width, shape.height, shape.depth}) > kMaxExtent) {
     return CudaResult::kInvalidValue;
   }
-  uint64_t bytes = shape.bytes();
-  bytes = (bytes + kArrayGranularity - 1) / kArrayGranularity * kArrayGranularity;
+  const uint64_t bytes = ArrayChargedBytes(shape.extents());
   CudaResult result = host_->Charge(array->device, bytes);
   if (result != CudaResult::kSuccess) return result;
   result = host_->context(array->device)->CreateArray(&shape, &array->id);

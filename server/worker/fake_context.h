@@ -311,6 +311,33 @@ class FakeContext : public device::Context {
     if (to.host != nullptr) std::memset(to.host, 'a', extent.bytes());
     return Log("array-copy", stream, absl::StrCat(name(from), ">", name(to)));
   }
+  CudaResult CreateFrame(device::FrameId* frame) override {
+    *frame = device::FrameId{70};
+    return Log("frame", {}, "");
+  }
+  CudaResult AddConditional(device::FrameId, uint32_t first_value, uint32_t flags,
+                            uint64_t* conditional) override {
+    MutexLock lock(&mu_);
+    *conditional = next_conditional_++;
+    log_.push_back(absl::StrCat("conditional ", first_value, " ", flags));
+    return CudaResult::kSuccess;
+  }
+  CudaResult FillFrame(device::FrameId, absl::Span<const device::GraphNode> nodes) override {
+    MutexLock lock(&mu_);
+    for (const device::GraphNode& node : nodes) {
+      log_.push_back(absl::StrCat("node ", static_cast<int>(node.kind), " in ", node.body));
+    }
+    return CudaResult::kSuccess;
+  }
+  CudaResult CreateGraphOf(device::FrameId, device::GraphId* graph) override {
+    *graph = device::GraphId{71};
+    return Log("graph", {}, "");
+  }
+  CudaResult LaunchGraph(device::GraphId graph, device::StreamId stream) override {
+    return Log("graph-launch", stream, absl::StrCat(static_cast<uint64_t>(graph)));
+  }
+  CudaResult DestroyGraph(device::GraphId) override { return Log("free-graph", {}, ""); }
+  CudaResult DestroyFrame(device::FrameId) override { return Log("free-frame", {}, ""); }
   CudaResult CreateTexture(const device::Texture& texture, uint64_t* object) override {
     *object = 0x77;
     return Log(texture.is_surface ? "surface" : "texture", {},
@@ -388,6 +415,7 @@ class FakeContext : public device::Context {
   int kernel_attributes_set_ ABSL_GUARDED_BY(mu_) = 0;
   CudaResult broken_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   uint64_t limit_ ABSL_GUARDED_BY(mu_) = 1024;
+  uint64_t next_conditional_ ABSL_GUARDED_BY(mu_) = 900;
   int live_events_ ABSL_GUARDED_BY(mu_) = 0;
   int staging_made_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t end_of_memory_ ABSL_GUARDED_BY(mu_) = ~uint64_t{0};

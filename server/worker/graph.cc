@@ -1,5 +1,6 @@
 #include "server/worker/graph.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -108,7 +109,18 @@ CudaResult ReadMemOps(const GraphStep& step, GraphNode* node) {
   return CudaResult::kSuccess;
 }
 
+CudaResult ReadConditional(const GraphStep& step, const Graph& graph, GraphNode* node) {
+  if (graph.frame == nullptr) return CudaResult::kInvalidValue;
+  const auto conditional = Fields<ConditionalStep>(step);
+  node->kind = GraphNode::Kind::kConditional;
+  node->conditional = conditional.conditional;
+  node->type = conditional.type;
+  node->bodies = conditional.bodies;
+  return node->bodies > 0 ? CudaResult::kSuccess : CudaResult::kInvalidValue;
+}
+
 CudaResult ReadStep(const GraphStep& step, const FindKernel& find, GraphNode* node, Graph* graph) {
+  if (step.command == kConditionalStep) return ReadConditional(step, *graph, node);
   switch (static_cast<CommandId>(step.command)) {
     case CommandId::kLaunch:
     case CommandId::kLaunchEx:
@@ -146,8 +158,43 @@ CudaResult Issue(device::Context* context, const GraphNode& node, device::Stream
       return context->CopyBoxOnDevice(node.dst, node.src, node.extent, stream);
     case GraphNode::Kind::kMemOps:
       return context->MemOps(node.operations, stream);
+    case GraphNode::Kind::kConditional:
+      return CudaResult::kNotSupported;
   }
   return CudaResult::kInvalidValue;
+}
+
+// A node is in a body that there is, and comes after others of the same one.
+bool InItsBody(const Graph& graph, const GraphNode& node, uint64_t bodies) {
+  return node.body < bodies &&
+         std::all_of(node.after.begin(), node.after.end(),
+                     [&](uint32_t place) { return graph.nodes[place].body == node.body; });
+}
+
+// Makes the nodes those of the frame, unless they are already, and a graph to launch of it.
+CudaResult MakeOfFrame(device::Context* context, Graph* graph) {
+  Frame& frame = *graph->frame;
+  if (!frame.created) return CudaResult::kInvalidHandle;
+  for (const GraphNode& node : graph->nodes) {
+    // The driver takes the number for what it is.
+    if (node.kind == GraphNode::Kind::kConditional &&
+        !frame.conditionals.contains(node.conditional)) {
+      return CudaResult::kInvalidValue;
+    }
+  }
+  ContentHash definition;
+  if (!HashContent(graph->image->bytes(), &definition)) return CudaResult::kUnknown;
+  if (!frame.filled) {
+    frame.filled = true;
+    frame.definition = definition;
+    frame.result = context->FillFrame(frame.id, graph->nodes);
+  }
+  if (frame.result != CudaResult::kSuccess) return frame.result;
+  // The device's graph has its nodes for good.
+  if (frame.definition != definition) return CudaResult::kNotSupported;
+  const CudaResult result = context->CreateGraphOf(frame.id, &graph->id);
+  graph->native = result == CudaResult::kSuccess;
+  return result;
 }
 
 }  // namespace
@@ -157,16 +204,21 @@ CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find
   std::string_view rest = image->bytes();
   if (rest.empty() || rest.size() > kMaxGraphDefinitionBytes) return CudaResult::kInvalidValue;
   GraphStep step;
+  uint64_t bodies = 1;
   while (!rest.empty()) {
-    if (graph->nodes.size() >= max_nodes) return CudaResult::kOutOfMemory;
+    if (graph->nodes.size() + bodies > max_nodes) return CudaResult::kOutOfMemory;
     if (!TakeGraphStep(&rest, static_cast<uint32_t>(graph->nodes.size()), &step)) {
       return CudaResult::kInvalidValue;
     }
     GraphNode node;
     node.after = std::move(step.after);
+    node.body = step.body;
+    if (!InItsBody(*graph, node, bodies)) return CudaResult::kInvalidValue;
     graph->kernels.emplace_back();
     const CudaResult result = ReadStep(step, find, &node, graph);
     if (result != CudaResult::kSuccess) return result;
+    bodies += node.bodies;
+    if (bodies > kMaxGraphBodies) return CudaResult::kOutOfMemory;
     graph->nodes.push_back(std::move(node));
   }
   graph->image = std::move(image);
@@ -184,6 +236,10 @@ CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph) {
     graph->nodes[i].kernel = kernel->id;
     graph->prints |= kernel->module->prints;
     one_device &= kernel->module->device == graph->device;
+  }
+  if (graph->frame != nullptr) {
+    if (!one_device || graph->frame->device != graph->device) return CudaResult::kNotSupported;
+    return gate->With(graph->kernels, [&] { return MakeOfFrame(context, graph); });
   }
   if (!one_device) return CudaResult::kSuccess;
   const CudaResult result =

@@ -96,7 +96,8 @@ void Recorder::Refused(CommandId id, std::string_view body) {
     journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.handle));
   }
   // A graph that is refused takes its image with it.
-  if (id == CommandId::kGraphCreate && !replaying_.load(std::memory_order_relaxed)) {
+  const bool graph = id == CommandId::kGraphCreate || id == CommandId::kGraphCreateIn;
+  if (graph && !replaying_.load(std::memory_order_relaxed)) {
     journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.parent));
   }
 }

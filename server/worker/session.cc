@@ -209,7 +209,7 @@ void Session::Refuse(CudaResult result) {
 
 uint64_t Session::handle_count() const {
   return lanes_.size() + event_table_.size() + images_.size() + modules_.size() + kernels_.size() +
-         host_calls_.size() + links_.size() + arrays_.size() + graphs_.size() +
+         host_calls_.size() + links_.size() + arrays_.size() + graphs_.size() + frames_.size() +
          (virtual_memory_ == nullptr ? 0 : virtual_memory_->mappings());
 }
 

@@ -204,6 +204,9 @@ class Session : public LaneHost {
   void On(const cmd::GraphCreate& command, std::string_view tail);
   void On(const cmd::GraphDestroy& command, std::string_view tail);
   void On(const cmd::GraphLaunch& command, std::string_view tail);
+  void On(const cmd::GraphCreateIn& command, std::string_view tail);
+  void On(const cmd::ConditionalCreate& command, std::string_view tail);
+  void On(const cmd::ConditionalDestroy& command, std::string_view tail);
   void On(const cmd::ImageFind& command, std::string_view tail);
   void On(const cmd::ImageZstd& command, std::string_view tail);
   void On(const cmd::MemoryMap& command, std::string_view tail);
@@ -273,6 +276,9 @@ class Session : public LaneHost {
   template <typename Command>
   void CopyOn(const Command& command, std::string_view tail, std::shared_ptr<Array> array,
               std::shared_ptr<Array> second);
+  // `frame` is null for a graph without conditional nodes.
+  template <typename Command>
+  void CreateGraph(const Command& command, std::string_view tail, std::shared_ptr<Frame> frame);
   std::shared_ptr<Array> FindArray(uint64_t handle);
   // An image that is charged and in the table, or null after a refusal.
   std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total);
@@ -346,6 +352,7 @@ class Session : public LaneHost {
   absl::flat_hash_map<uint64_t, std::shared_ptr<Array>> arrays_;
   absl::flat_hash_map<uint64_t, HostCall> host_calls_;  // Those that the client has yet to answer.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Graph>> graphs_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Frame>> frames_;
   uint64_t module_bytes_ = 0;  // Images of modules and graphs.
   uint64_t graph_nodes_ = 0;
   std::array<bool, kLimitCount> said_limit_{};

@@ -6,7 +6,9 @@
 
 namespace warpline::worker {
 
-void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
+template <typename Command>
+void Session::CreateGraph(const Command& command, std::string_view tail,
+                          std::shared_ptr<Frame> frame) {
   const auto found = images_.find(command.image);
   if (found == images_.end() || !found->second->complete() || graphs_.contains(command.graph) ||
       !HasDevice(command.graph)) {
@@ -20,6 +22,7 @@ void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
   }
   auto graph = std::make_shared<Graph>();
   graph->device = DeviceOfHandle(command.graph);
+  graph->frame = std::move(frame);
   const CudaResult result = ParseGraph(
       image,
       [this](uint64_t handle) {
@@ -32,10 +35,63 @@ void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
     return Refuse(result);
   }
   graph_nodes_ += graph->nodes.size();
+  if (graph->frame != nullptr) {
+    // The frame keeps them, however often it is instantiated.
+    uint64_t count = graph->nodes.size();
+    for (const device::GraphNode& node : graph->nodes) count += node.bodies;
+    Frame& of = *graph->frame;
+    const uint64_t more = count > of.nodes ? count - of.nodes : 0;
+    of.nodes += more;
+    of.counted += more;
+    graph_nodes_ += more;
+  }
   graph->ticket = control_->appended() + 1;
   Task task = NewTask(command, tail);
   task.graph = graph;
   graphs_.emplace(command.graph, std::move(graph));
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::GraphCreate& command, std::string_view tail) {
+  CreateGraph(command, tail, nullptr);
+}
+
+void Session::On(const cmd::GraphCreateIn& command, std::string_view tail) {
+  const auto frame = frames_.find(command.frame);
+  if (frame == frames_.end()) {
+    // Its image would be missed by nobody.
+    if (const auto image = images_.find(command.image); image != images_.end()) {
+      module_bytes_ -= image->second->total();
+      images_.erase(image);
+    }
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  CreateGraph(command, tail, frame->second);
+}
+
+void Session::On(const cmd::ConditionalCreate& command, std::string_view tail) {
+  const auto found = frames_.find(command.frame);
+  if (!HasDevice(command.frame)) return Refuse(CudaResult::kInvalidHandle);
+  if (found == frames_.end() && !HandlesLeft()) return;
+  if (graph_nodes_ >= limits_.max_graph_nodes) return Refuse(CudaResult::kOutOfMemory);
+  ++graph_nodes_;
+  Task task = NewTask(command, tail);
+  task.frame = found != frames_.end() ? found->second : std::make_shared<Frame>();
+  if (found == frames_.end()) {
+    task.frame->device = DeviceOfHandle(command.frame);
+    frames_.emplace(command.frame, task.frame);
+  }
+  ++task.frame->counted;
+  ToControl(std::move(task));
+}
+
+void Session::On(const cmd::ConditionalDestroy& command, std::string_view tail) {
+  const auto found = frames_.find(command.frame);
+  if (found == frames_.end()) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  task.frame = std::move(found->second);
+  frames_.erase(found);
+  graph_nodes_ -= std::exchange(task.frame->counted, 0);
   ToControl(std::move(task));
 }
 

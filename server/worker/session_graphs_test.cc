@@ -33,6 +33,27 @@ class SessionGraphsTest : public SessionTest {
     return result;
   }
 
+  CudaResult CreateIn(uint64_t graph, uint64_t frame, const std::string& definition) {
+    Add(cmd::ImageData{78, definition.size(), 0}, definition);
+    const uint64_t seq = Add(cmd::GraphCreateIn{graph, 78, frame});
+    EXPECT_TRUE(Send().ok());
+    CudaResult result = CudaResult::kUnknown;
+    replies_.Wait(seq, &result);
+    return result;
+  }
+
+  uint64_t MakeConditional(uint64_t frame) {
+    const uint64_t seq = Add(cmd::ConditionalCreate{frame, 1, 1});
+    EXPECT_TRUE(Send().ok());
+    CudaResult result = CudaResult::kUnknown;
+    const std::string body = replies_.Wait(seq, &result);
+    EXPECT_EQ(result, CudaResult::kSuccess);
+    std::string_view rest = body;
+    cmd::ConditionalCreateReply reply;
+    EXPECT_TRUE(TakeStruct(&rest, &reply));
+    return reply.conditional;
+  }
+
   void Sync(uint64_t stream) {
     const uint64_t seq = Add(cmd::StreamSync{stream});
     ASSERT_TRUE(Send().ok());
@@ -91,6 +112,62 @@ TEST_F(SessionGraphsTest, WhatIsNoGraphIsRefused) {
   CudaResult result = CudaResult::kSuccess;
   replies_.Wait(seq, &result);
   EXPECT_EQ(result, CudaResult::kInvalidHandle);
+}
+
+// A conditional node with one body, in which there is a memset.
+std::string Conditional(uint64_t conditional, uint32_t value) {
+  std::string definition;
+  const ConditionalStep step = {conditional, 0, 1};
+  AppendGraphStep(kConditionalStep, {}, Fields(step), {}, &definition);
+  const cmd::Memset memset = {0, 0x1000, 4, value, 4};
+  AppendGraphStep(kMemset, {}, Fields(memset), {}, &definition, 1);
+  return definition;
+}
+
+TEST_F(SessionGraphsTest, AFrameHasHandlesAndThenNodes) {
+  AddStream(20);
+  const uint64_t handle = MakeConditional(60);
+  EXPECT_EQ(handle, 900u);
+  ASSERT_EQ(CreateIn(50, 60, Conditional(handle, 6)), CudaResult::kSuccess);
+  Add(cmd::GraphLaunch{20, 50});
+  Sync(20);
+  // The same once more, but nothing else: the device's graph has its nodes.
+  Add(cmd::GraphDestroy{50});
+  EXPECT_EQ(CreateIn(51, 60, Conditional(handle, 7)), CudaResult::kNotSupported);
+  EXPECT_EQ(CreateIn(52, 60, Conditional(handle, 6)), CudaResult::kSuccess);
+  Add(cmd::ConditionalDestroy{60});
+  Add(cmd::GraphLaunch{20, 52});
+  Sync(20);
+  int filled = 0, launched = 0, made = 0;
+  for (const std::string& line : context_.log()) {
+    filled += line == "node 2 in 1" ? 1 : 0;
+    launched += line.starts_with("graph-launch@") ? 1 : 0;
+    made += line.starts_with("graph@") ? 1 : 0;
+  }
+  EXPECT_EQ(filled, 1);
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(launched, 2);
+}
+
+TEST_F(SessionGraphsTest, ConditionalNodesAreOfTheirFrame) {
+  const uint64_t handle = MakeConditional(60);
+  EXPECT_EQ(CreateIn(50, 60, Conditional(handle + 1, 6)), CudaResult::kInvalidValue);
+  EXPECT_EQ(CreateIn(51, 61, Conditional(handle, 6)), CudaResult::kInvalidHandle);
+  EXPECT_EQ(Create(52, Conditional(handle, 6)), CudaResult::kInvalidValue);
+  // Bodies that there are not, none at all, and nodes after those of another one.
+  const cmd::Memset memset = {0, 0x1000, 4, 1, 4};
+  std::string definition = Conditional(handle, 6);
+  AppendGraphStep(kMemset, {}, Fields(memset), {}, &definition, 2);
+  EXPECT_EQ(CreateIn(53, 60, definition), CudaResult::kInvalidValue);
+  definition = Conditional(handle, 6);
+  AppendGraphStep(kMemset, {0}, Fields(memset), {}, &definition, 1);
+  EXPECT_EQ(CreateIn(54, 60, definition), CudaResult::kInvalidValue);
+  definition.clear();
+  AppendGraphStep(kConditionalStep, {}, Fields(ConditionalStep{handle, 0, 0}), {}, &definition);
+  EXPECT_EQ(CreateIn(55, 60, definition), CudaResult::kInvalidValue);
+  definition.clear();
+  AppendGraphStep(kConditionalStep, {}, Fields(ConditionalStep{handle, 2, ~0u}), {}, &definition);
+  EXPECT_EQ(CreateIn(56, 60, definition), CudaResult::kOutOfMemory);
 }
 
 TEST_F(SessionGraphsTest, NodesAreLimited) {

@@ -20,6 +20,7 @@
 namespace warpline::worker {
 
 class Lane;
+struct Frame;
 struct Graph;
 
 // Device code that is being linked. The linker lane's, but for `device` and
@@ -71,7 +72,8 @@ using AnyCommand = std::variant<
     cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
     cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
     cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy,
-    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind>;
+    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind,
+    cmd::ConditionalCreate, cmd::ConditionalDestroy, cmd::GraphCreateIn>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {
@@ -91,6 +93,7 @@ struct Task {
   std::shared_ptr<Array> array;
   std::shared_ptr<Array> second_array;
   std::shared_ptr<Graph> graph;
+  std::shared_ptr<Frame> frame;
   // What the stream waits for before the command: the latest StreamBarriers of others.
   std::vector<std::shared_ptr<EventRecord>> barriers;
   absl::InlinedVector<Prerequisite, 1> after;

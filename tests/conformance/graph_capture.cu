@@ -212,6 +212,14 @@ void Forbidden() {
   CALL("capturing", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc, &memory, 64);
   CALL("allocated", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, s.stream, &graph);
 
+  CUgraph empty = nullptr;
+  CUgraphExec exec = nullptr;
+  SETUP(cuGraphCreate, &empty, 0);
+  SETUP(cuGraphInstantiateWithFlags, &exec, empty, 0);
+  SETUP(cuStreamBeginCapture, s.stream, kGlobal);
+  CALL("capturing", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuGraphExecDestroy, exec);
+  CALL("destroyed", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, s.stream, &graph);
+
   SETUP(cuStreamBeginCapture, s.stream, kRelaxed);
   CALL("relaxed capture", CUDA_SUCCESS, cuMemAlloc, &memory, 64);
   CALL("relaxed", CUDA_SUCCESS, cuStreamEndCapture, s.stream, &graph);

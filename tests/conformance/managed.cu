@@ -214,6 +214,143 @@ void InGraphs() {
   CALL("1 MiB", CUDA_SUCCESS, cuMemFree, Address(words));
 }
 
+int RangeWord(CUmem_range_attribute attribute, const void* at, size_t bytes) {
+  int value = 77;
+  CALL("a word", CUDA_SUCCESS, cuMemRangeGetAttribute, &value, sizeof(value), attribute,
+       Address(at), bytes);
+  return value;
+}
+
+constexpr CUmemLocation kOnDevice = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+constexpr CUmemLocation kOnHost = {CU_MEM_LOCATION_TYPE_HOST, 0};
+
+void Advised() {
+  if (!Begin()) return;
+  unsigned* words = Managed();
+  CUdeviceptr linear = 0;
+  if (words == nullptr) return;
+  SETUP(cuMemAlloc, &linear, 4096);
+  const size_t half = kBytes / 2;
+  EQUAL(cuMemRangeGetAttribute, "no advice at first",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, words, kBytes), 0);
+  EQUAL(cuMemRangeGetAttribute, "no place at first",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, words, kBytes), CU_DEVICE_INVALID);
+  EQUAL(cuMemRangeGetAttribute, "no prefetch at first",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, words, kBytes), CU_DEVICE_INVALID);
+  CALL("read mostly", CUDA_SUCCESS, cuMemAdvise, Address(words), half,
+       CU_MEM_ADVISE_SET_READ_MOSTLY, kOnDevice);
+  EQUAL(cuMemAdvise, "half is read mostly",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, words, half), 1);
+  EQUAL(cuMemAdvise, "not all is read mostly",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, words, kBytes), 0);
+  CALL("read mostly no more", CUDA_SUCCESS, cuMemAdvise, Address(words), kBytes,
+       CU_MEM_ADVISE_UNSET_READ_MOSTLY, kOnDevice);
+  EQUAL(cuMemAdvise, "nothing is read mostly",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, words, half), 0);
+  CALL("prefers the device", CUDA_SUCCESS, cuMemAdvise, Address(words), kBytes,
+       CU_MEM_ADVISE_SET_PREFERRED_LOCATION, kOnDevice);
+  EQUAL(cuMemAdvise, "the device is preferred",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, words, kBytes), 0);
+  EQUAL(cuMemAdvise, "type of the preferred place",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, words, kBytes),
+        CU_MEM_LOCATION_TYPE_DEVICE);
+  CALL("prefers the host", CUDA_SUCCESS, cuMemAdvise, Address(words), kBytes,
+       CU_MEM_ADVISE_SET_PREFERRED_LOCATION, kOnHost);
+  EQUAL(cuMemAdvise, "the host is preferred",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, words, kBytes), CU_DEVICE_CPU);
+  CALL("prefers nothing", CUDA_SUCCESS, cuMemAdvise, Address(words), kBytes,
+       CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, kOnDevice);
+  CALL("accessed by the device", CUDA_SUCCESS, cuMemAdvise, Address(words), kBytes,
+       CU_MEM_ADVISE_SET_ACCESSED_BY, kOnDevice);
+  int devices[3] = {77, 77, 77}, read_mostly = 77;
+  void* data[] = {devices, &read_mostly};
+  size_t sizes[] = {sizeof(devices), sizeof(read_mostly)};
+  CUmem_range_attribute attributes[] = {CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+                                        CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY};
+  CALL("two", CUDA_SUCCESS, cuMemRangeGetAttributes, data, sizes, attributes, 2, Address(words),
+       kBytes);
+  HOLDS(cuMemRangeGetAttributes, "who accesses it",
+        devices[0] == 0 && devices[1] == CU_DEVICE_INVALID && devices[2] == CU_DEVICE_INVALID &&
+            read_mostly == 0,
+        "%d %d %d, %d", devices[0], devices[1], devices[2], read_mostly);
+  CALL("of one, no size", CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, devices, 3,
+       CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, Address(words), kBytes);
+  CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, devices, 4,
+       static_cast<CUmem_range_attribute>(99), Address(words), kBytes);
+  CALL("of no managed memory", CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute, devices, 4,
+       CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, linear, 4096);
+  CALL("of no managed memory", CUDA_ERROR_INVALID_VALUE, cuMemAdvise, linear, 4096,
+       CU_MEM_ADVISE_SET_READ_MOSTLY, kOnDevice);
+  CALL("no size", CUDA_ERROR_INVALID_VALUE, cuMemAdvise, Address(words), 0,
+       CU_MEM_ADVISE_SET_READ_MOSTLY, kOnDevice);
+  CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuMemAdvise, Address(words), kBytes,
+       static_cast<CUmem_advise>(99), kOnDevice);
+  CALL("no such device", CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, Address(words), kBytes,
+       CU_MEM_ADVISE_SET_ACCESSED_BY, CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, 4711});
+}
+
+void Prefetched() {
+  if (!Begin()) return;
+  unsigned* words = Managed();
+  CUstream stream = nullptr;
+  CUdeviceptr linear = 0;
+  if (words == nullptr) return;
+  SETUP(cuMemAlloc, &linear, 4096);
+  SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  unsigned wrong = 0;
+  for (unsigned round = 0; round < 4; ++round) {
+    for (unsigned i = 0; i < kWords; ++i) words[i] = i + round;
+    CALL("to the device", CUDA_SUCCESS, cuMemPrefetchAsync, Address(words), kBytes, kOnDevice, 0,
+         stream);
+    Double(words, stream);
+    CALL("to the host", CUDA_SUCCESS, cuMemPrefetchAsync, Address(words), kBytes, kOnHost, 0,
+         stream);
+    // One that comes behind a prefetch counts all the same.
+    if (round % 2 == 1) Double(words, stream);
+    CU(cuStreamSynchronize)(stream);
+    const unsigned factor = round % 2 == 1 ? 4 : 2;
+    wrong += WrongWords(words, factor * round, factor);
+  }
+  HOLDS(cuMemPrefetchAsync, "there and back", wrong == 0, "%u wrong words", wrong);
+  EQUAL(cuMemPrefetchAsync, "the last place",
+        RangeWord(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, words, kBytes), CU_DEVICE_CPU);
+  CALL("no size", CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, Address(words), 0, kOnDevice, 0,
+       stream);
+  CALL("flags", CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, Address(words), kBytes, kOnDevice, 1,
+       stream);
+  CALL("no such device", CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync, Address(words), kBytes,
+       CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, 4711}, 0, stream);
+  CALL("no managed memory", CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync, linear, 4096, kOnDevice,
+       0, stream);
+  HOLDS(cudaMemPrefetchAsync, "of the runtime",
+        cudaMemPrefetchAsync(words, kBytes, cudaMemLocation{cudaMemLocationTypeDevice, 0}, 0,
+                             stream) == cudaSuccess,
+        "fails");
+  CUdeviceptr address = Address(words);
+  size_t size = kBytes, first = 0;
+  CUmemLocation to = kOnDevice;
+  for (unsigned i = 0; i < kWords; ++i) words[i] = i;
+  CALL("a batch", CUDA_SUCCESS, cuMemPrefetchBatchAsync, &address, &size, 1, &to, &first, 1, 0,
+       stream);
+  Double(words, stream);
+  CU(cuStreamSynchronize)(stream);
+  wrong = WrongWords(words, 0, 2);
+  HOLDS(cuMemPrefetchBatchAsync, "a batch moves nothing else", wrong == 0, "%u wrong words", wrong);
+  CALL("discarded", CUDA_SUCCESS, cuMemDiscardBatchAsync, &address, &size, 1, 0, stream);
+  CALL("discarded and prefetched", CUDA_SUCCESS, cuMemDiscardAndPrefetchBatchAsync, &address, &size,
+       1, &to, &first, 1, 0, stream);
+  CU(cuStreamSynchronize)(stream);
+  for (unsigned i = 0; i < kWords; ++i) words[i] = 3 * i;
+  Double(words, stream);
+  CU(cuStreamSynchronize)(stream);
+  wrong = WrongWords(words, 0, 6);
+  HOLDS(cuMemDiscardBatchAsync, "written after it", wrong == 0, "%u wrong words", wrong);
+  CALL("no batch", CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync, &address, &size, 0, &to,
+       &first, 1, 0, stream);
+  CALL("on the legacy stream", CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync, &address, &size,
+       1, &to, &first, 1, 0, nullptr);
+}
+
 void Variables() {
   if (!Begin()) return;
   EQUAL(cuLibraryGetManaged, "a managed variable's first value", managed_counter, 5u);
@@ -400,6 +537,8 @@ int main(int argc, char** argv) {
               {"copies", Copies},
               {"attached", Attached},
               {"in_graphs", InGraphs},
+              {"advised", Advised},
+              {"prefetched", Prefetched},
               {"variables", Variables},
               {"pointers", Pointers},
               {"system_calls", SystemCalls},

@@ -180,7 +180,9 @@ void TwoDimensions() {
   HOLDS(cuTexObjectGetResourceDesc, "the array", got.res.array.hArray == array, "is another");
   CUDA_TEXTURE_DESC got_options = {};
   CALL("border", CUDA_SUCCESS, cuTexObjectGetTextureDesc, &got_options, border);
-  // Not the color: the driver uses it but does not give it back.
+  // The driver uses the color but does not give it back.
+  HOLDS(cuTexObjectGetTextureDesc, "no color", got_options.borderColor[0] == 0.0f, "%g",
+        got_options.borderColor[0]);
   EQUAL(cuTexObjectGetTextureDesc, "the mode", got_options.addressMode[0],
         CU_TR_ADDRESS_MODE_BORDER);
   for (const CUtexObject object : {point, linear, border}) {

@@ -26,6 +26,9 @@ CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
       Add(parameters, fields);
       return CudaResult::kSuccess;
     }
+    case CommandId::kConditionalCreate:
+      Add(cmd::ConditionalCreateReply{FakeSession::kConditional}, fields);
+      return CudaResult::kSuccess;
     case CommandId::kGlobalFind:
       if (sent.tail != "global") return CudaResult::kNotFound;
       Add(cmd::GlobalFindReply{FakeSession::kGlobalAddress, FakeSession::kGlobalBytes}, fields);

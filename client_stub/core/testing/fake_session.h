@@ -64,7 +64,8 @@ class FakeSession : public Session {
   static constexpr uint64_t kArenaBytes = uint64_t{1} << 32;
   static constexpr uint64_t kGlobalAddress = 0x7000001000;
   static constexpr uint64_t kGlobalBytes = 64;
-  static constexpr uint64_t kFirstTexture = 0x5001;  // The number of every texture object.
+  static constexpr uint64_t kConditional = 0x7100000042;  // The number of every conditional.
+  static constexpr uint64_t kFirstTexture = 0x5001;       // The number of every texture object.
 
   // ---- Session
 

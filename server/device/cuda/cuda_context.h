@@ -67,6 +67,12 @@ class CudaContext : public Context {
   CudaResult CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) override;
   CudaResult LaunchGraph(GraphId graph, StreamId stream) override;
   CudaResult DestroyGraph(GraphId graph) override;
+  CudaResult CreateFrame(FrameId* frame) override;
+  CudaResult AddConditional(FrameId frame, uint32_t first_value, uint32_t flags,
+                            uint64_t* conditional) override;
+  CudaResult FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) override;
+  CudaResult CreateGraphOf(FrameId frame, GraphId* graph) override;
+  CudaResult DestroyFrame(FrameId frame) override;
 
   CudaResult FlushOutput() override;
   CudaResult GetLimit(int limit, uint64_t* value) override;

@@ -10,6 +10,8 @@
 namespace warpline::device {
 namespace {
 
+CUgraph Native(FrameId id) { return reinterpret_cast<CUgraph>(static_cast<uint64_t>(id)); }
+
 CUgraphExec Native(GraphId id) { return reinterpret_cast<CUgraphExec>(static_cast<uint64_t>(id)); }
 
 CUstream Native(StreamId id) {
@@ -28,7 +30,7 @@ class GraphBuilder {
       std::function<CUresult(absl::Span<const MemOp>, std::vector<CUstreamBatchMemOpParams>*)>;
 
   GraphBuilder(const DriverApi* api, CUcontext context, CUgraph graph, Translate translate)
-      : api_(api), context_(context), graph_(graph), translate_(std::move(translate)) {}
+      : api_(api), context_(context), bodies_({graph}), translate_(std::move(translate)) {}
 
   CUresult Add(const GraphNode& from) {
     after_.clear();
@@ -36,6 +38,8 @@ class GraphBuilder {
       if (index >= nodes_.size()) return CUDA_ERROR_INVALID_VALUE;
       after_.push_back(nodes_[index]);
     }
+    if (from.body >= bodies_.size()) return CUDA_ERROR_INVALID_VALUE;
+    graph_ = bodies_[from.body];
     CUgraphNode node = nullptr;
     const CUresult result = AddByKind(from, &node);
     nodes_.push_back(node);
@@ -55,6 +59,8 @@ class GraphBuilder {
         return AddCopy(from, node);
       case GraphNode::Kind::kMemOps:
         return AddMemOps(from, node);
+      case GraphNode::Kind::kConditional:
+        return AddConditional(from, node);
     }
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -132,9 +138,25 @@ class GraphBuilder {
     return api_->p_cuGraphAddBatchMemOpNode(node, graph_, after_.data(), after_.size(), &params);
   }
 
+  CUresult AddConditional(const GraphNode& from, CUgraphNode* node) {
+    CUgraphNodeParams params = {};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional.handle = from.conditional;
+    params.conditional.type = static_cast<CUgraphConditionalNodeType>(from.type);
+    params.conditional.size = from.bodies;
+    params.conditional.ctx = context_;
+    const CUresult result =
+        api_->p_cuGraphAddNode(node, graph_, after_.data(), nullptr, after_.size(), &params);
+    if (result != CUDA_SUCCESS) return result;
+    const CUgraph* const made = params.conditional.phGraph_out;
+    bodies_.insert(bodies_.end(), made, made + from.bodies);
+    return CUDA_SUCCESS;
+  }
+
   const DriverApi* const api_;
   const CUcontext context_;
-  const CUgraph graph_;
+  std::vector<CUgraph> bodies_;
+  CUgraph graph_ = nullptr;  // That of the node which is added.
   const Translate translate_;
   std::vector<CUgraphNode> nodes_;
   std::vector<CUgraphNode> after_;
@@ -142,7 +164,7 @@ class GraphBuilder {
 
 }  // namespace
 
-CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
+CudaResult CudaContext::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
   Enter();
   // The driver's graphs take memory of other devices for some nodes only.
   for (const GraphNode& node : nodes) {
@@ -154,25 +176,61 @@ CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* 
       return CudaResult::kNotSupported;
     }
   }
-  CUgraph native = nullptr;
-  CUresult result = api_->p_cuGraphCreate(&native, 0);
-  if (result != CUDA_SUCCESS) return ToResult(result);
-  const absl::Cleanup destroy = [&] { api_->p_cuGraphDestroy(native); };
-  GraphBuilder builder(api_, context_, native,
+  GraphBuilder builder(api_, context_, Native(frame),
                        [this](absl::Span<const MemOp> operations,
                               std::vector<CUstreamBatchMemOpParams>* translated) {
                          return Translate(operations, translated);
                        });
   for (const GraphNode& node : nodes) {
-    result = builder.Add(node);
+    CUresult result = builder.Add(node);
     // That would say that this device has no graphs.
     if (result == CUDA_ERROR_NOT_SUPPORTED) result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS) return ToResult(result);
   }
+  return CudaResult::kSuccess;
+}
+
+CudaResult CudaContext::CreateGraphOf(FrameId frame, GraphId* graph) {
+  Enter();
   CUgraphExec executable = nullptr;
-  result = api_->p_cuGraphInstantiate(&executable, native, 0);
+  const CUresult result = api_->p_cuGraphInstantiate(&executable, Native(frame), 0);
   *graph = static_cast<GraphId>(reinterpret_cast<uint64_t>(executable));
   return ToResult(result);
+}
+
+CudaResult CudaContext::CreateFrame(FrameId* frame) {
+  Enter();
+  CUgraph native = nullptr;
+  const CUresult result = api_->p_cuGraphCreate(&native, 0);
+  *frame = static_cast<FrameId>(reinterpret_cast<uint64_t>(native));
+  return ToResult(result);
+}
+
+CudaResult CudaContext::AddConditional(FrameId frame, uint32_t first_value, uint32_t flags,
+                                       uint64_t* conditional) {
+  Enter();
+  if (api_->p_cuGraphConditionalHandleCreate == nullptr || api_->p_cuGraphAddNode == nullptr) {
+    return CudaResult::kNotSupported;
+  }
+  CUgraphConditionalHandle handle = 0;
+  const CUresult result =
+      api_->p_cuGraphConditionalHandleCreate(&handle, Native(frame), context_, first_value, flags);
+  *conditional = handle;
+  return ToResult(result);
+}
+
+CudaResult CudaContext::DestroyFrame(FrameId frame) {
+  Enter();
+  return ToResult(api_->p_cuGraphDestroy(Native(frame)));
+}
+
+CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
+  FrameId frame;
+  CudaResult result = CreateFrame(&frame);
+  if (result != CudaResult::kSuccess) return result;
+  const absl::Cleanup destroy = [&] { DestroyFrame(frame); };
+  result = FillFrame(frame, nodes);
+  return result == CudaResult::kSuccess ? CreateGraphOf(frame, graph) : result;
 }
 
 CudaResult CudaContext::LaunchGraph(GraphId graph, StreamId stream) {

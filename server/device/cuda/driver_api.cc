@@ -26,6 +26,11 @@ absl::StatusOr<const DriverApi*> Load() {
 #undef WARPLINE_LOAD
   api.p_cuTensorMapEncodeIm2colWide = reinterpret_cast<decltype(api.p_cuTensorMapEncodeIm2colWide)>(
       dlsym(library, "cuTensorMapEncodeIm2colWide"));
+  api.p_cuGraphAddNode = reinterpret_cast<decltype(api.p_cuGraphAddNode)>(
+      dlsym(library, WARPLINE_SYMBOL(cuGraphAddNode)));
+  api.p_cuGraphConditionalHandleCreate =
+      reinterpret_cast<decltype(api.p_cuGraphConditionalHandleCreate)>(
+          dlsym(library, WARPLINE_SYMBOL(cuGraphConditionalHandleCreate)));
   const CudaResult init = ToResult(api.p_cuInit(0));
   if (init != CudaResult::kSuccess) {
     return absl::UnavailableError(absl::StrCat("cuInit: ", CudaResultName(init)));

@@ -131,6 +131,9 @@ struct DriverApi {
 #undef WARPLINE_DECLARE
   // Null where the driver is from before CUDA 12.8.
   decltype(&::cuTensorMapEncodeIm2colWide) p_cuTensorMapEncodeIm2colWide = nullptr;
+  // Null where the driver is from before CUDA 12.3.
+  decltype(&::cuGraphAddNode) p_cuGraphAddNode = nullptr;
+  decltype(&::cuGraphConditionalHandleCreate) p_cuGraphConditionalHandleCreate = nullptr;
 };
 
 // Loads libcuda.so.1 and calls cuInit, once in the process. UNAVAILABLE when there is no driver,

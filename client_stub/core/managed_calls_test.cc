@@ -1,0 +1,214 @@
+// Managed memory: advice and prefetching over the fake session.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "client_stub/core/testing/core_fixture.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr size_t kBytes = 256 << 10;
+constexpr CUmemLocation kDevice = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+constexpr CUmemLocation kHost = {CU_MEM_LOCATION_TYPE_HOST, 0};
+
+class ManagedCallsTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    CoreTest::SetUp();
+    ASSERT_EQ(cuMemAllocManaged(&memory_, kBytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    kernel_ = LoadKernel();
+    session().Clear();
+  }
+
+  char* bytes() const { return reinterpret_cast<char*>(memory_); }
+
+  // A kernel that may write all managed memory.
+  CUresult Launch() {
+    uint64_t pointer = memory_;
+    uint32_t count = 1;
+    void* parameters[] = {&pointer, &count};
+    return cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
+  }
+  uint64_t BytesSent() const {
+    uint64_t sum = 0;
+    for (const auto& sent : session().sent()) {
+      if (sent.id == CommandId::kCopyToDevice) sum += sent.tail.size();
+    }
+    return sum;
+  }
+  int Word(CUmem_range_attribute attribute, CUdeviceptr at, size_t size) const {
+    int value = 77;
+    EXPECT_EQ(cuMemRangeGetAttribute(&value, sizeof(value), attribute, at, size), CUDA_SUCCESS);
+    return value;
+  }
+
+  CUdeviceptr memory_ = 0;
+  CUstream stream_ = nullptr;
+  CUfunction kernel_ = nullptr;
+};
+
+TEST_F(ManagedCallsTest, APrefetchToTheDeviceSendsWhatTheHostWroteOfIt) {
+  std::memset(bytes(), 1, kBytes);
+  session().Clear();
+  ASSERT_EQ(cuMemPrefetchAsync_v2(memory_, kBytes / 2, kDevice, 0, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(BytesSent(), kBytes / 2);
+  EXPECT_EQ(session().Count(CommandId::kStreamBarrier), 1);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  EXPECT_EQ(BytesSent(), kBytes);
+}
+
+TEST_F(ManagedCallsTest, APrefetchToTheHostBringsThePagesBeforeATouch) {
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().Clear();
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  // On a thread of its own; nothing is touched here.
+  while (session().Count(CommandId::kCopyFromDevice) == 0) std::this_thread::yield();
+  EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().src, memory_);
+  EXPECT_EQ(Word(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, memory_, kBytes), CU_DEVICE_CPU);
+}
+
+TEST_F(ManagedCallsTest, ALaunchEndsAPrefetchThatHasNotBegun) {
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().SetComplete(false);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().Clear();
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().SetComplete(true);
+  // Another one, which its thread does later, tells that the first one's turn is over.
+  CUdeviceptr other;
+  ASSERT_EQ(cuMemAllocManaged(&other, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemPrefetchAsync(other, 4096, 0, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemPrefetchAsync(other, 4096, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  while (session().Count(CommandId::kCopyFromDevice) == 0) std::this_thread::yield();
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);
+  EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().src, other);
+}
+
+TEST_F(ManagedCallsTest, AChildOfAForkDoesNotWaitForAPrefetch) {
+  struct Gate {
+    std::atomic<bool> reached{false};
+    std::atomic<bool> open{false};
+  };
+  const auto gate = std::make_shared<Gate>();
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().SetAnswer(CommandId::kStreamSync, [gate](const FakeSession::Sent&, std::string*) {
+    gate->reached = true;
+    while (!gate->open) std::this_thread::yield();
+    return CudaResult::kSuccess;
+  });
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  while (!gate->reached) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(5);
+    const int null = open("/dev/null", O_WRONLY);
+    _exit(write(null, bytes(), 1) > 1 ? 1 : 0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  gate->open = true;
+}
+
+TEST_F(ManagedCallsTest, DiscardedBytesAreNotSent) {
+  std::memset(bytes(), 1, kBytes);
+  session().Clear();
+  CUdeviceptr address = memory_;
+  size_t size = kBytes / 2;
+  ASSERT_EQ(cuMemDiscardBatchAsync(&address, &size, 1, 0, stream_), CUDA_SUCCESS);
+  CUmemLocation to = kDevice;
+  size_t first = 0;
+  size = kBytes;
+  ASSERT_EQ(cuMemPrefetchBatchAsync(&address, &size, 1, &to, &first, 1, 0, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(BytesSent(), kBytes / 2);
+  // To the host: what is discarded is not fetched, and what the host writes then is sent.
+  to = kHost;
+  ASSERT_EQ(cuMemDiscardAndPrefetchBatchAsync(&address, &size, 1, &to, &first, 1, 0, stream_),
+            CUDA_SUCCESS);
+  std::memset(bytes(), 2, kBytes);
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 0);
+  session().Clear();
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  EXPECT_EQ(BytesSent(), kBytes);
+}
+
+TEST_F(ManagedCallsTest, AdviceIsGivenBack) {
+  const size_t half = kBytes / 2;
+  ASSERT_EQ(cuMemAdvise(memory_, half, CU_MEM_ADVISE_SET_READ_MOSTLY, 4711), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAdvise_v2(memory_, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, kHost),
+            CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAdvise(memory_, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Word(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, memory_, half), 1);
+  EXPECT_EQ(Word(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, memory_, kBytes), 0);
+  int location = 77, devices[2] = {77, 77}, type = 77;
+  void* data[] = {&location, devices, &type};
+  size_t sizes[] = {4, 8, 4};
+  CUmem_range_attribute attributes[] = {CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+                                        CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+                                        CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE};
+  ASSERT_EQ(cuMemRangeGetAttributes(data, sizes, attributes, 3, memory_, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(location, CU_DEVICE_CPU);
+  EXPECT_EQ(devices[0], 0);
+  EXPECT_EQ(devices[1], CU_DEVICE_INVALID);
+  EXPECT_EQ(type, CU_MEM_LOCATION_TYPE_HOST);
+  ASSERT_EQ(cuMemAdvise(memory_, kBytes, CU_MEM_ADVISE_UNSET_ACCESSED_BY, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAdvise(memory_, kBytes, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Word(CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, memory_, kBytes), CU_DEVICE_INVALID);
+  EXPECT_EQ(Word(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, memory_, kBytes), CU_DEVICE_INVALID);
+}
+
+TEST_F(ManagedCallsTest, WrongArgumentsAreRefused) {
+  EXPECT_EQ(cuMemPrefetchAsync(memory_, kBytes, 1, stream_), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(cuMemPrefetchAsync(memory_, 0, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPrefetchAsync(memory_, kBytes + 4096, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPrefetchAsync(memory_ + 1, ~size_t{0}, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPrefetchAsync_v2(memory_, kBytes, kDevice, 1, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPrefetchAsync_v2(memory_, kBytes, {}, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      cuMemPrefetchAsync_v2(memory_, kBytes, {CU_MEM_LOCATION_TYPE_HOST_NUMA, -5}, 0, stream_),
+      CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr linear;
+  ASSERT_EQ(cuMemAlloc_v2(&linear, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemPrefetchAsync(linear, 4096, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAdvise(linear, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAdvise(memory_, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, 1),
+            CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(cuMemAdvise(memory_, kBytes, static_cast<CUmem_advise>(99), 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAdvise_v2(memory_, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY,
+                           {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}),
+            CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr addresses[] = {memory_, linear};
+  size_t sizes[] = {kBytes, 4096};
+  CUmemLocation to[] = {kDevice, kHost};
+  size_t first[] = {0, 0};
+  std::memset(bytes(), 1, kBytes);
+  session().Clear();
+  EXPECT_EQ(cuMemPrefetchBatchAsync(addresses, sizes, 2, to, first, 1, 0, stream_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPrefetchBatchAsync(addresses, sizes, 1, to, first, 2, 0, stream_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemPrefetchBatchAsync(addresses, sizes, 1, to, first, 1, 0, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemDiscardBatchAsync(addresses, sizes, 1, 1, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemDiscardBatchAsync(nullptr, nullptr, 1, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(BytesSent(), 0u);
+}
+
+TEST_F(ManagedCallsTest, APrefetchEndsACapture) {
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemPrefetchAsync(memory_, kBytes, 0, stream_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+}  // namespace
+}  // namespace warpline::stub
