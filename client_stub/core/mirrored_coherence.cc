@@ -28,7 +28,7 @@ MirroredMemory::MirroredMemory(Session* session, DeviceMemory* memory, uint64_t 
 // ---- From one side to the other.
 
 void MirroredMemory::CountLocked() {
-  int count = 0;
+  int count = static_cast<int>(coming_.size());
   for (const auto& [page, entry] : entries_) count += entry.mirror->host_has_any() ? 1 : 0;
   host_has_.store(count, std::memory_order_release);
 }
@@ -59,6 +59,7 @@ CUresult MirroredMemory::Order() {
 
 CUresult MirroredMemory::GiveAll(uint64_t stream) {
   MutexLock lock(&mu_);
+  coming_.clear();
   CUresult result = CUDA_SUCCESS;
   for (auto& [page, entry] : entries_) {
     if (!entry.mirror->host_has_any()) continue;
@@ -80,6 +81,7 @@ CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
   for (auto& [page, entry] : entries_) {
     Mirror& mirror = *entry.mirror;
     if (device >= mirror.device() + mirror.bytes() || device + bytes <= mirror.device()) continue;
+    std::erase_if(coming_, [&](const Pages& pages) { return pages.id == entry.range.id; });
     const uint64_t begin = std::max(device, mirror.device());
     const uint64_t end = std::min(device + bytes, mirror.device() + mirror.bytes());
     const CUresult given = mirror.GiveToDevice(begin - mirror.device(), end - begin);
