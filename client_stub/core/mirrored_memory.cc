@@ -86,10 +86,21 @@ MirroredMemory::MirroredMemory(Session* session, DeviceMemory* memory, uint64_t 
 bool MirroredMemory::StartLocked() {
   if (started_) return true;
   if (!StartFaultHandler(&OnFault)) return false;
-  session_->Send(cmd::StreamCreate{stream_, kNonBlocking, 0});
   started_ = true;
   any_.store(true);
   return true;
+}
+
+uint64_t MirroredMemory::StreamFor(uint64_t device) {
+  const auto count = static_cast<uint32_t>(session_->devices().size());
+  const uint64_t at =
+      DeviceOfAddress(device, session_->arena_base(), session_->arena_bytes(), count);
+  // Variables lie outside the arena; any device gets to managed ones.
+  const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
+  if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
+    session_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
+  }
+  return StreamOn(number);
 }
 
 void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes,
@@ -120,13 +131,13 @@ void MirroredMemory::EndLocked(Entries::iterator entry) {
   CountLocked();
 }
 
-CUresult MirroredMemory::Allocate(Kind kind, const Context* context, uint64_t bytes,
-                                  unsigned int attached, uint64_t* address) {
+CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* context,
+                                  uint64_t bytes, unsigned int attached, uint64_t* address) {
   // One page more, so that whole pages are ours alone.
   const uint64_t pages_bytes = Up(bytes);
   uint64_t allocation;
   if (bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
-  WARPLINE_TRY(memory_->Allocate(context, pages_bytes + kPage, &allocation));
+  WARPLINE_TRY(memory_->Allocate(device, context, pages_bytes + kPage, &allocation));
   Range range;
   range.host = range.device = Up(allocation);
   range.bytes = bytes;
@@ -140,8 +151,9 @@ CUresult MirroredMemory::Allocate(Kind kind, const Context* context, uint64_t by
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (pages_bytes <= kMostZeroed) {
-    session_->Send(cmd::Memset{stream_, range.device, pages_bytes / 4, 0, 4});
-    pushed_.store(true);
+    const uint64_t stream = StreamFor(range.device);
+    session_->Send(cmd::Memset{stream, range.device, pages_bytes / 4, 0, 4});
+    pushed_.fetch_or(1u << DeviceOfHandle(stream));
     const CUresult ordered = Order();
     if (ordered != CUDA_SUCCESS) {
       ReserveAgain(range.host, pages_bytes);
@@ -153,12 +165,12 @@ CUresult MirroredMemory::Allocate(Kind kind, const Context* context, uint64_t by
   return CUDA_SUCCESS;
 }
 
-CUresult MirroredMemory::Register(uint64_t host, uint64_t bytes, uint64_t* device) {
+CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device) {
   const uint64_t first = Down(host);
   const uint64_t end = Up(host + bytes);
   if (!IsPlainMemory(first, end)) return CUDA_ERROR_NOT_SUPPORTED;
   uint64_t allocation;
-  WARPLINE_TRY(memory_->Allocate(nullptr, end - first + kPage, &allocation));
+  WARPLINE_TRY(memory_->Allocate(on, nullptr, end - first + kPage, &allocation));
   Range range;
   range.host = host;
   range.device = Up(allocation) + (host - first);
@@ -310,10 +322,11 @@ void MirroredMemory::CountLocked() {
 }
 
 CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
-  pushed_.store(true);
+  const uint64_t stream = StreamFor(device);
+  pushed_.fetch_or(1u << DeviceOfHandle(stream));
   for (uint64_t done = 0; done < bytes.size(); done += kPartBytes) {
     const uint64_t seq =
-        session_->Send(cmd::CopyToDevice{stream_, device + done}, bytes.substr(done, kPartBytes));
+        session_->Send(cmd::CopyToDevice{stream, device + done}, bytes.substr(done, kPartBytes));
     if (seq == 0) return ToCu(session_->error());
   }
   return CUDA_SUCCESS;
@@ -322,15 +335,20 @@ CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
 // Not a copy that waits: that would write what kernels printed with the application's stdio, whose
 // lock the thread that touched the memory may hold.
 CUresult MirroredMemory::Pull(void* to, uint64_t device, uint64_t bytes) {
+  const uint64_t stream = StreamFor(device);
   uint64_t seq = 0;
-  WARPLINE_TRY(ToCu(session_->CopyOut(stream_, to, device, bytes, /*wait=*/false, &seq)));
-  return ToCu(session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream_}));
+  WARPLINE_TRY(ToCu(session_->CopyOut(stream, to, device, bytes, /*wait=*/false, &seq)));
+  return ToCu(session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
 }
 
 // What any stream is given from now on finds what was pushed.
 CUresult MirroredMemory::Order() {
-  if (!pushed_.exchange(false)) return CUDA_SUCCESS;
-  return session_->Send(cmd::StreamBarrier{stream_}) == 0 ? ToCu(session_->error()) : CUDA_SUCCESS;
+  uint32_t pushed = pushed_.exchange(0);
+  for (uint32_t device = 0; pushed != 0; ++device, pushed >>= 1) {
+    if ((pushed & 1) == 0) continue;
+    if (session_->Send(cmd::StreamBarrier{StreamOn(device)}) == 0) return ToCu(session_->error());
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult MirroredMemory::GiveAll(uint64_t stream) {
@@ -369,7 +387,12 @@ CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
 void MirroredMemory::AfterHostCall() {
   if (host_has_.load(std::memory_order_acquire) == 0) return;
   GiveAll(kNoStream);
-  session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream_});
+  uint32_t streams = streams_.load();
+  for (uint32_t device = 0; streams != 0; ++device, streams >>= 1) {
+    if ((streams & 1) != 0) {
+      session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{StreamOn(device)});
+    }
+  }
 }
 
 void MirroredMemory::AwaitWork() {
