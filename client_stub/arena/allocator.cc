@@ -6,10 +6,11 @@
 
 namespace warpline::stub {
 
-Allocator::Allocator(Session* session) : Allocator(session, [] { return absl::Now(); }) {}
+Allocator::Allocator(Session* session, uint32_t device)
+    : Allocator(session, device, [] { return absl::Now(); }) {}
 
-Allocator::Allocator(Session* session, Clock clock)
-    : impl_(std::make_unique<Impl>(session, std::move(clock))) {}
+Allocator::Allocator(Session* session, uint32_t device, Clock clock)
+    : impl_(std::make_unique<Impl>(session, device, std::move(clock))) {}
 
 Allocator::~Allocator() = default;
 

@@ -27,11 +27,12 @@ struct Allocation {
 // Thread-safe.
 class Allocator {
  public:
-  // `session` is borrowed and must outlive the allocator.
-  explicit Allocator(Session* session);
+  // Of one of the session's devices, which has its own part of the arena. `session` is borrowed and
+  // must outlive the allocator.
+  explicit Allocator(Session* session, uint32_t device = 0);
   // With a clock, which decides when unused memory goes back to the server.
   using Clock = std::function<absl::Time()>;
-  Allocator(Session* session, Clock clock);
+  Allocator(Session* session, uint32_t device, Clock clock);
   ~Allocator();
 
   // As cuMemAlloc: at least 256-byte aligned. kInvalidValue for 0 bytes, kOutOfMemory beyond the

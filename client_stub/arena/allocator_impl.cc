@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/devices.h"
 #include "proto/frames.h"
 
 namespace warpline::stub {
@@ -28,17 +29,25 @@ uint64_t RoundUp(uint64_t bytes) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
+// Of each device's part of the arena.
+uint64_t PartBytes(const Session& session) {
+  return DeviceArenaBytes(session.arena_bytes(), static_cast<uint32_t>(session.devices().size()));
+}
+
 }  // namespace
 
-Allocator::Impl::Impl(Session* session, Clock clock)
+Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
     : session_(session),
+      device_(device),
       clock_(std::move(clock)),
-      quota_bytes_(session->device().total_bytes),
-      heap_(session->arena_base() + kArenaMargin, session->arena_bytes() - 2 * kArenaMargin),
+      quota_bytes_(session->device(device).total_bytes),
+      heap_(session->arena_base() + device * PartBytes(*session) + kArenaMargin,
+            PartBytes(*session) - 2 * kArenaMargin),
       last_growth_(absl::InfinitePast()),
       last_trim_(absl::InfinitePast()) {
-  heap_.AddGrant(session->initial_grant());
-  session_->SetFreedCallback([this](uint64_t token) {
+  if (device == 0) heap_.AddGrant(session->initial_grant());
+  session_->SetFreedCallback(device, [this](uint64_t of_device) {
+    const uint64_t token = of_device - HandleOnDevice(device_, 0);
     // Only the loop writes it.
     if (token > freed_token_.load(std::memory_order_relaxed)) {
       freed_token_.store(token, std::memory_order_release);
@@ -46,7 +55,7 @@ Allocator::Impl::Impl(Session* session, Clock clock)
   });
 }
 
-Allocator::Impl::~Impl() { session_->SetFreedCallback(nullptr); }
+Allocator::Impl::~Impl() { session_->SetFreedCallback(device_, nullptr); }
 
 CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uint64_t* address) {
   if (bytes == 0) return CudaResult::kInvalidValue;
@@ -127,7 +136,7 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
     if (*block != nullptr) return CudaResult::kSuccess;
     const uint64_t left = QuotaLeft();
     // Who holds much asks for much, so that requests grow scarcer than the memory does.
-    const uint64_t held = session_->device().total_bytes - left;
+    const uint64_t held = quota_bytes_ - left;
     const uint64_t step =
         std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep, kLargestStep);
     growth = heap_.PlanGrowth(bytes, step, left);
@@ -221,7 +230,7 @@ uint64_t Allocator::Impl::DueFence() {
 // Fences of two threads may change places on their way: each was numbered after what it covers was
 // freed, so a later number still covers all that came before.
 void Allocator::Impl::SendFence(uint64_t token) {
-  if (token != 0) session_->Send(cmd::FreeFence{token});
+  if (token != 0) session_->Send(cmd::FreeFence{HandleOnDevice(device_, token)});
 }
 
 bool Allocator::Impl::Retired(const Block& block, uint64_t stream) const {

@@ -21,7 +21,7 @@ namespace warpline::stub {
 // whatever may wait is sent without it.
 class Allocator::Impl {
  public:
-  Impl(Session* session, Clock clock);
+  Impl(Session* session, uint32_t device, Clock clock);
   ~Impl();
 
   CudaResult Allocate(uint64_t bytes, const uint64_t* stream, uint64_t* address);
@@ -59,10 +59,11 @@ class Allocator::Impl {
   uint64_t QuotaLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Session* const session_;
+  const uint32_t device_;
   const Clock clock_;
   const uint64_t quota_bytes_;
 
-  // The largest token that the worker reported; written by the session's loop.
+  // The largest token that the worker reported, without the device; written by the session's loop.
   std::atomic<uint64_t> freed_token_{0};
 
   // Held by the one thread that gets more memory.

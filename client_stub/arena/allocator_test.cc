@@ -34,7 +34,7 @@ class AllocatorTest : public testing::Test {
 
   absl::Time now_ = absl::UnixEpoch();
   FakeSession session_{16 * kGiB, 64 * kMiB};
-  Allocator allocator_{&session_, [this] { return now_; }};
+  Allocator allocator_{&session_, 0, [this] { return now_; }};
 };
 
 TEST_F(AllocatorTest, FirstAllocationsNeedNoRequest) {
@@ -297,6 +297,34 @@ TEST(AllocatorSmallArenaTest, AddressesAreUsedAgain) {
     ASSERT_EQ(allocator.Free(a), CudaResult::kSuccess);
     ASSERT_EQ(allocator.Free(b), CudaResult::kSuccess);
   }
+  EXPECT_EQ(session.complaint(), "");
+}
+
+TEST(AllocatorDevicesTest, EachDeviceHasItsPartQuotaAndFences) {
+  FakeSession session(4 * kGiB, 64 * kMiB, 1ull << 40, 3);
+  Allocator first(&session, 0);
+  Allocator last(&session, 2);
+  const uint64_t part = (1ull << 40) / 4;
+  uint64_t a, b;
+  ASSERT_EQ(first.Allocate(1000, &a), CudaResult::kSuccess);
+  EXPECT_EQ(session.requests(), 0);  // The initial memory is the first device's.
+  ASSERT_EQ(last.Allocate(3 * kGiB, &b), CudaResult::kSuccess);
+  EXPECT_EQ(DeviceOfAddress(a, FakeSession::kArenaBase, 1ull << 40, 3), 0u);
+  EXPECT_EQ(DeviceOfAddress(b, FakeSession::kArenaBase, 1ull << 40, 3), 2u);
+  EXPECT_GE(b, FakeSession::kArenaBase + 2 * part + kArenaMargin);
+  uint64_t other;
+  ASSERT_EQ(first.Allocate(3 * kGiB, &other), CudaResult::kSuccess);
+  EXPECT_EQ(last.Allocate(2 * kGiB, &other), CudaResult::kOutOfMemory);
+  EXPECT_FALSE(first.Contains(b, 1));
+  EXPECT_EQ(first.Free(b), CudaResult::kInvalidValue);
+  // The fence of one device says nothing of the other's.
+  session.Work(1);
+  ASSERT_EQ(last.Free(b), CudaResult::kSuccess);
+  EXPECT_EQ(session.fences(), 1);
+  session.RetireAll();
+  uint64_t again;
+  ASSERT_EQ(last.Allocate(3 * kGiB, &again), CudaResult::kSuccess);
+  EXPECT_EQ(again, b);
   EXPECT_EQ(session.complaint(), "");
 }
 

@@ -64,7 +64,7 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   Session& session = *runtime().session;
-  const uint64_t wire = runtime().NewNumber();
+  const uint64_t wire = runtime().NewNumber(*context->device);
   const cmd::ArrayCreate command = {wire,
                                     shape.Width,
                                     shape.Height,
@@ -137,7 +137,7 @@ CUresult GetPart(const Array& whole, const PartKey& key, CUarray* part) {
     *part = HandleOf<CUarray>(it->second);
     return CUDA_SUCCESS;
   }
-  const uint64_t wire = runtime().NewNumber();
+  const uint64_t wire = runtime().NewNumber(*whole.context->device);
   std::string reply;
   WARPLINE_TRY(ToCu(runtime().session->Call(
       WaitKind::kRoundTrip, cmd::ArrayPart{wire, whole.wire, key.index, key.what}, {}, &reply)));

@@ -85,17 +85,18 @@ void Close(Sequence* sequence) {
   sequences().erase(sequence->id);
 }
 
-// Whether `sequence` has a stream that the legacy stream would have to wait for.
-bool HoldsLegacy(const Sequence& sequence) {
-  return std::any_of(sequence.fronts.begin(), sequence.fronts.end(),
-                     [](const auto& entry) { return entry.first->blocking(); });
+// Whether `sequence` has a stream that the device's legacy stream would have to wait for.
+bool HoldsLegacy(const Sequence& sequence, const Device* device) {
+  return std::any_of(sequence.fronts.begin(), sequence.fronts.end(), [device](const auto& entry) {
+    return entry.first->blocking() && entry.first->device == device;
+  });
 }
 
-// What a legacy stream in use means for those that capture.
-CUresult CheckLegacy(bool invalidate) {
+// What a device's legacy stream in use means for those that capture.
+CUresult CheckLegacy(const Device* device, bool invalidate) {
   CUresult result = CUDA_SUCCESS;
   for (const auto& [id, sequence] : sequences()) {
-    if (!HoldsLegacy(*sequence)) continue;
+    if (!HoldsLegacy(*sequence, device)) continue;
     result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (invalidate) Invalidate(sequence.get());
   }
@@ -153,7 +154,7 @@ CUresult BeginCapture(Stream* stream, CUstreamCaptureMode mode, CUgraph handle,
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (stream == &runtime().legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   MutexLock lock(&GraphMutex());
   if (Captured(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
   auto sequence = std::make_unique<Sequence>();
@@ -211,7 +212,7 @@ CUresult EndCapture(Stream* stream, CUgraph* graph) {
 CUresult GetCaptureInfo(Stream* stream, CaptureInfo* info) {
   if (!AnyCapture()) return CUDA_SUCCESS;
   MutexLock lock(&GraphMutex());
-  if (stream == &runtime().legacy) return CheckLegacy(/*invalidate=*/false);
+  if (stream->legacy()) return CheckLegacy(stream->device, /*invalidate=*/false);
   Sequence* const sequence = SequenceOf(*stream);
   if (sequence == nullptr) return CUDA_SUCCESS;
   info->status =
@@ -317,7 +318,7 @@ CUresult CaptureEventWait(Stream* stream, const Event* event, unsigned int flags
     Invalidate(recorded);
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
-  if (stream == &runtime().legacy) {
+  if (stream->legacy()) {
     Invalidate(recorded);
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
@@ -328,7 +329,7 @@ CUresult CaptureEventWait(Stream* stream, const Event* event, unsigned int flags
 
 CUresult CheckUncaptured(const Stream* stream) {
   MutexLock lock(&GraphMutex());
-  if (stream == &runtime().legacy) return CheckLegacy(/*invalidate=*/true);
+  if (stream->legacy()) return CheckLegacy(stream->device, /*invalidate=*/true);
   Sequence* const sequence = SequenceOf(*stream);
   if (sequence == nullptr) return CUDA_SUCCESS;
   if (!sequence->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -360,11 +361,19 @@ CUresult CheckEventQuery(const Event& event, bool unsafe) {
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-CUresult CheckContextSynchronize() {
+CUresult CheckDeviceSynchronize(const Device& device) {
   if (!AnyCapture()) return CUDA_SUCCESS;
   MutexLock lock(&GraphMutex());
-  for (const auto& [id, sequence] : sequences()) Invalidate(sequence.get());
-  return sequences().empty() ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& [id, sequence] : sequences()) {
+    const bool waits =
+        std::any_of(sequence->fronts.begin(), sequence->fronts.end(),
+                    [&](const auto& entry) { return entry.first->device == &device; });
+    if (!waits) continue;
+    Invalidate(sequence.get());
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
 }
 
 void ForgetCapture(Stream* stream) {

@@ -72,8 +72,8 @@ CUresult CheckUncaptured(const Stream* stream);
 CUresult CheckUnsafe();
 // For a query of an event or a wait for it.
 CUresult CheckEventQuery(const Event& event, bool unsafe);
-// For a wait for everything.
-CUresult CheckContextSynchronize();
+// For a wait for everything that a device was given.
+CUresult CheckDeviceSynchronize(const Device& device);
 // The stream is about to be destroyed: the capture that began in it ends with it, one that it
 // joined goes on with what the stream did.
 void ForgetCapture(Stream* stream);

@@ -19,9 +19,9 @@ struct FirstLimits {
   uint64_t value[CU_LIMIT_MAX] ABSL_GUARDED_BY(mu) = {};
 };
 
-FirstLimits& first_limits() {
-  static FirstLimits* const limits = new FirstLimits;
-  return *limits;
+FirstLimits& first_limits(const Device& device) {
+  static FirstLimits* const limits = new FirstLimits[kMaxSessionDevices];
+  return limits[device.number];
 }
 
 // Those that CUDA knows but recent devices do not have.
@@ -34,10 +34,11 @@ CUresult CheckLimit(CUlimit limit) {
 // What a context has by its nature.
 bool Fixed(CUlimit limit) { return limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED; }
 
-CUresult Ask(CUlimit limit, uint64_t* value) {
+CUresult Ask(const Device& device, CUlimit limit, uint64_t* value) {
   std::string reply;
   WARPLINE_TRY(ToCu(runtime().session->Call(
-      WaitKind::kRoundTrip, cmd::LimitGet{static_cast<int32_t>(limit), 0}, {}, &reply)));
+      WaitKind::kRoundTrip, cmd::LimitGet{static_cast<int32_t>(limit), device.number}, {},
+      &reply)));
   std::string_view rest = reply;
   cmd::LimitGetReply answer;
   if (!TakeStruct(&rest, &answer)) return CUDA_ERROR_UNKNOWN;
@@ -46,22 +47,22 @@ CUresult Ask(CUlimit limit, uint64_t* value) {
 }
 
 // What the server's context had before the application set it.
-void RememberFirst(CUlimit limit) {
-  FirstLimits& first = first_limits();
+void RememberFirst(const Device& device, CUlimit limit) {
+  FirstLimits& first = first_limits(device);
   {
     MutexLock lock(&first.mu);
     if (first.known[limit]) return;
   }
   uint64_t value;
-  if (Ask(limit, &value) != CUDA_SUCCESS) return;
+  if (Ask(device, limit, &value) != CUDA_SUCCESS) return;
   MutexLock lock(&first.mu);
   if (!first.known[limit]) first.value[limit] = value;
   first.known[limit] = true;
 }
 
-CUresult Change(CUlimit limit, uint64_t value) {
-  return ToCu(runtime().session->Call(WaitKind::kRoundTrip,
-                                      cmd::LimitSet{value, static_cast<int32_t>(limit), 0}));
+CUresult Change(const Device& device, CUlimit limit, uint64_t value) {
+  return ToCu(runtime().session->Call(
+      WaitKind::kRoundTrip, cmd::LimitSet{value, static_cast<int32_t>(limit), device.number}));
 }
 
 }  // namespace
@@ -74,14 +75,15 @@ void InitializeLimits(Context* context) {
   context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
   context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
   context->limits[CU_LIMIT_SHMEM_SIZE] =
-      runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
+      context->device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   context->limits[CU_LIMIT_CIG_ENABLED] = 0;
 }
 
 CUresult GetLimit(Context* context, CUlimit limit, size_t* value) {
   WARPLINE_TRY(CheckLimit(limit));
   uint64_t asked = 0;
-  const CUresult result = Fixed(limit) ? CUDA_ERROR_UNSUPPORTED_LIMIT : Ask(limit, &asked);
+  const CUresult result =
+      Fixed(limit) ? CUDA_ERROR_UNSUPPORTED_LIMIT : Ask(*context->device, limit, &asked);
   // A device that does not know the limit has what the application believes it to have.
   if (result == CUDA_ERROR_UNSUPPORTED_LIMIT) asked = context->limits[limit];
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_UNSUPPORTED_LIMIT) return result;
@@ -93,15 +95,15 @@ CUresult SetLimit(Context* context, CUlimit limit, size_t value) {
   WARPLINE_TRY(CheckLimit(limit));
   if (Fixed(limit)) return CUDA_ERROR_NOT_PERMITTED;
   if (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) return CUDA_ERROR_INVALID_VALUE;
-  RememberFirst(limit);
-  const CUresult result = Change(limit, value);
+  RememberFirst(*context->device, limit);
+  const CUresult result = Change(*context->device, limit, value);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_UNSUPPORTED_LIMIT) return result;
   context->limits[limit] = value;
   return CUDA_SUCCESS;
 }
 
-void ResetLimits() {
-  FirstLimits& first = first_limits();
+void ResetLimits(const Device& device) {
+  FirstLimits& first = first_limits(device);
   for (int limit = 0; limit < CU_LIMIT_MAX; ++limit) {
     uint64_t value;
     {
@@ -110,7 +112,7 @@ void ResetLimits() {
       first.known[limit] = false;
       value = first.value[limit];
     }
-    Change(static_cast<CUlimit>(limit), value);
+    Change(device, static_cast<CUlimit>(limit), value);
   }
 }
 

@@ -18,8 +18,8 @@ void InitializeLimits(Context* context);
 CUresult GetLimit(Context* context, CUlimit limit, size_t* value);
 CUresult SetLimit(Context* context, CUlimit limit, size_t value);
 
-// Gives those that were set the values back that they had at first.
-void ResetLimits();
+// Gives those of a device that were set the values back that they had at first.
+void ResetLimits(const Device& device);
 
 }  // namespace warpline::stub
 

@@ -1,5 +1,8 @@
 #include "client_stub/core/contexts.h"
 
+#include <set>
+#include <utility>
+
 #include "client_stub/core/arrays.h"
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/events.h"
@@ -8,8 +11,31 @@
 #include "client_stub/core/streams.h"
 #include "client_stub/core/textures.h"
 #include "client_stub/private_tables/export_tables.h"
+#include "common/mutex.h"
 
 namespace warpline::stub {
+namespace {
+
+using Access = std::pair<const Context*, const Context*>;  // Who, to whose memory.
+
+struct Peers {
+  Mutex mu;
+  std::set<Access> enabled ABSL_GUARDED_BY(mu);
+};
+
+Peers& peers() {
+  static Peers* const made = new Peers;
+  return *made;
+}
+
+void ForgetPeerAccess(const Context* context) {
+  MutexLock lock(&peers().mu);
+  std::erase_if(peers().enabled, [context](const Access& access) {
+    return access.first == context || access.second == context;
+  });
+}
+
+}  // namespace
 
 Context* FindContext(CUcontext handle) { return runtime().contexts.Find(NumberOf(handle)); }
 
@@ -20,6 +46,7 @@ Context* ContextOrCurrent(CUcontext handle) {
 void ReleaseContents(Context* context) {
   Runtime& r = runtime();
   ForgetContext(context->handle);
+  ForgetPeerAccess(context);
   r.mirrored->FreeAllOf(context);
   r.memory->FreeAllOf(context);
   DestroyTexturesOf(context);
@@ -27,11 +54,29 @@ void ReleaseContents(Context* context) {
   DestroyEventsOf(context);
   DestroyStreamsOf(context);
   UnloadModulesOf(context);
-  // Contexts share the server's one: libraries begin anew with the primary one, which is the one
-  // that programs reset.
+  // A device's contexts share the server's one: libraries begin anew with the primary one, which is
+  // the one that programs reset.
   if (!context->primary) return;
-  ResetLibraries();
-  ResetLimits();
+  ResetLibraries(*context->device);
+  ResetLimits(*context->device);
+}
+
+CUresult EnablePeerAccess(const Context* context, const Context* peer) {
+  if (!context->device->can_access(*peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  MutexLock lock(&peers().mu);
+  return peers().enabled.insert({context, peer}).second ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult DisablePeerAccess(const Context* context, const Context* peer) {
+  MutexLock lock(&peers().mu);
+  return peers().enabled.erase({context, peer}) != 0 ? CUDA_SUCCESS
+                                                     : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+bool HasPeerAccess(const Context* context, const Context* peer) {
+  MutexLock lock(&peers().mu);
+  return peers().enabled.contains({context, peer});
 }
 
 bool ValidContextFlags(unsigned int flags) {

@@ -40,15 +40,28 @@ CUresult BeforeAccess(const Stream* stream, uint64_t address, uint64_t bytes) {
   return runtime().mirrored->BeforeAccess(address, bytes);
 }
 
-// A copy of which both ends are the device's, if one may be host memory that it reaches: who waits
-// for a copy waits for it on either side of that.
-CUresult CopyBetween(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
-                     Completion completion) {
-  const bool waits =
-      completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
-  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
-  WARPLINE_TRY(CopyOnDevice(stream, to, from, bytes));
-  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
+// The device whose memory is at `address`; the stream's where nobody knows.
+Device* DeviceOf(const Stream* stream, uint64_t address) {
+  DeviceMemory::Range range;
+  if (!runtime().memory->Find(address, &range)) return stream->device;
+  return &runtime().devices[range.device];
+}
+
+// Has a synchronous copy between devices come after what they were given. `*across` is whether it
+// is one.
+CUresult JoinDevices(Stream* stream, uint64_t to, uint64_t from, Completion completion,
+                     bool* across) {
+  *across = false;
+  if (!runtime().several_devices() || completion != Completion::kSynchronous) return CUDA_SUCCESS;
+  Device* const target = DeviceOf(stream, to);
+  Device* const source = DeviceOf(stream, from);
+  *across = target != stream->device || source != stream->device;
+  if (!*across) return CUDA_SUCCESS;
+  if (AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  WARPLINE_TRY(JoinDevice(stream->device, nullptr, stream));
+  if (target != stream->device) WARPLINE_TRY(JoinDevice(target, nullptr, stream));
+  const bool third = source != stream->device && source != target;
+  return third ? JoinDevice(source, nullptr, stream) : CUDA_SUCCESS;
 }
 
 bool IsHost(const void* address) {
@@ -100,7 +113,7 @@ CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
                  Completion completion) {
   const uint64_t target = to.place.address;
   const uint64_t source = from.place.address;
-  if (to.device && from.device) return CopyBetween(stream, target, source, bytes, completion);
+  if (to.device && from.device) return CopyOnDevice(stream, target, source, bytes, completion);
   if (to.device) {
     return CopyToDevice(stream, target, reinterpret_cast<const void*>(source), bytes, completion);
   }
@@ -151,13 +164,13 @@ CUresult AwaitSource(const void* from, uint64_t bytes) {
   HostMemory::Range range;
   if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
   // Kernels may still write there, too.
-  if (range.shared) return SynchronizeContext();
+  if (range.shared) return SynchronizeSession();
   if (runtime().host_calls->any()) runtime().host_calls->Await();
   const uint64_t begin = reinterpret_cast<uint64_t>(from);
   const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
                              begin + bytes > range.copied_begin &&
                              !runtime().session->Retired(kNoStream, range.last_copy);
-  return being_written ? SynchronizeContext() : CUDA_SUCCESS;
+  return being_written ? SynchronizeSession() : CUDA_SUCCESS;
 }
 
 CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
@@ -204,7 +217,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
   if (bytes == 0) return CUDA_SUCCESS;
   const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(from));
   if (runtime().memory->IsDevice(address)) {
-    return CopyBetween(stream, to, address, bytes, completion);
+    return CopyOnDevice(stream, to, address, bytes, completion);
   }
   if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (AnyCapture()) {
@@ -224,7 +237,7 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
   if (bytes == 0) return CUDA_SUCCESS;
   const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(to));
   if (runtime().memory->IsDevice(address)) {
-    return CopyBetween(stream, address, from, bytes, completion);
+    return CopyOnDevice(stream, address, from, bytes, completion);
   }
   if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (AnyCapture()) {
@@ -239,8 +252,14 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
   return Receive(stream, to, from, bytes, wait);
 }
 
-CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes) {
+// If an end may be host memory that the devices reach, who waits for a copy waits for it on either
+// side of that.
+CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                      Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
+  const bool waits =
+      completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
+  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
   const DeviceMemory& memory = *runtime().memory;
   to = runtime().mirrored->ToDevice(to);
   from = runtime().mirrored->ToDevice(from);
@@ -248,9 +267,13 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
   if (Captured(*stream)) {
     return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
   }
+  bool across;
+  WARPLINE_TRY(JoinDevices(stream, to, from, completion, &across));
   WARPLINE_TRY(BeforeAccess(stream, to, bytes));
   WARPLINE_TRY(BeforeAccess(stream, from, bytes));
-  return SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes});
+  WARPLINE_TRY(SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes}));
+  if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
@@ -262,7 +285,7 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
   const bool from_device = runtime().memory->IsDevice(from);
   void* const host_to = reinterpret_cast<void*>(to);
   const void* const host_from = reinterpret_cast<const void*>(from);
-  if (to_device && from_device) return CopyBetween(stream, to, from, bytes, completion);
+  if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes, completion);
   if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
   if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
   return CopyOnHost(stream, host_to, host_from, bytes, completion);
@@ -331,7 +354,10 @@ CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const B
   const bool waits = completion == Completion::kSynchronous &&
                      (InHostArena(to.place.address) || InHostArena(from.place.address));
   if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  bool across;
+  WARPLINE_TRY(JoinDevices(stream, to.place.address, from.place.address, completion, &across));
   WARPLINE_TRY(SendOn(stream, command));
+  if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
   return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 

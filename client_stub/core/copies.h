@@ -28,7 +28,10 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
                       Completion completion);
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion);
-CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes);
+// Between devices, a synchronous copy comes after what either was given before and before whatever
+// any stream is given after it.
+CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                      Completion completion);
 // Each end is the device's or the host's by its address.
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                        Completion completion);

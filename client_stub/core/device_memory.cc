@@ -1,34 +1,47 @@
 #include "client_stub/core/device_memory.h"
 
+#include <utility>
 #include <vector>
+
+#include "proto/devices.h"
 
 namespace warpline::stub {
 
-DeviceMemory::DeviceMemory(const Session* session, Allocator* allocator,
+DeviceMemory::DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
                            VirtualMemory* virtual_memory, IpcMemory* ipc_memory)
     : arena_base_(session->arena_base()),
       arena_bytes_(session->arena_bytes()),
-      allocator_(allocator),
+      allocators_(std::move(allocators)),
       virtual_memory_(virtual_memory),
       ipc_memory_(ipc_memory) {}
 
-CUresult DeviceMemory::Allocate(const Context* context, uint64_t bytes, uint64_t* address) {
-  CUresult result = ToCu(allocator_->Allocate(bytes, address));
+uint32_t DeviceMemory::DeviceOf(uint64_t address) const {
+  const auto count = static_cast<uint32_t>(allocators_.size());
+  if (count == 1) return 0;
+  const uint64_t device = DeviceOfAddress(address, arena_base_, arena_bytes_, count);
+  return device < count ? static_cast<uint32_t>(device) : 0;
+}
+
+CUresult DeviceMemory::Allocate(uint32_t device, const Context* context, uint64_t bytes,
+                                uint64_t* address) {
+  Allocator* const allocator = allocators_[device];
+  CUresult result = ToCu(allocator->Allocate(bytes, address));
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    virtual_memory_->ReturnUnused();
-    result = ToCu(allocator_->Allocate(bytes, address));
+    virtual_memory_->ReturnUnused(device);
+    result = ToCu(allocator->Allocate(bytes, address));
   }
   if (result == CUDA_SUCCESS) NoteAllocated(context, nullptr, *address, bytes);
   return result;
 }
 
-CUresult DeviceMemory::AllocateAsync(const Context* context, MemoryPool* pool, uint64_t bytes,
-                                     uint64_t stream, uint64_t* address) {
+CUresult DeviceMemory::AllocateAsync(uint32_t device, const Context* context, MemoryPool* pool,
+                                     uint64_t bytes, uint64_t stream, uint64_t* address) {
   if (!pool->Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+  Allocator* const allocator = allocators_[device];
+  CUresult result = ToCu(allocator->AllocateAsync(bytes, stream, address));
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    virtual_memory_->ReturnUnused();
-    result = ToCu(allocator_->AllocateAsync(bytes, stream, address));
+    virtual_memory_->ReturnUnused(device);
+    result = ToCu(allocator->AllocateAsync(bytes, stream, address));
   }
   if (result == CUDA_SUCCESS) {
     NoteAllocated(context, pool, *address, bytes);
@@ -41,22 +54,24 @@ CUresult DeviceMemory::AllocateAsync(const Context* context, MemoryPool* pool, u
 // The owner goes before the address can be handed out again.
 CUresult DeviceMemory::Free(uint64_t address) {
   Allocation allocation;
-  if (!allocator_->Find(address, &allocation) || allocation.base != address) {
+  Allocator* const allocator = AllocatorOf(address);
+  if (!allocator->Find(address, &allocation) || allocation.base != address) {
     // Memory of another process's pool.
     return ToCu(ipc_memory_->Close(address));
   }
   NoteFreed(address);
-  return ToCu(allocator_->Free(address));
+  return ToCu(allocator->Free(address));
 }
 
 CUresult DeviceMemory::FreeAsync(uint64_t address, uint64_t stream) {
   Allocation allocation;
-  if (!allocator_->Find(address, &allocation) || allocation.base != address) {
+  Allocator* const allocator = AllocatorOf(address);
+  if (!allocator->Find(address, &allocation) || allocation.base != address) {
     // Memory of another process's pool.
     return ToCu(ipc_memory_->Close(address));
   }
   NoteFreed(address);
-  return ToCu(allocator_->FreeAsync(address, stream));
+  return ToCu(allocator->FreeAsync(address, stream));
 }
 
 void DeviceMemory::FreeAllOf(const Context* context) {
@@ -93,7 +108,7 @@ void DeviceMemory::NoteFreed(uint64_t address) {
 
 bool DeviceMemory::SetSyncMemops(uint64_t address, bool value) {
   Allocation allocation;
-  if (!allocator_->Find(address, &allocation)) return false;
+  if (!AllocatorOf(address)->Find(address, &allocation)) return false;
   MutexLock lock(&mu_);
   const auto owner = owners_.find(allocation.base);
   if (owner == owners_.end()) return false;
@@ -101,9 +116,10 @@ bool DeviceMemory::SetSyncMemops(uint64_t address, bool value) {
   return true;
 }
 
-void DeviceMemory::AddGlobal(const Module* module, uint64_t address, uint64_t bytes) {
+void DeviceMemory::AddGlobal(uint32_t device, const Module* module, uint64_t address,
+                             uint64_t bytes) {
   MutexLock lock(&mu_);
-  globals_[address] = {bytes, module};
+  globals_[address] = {bytes, module, device};
 }
 
 void DeviceMemory::ForgetGlobal(uint64_t address) {
@@ -129,7 +145,8 @@ const DeviceMemory::Global* DeviceMemory::FindGlobal(uint64_t address, uint64_t*
 
 bool DeviceMemory::Contains(uint64_t address, uint64_t bytes) const {
   if (InArena(address)) {
-    return allocator_->Contains(address, bytes) || virtual_memory_->Contains(address, bytes);
+    return AllocatorOf(address)->Contains(address, bytes) ||
+           virtual_memory_->Contains(address, bytes);
   }
   MutexLock lock(&mu_);
   uint64_t base;
@@ -148,6 +165,8 @@ bool DeviceMemory::FindMapped(uint64_t address, Range* range) const {
   VirtualMemory::Mapping mapping;
   if (!virtual_memory_->Find(address, &mapping)) return false;
   range->id = mapping.id << 1 | 1;  // Apart from those of allocations.
+  range->device = DeviceOfHandle(mapping.handle);
+  range->mapped = true;
   range->access = mapping.access;
   range->handle_types = mapping.handle_types;
   if (ipc_memory_->Find(address, &range->base, &range->bytes)) {
@@ -165,12 +184,13 @@ bool DeviceMemory::FindMapped(uint64_t address, Range* range) const {
 bool DeviceMemory::Find(uint64_t address, Range* range) const {
   *range = {};
   Allocation allocation;
-  const bool allocated = allocator_->Find(address, &allocation);
+  const bool allocated = AllocatorOf(address)->Find(address, &allocation);
   if (!allocated && InArena(address)) return FindMapped(address, range);
   MutexLock lock(&mu_);
   if (allocated) {
     range->base = allocation.base;
     range->bytes = allocation.bytes;
+    range->device = DeviceOf(address);
     range->mapping_base = range->base;
     range->mapping_bytes = range->bytes;
     range->ipc_capable = !allocation.stream_ordered;
@@ -185,6 +205,7 @@ bool DeviceMemory::Find(uint64_t address, Range* range) const {
   const Global* global = FindGlobal(address, &range->base);
   if (global == nullptr) return false;
   range->bytes = global->bytes;
+  range->device = global->device;
   range->mapping_base = range->base;
   range->mapping_bytes = range->bytes;
   return true;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/arena/allocator.h"
@@ -23,15 +24,16 @@ namespace warpline::stub {
 class DeviceMemory {
  public:
   // All are borrowed and must outlive this object.
-  DeviceMemory(const Session* session, Allocator* allocator, VirtualMemory* virtual_memory,
-               IpcMemory* ipc_memory);
+  // `allocators`: of each device.
+  DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
+               VirtualMemory* virtual_memory, IpcMemory* ipc_memory);
 
-  // As cuMemAlloc and cuMemFree.
-  CUresult Allocate(const Context* context, uint64_t bytes, uint64_t* address);
+  // As cuMemAlloc and cuMemFree, on the device of that number.
+  CUresult Allocate(uint32_t device, const Context* context, uint64_t bytes, uint64_t* address);
   CUresult Free(uint64_t address);
   // As cuMemAllocFromPoolAsync and cuMemFreeAsync, `stream` being the wire's number.
-  CUresult AllocateAsync(const Context* context, MemoryPool* pool, uint64_t bytes, uint64_t stream,
-                         uint64_t* address);
+  CUresult AllocateAsync(uint32_t device, const Context* context, MemoryPool* pool, uint64_t bytes,
+                         uint64_t stream, uint64_t* address);
   CUresult FreeAsync(uint64_t address, uint64_t stream);
   // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds `address`; false when there is
   // none. Kept for who asks: it orders copies for devices that write to each other's memory.
@@ -40,8 +42,8 @@ class DeviceMemory {
   void FreeAllOf(const Context* context);
 
   // A module's variable is at [address, address + bytes); or, without a module, host memory that
-  // the device has at the same address.
-  void AddGlobal(const Module* module, uint64_t address, uint64_t bytes);
+  // every device has at the same address.
+  void AddGlobal(uint32_t device, const Module* module, uint64_t address, uint64_t bytes);
   void ForgetGlobal(uint64_t address);
   void ForgetGlobalsOf(const Module* module);
 
@@ -57,13 +59,15 @@ class DeviceMemory {
     uint64_t base = 0;
     uint64_t bytes = 0;
     uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
+    uint32_t device = 0;
     bool sync_memops = false;
     const MemoryPool* pool = nullptr;  // nullptr unless it came from one.
     const Context* context = nullptr;  // nullptr for a variable and what was mapped.
     // What lies around it: the same, unless the application mapped it.
     uint64_t mapping_base = 0;
     uint64_t mapping_bytes = 0;
-    uint32_t access = VirtualMemory::kReadWrite;
+    bool mapped = false;  // By the application, with the access that it set of each device.
+    VirtualMemory::AccessByDevice access = {};
     uint64_t handle_types = 0;  // CUmemAllocationHandleType
     bool ipc_capable = false;   // cuIpcGetMemHandle takes it.
   };
@@ -81,17 +85,21 @@ class DeviceMemory {
   struct Global {
     uint64_t bytes;
     const Module* module;
+    uint32_t device;
   };
 
   void NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address, uint64_t bytes);
   void NoteFreed(uint64_t address);
   bool FindMapped(uint64_t address, Range* range) const;
+  // Whose part of the arena holds `address`; the first one's for addresses outside of all.
+  uint32_t DeviceOf(uint64_t address) const;
+  Allocator* AllocatorOf(uint64_t address) const { return allocators_[DeviceOf(address)]; }
   const Global* FindGlobal(uint64_t address, uint64_t* base) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t arena_base_;
   const uint64_t arena_bytes_;
-  Allocator* const allocator_;
+  const std::vector<Allocator*> allocators_;  // By device.
   VirtualMemory* const virtual_memory_;
   IpcMemory* const ipc_memory_;
 

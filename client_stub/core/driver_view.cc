@@ -28,7 +28,7 @@ class CoreDriverView final : public DriverView {
   CUresult PrimaryContext(CUdevice device, CUcontext* context) override {
     WARPLINE_TRY(EnterInitialized());
     WARPLINE_TRY(CheckDevice(device));
-    *context = runtime().primary->handle;
+    *context = runtime().devices[device].primary->handle;
     return CUDA_SUCCESS;
   }
 

@@ -24,6 +24,7 @@ CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device) 
   Context* created = nullptr;
   runtime().contexts.Add([&](Context& c, uint64_t handle) {
     c.handle = HandleOf<CUcontext>(handle);
+    c.device = &runtime().devices[device];
     c.id = runtime().next_context_id.fetch_add(1);
     c.flags = flags;
     InitializeLimits(&c);
@@ -40,6 +41,13 @@ CUresult EnterWith(CUcontext handle, Context** context) {
   WARPLINE_TRY(EnterInitialized());
   *context = ContextOrCurrent(handle);
   return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+// The context of a call about peers.
+CUresult EnterPeer(CUcontext handle, Context** peer) {
+  WARPLINE_TRY(Enter());
+  *peer = FindContext(handle);
+  return *peer == nullptr || !(*peer)->alive() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -155,15 +163,16 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
   WARPLINE_TRY(EnterInitialized());
   if (t_thread.current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = 0;
+  *device = static_cast<CUdevice>(t_thread.current->device->number);
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   WARPLINE_TRY(EnterInitialized());
-  if (ContextOrCurrent(ctx) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const Context* context = ContextOrCurrent(ctx);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = 0;
+  *device = static_cast<CUdevice>(context->device->number);
   return CUDA_SUCCESS;
 }
 
@@ -199,8 +208,9 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 
 CUresult CUDAAPI cuCtxSynchronize() {
   WARPLINE_TRY(Enter());
-  WARPLINE_TRY(CheckContextSynchronize());
-  return SynchronizeContext();
+  const Device& device = CurrentDevice();
+  WARPLINE_TRY(CheckDeviceSynchronize(device));
+  return SynchronizeDevice(device);
 }
 
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
@@ -208,8 +218,8 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx) {
   WARPLINE_TRY(EnterWith(ctx, &context));
   if (!context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   WARPLINE_TRY(SessionError());
-  WARPLINE_TRY(CheckContextSynchronize());
-  return SynchronizeContext();
+  WARPLINE_TRY(CheckDeviceSynchronize(*context->device));
+  return SynchronizeDevice(*context->device);
 }
 
 CUresult CUDAAPI cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
@@ -255,7 +265,7 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
   WARPLINE_TRY(EnterContext());
-  const RemoteDevice& device = runtime().session->device();
+  const RemoteDevice& device = *CurrentDevice().remote;
   if (leastPriority != nullptr) *leastPriority = device.least_stream_priority;
   if (greatestPriority != nullptr) *greatestPriority = device.greatest_stream_priority;
   return CUDA_SUCCESS;
@@ -272,8 +282,21 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexec
   *pExecAffinity = {};
   pExecAffinity->type = type;
   pExecAffinity->param.smCount.val = static_cast<unsigned int>(
-      runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+      CurrentDevice().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  Context* peer;
+  WARPLINE_TRY(EnterPeer(peerContext, &peer));
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return EnablePeerAccess(t_thread.current, peer);
+}
+
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
+  Context* peer;
+  WARPLINE_TRY(EnterPeer(peerContext, &peer));
+  return DisablePeerAccess(t_thread.current, peer);
 }
 
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {

@@ -30,10 +30,10 @@ CUresult DtoH(void* to, CUdeviceptr from, size_t bytes, CUstream handle, Default
 }
 
 CUresult DtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
-              DefaultStream null_means) {
+              DefaultStream null_means, Completion completion) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  return CopyOnDevice(stream, to, from, bytes);
+  return CopyOnDevice(stream, to, from, bytes, completion);
 }
 
 CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
@@ -43,16 +43,16 @@ CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
   return CopyByAddress(stream, to, from, bytes, completion);
 }
 
-// All contexts are of one device, so a copy between two is a copy within it.
+// An address says whose memory it is, so that the contexts need only be there.
 CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-              size_t bytes, CUstream handle, DefaultStream null_means) {
+              size_t bytes, CUstream handle, DefaultStream null_means, Completion completion) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   // NULL is the current one, as NVIDIA's driver takes it.
   if (ContextOrCurrent(to_context) == nullptr || ContextOrCurrent(from_context) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  return CopyOnDevice(stream, to, from, bytes);
+  return CopyOnDevice(stream, to, from, bytes, completion);
 }
 
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
@@ -111,38 +111,38 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void* dstHost, CUdeviceptr srcDevice,
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return DtoD(dstDevice, srcDevice, ByteCount, nullptr, kLegacy);
+  return DtoD(dstDevice, srcDevice, ByteCount, nullptr, kLegacy, kSync);
 }
 CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
                                       size_t ByteCount) {
-  return DtoD(dstDevice, srcDevice, ByteCount, nullptr, kPerThread);
+  return DtoD(dstDevice, srcDevice, ByteCount, nullptr, kPerThread, kSync);
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
                                       size_t ByteCount, CUstream hStream) {
-  return DtoD(dstDevice, srcDevice, ByteCount, hStream, kLegacy);
+  return DtoD(dstDevice, srcDevice, ByteCount, hStream, kLegacy, kAsync);
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
                                            size_t ByteCount, CUstream hStream) {
-  return DtoD(dstDevice, srcDevice, ByteCount, hStream, kPerThread);
+  return DtoD(dstDevice, srcDevice, ByteCount, hStream, kPerThread, kAsync);
 }
 
 CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                               CUcontext srcContext, size_t ByteCount) {
-  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr, kLegacy);
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr, kLegacy, kSync);
 }
 CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext,
                                    CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
-  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr, kPerThread);
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr, kPerThread, kSync);
 }
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                    CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                    CUstream hStream) {
-  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, kLegacy);
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, kLegacy, kAsync);
 }
 CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext,
                                         CUdeviceptr srcDevice, CUcontext srcContext,
                                         size_t ByteCount, CUstream hStream) {
-  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, kPerThread);
+  return Peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, kPerThread, kAsync);
 }
 
 }  // extern "C"

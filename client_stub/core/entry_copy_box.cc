@@ -52,7 +52,7 @@ CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
       return CUDA_ERROR_INVALID_VALUE;
   }
   const auto max_pitch =
-      static_cast<uint64_t>(runtime().session->device().attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH]);
+      static_cast<uint64_t>(CurrentDevice().attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH));
   uint64_t last_row, offset;
   if ((max_pitch != 0 && end.pitch > max_pitch) ||
       __builtin_add_overflow(end.y, extent.height, &last_row)) {
@@ -182,7 +182,7 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_m
   return CopyDescribed(*copy, handle, null_means, completion);
 }
 
-// All contexts are of one device, so a copy between two is a copy within it.
+// An address says whose memory it is, so that the contexts need only be there.
 CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream null_means,
                   Completion completion) {
   WARPLINE_TRY(Enter());

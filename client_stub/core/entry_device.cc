@@ -1,4 +1,4 @@
-// The session's device, as the server described it when the session was opened.
+// The session's devices, as the server described them when the session was opened.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -40,7 +40,7 @@ constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH,
 };
 
-int Attribute(int id) {
+int Attribute(const Device& device, int id) {
   if (std::find(std::begin(kWithheld), std::end(kWithheld), id) != std::end(kWithheld)) return 0;
   switch (id) {
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
@@ -54,7 +54,7 @@ int Attribute(int id) {
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
       return CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     default:
-      return runtime().session->device().attributes[id];
+      return device.attribute(id);
   }
 }
 
@@ -64,10 +64,10 @@ CUresult EnterDevice(CUdevice device) {
 }
 
 // From the attributes, because the runtime compares the two.
-std::string PciBusId() {
-  return absl::StrFormat("%04x:%02x:%02x.0", Attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-                         Attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-                         Attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+std::string PciBusId(const Device& device) {
+  return absl::StrFormat("%04x:%02x:%02x.0", device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                         device.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                         device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 }
 
 // As strncpy with an end: CUDA cuts what is too long.
@@ -84,29 +84,29 @@ extern "C" {
 CUresult CUDAAPI cuDeviceGetCount(int* count) {
   WARPLINE_TRY(EnterInitialized());
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *count = 1;
+  *count = static_cast<int>(runtime().device_count);
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
   WARPLINE_TRY(EnterInitialized());
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (ordinal != 0) return CUDA_ERROR_INVALID_DEVICE;
-  *device = 0;
+  WARPLINE_TRY(CheckDevice(ordinal));
+  *device = ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetName(char* name, int len, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  CopyText(runtime().session->device().name, name, len);
+  CopyText(runtime().devices[dev].remote->name, name, len);
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(uuid->bytes, runtime().session->device().uuid.data(), sizeof(uuid->bytes));
+  std::memcpy(uuid->bytes, runtime().devices[dev].remote->uuid.data(), sizeof(uuid->bytes));
   return CUDA_SUCCESS;
 }
 
@@ -117,7 +117,7 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = runtime().session->device().total_bytes;
+  *bytes = runtime().devices[dev].remote->total_bytes;
   return CUDA_SUCCESS;
 }
 
@@ -127,22 +127,22 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevi
   if (pi == nullptr || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *pi = Attribute(attrib);
+  *pi = Attribute(runtime().devices[dev], attrib);
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *major = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-  *minor = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  *major = runtime().devices[dev].attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  *minor = runtime().devices[dev].attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (pciBusId == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  CopyText(PciBusId(), pciBusId, len);
+  CopyText(PciBusId(runtime().devices[dev]), pciBusId, len);
   return CUDA_SUCCESS;
 }
 
@@ -150,53 +150,71 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
   WARPLINE_TRY(EnterInitialized());
   if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // "domain:bus:device.function", and the same without function, or without domain.
-  const std::string full = PciBusId();
-  const std::string without_function = full.substr(0, full.size() - 2);
   const absl::string_view asked = pciBusId;
-  const bool same = absl::EqualsIgnoreCase(asked, full) ||
-                    absl::EqualsIgnoreCase(asked, without_function) ||
-                    absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), full) ||
-                    absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), without_function);
-  if (!same) return CUDA_ERROR_INVALID_DEVICE;
-  *dev = 0;
-  return CUDA_SUCCESS;
+  for (uint32_t i = 0; i < runtime().device_count; ++i) {
+    const std::string full = PciBusId(runtime().devices[i]);
+    const std::string without_function = full.substr(0, full.size() - 2);
+    const bool same = absl::EqualsIgnoreCase(asked, full) ||
+                      absl::EqualsIgnoreCase(asked, without_function) ||
+                      absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), full) ||
+                      absl::EqualsIgnoreCase(absl::StrCat("0000:", asked), without_function);
+    if (!same) continue;
+    *dev = static_cast<CUdevice>(i);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
 }
 
-// There is one device, which is no peer of itself.
+// No device is a peer of itself.
 CUresult CUDAAPI cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
   WARPLINE_TRY(EnterDevice(dev));
   WARPLINE_TRY(CheckDevice(peerDev));
   if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *canAccessPeer = 0;
+  *canAccessPeer = runtime().devices[dev].can_access(runtime().devices[peerDev]) ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice srcDevice,
-                                         CUdevice dstDevice) {
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib,
+                                         CUdevice srcDevice, CUdevice dstDevice) {
   WARPLINE_TRY(EnterDevice(srcDevice));
   WARPLINE_TRY(CheckDevice(dstDevice));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // CUDA refuses to compare a device with itself.
-  return CUDA_ERROR_INVALID_DEVICE;
+  if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
+  switch (attrib) {
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+      *value = runtime().devices[srcDevice].can_access(runtime().devices[dstDevice]) ? 1 : 0;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+      // The server does not tell, and programs do without.
+      *value = 0;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 CUresult CUDAAPI cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   WARPLINE_TRY(EnterDevice(dev));
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  prop->maxThreadsPerBlock = Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  prop->maxThreadsDim[0] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
-  prop->maxThreadsDim[1] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
-  prop->maxThreadsDim[2] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
-  prop->maxGridSize[0] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
-  prop->maxGridSize[1] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
-  prop->maxGridSize[2] = Attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
-  prop->sharedMemPerBlock = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-  prop->totalConstantMemory = Attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
-  prop->SIMDWidth = Attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  prop->memPitch = Attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-  prop->regsPerBlock = Attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-  prop->clockRate = Attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-  prop->textureAlign = Attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  const Device& device = runtime().devices[dev];
+  prop->maxThreadsPerBlock = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  prop->maxThreadsDim[0] = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
+  prop->maxThreadsDim[1] = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
+  prop->maxThreadsDim[2] = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
+  prop->maxGridSize[0] = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+  prop->maxGridSize[1] = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
+  prop->maxGridSize[2] = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
+  prop->sharedMemPerBlock = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  prop->totalConstantMemory = device.attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  prop->SIMDWidth = device.attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  prop->memPitch = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  prop->regsPerBlock = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  prop->clockRate = device.attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  prop->textureAlign = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   return CUDA_SUCCESS;
 }
 
@@ -232,7 +250,9 @@ CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
     return CUDA_ERROR_INVALID_VALUE;
   }
   // As with cuDeviceGetP2PAttribute.
-  return CUDA_ERROR_INVALID_DEVICE;
+  if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
+  std::fill_n(capabilities, count, 0);
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

@@ -24,6 +24,8 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
     return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CaptureEventRecord(stream, event, flags);
   }
   if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // Waited for on any device, recorded only on its own.
+  if (event->context->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
   return RecordEvent(event, stream);
 }
 
@@ -92,7 +94,9 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
   if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   WARPLINE_TRY(CheckEventQuery(*start, /*unsafe=*/false));
   WARPLINE_TRY(CheckEventQuery(*end, /*unsafe=*/false));
-  if (!Timed(start) || !Timed(end)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!Timed(start) || !Timed(end) || start->context->device != end->context->device) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   if (!EventComplete(*start) || !EventComplete(*end)) return CUDA_ERROR_NOT_READY;
   std::string reply;
   WARPLINE_TRY(ToCu(runtime().session->Call(

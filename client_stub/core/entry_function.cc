@@ -11,8 +11,16 @@ template <typename Handle>
 CUresult EnterFor(Handle handle, Kernel** kernel) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(SessionError());
-  *kernel = FindKernel(NumberOf(handle));
-  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return FindFunction(NumberOf(handle), kernel);
+}
+
+// A kernel on a device.
+CUresult EnterFor(CUkernel handle, CUdevice device, Kernel** kernel) {
+  WARPLINE_TRY(EnterInitialized());
+  WARPLINE_TRY(SessionError());
+  if (FindKernel(NumberOf(handle)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  WARPLINE_TRY(CheckDevice(device));
+  return FindKernelOn(NumberOf(handle), &runtime().devices[device], kernel);
 }
 
 // Some functions call no function at all an argument, where others call it a handle.
@@ -103,30 +111,27 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   Kernel* found;
   WARPLINE_TRY(EnterFor(kernel, &found));
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pFunc = HandleOf<CUfunction>(NumberOf(kernel));
-  return CUDA_SUCCESS;
+  *pFunc = FunctionOf(found);
+  return *pFunc == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
                                       CUdevice dev) {
   Kernel* found;
-  WARPLINE_TRY(EnterFor(kernel, &found));
-  WARPLINE_TRY(CheckDevice(dev));
+  WARPLINE_TRY(EnterFor(kernel, dev, &found));
   return GetKernelAttribute(*found, attrib, pi);
 }
 
 CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
                                       CUdevice dev) {
   Kernel* found;
-  WARPLINE_TRY(EnterFor(kernel, &found));
-  WARPLINE_TRY(CheckDevice(dev));
+  WARPLINE_TRY(EnterFor(kernel, dev, &found));
   return SetKernelAttribute(found, attrib, val);
 }
 
 CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   Kernel* found;
-  WARPLINE_TRY(EnterFor(kernel, &found));
-  WARPLINE_TRY(CheckDevice(dev));
+  WARPLINE_TRY(EnterFor(kernel, dev, &found));
   return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -249,14 +249,15 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandl
   if (pHandle_out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (ctx != nullptr && FindContext(ctx) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const Context* const context = ContextOrCurrent(ctx);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   uint64_t frame;
   {
     MutexLock lock(&GraphMutex());
     Graph* const graph = FindGraph(hGraph);
     if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
     Graph* const root = RootOf(graph);
-    if (root->frame == 0) root->frame = runtime().NewNumber();
+    if (root->frame == 0) root->frame = runtime().NewNumber(*context->device);
     frame = root->frame;
   }
   std::string reply;

@@ -419,7 +419,7 @@ CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
   WARPLINE_TRY(CheckDevice(device));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t bytes;
-  WARPLINE_TRY(GetGraphMemoryAttribute(attr, &bytes));
+  WARPLINE_TRY(GetGraphMemoryAttribute(runtime().devices[device], attr, &bytes));
   std::memcpy(value, &bytes, sizeof(bytes));
   return CUDA_SUCCESS;
 }
@@ -431,7 +431,8 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
   uint64_t bytes;
   std::memcpy(&bytes, value, sizeof(bytes));
   // They can be reset and no more.
-  return bytes == 0 ? ResetGraphMemoryAttribute(attr) : CUDA_ERROR_INVALID_VALUE;
+  return bytes == 0 ? ResetGraphMemoryAttribute(runtime().devices[device], attr)
+                    : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // extern "C"

@@ -13,8 +13,14 @@ namespace {
 // A copy that was not waited for may still be on its way into the range.
 void AwaitCopies(const HostMemory::Range& range) {
   if (range.last_copy != 0 && !runtime().session->Retired(kNoStream, range.last_copy)) {
-    SynchronizeContext();
+    SynchronizeSession();
   }
+}
+
+// Host memory at `base` is new where `result` is success, and of the current device.
+CUresult NoteOwner(void* base, CUresult result) {
+  if (result == CUDA_SUCCESS) runtime().host_memory->SetOwner(base, CurrentDevice().number);
+  return result;
 }
 
 // CUDA_ERROR_NOT_SUPPORTED where there is none.
@@ -24,7 +30,7 @@ CUresult AllocateShared(uint64_t bytes, unsigned int flags, void** memory) {
   *memory = reinterpret_cast<void*>(address);
   runtime().host_memory->Add(*memory, bytes, flags, address, /*shared=*/true);
   // For copies and fills it is the device's.
-  runtime().memory->AddGlobal(nullptr, address, bytes);
+  runtime().memory->AddGlobal(CurrentDevice().number, nullptr, address, bytes);
   return CUDA_SUCCESS;
 }
 
@@ -33,7 +39,7 @@ void EndMapping(const HostMemory::Range& range) {
   if (range.device == 0) return;
   if (range.shared) {
     // As CUDA's own: what runs may use it.
-    SynchronizeContext();
+    SynchronizeSession();
     runtime().memory->ForgetGlobal(range.device);
     return runtime().shared_host_memory->Free(range.device);
   }
@@ -43,8 +49,8 @@ void EndMapping(const HostMemory::Range& range) {
 
 CUresult MapOnDevice(const HostMemory::Range& range, uint64_t* device) {
   AwaitCopies(range);
-  WARPLINE_TRY(
-      runtime().mirrored->Register(reinterpret_cast<uint64_t>(range.base), range.bytes, device));
+  WARPLINE_TRY(runtime().mirrored->Register(
+      CurrentDevice().number, reinterpret_cast<uint64_t>(range.base), range.bytes, device));
   runtime().host_memory->SetDevice(range.base, *device);
   return CUDA_SUCCESS;
 }
@@ -60,18 +66,19 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
   if (pp == nullptr || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytesize != 0) {
     const CUresult shared = AllocateShared(bytesize, Flags, pp);
-    if (shared != CUDA_ERROR_NOT_SUPPORTED) return shared;
+    if (shared != CUDA_ERROR_NOT_SUPPORTED) return NoteOwner(*pp, shared);
   }
   // What will be asked for on the device has one address for both; the rest gets one when asked.
   if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0 || bytesize == 0) {
-    return runtime().host_memory->Allocate(bytesize, Flags, pp);
+    const CUresult own = runtime().host_memory->Allocate(bytesize, Flags, pp);
+    return NoteOwner(*pp, own);
   }
   uint64_t address;
-  WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kMapped, nullptr, bytesize,
-                                            CU_MEM_ATTACH_GLOBAL, &address));
+  WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kMapped, CurrentDevice().number,
+                                            nullptr, bytesize, CU_MEM_ATTACH_GLOBAL, &address));
   *pp = reinterpret_cast<void*>(address);
   runtime().host_memory->Add(*pp, bytesize, Flags, address, /*shared=*/false);
-  return CUDA_SUCCESS;
+  return NoteOwner(*pp, CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) {
@@ -119,7 +126,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  return runtime().host_memory->Register(p, bytesize, Flags);
+  return NoteOwner(p, runtime().host_memory->Register(p, bytesize, Flags));
 }
 
 CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {

@@ -32,11 +32,12 @@ CUresult Launch(CUfunction function, const LaunchGeometry& launch,
                 const LaunchAttributes* attributes, CUstream handle, DefaultStream null_means,
                 void** params, void** extra) {
   WARPLINE_TRY(Enter());
-  Kernel* kernel = FindKernel(NumberOf(function));
   Stream* stream = FindStream(handle, null_means);
-  if (kernel == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Kernel* kernel;
+  WARPLINE_TRY(FindKernelOn(NumberOf(function), stream->device, &kernel));
   if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WARPLINE_TRY(CheckLaunch(launch, runtime().limits, kernel->limits()));
+  WARPLINE_TRY(CheckLaunch(launch, stream->device->limits, kernel->limits()));
   static const LaunchAttributes kNone;
   WARPLINE_TRY(CheckCluster(*kernel, launch, attributes == nullptr ? kNone : *attributes));
   if (attributes != nullptr && attributes->cooperative) {
@@ -129,7 +130,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
   return LaunchCooperative(f, launch, hStream, kPerThread, kernelParams);
 }
 
-// A launch on several devices at once: a session has one.
+// A launch on several devices at once, which no device says it could.
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
                                                       unsigned int numDevices, unsigned int) {
   WARPLINE_TRY(Enter());

@@ -12,8 +12,7 @@ namespace {
 
 CUresult EnterFor(CUfunction handle, Kernel** kernel) {
   WARPLINE_TRY(Enter());
-  *kernel = FindKernel(NumberOf(handle));
-  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return FindFunction(NumberOf(handle), kernel);
 }
 
 CUresult SetParameter(CUfunction handle, int offset, const void* bytes, size_t count) {

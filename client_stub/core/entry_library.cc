@@ -30,11 +30,11 @@ bool ReadLibraryOptions(unsigned int count, const CUlibraryOption* options, void
   return true;
 }
 
-CUresult EnterLibrary(CUlibrary handle, Module** module) {
+CUresult EnterLibrary(CUlibrary handle, Library** library) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(SessionError());
-  *module = FindLibrary(handle);
-  return *module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  *library = FindLibrary(handle);
+  return *library == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -89,17 +89,18 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary library) {
 }
 
 CUresult CUDAAPI cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(library, &module));
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(library, &found));
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return module->FindKernel(name, pKernel);
+  return found->FindKernel(name, pKernel);
 }
 
 CUresult CUDAAPI cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   WARPLINE_TRY(EnterContext());
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(library, &module));
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(library, &found));
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Module* const module = found->On(&CurrentDevice());
   WARPLINE_TRY(module->Upload());
   *pMod = module->ModuleHandle();
   return *pMod == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -108,39 +109,39 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                                     const char* name) {
   WARPLINE_TRY(EnterContext());
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(library, &module));
-  return module->GetGlobal(name, dptr, bytes);
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(library, &found));
+  return found->On(&CurrentDevice())->GetGlobal(name, dptr, bytes);
 }
 
 CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(lib, &module));
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(lib, &found));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::string> names;
-  WARPLINE_TRY(module->KernelNames(&names));
+  WARPLINE_TRY(found->KernelNames(&names));
   *count = static_cast<unsigned int>(names.size());
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                            CUlibrary lib) {
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(lib, &module));
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(lib, &found));
   if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<CUkernel> found;
-  WARPLINE_TRY(module->FirstKernels(numKernels, &found));
-  std::copy(found.begin(), found.end(), kernels);
+  std::vector<CUkernel> first;
+  WARPLINE_TRY(found->FirstKernels(numKernels, &first));
+  std::copy(first.begin(), first.end(), kernels);
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                                      const char* name) {
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(library, &module));
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(library, &found));
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address, size;
-  WARPLINE_TRY(module->FindManaged(name, &address, &size));
+  WARPLINE_TRY(found->On(&CurrentDevice())->FindManaged(name, &address, &size));
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
@@ -148,8 +149,8 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary
 
 // Functions at one address for host and device need a host that shares the device's memory.
 CUresult CUDAAPI cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char*) {
-  Module* module;
-  WARPLINE_TRY(EnterLibrary(library, &module));
+  Library* found;
+  WARPLINE_TRY(EnterLibrary(library, &found));
   return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -159,9 +160,9 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   const Kernel* found = FindKernel(NumberOf(kernel));
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUlibrary library = LibraryOf(found->module);
+  const Library* const library = found->module->library();
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *pLib = library;
+  *pLib = library->handle;
   return CUDA_SUCCESS;
 }
 

@@ -59,7 +59,7 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
   JitOptions read;
   WARPLINE_TRY(read.Read(numOptions, options, optionValues));
   if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  auto* const link = new Link(read);
+  auto* const link = new Link(CurrentDevice(), read);
   CUresult result = link->Create();
   uint64_t handle = 0;
   if (result == CUDA_SUCCESS) {

@@ -169,8 +169,8 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
   const bool known = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST;
   if (dptr == nullptr || bytesize == 0 || !known) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kManaged, t_thread.current,
-                                            bytesize, flags, &address));
+  WARPLINE_TRY(runtime().mirrored->Allocate(MirroredMemory::Kind::kManaged, CurrentDevice().number,
+                                            t_thread.current, bytesize, flags, &address));
   *dptr = address;
   return CUDA_SUCCESS;
 }

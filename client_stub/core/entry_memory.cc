@@ -13,10 +13,11 @@ namespace {
 constexpr uint64_t kPitchAlignment = 512;
 
 // In a capture an allocation is a node, and so is a free.
-CUresult CaptureAllocate(Stream* stream, size_t bytes, CUdeviceptr* dptr) {
+CUresult CaptureAllocate(Stream* stream, const Device& device, size_t bytes, CUdeviceptr* dptr) {
   CUDA_MEM_ALLOC_NODE_PARAMS_v2 params = {};
   params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.poolProps.location.id = static_cast<int>(device.number);
   params.bytesize = bytes;
   WARPLINE_TRY(
       CaptureWith(stream, [&](Graph* graph, const std::vector<GraphEdge>& edges, GraphNode** node) {
@@ -33,21 +34,26 @@ CUresult CaptureFree(Stream* stream, CUdeviceptr address) {
                      });
 }
 
+// From the current pool of the stream's device where there is no `pool`.
 CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstream handle,
                        DefaultStream null_means) {
   WARPLINE_TRY(Enter());
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (Captured(*stream) && bytes != 0) return CaptureAllocate(stream, bytes, dptr);
+  if (pool == nullptr) pool = stream->device->current_pool.load();
+  if (Captured(*stream) && bytes != 0) return CaptureAllocate(stream, *pool->device, bytes, dptr);
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   uint64_t address = 0;
   if (bytes == 0) {
     *dptr = address;
     return CUDA_SUCCESS;
   }
-  WARPLINE_TRY(
-      runtime().memory->AllocateAsync(t_thread.current, pool, bytes, stream->wire, &address));
+  // It is of the current context if that is the device's, and ends with it.
+  const Context* const owner =
+      t_thread.current->device == pool->device ? t_thread.current : pool->device->primary;
+  WARPLINE_TRY(runtime().memory->AllocateAsync(pool->device->number, owner, pool, bytes,
+                                               stream->wire, &address));
   *dptr = address;
   return CUDA_SUCCESS;
 }
@@ -62,8 +68,7 @@ CUresult AllocateFromPoolAsync(CUdeviceptr* dptr, size_t bytes, CUmemoryPool han
 
 CUresult AllocateFromCurrentPoolAsync(CUdeviceptr* dptr, size_t bytes, CUstream stream,
                                       DefaultStream null_means) {
-  WARPLINE_TRY(EnterInitialized());
-  return AllocateAsync(dptr, bytes, runtime().current_pool.load(), stream, null_means);
+  return AllocateAsync(dptr, bytes, nullptr, stream, null_means);
 }
 
 CUresult FreeAsync(CUdeviceptr dptr, CUstream handle, DefaultStream null_means) {
@@ -85,7 +90,7 @@ extern "C" {
 CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
   WARPLINE_TRY(Enter());
   uint64_t free_bytes, total_bytes;
-  runtime().allocator->MemoryInfo(&free_bytes, &total_bytes);
+  CurrentDevice().allocator->MemoryInfo(&free_bytes, &total_bytes);
   if (free != nullptr) *free = free_bytes;
   if (total != nullptr) *total = total_bytes;
   return CUDA_SUCCESS;
@@ -95,7 +100,8 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   WARPLINE_TRY(EnterUnsafe());
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  WARPLINE_TRY(runtime().memory->Allocate(t_thread.current, bytesize, &address));
+  WARPLINE_TRY(
+      runtime().memory->Allocate(CurrentDevice().number, t_thread.current, bytesize, &address));
   *dptr = address;
   return CUDA_SUCCESS;
 }

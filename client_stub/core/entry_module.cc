@@ -1,4 +1,5 @@
 // Modules, which are loaded when the call is made.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -74,10 +75,10 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
   Module* module;
   WARPLINE_TRY(EnterModule(hmod, &module));
   if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
-  CUkernel kernel;
+  Kernel* kernel;
   WARPLINE_TRY(module->FindKernel(name, &kernel));
-  *hfunc = HandleOf<CUfunction>(NumberOf(kernel));
-  return CUDA_SUCCESS;
+  *hfunc = FunctionOf(kernel);
+  return *hfunc == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
@@ -102,10 +103,12 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction* functions, unsigned int 
   Module* module;
   WARPLINE_TRY(EnterModule(mod, &module));
   if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<CUkernel> kernels;
-  WARPLINE_TRY(module->FirstKernels(numFunctions, &kernels));
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    functions[i] = HandleOf<CUfunction>(NumberOf(kernels[i]));
+  std::vector<std::string> names;
+  WARPLINE_TRY(module->KernelNames(&names));
+  for (size_t i = 0; i < std::min<size_t>(numFunctions, names.size()); ++i) {
+    Kernel* kernel;
+    WARPLINE_TRY(module->FindKernel(names[i], &kernel));
+    functions[i] = FunctionOf(kernel);
   }
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // Occupancy: what the device's driver says of one launch, and the calls that are made of it.
 #include <algorithm>
 
+#include "client_stub/core/device.h"
 #include "client_stub/core/kernel.h"
 #include "client_stub/core/occupancy.h"
 #include "client_stub/core/runtime.h"
@@ -11,18 +12,16 @@ namespace {
 
 CUresult EnterFor(CUfunction handle, Kernel** kernel) {
   WARPLINE_TRY(Enter());
-  *kernel = FindKernel(NumberOf(handle));
-  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return FindFunction(NumberOf(handle), kernel);
 }
-
-int Attribute(CUdevice_attribute which) { return runtime().session->device().attributes[which]; }
 
 CUresult Clusters(CUfunction function, const CUlaunchConfig* config, ClusterQuestion question,
                   int* answer) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(function, &kernel));
   if (answer == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (Attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (kernel->device->attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   LaunchAttributes attributes;
   WARPLINE_TRY(ReadLaunchAttributes(config->attrs, config->numAttrs, &attributes));
   const LaunchGeometry launch = {{config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -56,9 +55,10 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(func, &kernel));
   if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const int warp = static_cast<int>(runtime().limits.warp_size);
-  const int most_threads = Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-  int limit = std::min(static_cast<int>(runtime().limits.max_threads_per_block),
+  const int warp = static_cast<int>(kernel->device->limits.warp_size);
+  const int most_threads =
+      kernel->device->attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  int limit = std::min(static_cast<int>(kernel->device->limits.max_threads_per_block),
                        kernel->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   if (blockSizeLimit > 0) limit = std::min(limit, blockSizeLimit);
   int best_threads = 0, best_block = 0, best_blocks = 0;
@@ -77,7 +77,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
     if (best_threads >= most_threads) break;
   }
   *blockSize = best_block;
-  *minGridSize = best_blocks * Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  *minGridSize = best_blocks * kernel->device->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   return CUDA_SUCCESS;
 }
 
@@ -101,8 +101,9 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
   // As NVIDIA's driver computes it: each block's share in whole units of 128 bytes, less what the
   // kernel has of its own, up to what it may take.
   constexpr int kUnit = 128;
-  const int share = Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
-                    numBlocks / kUnit * kUnit;
+  const int share =
+      kernel->device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
+      numBlocks / kUnit * kUnit;
   const int left = share - kernel->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   const int most = kernel->attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   *dynamicSmemSize = static_cast<size_t>(std::max(std::min(left, most), 0));

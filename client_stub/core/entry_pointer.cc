@@ -1,6 +1,7 @@
 // What an address is: answered from the tables of device and host memory.
 #include <cstring>
 
+#include "client_stub/core/contexts.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -42,6 +43,7 @@ Pointer Describe(CUdeviceptr address) {
     pointer.device_range.base = mirrored.host;
     pointer.device_range.bytes = mirrored.bytes;
     pointer.device_range.context = mirrored.context;
+    if (mirrored.context != nullptr) pointer.device_range.device = mirrored.context->device->number;
   }
   return pointer;
 }
@@ -52,9 +54,27 @@ CUresult Give(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
+const Device& DeviceOf(const Pointer& pointer) {
+  return runtime().devices[pointer.device ? pointer.device_range.device : pointer.host_range.owner];
+}
+
 const Context* OwnerOf(const Pointer& pointer) {
   const Context* owner = pointer.device_range.context;
-  return owner != nullptr ? owner : runtime().primary;
+  return owner != nullptr ? owner : DeviceOf(pointer).primary;
+}
+
+// What the current context's device may do. CUmemAccess_flags and those of pointers have the same
+// values.
+unsigned int AccessOf(const Pointer& pointer) {
+  const Device& device = CurrentDevice();
+  const DeviceMemory::Range& range = pointer.device_range;
+  if (!pointer.device || pointer.managed) return VirtualMemory::kReadWrite;
+  if (range.mapped) return range.access[device.number];
+  if (range.device == device.number) return VirtualMemory::kReadWrite;
+  const bool given = range.pool != nullptr ? range.pool->AccessibleTo(device)
+                                           : t_thread.current != nullptr &&
+                                                 HasPeerAccess(t_thread.current, OwnerOf(pointer));
+  return given ? VirtualMemory::kReadWrite : VirtualMemory::kNoAccess;
 }
 
 // Attributes of an address that is in one of the tables. What cuda.h calls a boolean is four bytes,
@@ -92,7 +112,7 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Give<unsigned long long>(data, id);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return Give<int>(data, 0);
+      return Give<int>(data, static_cast<int>(DeviceOf(pointer).number));
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return Give<uint64_t>(data, base);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -106,9 +126,7 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return Give<unsigned long long>(data, device ? pointer.device_range.handle_types : 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      // CUmemAccess_flags and these have the same values.
-      return Give<unsigned int>(data,
-                                device ? pointer.device_range.access : VirtualMemory::kReadWrite);
+      return Give<unsigned int>(data, AccessOf(pointer));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Give<CUmemoryPool>(
           data, pointer.device_range.pool != nullptr ? pointer.device_range.pool->handle : nullptr);
@@ -167,7 +185,7 @@ CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute at
   std::memcpy(&flag, value, sizeof(flag));
   if (!runtime().memory->SetSyncMemops(ptr, flag != 0)) return CUDA_ERROR_INVALID_VALUE;
   // What was asked for before is complete when the attribute holds.
-  return flag != 0 ? SynchronizeContext() : CUDA_SUCCESS;
+  return flag != 0 ? SynchronizeSession() : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,

@@ -34,7 +34,7 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev)
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(CheckDevice(dev));
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pool_out = runtime().default_pool->handle;
+  *pool_out = runtime().devices[dev].default_pool->handle;
   return CUDA_SUCCESS;
 }
 
@@ -42,7 +42,7 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(CheckDevice(dev));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pool = runtime().current_pool.load()->handle;
+  *pool = runtime().devices[dev].current_pool.load()->handle;
   return CUDA_SUCCESS;
 }
 
@@ -50,8 +50,11 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(CheckDevice(dev));
   MemoryPool* found = FindPool(pool);
-  if (found == nullptr || found->imported) return CUDA_ERROR_INVALID_VALUE;
-  runtime().current_pool.store(found);
+  Device& device = runtime().devices[dev];
+  if (found == nullptr || found->imported || found->device != &device) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  device.current_pool.store(found);
   return CUDA_SUCCESS;
 }
 
@@ -96,6 +99,8 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
   if (!AllZero(poolProps->reserved) || poolProps->usage != 0) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t handle = runtime().pools.Add([&](MemoryPool& p, uint64_t number) {
     p.handle = HandleOf<CUmemoryPool>(number);
+    p.device = &runtime().devices[poolProps->location.id];
+    p.shared_with = 0;
     p.max_bytes = poolProps->maxSize;
     p.handle_types = poolProps->handleTypes;
     p.imported = false;
@@ -110,8 +115,9 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
   MemoryPool* found = FindPool(pool);
-  if (found == nullptr || found == runtime().default_pool) return CUDA_ERROR_INVALID_VALUE;
-  runtime().current_pool.compare_exchange_strong(found, runtime().default_pool);
+  if (found == nullptr || found == found->device->default_pool) return CUDA_ERROR_INVALID_VALUE;
+  Device& device = *found->device;
+  device.current_pool.compare_exchange_strong(found, device.default_pool);
   runtime().pools.Remove(NumberOf(pool), [](MemoryPool&) {});
   return CUDA_SUCCESS;
 }
@@ -188,21 +194,35 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
 
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
   WARPLINE_TRY(EnterInitialized());
-  if (FindPool(pool) == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t shared_with = found->shared_with;
   for (size_t i = 0; i < count; ++i) {
     WARPLINE_TRY(CheckLocation(&map[i].location));
-    // The owning device's access cannot be taken away.
-    if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    const Device& device = runtime().devices[map[i].location.id];
+    const bool own = &device == found->device;
+    if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      if (!own && !device.can_access(*found->device)) return CUDA_ERROR_INVALID_DEVICE;
+      if (!own) shared_with |= 1u << device.number;
+    } else if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE && !own) {
+      shared_with &= ~(1u << device.number);
+    } else {
+      // The owning device's access cannot be taken away, and nobody's is for reading only.
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   }
+  found->shared_with = shared_with;
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
                                     CUmemLocation* location) {
   WARPLINE_TRY(EnterInitialized());
-  if (FindPool(memPool) == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const MemoryPool* found = FindPool(memPool);
+  if (found == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(CheckLocation(location));
-  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  *flags = found->AccessibleTo(runtime().devices[location->id]) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                                : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-// The device's primary context, which the runtime library uses. Its handle is the same for the
+// The devices' primary contexts, which the runtime library uses. Their handles are the same for the
 // process's life; the last release and a reset end what was created in it.
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
@@ -21,7 +21,7 @@ extern "C" {
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   WARPLINE_TRY(EnterPrimary(dev));
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* context = runtime().primary;
+  Context* context = runtime().devices[dev].primary;
   if (!context->alive()) WARPLINE_TRY(SessionError());
   context->references.fetch_add(1);
   *pctx = context->handle;
@@ -31,7 +31,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterPrimary(dev));
-  Context* context = runtime().primary;
+  Context* context = runtime().devices[dev].primary;
   int references = context->references.load();
   do {
     if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -47,8 +47,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterPrimary(dev));
-  Context* context = runtime().primary;
-  if (context->alive()) SynchronizeContext();
+  Context* context = runtime().devices[dev].primary;
+  if (context->alive()) SynchronizeDevice(*context->device);
   context->references.store(0);
   ReleaseContents(context);
   context->flags.store(0);
@@ -61,15 +61,16 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryC
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   WARPLINE_TRY(EnterPrimary(dev));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = runtime().primary->flags;
-  *active = runtime().primary->references > 0 ? 1 : 0;
+  const Context* context = runtime().devices[dev].primary;
+  *flags = context->flags;
+  *active = context->references > 0 ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   WARPLINE_TRY(EnterPrimary(dev));
   if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  runtime().primary->flags = flags;
+  runtime().devices[dev].primary->flags = flags;
   return CUDA_SUCCESS;
 }
 

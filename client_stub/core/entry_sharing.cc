@@ -4,6 +4,7 @@
 // in another process finds it complete, without a way for streams of different workers to wait for
 // each other (docs/decisions/0013-shared-memory-and-events.md).
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 
@@ -24,7 +25,8 @@ struct Content {
   uint64_t chunk_bytes;
   uint64_t offset;
   uint64_t bytes;
-  char pool[kTokenBytes];
+  // Of memory: the UUID of its device. Of a pointer: the pool's token.
+  char from[kTokenBytes];
 };
 static_assert(sizeof(Content) == CU_IPC_HANDLE_SIZE);
 static_assert(sizeof(Content) == sizeof(CUmemPoolPtrExportData));
@@ -34,7 +36,7 @@ constexpr char kEvent[8] = {'W', 'L', '-', 'e', 'v', 'e', 'n', 't'};
 constexpr char kPointer[8] = {'W', 'L', '-', 'p', 'o', 'i', 'n', 't'};
 
 template <typename Handle>
-void Write(const char (&magic)[8], const OfferedAllocation& offered, const std::string& pool,
+void Write(const char (&magic)[8], const OfferedAllocation& offered, const std::string& from,
            Handle* handle) {
   Content content = {};
   std::copy(std::begin(magic), std::end(magic), content.magic);
@@ -42,20 +44,25 @@ void Write(const char (&magic)[8], const OfferedAllocation& offered, const std::
   content.chunk_bytes = offered.chunk_bytes;
   content.offset = offered.offset;
   content.bytes = offered.bytes;
-  std::memcpy(content.pool, pool.data(), std::min(pool.size(), kTokenBytes));
+  std::memcpy(content.from, from.data(), std::min(from.size(), kTokenBytes));
   std::memcpy(handle, &content, sizeof(content));
 }
 
 template <typename Handle>
 bool Read(const char (&magic)[8], const Handle& handle, OfferedAllocation* offered,
-          std::string* pool) {
+          std::string* from) {
   Content content;
   std::memcpy(&content, &handle, sizeof(content));
   if (!std::equal(std::begin(magic), std::end(magic), content.magic)) return false;
   *offered = {std::string(content.token, kTokenBytes), content.chunk_bytes, content.offset,
-              content.bytes};
-  pool->assign(content.pool, kTokenBytes);
+              content.bytes, 0};
+  from->assign(content.from, kTokenBytes);
   return true;
+}
+
+std::string UuidOf(uint32_t device) {
+  const auto& uuid = runtime().devices[device].remote->uuid;
+  return std::string(uuid.begin(), uuid.end());
 }
 
 // A token that stands for nothing but itself.
@@ -81,8 +88,9 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   OfferedAllocation offered;
-  WARPLINE_TRY(ToCu(runtime().ipc_memory->Offer(range.base, range.bytes, range.id, &offered)));
-  Write(kMemory, offered, {}, pHandle);
+  WARPLINE_TRY(
+      ToCu(runtime().ipc_memory->Offer(range.device, range.base, range.bytes, range.id, &offered)));
+  Write(kMemory, offered, UuidOf(range.device), pHandle);
   return CUDA_SUCCESS;
 }
 
@@ -90,11 +98,14 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle
                                        unsigned int Flags) {
   WARPLINE_TRY(Enter());
   OfferedAllocation offered;
-  std::string pool;
+  std::string from;
   if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
-      !Read(kMemory, handle, &offered, &pool)) {
+      !Read(kMemory, handle, &offered, &from)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  std::array<uint8_t, kTokenBytes> uuid;
+  std::copy(from.begin(), from.end(), uuid.begin());
+  if (!FindDeviceOf(*runtime().session, uuid, &offered.device)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   WARPLINE_TRY(ToCu(runtime().ipc_memory->Open(offered, &address)));
   *pdptr = address;
@@ -128,8 +139,8 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent handle) 
 CUresult CUDAAPI cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   WARPLINE_TRY(Enter());
   OfferedAllocation offered;
-  std::string pool;
-  if (phEvent == nullptr || !Read(kEvent, handle, &offered, &pool)) {
+  std::string from;
+  if (phEvent == nullptr || !Read(kEvent, handle, &offered, &from)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   WARPLINE_TRY(CheckToken(offered.token));
@@ -153,6 +164,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool
   }
   SharedDescriptor what;
   what.kind = SharedDescriptor::Kind::kPool;
+  what.device = pool->device->remote->uuid;
   what.token = pool->share_token();
   if (what.token.empty()) {
     WARPLINE_TRY(NewToken(&what.token));
@@ -174,9 +186,13 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
       what.kind != SharedDescriptor::Kind::kPool) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  uint32_t device;
+  if (!FindDeviceOf(*runtime().session, what.device, &device)) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(CheckToken(what.token));
   const uint64_t number = runtime().pools.Add([&](MemoryPool& pool, uint64_t pool_number) {
     pool.handle = HandleOf<CUmemoryPool>(pool_number);
+    pool.device = &runtime().devices[device];
+    pool.shared_with = 0;
     pool.max_bytes = 0;
     pool.handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     pool.imported = true;
@@ -197,7 +213,8 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, C
   }
   WARPLINE_TRY(SessionError());
   OfferedAllocation offered;
-  WARPLINE_TRY(ToCu(runtime().ipc_memory->Offer(range.base, range.bytes, range.id, &offered)));
+  WARPLINE_TRY(
+      ToCu(runtime().ipc_memory->Offer(range.device, range.base, range.bytes, range.id, &offered)));
   Write(kPointer, offered, range.pool->share_token(), shareData_out);
   return CUDA_SUCCESS;
 }
@@ -212,6 +229,7 @@ CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool handl
       !Read(kPointer, *shareData, &offered, &from) || from != pool->share_token()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  offered.device = pool->device->number;
   uint64_t address;
   WARPLINE_TRY(ToCu(runtime().ipc_memory->Open(offered, &address)));
   *ptr_out = address;

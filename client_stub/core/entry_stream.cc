@@ -23,7 +23,7 @@ CUresult Create(CUstream* out, unsigned int flags, int priority) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Stream* stream;
-  WARPLINE_TRY(CreateStream(t_thread.current, flags, priority, &stream));
+  WARPLINE_TRY(CreateStream(t_thread.current->device, t_thread.current, flags, priority, &stream));
   *out = stream->handle;
   return CUDA_SUCCESS;
 }
@@ -82,7 +82,7 @@ CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) 
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = 0;
+  *device = static_cast<CUdevice>(stream->device->number);
   return CUDA_SUCCESS;
 }
 
@@ -110,7 +110,7 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t bytes, unsigned int
   const bool known =
       flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
   // The legacy stream is no single one.
-  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream->wire == kLegacyStream)) {
+  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream->legacy())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));

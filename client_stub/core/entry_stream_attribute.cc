@@ -13,9 +13,7 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-int DeviceAttribute(CUdevice_attribute attribute) {
-  return runtime().session->device().attributes[attribute];
-}
+int DeviceAttribute(CUdevice_attribute attribute) { return CurrentDevice().attribute(attribute); }
 
 bool Valid(const CUaccessPolicyWindow& window) {
   const auto known = [](CUaccessProperty property) {
@@ -65,7 +63,7 @@ CUresult Set(Stream* stream, CUstreamAttrID attribute, const CUstreamAttrValue& 
         own.sync_policy = value.syncPolicy;
         return CUDA_SUCCESS;  // How a thread waits is this side's affair.
       case CU_LAUNCH_ATTRIBUTE_PRIORITY: {
-        const RemoteDevice& device = runtime().session->device();
+        const RemoteDevice& device = *stream->device->remote;
         sent.priority = std::clamp(value.priority, device.greatest_stream_priority,
                                    device.least_stream_priority);
         stream->priority.store(sent.priority, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // Memory that the application maps by itself (virtual_memory.h).
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/shared_descriptor.h"
+#include "proto/devices.h"
 #include "proto/frames.h"
 
 using namespace warpline::stub;
@@ -68,7 +69,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t align
   WARPLINE_TRY(EnterInitialized());
   if (ptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  WARPLINE_TRY(ToCu(memory().Reserve(size, alignment, addr, &address)));
+  WARPLINE_TRY(ToCu(memory().Reserve(CurrentDevice().number, size, alignment, addr, &address)));
   *ptr = address;
   return CUDA_SUCCESS;
 }
@@ -87,7 +88,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   WARPLINE_TRY(CheckHandleTypes(prop->requestedHandleTypes));
   WARPLINE_TRY(SessionError());
   uint64_t number;
-  WARPLINE_TRY(ToCu(memory().Create(size, prop->requestedHandleTypes, &number)));
+  WARPLINE_TRY(ToCu(memory().Create(static_cast<uint32_t>(prop->location.id), size,
+                                    prop->requestedHandleTypes, &number)));
   *handle = number;
   return CUDA_SUCCESS;
 }
@@ -118,6 +120,7 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* pro
   prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(handle_types);
   prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop->location.id = static_cast<int>(warpline::DeviceOfHandle(handle));
   return CUDA_SUCCESS;
 }
 
@@ -146,8 +149,12 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     }
   }
   WARPLINE_TRY(SessionError());
-  // They are all of the one device, and the last one holds.
-  return ToCu(memory().SetAccess(ptr, size, desc[count - 1].flags));
+  // Of several for one device the last one holds.
+  for (size_t i = 0; i < count; ++i) {
+    WARPLINE_TRY(ToCu(
+        memory().SetAccess(ptr, size, static_cast<uint32_t>(desc[i].location.id), desc[i].flags)));
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
@@ -158,7 +165,7 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
       !memory().Find(ptr, &mapping)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *flags = mapping.access;
+  *flags = mapping.access[location->id];
   return CUDA_SUCCESS;
 }
 

@@ -1,14 +1,18 @@
 #include "client_stub/core/environment.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/version.h"
+#include "proto/devices.h"
 
 namespace warpline::stub {
 namespace {
@@ -29,14 +33,18 @@ bool NamesDevice(absl::string_view entry) {
 VisibleDevices ParseVisibleDevices(const char* value) {
   VisibleDevices visible;
   if (value == nullptr) return visible;
-  const std::vector<absl::string_view> entries = absl::StrSplit(value, ',');
-  const absl::string_view first = absl::StripAsciiWhitespace(entries.front());
-  if (!NamesDevice(first)) {
-    visible.none = true;
-    return visible;
+  std::vector<absl::string_view> named;
+  for (absl::string_view entry : absl::StrSplit(value, ',')) {
+    entry = absl::StripAsciiWhitespace(entry);
+    if (!NamesDevice(entry)) break;
+    if (std::find(named.begin(), named.end(), entry) != named.end()) {
+      visible.none = true;
+      return visible;
+    }
+    if (named.size() < kMaxSessionDevices) named.push_back(entry);
   }
-  visible.device = std::string(first);
-  visible.more_ignored = entries.size() > 1 && NamesDevice(absl::StripAsciiWhitespace(entries[1]));
+  visible.none = named.empty();
+  visible.device = absl::StrJoin(named, ",");
   return visible;
 }
 

@@ -12,7 +12,7 @@
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
-//   CUDA_VISIBLE_DEVICES      its first entry names the session's device
+//   CUDA_VISIBLE_DEVICES      the session's devices, in this order
 //   CUDA_LAUNCH_BLOCKING      "1": each launch waits and reports
 #ifndef WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_
 #define WARPLINE_CLIENT_STUB_CORE_ENVIRONMENT_H_
@@ -26,13 +26,13 @@ namespace warpline::stub {
 
 // CUDA_VISIBLE_DEVICES, parsed.
 struct VisibleDevices {
-  bool none = false;          // The application wants to see no device.
-  std::string device;         // Session's device: "" for the server's choice, "0", "GPU-<uuid>".
-  bool more_ignored = false;  // There were further entries, which are not used.
+  bool none = false;   // The application wants to see no device.
+  std::string device;  // As Hello.device: "" for the server's choice, "0", "1,GPU-<uuid>".
 };
 
 // `value` is nullptr where the variable is unset. As in CUDA, the list ends at its first entry that
-// names no device, so "" and "-1" hide every device.
+// names no device, so "" and "-1" hide every device; one that is named twice hides them, too. A
+// session has at most kMaxSessionDevices; the rest is left out.
 VisibleDevices ParseVisibleDevices(const char* value);
 
 struct Environment {

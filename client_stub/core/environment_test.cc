@@ -11,7 +11,6 @@ TEST(VisibleDevicesTest, UnsetLeavesTheChoiceToTheServer) {
   const VisibleDevices visible = ParseVisibleDevices(nullptr);
   EXPECT_FALSE(visible.none);
   EXPECT_EQ(visible.device, "");
-  EXPECT_FALSE(visible.more_ignored);
 }
 
 TEST(VisibleDevicesTest, EmptyOrInvalidFirstEntryHidesEveryDevice) {
@@ -24,15 +23,23 @@ TEST(VisibleDevicesTest, FirstEntryNamesTheDevice) {
   EXPECT_EQ(ParseVisibleDevices("0").device, "0");
   EXPECT_EQ(ParseVisibleDevices(" 1 ").device, "1");
   EXPECT_EQ(ParseVisibleDevices("GPU-8c0f1a2b").device, "GPU-8c0f1a2b");
-  EXPECT_FALSE(ParseVisibleDevices("1").more_ignored);
 }
 
-TEST(VisibleDevicesTest, FurtherDevicesAreToldButNotUsed) {
-  const VisibleDevices visible = ParseVisibleDevices("2,0,1");
-  EXPECT_EQ(visible.device, "2");
-  EXPECT_TRUE(visible.more_ignored);
+TEST(VisibleDevicesTest, SeveralKeepTheirOrder) {
+  EXPECT_EQ(ParseVisibleDevices("2, 0,1").device, "2,0,1");
+  EXPECT_EQ(ParseVisibleDevices("1,GPU-8c0f1a2b").device, "1,GPU-8c0f1a2b");
   // The list ends at the first entry that names no device.
-  EXPECT_FALSE(ParseVisibleDevices("2,-1,1").more_ignored);
+  EXPECT_EQ(ParseVisibleDevices("2,-1,1").device, "2");
+  EXPECT_EQ(ParseVisibleDevices("0,1,").device, "0,1");
+}
+
+TEST(VisibleDevicesTest, OneThatIsNamedTwiceHidesEveryDevice) {
+  EXPECT_TRUE(ParseVisibleDevices("0,1,0").none);
+}
+
+TEST(VisibleDevicesTest, NoMoreThanASessionHas) {
+  EXPECT_EQ(ParseVisibleDevices("0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17").device,
+            "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15");
 }
 
 class EnvironmentTest : public testing::Test {

@@ -113,13 +113,11 @@ CUresult ComeAfterFormer(const FormerLaunch& launch, Stream* stream) {
   if (launch.wire == 0 || launch.wire == stream->wire) return CUDA_SUCCESS;
   Session& session = *runtime().session;
   if (session.Retired(launch.wire, launch.seq)) return CUDA_SUCCESS;
-  Stream* const former = FindStream(launch.stream, DefaultStream::kLegacy);
+  Stream* const former = launch.stream == CU_STREAM_LEGACY
+                             ? &runtime().devices[DeviceOfHandle(launch.wire)].legacy
+                             : FindStream(launch.stream, DefaultStream::kLegacy);
   if (former == nullptr || former->wire != launch.wire || Captured(*former)) return CUDA_SUCCESS;
-  const uint64_t event = runtime().NewNumber();
-  WARPLINE_TRY(SentAs(session.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
-  WARPLINE_TRY(SendOn(former, cmd::EventRecord{event, former->wire}));
-  WARPLINE_TRY(SendOn(stream, cmd::StreamWaitEvent{stream->wire, event}));
-  return SentAs(session.Send(cmd::EventDestroy{event}));
+  return Join(former, stream);
 }
 
 bool SameEdges(const GraphNode& mine, const GraphNode& other,
@@ -318,7 +316,7 @@ CUresult UploadExec(CUgraphExec handle, Stream* stream) {
     plan = PlanOf(exec);
   }
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
-  plan->Upload();
+  plan->Upload(stream->device);
   return CUDA_SUCCESS;
 }
 

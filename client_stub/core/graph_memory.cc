@@ -1,6 +1,7 @@
 #include "client_stub/core/graph_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,19 +14,25 @@ namespace {
 struct Block {
   uint64_t bytes = 0;
   uint64_t graph = 0;
+  uint32_t device = 0;
   uint64_t freed_by = 0;  // The graph with a free node for it.
   bool live = false;
   bool has_node = true;
+};
+
+// Of one device.
+struct Usage {
+  uint64_t used = 0;
+  uint64_t used_high = 0;
+  uint64_t reserved = 0;
+  uint64_t reserved_high = 0;
 };
 
 // Never destroyed.
 struct Books {
   Mutex mu;
   absl::flat_hash_map<uint64_t, Block> blocks ABSL_GUARDED_BY(mu);  // By address.
-  uint64_t used ABSL_GUARDED_BY(mu) = 0;
-  uint64_t used_high ABSL_GUARDED_BY(mu) = 0;
-  uint64_t reserved ABSL_GUARDED_BY(mu) = 0;
-  uint64_t reserved_high ABSL_GUARDED_BY(mu) = 0;
+  std::array<Usage, kMaxSessionDevices> usage ABSL_GUARDED_BY(mu);
 };
 
 Books& books() {
@@ -39,15 +46,16 @@ std::atomic<uint64_t> g_blocks{0};
 void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
   if (block->live == live) return;
   block->live = live;
-  b.used = live ? b.used + block->bytes : b.used - block->bytes;
-  b.used_high = std::max(b.used_high, b.used);
+  Usage& usage = b.usage[block->device];
+  usage.used = live ? usage.used + block->bytes : usage.used - block->bytes;
+  usage.used_high = std::max(usage.used_high, usage.used);
 }
 
 // True when nobody needs the block any more; the caller frees its memory.
 bool DropIfUnused(Books& b, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
   const auto it = b.blocks.find(address);
   if (it == b.blocks.end() || it->second.live || it->second.has_node) return false;
-  b.reserved -= it->second.bytes;
+  b.usage[it->second.device].reserved -= it->second.bytes;
   b.blocks.erase(it);
   g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
   return true;
@@ -66,18 +74,22 @@ GraphAllocation::~GraphAllocation() {
   if (unused && EnterInitialized() == CUDA_SUCCESS) runtime().memory->Free(address_);
 }
 
-CUresult AllocateForGraph(uint64_t graph, uint64_t bytes,
+CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
                           std::shared_ptr<GraphAllocation>* allocation) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  WARPLINE_TRY(runtime().memory->Allocate(t_thread.current, bytes, &address));
+  const Context* const current = t_thread.current;
+  const Context* const owner =
+      current != nullptr && current->device == &device ? current : device.primary;
+  WARPLINE_TRY(runtime().memory->Allocate(device.number, owner, bytes, &address));
   Books& b = books();
   {
     MutexLock lock(&b.mu);
-    b.blocks[address] = {bytes, graph};
+    b.blocks[address] = {bytes, graph, device.number};
     g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
-    b.reserved += bytes;
-    b.reserved_high = std::max(b.reserved_high, b.reserved);
+    Usage& usage = b.usage[device.number];
+    usage.reserved += bytes;
+    usage.reserved_high = std::max(usage.reserved_high, usage.reserved);
   }
   *allocation = std::make_shared<GraphAllocation>(address, bytes, graph);
   return CUDA_SUCCESS;
@@ -134,36 +146,39 @@ bool FreeGraphMemory(uint64_t address, CUresult* result) {
   return true;
 }
 
-CUresult GetGraphMemoryAttribute(CUgraphMem_attribute attribute, uint64_t* value) {
+CUresult GetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute,
+                                 uint64_t* value) {
   Books& b = books();
   MutexLock lock(&b.mu);
+  const Usage& usage = b.usage[device.number];
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      *value = b.used;
+      *value = usage.used;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-      *value = b.used_high;
+      *value = usage.used_high;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-      *value = b.reserved;
+      *value = usage.reserved;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-      *value = b.reserved_high;
+      *value = usage.reserved_high;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
-CUresult ResetGraphMemoryAttribute(CUgraphMem_attribute attribute) {
+CUresult ResetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute) {
   Books& b = books();
   MutexLock lock(&b.mu);
+  Usage& usage = b.usage[device.number];
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-      b.used_high = b.used;
+      usage.used_high = usage.used;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-      b.reserved_high = b.reserved;
+      usage.reserved_high = usage.reserved;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;

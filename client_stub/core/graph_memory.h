@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/device.h"
 
 namespace warpline::stub {
 
@@ -28,8 +29,8 @@ class GraphAllocation {
   const uint64_t graph_;
 };
 
-// For the graph of that id. CUDA_ERROR_OUT_OF_MEMORY.
-CUresult AllocateForGraph(uint64_t graph, uint64_t bytes,
+// On a device, for the graph of that id. CUDA_ERROR_OUT_OF_MEMORY.
+CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
                           std::shared_ptr<GraphAllocation>* allocation);
 
 // A free node of graph `graph`. CUDA_ERROR_INVALID_VALUE for what is no such memory, or has a free
@@ -45,8 +46,9 @@ void SetGraphMemoryLive(uint64_t address, bool live);
 bool FreeGraphMemory(uint64_t address, CUresult* result);
 
 // As cuDeviceGetGraphMemAttribute and cuDeviceSetGraphMemAttribute.
-CUresult GetGraphMemoryAttribute(CUgraphMem_attribute attribute, uint64_t* value);
-CUresult ResetGraphMemoryAttribute(CUgraphMem_attribute attribute);
+CUresult GetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute,
+                                 uint64_t* value);
+CUresult ResetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute);
 
 }  // namespace warpline::stub
 

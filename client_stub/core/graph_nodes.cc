@@ -33,6 +33,10 @@ bool InConditional(const Graph& graph) {
   return false;
 }
 
+bool MayAccess(const Device& device, const Device& owner) {
+  return &device == &owner || device.can_access(owner);
+}
+
 CUresult CheckPool(const CUmemPoolProps& props) {
   if (props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       props.handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
@@ -82,17 +86,19 @@ CUresult AddMemAllocNode(Graph* graph, const std::vector<GraphEdge>& dependencie
   if (from->bytesize == 0 || (from->accessDescCount > 0 && from->accessDescs == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const Device& device = runtime().devices[from->poolProps.location.id];
   MemAllocNodeParams made;
   for (size_t i = 0; i < from->accessDescCount; ++i) {
     const CUmemAccessDesc& access = from->accessDescs[i];
-    // A session has one device, and that one has access.
-    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE || access.location.id != 0 ||
+    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        CheckDevice(access.location.id) != CUDA_SUCCESS ||
+        !MayAccess(runtime().devices[access.location.id], device) ||
         access.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     made.access.push_back(access);
   }
-  WARPLINE_TRY(AllocateForGraph(graph->id, from->bytesize, &made.memory));
+  WARPLINE_TRY(AllocateForGraph(device, graph->id, from->bytesize, &made.memory));
   made.params = *from;
   made.params.dptr = made.memory->address();
   auto shared = std::make_shared<GraphNodeParams>(std::move(made));

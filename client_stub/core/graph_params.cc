@@ -90,11 +90,15 @@ CUresult WithAttributes(const KernelNodeParams& from, const std::vector<CUlaunch
 }
 
 CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams* made) {
-  Kernel* const kernel =
-      FindKernel(from.func != nullptr ? NumberOf(from.func) : NumberOf(from.kern));
-  if (kernel == nullptr) {
-    return from.func == nullptr && from.kern == nullptr ? CUDA_ERROR_INVALID_VALUE
-                                                        : CUDA_ERROR_INVALID_HANDLE;
+  if (from.func == nullptr && from.kern == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t handle = from.func != nullptr ? NumberOf(from.func) : NumberOf(from.kern);
+  Kernel* kernel;
+  if (from.func == nullptr && from.ctx != nullptr) {
+    const Context* const context = FindContext(from.ctx);
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    WARPLINE_TRY(FindKernelOn(handle, context->device, &kernel));
+  } else {
+    WARPLINE_TRY(FindFunction(handle, &kernel));
   }
   if (from.kernelParams != nullptr && from.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelNodeParams node;
@@ -102,7 +106,7 @@ CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams
   node.launch = {{from.gridDimX, from.gridDimY, from.gridDimZ},
                  {from.blockDimX, from.blockDimY, from.blockDimZ},
                  from.sharedMemBytes};
-  WARPLINE_TRY(CheckLaunch(node.launch, runtime().limits, kernel->limits()));
+  WARPLINE_TRY(CheckLaunch(node.launch, kernel->device->limits, kernel->limits()));
   node.packed.resize(kernel->parameter_bytes);
   if (kernel->parameter_bytes != 0) {
     WARPLINE_TRY(PackParameters(*kernel, from.kernelParams, from.extra, node.packed.data()));
@@ -160,7 +164,7 @@ CUresult ReadEventNode(CUevent event, bool record, SharedNodeParams* made) {
 
 CUDA_KERNEL_NODE_PARAMS_v3 GiveKernelNode(const KernelNodeParams& node) {
   CUDA_KERNEL_NODE_PARAMS_v3 given = {};
-  given.func = HandleOf<CUfunction>(NumberOf(node.kernel->handle));
+  given.func = FunctionOf(node.kernel);
   given.gridDimX = node.launch.grid[0];
   given.gridDimY = node.launch.grid[1];
   given.gridDimZ = node.launch.grid[2];

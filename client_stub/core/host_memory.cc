@@ -39,6 +39,12 @@ void HostMemory::Add(void* base, uint64_t bytes, unsigned int flags, uint64_t de
   range.shared = shared;
 }
 
+void HostMemory::SetOwner(void* base, uint32_t owner) {
+  MutexLock lock(&mu_);
+  const auto it = ranges_.find(AddressOf(base));
+  if (it != ranges_.end()) it->second.owner = owner;
+}
+
 void HostMemory::SetDevice(void* base, uint64_t device) {
   MutexLock lock(&mu_);
   const auto it = ranges_.find(AddressOf(base));

@@ -31,6 +31,7 @@ class HostMemory {
     bool kept = false;    // It is none of ours to give back.
     bool shared = false;  // Host and device have one memory (shared_host_memory.h).
     uint64_t device = 0;  // Its address there; 0 while nobody asked for one.
+    uint32_t owner = 0;   // The device that was current when it was allocated or registered.
   };
 
   // Page-aligned zeroed memory; nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when the system has
@@ -38,6 +39,7 @@ class HostMemory {
   CUresult Allocate(uint64_t bytes, unsigned int flags, void** base);
   // The same with memory that is somebody else's, who gives it back.
   void Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device, bool shared);
+  void SetOwner(void* base, uint32_t owner);
   // The device has the range that starts at `base`, too.
   void SetDevice(void* base, uint64_t device);
   // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED when it overlaps a range.

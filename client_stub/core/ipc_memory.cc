@@ -6,7 +6,7 @@
 
 namespace warpline::stub {
 
-CudaResult IpcMemory::Offer(uint64_t base, uint64_t bytes, uint64_t id,
+CudaResult IpcMemory::Offer(uint32_t device, uint64_t base, uint64_t bytes, uint64_t id,
                             OfferedAllocation* offered) {
   {
     MutexLock lock(&mu_);
@@ -20,7 +20,7 @@ CudaResult IpcMemory::Offer(uint64_t base, uint64_t bytes, uint64_t id,
   const CudaResult result = session_->Share({.va = base, .bytes = bytes}, &shared);
   if (result != CudaResult::kSuccess) return result;
   if (base - shared.va >= shared.bytes) return CudaResult::kUnknown;
-  *offered = {shared.token, shared.bytes, base - shared.va, bytes};
+  *offered = {shared.token, shared.bytes, base - shared.va, bytes, device};
   MutexLock lock(&mu_);
   offered_[base] = {id, *offered};
   return CudaResult::kSuccess;
@@ -45,7 +45,8 @@ CudaResult IpcMemory::Open(const OfferedAllocation& offered, uint64_t* address) 
     }
   }
   uint64_t mapping;
-  const CudaResult result = memory_->OpenShared(offered.token, offered.chunk_bytes, &mapping);
+  const CudaResult result =
+      memory_->OpenShared(offered.device, offered.token, offered.chunk_bytes, &mapping);
   if (result != CudaResult::kSuccess) return result;
   *address = mapping + offered.offset;
   MutexLock lock(&mu_);

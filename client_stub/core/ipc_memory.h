@@ -23,6 +23,7 @@ struct OfferedAllocation {
   uint64_t chunk_bytes = 0;  // Of what the token opens.
   uint64_t offset = 0;       // Of the allocation therein.
   uint64_t bytes = 0;
+  uint32_t device = 0;  // Whose memory it is, by this session's numbers.
 };
 
 // Thread-safe.
@@ -31,8 +32,10 @@ class IpcMemory {
   // Both are borrowed and must outlive this object.
   IpcMemory(Session* session, VirtualMemory* memory) : session_(session), memory_(memory) {}
 
-  // Of the live allocation [base, base + bytes), whose id tells it from earlier ones there.
-  CudaResult Offer(uint64_t base, uint64_t bytes, uint64_t id, OfferedAllocation* offered);
+  // Of the live allocation [base, base + bytes) of a device, whose id tells it from earlier ones
+  // there.
+  CudaResult Offer(uint32_t device, uint64_t base, uint64_t bytes, uint64_t id,
+                   OfferedAllocation* offered);
 
   // As cuIpcOpenMemHandle: what is open already is at the same address and has to be closed as
   // often. kInvalidContext for an allocation of this process, kInvalidValue for what nobody offers.

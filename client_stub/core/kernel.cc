@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client_stub/core/library.h"
 #include "client_stub/core/module.h"
 #include "client_stub/core/runtime.h"
 #include "proto/wire.h"
@@ -30,6 +31,29 @@ Kernel* FindKernel(uint64_t handle) {
   return ref == nullptr ? nullptr : ref->kernel;
 }
 
+CUresult FindKernelOn(uint64_t handle, Device* device, Kernel** kernel) {
+  const KernelRef* const ref = runtime().kernels.Find(handle);
+  if (ref == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *kernel = ref->kernel;
+  if ((*kernel)->device == device) return CUDA_SUCCESS;
+  if (ref->bound) return CUDA_ERROR_INVALID_HANDLE;
+  return (*kernel)->module->library()->FindKernelOn(device, *kernel, kernel);
+}
+
+CUresult FindFunction(uint64_t handle, Kernel** kernel) {
+  const KernelRef* const ref = runtime().kernels.Find(handle);
+  if (ref == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return FindKernelOn(handle, ref->bound ? ref->kernel->device : &CurrentDevice(), kernel);
+}
+
+CUfunction FunctionOf(Kernel* kernel) {
+  // One handle serves as both where there is no difference.
+  if (!runtime().several_devices() || kernel->module->library() == nullptr) {
+    return HandleOf<CUfunction>(NumberOf(kernel->handle));
+  }
+  return kernel->module->FunctionOf(kernel);
+}
+
 CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute, int* value) {
   if (value == nullptr || attribute < 0 || attribute >= Kernel::kAttributes) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -39,11 +63,10 @@ CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute
 }
 
 CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int value) {
-  Session& session = *runtime().session;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const int most =
-          session.device().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
+          kernel->device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
       if (value < 0 || value > most - kernel->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)) {
         return CUDA_ERROR_INVALID_VALUE;
       }
@@ -75,9 +98,8 @@ CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int 
   if (kernel->attribute(attribute) == value) return CUDA_SUCCESS;
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
-  WARPLINE_TRY(
-      ToCu(session.Call(WaitKind::kRoundTrip,
-                        cmd::KernelSetAttribute{wire, static_cast<int32_t>(attribute), value})));
+  const cmd::KernelSetAttribute command = {wire, static_cast<int32_t>(attribute), value};
+  WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip, command)));
   kernel->attributes[attribute].store(value, std::memory_order_relaxed);
   kernel->set_attributes.fetch_or(1u << attribute);
   MutexLock lock(&kernel->occupancy_mu);

@@ -30,10 +30,13 @@ struct Kernel {
   };
 
   Module* module = nullptr;
+  Device* device = nullptr;  // The module's.
   std::string name;
   // 0 once the context that it was found in has ended: Module::Bind() gives it another.
   std::atomic<uint64_t> wire{0};
   CUkernel handle = nullptr;
+  // Of a library's kernel on this device, where there are several; made when it is asked for.
+  std::atomic<uint64_t> function{0};
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
   std::atomic<int> attributes[kAttributes] = {};
@@ -67,8 +70,16 @@ struct Kernel {
 // makes no sense.
 bool ParseKernelReply(std::string_view reply, Kernel* kernel);
 
-// A CUfunction or a CUkernel; nullptr for anything else.
+// A CUfunction or a CUkernel, the latter as it was first found; nullptr for anything else.
 Kernel* FindKernel(uint64_t handle);
+// The same on a device. CUDA_ERROR_INVALID_HANDLE for another device's CUfunction; a kernel that
+// has not been used on the device has to be found there first.
+CUresult FindKernelOn(uint64_t handle, Device* device, Kernel** kernel);
+// The same where nothing but the handle says which device is meant: on the current one, unless it
+// is another device's CUfunction.
+CUresult FindFunction(uint64_t handle, Kernel** kernel);
+// A kernel's CUfunction; nullptr when there are too many, or its module is gone.
+CUfunction FunctionOf(Kernel* kernel);
 
 // As cuFuncGetAttribute, cuFuncSetAttribute, cuFuncGetParamInfo.
 CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute, int* value);

@@ -11,11 +11,7 @@ namespace {
 constexpr uint64_t kPortableCluster = 8;
 constexpr uint64_t kLargestCluster = 16;
 
-int DeviceAttribute(CUdevice_attribute which) {
-  return runtime().session->device().attributes[which];
-}
-
-bool HasClusters() { return DeviceAttribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) != 0; }
+bool HasClusters() { return CurrentDevice().attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) != 0; }
 
 void Forward(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
   const uint32_t head[2] = {static_cast<uint32_t>(attribute.id), 0};
@@ -129,13 +125,15 @@ CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
 }
 
 CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch) {
-  if (DeviceAttribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const Device& device = *kernel->device;
+  if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
   const auto threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
   int each;
   WARPLINE_TRY(MaxActiveBlocks(kernel, threads, launch.dynamic_shared_bytes, 0, &each));
   const auto most =
-      static_cast<uint64_t>(each) * DeviceAttribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+      static_cast<uint64_t>(each) * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   return blocks > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 

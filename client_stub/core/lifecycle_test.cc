@@ -109,6 +109,27 @@ TEST(LifecycleTest, HiddenDevicesAreNoDevice) {
             CUDA_ERROR_NO_DEVICE);
 }
 
+TEST(LifecycleTest, TheListOfDevicesEndsBeforeOneThatTheServerDoesNotHave) {
+  EXPECT_EQ(InChild([] {
+              UseFakeSession();
+              setenv("CUDA_VISIBLE_DEVICES", "1,0,7,2", 1);
+              SetSessionOpener(
+                  [](const SessionOptions& options) -> absl::StatusOr<std::unique_ptr<Session>> {
+                    if (options.device.find('7') != std::string::npos) {
+                      return absl::NotFoundError("no such device");
+                    }
+                    if (options.device != "1,0") return absl::InternalError(options.device);
+                    return std::make_unique<FakeSession>(2);
+                  });
+              int count = 0;
+              return cuInit(0) == CUDA_SUCCESS && cuDeviceGetCount(&count) == CUDA_SUCCESS &&
+                             count == 2
+                         ? 0
+                         : 1;
+            }),
+            0);
+}
+
 TEST(LifecycleTest, UnreachableServerIsSystemNotReadyEveryTime) {
   EXPECT_EQ(
       InChild([] {
@@ -132,13 +153,13 @@ TEST(LifecycleTest, OlderServerIsADriverMismatch) {
             0);
 }
 
-TEST(LifecycleTest, VisibleDeviceIsAskedFor) {
+TEST(LifecycleTest, VisibleDevicesAreAskedFor) {
   EXPECT_EQ(InChild([] {
               UseFakeSession();
               setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
               SetSessionOpener(
                   [](const SessionOptions& options) -> absl::StatusOr<std::unique_ptr<Session>> {
-                    if (options.device != "3") return absl::InternalError(options.device);
+                    if (options.device != "3,1") return absl::InternalError(options.device);
                     return std::make_unique<FakeSession>();
                   });
               return AsStatus(cuInit(0));

@@ -16,7 +16,7 @@ CUresult Link::Create() {
 }
 
 CUresult Link::Begin() {
-  const uint64_t wire = runtime().NewNumber();
+  const uint64_t wire = runtime().NewNumber(device_);
   const CUresult result =
       ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::LinkCreate{wire}, options_.wire()));
   if (result == CUDA_SUCCESS) {

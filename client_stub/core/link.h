@@ -12,15 +12,16 @@
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/device.h"
 #include "client_stub/core/jit_options.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
 
-// Thread-safe. The arrays of its options are the caller's, as CUDA has it.
+// Thread-safe. Of one device. The arrays of its options are the caller's, as CUDA has it.
 class Link {
  public:
-  explicit Link(const JitOptions& options) : options_(options) {}
+  Link(const Device& device, const JitOptions& options) : device_(device), options_(options) {}
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -47,6 +48,8 @@ class Link {
   CUresult Repeat() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CUresult Fetch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteLog() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Device& device_;
 
   Mutex mu_;
   JitOptions options_ ABSL_GUARDED_BY(mu_);

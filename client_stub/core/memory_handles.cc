@@ -19,61 +19,69 @@ constexpr uint64_t kQuotaPart = 32;
 
 }  // namespace
 
-CudaResult VirtualMemory::Create(uint64_t bytes, uint64_t handle_types, uint64_t* handle) {
+CudaResult VirtualMemory::Create(uint32_t device, uint64_t bytes, uint64_t handle_types,
+                                 uint64_t* handle) {
   if (bytes == 0 || bytes % kChunkGranularity != 0) return CudaResult::kInvalidValue;
-  if (bytes > session_->device().total_bytes) return CudaResult::kOutOfMemory;
-  const CudaResult result = Obtain(bytes, handle);
+  if (bytes > session_->device(device).total_bytes) return CudaResult::kOutOfMemory;
+  const CudaResult result = Obtain({device, bytes}, handle);
   if (result != CudaResult::kSuccess) return result;
   MutexLock lock(&mu_);
   Handle& made = handles_[*handle];
   made.references = 1;
   made.handle_types = handle_types;
   made.charged = true;
-  allocator_->Charge(bytes);
+  allocators_[device]->Charge(bytes);
   return CudaResult::kSuccess;
 }
 
-CudaResult VirtualMemory::Obtain(uint64_t bytes, uint64_t* handle) {
+CudaResult VirtualMemory::Obtain(const Kind& kind, uint64_t* handle) {
   {
     MutexLock lock(&mu_);
     Collect();
-    if (TakeKept(bytes, handle)) return CudaResult::kSuccess;
+    if (TakeKept(kind, handle)) return CudaResult::kSuccess;
   }
   MutexLock create(&create_mu_);
-  CudaResult result = Ask(bytes, handle);
+  CudaResult result = Ask(kind, handle);
   // Memory may be held for other uses, and then for work that has yet to retire.
   for (const bool wait : {false, true}) {
     if (result != CudaResult::kOutOfMemory) return result;
-    const CudaResult returned = allocator_->ReturnUnused(wait);
+    const CudaResult returned = allocators_[kind.first]->ReturnUnused(wait);
     if (returned != CudaResult::kSuccess) return returned;
-    ReturnUnused();
-    result = Ask(bytes, handle);
+    ReturnUnused(kind.first);
+    result = Ask(kind, handle);
   }
   return result;
 }
 
-bool VirtualMemory::TakeKept(uint64_t bytes, uint64_t* handle) {
-  const auto it = kept_.find(bytes);
+bool VirtualMemory::TakeKept(const Kind& kind, uint64_t* handle) {
+  const auto it = kept_.find(kind);
   if (it == kept_.end() || it->second.empty()) return false;
   *handle = it->second.back();
   it->second.pop_back();
-  kept_bytes_ -= bytes;
-  AddHandle(*handle, bytes);
+  kept_bytes_ -= kind.second;
+  AddHandle(*handle, kind.second);
   return true;
 }
 
-CudaResult VirtualMemory::Ask(uint64_t bytes, uint64_t* handle) {
-  uint64_t& asked = ask_count_[bytes];
-  const uint64_t most = std::min(
-      {kMostAtOnce, kMostAtOnceBytes / bytes, session_->device().total_bytes / kQuotaPart / bytes});
+uint64_t VirtualMemory::NewHandle(uint32_t device, uint64_t count) {
+  const uint64_t first = next_handle_;
+  next_handle_ += count;
+  return HandleOnDevice(device, first);
+}
+
+CudaResult VirtualMemory::Ask(const Kind& kind, uint64_t* handle) {
+  const auto [device, bytes] = kind;
+  uint64_t& asked = ask_count_[kind];
+  const uint64_t quota = session_->device(device).total_bytes;
+  const uint64_t most =
+      std::min({kMostAtOnce, kMostAtOnceBytes / bytes, quota / kQuotaPart / bytes});
   const uint64_t count = std::max<uint64_t>(1, std::min(asked, most));
   uint64_t first;
   {
     MutexLock lock(&mu_);
     // Another thread may have got more than it needed.
-    if (TakeKept(bytes, handle)) return CudaResult::kSuccess;
-    first = next_handle_;
-    next_handle_ += count;
+    if (TakeKept(kind, handle)) return CudaResult::kSuccess;
+    first = NewHandle(device, count);
   }
   uint64_t created = 0;
   const CudaResult result = session_->CreateHandles(first, bytes, count, &created);
@@ -84,7 +92,7 @@ CudaResult VirtualMemory::Ask(uint64_t bytes, uint64_t* handle) {
   asked = count * 2;
   MutexLock lock(&mu_);
   for (uint64_t i = created; i-- > 1;) {
-    kept_[bytes].push_back(first + i);
+    kept_[kind].push_back(first + i);
     kept_bytes_ += bytes;
   }
   *handle = first;
@@ -137,7 +145,7 @@ void VirtualMemory::Collect() {
     Settle(left.handle);
     const auto reserved = std::prev(reservations_.upper_bound(left.va));
     if (--reserved->second.leaving == 0 && reserved->second.freed) {
-      allocator_->ReleaseAddresses(reserved->first);
+      AllocatorAt(reserved->first)->ReleaseAddresses(reserved->first);
       reservations_.erase(reserved);
     }
   }
@@ -163,7 +171,7 @@ void VirtualMemory::Settle(uint64_t number) {
   if (it == handles_.end()) return;
   Handle& handle = it->second;
   if (handle.references > 0 || handle.mapped > 0) return;
-  if (std::exchange(handle.charged, false)) allocator_->Discharge(handle.bytes);
+  if (std::exchange(handle.charged, false)) AllocatorOf(number)->Discharge(handle.bytes);
   if (handle.leaving > 0 || !handle.exported.empty()) return;
   const uint64_t bytes = handle.bytes;
   // What another session may have open must not become something else here.
@@ -172,19 +180,20 @@ void VirtualMemory::Settle(uint64_t number) {
   if (shared || kept_bytes_ + bytes > kMostKept) {
     session_->ReturnHandle(number);
   } else {
-    kept_[bytes].push_back(number);
+    kept_[{DeviceOfHandle(number), bytes}].push_back(number);
     kept_bytes_ += bytes;
   }
 }
 
-void VirtualMemory::ReturnUnused() {
+void VirtualMemory::ReturnUnused(uint32_t device) {
   MutexLock lock(&mu_);
   Collect();
-  for (const auto& [bytes, handles] : kept_) {
+  for (auto& [kind, handles] : kept_) {
+    if (kind.first != device) continue;
     for (const uint64_t handle : handles) session_->ReturnHandle(handle);
+    kept_bytes_ -= handles.size() * kind.second;
+    handles.clear();
   }
-  kept_.clear();
-  kept_bytes_ = 0;
 }
 
 // --- Between processes.
@@ -214,6 +223,7 @@ CudaResult VirtualMemory::Export(uint64_t handle, UniqueFd* descriptor) {
   const CudaResult result = OfferedToken(handle, &what.token, &what.bytes);
   if (result != CudaResult::kSuccess) return result;
   what.kind = SharedDescriptor::Kind::kMemory;
+  what.device = session_->device(DeviceOfHandle(handle)).uuid;
   UniqueFd end;
   if (!MakeSharedDescriptor(what, &end, descriptor)) return CudaResult::kOperatingSystem;
   MutexLock lock(&mu_);
@@ -230,10 +240,12 @@ CudaResult VirtualMemory::Import(int descriptor, uint64_t* handle) {
   if (!ReadSharedDescriptor(descriptor, &what) || what.kind != SharedDescriptor::Kind::kMemory) {
     return CudaResult::kUnknown;
   }
+  uint32_t device;
+  if (!FindDeviceOf(*session_, what.device, &device)) return CudaResult::kInvalidValue;
   uint64_t number;
   {
     MutexLock lock(&mu_);
-    number = next_handle_++;
+    number = NewHandle(device);
   }
   const CudaResult result = session_->OpenShared(what.token, number, what.bytes);
   if (result != CudaResult::kSuccess) return result;
@@ -247,11 +259,12 @@ CudaResult VirtualMemory::Import(int descriptor, uint64_t* handle) {
   return CudaResult::kSuccess;
 }
 
-CudaResult VirtualMemory::OpenShared(const std::string& token, uint64_t bytes, uint64_t* address) {
+CudaResult VirtualMemory::OpenShared(uint32_t device, const std::string& token, uint64_t bytes,
+                                     uint64_t* address) {
   uint64_t number;
   {
     MutexLock lock(&mu_);
-    number = next_handle_++;
+    number = NewHandle(device);
   }
   CudaResult result = session_->OpenShared(token, number, bytes);
   if (result != CudaResult::kSuccess) return result;
@@ -261,10 +274,10 @@ CudaResult VirtualMemory::OpenShared(const std::string& token, uint64_t bytes, u
     handles_[number].references = 1;
     handles_[number].opened = true;
   }
-  result = Reserve(bytes, 0, 0, address);
+  result = Reserve(device, bytes, 0, 0, address);
   if (result == CudaResult::kSuccess) {
     result = Map(*address, bytes, number);
-    if (result == CudaResult::kSuccess) result = SetAccess(*address, bytes, kReadWrite);
+    if (result == CudaResult::kSuccess) result = SetAccess(*address, bytes, device, kReadWrite);
     if (result != CudaResult::kSuccess) FreeAddresses(*address, bytes);
   }
   // The mapping keeps it.

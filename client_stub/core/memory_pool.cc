@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "client_stub/core/device.h"
+
 namespace warpline::stub {
 namespace {
 
@@ -13,6 +15,10 @@ uint64_t RoundUp(uint64_t bytes) {
 }
 
 }  // namespace
+
+bool MemoryPool::AccessibleTo(const Device& accessing) const {
+  return &accessing == device || (shared_with >> accessing.number & 1) != 0;
+}
 
 bool MemoryPool::Take(uint64_t bytes) {
   MutexLock lock(&mu_);

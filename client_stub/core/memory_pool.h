@@ -1,7 +1,8 @@
 // A memory pool: its settings and what CUDA tells of it.
 //
-// Memory of all pools comes from the session's arena, by the arena's rules (arena/allocator.h); no
-// pool holds any back. What a pool reports as reserved is what CUDA's would hold.
+// Memory of all pools comes from their device's part of the arena, by its rules
+// (arena/allocator.h); no pool holds any back. What a pool reports as reserved is what CUDA's would
+// hold.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_POOL_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_POOL_H_
 
@@ -14,13 +15,20 @@
 
 namespace warpline::stub {
 
-// Thread-safe. `handle` and `max_bytes` are set before the handle becomes valid.
+struct Device;
+
+// Thread-safe. Plain members are set before the handle becomes valid.
 struct MemoryPool {
   CUmemoryPool handle = nullptr;
+  Device* device = nullptr;
   uint64_t max_bytes = 0;                 // 0: as much as there is.
   unsigned int handle_types = 0;          // CUmemAllocationHandleType: what it can be exported as.
   bool imported = false;                  // Another process's: nothing is allocated from it.
   std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
+
+  // Other devices that were given access, a bit for each. All can access what they are able to.
+  std::atomic<uint32_t> shared_with{0};
+  bool AccessibleTo(const Device& accessing) const;
 
   // False when the pool may not hold so much.
   bool Take(uint64_t bytes);

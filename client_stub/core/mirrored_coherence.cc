@@ -34,10 +34,11 @@ void MirroredMemory::CountLocked() {
 }
 
 CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
-  pushed_.store(true);
+  const uint64_t stream = StreamFor(device);
+  pushed_.fetch_or(1u << DeviceOfHandle(stream));
   for (uint64_t done = 0; done < bytes.size(); done += kPartBytes) {
     const uint64_t seq =
-        session_->Send(cmd::CopyToDevice{stream_, device + done}, bytes.substr(done, kPartBytes));
+        session_->Send(cmd::CopyToDevice{stream, device + done}, bytes.substr(done, kPartBytes));
     if (seq == 0) return ToCu(session_->error());
   }
   return CUDA_SUCCESS;
@@ -46,15 +47,20 @@ CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
 // Not a copy that waits: that would write what kernels printed with the application's stdio, whose
 // lock the thread that touched the memory may hold.
 CUresult MirroredMemory::Pull(void* to, uint64_t device, uint64_t bytes) {
+  const uint64_t stream = StreamFor(device);
   uint64_t seq = 0;
-  WARPLINE_TRY(ToCu(session_->CopyOut(stream_, to, device, bytes, /*wait=*/false, &seq)));
-  return ToCu(session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream_}));
+  WARPLINE_TRY(ToCu(session_->CopyOut(stream, to, device, bytes, /*wait=*/false, &seq)));
+  return ToCu(session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
 }
 
 // What any stream is given from now on finds what was pushed.
 CUresult MirroredMemory::Order() {
-  if (!pushed_.exchange(false)) return CUDA_SUCCESS;
-  return session_->Send(cmd::StreamBarrier{stream_}) == 0 ? ToCu(session_->error()) : CUDA_SUCCESS;
+  uint32_t pushed = pushed_.exchange(0);
+  for (uint32_t device = 0; pushed != 0; ++device, pushed >>= 1) {
+    if ((pushed & 1) == 0) continue;
+    if (session_->Send(cmd::StreamBarrier{StreamOn(device)}) == 0) return ToCu(session_->error());
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult MirroredMemory::GiveAll(uint64_t stream) {
@@ -95,7 +101,12 @@ CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
 void MirroredMemory::AfterHostCall() {
   if (host_has_.load(std::memory_order_acquire) == 0) return;
   GiveAll(kNoStream);
-  session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream_});
+  uint32_t streams = streams_.load();
+  for (uint32_t device = 0; streams != 0; ++device, streams >>= 1) {
+    if ((streams & 1) != 0) {
+      session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{StreamOn(device)});
+    }
+  }
 }
 
 void MirroredMemory::AwaitWork() {

@@ -76,10 +76,6 @@ bool IsPlainMemory(uint64_t begin, uint64_t end) {
 bool MirroredMemory::StartLocked() {
   if (started_) return true;
   if (!StartFaultHandler(&OnFault)) return false;
-  session_->Send(cmd::StreamCreate{stream_, kNonBlocking, 0});
-  // A host function gets what it touches over this stream while a copy that waits for the function
-  // is queued with its barrier. What else comes that way was waited for, or nobody uses it yet.
-  session_->Send(cmd::StreamIgnoreBarriers{stream_});
   started_ = true;
   any_.store(true);
   return true;
@@ -89,6 +85,22 @@ std::vector<Mirror::Extent> MirroredMemory::Extents(const std::vector<Variable>&
   std::vector<Mirror::Extent> extents;
   for (const Variable& variable : variables) extents.push_back(variable.extent);
   return extents;
+}
+
+uint64_t MirroredMemory::StreamFor(uint64_t device) {
+  const auto count = static_cast<uint32_t>(session_->devices().size());
+  const uint64_t at =
+      DeviceOfAddress(device, session_->arena_base(), session_->arena_bytes(), count);
+  // Variables lie outside the arena; any device gets to managed ones.
+  const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
+  if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
+    session_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
+    // A host function gets what it touches over this stream while a copy that waits for the
+    // function is queued with its barrier. What else comes that way was waited for, or nobody uses
+    // it yet.
+    session_->Send(cmd::StreamIgnoreBarriers{StreamOn(number)});
+  }
+  return StreamOn(number);
 }
 
 void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes,
@@ -117,13 +129,13 @@ void MirroredMemory::EndLocked(Entries::iterator entry) {
   CountLocked();
 }
 
-CUresult MirroredMemory::Allocate(Kind kind, const Context* context, uint64_t bytes,
-                                  unsigned int attached, uint64_t* address) {
+CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* context,
+                                  uint64_t bytes, unsigned int attached, uint64_t* address) {
   // One page more, so that whole pages are ours alone.
   const uint64_t pages_bytes = Up(bytes);
   uint64_t allocation;
   if (bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
-  WARPLINE_TRY(memory_->Allocate(context, pages_bytes + kPage, &allocation));
+  WARPLINE_TRY(memory_->Allocate(device, context, pages_bytes + kPage, &allocation));
   Range range;
   range.host = range.device = Up(allocation);
   range.bytes = bytes;
@@ -137,8 +149,9 @@ CUresult MirroredMemory::Allocate(Kind kind, const Context* context, uint64_t by
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (pages_bytes <= kMostZeroed) {
-    session_->Send(cmd::Memset{stream_, range.device, pages_bytes / 4, 0, 4});
-    pushed_.store(true);
+    const uint64_t stream = StreamFor(range.device);
+    session_->Send(cmd::Memset{stream, range.device, pages_bytes / 4, 0, 4});
+    pushed_.fetch_or(1u << DeviceOfHandle(stream));
     const CUresult ordered = Order();
     if (ordered != CUDA_SUCCESS) {
       ReserveAgain(range.host, pages_bytes);
@@ -150,12 +163,12 @@ CUresult MirroredMemory::Allocate(Kind kind, const Context* context, uint64_t by
   return CUDA_SUCCESS;
 }
 
-CUresult MirroredMemory::Register(uint64_t host, uint64_t bytes, uint64_t* device) {
+CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device) {
   const uint64_t first = Down(host);
   const uint64_t end = Up(host + bytes);
   if (!IsPlainMemory(first, end)) return CUDA_ERROR_NOT_SUPPORTED;
   uint64_t allocation;
-  WARPLINE_TRY(memory_->Allocate(nullptr, end - first + kPage, &allocation));
+  WARPLINE_TRY(memory_->Allocate(on, nullptr, end - first + kPage, &allocation));
   Range range;
   range.host = host;
   range.device = Up(allocation) + (host - first);

@@ -22,6 +22,7 @@
 #include "client_stub/core/range_advice.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
+#include "proto/devices.h"
 
 namespace warpline::stub {
 
@@ -42,17 +43,18 @@ class MirroredMemory : private MirrorLink {
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
 
-  // Both are borrowed and live as long as the process. `stream`: the wire's number of the one that
-  // carries the bytes both ways, which is created when first needed.
+  // Both are borrowed and live as long as the process. `stream`: the wire's number of the ones that
+  // carry the bytes both ways, on each device one, which are created when first needed.
   MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream);
 
-  // Memory in the arena, zeroed for the host: kManaged, which is freed with `context`, or kMapped.
-  CUresult Allocate(Kind kind, const Context* context, uint64_t bytes, unsigned int attached,
-                    uint64_t* address);
+  // Memory of a device in the arena, zeroed for the host: kManaged, which is freed with `context`,
+  // or kMapped.
+  CUresult Allocate(Kind kind, uint32_t device, const Context* context, uint64_t bytes,
+                    unsigned int attached, uint64_t* address);
   // What the application has at [host, host + bytes), its own or page-locked memory, from now on
-  // also at `*device`. CUDA_ERROR_NOT_SUPPORTED for memory that other processes or files share.
-  // No copy may be on its way there.
-  CUresult Register(uint64_t host, uint64_t bytes, uint64_t* device);
+  // also at `*device`, in memory of the device `on`. CUDA_ERROR_NOT_SUPPORTED for memory that other
+  // processes or files share. No copy may be on its way there.
+  CUresult Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device);
   // A managed variable, or a block of them, now also at `*host`: the same address where nothing
   // else is there. The same again for what has been added. Variables that have a page in common
   // become one range.
@@ -143,6 +145,9 @@ class MirroredMemory : private MirrorLink {
   void AwaitWork();
 
   bool StartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The stream of the device whose memory is at `device`. With mu_ held.
+  uint64_t StreamFor(uint64_t device);
+  uint64_t StreamOn(uint32_t device) const { return HandleOnDevice(device, stream_); }
   void AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes, Mirror::State state,
                  std::vector<Variable> variables = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CUresult GrowVariablesLocked(Entries::iterator entry, const Variable& added)
@@ -162,7 +167,8 @@ class MirroredMemory : private MirrorLink {
 
   Session* const session_;
   DeviceMemory* const memory_;
-  const uint64_t stream_;  // Non-blocking, and past barriers: it waits for no other stream.
+  // On the first device. They are non-blocking and past barriers: they wait for no other stream.
+  const uint64_t stream_;
 
   mutable Mutex mu_;
   bool started_ ABSL_GUARDED_BY(mu_) = false;
@@ -174,9 +180,11 @@ class MirroredMemory : private MirrorLink {
   CondVar any_coming_;
   bool prefetches_ ABSL_GUARDED_BY(mu_) = false;  // Their thread runs.
   std::atomic<bool> any_{false};
-  std::atomic<bool> pushed_{false};  // Since the latest Order().
-  std::atomic<int> host_has_{0};     // Ranges of which the host has any page, and prefetches.
-  std::atomic<int> apart_{0};        // Ranges with two addresses.
+  // Bits for devices: those that have their stream, and were pushed to since the latest Order().
+  std::atomic<uint32_t> streams_{0};
+  std::atomic<uint32_t> pushed_{0};
+  std::atomic<int> host_has_{0};  // Ranges of which the host has any page, and prefetches.
+  std::atomic<int> apart_{0};     // Ranges with two addresses.
 };
 
 }  // namespace warpline::stub

@@ -1,23 +1,21 @@
 #include "client_stub/core/module.h"
 
-#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "client_stub/core/image_upload.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
 
-Module::Module(const Context* context, std::string_view image, bool preserved,
+Module::Module(Device* device, const Context* context, Library* library, ModuleImage image,
                std::string_view jit_options)
-    : context_(context), jit_options_(jit_options), wire_(runtime().NewNumber()) {
-  if (preserved) {
-    image_ = image;
-  } else {
-    copy_ = std::string(image);
-    image_ = copy_;
-  }
-}
+    : device_(device),
+      context_(context),
+      library_(library),
+      jit_options_(jit_options),
+      wire_(runtime().NewNumber(*device)),
+      image_(std::move(image)) {}
 
 CUresult Module::Upload() {
   uint64_t wire;
@@ -29,11 +27,12 @@ CUresult Module::Upload(uint64_t* wire) {
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
   *wire = wire_;
   if (uploaded_) return CUDA_SUCCESS;
-  if (image_.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  if (image_.bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
   Session& session = *runtime().session;
   const uint64_t image = runtime().NewNumber();
-  const bool ask = !server_lacks_ && WorthAsking(session, image_);
-  uint64_t seq = ask ? AskForImage(&session, image, image_) : SendImage(&session, image, image_);
+  const bool ask = !server_lacks_ && WorthAsking(session, image_.bytes);
+  uint64_t seq =
+      ask ? AskForImage(&session, image, image_.bytes) : SendImage(&session, image, image_.bytes);
   if (seq == 0) return SentAs(seq);
   seq = jit_options_.empty() ? session.Send(cmd::ModuleLoad{wire_, image})
                              : session.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
@@ -60,7 +59,7 @@ void Module::SendInstead(uint64_t wire) {
   // Another thread may have been here, or it was unloaded.
   if (wire_ != wire || !uploaded_ || unloaded_) return;
   r.session->Send(cmd::ModuleUnload{wire_});
-  wire_ = r.NewNumber();
+  wire_ = r.NewNumber(*device_);
   uploaded_ = false;
   server_lacks_ = true;
 }
@@ -69,10 +68,7 @@ CUresult Module::Check() {
   const CUresult result = Ask([](uint64_t wire) { return cmd::ModuleCheck{wire}; });
   MutexLock lock(&mu_);
   // A module ends with its context and is never sent again.
-  if (context_ != nullptr) {
-    image_ = {};
-    copy_ = std::string();
-  }
+  if (context_ != nullptr) image_ = {};
   return result;
 }
 
@@ -109,16 +105,17 @@ CUresult Module::KernelNames(std::vector<std::string>* names) {
   }
 }
 
-CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
+CUresult Module::FindKernel(const std::string& name, Kernel** kernel) {
   {
     MutexLock lock(&mu_);
     if (const auto it = kernels_.find(name); it != kernels_.end()) {
-      *kernel = it->second->handle;
+      *kernel = it->second.get();
       return CUDA_SUCCESS;
     }
   }
   auto found = std::make_unique<Kernel>();
   found->module = this;
+  found->device = device_;
   found->name = name;
   const uint64_t wire = runtime().NewNumber();
   found->wire.store(wire);
@@ -135,9 +132,10 @@ CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
   // Another thread may have looked for the same one meanwhile.
   const auto [it, inserted] = kernels_.try_emplace(name, nullptr);
   if (inserted) {
-    runtime().kernels.Add([&found](KernelRef& ref, uint64_t handle) {
+    runtime().kernels.Add([&](KernelRef& ref, uint64_t handle) {
       found->handle = HandleOf<CUkernel>(handle);
       ref.kernel = found.get();
+      ref.bound = library_ == nullptr;
     });
     if (found->handle == nullptr) {
       kernels_.erase(it);
@@ -145,8 +143,23 @@ CUresult Module::FindKernel(const std::string& name, CUkernel* kernel) {
     }
     it->second = std::move(found);
   }
-  *kernel = it->second->handle;
+  *kernel = it->second.get();
   return CUDA_SUCCESS;
+}
+
+CUfunction Module::FunctionOf(Kernel* kernel) {
+  uint64_t handle = kernel->function.load(std::memory_order_acquire);
+  if (handle != 0) return HandleOf<CUfunction>(handle);
+  MutexLock lock(&mu_);
+  handle = kernel->function.load(std::memory_order_relaxed);
+  if (handle == 0 && !unloaded_) {
+    handle = runtime().kernels.Add([kernel](KernelRef& ref, uint64_t) {
+      ref.kernel = kernel;
+      ref.bound = true;
+    });
+    kernel->function.store(handle, std::memory_order_release);
+  }
+  return HandleOf<CUfunction>(handle);
 }
 
 CUresult Module::AskForVariable(const std::string& name, cmd::VariableFindReply* found) {
@@ -187,7 +200,7 @@ CUresult Module::FindVariable(const std::string& name, Global* variable) {
     variable->host = host + (found.address - found.block);
   }
   globals_[name] = *variable;
-  runtime().memory->AddGlobal(this, found.address, found.bytes);
+  runtime().memory->AddGlobal(device_->number, this, found.address, found.bytes);
   return CUDA_SUCCESS;
 }
 
@@ -213,15 +226,6 @@ CUresult Module::GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes
   WARPLINE_TRY(FindGlobal(name, &found_address, &found_bytes));
   if (address != nullptr) *address = found_address;
   if (bytes != nullptr) *bytes = found_bytes;
-  return CUDA_SUCCESS;
-}
-
-CUresult Module::FirstKernels(size_t count, std::vector<CUkernel>* kernels) {
-  std::vector<std::string> names;
-  WARPLINE_TRY(KernelNames(&names));
-  for (size_t i = 0; i < std::min(count, names.size()); ++i) {
-    WARPLINE_TRY(FindKernel(names[i], &kernels->emplace_back()));
-  }
   return CUDA_SUCCESS;
 }
 
@@ -264,7 +268,7 @@ void Module::Reset() {
   r.memory->ForgetGlobalsOf(this);
   r.mirrored->ForgetVariablesOf(this);
   r.session->Send(cmd::ModuleUnload{wire_});
-  wire_ = r.NewNumber();
+  wire_ = r.NewNumber(*device_);
   uploaded_ = false;
   server_lacks_ = false;
 }
@@ -274,10 +278,11 @@ void Module::Unload() {
   MutexLock lock(&mu_);
   unloaded_ = true;
   image_ = {};
-  copy_ = std::string();
   if (handle_ != nullptr) r.modules.Remove(NumberOf(handle_), [](ModuleRef&) {});
   for (const auto& [name, kernel] : kernels_) {
     r.kernels.Remove(NumberOf(kernel->handle), [](KernelRef&) {});
+    const uint64_t function = kernel->function.load();
+    if (function != 0) r.kernels.Remove(function, [](KernelRef&) {});
   }
   r.memory->ForgetGlobalsOf(this);
   r.mirrored->ForgetVariablesOf(this);

@@ -1,5 +1,5 @@
-// A module or library of the application: its image until the server has it, and the kernels and
-// variables that were looked up in it.
+// A module of the application, or what a library (library.h) is on one device: its image until the
+// server has it, and the kernels and variables that were looked up in it.
 //
 // A library is sent when something of it is first looked up, a module when it is loaded. One
 // look-up of a name asks the server; later ones are answered here. A library outlives the contexts
@@ -23,17 +23,26 @@
 
 namespace warpline::stub {
 
+// What modules are made of. One that is empty is CUDA_ERROR_INVALID_IMAGE to whoever looks
+// something up.
+struct ModuleImage {
+  std::string_view bytes;
+  std::shared_ptr<const std::string> copy;  // Holds the bytes, unless the application does.
+};
+
 // Thread-safe. Owns its kernels.
 class Module {
  public:
-  // `image` stays the application's and valid until Unload() when `preserved`; otherwise it is
-  // copied. One that is empty is CUDA_ERROR_INVALID_IMAGE to whoever looks something up.
-  Module(const Context* context, std::string_view image, bool preserved,
+  // Of a context, or else of a library. An application's own bytes stay valid until Unload(), or,
+  // with a context, until Check() returned.
+  Module(Device* device, const Context* context, Library* library, ModuleImage image,
          std::string_view jit_options);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
+  Device* device() const { return device_; }
   const Context* context() const { return context_; }
+  Library* library() const { return library_; }
 
   // Sends the image or its hash, if that has not been done, without waiting for what becomes of it.
   CUresult Upload();
@@ -43,7 +52,7 @@ class Module {
   CUresult WriteLog(JitOptions* options);
 
   // CUDA_ERROR_NOT_FOUND for a name that it does not have, or what loading it ended with.
-  CUresult FindKernel(const std::string& name, CUkernel* kernel);
+  CUresult FindKernel(const std::string& name, Kernel** kernel);
   CUresult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes);
   // Where host code finds a managed variable; CUDA_ERROR_NOT_FOUND for any other.
   CUresult FindManaged(const std::string& name, uint64_t* address, uint64_t* bytes);
@@ -54,8 +63,8 @@ class Module {
   // The names of its kernels.
   CUresult KernelNames(std::vector<std::string>* names);
 
-  // The first `count` of its kernels, or as many as it has.
-  CUresult FirstKernels(size_t count, std::vector<CUkernel>* kernels);
+  // The handle of one of its kernels on this device alone.
+  CUfunction FunctionOf(Kernel* kernel);
 
   // The number of a kernel for the wire, which it may have to be found for again.
   CUresult Bind(Kernel* kernel, uint64_t* wire);
@@ -88,13 +97,14 @@ class Module {
   // The server lacks the image of module `wire`: another number is for the one that is sent.
   void SendInstead(uint64_t wire);
 
+  Device* const device_;
   const Context* const context_;
+  Library* const library_;
   const std::string jit_options_;
 
   Mutex mu_;  // Held while the image is appended, never across a wait for an answer.
   uint64_t wire_ ABSL_GUARDED_BY(mu_);
-  std::string copy_ ABSL_GUARDED_BY(mu_);
-  std::string_view image_ ABSL_GUARDED_BY(mu_);
+  ModuleImage image_ ABSL_GUARDED_BY(mu_);
   bool uploaded_ ABSL_GUARDED_BY(mu_) = false;
   bool server_lacks_ ABSL_GUARDED_BY(mu_) = false;
   bool unloaded_ ABSL_GUARDED_BY(mu_) = false;

@@ -237,12 +237,20 @@ TEST_F(ModuleCallsTest, AContextsEventsCoverItsStreams) {
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   CUevent event;
   ASSERT_EQ(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  CUdeviceptr memory;
+  ASSERT_EQ(cuMemAlloc_v2(&memory, 64), CUDA_SUCCESS);
   session().Clear();
+  session().SetComplete(false);
+  ASSERT_EQ(cuMemsetD8Async(memory, 0, 64, stream), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxRecordEvent(context_, event), CUDA_SUCCESS);
   // One on the stream, for the legacy stream to wait for, and the event itself there.
   EXPECT_EQ(session().Count(CommandId::kEventRecord), 2);
   EXPECT_EQ(session().Latest<cmd::EventRecord>().stream, 1u);
   EXPECT_EQ(session().Latest<cmd::StreamWaitEvent>().stream, 1u);
+  // An idle stream has nothing to wait for.
+  session().Clear();
+  ASSERT_EQ(cuCtxRecordEvent(context_, event), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kEventRecord), 1);
   session().SetComplete(false);
   ASSERT_EQ(cuCtxRecordEvent(context_, event), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxWaitEvent(context_, event), CUDA_SUCCESS);

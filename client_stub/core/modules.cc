@@ -13,20 +13,23 @@ namespace {
 // More than calls that take their time between two steps.
 constexpr size_t kKeptModules = 256;
 
+template <typename T>
 struct Graveyard {
   Mutex mu;
-  std::deque<std::unique_ptr<Module>> modules ABSL_GUARDED_BY(mu);
+  std::deque<std::unique_ptr<T>> dead ABSL_GUARDED_BY(mu);
 };
 
-void UnloadAndKeep(Module* module) {
-  static Graveyard* const graveyard = new Graveyard;
-  module->Unload();
-  std::unique_ptr<Module> oldest;
+// Modules, or libraries.
+template <typename T>
+void UnloadAndKeep(T* unloaded) {
+  static Graveyard<T>* const graveyard = new Graveyard<T>;
+  unloaded->Unload();
+  std::unique_ptr<T> oldest;
   MutexLock lock(&graveyard->mu);
-  graveyard->modules.emplace_back(module);
-  if (graveyard->modules.size() <= kKeptModules) return;
-  oldest = std::move(graveyard->modules.front());
-  graveyard->modules.pop_front();
+  graveyard->dead.emplace_back(unloaded);
+  if (graveyard->dead.size() <= kKeptModules) return;
+  oldest = std::move(graveyard->dead.front());
+  graveyard->dead.pop_front();
 }
 
 }  // namespace
@@ -36,14 +39,15 @@ Module* FindModule(CUmodule handle) {
   return ref == nullptr ? nullptr : ref->module;
 }
 
-Module* FindLibrary(CUlibrary handle) {
-  const ModuleRef* ref = runtime().libraries.Find(NumberOf(handle));
-  return ref == nullptr ? nullptr : ref->module;
+Library* FindLibrary(CUlibrary handle) {
+  const LibraryRef* ref = runtime().libraries.Find(NumberOf(handle));
+  return ref == nullptr ? nullptr : ref->library;
 }
 
 CUresult AddModule(const Context* context, std::string_view image, JitOptions* options,
                    CUmodule* module) {
-  Module* const added = new Module(context, image, /*preserved=*/true, options->wire());
+  Module* const added =
+      new Module(context->device, context, nullptr, {image, nullptr}, options->wire());
   CUresult result = added->Check();
   if (options->wants_log()) added->WriteLog(options);
   if (result != CUDA_SUCCESS) {
@@ -57,26 +61,24 @@ CUresult AddModule(const Context* context, std::string_view image, JitOptions* o
 
 CUresult AddLibrary(std::string_view image, bool preserved, JitOptions* options,
                     CUlibrary* library) {
-  Module* const added = new Module(nullptr, image, preserved, options->wire());
-  const uint64_t handle =
-      runtime().libraries.Add([added](ModuleRef& ref, uint64_t) { ref.module = added; });
+  ModuleImage kept = {image, nullptr};
+  if (!preserved) {
+    kept.copy = std::make_shared<const std::string>(image);
+    kept.bytes = *kept.copy;
+  }
+  Library* const added = new Library(std::move(kept), options->wire());
+  const uint64_t handle = runtime().libraries.Add([added](LibraryRef& ref, uint64_t number) {
+    added->handle = HandleOf<CUlibrary>(number);
+    ref.library = added;
+  });
   if (handle == 0) {
     delete added;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   // What loading ended with is the first look-up's to return.
-  if (options->wants_log()) added->WriteLog(options);
-  *library = HandleOf<CUlibrary>(handle);
+  if (options->wants_log()) added->On(&CurrentDevice())->WriteLog(options);
+  *library = added->handle;
   return CUDA_SUCCESS;
-}
-
-CUlibrary LibraryOf(const Module* module) {
-  CUlibrary found = nullptr;
-  runtime().libraries.ForEach([&](const ModuleRef& ref, uint64_t handle) {
-    if (ref.module == module) found = HandleOf<CUlibrary>(handle);
-    return found == nullptr;
-  });
-  return found;
 }
 
 CUresult RemoveModule(CUmodule handle) {
@@ -91,17 +93,17 @@ CUresult RemoveModule(CUmodule handle) {
 }
 
 CUresult RemoveLibrary(CUlibrary handle) {
-  Module* const module = FindLibrary(handle);
-  if (module == nullptr || !runtime().libraries.Remove(NumberOf(handle), [](ModuleRef&) {})) {
+  Library* const library = FindLibrary(handle);
+  if (library == nullptr || !runtime().libraries.Remove(NumberOf(handle), [](LibraryRef&) {})) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  UnloadAndKeep(module);
+  UnloadAndKeep(library);
   return CUDA_SUCCESS;
 }
 
-void ResetLibraries() {
-  runtime().libraries.ForEach([](const ModuleRef& ref, uint64_t) {
-    ref.module->Reset();
+void ResetLibraries(const Device& device) {
+  runtime().libraries.ForEach([&](const LibraryRef& ref, uint64_t) {
+    ref.library->Reset(device);
     return true;
   });
 }

@@ -8,31 +8,30 @@
 #include <string_view>
 
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/library.h"
 #include "client_stub/core/module.h"
 
 namespace warpline::stub {
 
 // nullptr for what is no module, or no library.
 Module* FindModule(CUmodule handle);
-Module* FindLibrary(CUlibrary handle);
+Library* FindLibrary(CUlibrary handle);
 
 // Loads a module and waits for the outcome.
 CUresult AddModule(const Context* context, std::string_view image, JitOptions* options,
                    CUmodule* module);
 // Makes a library known. Nothing is sent yet, unless `options` want to know what becomes of it.
-// `preserved` as for Module.
+// Its bytes stay the application's and valid until it is unloaded when `preserved`; otherwise they
+// are copied.
 CUresult AddLibrary(std::string_view image, bool preserved, JitOptions* options,
                     CUlibrary* library);
-
-// The library that the module is; nullptr for one that was loaded as a module.
-CUlibrary LibraryOf(const Module* module);
 
 CUresult RemoveModule(CUmodule handle);
 CUresult RemoveLibrary(CUlibrary handle);
 // Unloads the modules of a context; libraries belong to none.
 void UnloadModulesOf(const Context* context);
-// Module::Reset() of every library.
-void ResetLibraries();
+// Library::Reset() of every library.
+void ResetLibraries(const Device& device);
 
 }  // namespace warpline::stub
 

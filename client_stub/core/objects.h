@@ -16,14 +16,17 @@
 namespace warpline::stub {
 
 class CommandRecorder;
+class Library;
 class Module;
+struct Device;
 struct Kernel;
 
-// All contexts of the process share the session; what is apart is their handles, flags, limits and
-// what dies with them.
+// All contexts of a device share the server's one; what is apart is their handles, flags, limits
+// and what dies with them.
 struct Context {
   CUcontext handle = nullptr;
   bool primary = false;
+  Device* device = nullptr;
   uint64_t id = 0;
   // A primary context lives while somebody retains it; any other has one until it is destroyed.
   std::atomic<int> references{1};
@@ -47,7 +50,8 @@ struct Stream {
   uint64_t wire = 0;  // In commands. Never used twice.
   unsigned int flags = 0;
   std::atomic<int> priority{0};
-  Context* context = nullptr;           // nullptr: whichever is current.
+  Device* device = nullptr;
+  Context* context = nullptr;           // nullptr: whichever of the device's is current.
   std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
   std::atomic<uint64_t> capture{0};     // The capture that it is part of (capture.h), or 0.
   CommandRecorder* recorder = nullptr;  // Takes what would be sent; of no stream with a handle.
@@ -55,6 +59,7 @@ struct Stream {
   Mutex attributes_mu;
   StreamAttributes attributes ABSL_GUARDED_BY(attributes_mu);
 
+  bool legacy() const { return handle == CU_STREAM_LEGACY; }
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 
   void NoteSent(uint64_t seq) {
@@ -90,15 +95,22 @@ struct ModuleRef {
   Module* module = nullptr;
 };
 
+struct LibraryRef {
+  Library* library = nullptr;
+};
+
 struct KernelRef {
   Kernel* kernel = nullptr;
+  // A CUfunction is of one device. A library's CUkernel is of all: it leads to the kernel as it was
+  // first found, on one of them.
+  bool bound = false;
 };
 
 using ContextTable = HandleTable<Context, HandleKind::kContext, false>;
 using StreamTable = HandleTable<Stream, HandleKind::kStream, true>;
 using EventTable = HandleTable<Event, HandleKind::kEvent, true>;
 using ModuleTable = HandleTable<ModuleRef, HandleKind::kModule, true>;
-using LibraryTable = HandleTable<ModuleRef, HandleKind::kLibrary, true>;
+using LibraryTable = HandleTable<LibraryRef, HandleKind::kLibrary, true>;
 using KernelTable = HandleTable<KernelRef, HandleKind::kKernel, true>;
 using MemoryPoolTable = HandleTable<MemoryPool, HandleKind::kMemoryPool, false>;
 

@@ -1,6 +1,7 @@
 #include "client_stub/core/remote_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <variant>
 
@@ -67,6 +68,59 @@ bool IsLocal(const GraphNodeParams& params) {
          std::holds_alternative<EventWaitNodeParams>(params);
 }
 
+// The device whose stream a node needs; nullptr where any stream will do.
+Device* DeviceOf(const SharedNodeParams& params) {
+  if (params == nullptr) return nullptr;
+  if (const auto* kernel = std::get_if<KernelNodeParams>(params.get())) {
+    return kernel->kernel->device;
+  }
+  if (const auto* memset = std::get_if<CUDA_MEMSET_NODE_PARAMS_v2>(params.get())) {
+    return runtime().DeviceAt(memset->dst);
+  }
+  return nullptr;
+}
+
+// A stream for launches in streams of other devices; nullptr where none could be made.
+Stream* SideStream(Device* device) {
+  struct Streams {
+    Mutex mu;
+    std::array<Stream*, kMaxSessionDevices> of ABSL_GUARDED_BY(mu) = {};
+  };
+  static Streams* const streams = new Streams;
+  MutexLock lock(&streams->mu);
+  Stream*& stream = streams->of[device->number];
+  if (stream == nullptr &&
+      CreateStream(device, nullptr, CU_STREAM_NON_BLOCKING, 0, &stream) != CUDA_SUCCESS) {
+    stream = nullptr;
+  }
+  return stream;
+}
+
+// Where work of one stream goes on, on other devices and back, in one order.
+class Path {
+ public:
+  explicit Path(Stream* start) : start_(start), at_(start) {}
+
+  Stream* at() const { return at_; }
+  CUresult GoTo(Device* device) {
+    Stream* const next = device == nullptr          ? at_
+                         : device == start_->device ? start_
+                                                    : SideStream(device);
+    return next == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : GoTo(next);
+  }
+  CUresult Return() { return GoTo(start_); }
+
+ private:
+  CUresult GoTo(Stream* next) {
+    if (next != at_) WARPLINE_TRY(Join(at_, next));
+    at_ = next;
+    return CUDA_SUCCESS;
+  }
+
+  Stream* const start_;
+  Stream* at_;
+};
+
 // Gives the stream what a node does.
 struct Sender {
   Stream* stream;
@@ -109,16 +163,27 @@ struct Sender {
 
 }  // namespace
 
+GraphPlan::GraphPlan(std::vector<Step> steps, uint64_t frame)
+    : steps_(std::move(steps)), frame_(frame) {
+  for (const Step& step : steps_) {
+    Device* const device = DeviceOf(step.params);
+    if (device == nullptr) continue;
+    several_ |= device_ != nullptr && device_ != device;
+    device_ = device;
+  }
+}
+
 GraphPlan::~GraphPlan() {
   if (wire_ != 0 && EnterInitialized() == CUDA_SUCCESS) {
     runtime().session->Send(cmd::GraphDestroy{wire_});
   }
 }
 
-bool GraphPlan::Define(std::string* definition) const {
+bool GraphPlan::Define(Device* device, std::string* definition) const {
   Stream nowhere;
   NodeRecorder recorder;
   nowhere.recorder = &recorder;
+  nowhere.device = device;
   for (const Step& step : steps_) {
     const auto* conditional =
         step.params == nullptr ? nullptr : std::get_if<ConditionalNodeParams>(step.params.get());
@@ -141,10 +206,11 @@ bool GraphPlan::Define(std::string* definition) const {
   return definition->size() <= kMaxGraphDefinitionBytes;
 }
 
-CUresult GraphPlan::Send(const std::string& definition, uint64_t* graph) const {
+CUresult GraphPlan::Send(const std::string& definition, const Device& device,
+                         uint64_t* graph) const {
   Runtime& r = runtime();
   const uint64_t image = r.NewNumber();
-  *graph = r.NewNumber();
+  *graph = r.NewNumber(device);
   for (uint64_t done = 0; done < definition.size(); done += kPartBytes) {
     const std::string_view part = std::string_view(definition).substr(done, kPartBytes);
     WARPLINE_TRY(SentAs(r.session->Send(cmd::ImageData{image, definition.size(), done}, part)));
@@ -159,25 +225,28 @@ CUresult GraphPlan::Send(const std::string& definition, uint64_t* graph) const {
   return result;
 }
 
-uint64_t GraphPlan::Create() const {
+uint64_t GraphPlan::Create(Device* device) const {
   std::string definition;
   uint64_t graph = 0;
-  if (Define(&definition)) Send(definition, &graph);
+  if (!several_ && Define(device, &definition)) Send(definition, *device, &graph);
   return graph;
 }
 
 CUresult GraphPlan::Make() {
+  Device* const device = &runtime().devices[DeviceOfHandle(frame_)];
   std::string definition;
-  if (!Define(&definition)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (several_ || (device_ != nullptr && device_ != device) || !Define(device, &definition)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   uint64_t graph = 0;
-  const CUresult result = Send(definition, &graph);
+  const CUresult result = Send(definition, *device, &graph);
   MutexLock lock(&mu_);
   tried_ = true;
   wire_ = graph;
   return result;
 }
 
-uint64_t GraphPlan::Remote(bool make) {
+uint64_t GraphPlan::Remote(Device* device, bool make) {
   {
     MutexLock lock(&mu_);
     const bool now = !tried_ && (make || std::exchange(launched_, true)) && !steps_.empty();
@@ -185,24 +254,29 @@ uint64_t GraphPlan::Remote(bool make) {
     // Who launches meanwhile does without.
     tried_ = true;
   }
-  const uint64_t wire = Create();
+  const uint64_t wire = Create(device_ != nullptr ? device_ : device);
   MutexLock lock(&mu_);
   wire_ = wire;
   return wire_;
 }
 
-void GraphPlan::Upload() { Remote(/*make=*/true); }
+void GraphPlan::Upload(Device* device) { Remote(device, /*make=*/true); }
 
 CUresult GraphPlan::Launch(Stream* stream) {
-  if (const uint64_t wire = Remote(/*make=*/false); wire != 0) {
-    WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
-    return SendOn(stream, cmd::GraphLaunch{stream->wire, wire});
+  Path path(stream);
+  if (const uint64_t wire = Remote(stream->device, /*make=*/false); wire != 0) {
+    WARPLINE_TRY(path.GoTo(&runtime().devices[DeviceOfHandle(wire)]));
+    WARPLINE_TRY(runtime().mirrored->BeforeWork(path.at()->wire));
+    WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
+    return path.Return();
   }
   if (frame_ != 0) return CUDA_ERROR_INVALID_VALUE;  // It was never made.
   for (const Step& step : steps_) {
-    if (step.params != nullptr) WARPLINE_TRY(std::visit(Sender{stream}, *step.params));
+    if (step.params == nullptr) continue;
+    WARPLINE_TRY(path.GoTo(DeviceOf(step.params)));
+    WARPLINE_TRY(std::visit(Sender{path.at()}, *step.params));
   }
-  return CUDA_SUCCESS;
+  return path.Return();
 }
 
 }  // namespace warpline::stub

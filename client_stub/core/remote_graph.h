@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/device.h"
 #include "client_stub/core/graph_params.h"
 #include "client_stub/core/objects.h"
 #include "common/mutex.h"
@@ -15,6 +16,9 @@
 namespace warpline::stub {
 
 // Thread-safe; `steps` is constant. Its end gives the server's copy up.
+//
+// Kernels are given to a stream of their device, and so is the server's copy of a graph with nodes
+// of one device. A graph over several devices goes from stream to stream, one node after the other.
 class GraphPlan {
  public:
   struct Step {
@@ -24,8 +28,7 @@ class GraphPlan {
   };
 
   // `frame`: the server's graph that has the conditional handles, for graphs with such nodes.
-  explicit GraphPlan(std::vector<Step> steps, uint64_t frame = 0)
-      : steps_(std::move(steps)), frame_(frame) {}
+  explicit GraphPlan(std::vector<Step> steps, uint64_t frame = 0);
   ~GraphPlan();
   GraphPlan(const GraphPlan&) = delete;
   GraphPlan& operator=(const GraphPlan&) = delete;
@@ -37,19 +40,22 @@ class GraphPlan {
   CUresult Make();
   // Gives `stream` one launch.
   CUresult Launch(Stream* stream);
-  // Has the server make its copy now, if it can.
-  void Upload();
+  // Has the server make its copy now, if it can, for launches in streams of `device`.
+  void Upload(Device* device);
 
  private:
-  // The server's number for its copy, which is made if `make`; 0 without one.
-  uint64_t Remote(bool make);
-  bool Define(std::string* definition) const;
-  uint64_t Create() const;
+  // The server's number for its copy, which is made if `make`; 0 without one. `device`: whose it
+  // becomes where no node says.
+  uint64_t Remote(Device* device, bool make);
+  bool Define(Device* device, std::string* definition) const;
+  uint64_t Create(Device* device) const;
 
-  CUresult Send(const std::string& definition, uint64_t* graph) const;
+  CUresult Send(const std::string& definition, const Device& device, uint64_t* graph) const;
 
   const std::vector<Step> steps_;
   const uint64_t frame_;
+  Device* device_ = nullptr;  // Of the nodes that have one; constant.
+  bool several_ = false;      // They have different ones; constant.
 
   Mutex mu_;
   bool launched_ ABSL_GUARDED_BY(mu_) = false;

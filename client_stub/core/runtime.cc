@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "client_stub/core/context_limits.h"
@@ -98,34 +99,57 @@ CUresult RefuseUnreachable(const absl::Status& status) {
   }
 }
 
+void AddDevice(Device* device) {
+  Runtime& r = runtime();
+  device->limits = LimitsOf(*device->remote);
+  device->legacy.handle = CU_STREAM_LEGACY;
+  device->legacy.wire = HandleOnDevice(device->number, kLegacyStream);
+  device->legacy.device = device;
+  r.contexts.Add([&](Context& context, uint64_t handle) {
+    context.handle = HandleOf<CUcontext>(handle);
+    context.primary = true;
+    context.device = device;
+    context.references = 0;
+    context.id = r.next_context_id.fetch_add(1);
+    InitializeLimits(&context);
+    device->primary = &context;
+  });
+  r.pools.Add([&](MemoryPool& pool, uint64_t handle) {
+    pool.handle = HandleOf<CUmemoryPool>(handle);
+    pool.device = device;
+    device->default_pool = &pool;
+  });
+  device->current_pool.store(device->default_pool);
+}
+
+std::vector<Allocator*> AddDevices() {
+  Runtime& r = runtime();
+  std::vector<Allocator*> allocators;
+  r.device_count = static_cast<uint32_t>(r.session->devices().size());
+  r.legacy_overtaken.store(r.several_devices());
+  for (uint32_t i = 0; i < r.device_count; ++i) {
+    Device& device = r.devices[i];
+    device.number = i;
+    device.remote = &r.session->device(i);
+    device.allocator = new Allocator(r.session, i);
+    allocators.push_back(device.allocator);
+    AddDevice(&device);
+  }
+  return allocators;
+}
+
 void OpenGate(std::unique_ptr<Session> session) {
   Runtime& r = runtime();
   r.session = session.release();  // Lives as long as the process.
-  r.allocator = new Allocator(r.session);
-  r.virtual_memory = new VirtualMemory(r.session, r.allocator);
+  const std::vector<Allocator*> allocators = AddDevices();
+  r.virtual_memory = new VirtualMemory(r.session, allocators);
   r.ipc_memory = new IpcMemory(r.session, r.virtual_memory);
-  r.memory = new DeviceMemory(r.session, r.allocator, r.virtual_memory, r.ipc_memory);
+  r.memory = new DeviceMemory(r.session, allocators, r.virtual_memory, r.ipc_memory);
   r.host_memory = new HostMemory;
   r.shared_host_memory = new SharedHostMemory(r.session, environment().share_memory);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
-  r.limits = LimitsOf(r.session->device());
   r.launch_blocking = environment().launch_blocking;
-  r.legacy.handle = CU_STREAM_LEGACY;
-  r.legacy.wire = kLegacyStream;
-  r.contexts.Add([&r](Context& context, uint64_t handle) {
-    context.handle = HandleOf<CUcontext>(handle);
-    context.primary = true;
-    context.references = 0;
-    context.id = r.next_context_id.fetch_add(1);
-    InitializeLimits(&context);
-    r.primary = &context;
-  });
-  r.pools.Add([&r](MemoryPool& pool, uint64_t handle) {
-    pool.handle = HandleOf<CUmemoryPool>(handle);
-    r.default_pool = &pool;
-  });
-  r.current_pool.store(r.default_pool);
   r.gate.store(CUDA_SUCCESS, std::memory_order_release);
   atexit(CloseAtExit);
 }
@@ -152,6 +176,13 @@ bool ReadSecrets(const Environment& env, SessionOptions* options) {
   return true;
 }
 
+bool DropLastDevice(SessionOptions* options) {
+  const size_t comma = options->device.rfind(',');
+  if (comma == std::string::npos) return false;
+  options->device.resize(comma);
+  return true;
+}
+
 CUresult Open() {
   const Environment& env = environment();
   if (env.visible.none) return CUDA_ERROR_NO_DEVICE;
@@ -160,10 +191,6 @@ CUresult Open() {
         "no GPU server is named: set WARPLINE_ENDPOINT to its address, as in "
         "WARPLINE_ENDPOINT=127.0.0.1:14000");
     return CUDA_ERROR_NO_DEVICE;
-  }
-  if (env.visible.more_ignored) {
-    LogWarning("a session has one device: of CUDA_VISIBLE_DEVICES only ", env.visible.device,
-               " is used");
   }
   SessionOptions options;
   options.endpoint = env.endpoint;
@@ -174,6 +201,10 @@ CUresult Open() {
   options.transfer = env.transfer;
   if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
   auto session = g_opener.load()(options);
+  // As with CUDA, the list ends before what names no device.
+  while (session.status().code() == absl::StatusCode::kNotFound && DropLastDevice(&options)) {
+    session = g_opener.load()(options);
+  }
   if (!session.ok()) return RefuseUnreachable(session.status());
   const int server_version = (*session)->device().driver_version;
   if (server_version < env.driver_version) {

@@ -12,24 +12,24 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "client_stub/arena/allocator.h"
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/device.h"
 #include "client_stub/core/device_memory.h"
 #include "client_stub/core/environment.h"
 #include "client_stub/core/host_calls.h"
 #include "client_stub/core/host_memory.h"
 #include "client_stub/core/ipc_memory.h"
-#include "client_stub/core/launch_check.h"
 #include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/objects.h"
 #include "client_stub/core/shared_host_memory.h"
 #include "client_stub/core/thread_state.h"
 #include "client_stub/core/virtual_memory.h"
 #include "client_stub/session/session.h"
+#include "proto/devices.h"
 
 namespace warpline::stub {
 
-// The wire's number of the legacy default stream.
+// The wire's number of the legacy default stream, on the first device.
 inline constexpr uint64_t kLegacyStream = 1;
 
 // Thread-safe. Plain members are set before `gate` opens and constant afterwards.
@@ -40,7 +40,6 @@ struct Runtime {
   std::atomic<CUresult> gate{CUDA_ERROR_NOT_INITIALIZED};
 
   Session* session = nullptr;
-  Allocator* allocator = nullptr;
   VirtualMemory* virtual_memory = nullptr;
   IpcMemory* ipc_memory = nullptr;
   DeviceMemory* memory = nullptr;
@@ -48,17 +47,16 @@ struct Runtime {
   MirroredMemory* mirrored = nullptr;
   SharedHostMemory* shared_host_memory = nullptr;
   HostCalls* host_calls = nullptr;
-  DeviceLimits limits;
   bool launch_blocking = false;
   // Captures under way (capture.h).
   std::atomic<int> captures{0};
-  // Set with the first stream that the legacy stream does not wait for.
-  std::atomic<bool> has_non_blocking_streams{false};
+  // Set where a legacy stream does not come before all others: with the first non-blocking stream,
+  // and where there are several devices.
+  std::atomic<bool> legacy_overtaken{false};
 
-  Context* primary = nullptr;
-  Stream legacy;
-  MemoryPool* default_pool = nullptr;
-  std::atomic<MemoryPool*> current_pool{nullptr};
+  // By number; of the first `device_count`.
+  Device devices[kMaxSessionDevices];
+  uint32_t device_count = 0;
 
   // Numbers for the wire; those below 16 are the protocol's.
   std::atomic<uint64_t> next_number{16};
@@ -73,6 +71,16 @@ struct Runtime {
   MemoryPoolTable pools;
 
   uint64_t NewNumber() { return next_number.fetch_add(1, std::memory_order_relaxed); }
+  // Of an object that belongs to a device.
+  uint64_t NewNumber(const Device& device) { return HandleOnDevice(device.number, NewNumber()); }
+
+  bool several_devices() const { return device_count > 1; }
+  // The device whose part of the arena holds `address`; nullptr outside of all.
+  Device* DeviceAt(uint64_t address) {
+    const uint64_t number =
+        DeviceOfAddress(address, session->arena_base(), session->arena_bytes(), device_count);
+    return number < device_count ? &devices[number] : nullptr;
+  }
 };
 
 namespace internal {
@@ -150,9 +158,15 @@ inline CUresult SentAs(uint64_t seq) {
   return error == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : error;
 }
 
-// The session's only device.
 inline CUresult CheckDevice(CUdevice device) {
-  return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  // Negative ones are large.
+  return static_cast<uint32_t>(device) < runtime().device_count ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// That of the thread's context; the first one for a thread without a context.
+inline Device& CurrentDevice() {
+  return t_thread.current != nullptr ? *t_thread.current->device : runtime().devices[0];
 }
 
 }  // namespace warpline::stub

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "common/log.h"
+
 namespace warpline::stub {
 namespace {
 
@@ -17,8 +19,9 @@ struct Content {
   uint64_t bytes;
   uint32_t kind;
   uint32_t reserved;
+  std::array<uint8_t, 16> device;
 };
-static_assert(sizeof(Content) == 40);
+static_assert(sizeof(Content) == 56);
 
 }  // namespace
 
@@ -35,6 +38,7 @@ bool MakeSharedDescriptor(const SharedDescriptor& what, UniqueFd* end, UniqueFd*
   std::memcpy(content.token, what.token.data(), kTokenBytes);
   content.bytes = what.bytes;
   content.kind = static_cast<uint32_t>(what.kind);
+  content.device = what.device;
   return send(pair[0], &content, sizeof(content), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(sizeof(content));
 }
@@ -50,7 +54,18 @@ bool ReadSharedDescriptor(int descriptor, SharedDescriptor* what) {
   what->kind = static_cast<SharedDescriptor::Kind>(content.kind);
   what->token.assign(content.token, kTokenBytes);
   what->bytes = content.bytes;
+  what->device = content.device;
   return true;
+}
+
+bool FindDeviceOf(const Session& session, const std::array<uint8_t, 16>& uuid, uint32_t* device) {
+  for (uint32_t i = 0; i < session.devices().size(); ++i) {
+    if (session.device(i).uuid != uuid) continue;
+    *device = i;
+    return true;
+  }
+  LogWarning("another process shares memory of a device that this session does not have");
+  return false;
 }
 
 bool NobodyHolds(int end) {

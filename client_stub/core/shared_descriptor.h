@@ -7,9 +7,11 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_SHARED_DESCRIPTOR_H_
 #define WARPLINE_CLIENT_STUB_CORE_SHARED_DESCRIPTOR_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
+#include "client_stub/session/session.h"
 #include "common/unique_fd.h"
 
 namespace warpline::stub {
@@ -22,7 +24,13 @@ struct SharedDescriptor {
   Kind kind = Kind::kMemory;
   std::string token;   // 16 bytes.
   uint64_t bytes = 0;  // Of memory.
+  // The UUID of the device whose memory it is: other sessions may number it otherwise.
+  std::array<uint8_t, 16> device = {};
 };
+
+// The session's number of the device with that UUID. False, with a line in the log, where it has
+// none: its memory cannot be opened.
+bool FindDeviceOf(const Session& session, const std::array<uint8_t, 16>& uuid, uint32_t* device);
 
 // `*end` is ours, `*descriptor` the application's. False when the system has none left.
 bool MakeSharedDescriptor(const SharedDescriptor& what, UniqueFd* end, UniqueFd* descriptor);

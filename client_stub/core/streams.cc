@@ -9,19 +9,24 @@ namespace warpline::stub {
 namespace {
 
 Stream* ThreadStream() {
-  if (t_thread.default_stream == nullptr) {
-    Stream* stream = nullptr;
-    if (CreateStream(nullptr, CU_STREAM_DEFAULT, 0, &stream) != CUDA_SUCCESS) return nullptr;
-    t_thread.default_stream = stream;
+  Device& device = CurrentDevice();
+  if (t_thread.default_streams == nullptr) {
+    t_thread.default_streams = new Stream* [kMaxSessionDevices] {};
     WatchThreadEnd();
   }
-  return t_thread.default_stream;
+  Stream*& stream = t_thread.default_streams[device.number];
+  if (stream == nullptr &&
+      CreateStream(&device, nullptr, CU_STREAM_DEFAULT, 0, &stream) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return stream;
 }
 
 void Forget(Stream& stream) {
   Runtime& r = runtime();
   if (Captured(stream)) ForgetCapture(&stream);
-  r.allocator->ForgetStream(stream.wire);
+  // It may have freed other devices' memory.
+  for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
   r.session->Send(cmd::StreamDestroy{stream.wire});
   r.session->ForgetStream(stream.wire);
 }
@@ -30,22 +35,23 @@ void Forget(Stream& stream) {
 
 Stream* FindStream(CUstream handle, DefaultStream null_means) {
   if (handle == nullptr) {
-    return null_means == DefaultStream::kLegacy ? &runtime().legacy : ThreadStream();
+    return null_means == DefaultStream::kLegacy ? &CurrentDevice().legacy : ThreadStream();
   }
-  if (handle == CU_STREAM_LEGACY) return &runtime().legacy;
+  if (handle == CU_STREAM_LEGACY) return &CurrentDevice().legacy;
   if (handle == CU_STREAM_PER_THREAD) return ThreadStream();
   return runtime().streams.Find(NumberOf(handle));
 }
 
-CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream** stream) {
+CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
+                      Stream** stream) {
   Runtime& r = runtime();
-  const RemoteDevice& device = r.session->device();
-  priority = std::clamp(priority, device.greatest_stream_priority, device.least_stream_priority);
-  if ((flags & CU_STREAM_NON_BLOCKING) != 0 && !r.has_non_blocking_streams.exchange(true)) {
+  priority = std::clamp(priority, device->remote->greatest_stream_priority,
+                        device->remote->least_stream_priority);
+  if ((flags & CU_STREAM_NON_BLOCKING) != 0 && !r.legacy_overtaken.exchange(true)) {
     // Earlier synchronous copies were not ordered against it.
-    WARPLINE_TRY(OrderOtherStreamsAfter(&r.legacy));
+    WARPLINE_TRY(OrderOtherStreamsAfter(&device->legacy));
   }
-  const cmd::StreamCreate command = {r.NewNumber(), flags, priority};
+  const cmd::StreamCreate command = {r.NewNumber(*device), flags, priority};
   const uint64_t seq = r.session->Send(command);
   if (seq == 0) return SentAs(seq);
   const uint64_t handle = r.streams.Add([&](Stream& s, uint64_t number) {
@@ -53,6 +59,7 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
     s.wire = command.stream;
     s.flags = flags;
     s.priority = priority;
+    s.device = device;
     s.context = context;
     {
       MutexLock lock(&s.attributes_mu);
@@ -67,8 +74,8 @@ CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream
 }
 
 CUresult OrderOtherStreamsAfter(Stream* stream) {
-  const bool others_wait = stream->wire == kLegacyStream &&
-                           !runtime().has_non_blocking_streams.load(std::memory_order_relaxed);
+  const bool others_wait =
+      stream->legacy() && !runtime().legacy_overtaken.load(std::memory_order_relaxed);
   if (others_wait) return CUDA_SUCCESS;
   return SendOn(stream, cmd::StreamBarrier{stream->wire});
 }
@@ -96,10 +103,10 @@ void ReleaseThreadStream(Stream* stream) {
 bool StreamComplete(const Stream& stream) {
   const Session& session = *runtime().session;
   if (!session.Retired(stream.wire, stream.last_seq.load(std::memory_order_acquire))) return false;
-  if (stream.wire != kLegacyStream) return true;
+  if (!stream.legacy()) return true;
   bool complete = true;
   runtime().streams.ForEach([&](const Stream& other, uint64_t) {
-    complete = !other.blocking() ||
+    complete = !other.blocking() || other.device != stream.device ||
                session.Retired(other.wire, other.last_seq.load(std::memory_order_acquire));
     return complete;
   });
@@ -112,10 +119,47 @@ CUresult SynchronizeStream(Stream* stream) {
   return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
 }
 
-CUresult SynchronizeContext() {
+CUresult SynchronizeDevice(const Device& device) {
+  Session& session = *runtime().session;
+  if (!runtime().several_devices() || session.Retired(kNoStream, session.last_seq())) {
+    return SynchronizeSession();
+  }
+  return ToCu(session.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
+}
+
+CUresult SynchronizeSession() {
   Session& session = *runtime().session;
   if (session.Retired(kNoStream, session.last_seq())) return WaitedFor();
   return ToCu(session.Call(WaitKind::kSynchronize, cmd::ContextSync{}));
+}
+
+CUresult Join(Stream* before, Stream* stream) {
+  Session& session = *runtime().session;
+  const uint64_t event = runtime().NewNumber();
+  WARPLINE_TRY(SentAs(session.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
+  WARPLINE_TRY(SendOn(before, cmd::EventRecord{event, before->wire}));
+  WARPLINE_TRY(SendOn(stream, cmd::StreamWaitEvent{stream->wire, event}));
+  return SentAs(session.Send(cmd::EventDestroy{event}));
+}
+
+CUresult JoinDevice(Device* device, const Context* context, Stream* stream) {
+  Runtime& r = runtime();
+  CUresult result = CUDA_SUCCESS;
+  // The device has its legacy stream wait for the blocking ones.
+  r.streams.ForEach([&](const Stream& other, uint64_t handle) {
+    if (other.blocking() || other.device != device || other.wire == stream->wire ||
+        (context != nullptr && other.context != nullptr && other.context != context) ||
+        r.session->Retired(other.wire, other.last_seq.load(std::memory_order_acquire))) {
+      return true;
+    }
+    Stream* const before = r.streams.Find(handle);
+    if (before != nullptr) result = Join(before, stream);
+    return result == CUDA_SUCCESS;
+  });
+  if (result != CUDA_SUCCESS || stream == &device->legacy || StreamComplete(device->legacy)) {
+    return result;
+  }
+  return Join(&device->legacy, stream);
 }
 
 }  // namespace warpline::stub

@@ -16,10 +16,12 @@ namespace warpline::stub {
 enum class DefaultStream { kLegacy, kPerThread };
 
 // nullptr for what is no stream. NULL is the call's default, 1 the legacy stream, 2 the thread's
-// own, which is created here.
+// own, which is created here; all three are of the current device.
 Stream* FindStream(CUstream handle, DefaultStream null_means);
 
-CUresult CreateStream(Context* context, unsigned int flags, int priority, Stream** stream);
+// `context` is nullptr for a default stream of a thread.
+CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
+                      Stream** stream);
 // Its work completes; CUDA_ERROR_INVALID_HANDLE for what is no stream that cuStreamCreate gave.
 CUresult DestroyStream(CUstream handle);
 // Destroys all streams that `context` owns.
@@ -46,8 +48,8 @@ CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = 
 }
 
 // What any stream is given from now on comes after what `stream` was given so far. Needed after
-// synchronous copies, which do not wait for the device. Only non-blocking streams overtake the
-// legacy stream, so for that one nothing is sent before there is one.
+// synchronous copies, which do not wait for the device. Only non-blocking streams and those of
+// other devices overtake the legacy stream, so for that one nothing is sent before there is one.
 CUresult OrderOtherStreamsAfter(Stream* stream);
 
 // True when everything sent on the stream so far is complete; for the legacy stream, which waits
@@ -56,8 +58,16 @@ bool StreamComplete(const Stream& stream);
 
 // Returns when everything sent on the stream so far is complete: from memory if it already is.
 CUresult SynchronizeStream(Stream* stream);
+// The same for everything that a device was given.
+CUresult SynchronizeDevice(const Device& device);
 // The same for everything that this process sent.
-CUresult SynchronizeContext();
+CUresult SynchronizeSession();
+
+// What `stream` is given from now on comes after what `before` was given so far.
+CUresult Join(Stream* before, Stream* stream);
+// The same for all that a device's streams were given; of the contexts' streams those of `context`
+// only, unless it is nullptr.
+CUresult JoinDevice(Device* device, const Context* context, Stream* stream);
 
 }  // namespace warpline::stub
 

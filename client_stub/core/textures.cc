@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "client_stub/core/arrays.h"
@@ -13,7 +13,8 @@
 namespace warpline::stub {
 namespace {
 
-using Key = std::pair<uint64_t, bool>;  // The number, and whether it is a surface's.
+// The device, the number, which another device may use too, and whether it is a surface's.
+using Key = std::tuple<uint32_t, uint64_t, bool>;
 
 struct Table {
   Mutex mu;
@@ -25,20 +26,36 @@ Table& table() {
   return *made;
 }
 
-CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* command) {
+// The key of an object of the current device, or of any other that has one by that number.
+bool FindKey(const std::map<Key, TextureInfo>& objects, uint64_t object, bool is_surface,
+             Key* key) {
+  const uint32_t current = CurrentDevice().number;
+  for (uint32_t i = 0; i < runtime().device_count; ++i) {
+    *key = {(current + i) % runtime().device_count, object, is_surface};
+    if (objects.contains(*key)) return true;
+  }
+  return false;
+}
+
+// `*device` is the array's, or else the current one.
+CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* command,
+                     uint32_t* device) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *device = CurrentDevice().number;
   command->kind = static_cast<uint32_t>(resource.resType);
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
       const Array* const array = FindArray(resource.res.array.hArray);
       if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
       command->resource = array->wire;
+      *device = DeviceOfHandle(array->wire);
       return CUDA_SUCCESS;
     }
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
       const Array* const array = FindMipmappedArray(resource.res.mipmap.hMipmappedArray);
       if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
       command->resource = array->wire;
+      *device = DeviceOfHandle(array->wire);
       return CUDA_SUCCESS;
     }
     case CU_RESOURCE_TYPE_LINEAR: {
@@ -47,6 +64,7 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* com
       command->format = static_cast<uint32_t>(linear.format);
       command->channels = linear.numChannels;
       command->width = linear.sizeInBytes;
+      command->resource = HandleOnDevice(*device, 0);
       return runtime().memory->Contains(linear.devPtr, linear.sizeInBytes)
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_INVALID_VALUE;
@@ -59,6 +77,7 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* com
       command->width = rows.width;
       command->height = rows.height;
       command->pitch = rows.pitchInBytes;
+      command->resource = HandleOnDevice(*device, 0);
       // The last row need not be as long as the pitch.
       uint64_t bytes;
       if (rows.height == 0 || __builtin_mul_overflow(rows.pitchInBytes, rows.height - 1, &bytes) ||
@@ -98,11 +117,21 @@ void SetView(const CUDA_RESOURCE_VIEW_DESC& view, cmd::TextureCreate* command) {
   command->last_layer = view.lastLayer;
 }
 
+CUresult Destroy(const Key& key) {
+  {
+    MutexLock lock(&table().mu);
+    if (table().objects.erase(key) == 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto [device, object, is_surface] = key;
+  return SentAs(runtime().session->Send(cmd::TextureDestroy{object, is_surface ? 1u : 0u, device}));
+}
+
 }  // namespace
 
 CUresult CreateTexture(const TextureInfo& info, uint64_t* object) {
   cmd::TextureCreate command = {};
-  WARPLINE_TRY(SetResource(info.resource, &command));
+  uint32_t device;
+  WARPLINE_TRY(SetResource(info.resource, &command, &device));
   if (info.is_surface) {
     command.is_surface = 1;
   } else {
@@ -116,7 +145,7 @@ CUresult CreateTexture(const TextureInfo& info, uint64_t* object) {
   if (!TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;
   {
     MutexLock lock(&table().mu);
-    table().objects[{made.object, info.is_surface}] = info;
+    table().objects[{device, made.object, info.is_surface}] = info;
   }
   *object = made.object;
   return CUDA_SUCCESS;
@@ -124,18 +153,19 @@ CUresult CreateTexture(const TextureInfo& info, uint64_t* object) {
 
 bool FindTexture(uint64_t object, bool is_surface, TextureInfo* info) {
   MutexLock lock(&table().mu);
-  const auto it = table().objects.find({object, is_surface});
-  if (it == table().objects.end()) return false;
-  *info = it->second;
+  Key key;
+  if (!FindKey(table().objects, object, is_surface, &key)) return false;
+  *info = table().objects[key];
   return true;
 }
 
 CUresult DestroyTexture(uint64_t object, bool is_surface) {
+  Key key;
   {
     MutexLock lock(&table().mu);
-    if (table().objects.erase({object, is_surface}) == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!FindKey(table().objects, object, is_surface, &key)) return CUDA_ERROR_INVALID_VALUE;
   }
-  return SentAs(runtime().session->Send(cmd::TextureDestroy{object, is_surface ? 1u : 0u, 0}));
+  return Destroy(key);
 }
 
 void DestroyTexturesOf(const Context* context) {
@@ -146,7 +176,7 @@ void DestroyTexturesOf(const Context* context) {
       if (info.context == context) keys.push_back(key);
     }
   }
-  for (const auto& [object, is_surface] : keys) DestroyTexture(object, is_surface);
+  for (const Key& key : keys) Destroy(key);
 }
 
 }  // namespace warpline::stub

@@ -16,8 +16,12 @@ void ReleaseThread(void* value) {
   ThreadState* thread = static_cast<ThreadState*>(value);
   delete thread->below;
   thread->below = nullptr;
-  if (thread->default_stream != nullptr) ReleaseThreadStream(thread->default_stream);
-  thread->default_stream = nullptr;
+  if (thread->default_streams == nullptr) return;
+  for (uint32_t i = 0; i < kMaxSessionDevices; ++i) {
+    if (thread->default_streams[i] != nullptr) ReleaseThreadStream(thread->default_streams[i]);
+  }
+  delete[] thread->default_streams;
+  thread->default_streams = nullptr;
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace warpline::stub {
 struct ThreadState {
   Context* current;              // The top of the thread's stack of contexts, or nullptr.
   std::vector<Context*>* below;  // The rest of it. Created when first needed.
-  Stream* default_stream;        // The per-thread default stream. Created when first needed.
+  // The per-thread default streams, by device. Created when first needed.
+  Stream** default_streams;
   CUstreamCaptureMode capture_mode;
   bool runs_host_calls;  // It runs the functions that streams call.
 };

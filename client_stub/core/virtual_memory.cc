@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "proto/frames.h"
 
 namespace warpline::stub {
 
-VirtualMemory::VirtualMemory(Session* session, Allocator* allocator)
-    : session_(session), allocator_(allocator) {
+VirtualMemory::VirtualMemory(Session* session, std::vector<Allocator*> allocators)
+    : session_(session), allocators_(std::move(allocators)) {
   session_->SetUnmappedCallback([this](uint64_t token) {
     MutexLock lock(&done_mu_);
     done_.push_back(token);
@@ -19,15 +20,28 @@ VirtualMemory::~VirtualMemory() { session_->SetUnmappedCallback(nullptr); }
 
 // --- Addresses.
 
-CudaResult VirtualMemory::Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted,
-                                  uint64_t* address) {
+Allocator* VirtualMemory::AllocatorAt(uint64_t address) const {
+  const auto count = static_cast<uint32_t>(allocators_.size());
+  const uint64_t device =
+      DeviceOfAddress(address, session_->arena_base(), session_->arena_bytes(), count);
+  return device < count ? allocators_[device] : nullptr;
+}
+
+CudaResult VirtualMemory::Reserve(uint32_t device, uint64_t bytes, uint64_t alignment,
+                                  uint64_t wanted, uint64_t* address) {
   if (bytes == 0 || bytes % kChunkGranularity != 0 || (alignment & (alignment - 1)) != 0) {
     return CudaResult::kInvalidValue;
   }
   MutexLock lock(&mu_);
   Collect();
-  const CudaResult result =
-      allocator_->ReserveAddresses(bytes, std::max(alignment, kChunkGranularity), wanted, address);
+  Allocator* first = AllocatorAt(wanted);
+  if (first == nullptr) first = allocators_[device];
+  alignment = std::max(alignment, kChunkGranularity);
+  CudaResult result = first->ReserveAddresses(bytes, alignment, wanted, address);
+  for (Allocator* const other : allocators_) {
+    if (result != CudaResult::kOutOfMemory) break;
+    if (other != first) result = other->ReserveAddresses(bytes, alignment, 0, address);
+  }
   if (result == CudaResult::kSuccess) reservations_[*address].bytes = bytes;
   return result;
 }
@@ -44,7 +58,7 @@ CudaResult VirtualMemory::FreeAddresses(uint64_t address, uint64_t bytes) {
     it->second.freed = true;
     return CudaResult::kSuccess;
   }
-  allocator_->ReleaseAddresses(address);
+  AllocatorAt(address)->ReleaseAddresses(address);
   reservations_.erase(it);
   return CudaResult::kSuccess;
 }
@@ -98,7 +112,7 @@ CudaResult VirtualMemory::Map(uint64_t address, uint64_t bytes, uint64_t handle)
       if (bytes < it->second.bytes) return CudaResult::kNotSupported;
       if (!AnyLeaving(address, bytes)) {
         ++it->second.mapped;
-        mappings_[address] = {bytes, handle, next_id_++, kNoAccess, false};
+        mappings_[address] = {bytes, handle, next_id_++};
         return CudaResult::kSuccess;
       }
     }
@@ -150,25 +164,35 @@ CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
 }
 
 // The worker has no use for a mapping that nothing may access.
-CudaResult VirtualMemory::Send(Mappings::iterator mapping, uint32_t access) {
+CudaResult VirtualMemory::Send(Mappings::iterator mapping) {
   Mapped& mapped = mapping->second;
-  if (access == mapped.access) return CudaResult::kSuccess;
+  uint32_t access = kNoAccess;
+  for (const uint8_t each : mapped.access) access |= each;  // Who may write may read.
+  if (access == mapped.access_sent) return CudaResult::kSuccess;
   const uint64_t seq =
       mapped.sent
           ? session_->Send(cmd::MemoryAccess{mapping->first, access, 0})
           : session_->Send(cmd::MemoryMap{mapping->first, mapped.bytes, mapped.handle, access, 0});
   if (seq == 0) return session_->error();
   mapped.sent = true;
-  mapped.access = access;
+  mapped.access_sent = access;
   return CudaResult::kSuccess;
 }
 
-CudaResult VirtualMemory::SetAccess(uint64_t address, uint64_t bytes, uint32_t access) {
+CudaResult VirtualMemory::SetAccess(uint64_t address, uint64_t bytes, uint32_t device,
+                                    uint32_t access) {
   MutexLock lock(&mu_);
   const auto whole = Whole(address, bytes);
   if (whole.empty()) return CudaResult::kInvalidValue;
+  const RemoteDevice& remote = session_->device(device);
   for (const auto it : whole) {
-    if (const CudaResult result = Send(it, access); result != CudaResult::kSuccess) return result;
+    const uint32_t owner = DeviceOfHandle(it->second.handle);
+    const bool able = owner == device || (remote.peers >> owner & 1) != 0;
+    if (access != kNoAccess && !able) return CudaResult::kInvalidDevice;
+  }
+  for (const auto it : whole) {
+    it->second.access[device] = static_cast<uint8_t>(access);
+    if (const CudaResult result = Send(it); result != CudaResult::kSuccess) return result;
   }
   return CudaResult::kSuccess;
 }
@@ -195,7 +219,7 @@ bool VirtualMemory::Contains(uint64_t address, uint64_t bytes) const {
   if (end < address) return false;
   auto it = MappingAt(address);
   for (uint64_t at = address; it != mappings_.end() && it->first <= at; ++it) {
-    if (it->second.access == kNoAccess) return false;
+    if (it->second.access_sent == kNoAccess) return false;
     at = it->first + it->second.bytes;
     if (at >= end) return true;
   }

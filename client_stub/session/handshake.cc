@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/process_identity.h"
 #include "common/version.h"
+#include "proto/devices.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
@@ -27,7 +28,10 @@ absl::Status Bad(const char* what) {
   return absl::InvalidArgumentError(absl::StrCat("the server's welcome has a bad ", what));
 }
 
-absl::Status TakeDevice(const warpline_internal::DeviceInfo& info, RemoteDevice* device) {
+absl::Status TakeDevice(const warpline_internal::DeviceInfo& info, uint64_t quota_bytes,
+                        RemoteDevice* device) {
+  if (quota_bytes == 0 || quota_bytes > kMaxQuota) return Bad("memory quota");
+  device->total_bytes = quota_bytes;
   if (info.name().empty() || info.name().size() > kMaxText) return Bad("device name");
   if (info.uuid().size() != device->uuid.size()) return Bad("device uuid");
   if (info.pci_bus_id().size() > kMaxText) return Bad("PCI bus id");
@@ -46,6 +50,27 @@ absl::Status TakeDevice(const warpline_internal::DeviceInfo& info, RemoteDevice*
     if (attribute.id() < 0) return Bad("device attribute");
     if (static_cast<size_t>(attribute.id()) >= device->attributes.size()) continue;
     device->attributes[attribute.id()] = attribute.value();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeDevices(const warpline_internal::Welcome& welcome,
+                         std::vector<RemoteDevice>* devices) {
+  const size_t count = 1 + static_cast<size_t>(welcome.more_devices_size());
+  const auto peers = static_cast<size_t>(welcome.peers_size());
+  if (count > kMaxSessionDevices) return Bad("number of devices");
+  // Servers for one device say nothing of peers.
+  if (peers != count && peers != 0) return Bad("list of peers");
+  devices->resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto& info = i == 0 ? welcome.device() : welcome.more_devices(i - 1).info();
+    const uint64_t quota =
+        i == 0 ? welcome.quota_bytes() : welcome.more_devices(i - 1).quota_bytes();
+    RemoteDevice& device = (*devices)[i];
+    if (auto status = TakeDevice(info, quota, &device); !status.ok()) return status;
+    if (peers == 0) continue;
+    if (welcome.peers(i) >> count != 0) return Bad("list of peers");
+    device.peers = welcome.peers(i) & ~(1u << i);
   }
   return absl::OkStatus();
 }
@@ -119,9 +144,7 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
         "the server chose features that this client does not know");
   }
   Welcomed welcomed;
-  if (auto status = TakeDevice(welcome.device(), &welcomed.device); !status.ok()) return status;
-  if (welcome.quota_bytes() == 0 || welcome.quota_bytes() > kMaxQuota) return Bad("memory quota");
-  welcomed.device.total_bytes = welcome.quota_bytes();
+  if (auto status = TakeDevices(welcome, &welcomed.devices); !status.ok()) return status;
   // One frame of the largest kind must fit.
   if (welcome.window_bytes() < kMaxCommandsPayload || welcome.window_commands() < 16) {
     return Bad("window");
@@ -135,8 +158,10 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   }
   if (const auto& memory = welcome.initial_memory(); memory.bytes() != 0) {
     const uint64_t start = arena.base + kArenaMargin;
+    const uint64_t own_bytes =
+        DeviceArenaBytes(arena.bytes, static_cast<uint32_t>(welcomed.devices.size()));
     if (memory.va() != start || memory.bytes() % kChunkGranularity != 0 ||
-        memory.bytes() > arena.bytes - 2 * kArenaMargin || memory.bytes() > welcome.quota_bytes()) {
+        memory.bytes() > own_bytes - 2 * kArenaMargin || memory.bytes() > welcome.quota_bytes()) {
       return Bad("initial memory grant");
     }
     welcomed.initial_grant = {memory.va(), memory.bytes()};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client_stub/session/arena_reservation.h"
@@ -17,7 +18,7 @@ namespace warpline::stub {
 struct Welcomed {
   uint64_t session = 0;
   std::string secret;
-  RemoteDevice device;
+  std::vector<RemoteDevice> devices;  // At least one.
   Grant initial_grant;
   uint64_t window_bytes = 0;
   uint64_t window_commands = 0;

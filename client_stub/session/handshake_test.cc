@@ -54,11 +54,37 @@ TEST(HandshakeTest, WelcomeFillsTheDevice) {
   attribute->set_id(100000);  // Of a newer CUDA.
   const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
-  EXPECT_EQ(welcomed->device.name, "GPU");
-  EXPECT_EQ(welcomed->device.total_bytes, 1ull << 30);
-  EXPECT_EQ(welcomed->device.attributes[16], 132);
-  EXPECT_EQ(welcomed->device.uuid[15], 'f');
+  ASSERT_EQ(welcomed->devices.size(), 1u);
+  const RemoteDevice& device = welcomed->devices[0];
+  EXPECT_EQ(device.name, "GPU");
+  EXPECT_EQ(device.total_bytes, 1ull << 30);
+  EXPECT_EQ(device.attributes[16], 132);
+  EXPECT_EQ(device.uuid[15], 'f');
+  EXPECT_EQ(device.peers, 0u);
   EXPECT_EQ(welcomed->initial_grant.bytes, 64ull << 20);
+}
+
+void AddDevice(warpline_internal::Welcome* welcome, const char* uuid, uint64_t quota) {
+  auto* more = welcome->add_more_devices();
+  *more->mutable_info() = welcome->device();
+  more->mutable_info()->set_uuid(uuid);
+  more->set_quota_bytes(quota);
+}
+
+TEST(HandshakeTest, WelcomeHasSeveralDevicesAndTheirPeers) {
+  auto welcome = GoodWelcome();
+  AddDevice(&welcome, "fedcba9876543210", 2ull << 30);
+  AddDevice(&welcome, "0000000000000000", 3ull << 30);
+  for (const uint32_t peers : {3u, 1u, 0u}) welcome.add_peers(peers);
+  const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
+  ASSERT_TRUE(welcomed.ok()) << welcomed.status();
+  ASSERT_EQ(welcomed->devices.size(), 3u);
+  EXPECT_EQ(welcomed->devices[1].uuid[0], 'f');
+  EXPECT_EQ(welcomed->devices[1].total_bytes, 2ull << 30);
+  EXPECT_EQ(welcomed->devices[2].total_bytes, 3ull << 30);
+  EXPECT_EQ(welcomed->devices[0].peers, 2u);  // None is its own.
+  EXPECT_EQ(welcomed->devices[1].peers, 1u);
+  EXPECT_EQ(welcomed->devices[2].peers, 0u);
 }
 
 TEST(HandshakeTest, EveryVersionInTheRangeIsFine) {
@@ -103,6 +129,21 @@ TEST(HandshakeTest, WhatACorrectServerDoesNotSendIsRefused) {
       [](auto* w) {
         w->set_quota_bytes(1ull << 45);
         w->mutable_initial_memory()->set_bytes(kArena.bytes);
+      },
+      [](auto* w) {  // Beyond the first device's part.
+        w->set_quota_bytes(1ull << 45);
+        AddDevice(w, "fedcba9876543210", 1ull << 30);
+        w->mutable_initial_memory()->set_bytes(kArena.bytes / 2);
+      },
+      [](auto* w) { AddDevice(w, "short", 1ull << 30); },
+      [](auto* w) { AddDevice(w, "fedcba9876543210", 0); },
+      [](auto* w) {
+        for (int i = 0; i < 16; ++i) AddDevice(w, "fedcba9876543210", 1ull << 30);
+      },
+      [](auto* w) { w->add_peers(2); },
+      [](auto* w) {
+        AddDevice(w, "fedcba9876543210", 1ull << 30);
+        w->add_peers(0);
       },
   };
   int i = 0;

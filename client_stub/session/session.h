@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,13 +23,14 @@
 #include "common/box.h"
 #include "common/cuda_result.h"
 #include "common/unique_fd.h"
+#include "proto/devices.h"
 #include "proto/wire.h"
 
 namespace warpline::stub {
 
 struct SessionOptions {
   std::string endpoint;    // "host:port" or "unix:/path"
-  std::string device;      // As Hello.device.
+  std::string device;      // As Hello.device: one or several.
   std::string token;       // Of a lease, for a server that wants one.
   std::string credential;  // The tenant's, for a scheduler.
   // For the connection.
@@ -50,7 +52,7 @@ struct SessionOptions {
 // null pointer or beyond the last byte hits nothing.
 inline constexpr uint64_t kArenaMargin = 2ull << 20;
 
-// What the server said of the session's device.
+// What the server said of one of the session's devices.
 struct RemoteDevice {
   std::string name;
   std::array<uint8_t, 16> uuid{};
@@ -60,6 +62,7 @@ struct RemoteDevice {
   int greatest_stream_priority = 0;
   std::string pci_bus_id;
   std::array<int, 256> attributes{};  // By CUdevice_attribute; 0 where the server knows none.
+  uint32_t peers = 0;  // A bit for each other device of the session whose memory it can access.
 };
 
 // Memory that the server backed: [va, va + bytes) in the arena.
@@ -109,9 +112,12 @@ class Session {
 
   virtual ~Session() = default;
 
-  virtual const RemoteDevice& device() const = 0;
+  // At least one; their places are their numbers (proto/devices.h).
+  virtual std::span<const RemoteDevice> devices() const = 0;
+  const RemoteDevice& device(uint32_t number = 0) const { return devices()[number]; }
   virtual uint64_t arena_base() const = 0;
   virtual uint64_t arena_bytes() const = 0;
+  // Of the first device's memory.
   virtual const Grant& initial_grant() const = 0;
   virtual Counters& counters() = 0;
   // What was agreed on (proto/frames.h, Feature).
@@ -180,9 +186,10 @@ class Session {
   // A stream's handle is gone; its board entry may go when it is complete.
   virtual void ForgetStream(uint64_t stream) = 0;
 
-  // Called on the session's loop for each Freed notice, with its token; set before any FreeFence is
-  // sent. Must not block or call the session.
-  virtual void SetFreedCallback(std::function<void(uint64_t token)> callback) = 0;
+  // Called on the session's loop for each Freed notice whose token is of this device
+  // (DeviceOfHandle()), with the token; set before any such FreeFence is sent. Must not block or
+  // call the session.
+  virtual void SetFreedCallback(uint32_t device, std::function<void(uint64_t token)> callback) = 0;
 
   // Called on the session's loop for each HostDue notice with its token, and with kNoToken when the
   // session is lost; set before any HostCall is sent. Must not block or call the session.
@@ -197,8 +204,8 @@ class Session {
   virtual void ReturnMemory(const Grant& grant) = 0;
 
   // Memory apart from the arena, which MemoryMap commands map there: asks for handles from `first`
-  // on, of `bytes` each, and waits for the answer. `*created`, at least 1 and at most `count`, is
-  // how many there are. kOutOfMemory when the server refused.
+  // on, of `bytes` each, of the device that they name, and waits for the answer. `*created`, at
+  // least 1 and at most `count`, is how many there are. kOutOfMemory when the server refused.
   virtual CudaResult CreateHandles(uint64_t, uint64_t, uint64_t, uint64_t*) {
     return CudaResult::kNotSupported;
   }

@@ -187,10 +187,10 @@ TEST_F(SessionCallsTest, TailThatWasNotSplitIsNotSent) {
 
 TEST_F(SessionCallsTest, FreedTokensReachTheCallback) {
   std::atomic<uint64_t> freed{0};
-  session_->SetFreedCallback([&](uint64_t token) { freed.store(token); });
+  session_->SetFreedCallback(0, [&](uint64_t token) { freed.store(token); });
   session_->Send(cmd::FreeFence{.token = 77});
   while (freed.load() != 77) std::this_thread::yield();
-  session_->SetFreedCallback(nullptr);
+  session_->SetFreedCallback(0, nullptr);
 }
 
 TEST_F(SessionCallsTest, MemoryIsGrantedWithinTheQuota) {

@@ -198,8 +198,10 @@ bool SessionImpl::HandleReply(const ReplyView& reply, std::string* problem) {
     case ReplyId::kFreed: {
       notice::Freed freed;
       if (!TakeStruct(&rest, &freed)) break;
+      const uint32_t device = DeviceOfHandle(freed.token);
+      if (device >= freed_callbacks_.size()) break;
       MutexLock lock(&freed_mu_);
-      if (freed_callback_) freed_callback_(freed.token);
+      if (freed_callbacks_[device]) freed_callbacks_[device](freed.token);
       return true;
     }
     case ReplyId::kUnmapped: {

@@ -275,9 +275,9 @@ void SessionImpl::HostDue(uint64_t token) {
   if (host_due_callback_) host_due_callback_(token);
 }
 
-void SessionImpl::SetFreedCallback(std::function<void(uint64_t token)> callback) {
+void SessionImpl::SetFreedCallback(uint32_t device, std::function<void(uint64_t token)> callback) {
   MutexLock lock(&freed_mu_);
-  freed_callback_ = std::move(callback);
+  freed_callbacks_[device] = std::move(callback);
 }
 
 CudaResult SessionImpl::AskForMemory(warpline_internal::MemoryRequest request,

@@ -10,11 +10,13 @@
 #ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_IMPL_H_
 #define WARPLINE_CLIENT_STUB_SESSION_SESSION_IMPL_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -37,6 +39,7 @@
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
+#include "proto/devices.h"
 #include "proto/session.pb.h"
 #include "proto/wire.h"
 #include "transport/channel.h"
@@ -77,7 +80,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   // Whether Start() failed because the connection was lost before the server had answered.
   bool LostWhileOpening();
 
-  const RemoteDevice& device() const override { return welcomed_.device; }
+  std::span<const RemoteDevice> devices() const override { return welcomed_.devices; }
   uint64_t features() const override { return welcomed_.features; }
   bool same_host() const override { return welcomed_.same_host; }
   uint64_t arena_base() const override { return arena_.base(); }
@@ -102,7 +105,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   uint64_t last_seq() const override { return queue_.last_seq(); }
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
-  void SetFreedCallback(std::function<void(uint64_t token)> callback) override;
+  void SetFreedCallback(uint32_t device, std::function<void(uint64_t token)> callback) override;
   void SetUnmappedCallback(std::function<void(uint64_t token)> callback) override;
   void SetHostDueCallback(std::function<void(uint64_t token)> callback) override;
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
@@ -191,7 +194,9 @@ class SessionImpl final : public Session, public ChannelHandler {
   OutputBuffer output_;
 
   Mutex freed_mu_;
-  std::function<void(uint64_t)> freed_callback_ ABSL_GUARDED_BY(freed_mu_);
+  // By device.
+  std::array<std::function<void(uint64_t)>, kMaxSessionDevices> freed_callbacks_
+      ABSL_GUARDED_BY(freed_mu_);
   std::function<void(uint64_t)> unmapped_callback_ ABSL_GUARDED_BY(freed_mu_);
 
   Mutex host_due_mu_;

@@ -40,6 +40,16 @@ class ConformanceTest(unittest.TestCase):
         self.assertGreater(len(lines), 40)
         self.assertEqual([], ["\t".join(line) for line in lines if line.verdict == "FAIL"])
 
+    def test_what_crosses_devices(self):
+        installation = harness.install([])
+        self.addCleanup(installation.close)
+        with harness.server(installation, "--device=cpu:2") as server:
+            env = run.environment("cpu", installation.root / "lib", server.endpoint)
+            env["CUDA_VISIBLE_DEVICES"] = "0,1"
+            lines = run.run_program(FOLDER / "several_devices", env)
+        self.assertGreater(len(lines), 100)
+        self.assertEqual([], ["\t".join(line) for line in lines if line.verdict == "FAIL"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -8,9 +8,10 @@
 
 namespace warpline::stub {
 
-FakeSession::FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes)
-    : arena_bytes_(arena_bytes), server_limit_(quota) {
-  device_.total_bytes = quota;
+FakeSession::FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes,
+                         uint32_t devices)
+    : devices_(devices), arena_bytes_(arena_bytes), server_limit_(quota * devices) {
+  for (RemoteDevice& device : devices_) device.total_bytes = quota;
   if (initial_bytes == 0) return;
   initial_grant_ = {kArenaBase + kArenaMargin, initial_bytes};
   grants_[initial_grant_.va] = initial_bytes;
@@ -31,7 +32,7 @@ void FakeSession::ReportFences() {
   while (!fences_.empty() && fences_.begin()->first <= AllRetired()) {
     const uint64_t token = fences_.begin()->second;
     fences_.erase(fences_.begin());
-    if (freed_) freed_(token);
+    if (const auto& callback = freed_[DeviceOfHandle(token)]) callback(token);
   }
 }
 
@@ -95,9 +96,9 @@ std::string FakeSession::complaint() const {
   return complaint_;
 }
 
-void FakeSession::SetFreedCallback(std::function<void(uint64_t token)> callback) {
+void FakeSession::SetFreedCallback(uint32_t device, std::function<void(uint64_t token)> callback) {
   MutexLock lock(&mu_);
-  freed_ = std::move(callback);
+  freed_[device] = std::move(callback);
 }
 
 CudaResult FakeSession::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
@@ -126,7 +127,8 @@ CudaResult FakeSession::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t 
     return CudaResult::kOutOfMemory;
   }
   granted_bytes_ += bytes;
-  if (granted_bytes_ > device_.total_bytes) complaint_ = "more than the quota";
+  if (granted_bytes_ > devices_.size() * devices_[0].total_bytes)
+    complaint_ = "more than the quota";
   grants_[va] = bytes;
   *grant = {va, bytes};
   return CudaResult::kSuccess;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ class FakeSession final : public Session {
  public:
   static constexpr uint64_t kArenaBase = 1ull << 44;
 
-  FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes = 1ull << 40);
+  // Every device has the quota; the server's limit is for all of them together.
+  FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes = 1ull << 40,
+              uint32_t devices = 1);
 
   // A command of the application on `stream`.
   void Work(uint64_t stream);
@@ -42,7 +45,7 @@ class FakeSession final : public Session {
   std::string complaint() const;
   void Fail(CudaResult error) { error_.store(static_cast<int>(error)); }
 
-  const RemoteDevice& device() const override { return device_; }
+  std::span<const RemoteDevice> devices() const override { return devices_; }
   uint64_t arena_base() const override { return kArenaBase; }
   uint64_t arena_bytes() const override { return arena_bytes_; }
   const Grant& initial_grant() const override { return initial_grant_; }
@@ -62,7 +65,7 @@ class FakeSession final : public Session {
   uint64_t last_seq() const override { return last_seq_.load(); }
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
-  void SetFreedCallback(std::function<void(uint64_t token)> callback) override;
+  void SetFreedCallback(uint32_t device, std::function<void(uint64_t token)> callback) override;
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
@@ -79,7 +82,7 @@ class FakeSession final : public Session {
   void ReportFences() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RetireAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  RemoteDevice device_;
+  std::vector<RemoteDevice> devices_;
   const uint64_t arena_bytes_;
   Grant initial_grant_;
   Counters counters_;
@@ -91,7 +94,7 @@ class FakeSession final : public Session {
   std::atomic<int> fences_sent_{0};
 
   mutable Mutex mu_;
-  std::function<void(uint64_t)> freed_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, std::function<void(uint64_t)>> freed_ ABSL_GUARDED_BY(mu_);  // By device.
   uint64_t server_limit_ ABSL_GUARDED_BY(mu_);
   uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, uint64_t> grants_ ABSL_GUARDED_BY(mu_);

@@ -11,8 +11,11 @@ namespace warpline::stub {
 // PTX that looks like it, for modules that no one compiles.
 inline constexpr char kPtx[] = ".version 9.0\n.target sm_75\n.address_size 64\n";
 
+// A kernel with two parameters: 8 bytes, and 4 bytes at 12. Of a module in the current context.
+CUfunction LoadKernel();
+
 // Opens a fake session, whichever endpoint is named. Call before cuInit.
-void UseFakeSession();
+void UseFakeSession(uint32_t devices = 1);
 
 // Each test begins with the primary context retained and current on its thread, an empty record of
 // commands, and everything complete.
@@ -23,10 +26,30 @@ class CoreTest : public testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // A kernel with two parameters: 8 bytes, and 4 bytes at 12.
-  CUfunction LoadKernel();
+  CUfunction LoadKernel() { return stub::LoadKernel(); }
 
   CUcontext context_ = nullptr;
+};
+
+// The same with three devices, of which the first two are peers: each test begins with all primary
+// contexts retained, the first one current.
+class DevicesTest : public testing::Test {
+ protected:
+  static constexpr int kDevices = 3;
+
+  static FakeSession& session();
+
+  void SetUp() override;
+  void TearDown() override;
+
+  void Use(int device);
+  static CUdeviceptr Allocate(size_t bytes);
+  static CUstream NewStream(unsigned int flags = 0);
+  static CUlibrary LoadLibrary();
+  // Of what LoadKernel() gives, or of a kernel.
+  static CUresult Launch(void* function, CUstream stream);
+
+  CUcontext context_[kDevices] = {};
 };
 
 }  // namespace warpline::stub

@@ -97,17 +97,16 @@ CudaResult DefaultAnswer(const FakeSession::Sent& sent, std::string* fields) {
   }
 }
 
-}  // namespace
-
-FakeSession::FakeSession() {
-  device_.name = "Fake";
-  device_.total_bytes = uint64_t{1} << 30;
-  device_.driver_version = 13000;
-  device_.greatest_stream_priority = -5;
-  for (size_t i = 0; i < device_.uuid.size(); ++i) device_.uuid[i] = static_cast<uint8_t>(i);
-  device_.pci_bus_id = "0000:1a:00.0";
-  const auto set = [this](CUdevice_attribute which, int value) {
-    device_.attributes[which] = value;
+void Describe(uint32_t number, RemoteDevice* device) {
+  device->name = "Fake";
+  device->total_bytes = uint64_t{1} << 30;
+  device->driver_version = 13000;
+  device->greatest_stream_priority = -5;
+  for (size_t i = 0; i < device->uuid.size(); ++i) device->uuid[i] = static_cast<uint8_t>(i);
+  device->uuid[0] = static_cast<uint8_t>(number);
+  device->pci_bus_id = "0000:1a:00.0";
+  const auto set = [device](CUdevice_attribute which, int value) {
+    device->attributes[which] = value;
   };
   set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff);
   set(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535);
@@ -124,12 +123,30 @@ FakeSession::FakeSession() {
   set(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10);
   set(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10);
   set(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024);
-  set(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0x1a);
+  set(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0x1a + static_cast<int>(number));
   set(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9);
   set(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1);
   set(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1);
   set(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1);
   set(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1);
+}
+
+}  // namespace
+
+FakeSession::FakeSession(uint32_t devices) : devices_(devices) {
+  for (uint32_t i = 0; i < devices; ++i) Describe(i, &devices_[i]);
+  if (devices < 2) return;
+  devices_[0].peers = 1u << 1;
+  devices_[1].peers = 1u << 0;
+}
+
+uint32_t FakeSession::DeviceOf(uint64_t va) const {
+  return static_cast<uint32_t>(
+      DeviceOfAddress(va, kArenaBase, kArenaBytes, static_cast<uint32_t>(devices_.size())));
+}
+
+uint64_t FakeSession::LeftOf(uint32_t device) const {
+  return devices_[device].total_bytes - granted_bytes_[device];
 }
 
 void FakeSession::SetComplete(bool complete) {
@@ -249,33 +266,35 @@ bool FakeSession::Retired(uint64_t, uint64_t seq) const {
 CudaResult FakeSession::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                                       Grant* grant) {
   MutexLock lock(&mu_);
-  const uint64_t left = device_.total_bytes - granted_bytes_;
+  const uint32_t device = DeviceOf(va);
+  const uint64_t left = LeftOf(device);
   if (min_bytes > left) return CudaResult::kOutOfMemory;
   *grant = {va, std::min(want_bytes, left)};
-  granted_bytes_ += grant->bytes;
+  granted_bytes_[device] += grant->bytes;
   return CudaResult::kSuccess;
 }
 
 void FakeSession::ReturnMemory(const Grant& grant) {
   MutexLock lock(&mu_);
-  granted_bytes_ -= grant.bytes;
+  granted_bytes_[DeviceOf(grant.va)] -= grant.bytes;
 }
 
 CudaResult FakeSession::CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
                                       uint64_t* created) {
   MutexLock lock(&mu_);
   ++handle_requests_;
-  const uint64_t left = device_.total_bytes - granted_bytes_;
+  const uint32_t device = DeviceOfHandle(first);
+  const uint64_t left = LeftOf(device);
   *created = std::min(count, left / bytes);
   if (*created == 0) return CudaResult::kOutOfMemory;
   for (uint64_t i = 0; i < *created; ++i) handles_[first + i] = bytes;
-  granted_bytes_ += *created * bytes;
+  granted_bytes_[device] += *created * bytes;
   return CudaResult::kSuccess;
 }
 
 void FakeSession::ReturnHandle(uint64_t handle) {
   MutexLock lock(&mu_);
-  granted_bytes_ -= handles_[handle];
+  granted_bytes_[DeviceOfHandle(handle)] -= handles_[handle];
   handles_.erase(handle);
 }
 
@@ -286,14 +305,20 @@ CudaResult FakeSession::Share(const SharedWhat& what, SharedMemory* shared) {
   shared->va = what.va / kChunk * kChunk;
   shared->bytes = (what.va - shared->va + what.bytes + kChunk - 1) / kChunk * kChunk;
   if (what.handle != 0) shared->bytes = handles_[what.handle];
-  offers_[shared->token] = shared->bytes;
+  const uint32_t device = what.handle != 0 ? DeviceOfHandle(what.handle) : DeviceOf(what.va);
+  offers_[shared->token] = {shared->bytes, device};
   return CudaResult::kSuccess;
 }
 
 CudaResult FakeSession::OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) {
   MutexLock lock(&mu_);
   const auto it = offers_.find(token);
-  if (it == offers_.end() || it->second != bytes) return CudaResult::kInvalidValue;
+  if (it == offers_.end()) return CudaResult::kInvalidValue;
+  const Offer& offer = it->second;
+  // Without a handle it is only asked whether there is such an offer.
+  if (handle != 0 && (offer.bytes != bytes || offer.device != DeviceOfHandle(handle))) {
+    return CudaResult::kInvalidValue;
+  }
   if (handle != 0) handles_[handle] = 0;  // Charged where it was made.
   return CudaResult::kSuccess;
 }

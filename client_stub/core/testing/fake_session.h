@@ -3,10 +3,12 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +27,9 @@ class FakeSession : public Session {
     std::string tail;
   };
 
-  // One device with an H200's limits and 1 GiB, granted as it is asked for.
-  FakeSession();
+  // Devices with an H200's limits and 1 GiB each, granted as it is asked for. The first two can
+  // access each other's memory, and no others.
+  explicit FakeSession(uint32_t devices = 1);
 
   // ---- What tests do with it.
 
@@ -69,7 +72,7 @@ class FakeSession : public Session {
 
   // ---- Session
 
-  const RemoteDevice& device() const override { return device_; }
+  std::span<const RemoteDevice> devices() const override { return devices_; }
   uint64_t features() const override { return features_; }
   bool same_host() const override { return same_host_; }
   uint64_t arena_base() const override { return kArenaBase; }
@@ -90,14 +93,15 @@ class FakeSession : public Session {
   uint64_t last_seq() const override;
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
-  void SetFreedCallback(std::function<void(uint64_t token)>) override {}
+  void SetFreedCallback(uint32_t, std::function<void(uint64_t token)>) override {}
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
   void ReturnMemory(const Grant& grant) override;
   CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
                            uint64_t* created) override;
   void ReturnHandle(uint64_t handle) override;
-  // Every offer gets another token; what was offered here is all that can be opened.
+  // Every offer gets another token; what was offered here is all that can be opened, by a handle of
+  // the same device.
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   void SetUnmappedCallback(std::function<void(uint64_t token)> callback) override;
@@ -114,7 +118,10 @@ class FakeSession : public Session {
 
   std::atomic<uint64_t> features_{0};
   std::atomic<bool> same_host_{true};
-  RemoteDevice device_;
+  uint32_t DeviceOf(uint64_t va) const;
+  uint64_t LeftOf(uint32_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  std::vector<RemoteDevice> devices_;
   Grant grant_;
   Counters counters_;
 
@@ -125,10 +132,14 @@ class FakeSession : public Session {
   uint64_t complete_seq_ ABSL_GUARDED_BY(mu_) = 0;
   CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
   CudaResult deferred_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
-  uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::array<uint64_t, kMaxSessionDevices> granted_bytes_ ABSL_GUARDED_BY(mu_) = {};
   std::map<uint64_t, uint64_t> handles_ ABSL_GUARDED_BY(mu_);  // To bytes.
   int handle_requests_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, uint64_t> offers_ ABSL_GUARDED_BY(mu_);  // Token to bytes.
+  struct Offer {
+    uint64_t bytes = 0;
+    uint32_t device = 0;
+  };
+  std::map<std::string, Offer> offers_ ABSL_GUARDED_BY(mu_);  // By token.
   std::vector<uint64_t> unmapping_ ABSL_GUARDED_BY(mu_);
   std::function<void(uint64_t)> unmapped_ ABSL_GUARDED_BY(mu_);
   std::function<void(uint64_t)> host_due_ ABSL_GUARDED_BY(mu_);

@@ -127,10 +127,6 @@ class CudaContext : public Context {
 
   // Makes the context current on the calling thread.
   void Enter();
-  bool InArena(uint64_t address, uint64_t bytes) const {
-    return address >= arena_base_ && address - arena_base_ <= arena_bytes_ &&
-           bytes <= arena_bytes_ - (address - arena_base_);
-  }
   // In the driver's terms. CUDA_ERROR_INVALID_VALUE for what is not of the arena.
   CUresult Translate(absl::Span<const MemOp> operations,
                      std::vector<CUstreamBatchMemOpParams>* native) const;
