@@ -11,6 +11,7 @@
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/fault_handler.h"
+#include "client_stub/core/system_calls.h"
 #include "common/log.h"
 #include "common/mutex.h"
 
@@ -39,6 +40,7 @@ std::atomic<bool> g_forked{false};
 void TurnAwayInChild() {
   g_forked.store(true, std::memory_order_relaxed);
   StopFaultHandler();
+  SetBufferSpan(0, 0);
   runtime().gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
 }
 

@@ -22,6 +22,7 @@ using BufferPreparer = bool (*)(uint64_t address, uint64_t bytes, bool write);
 // [low, high) only (SetBufferSpan). Does next to nothing when nothing was loaded since the last
 // time. Thread-safe.
 void InterposeSystemCalls(BufferPreparer prepare);
+// Async-signal-safe.
 void SetBufferSpan(uint64_t low, uint64_t high);
 
 }  // namespace warpline::stub
