@@ -436,6 +436,36 @@ void Fork() {
   HOLDS(cuMemAllocManaged, "the parent's words after a fork", wrong == 0, "%u wrong words", wrong);
 }
 
+// A child that is made while pages are on their way, and writes them to a file.
+void ForkOfPrefetched() {
+  if (!Begin()) return;
+  unsigned* words = Managed();
+  CUstream stream = nullptr;
+  if (words == nullptr) return;
+  SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  const int nothing = open("/dev/null", O_WRONLY);
+  int wrong = 0;
+  for (unsigned round = 0; round < 30; ++round) {
+    words[0] = 1;
+    Double(words, stream);
+    CU(cuStreamSynchronize)(stream);
+    CU(cuMemPrefetchAsync)(Address(words), kBytes, kOnHost, 0, stream);
+    usleep(round * 20);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(5);
+      // What comes of it is the child's affair; it must come.
+      _exit(write(nothing, words, kBytes) < -1 ? 1 : 0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    wrong += status == 0 ? 0 : 1;
+    if (wrong > 0) break;
+  }
+  close(nothing);
+  EQUAL(cuMemPrefetchAsync, "children of a process that prefetches", wrong, 0);
+}
+
 void* Sum(void* words) {
   uint64_t sum = 0;
   for (unsigned i = 0; i < kWords; ++i) sum += static_cast<unsigned*>(words)[i];
@@ -543,6 +573,7 @@ int main(int argc, char** argv) {
               {"pointers", Pointers},
               {"system_calls", SystemCalls},
               {"fork", Fork},
+              {"fork_of_prefetched", ForkOfPrefetched},
               {"threads", Threads},
               {"host_functions", HostFunctions},
               {"handlers", Handlers}});
