@@ -97,7 +97,7 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
     session.Send(cmd::ArrayDestroy{wire});
     return result;
   }
-  runtime().allocator->Charge(charged_bytes);
+  context->device->allocator->Charge(charged_bytes);
   return CUDA_SUCCESS;
 }
 
@@ -125,7 +125,7 @@ CUresult Destroy(Table* table, uint64_t handle) {
     charged_bytes = removed.charged_bytes;
   };
   if (!table->Remove(handle, take)) return CUDA_ERROR_INVALID_HANDLE;
-  runtime().allocator->Discharge(charged_bytes);
+  runtime().devices[DeviceOfHandle(wire)].allocator->Discharge(charged_bytes);
   ForgetParts(handle);
   return SentAs(runtime().session->Send(cmd::ArrayDestroy{wire}));
 }
