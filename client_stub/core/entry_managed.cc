@@ -59,7 +59,9 @@ CUresult Say(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocati
         where.type != CU_MEM_LOCATION_TYPE_HOST) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    WARPLINE_TRY(Resolve(&where));
+    const CUresult known = Resolve(&where);
+    // The real driver knows no such place to access it from.
+    if (known != CUDA_SUCCESS) return accessed ? CUDA_ERROR_INVALID_VALUE : known;
   }
   const int accessor = where.type == CU_MEM_LOCATION_TYPE_DEVICE ? where.id : CU_DEVICE_CPU;
   switch (advice) {

@@ -179,8 +179,8 @@ TEST_F(ManagedCallsTest, WrongArgumentsAreRefused) {
   ASSERT_EQ(cuMemAlloc_v2(&linear, 4096), CUDA_SUCCESS);
   EXPECT_EQ(cuMemPrefetchAsync(linear, 4096, 0, stream_), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemAdvise(linear, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemAdvise(memory_, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, 1),
-            CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(cuMemAdvise(memory_, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, 99),
+            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemAdvise(memory_, kBytes, static_cast<CUmem_advise>(99), 0),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemAdvise_v2(memory_, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY,

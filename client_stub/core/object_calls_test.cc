@@ -163,6 +163,14 @@ TEST_F(ObjectCallsTest, TexturesAreOfMemoryThatIsThere) {
   resource.flags = 1;
   EXPECT_EQ(cuTexObjectCreate(&object, &resource, &options, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(session().Count(CommandId::kTextureCreate), 0);
+  // One that says it is longer than its memory ends with it.
+  resource.flags = 0;
+  CUdeviceptr memory;
+  ASSERT_EQ(cuMemAlloc(&memory, 512), CUDA_SUCCESS);
+  resource.res.linear.devPtr = memory + 256;
+  resource.res.linear.sizeInBytes = 1 << 20;
+  ASSERT_EQ(cuTexObjectCreate(&object, &resource, &options, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(session().Latest<cmd::TextureCreate>().width, 256u);
 }
 
 TEST_F(ObjectCallsTest, TheSameTensorMapIsAskedForOnce) {

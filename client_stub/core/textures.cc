@@ -38,6 +38,16 @@ bool FindKey(const std::map<Key, TextureInfo>& objects, uint64_t object, bool is
 }
 
 // `*device` is the array's, or else the current one.
+// What is left of the memory that holds `address`. CUDA takes textures that say they are longer
+// than their memory, which programs do; what lies behind it is nobody's business.
+uint64_t BytesFrom(uint64_t address) {
+  DeviceMemory::Range range;
+  if (!runtime().memory->Find(address, &range)) return 0;
+  const uint64_t base = range.mapped ? range.mapping_base : range.base;
+  const uint64_t bytes = range.mapped ? range.mapping_bytes : range.bytes;
+  return base + bytes - address;
+}
+
 CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* command,
                      uint32_t* device) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -63,11 +73,9 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* com
       command->address = linear.devPtr;
       command->format = static_cast<uint32_t>(linear.format);
       command->channels = linear.numChannels;
-      command->width = linear.sizeInBytes;
+      command->width = std::min<uint64_t>(linear.sizeInBytes, BytesFrom(linear.devPtr));
       command->resource = HandleOnDevice(*device, 0);
-      return runtime().memory->Contains(linear.devPtr, linear.sizeInBytes)
-                 ? CUDA_SUCCESS
-                 : CUDA_ERROR_INVALID_VALUE;
+      return command->width > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& rows = resource.res.pitch2D;
@@ -78,13 +86,8 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* com
       command->height = rows.height;
       command->pitch = rows.pitchInBytes;
       command->resource = HandleOnDevice(*device, 0);
-      // The last row need not be as long as the pitch.
-      uint64_t bytes;
-      if (rows.height == 0 || __builtin_mul_overflow(rows.pitchInBytes, rows.height - 1, &bytes) ||
-          !runtime().memory->Contains(rows.devPtr, bytes + 1)) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      return CUDA_SUCCESS;
+      return rows.height > 0 && BytesFrom(rows.devPtr) > 0 ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
     }
     default:
       return CUDA_ERROR_INVALID_VALUE;

@@ -243,9 +243,9 @@ void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
   CudaResult result = task.kernel->result;
   if (result == CudaResult::kSuccess) {
     result = host_->gate()->With({&task.kernel, 1}, [&] {
-      return host_->context(task.kernel->module->device)->MaxActiveBlocks(
-          task.kernel->id, static_cast<int>(command.block_threads), command.dynamic_shared_bytes,
-          command.flags, &reply.blocks);
+      return host_->context(task.kernel->module->device)
+          ->MaxActiveBlocks(task.kernel->id, static_cast<int>(command.block_threads),
+                            command.dynamic_shared_bytes, command.flags, &reply.blocks);
     });
   }
   host_->sink()->Reply(task.seq, result, Bytes(reply));
@@ -301,8 +301,8 @@ void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
     NoteObjects();
   }
   if (result == CudaResult::kSuccess) {
-    result = host_->context(frame.device)->AddConditional(frame.id, command.first_value,
-                                                          command.flags, &reply.conditional);
+    result = host_->context(frame.device)
+                 ->AddConditional(frame.id, command.first_value, command.flags, &reply.conditional);
   }
   if (result == CudaResult::kSuccess) frame.conditionals.insert(reply.conditional);
   host_->sink()->Reply(task.seq, result, Bytes(reply));

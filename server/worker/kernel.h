@@ -38,8 +38,8 @@ struct KernelOnDevice {
   KernelSettings settings;
 };
 
-// A kernel, its module's device's, as it is from one KernelSetAttribute to the next, by the same rule as Module. Launches
-// keep the one that was the latest when the client made them.
+// A kernel, its module's device's, as it is from one KernelSetAttribute to the next, by the same
+// rule as Module. Launches keep the one that was the latest when the client made them.
 struct Kernel {
   std::shared_ptr<Module> module;
   uint64_t ticket = 0;

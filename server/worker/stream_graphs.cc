@@ -7,11 +7,11 @@ namespace warpline::worker {
 Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
   if (task.graph->prints) printed_ = task.ticket;
   issuing_to_ = device();
-  CudaResult result = LaunchGraph(
-      *task.graph, host_->gate(),
-      [this](uint32_t device, device::Context** context, device::StreamId* stream) {
-        return GoTo(device, context, stream);
-      });
+  CudaResult result =
+      LaunchGraph(*task.graph, host_->gate(),
+                  [this](uint32_t device, device::Context** context, device::StreamId* stream) {
+                    return GoTo(device, context, stream);
+                  });
   if (result == CudaResult::kSuccess) result = GoTo(device());
   Check(task, result);
   return Step::kDone;

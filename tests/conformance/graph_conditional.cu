@@ -37,7 +37,10 @@ struct Conditional {
     CU(cuMemcpyDtoH)(&value, words + 4 * index, sizeof(value));
     return value;
   }
-  void SetWord(int index, unsigned value) const { CU(cuMemsetD32)(words + 4 * index, value, 1); }
+  // Not a memset, which the stream would not wait for.
+  void SetWord(int index, unsigned value) const {
+    CU(cuMemcpyHtoD)(words + 4 * index, &value, sizeof(value));
+  }
   unsigned* Pointer(int index) const { return reinterpret_cast<unsigned*>(words + 4 * index); }
 
   CUgraphNode AddKernel(CUgraph to, const void* kernel, void** parameters,
@@ -99,7 +102,8 @@ bool Start(Conditional* c, unsigned first_value = 0, unsigned flags = 0) {
   bool ok = CU(cuGraphCreate)(&c->graph, 0) == CUDA_SUCCESS &&
             CU(cuStreamCreate)(&c->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
             CU(cuMemAlloc)(&c->words, 64) == CUDA_SUCCESS &&
-            CU(cuMemsetD32)(c->words, 0, 16) == CUDA_SUCCESS;
+            CU(cuMemsetD32)(c->words, 0, 16) == CUDA_SUCCESS &&
+            CU(cuCtxSynchronize)() == CUDA_SUCCESS;
   HOLDS(cuGraphCreate, "setup", ok, "no graph, stream or memory");
   Mark("cuGraphConditionalHandleCreate", "a handle");
   const CUresult got =

@@ -285,7 +285,7 @@ void Advised() {
        CU_MEM_ADVISE_SET_READ_MOSTLY, kOnDevice);
   CALL("unknown", CUDA_ERROR_INVALID_VALUE, cuMemAdvise, Address(words), kBytes,
        static_cast<CUmem_advise>(99), kOnDevice);
-  CALL("no such device", CUDA_ERROR_INVALID_DEVICE, cuMemAdvise, Address(words), kBytes,
+  CALL("no such device", CUDA_ERROR_INVALID_VALUE, cuMemAdvise, Address(words), kBytes,
        CU_MEM_ADVISE_SET_ACCESSED_BY, CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, 4711});
 }
 
