@@ -91,6 +91,7 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(Enter());
+  if (surfObject == 0) return CUDA_SUCCESS;  // As free() of nothing; programs rely on it.
   return DestroyTexture(surfObject, /*is_surface=*/true);
 }
 

@@ -140,6 +140,7 @@ TEST_F(ObjectCallsTest, ATextureObjectIsWhatTheServerSays) {
   CUDA_RESOURCE_VIEW_DESC view;
   EXPECT_EQ(cuTexObjectGetResourceViewDesc(&view, object), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuSurfObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuSurfObjectDestroy(0), CUDA_SUCCESS);
   EXPECT_EQ(cuTexObjectDestroy(object), CUDA_SUCCESS);
   EXPECT_EQ(cuTexObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
   // The end of the context is that of its objects.

@@ -64,7 +64,11 @@ int MakeKey(void** key, int kind, const void* source, uint32_t bytes, const char
   return kDone;
 }
 
-void DestroyKey(void* key) { delete static_cast<Key*>(key); }
+// nvJitLink takes anything but 0 for an error.
+int DestroyKey(void* key) {
+  delete static_cast<Key*>(key);
+  return kDone;
+}
 
 // Anything but 0 says that there is none. The caller gives the data back with FreeData().
 int FindResult(void* key, int, void** data, uint32_t* bytes) {
@@ -87,7 +91,10 @@ int KeepResult(void* key, int, const void* data, uint32_t bytes) {
   return Folder().Put(static_cast<Key*>(key)->name, result) ? kDone : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void FreeData(void* data) { std::free(data); }
+int FreeData(void* data) {
+  std::free(data);
+  return kDone;
+}
 
 }  // namespace
 

@@ -34,7 +34,7 @@ std::string Find(void* key) {
   uint32_t bytes = 0;
   if (Slot<int(void*, int, void**, uint32_t*)>(3)(key, 0, &data, &bytes) != 0) return "";
   std::string found(static_cast<char*>(data), bytes);
-  Slot<void(void*)>(6)(data);
+  EXPECT_EQ(Slot<int(void*)>(6)(data), 0);
   return found;
 }
 
@@ -43,7 +43,7 @@ int Keep(void* key, const std::string& result) {
                                                          static_cast<uint32_t>(result.size()));
 }
 
-void Destroy(void* key) { Slot<void(void*)>(2)(key); }
+void Destroy(void* key) { EXPECT_EQ(Slot<int(void*)>(2)(key), 0); }
 
 TEST(CompileCacheTest, HasMoreThanSixSlots) {
   EXPECT_GT(reinterpret_cast<size_t>(CompileCacheTable()[0]), 0x30u);

@@ -299,6 +299,7 @@ void Surfaces() {
   CALL("of an array", CUDA_SUCCESS, cuSurfObjectGetResourceDesc, &back, surface);
   HOLDS(cuSurfObjectGetResourceDesc, "the array", back.res.array.hArray == array, "is another");
   CALL("of an array", CUDA_SUCCESS, cuSurfObjectDestroy, surface);
+  CALL("none", CUDA_SUCCESS, cuSurfObjectDestroy, 0);
 }
 
 void Errors() {
