@@ -167,7 +167,7 @@ TEST_F(ObjectCallsTest, TexturesAreOfMemoryThatIsThere) {
   // One that says it is longer than its memory ends with it.
   resource.flags = 0;
   CUdeviceptr memory;
-  ASSERT_EQ(cuMemAlloc(&memory, 512), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAlloc_v2(&memory, 512), CUDA_SUCCESS);
   resource.res.linear.devPtr = memory + 256;
   resource.res.linear.sizeInBytes = 1 << 20;
   ASSERT_EQ(cuTexObjectCreate(&object, &resource, &options, nullptr), CUDA_SUCCESS);
