@@ -37,7 +37,6 @@ bool FindKey(const std::map<Key, TextureInfo>& objects, uint64_t object, bool is
   return false;
 }
 
-// `*device` is the array's, or else the current one.
 // What is left of the memory that holds `address`. CUDA takes textures that say they are longer
 // than their memory, which programs do; what lies behind it is nobody's business.
 uint64_t BytesFrom(uint64_t address) {
@@ -48,6 +47,7 @@ uint64_t BytesFrom(uint64_t address) {
   return base + bytes - address;
 }
 
+// `*device` is the array's, or whose memory it is.
 CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* command,
                      uint32_t* device) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -74,7 +74,9 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* com
       command->format = static_cast<uint32_t>(linear.format);
       command->channels = linear.numChannels;
       command->width = std::min<uint64_t>(linear.sizeInBytes, BytesFrom(linear.devPtr));
-      command->resource = HandleOnDevice(*device, 0);
+      // The worker knows the device by the address.
+      const Device* const owner = runtime().DeviceAt(linear.devPtr);
+      *device = owner == nullptr ? 0 : owner->number;
       return command->width > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
@@ -85,7 +87,8 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* com
       command->width = rows.width;
       command->height = rows.height;
       command->pitch = rows.pitchInBytes;
-      command->resource = HandleOnDevice(*device, 0);
+      const Device* const owner = runtime().DeviceAt(rows.devPtr);
+      *device = owner == nullptr ? 0 : owner->number;
       return rows.height > 0 && BytesFrom(rows.devPtr) > 0 ? CUDA_SUCCESS
                                                            : CUDA_ERROR_INVALID_VALUE;
     }

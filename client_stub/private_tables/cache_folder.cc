@@ -29,7 +29,7 @@ struct Header {
   ContentHash hash;
 };
 static_assert(sizeof(Header) == 48);
-constexpr std::array<char, 8> kMagic = {'W', 'L', 'C', 'A', 'C', 'H', 'E', '1'};
+constexpr std::array<char, 8> kMagic = {'W', 'L', 'C', 'A', 'C', 'H', 'E', '2'};
 
 // Files that are being written begin with it; older ones were left behind.
 constexpr char kUnfinished[] = ".new-";
@@ -59,6 +59,14 @@ bool WriteAll(int fd, const void* from, size_t bytes) {
   return true;
 }
 
+// Of a result and what it is the result of.
+bool HashEntry(const ContentHash& name, std::string_view result, ContentHash* hash) {
+  ContentHasher hasher;
+  hasher.Add({reinterpret_cast<const char*>(name.data()), name.size()});
+  hasher.Add(result);
+  return hasher.Finish(hash);
+}
+
 }  // namespace
 
 CacheFolder::CacheFolder(std::string path, uint64_t max_bytes)
@@ -66,19 +74,21 @@ CacheFolder::CacheFolder(std::string path, uint64_t max_bytes)
 
 bool CacheFolder::Find(const ContentHash& name, std::string* result) {
   if (path_.empty()) return false;
-  const UniqueFd file(open((path_ + "/" + HashText(name)).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!IsOurs()) return false;
+  const UniqueFd file(
+      open((path_ + "/" + HashText(name)).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat about;
   Header header;
   // Code that another user left there would be run.
-  if (file.get() < 0 || fstat(file.get(), &about) != 0 || about.st_uid != geteuid() ||
-      !ReadAll(file.get(), &header, sizeof(header)) || header.magic != kMagic ||
-      header.bytes > kMaxCachedResult ||
+  if (file.get() < 0 || fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) ||
+      about.st_uid != geteuid() || !ReadAll(file.get(), &header, sizeof(header)) ||
+      header.magic != kMagic || header.bytes > kMaxCachedResult ||
       static_cast<uint64_t>(about.st_size) != sizeof(header) + header.bytes) {
     return false;
   }
   std::string found(header.bytes, '\0');
   ContentHash hash;
-  if (!ReadAll(file.get(), found.data(), found.size()) || !HashContent(found, &hash) ||
+  if (!ReadAll(file.get(), found.data(), found.size()) || !HashEntry(name, found, &hash) ||
       hash != header.hash) {
     return false;
   }
@@ -90,13 +100,19 @@ bool CacheFolder::Find(const ContentHash& name, std::string* result) {
 bool CacheFolder::MakeFolder() const {
   std::error_code error;
   fs::create_directories(fs::path(path_).parent_path(), error);
-  return mkdir(path_.c_str(), 0700) == 0 || errno == EEXIST;
+  return (mkdir(path_.c_str(), 0700) == 0 || errno == EEXIST) && IsOurs();
+}
+
+bool CacheFolder::IsOurs() const {
+  struct stat about;
+  return stat(path_.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
+         (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 bool CacheFolder::Put(const ContentHash& name, std::string_view result) {
   if (path_.empty() || result.size() > std::min(kMaxCachedResult, max_bytes_)) return false;
   Header header = {kMagic, result.size(), {}};
-  if (!HashContent(result, &header.hash) || !MakeFolder()) return false;
+  if (!HashEntry(name, result, &header.hash) || !MakeFolder()) return false;
   std::string unfinished = path_ + "/" + kUnfinished + "XXXXXX";
   UniqueFd file(mkostemp(unfinished.data(), O_CLOEXEC));
   if (file.get() < 0) return false;
@@ -135,6 +151,8 @@ void CacheFolder::DropOldest() {
       if (now - used > kLeftBehind) fs::remove(it->path(), gone);
       continue;
     }
+    ContentHash name;
+    if (!ParseHash(it->path().filename().string(), &name)) continue;  // Somebody else's.
     entries.push_back({it->path(), used, bytes});
     total += bytes;
   }

@@ -34,6 +34,8 @@ class CacheFolder {
 
  private:
   bool MakeFolder() const;
+  // Nobody else can write there: what is found is run.
+  bool IsOurs() const;
   void DropOldest();
 
   const std::string path_;

@@ -99,6 +99,33 @@ TEST_F(CacheFolderTest, WhatCannotBeKeptIsNotFound) {
   EXPECT_FALSE(nowhere.Put(Name("a"), "code"));
 }
 
+TEST_F(CacheFolderTest, AResultIsGoodForItsNameAlone) {
+  CacheFolder folder(path_, 1 << 20);
+  ASSERT_TRUE(folder.Put(Name("a"), "code"));
+  fs::rename(FileOf("a"), FileOf("b"));
+  std::string result;
+  EXPECT_FALSE(folder.Find(Name("b"), &result));
+}
+
+TEST_F(CacheFolderTest, WhatOthersCanWriteIsNotUsed) {
+  CacheFolder folder(path_, 1 << 20);
+  ASSERT_TRUE(folder.Put(Name("a"), "code"));
+  ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
+  std::string result;
+  EXPECT_FALSE(folder.Find(Name("a"), &result));
+  EXPECT_FALSE(folder.Put(Name("b"), "code"));
+}
+
+TEST_F(CacheFolderTest, OtherFilesStay) {
+  fs::create_directories(path_);
+  ASSERT_EQ(chmod(path_.c_str(), 0700), 0);
+  std::ofstream(path_ + "/thesis.tex") << std::string(100'000, 'x');
+  CacheFolder folder(path_, 50'000);
+  ASSERT_TRUE(folder.Put(Name("a"), std::string(40'000, 'x')));
+  ASSERT_TRUE(folder.Put(Name("b"), std::string(40'000, 'x')));
+  EXPECT_TRUE(fs::exists(path_ + "/thesis.tex"));
+}
+
 TEST_F(CacheFolderTest, NothingUnfinishedIsLeft) {
   CacheFolder folder(path_, 1 << 20);
   ASSERT_TRUE(folder.Put(Name("a"), "code"));

@@ -157,7 +157,8 @@ void ControlLane::Do(const cmd::ArrayDestroy&, Task& task) {
 
 void ControlLane::Do(const cmd::TextureCreate& command, Task& task) {
   device::Texture texture = ToTexture(command);
-  const uint32_t device = DeviceOfHandle(command.resource);
+  const uint32_t device =
+      task.array != nullptr ? task.array->device : DeviceOfHandle(command.resource);
   cmd::TextureCreateReply reply;
   CudaResult result = CudaResult::kSuccess;
   const bool of_array =

@@ -184,14 +184,22 @@ CudaResult MakeOfFrame(device::Context* context, Graph* graph) {
   }
   ContentHash definition;
   if (!HashContent(graph->image->bytes(), &definition)) return CudaResult::kUnknown;
+  // The client's numbers of kernels may have come to mean others.
+  std::vector<std::shared_ptr<Module>> modules;
+  for (const auto& kernel : graph->kernels) {
+    modules.push_back(kernel == nullptr ? nullptr : kernel->module);
+  }
   if (!frame.filled) {
     frame.filled = true;
+    frame.modules = modules;
     frame.definition = definition;
     frame.result = context->FillFrame(frame.id, graph->nodes);
   }
   if (frame.result != CudaResult::kSuccess) return frame.result;
   // The device's graph has its nodes for good.
-  if (frame.definition != definition) return CudaResult::kNotSupported;
+  if (frame.definition != definition || frame.modules != modules) {
+    return CudaResult::kNotSupported;
+  }
   const CudaResult result = context->CreateGraphOf(frame.id, &graph->id);
   graph->native = result == CudaResult::kSuccess;
   return result;

@@ -26,6 +26,8 @@ struct Frame {
   CudaResult result = CudaResult::kSuccess;  // Of filling it.
   device::FrameId id{};
   ContentHash definition{};  // Of the nodes that it was filled with.
+  // Theirs; kept, so that no other gets the place of one.
+  std::vector<std::shared_ptr<Module>> modules;
   std::set<uint64_t> conditionals;
 };
 

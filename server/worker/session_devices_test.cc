@@ -230,6 +230,25 @@ TEST_F(SessionDevicesTest, DevicesThatAreNotThereAreRefused) {
   EXPECT_EQ(memory_.Hold(On(2, 5), 2 * kMiB, UniqueFd()), CudaResult::kInvalidValue);
 }
 
+// A part of an array is its whole's device's, whatever its number says.
+TEST_F(SessionDevicesTest, PartsOfArraysAreOfTheSameDevice) {
+  cmd::ArrayCreate array{};
+  array.array = On(0, 6);
+  array.width = 64;
+  Add(array);
+  std::vector<uint64_t> parts, textures;
+  for (const uint32_t device : {1u, 2u, 255u}) {
+    parts.push_back(Add(cmd::ArrayPart{On(device, 7), On(0, 6), 0, 0}));
+    cmd::TextureCreate texture{};
+    texture.resource = On(device, 7);
+    texture.kind = 2;  // CU_RESOURCE_TYPE_LINEAR
+    textures.push_back(Add(texture));
+  }
+  ASSERT_TRUE(Send().ok());
+  for (const uint64_t seq : parts) EXPECT_EQ(ResultOf(seq), CudaResult::kInvalidHandle);
+  for (const uint64_t seq : textures) EXPECT_EQ(ResultOf(seq), CudaResult::kInvalidHandle);
+}
+
 // The legacy streams of all devices are there from the start and stay.
 TEST_F(SessionDevicesTest, ReservedStreamsAreNobodys) {
   const uint64_t destroyed = Add(cmd::StreamDestroy{On(1, kLegacy)});

@@ -23,27 +23,32 @@ void Session::CreateGraph(const Command& command, std::string_view tail,
   auto graph = std::make_shared<Graph>();
   graph->device = DeviceOfHandle(command.graph);
   graph->frame = std::move(frame);
+  const uint64_t left = limits_.max_graph_nodes - graph_nodes_;
   const CudaResult result = ParseGraph(
       image,
       [this](uint64_t handle) {
         const auto kernel = kernels_.find(handle);
         return kernel == kernels_.end() ? nullptr : kernel->second;
       },
-      limits_.max_graph_nodes - graph_nodes_, graph.get());
+      left, graph.get());
   if (result != CudaResult::kSuccess) {
     module_bytes_ -= image->total();
     return Refuse(result);
   }
-  graph_nodes_ += graph->nodes.size();
+  uint64_t more = 0;  // The frame keeps them, however often it is instantiated.
   if (graph->frame != nullptr) {
-    // The frame keeps them, however often it is instantiated.
     uint64_t count = graph->nodes.size();
     for (const device::GraphNode& node : graph->nodes) count += node.bodies;
-    Frame& of = *graph->frame;
-    const uint64_t more = count > of.nodes ? count - of.nodes : 0;
-    of.nodes += more;
-    of.counted += more;
-    graph_nodes_ += more;
+    more = count > graph->frame->nodes ? count - graph->frame->nodes : 0;
+  }
+  if (graph->nodes.size() + more > left) {
+    module_bytes_ -= image->total();
+    return Refuse(CudaResult::kOutOfMemory);
+  }
+  graph_nodes_ += graph->nodes.size() + more;
+  if (graph->frame != nullptr) {
+    graph->frame->nodes += more;
+    graph->frame->counted += more;
   }
   graph->ticket = control_->appended() + 1;
   Task task = NewTask(command, tail);
@@ -60,10 +65,7 @@ void Session::On(const cmd::GraphCreateIn& command, std::string_view tail) {
   const auto frame = frames_.find(command.frame);
   if (frame == frames_.end()) {
     // Its image would be missed by nobody.
-    if (const auto image = images_.find(command.image); image != images_.end()) {
-      module_bytes_ -= image->second->total();
-      images_.erase(image);
-    }
+    if (images_.contains(command.image)) DropImage(command.image);
     return Refuse(CudaResult::kInvalidHandle);
   }
   CreateGraph(command, tail, frame->second);

@@ -112,7 +112,8 @@ void Session::On(const cmd::ArrayCreate& command, std::string_view tail) {
 
 void Session::On(const cmd::ArrayPart& command, std::string_view tail) {
   std::shared_ptr<Array> whole = FindArray(command.whole);
-  if (whole == nullptr || whole->whole != nullptr || arrays_.contains(command.part)) {
+  if (whole == nullptr || whole->whole != nullptr || arrays_.contains(command.part) ||
+      DeviceOfHandle(command.part) != whole->device) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   if (!HandlesLeft()) return;

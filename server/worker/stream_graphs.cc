@@ -12,7 +12,9 @@ Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
                   [this](uint32_t device, device::Context** context, device::StreamId* stream) {
                     return GoTo(device, context, stream);
                   });
-  if (result == CudaResult::kSuccess) result = GoTo(device());
+  // Also behind one that failed half-way: what runs elsewhere is waited for here.
+  const CudaResult back = GoTo(device());
+  if (result == CudaResult::kSuccess) result = back;
   Check(task, result);
   return Step::kDone;
 }

@@ -48,6 +48,10 @@ CudaResult VirtualMemory::Hold(uint64_t handle, uint64_t bytes, UniqueFd fd) {
   std::vector<std::pair<uint64_t, MemoryAccess>> due;
   {
     MutexLock lock(&mu_);
+    // What is mapped does not change: others walk its chunks without the lock.
+    for (const auto& [va, mapping] : mappings_) {
+      if (mapping.handle == handle && !mapping.chunks.empty()) return CudaResult::kIllegalState;
+    }
     std::shared_ptr<Handle>& entry = handles_[handle];
     if (entry == nullptr) entry = std::make_shared<Handle>();
     entry->context = context;
