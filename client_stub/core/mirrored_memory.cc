@@ -196,19 +196,15 @@ CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uin
   const uint64_t first = Down(device);
   const uint64_t end = Up(device + bytes);
   MutexLock lock(&mu_);
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const Entry& entry = it->second;
-    const uint64_t pages = entry.mirror->device();
-    if (entry.range.kind != Kind::kVariables || pages >= end ||
-        first >= pages + entry.mirror->bytes()) {
-      continue;
-    }
+  const std::vector<Entries::iterator> parts = VariablesAt(first, end);
+  if (!parts.empty()) {
+    const Entry& entry = parts[0]->second;
     *host = entry.range.host + (device - entry.range.device);
     const bool known =
         std::any_of(entry.variables.begin(), entry.variables.end(), [&](const Variable& variable) {
           return variable.extent.begin <= device && device + bytes <= variable.extent.end;
         });
-    return known ? CUDA_SUCCESS : GrowVariablesLocked(it, added);
+    return known ? CUDA_SUCCESS : GrowVariablesLocked(parts, added);
   }
   if (!StartLocked()) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t at = first;
@@ -231,27 +227,35 @@ CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uin
   return CUDA_SUCCESS;
 }
 
+std::vector<MirroredMemory::Entries::iterator> MirroredMemory::VariablesAt(uint64_t begin,
+                                                                           uint64_t end) {
+  std::vector<Entries::iterator> found;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = it->second;
+    const uint64_t pages = entry.mirror->device();
+    if (entry.range.kind == Kind::kVariables && pages < end &&
+        begin < pages + entry.mirror->bytes()) {
+      found.push_back(it);
+    }
+  }
+  return found;
+}
+
 // Puts a mirror of all the variables in the place of those of the parts. The host has the bytes of
 // all of them then; they were hardly used, since programs ask for their variables when they start.
-CUresult MirroredMemory::GrowVariablesLocked(Entries::iterator entry, const Variable& added) {
-  const uint64_t apart = entry->second.range.host - entry->second.range.device;  // May wrap.
+CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator>& parts,
+                                             const Variable& added) {
+  const Range& known = parts[0]->second.range;
+  const uint64_t apart = known.host - known.device;  // May wrap.
   std::vector<Variable> variables = {added};
   uint64_t first = Down(added.extent.begin);
   uint64_t end = Up(added.extent.end);
-  std::vector<Entries::iterator> parts;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+  for (const auto& it : parts) {
     const Entry& part = it->second;
-    const uint64_t pages = part.mirror->device();
-    const uint64_t pages_end = pages + part.mirror->bytes();
-    if (part.range.kind != Kind::kVariables || pages >= Up(added.extent.end) ||
-        Down(added.extent.begin) >= pages_end) {
-      continue;
-    }
     if (part.range.host - part.range.device != apart) return CUDA_ERROR_NOT_SUPPORTED;
-    first = std::min(first, pages);
-    end = std::max(end, pages_end);
+    first = std::min(first, part.mirror->device());
+    end = std::max(end, part.mirror->device() + part.mirror->bytes());
     variables.insert(variables.end(), part.variables.begin(), part.variables.end());
-    parts.push_back(it);
   }
   // What lies between the parts is new.
   std::vector<Mirror::Extent> gaps;

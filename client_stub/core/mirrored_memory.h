@@ -150,7 +150,10 @@ class MirroredMemory : private MirrorLink {
   uint64_t StreamOn(uint32_t device) const { return HandleOnDevice(device, stream_); }
   void AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes, Mirror::State state,
                  std::vector<Variable> variables = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CUresult GrowVariablesLocked(Entries::iterator entry, const Variable& added)
+  // Those of kVariables that have pages in [begin, end) of the device.
+  std::vector<Entries::iterator> VariablesAt(uint64_t begin, uint64_t end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CUresult GrowVariablesLocked(const std::vector<Entries::iterator>& parts, const Variable& added)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLocked(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry* FindHost(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
