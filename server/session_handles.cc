@@ -15,9 +15,6 @@ using warpline_internal::MemoryRequest;
 
 // Handles that one request may ask for.
 constexpr uint64_t kMostHandles = 256;
-// As for memory of the arena: of what is left of a shared quota a client gets a part ahead of its
-// needs.
-constexpr uint64_t kSharedPart = 16;
 
 bool IsChunkClass(uint64_t bytes) {
   return std::find(kChunkClasses.begin(), kChunkClasses.end(), bytes) != kChunkClasses.end();

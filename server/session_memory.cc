@@ -15,13 +15,6 @@ using warpline_internal::MemoryRequest;
 using warpline_internal::MemoryReturn;
 using warpline_internal::ToWorker;
 
-namespace {
-
-// Of what is left of a shared quota, a client gets one part ahead of its needs.
-constexpr uint64_t kSharedPart = 16;
-
-}  // namespace
-
 void SessionMemory::Request(MemoryRequest request) {
   Operation operation;
   operation.request = std::move(request);

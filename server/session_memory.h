@@ -117,6 +117,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   bool Backs(uint64_t va, uint64_t bytes) const { return book_.Backs(va, bytes); }
 
  private:
+  // Of what is left of a shared quota, a client gets one part ahead of its needs.
+  static constexpr uint64_t kSharedPart = 16;
+
   struct Operation {
     bool is_return = false;
     bool reclaimed = false;  // Tried once already.
