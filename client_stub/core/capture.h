@@ -83,6 +83,11 @@ inline CUresult EnterUnsafe() {
   WARPLINE_TRY(Enter());
   return AnyCapture() ? CheckUnsafe() : CUDA_SUCCESS;
 }
+// The same for calls whose handle names its context.
+inline CUresult EnterObjectUnsafe() {
+  WARPLINE_TRY(EnterObject());
+  return AnyCapture() ? CheckUnsafe() : CUDA_SUCCESS;
+}
 
 }  // namespace warpline::stub
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/streams.h"
 
 namespace warpline::stub {
 namespace {
@@ -41,12 +42,21 @@ class CoreDriverView final : public DriverView {
     return result;
   }
 
-  CUresult StreamId(CUstream stream, bool per_thread, uint64_t* id) override {
+  CUresult StreamId(CUcontext context, CUstream stream, bool per_thread, uint64_t* id) override {
     unsigned long long number = 0;
-    const CUresult result =
-        per_thread ? cuStreamGetId_ptsz(stream, &number) : cuStreamGetId(stream, &number);
+    const auto get = per_thread ? &cuStreamGetId_ptsz : &cuStreamGetId;
+    if (!IsDefaultStream(stream)) {
+      WARPLINE_TRY(get(stream, &number));
+    } else if (context == nullptr) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    } else {
+      WARPLINE_TRY(cuCtxPushCurrent_v2(context));
+      const CUresult result = get(stream, &number);
+      WARPLINE_TRY(cuCtxPopCurrent_v2(nullptr));
+      if (result != CUDA_SUCCESS) return result;
+    }
     *id = number;
-    return result;
+    return CUDA_SUCCESS;
   }
 
   CUresult Functions(CUmodule module, std::vector<CUfunction>* functions) override {

@@ -10,13 +10,13 @@ using namespace warpline::stub;
 namespace {
 
 CUresult EnterArray(CUarray handle, Array** array) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   *array = FindArray(handle);
   return *array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult EnterMipmapped(CUmipmappedArray handle, Array** array) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   *array = FindMipmappedArray(handle);
   return *array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -101,7 +101,7 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned 
 
 CUresult CUDAAPI cuArrayDestroy(CUarray hArray) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   return DestroyArray(hArray);
 }
 
@@ -122,7 +122,7 @@ CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray
 
 CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   return DestroyMipmappedArray(hMipmappedArray);
 }
 

@@ -12,12 +12,6 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
-  WARPLINE_TRY(Enter());
-  *stream = FindStream(handle, null_means);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
 CUresult Begin(CUstream handle, CUstreamCaptureMode mode, DefaultStream null_means) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));

@@ -8,13 +8,6 @@ using namespace warpline::stub;
 
 namespace {
 
-// The stream of a call, or the error that it returns.
-CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
-  WARPLINE_TRY(Enter());
-  *stream = FindStream(handle, null_means);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
 CUresult HtoD(CUdeviceptr to, const void* from, size_t bytes, CUstream handle,
               DefaultStream null_means, Completion completion) {
   Stream* stream;

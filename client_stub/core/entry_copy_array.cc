@@ -68,13 +68,13 @@ CUresult AtoD(CUdeviceptr target, CUarray array, size_t offset, size_t bytes,
 
 CUresult HtoA(CUarray array, size_t offset, const void* source, size_t bytes, CUstream stream,
               DefaultStream null_means, Completion completion) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   return ToArray(array, offset, Host(source, bytes), bytes, stream, null_means, completion);
 }
 
 CUresult AtoH(void* target, CUarray array, size_t offset, size_t bytes, CUstream stream,
               DefaultStream null_means, Completion completion) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   return FromArray(Host(target, bytes), array, offset, bytes, stream, null_means, completion);
 }
 

@@ -12,8 +12,8 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
-  WARPLINE_TRY(Enter());
+CUresult EnterBatch(CUstream handle, DefaultStream null_means, Stream** stream) {
+  WARPLINE_TRY(EnterStreamCall(handle));
   // The legacy stream takes no batches.
   if (handle == CU_STREAM_LEGACY || (handle == nullptr && null_means == kLegacy)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -48,7 +48,7 @@ CUresult CopyBatch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t*
                    DefaultStream null_means) {
   Stream* stream;
   if (failed != nullptr) *failed = SIZE_MAX;
-  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  WARPLINE_TRY(EnterBatch(handle, null_means, &stream));
   if (to == nullptr || from == nullptr || bytes == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -94,7 +94,7 @@ CUresult CopyBoxes(size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies, size_t* f
                    unsigned long long flags, CUstream handle, DefaultStream null_means) {
   Stream* stream;
   if (failed != nullptr) *failed = SIZE_MAX;
-  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
+  WARPLINE_TRY(EnterBatch(handle, null_means, &stream));
   if (copies == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUresult result = CopyOne(stream, copies[i]);

@@ -168,14 +168,14 @@ CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
                 Completion completion) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(handle));
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CopyDescribed(Plain(*copy), handle, null_means, completion);
 }
 
 CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
                 Completion completion) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(handle));
   if (copy == nullptr || copy->reserved0 != nullptr || copy->reserved1 != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -185,7 +185,7 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_m
 // An address says whose memory it is, so that the contexts need only be there.
 CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream null_means,
                   Completion completion) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(handle));
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto known = [](CUmemorytype type, CUcontext context) {
     return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_ARRAY ||

@@ -14,7 +14,7 @@ namespace {
 
 CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
                 DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream_handle));
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   Event* event = FindEvent(handle);
   Stream* stream = FindStream(stream_handle, null_means);
@@ -51,7 +51,7 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   return DestroyEvent(hEvent);
 }
 CUresult CUDAAPI cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
@@ -70,7 +70,7 @@ CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, u
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   const Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/true));
@@ -79,14 +79,14 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return SynchronizeEvent(event);
 }
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   // This error is NVIDIA's.
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const Event* start = FindEvent(hStart);

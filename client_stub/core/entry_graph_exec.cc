@@ -16,12 +16,6 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
-  WARPLINE_TRY(Enter());
-  *stream = FindStream(handle, null_means);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
 CUresult Make(CUgraphExec* out, CUgraph handle, uint64_t flags, CUgraphNode* wrong_out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<GraphPlan> plan;

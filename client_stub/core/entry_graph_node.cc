@@ -13,7 +13,7 @@ namespace {
 
 CUresult Add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
              CUgraphNodeParams* params) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   MutexLock lock(&GraphMutex());
   return AddNode(graph, dependencies, nullptr, count, params, node);
 }

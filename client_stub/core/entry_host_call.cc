@@ -18,7 +18,7 @@ CUresult Submit(CUstream handle, const HostCalls::Call& call, DefaultStream null
 }
 
 CUresult LaunchHost(CUstream stream, CUhostFn function, void* data, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* const found = FindStream(stream, null_means);
   if (found != nullptr && Captured(*found)) {
@@ -31,7 +31,7 @@ CUresult LaunchHost(CUstream stream, CUhostFn function, void* data, DefaultStrea
 
 CUresult AddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned int flags,
                      DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return Submit(stream, {.callback = callback, .stream = stream, .data = data}, null_means);
 }

@@ -87,7 +87,7 @@ CUresult CUDAAPI cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(EnterUnsafe());
+  WARPLINE_TRY(EnterObjectUnsafe());
   if (p == nullptr) return CUDA_SUCCESS;
   HostMemory::Range range;
   if (!runtime().host_memory->Find(p, &range) || range.base != p || range.registered) {
@@ -135,7 +135,7 @@ CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags)
 
 CUresult CUDAAPI cuMemHostUnregister(void* p) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(EnterUnsafe());
+  WARPLINE_TRY(EnterObjectUnsafe());
   HostMemory::Range range;
   if (!runtime().host_memory->Find(p, &range)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (range.base != p || !range.registered) return CUDA_ERROR_INVALID_VALUE;

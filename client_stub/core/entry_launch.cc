@@ -31,9 +31,8 @@ CUresult Send(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
 CUresult Launch(CUfunction function, const LaunchGeometry& launch,
                 const LaunchAttributes* attributes, CUstream handle, DefaultStream null_means,
                 void** params, void** extra) {
-  WARPLINE_TRY(Enter());
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   Kernel* kernel;
   WARPLINE_TRY(FindKernelOn(NumberOf(function), stream->device, &kernel));
   if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -59,7 +58,7 @@ CUresult Launch(CUfunction function, const LaunchGeometry& launch,
 
 CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra,
                   DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchAttributes attributes;
   WARPLINE_TRY(ReadLaunchAttributes(config->attrs, config->numAttrs, &attributes));

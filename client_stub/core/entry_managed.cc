@@ -86,12 +86,6 @@ CUresult Say(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocati
   }
 }
 
-CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
-  WARPLINE_TRY(Enter());
-  *stream = FindStream(handle, null_means);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
 CUresult Prefetch(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned int flags,
                   CUstream handle, DefaultStream null_means) {
   Stream* stream;

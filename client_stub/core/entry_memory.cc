@@ -37,7 +37,7 @@ CUresult CaptureFree(Stream* stream, CUdeviceptr address) {
 // From the current pool of the stream's device where there is no `pool`.
 CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstream handle,
                        DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(handle));
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = FindStream(handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -50,8 +50,9 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
     return CUDA_SUCCESS;
   }
   // It is of the current context if that is the device's, and ends with it.
+  const Context* const current = t_thread.current;
   const Context* const owner =
-      t_thread.current->device == pool->device ? t_thread.current : pool->device->primary;
+      current != nullptr && current->device == pool->device ? current : pool->device->primary;
   WARPLINE_TRY(runtime().memory->AllocateAsync(pool->device->number, owner, pool, bytes,
                                                stream->wire, &address));
   *dptr = address;
@@ -60,7 +61,7 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
 
 CUresult AllocateFromPoolAsync(CUdeviceptr* dptr, size_t bytes, CUmemoryPool handle,
                                CUstream stream, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   MemoryPool* pool = runtime().pools.Find(NumberOf(handle));
   if (pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   return AllocateAsync(dptr, bytes, pool, stream, null_means);
@@ -73,9 +74,8 @@ CUresult AllocateFromCurrentPoolAsync(CUdeviceptr* dptr, size_t bytes, CUstream 
 
 CUresult FreeAsync(CUdeviceptr dptr, CUstream handle, DefaultStream null_means) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   if (dptr == 0) return CUDA_SUCCESS;
   if (Captured(*stream)) return CaptureFree(stream, dptr);
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
@@ -129,7 +129,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(EnterInitialized());
   if (dptr == 0) return SessionError();
-  WARPLINE_TRY(EnterUnsafe());
+  WARPLINE_TRY(EnterObjectUnsafe());
   if (CUresult result; FreeGraphMemory(dptr, &result)) return result;
   if (runtime().mirrored->any()) {
     MirroredMemory::Range range;

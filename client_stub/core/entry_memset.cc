@@ -12,17 +12,15 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
 CUresult Set(CUdeviceptr to, uint32_t value, uint32_t width, size_t count, CUstream handle,
              DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   return Fill(stream, to, value, width, count);
 }
 
 CUresult SetRows(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t width, size_t columns,
                  size_t rows, CUstream handle, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   return FillRows(stream, to, pitch, value, width, columns, rows);
 }
 

@@ -23,7 +23,7 @@ CUresult Load(CUmodule* module, const void* image, JitOptions options = {}) {
 }
 
 CUresult EnterModule(CUmodule handle, Module** module) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   *module = FindModule(handle);
   return *module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -67,7 +67,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
 
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   return RemoveModule(hmod);
 }
 

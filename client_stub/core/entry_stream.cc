@@ -11,12 +11,6 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
-  WARPLINE_TRY(Enter());
-  *stream = FindStream(handle, null_means);
-  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
 CUresult Create(CUstream* out, unsigned int flags, int priority) {
   WARPLINE_TRY(Enter());
   if (out == nullptr || (flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0) {
@@ -130,7 +124,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
 
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
   if (Exiting()) return CUDA_SUCCESS;
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterObject());
   return DestroyStream(hStream);
 }
 CUresult CUDAAPI cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }

@@ -110,25 +110,23 @@ CUresult Get(Stream* stream, CUstreamAttrID attribute, CUstreamAttrValue* value)
 
 CUresult EnterAndSet(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value,
                      DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   return value == nullptr ? CUDA_ERROR_INVALID_VALUE : Set(stream, attribute, *value);
 }
 
 CUresult EnterAndGet(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value,
                      DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
-  Stream* stream = FindStream(handle, null_means);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   return value == nullptr ? CUDA_ERROR_INVALID_VALUE : Get(stream, attribute, value);
 }
 
 CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
-  Stream* to = FindStream(to_handle, null_means);
-  Stream* from = FindStream(from_handle, null_means);
-  if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* to;
+  Stream* from;
+  WARPLINE_TRY(EnterOn(to_handle, null_means, &to));
+  WARPLINE_TRY(EnterOn(from_handle, null_means, &from));
   if (to == from) return CUDA_SUCCESS;
   for (const CUstreamAttrID attribute :
        {CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY,

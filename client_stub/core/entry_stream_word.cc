@@ -103,7 +103,7 @@ CUresult Submit(CUstream handle, const CUstreamBatchMemOpParams* operations, uns
 
 CUresult One(CUstream stream, CUstreamBatchMemOpType kind, CUdeviceptr address, uint64_t value,
              unsigned int flags, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   CUstreamBatchMemOpParams operation = {};
   operation.operation = kind;
   // Both have these members at the same places.
@@ -115,7 +115,7 @@ CUresult One(CUstream stream, CUstreamBatchMemOpType kind, CUdeviceptr address, 
 
 CUresult Batch(CUstream stream, unsigned int count, const CUstreamBatchMemOpParams* operations,
                unsigned int flags, DefaultStream null_means) {
-  WARPLINE_TRY(Enter());
+  WARPLINE_TRY(EnterStreamCall(stream));
   if (operations == nullptr || count == 0 || count > kMaxOperations || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }

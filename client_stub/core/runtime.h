@@ -145,6 +145,14 @@ inline CUresult Enter() {
   return SessionError();
 }
 
+// For calls whose handle names its context, which need not be current, nor any other.
+inline CUresult EnterObject() {
+  WARPLINE_TRY(EnterInitialized());
+  const Context* context = t_thread.current;
+  if (context != nullptr && !context->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return SessionError();
+}
+
 // For calls that release something: once exit has begun they find everything released.
 inline bool Exiting() {
   return runtime().gate.load(std::memory_order_relaxed) == CUDA_ERROR_DEINITIALIZED;

@@ -19,6 +19,21 @@ enum class DefaultStream { kLegacy, kPerThread };
 // own, which is created here; all three are of the current device.
 Stream* FindStream(CUstream handle, DefaultStream null_means);
 
+inline bool IsDefaultStream(CUstream handle) {
+  return handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+}
+// What calls on a stream begin with. A stream that was created names its context; the default ones
+// are those of the current context, and CUDA_ERROR_INVALID_CONTEXT without one.
+inline CUresult EnterStreamCall(CUstream handle) {
+  return IsDefaultStream(handle) ? Enter() : EnterObject();
+}
+// The same, and finds it. CUDA_ERROR_INVALID_HANDLE for what is no stream.
+inline CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
+  WARPLINE_TRY(EnterStreamCall(handle));
+  *stream = FindStream(handle, null_means);
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
 // `context` is nullptr for a default stream of a thread.
 CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
                       Stream** stream);

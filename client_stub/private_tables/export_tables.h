@@ -33,9 +33,12 @@ class DriverView {
   // As cuCtxGetCurrent: CUDA_SUCCESS and nullptr where the thread has none.
   virtual CUresult CurrentContext(CUcontext* context) = 0;
 
-  // As cuCtxGetId and cuStreamGetId; `per_thread` as for its _ptsz variant. Never 0 for a stream.
+  // As cuCtxGetId, of a context that is not nullptr.
   virtual CUresult ContextId(CUcontext context, uint64_t* id) = 0;
-  virtual CUresult StreamId(CUstream stream, bool per_thread, uint64_t* id) = 0;
+  // As cuStreamGetId with `context` current, `per_thread` as for its _ptsz variant. Never 0.
+  // Without a context CUDA_ERROR_INVALID_HANDLE for a default stream; any other is known by its
+  // handle.
+  virtual CUresult StreamId(CUcontext context, CUstream stream, bool per_thread, uint64_t* id) = 0;
   // As cuModuleEnumerateFunctions, all of them.
   virtual CUresult Functions(CUmodule module, std::vector<CUfunction>* functions) = 0;
 };

@@ -20,15 +20,17 @@ constexpr char kDeviceTopology[] = "1734dc26";
 
 CUresult ContextId(CUcontext context, uint64_t* id) {
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return View().ContextId(context, id);
+  // The answer for a thread that has none: libraries ask before they do anything in it.
+  *id = 0;
+  return context == nullptr ? CUDA_SUCCESS : View().ContextId(context, id);
 }
 
 // The object behind a stream's handle is only ever handed to the next function, and so it is the
 // stream's number, which is never 0.
-CUresult StreamObject(CUcontext, CUstream stream, void** object, int per_thread) {
+CUresult StreamObject(CUcontext context, CUstream stream, void** object, int per_thread) {
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t id = 0;
-  const CUresult result = View().StreamId(stream, per_thread != 0, &id);
+  const CUresult result = View().StreamId(context, stream, per_thread != 0, &id);
   if (result == CUDA_SUCCESS) *object = reinterpret_cast<void*>(id);
   return result;
 }

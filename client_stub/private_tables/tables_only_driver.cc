@@ -53,7 +53,7 @@ class View : public warpline::DriverView {
     *id = 1;
     return CUDA_SUCCESS;
   }
-  CUresult StreamId(CUstream, bool, uint64_t* id) override {
+  CUresult StreamId(CUcontext, CUstream, bool, uint64_t* id) override {
     *id = 1;
     return CUDA_SUCCESS;
   }

@@ -11,12 +11,14 @@
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
+#include <thread>
 
 extern "C" const unsigned char kKernelImage[];
 
 namespace {
 
 int g_failures = 0;
+void* g_runtime = nullptr;
 
 bool Check(const char* what, int result) {
   std::printf("%s: %d\n", what, result);
@@ -132,12 +134,38 @@ void StartLibrary(const char* name) {
   Check(name, started > 0 ? 0 : 1);
 }
 
+// Libraries are called by threads that never called the runtime, such as those of OpenMP. Last of
+// all: the kernel is none that every device can run.
+void CallOnNewThread(const char* name) {
+  void* const library = Open(name);
+  using Gemv = int(void*, int, int, int, const double*, const double*, int, const double*, int,
+                   const double*, double*, int);
+  auto* const create = Find<int(void**)>(library, "cublasCreate_v2");
+  auto* const gemv = Find<Gemv>(library, "cublasDgemv_v2");
+  auto* const allocate = Find<int(void**, size_t)>(g_runtime, "cudaMalloc");
+  if (create == nullptr || gemv == nullptr) return;
+  constexpr int kSize = 16;
+  void* handle = nullptr;
+  double* data = nullptr;
+  Check("cublasCreate_v2", create(&handle));
+  Check("cudaMalloc",
+        allocate(reinterpret_cast<void**>(&data), (kSize + 2) * kSize * sizeof(double)));
+  double* const x = data + kSize * kSize;
+  const double one = 1, zero = 0;
+  int result = -1;
+  std::thread([&] {
+    result = gemv(handle, 0, kSize, kSize, &one, data, kSize, x, 1, &zero, x + kSize, 1);
+  }).join();
+  Check("cublasDgemv_v2 on a new thread", result);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) return 64;
   void* const runtime = Open(argv[1]);
   if (runtime == nullptr) return 1;
+  g_runtime = runtime;
   int version = 0;
   Check("cudaRuntimeGetVersion", Find<int(int*)>(runtime, "cudaRuntimeGetVersion")(&version));
   std::printf("runtime %d\n", version);
@@ -152,6 +180,7 @@ int main(int argc, char** argv) {
     RunKernel(runtime);
     for (int i = 2; i < argc; ++i) StartLibrary(argv[i]);
     Check("cudaDeviceSynchronize", Find<int()>(runtime, "cudaDeviceSynchronize")());
+    for (int i = 2; i < argc; ++i) CallOnNewThread(argv[i]);
   }
   std::printf("library_start: %s\n", g_failures == 0 ? "ok" : "FAILED");
   return g_failures == 0 ? 0 : 1;
