@@ -8,6 +8,8 @@
 #include <memory>
 #include <thread>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client_stub/core/testing/core_fixture.h"
 
 namespace warpline::stub {
@@ -53,6 +55,36 @@ class ManagedCallsTest : public CoreTest {
   CUstream stream_ = nullptr;
   CUfunction kernel_ = nullptr;
 };
+
+TEST_F(ManagedCallsTest, WorkOfAnotherThreadComesAfterTheBytesThatAreOnTheirWay) {
+  std::memset(bytes(), 1, kBytes);
+  session().Clear();
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  std::atomic<bool> done{false};
+  std::thread other;
+  // The bytes are sent, and what orders the streams after them is about to be.
+  session().SetBeforeSend([&](CommandId id) {
+    if (id != CommandId::kStreamBarrier || other.joinable()) return;
+    other = std::thread([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+      EXPECT_EQ(Launch(), CUDA_SUCCESS);
+      done = true;
+    });
+    // It has to wait for this thread, so that this ends by the clock.
+    const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
+    while (!done && absl::Now() < give_up) std::this_thread::yield();
+  });
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  other.join();
+  int barriers = 0;
+  for (const auto& sent : session().sent()) {
+    if (sent.id == CommandId::kStreamBarrier) ++barriers;
+    if (sent.id == CommandId::kLaunch) {
+      EXPECT_GT(barriers, 0);
+    }
+  }
+}
 
 TEST_F(ManagedCallsTest, APrefetchToTheDeviceSendsWhatTheHostWroteOfIt) {
   std::memset(bytes(), 1, kBytes);

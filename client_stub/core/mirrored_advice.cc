@@ -66,8 +66,8 @@ CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, const CUmemL
   });
   const CUresult given = entry.mirror->GiveToDevice(pages.begin, pages.end - pages.begin);
   Renew();
-  CountLocked();
   const CUresult ordered = Order();
+  CountLocked();
   return given == CUDA_SUCCESS ? ordered : given;
 }
 

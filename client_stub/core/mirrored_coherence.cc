@@ -76,8 +76,9 @@ CUresult MirroredMemory::GiveAll(uint64_t stream) {
     if (result == CUDA_SUCCESS) result = given;
   }
   Renew();
-  CountLocked();
+  // Before it is counted: who finds nothing of the host's does not come by, and sends its work.
   const CUresult ordered = Order();
+  CountLocked();
   return result == CUDA_SUCCESS ? ordered : result;
 }
 
@@ -93,8 +94,8 @@ CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
     const CUresult given = mirror.GiveToDevice(begin - mirror.device(), end - begin);
     if (result == CUDA_SUCCESS) result = given;
   }
-  CountLocked();
   const CUresult ordered = Order();
+  CountLocked();
   return result == CUDA_SUCCESS ? ordered : result;
 }
 

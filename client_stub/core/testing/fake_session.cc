@@ -239,6 +239,11 @@ CudaResult FakeSession::CopyArrayOut(const cmd::CopyFromArray& command, const Bo
   return CudaResult::kSuccess;
 }
 
+void FakeSession::SetBeforeSend(std::function<void(CommandId)> before) {
+  MutexLock lock(&mu_);
+  before_send_ = std::move(before);
+}
+
 void FakeSession::SetHostDueCallback(std::function<void(uint64_t token)> callback) {
   MutexLock lock(&mu_);
   host_due_ = std::move(callback);
@@ -367,6 +372,12 @@ uint64_t FakeSession::Keep(CommandId id, const void* body, size_t body_bytes,
 uint64_t FakeSession::Append(CommandId id, const void* body, size_t body_bytes,
                              std::string_view tail) {
   if (error() != CudaResult::kSuccess) return 0;
+  std::function<void(CommandId)> before;
+  {
+    MutexLock lock(&mu_);
+    before = before_send_;
+  }
+  if (before) before(id);
   return Keep(id, body, body_bytes, tail);
 }
 

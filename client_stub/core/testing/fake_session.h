@@ -45,6 +45,9 @@ class FakeSession : public Session {
   using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
   void SetAnswer(CommandId id, Answer answer);
 
+  // From now on called before a one-way command is sent, on the thread that sends it.
+  void SetBeforeSend(std::function<void(CommandId)> before);
+
   // The worker's notice that a HostCall's turn has come; kNoToken says that the session is lost.
   void HostDue(uint64_t token);
 
@@ -143,6 +146,7 @@ class FakeSession : public Session {
   std::vector<uint64_t> unmapping_ ABSL_GUARDED_BY(mu_);
   std::function<void(uint64_t)> unmapped_ ABSL_GUARDED_BY(mu_);
   std::function<void(uint64_t)> host_due_ ABSL_GUARDED_BY(mu_);
+  std::function<void(CommandId)> before_send_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<CommandId, Answer> answers_ ABSL_GUARDED_BY(mu_);
 };
