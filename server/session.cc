@@ -182,13 +182,15 @@ bool Session::TryCountRequest() {
 
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (self->Serving()) self->devices_.Request(request);
+    if (!self->Serving()) return self->OnRequestDone();
+    self->devices_.Request(request);
   });
 }
 
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
   context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (self->Serving()) self->devices_.Return(request);
+    if (!self->Serving()) return self->OnRequestDone();
+    self->devices_.Return(request);
   });
 }
 
@@ -221,7 +223,11 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
 
 absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
                                    absl::Span<const int> fds) {
-  if (reader_ != nullptr) return reader_->worker()->Send(message, fds);
+  if (reader_ != nullptr) {
+    WorkerProcess* const reader = reader_->worker();
+    // It comes when the worker that was lost is gone.
+    return reader != nullptr ? reader->Send(message, fds) : absl::UnavailableError("no reader");
+  }
   if (worker_ == nullptr) return absl::UnavailableError("no worker");
   const absl::Status sent = worker_->Send(message, fds);
   // It is dying, which will be known in a moment: then another worker does it, or nobody waits.

@@ -118,6 +118,10 @@ void SessionDevices::Suspend() {
   for (const auto& device : devices_) device->memory->Suspend();
 }
 
+void SessionDevices::Abandon() {
+  for (const auto& device : devices_) device->memory->Abandon();
+}
+
 void SessionDevices::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   Suspend();
   MapAgainFrom(0, go_on, std::move(done));

@@ -73,6 +73,7 @@ class SessionDevices {
 
   // As SessionMemory, of all devices.
   void Suspend();
+  void Abandon();
   void MapAgain(bool go_on, std::function<void(CudaResult)> done);
   void End();
 

@@ -30,8 +30,17 @@ void SessionMemory::Return(const MemoryReturn& request) {
 
 void SessionMemory::Enqueue(Operation operation) {
   if (ended_) return;
+  if (abandoned_) return host_->OnRequestDone();
   queue_.push_back(std::move(operation));
   if (!busy_) Next();
+}
+
+void SessionMemory::Abandon() {
+  if (ended_ || abandoned_) return;
+  abandoned_ = true;
+  suspended_ = true;
+  again_.reset();
+  for (; !queue_.empty(); queue_.pop_front()) host_->OnRequestDone();
 }
 
 void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
@@ -205,7 +214,7 @@ void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t
 }
 
 void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks) {
-  if (ended_) {
+  if (ended_ || abandoned_) {
     if (chunks.ok()) host_->ReturnChunks(std::move(*chunks));
     return;
   }
@@ -240,7 +249,7 @@ void SessionMemory::RunShort(bool quota_short, const std::string& message) {
   Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
   const bool tried = std::exchange(queue_.front().reclaimed, true);
   const auto again = [self = shared_from_this()] {
-    if (self->ended_) return;
+    if (self->ended_ || self->abandoned_) return;
     self->Start();
     self->Next();
   };
@@ -364,6 +373,7 @@ absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& do
     }
     return absl::OkStatus();
   }
+  if (abandoned_) return absl::OkStatus();  // Of the worker that was lost.
   if (transfer_ == nullptr || done.id() != transfer_id_) {
     return absl::InvalidArgumentError(absl::StrCat("answer to memory operation ", done.id()));
   }

@@ -101,6 +101,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   // The worker died, but the session may go on: nothing is sent until another has everything.
   void Suspend() { suspended_ = true; }
+  // The session has failed: nothing that was asked for is done or answered any more, and what comes
+  // for it goes back. What the session holds stays, for MapAgain() without `go_on`.
+  void Abandon();
   // Has the new worker map all that the session holds, at the same addresses, and goes on with what
   // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
   // first error. Without `go_on` nothing else is done for the session any more.
@@ -207,6 +210,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   bool busy_ = false;
   bool ended_ = false;
   bool suspended_ = false;
+  bool abandoned_ = false;  // For good; suspended, too.
   std::unique_ptr<Again> again_;
   std::unique_ptr<Transfer> transfer_;
   uint64_t transfer_id_;

@@ -395,5 +395,56 @@ TEST_F(SessionMemoryTest, EndInTheMiddleOfMappingGivesEverythingBack) {
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 
+TEST_F(SessionMemoryTest, AbandonedSessionGivesBackWhatComesForIt) {
+  Request(0, 2 * kMiB, 2 * kMiB);
+  host_.Deliver(1);
+  EXPECT_TRUE(Done().ok());
+  Request(64 * kMiB, 8 * kMiB, 8 * kMiB);
+  Request(128 * kMiB, 2 * kMiB, 2 * kMiB);
+  host_.sent.clear();
+  memory_->Abandon();
+  EXPECT_EQ(host_.done, 3);  // The client may have as many under way as before.
+  host_.Deliver(4);
+  EXPECT_EQ(host_.returned, 4u);
+  EXPECT_TRUE(host_.sent.empty());
+  EXPECT_EQ(host_.grants.size(), 1u);
+  EXPECT_EQ(quota_->used_bytes(), 2 * kMiB);
+  Request(128 * kMiB, 2 * kMiB, 2 * kMiB);
+  EXPECT_EQ(host_.done, 4);
+  EXPECT_EQ(host_.pending, nullptr);
+  // What it held can still be mapped, for who reads it.
+  CudaResult mapped = CudaResult::kUnknown;
+  memory_->MapAgain(/*go_on=*/false, [&](CudaResult result) { mapped = result; });
+  ASSERT_EQ(host_.sent.size(), 1u);
+  EXPECT_EQ(host_.sent[0].map().va(), kArena.base);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(mapped, CudaResult::kSuccess);
+  memory_->End();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_EQ(host_.returned, 5u);
+}
+
+TEST_F(SessionMemoryTest, AnswersOfTheLostWorkerComeToNothing) {
+  Request(0, 2 * kMiB, 2 * kMiB);
+  host_.Deliver(1);
+  memory_->Abandon();
+  EXPECT_TRUE(Done().ok());
+  EXPECT_TRUE(host_.grants.empty());
+  EXPECT_FALSE(memory_->Backs(kArena.base, 2 * kMiB));
+  memory_->End();
+  EXPECT_EQ(host_.returned, 1u);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionMemoryTest, NothingIsTriedAgainForAnAbandonedSession) {
+  host_.can_reclaim = true;
+  Request(0, 2048 * kMiB, 2048 * kMiB);
+  ASSERT_NE(host_.reclaimed, nullptr);
+  memory_->Abandon();
+  host_.reclaimed();
+  EXPECT_EQ(host_.takes, 0);
+  EXPECT_TRUE(host_.grants.empty());
+}
+
 }  // namespace
 }  // namespace warpline

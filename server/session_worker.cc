@@ -222,6 +222,8 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   state_ = State::kFaulted;
   reason_ = message;
   saved_variables_ = UniqueFd();
+  devices_.Abandon();
+  host_segments_.Suspend();
   AnswerReplace(absl::AbortedError(message));
   port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
   if (!keep_memory) {

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <cstring>
 #include <utility>
 
 #include "common/process_identity.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
+#include "proto/wire.h"
 #include "transport/grpc/grpc_client.h"
 
 namespace warpline::hostile {
@@ -50,6 +52,24 @@ absl::StatusOr<std::string> RawClient::Expect(uint32_t kind, absl::Duration time
     if (closed_) return absl::UnavailableError(close_status_.ToString());
     if (absl::Now() > deadline) return absl::DeadlineExceededError("no such frame");
     changed_.WaitWithTimeout(&mu_, absl::Milliseconds(50));
+  }
+}
+
+absl::StatusOr<int> RawClient::ExpectReply(uint64_t seq, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (true) {
+    const auto payload = Expect(kReplies, deadline - absl::Now());
+    if (!payload.ok()) return payload.status();
+    for (ReplyReader reader(*payload); !reader.Done();) {
+      const auto reply = reader.Next();
+      if (!reply.ok()) return reply.status();
+      ReplyBody body;
+      if (reply->id != ReplyId::kReply || reply->seq != seq || reply->body.size() < sizeof(body)) {
+        continue;
+      }
+      std::memcpy(&body, reply->body.data(), sizeof(body));
+      return body.result;
+    }
   }
 }
 

@@ -28,6 +28,8 @@ class RawClient : private ChannelHandler {
   // Waits for a frame of `kind`, dropping others. UNAVAILABLE when the stream ends first,
   // DEADLINE_EXCEEDED after `timeout`.
   absl::StatusOr<std::string> Expect(uint32_t kind, absl::Duration timeout);
+  // Waits for the worker's answer to the command of number `seq`, and gives its CUresult.
+  absl::StatusOr<int> ExpectReply(uint64_t seq, absl::Duration timeout);
   // Says Hello for an arena at a usual place and waits for the welcome. A resumable session that is
   // not closed in order lives on for a while.
   absl::Status Open(bool resumable = false);
