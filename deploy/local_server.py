@@ -165,9 +165,11 @@ def _end_descendants():
 
 
 class Server:
-    """A warpline-server that listens on a free port of 127.0.0.1. `endpoint` is HOST:PORT."""
+    """A warpline-server that listens on a free port of 127.0.0.1. `endpoint` is HOST:PORT. `prefix`
+    is a command that starts it, for which other users may write where the server's files lie."""
 
-    def __init__(self, installation, flags):
+    def __init__(self, installation, flags, prefix=()):
+        self._prefix = list(prefix)
         self._installation = installation
         self._flags = flags
         self._process = None
@@ -178,8 +180,10 @@ class Server:
         # Workers of a server that dies become children of this process, which then ends them.
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-server-"))
+        if self._prefix:
+            self._folder.chmod(0o777)
         port_file = self._folder / "port"
-        command = [str(self._installation.root / "bin/warpline-server"), "--listen=127.0.0.1:0",
+        command = [*self._prefix, str(self._installation.root / "bin/warpline-server"), "--listen=127.0.0.1:0",
                    "--port_file=%s" % port_file, "--module_cache_dir=%s" % (self._folder / "modules"),
                    *self._flags]
         env = {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}

@@ -34,6 +34,7 @@
 #include "server/replacements.h"
 #include "server/scheduler_link.h"
 #include "server/session_host.h"
+#include "server/task_shares.h"
 #include "transport/grpc/grpc_server.h"
 #include "transport/grpc/server_tls.h"
 
@@ -248,6 +249,16 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   SessionHostOptions options;
   options.max_sessions = absl::GetFlag(FLAGS_max_sessions);
   options.session.worker.path = *worker;
+  options.tasks = SystemTaskLimit();
+  // Those of the CPU device have a thread besides, which does their work.
+  options.tasks_per_stream = backend == "cuda" ? 1 : 2;
+  const TaskShares shares({options.tasks, options.max_sessions, options.tasks_per_stream});
+  if (!shares.suffices()) {
+    LogWarning("the system lets the server have tasks=", options.tasks,
+               ", too few for sessions=", options.max_sessions,
+               ": give it more (TasksMax, pids.max, RLIMIT_NPROC) or set "
+               "--max_sessions");
+  }
   if (backend == "cuda") {
     // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
     // from another must find them where they were.

@@ -97,6 +97,7 @@ void Session::HandleHello() {
   if (!placed.ok()) return Refuse(placed.status());
   placed_ = *std::move(placed);
   OpenDevices();
+  tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
   StartWorker();
 }
@@ -342,6 +343,7 @@ void Session::MaybeFinish() {
   if (reader_ != nullptr && !reader_->gone()) return;
   devices_.End();
   host_segments_.End();
+  tasks_ = TaskShares::Share();
   state_ = State::kEnded;
   UnwatchDoorbell();
   const auto self = shared_from_this();

@@ -34,6 +34,7 @@
 #include "server/session_channel.h"
 #include "server/session_devices.h"
 #include "server/session_port.h"
+#include "server/task_shares.h"
 #include "server/worker_pool.h"
 #include "server/worker_process.h"
 
@@ -149,6 +150,7 @@ struct SessionContext {
   // What sessions share with their clients, all together.
   std::shared_ptr<Quota> host_memory;
   WorkerPool* pool = nullptr;
+  TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;
 };
@@ -296,6 +298,7 @@ class Session : public SessionControl,
   // As placed, until the end.
   std::vector<DeviceMemory*> placed_;
   SessionDevices devices_;
+  TaskShares::Share tasks_;
   // As Welcome.peers.
   std::vector<uint32_t> peers_;
   HostSegments host_segments_;

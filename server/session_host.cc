@@ -45,6 +45,9 @@ SessionHost::SessionHost(SessionHostOptions options,
       pool_(&control_, &spawner_, &deaths_,
             WorkerPoolOptions{.program = options_.session.worker,
                               .warm = options_.session.warm_workers}),
+      tasks_({.tasks = options_.tasks,
+              .max_sessions = options_.max_sessions,
+              .tasks_per_stream = options_.tasks_per_stream}),
       host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
                                           HostSegments::Answer answer) {
         OnHostMemory(request, std::move(answer));
@@ -106,6 +109,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.doorbell = &doorbell_;
   context.spawner = &spawner_;
   context.pool = &pool_;
+  context.tasks = &tasks_;
   context.shares = &shares_;
   context.counters = &counters_;
   context.leases = options_.leases;

@@ -21,6 +21,7 @@
 #include "server/host_memory_port.h"
 #include "server/module_cache.h"
 #include "server/session.h"
+#include "server/task_shares.h"
 #include "server/worker_pool.h"
 #include "transport/channel.h"
 
@@ -30,6 +31,10 @@ struct SessionHostOptions {
   SessionOptions session;
   LeaseBook* leases = nullptr;  // Borrowed; null where no session has a lease.
   int max_sessions = 64;
+  // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
+  // stream takes on the devices.
+  uint64_t tasks = 1 << 20;
+  uint64_t tasks_per_stream = 1;
   std::unique_ptr<ModuleStore> modules;  // Null to keep none.
   // Host memory that sessions may share with their clients; 0 for half of the machine's.
   uint64_t host_memory_bytes = 0;
@@ -138,6 +143,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   // Of the control loop.
   DeathWatch deaths_;
   WorkerPool pool_;
+  TaskShares tasks_;  // Of the control loop.
   HostMemoryPort host_memory_port_;
 };
 

@@ -39,6 +39,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   open.set_session(id_);
   open.set_max_handles(options.max_handles);
   open.set_max_module_bytes(options.max_module_bytes);
+  open.set_max_streams(tasks_.streams());
   open.set_window_bytes(options.window_bytes);
   int sm = 0;
   for (const auto& attribute : device.info().attributes()) {

@@ -6,8 +6,10 @@ the CPU device.
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -17,6 +19,7 @@ sys.path.insert(0, str(RUNFILES / "deploy"))
 import local_server  # noqa: E402  (found by the path above)
 
 STAT_PREFIX = "warpline stat: "
+LEASE_TTL_S = 2
 
 
 def install(programs):
@@ -101,3 +104,40 @@ def wait_until(condition, what, timeout_s=30):
     while not condition():
         assert time.monotonic() < deadline, "not within %d s: %s" % (timeout_s, what)
         time.sleep(0.02)
+
+
+class Scheduler:
+    """A warpline-scheduler whose state folder and port stay when it is restarted."""
+
+    def __init__(self, installation):
+        self._binary = str(installation.root / "bin/warpline-scheduler")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
+        self.endpoint = "127.0.0.1:0"
+        self.process = None
+        self.start()
+
+    def start(self):
+        port_file = self.folder / "port"
+        port_file.unlink(missing_ok=True)
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
+                 "--state=%s" % (self.folder / "state"), "--report_interval=100ms",
+                 "--lost_after=1s", "--lease_ttl=%ds" % LEASE_TTL_S],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(port_file.exists, "the scheduler serves: " + self.log())
+        self.endpoint = "127.0.0.1:" + port_file.read_text().strip()
+
+    def log(self):
+        path = self.folder / "log"
+        return path.read_text() if path.exists() else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(10) == 0, self.log()
+        shutil.rmtree(self.folder)

@@ -7,51 +7,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import unittest
 
 import harness
 import local_server
-
-LEASE_TTL_S = 2
-
-
-class Scheduler:
-    """A warpline-scheduler whose state folder and port stay when it is restarted."""
-
-    def __init__(self, installation):
-        self._binary = str(installation.root / "bin/warpline-scheduler")
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
-        self.endpoint = "127.0.0.1:0"
-        self.process = None
-        self.start()
-
-    def start(self):
-        port_file = self.folder / "port"
-        port_file.unlink(missing_ok=True)
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
-                 "--state=%s" % (self.folder / "state"), "--report_interval=100ms",
-                 "--lost_after=1s", "--lease_ttl=%ds" % LEASE_TTL_S],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        harness.wait_until(port_file.exists, "the scheduler serves: " + self.log())
-        self.endpoint = "127.0.0.1:" + port_file.read_text().strip()
-
-    def log(self):
-        path = self.folder / "log"
-        return path.read_text() if path.exists() else ""
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            assert self.process.wait(10) == 0, self.log()
-        shutil.rmtree(self.folder)
 
 
 class PoolTest(unittest.TestCase):
@@ -68,7 +28,7 @@ class PoolTest(unittest.TestCase):
         cls.installation.close()
 
     def setUp(self):
-        self.scheduler = Scheduler(self.installation)
+        self.scheduler = harness.Scheduler(self.installation)
         self.addCleanup(self.scheduler.close)
         self.servers = [self.serve("a"), self.serve("b")]
 
@@ -319,7 +279,7 @@ class PoolTest(unittest.TestCase):
         self.wait_for_sessions(4)
         lease = self.leases()[0]["id"]
         self.scheduler.kill()
-        time.sleep(LEASE_TTL_S + 1)
+        time.sleep(harness.LEASE_TTL_S + 1)
         self.scheduler.start()
         harness.wait_until(lambda: [x["id"] for x in self.leases()] == [lease], "the same lease")
         status, stdout, stderr = harness.finish(process)
@@ -334,7 +294,7 @@ class PoolTest(unittest.TestCase):
         self.assertEqual(len(child), 1)
         process.kill()
         process.wait()
-        time.sleep(LEASE_TTL_S + 1)
+        time.sleep(harness.LEASE_TTL_S + 1)
         self.wait_for_sessions(4)
         self.assertIn("lease_tree: ok", process.stdout.read())
         harness.wait_until(lambda: not self.leases(), "the lease runs out")

@@ -17,6 +17,7 @@
 #include "server/packet_socket.h"
 #include "server/worker/memory_requests.h"
 #include "server/worker/worker.h"
+#include "transport/loop_thread.h"
 
 namespace warpline::worker {
 namespace {
@@ -80,7 +81,10 @@ void OnOpen(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* worker,
   if (!status.ok()) return;
   for (const auto& context : worker->contexts) opened->add_peers(context->peers());
   if (worker->session != nullptr) {
-    std::thread(RunDecoder, worker->commands.get(), worker->session.get()).detach();
+    auto decoder = TryStartLoopThread(
+        "wl-decoder", [worker] { RunDecoder(worker->commands.get(), worker->session.get()); });
+    if (!decoder.ok()) return SetStatus(decoder.status(), decoder.status().ToString(), opened);
+    decoder->detach();
   }
 }
 

@@ -67,6 +67,7 @@ absl::Status AttachShared(std::vector<UniqueFd>* fds, Worker* worker) {
 absl::Status MakeSession(const OpenWorker& open, Worker* worker) {
   SessionLimits limits;
   if (open.max_handles() > 0) limits.max_handles = open.max_handles();
+  if (open.max_streams() > 0) limits.max_streams = open.max_streams();
   if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
   std::vector<SessionDevice> devices;
   std::vector<device::Context*> contexts;

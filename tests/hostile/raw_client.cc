@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "common/process_identity.h"
@@ -126,6 +129,10 @@ std::string ValidHello(bool resumable) {
   hello.mutable_initial_memory()->set_min_bytes(2ull << 20);
   hello.mutable_initial_memory()->set_want_bytes(4ull << 20);
   hello.set_driver_version(13000);
+  if (const char* const path = getenv("WARPLINE_TOKEN_FILE"); path != nullptr) {
+    std::ifstream file(path);
+    hello.set_token(std::string(std::istreambuf_iterator<char>(file), {}));
+  }
   hello.set_features(resumable ? kFeatureResume : kFeatureNone);
   hello.set_start_time(ProcessStartTime(hello.pid()));
   hello.set_boot_id(BootId());

@@ -52,7 +52,7 @@ class RawClient : private ChannelHandler {
   std::unique_ptr<Channel> channel_;
 };
 
-// A Hello that a server accepts.
+// A Hello that a server accepts, with the token of the lease that `warpline run` gave us, if any.
 std::string ValidHello(bool resumable = false);
 
 }  // namespace warpline::hostile

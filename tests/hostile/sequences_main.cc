@@ -2,8 +2,7 @@
 //
 //   sequences --endpoint=HOST:PORT --sequence=read_back_race --rounds=100
 #include <cstdio>
-#include <cstring>
-#include <iterator>
+#include <cstdlib>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -14,7 +13,8 @@
 #include "absl/time/time.h"
 #include "tests/hostile/sequence.h"
 
-ABSL_FLAG(std::string, endpoint, "", "HOST:PORT of the server, on this machine");
+ABSL_FLAG(std::string, endpoint, "",
+          "HOST:PORT of the server, on this machine; otherwise that of `warpline run`");
 ABSL_FLAG(std::string, sequence, "", "which one");
 ABSL_FLAG(int, rounds, 10, "how often");
 
@@ -34,16 +34,20 @@ constexpr Sequence kSequences[] = {
 
 int Main() {
   const std::string name = absl::GetFlag(FLAGS_sequence);
+  std::string endpoint = absl::GetFlag(FLAGS_endpoint);
+  if (const char* const given = getenv("WARPLINE_ENDPOINT"); endpoint.empty() && given != nullptr) {
+    endpoint = given;
+  }
   for (const Sequence& sequence : Sequences()) {
     if (name != sequence.name) continue;
     int good = 0;
     std::string first_bad;
     for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-      absl::Status status = sequence.play(absl::GetFlag(FLAGS_endpoint), round);
+      absl::Status status = sequence.play(endpoint, round);
       // Sessions that just ended are still being cleared away.
       for (int again = 0; absl::IsResourceExhausted(status) && again < 50; ++again) {
         absl::SleepFor(absl::Milliseconds(100));
-        status = sequence.play(absl::GetFlag(FLAGS_endpoint), round);
+        status = sequence.play(endpoint, round);
       }
       good += status.ok() ? 1 : 0;
       if (!status.ok() && first_bad.empty()) {

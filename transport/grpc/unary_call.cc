@@ -74,9 +74,10 @@ absl::StatusOr<std::string> CallUnary(const GrpcTarget& target, const std::strin
   grpc_internal::StartGrpc(/*poll_per_queue=*/false);
   absl::StatusOr<std::string> answer;
   // On a thread without signals, as gRPC's threads then are.
-  StartLoopThread("wl-call", [&] {
-    answer = Call(target, method, request, absl::Now() + deadline);
-  }).join();
+  auto thread = TryStartLoopThread(
+      "wl-call", [&] { answer = Call(target, method, request, absl::Now() + deadline); });
+  if (!thread.ok()) return thread.status();
+  thread->join();
   return answer;
 }
 

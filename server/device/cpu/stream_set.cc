@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace warpline::cpu {
@@ -155,7 +156,16 @@ StreamSet::CompletionPtr StreamSet::SubmitLocked(const std::shared_ptr<Stream>& 
   }
   stream->queue.push_back(std::move(operation));
   if (!stream->thread.joinable()) {
-    stream->thread = std::thread([this, stream] { RunStream(stream); });
+    try {
+      stream->thread = std::thread([this, stream] { RunStream(stream); });
+    } catch (const std::system_error&) {
+      // Its work cannot be done, and others may wait for it: as a launch that failed.
+      if (error() == CudaResult::kSuccess) error_.store(CudaResult::kOutOfMemory);
+      while (!stream->queue.empty()) {
+        stream->queue.front().completion->done = true;
+        stream->queue.pop_front();
+      }
+    }
   }
   changed_.NotifyAll();
   return completion;
