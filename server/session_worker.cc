@@ -16,6 +16,8 @@ constexpr int kComputeMajor = 75;
 constexpr int kComputeMinor = 76;
 // Of workers for one replacement; a journal that kills its workers must not go on for ever.
 constexpr int kMostTakeOvers = 3;
+// Before the memory that a client asks for first.
+constexpr uint64_t kMostSinkBytes = 64u << 20;
 
 }  // namespace
 
@@ -40,6 +42,12 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   open.set_max_handles(options.max_handles);
   open.set_max_module_bytes(options.max_module_bytes);
   open.set_max_streams(tasks_.streams());
+  // Up to where the client begins to use each device's part.
+  const uint64_t sink = hello_.initial_memory().va() - hello_.arena_base();
+  if (hello_.initial_memory().va() > hello_.arena_base() && sink <= kMostSinkBytes &&
+      sink % kChunkGranularity == 0) {
+    open.set_sink_bytes(sink);
+  }
   open.set_window_bytes(options.window_bytes);
   int sm = 0;
   for (const auto& attribute : device.info().attributes()) {

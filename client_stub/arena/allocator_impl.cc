@@ -140,19 +140,24 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
     const uint64_t step =
         std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep, kLargestStep);
     growth = heap_.PlanGrowth(bytes, step, left);
+    if (growth.space == nullptr) return TakeToTheEdge(bytes, block);
   }
-  if (growth.space == nullptr) return CudaResult::kOutOfMemory;
   Grant grant;
   const CudaResult result =
       session_->RequestMemory(growth.space->base, growth.min_bytes, growth.want_bytes, &grant);
   SpinMutexLock lock(&mu_);
   if (result != CudaResult::kSuccess) {
     heap_.CancelGrowth(growth);
-    return result;
+    return result == CudaResult::kOutOfMemory ? TakeToTheEdge(bytes, block) : result;
   }
   last_growth_ = clock_();
   *block = heap_.CommitGrowth(growth, grant.bytes, bytes);
   return CudaResult::kSuccess;
+}
+
+CudaResult Allocator::Impl::TakeToTheEdge(uint64_t bytes, Block** block) {
+  *block = heap_.Take(bytes, /*to_the_edge=*/true);
+  return *block != nullptr ? CudaResult::kSuccess : CudaResult::kOutOfMemory;
 }
 
 uint64_t Allocator::Impl::QuotaLeft() const {

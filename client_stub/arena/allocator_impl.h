@@ -43,6 +43,8 @@ class Allocator::Impl {
   // Gets a block when no free one fits: by reclaiming, requesting, returning and, at last, waiting.
   CudaResult Obtain(uint64_t bytes, Block** block);
   CudaResult Grow(uint64_t bytes, Block** block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  // For when there is no more to be had.
+  CudaResult TakeToTheEdge(uint64_t bytes, Block** block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReturnForGrowth(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult WaitForRetirement() ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
   // Takes the live block at `address` out of use; null when there is none.

@@ -48,9 +48,10 @@ struct SessionOptions {
   bool transfer = true;
 };
 
-// Device memory keeps this distance from either end of the arena, so that a small offset from a
-// null pointer or beyond the last byte hits nothing.
-inline constexpr uint64_t kArenaMargin = 2ull << 20;
+// Device memory keeps this distance from either end of each device's part of the arena. The server
+// has the worker map the distance before the first allocation to a sink, in which programs that
+// access a little before it read zeros and write nothing.
+inline constexpr uint64_t kArenaMargin = 8ull << 20;
 
 // What the server said of one of the session's devices.
 struct RemoteDevice {

@@ -473,6 +473,22 @@ TEST_P(DeviceTest, MemorySurvivesItsMappingAndScrubbingClearsIt) {
   EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{0, 0, 0}));
 }
 
+TEST_P(DeviceTest, StrayAccessesOfASinkDoNoHarm) {
+  const uint64_t sink = base_ + 64 * kMiB;
+  ASSERT_EQ(context_->MapSink(sink, 4 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(Read(sink, 2), (std::vector<uint32_t>{0, 0}));
+  EXPECT_EQ(Read(sink + 4 * kMiB - 8, 2), (std::vector<uint32_t>{0, 0}));
+  Write(sink + 2 * kMiB, {1}, kLegacyStream);
+  Write(memory_, {4, 5}, kLegacyStream);
+  EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{4, 5}));
+  // Neither over what is there nor outside the arena.
+  EXPECT_EQ(context_->MapSink(memory_, 2 * kMiB), CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->MapChunk(sink + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->MapSink(base_ + kArenaBytes, 2 * kMiB), CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->MapSink(sink + 8 * kMiB, kMiB), CudaResult::kInvalidValue);
+}
+
 TEST_P(DeviceTest, OneChunkIsMappedTwiceWithItsOwnAccessAtEachPlace) {
   const uint64_t twin = memory_ + 64 * kMiB;
   ASSERT_EQ(context_->MapChunk(twin, 2 * kMiB, fd_.get()), CudaResult::kSuccess);

@@ -130,6 +130,7 @@ class FakeContext : public device::Context {
   }
 
   CudaResult ReserveArena(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
+  CudaResult MapSink(uint64_t, uint64_t) override { return CudaResult::kSuccess; }
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int) override {
     MutexLock lock(&mu_);
     chunks_[va] = {bytes, 3};

@@ -18,6 +18,8 @@ using ::warpline_internal::PrepareWorker;
 
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
+// Of a device.
+constexpr uint64_t kMostSinkBytes = 64u << 20;
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
@@ -62,6 +64,20 @@ absl::Status AttachShared(std::vector<UniqueFd>* fds, Worker* worker) {
   if (!journal.ok()) return journal.status();
   worker->journal = *std::move(journal);
   return absl::OkStatus();
+}
+
+// A program that reads a little before its first allocation gets nothing but zeros natively.
+void MapSinks(const OpenWorker& open, Worker* worker) {
+  const auto devices = static_cast<uint32_t>(worker->contexts.size());
+  const uint64_t part = DeviceArenaBytes(open.arena_bytes(), devices);
+  if (open.sink_bytes() == 0 || open.sink_bytes() > std::min(part, kMostSinkBytes)) return;
+  for (uint32_t i = 0; i < devices; ++i) {
+    const CudaResult mapped =
+        worker->contexts[i]->MapSink(open.arena_base() + i * part, open.sink_bytes());
+    if (mapped == CudaResult::kSuccess) continue;
+    LogWarning("no memory for stray accesses before the first allocation gpu=", i,
+               " error=", CudaResultName(mapped));
+  }
 }
 
 absl::Status MakeSession(const OpenWorker& open, Worker* worker) {
@@ -143,6 +159,7 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   worker->arena_base = open.arena_base();
   worker->arena_bytes = open.arena_bytes();
   if (open.reader()) return absl::OkStatus();
+  MapSinks(open, worker);
   if (fds.size() != kOpenFds + (open.variables() ? 1 : 0)) {
     return absl::InvalidArgumentError("descriptors of the rings");
   }

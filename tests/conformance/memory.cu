@@ -164,6 +164,37 @@ void HostPointerAttributes() {
   CALL("pinned", CUDA_SUCCESS, cuMemFreeHost, host);
 }
 
+// Programs read a little before and behind their allocations, such as the rows at the borders of a
+// grid, and never use what they read. NVIDIA's driver has other memory there.
+void Strays() {
+  if (!Begin()) return;
+  CUmodule module = nullptr;
+  CUfunction affine = nullptr;
+  if (!LoadModule(&module) || !Kernel(&affine, module, "affine")) return;
+  CUdeviceptr out = 0;
+  constexpr size_t kMiB = 1 << 20;
+  const auto access = [&](CUdeviceptr to, CUdeviceptr from) {
+    unsigned one = 1, zero = 0, count = 32;
+    void* parameters[] = {&to, &from, &one, &zero, &count};
+    const CUresult launched =
+        CU(cuLaunchKernel)(affine, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr);
+    return launched != CUDA_SUCCESS ? launched : CU(cuCtxSynchronize)();
+  };
+  for (const size_t bytes : {size_t{512}, kMiB, 2 * kMiB, 64 * kMiB}) {
+    CUdeviceptr memory = 0;
+    SETUP(cuMemAlloc, &memory, bytes);
+    if (out == 0) SETUP(cuMemAlloc, &out, 4096);
+    for (const size_t distance : {size_t{4096}, kMiB}) {
+      // Natively nothing lies before a large allocation.
+      if (bytes < 64 * kMiB) {
+        EQUAL(cuLaunchKernel, "reads before an allocation", access(out, memory - distance), 0);
+      }
+      EQUAL(cuLaunchKernel, "reads behind an allocation",
+            access(out, memory + bytes + distance - 128), 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace conformance
 
@@ -174,5 +205,6 @@ int main(int argc, char** argv) {
               {"allocate", Allocate},
               {"extent", Extent},
               {"pointer_attributes", PointerAttributes},
-              {"host_pointer_attributes", HostPointerAttributes}});
+              {"host_pointer_attributes", HostPointerAttributes},
+              {"strays", Strays}});
 }

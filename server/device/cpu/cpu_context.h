@@ -42,6 +42,7 @@ class CpuContext : public device::Context {
 
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult MapSink(uint64_t va, uint64_t bytes) override { return memory_.MapSink(va, bytes); }
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) override {
     return memory_.SetChunkAccess(va, bytes, access);

@@ -60,6 +60,12 @@ CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
 }
 
 CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
+  return fd < 0 ? CudaResult::kInvalidValue : Map(va, bytes, fd);
+}
+
+CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) { return Map(va, bytes, -1); }
+
+CudaResult MemoryMap::Map(uint64_t va, uint64_t bytes, int fd) {
   MutexLock lock(&mu_);
   const uint64_t offset = va - base_.load();
   const uint64_t size = size_.load();
@@ -73,8 +79,8 @@ CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
     const auto previous = std::prev(next);
     if (previous->first + previous->second > va) return CudaResult::kInvalidValue;
   }
-  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
-      MAP_FAILED) {
+  const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED, fd, 0) == MAP_FAILED) {
     // MAP_FIXED may have dropped the reservation.
     mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
          0);

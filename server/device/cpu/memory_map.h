@@ -34,6 +34,7 @@ class MemoryMap {
   // As device::Context says.
   CudaResult ReserveArena(uint64_t base, uint64_t size);
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd);
+  CudaResult MapSink(uint64_t va, uint64_t bytes);
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access);
 
@@ -66,6 +67,8 @@ class MemoryMap {
   mutable Mutex mu_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> size_{0};  // Set last: the arena exists once it is not zero.
+  // mmap() of `fd`, or of new memory for -1, where no chunk lies.
+  CudaResult Map(uint64_t va, uint64_t bytes, int fd);
   void SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds);
 
   // One byte per granule: the kinds of access that it allows. From mmap: zero, and touched only

@@ -65,6 +65,9 @@ class NativeLaunch {
 // As much as the driver may write of its just-in-time compiler's findings.
 constexpr size_t kJitLogBytes = 32u << 10;
 
+// The granularity of mappings.
+constexpr uint64_t kSinkBytes = 2u << 20;
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::unique_ptr<Context>>> CudaContext::Open(
@@ -79,7 +82,11 @@ absl::StatusOr<std::vector<std::unique_ptr<Context>>> CudaContext::Open(
 }
 
 // The group's last one takes the arena with it.
-CudaContext::~CudaContext() { Enter(); }
+CudaContext::~CudaContext() {
+  Enter();
+  MutexLock lock(&sinks_mu_);
+  for (const uint64_t va : sinks_) api_->p_cuMemUnmap(va, kSinkBytes);
+}
 
 void CudaContext::Enter() {
   if (t_current == context_) return;
@@ -110,6 +117,35 @@ CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   }
   group_->OnMapped(va, bytes, place_);
   return CudaResult::kSuccess;
+}
+
+// One granule of memory, as often as it takes.
+CudaResult CudaContext::MapSink(uint64_t va, uint64_t bytes) {
+  Enter();
+  if (bytes == 0 || bytes % kSinkBytes != 0 || !group_->InArena(va, bytes)) {
+    return CudaResult::kInvalidValue;
+  }
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = group_->members()[place_].device;
+  CUmemGenericAllocationHandle handle;
+  CUresult result = api_->p_cuMemCreate(&handle, kSinkBytes, &properties, 0);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  const absl::Cleanup release = [&] { api_->p_cuMemRelease(handle); };
+  MutexLock lock(&sinks_mu_);
+  // What is mapped before a failure is of no use and no harm.
+  for (uint64_t at = va; at < va + bytes; at += kSinkBytes) {
+    result = api_->p_cuMemMap(at, kSinkBytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) return ToResult(result);
+    sinks_.push_back(at);
+  }
+  const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
+  if (set != CudaResult::kSuccess) return set;
+  // The driver does not promise that new memory holds nothing of another process.
+  result = api_->p_cuMemsetD8(va, 0, kSinkBytes);
+  if (result != CUDA_SUCCESS) return ToResult(result);
+  return ToResult(api_->p_cuStreamSynchronize(nullptr));
 }
 
 CudaResult CudaContext::SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/mutex.h"
 #include "proto/frames.h"
 #include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
@@ -31,6 +32,7 @@ class CudaContext : public Context {
   uint32_t peers() const override { return group_->members()[place_].reaches; }
   CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult MapSink(uint64_t va, uint64_t bytes) override;
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
   CudaResult AllocStaging(size_t bytes, void** host) override;
@@ -140,6 +142,8 @@ class CudaContext : public Context {
   const CUdevice device_;
   const CUcontext context_;
   std::atomic<CUstream> idle_stream_{nullptr};  // Nothing runs on it. Created when first needed.
+  Mutex sinks_mu_;
+  std::vector<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // Granules of MapSink().
 };
 
 }  // namespace warpline::device
