@@ -143,12 +143,12 @@ bool SessionImpl::HandleWelcome(std::string_view payload, std::string* problem) 
   welcome_seen_ = true;
   auto welcomed = ParseWelcome(payload, {arena_.base(), arena_.bytes()});
   MutexLock lock(&state_mu_);
+  answer_ = welcomed.status();
   if (welcomed.ok()) {
     welcomed_ = *std::move(welcomed);
     counts_ = welcomed_.resumable;
     link_ = LinkState::kUp;
   }
-  answer_ = welcomed.status();
   state_changed_.NotifyAll();
   return true;
 }
