@@ -242,7 +242,8 @@ class SessionImpl final : public Session, public ChannelHandler {
 };
 
 // Opens a session through `dialer`, trying one place for the arena after another while this process
-// or the server refuses it. Errors as Session::Open.
+// has it in use or the server says that it cannot have it there (ArenaSearch). `options.deadline`
+// counts anew for each place that the server has refused. Errors as Session::Open.
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer);
 
