@@ -232,7 +232,13 @@ absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
   return sent;
 }
 
+void Session::NoteRefusedMemory(const std::string& why) {
+  port_->traffic().memory_refused.Add(1);
+  memory_refusal_ = why;
+}
+
 void Session::OnGrant(MemoryGrant grant) {
+  if (grant.bytes() == 0) NoteRefusedMemory(grant.message());
   if (awaiting_initial_memory_) {
     awaiting_initial_memory_ = false;
     if (state_ == State::kOpening) Welcome(std::move(grant));

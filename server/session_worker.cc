@@ -148,6 +148,10 @@ void Session::OnCharge(const warpline_internal::ChargeMemory& charge) {
   answer->set_id(charge.id());
   const CudaResult result = devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
   answer->set_error(static_cast<int>(result));
+  if (result == CudaResult::kOutOfMemory) {
+    NoteRefusedMemory(
+        absl::StrCat("the quota has no room for an array of ", charge.bytes(), " bytes"));
+  }
   const absl::Status sent = worker_->Send(message, {});
   if (!sent.ok() && !absl::IsUnavailable(sent)) DistrustWorker(sent.ToString());
 }

@@ -281,9 +281,14 @@ void SessionImpl::CommandFailed(CommandId command, uint64_t seq, CudaResult resu
 
 bool SessionImpl::HandleGrant(std::string_view payload, std::string* problem) {
   warpline_internal::MemoryGrant grant;
-  if (!grant.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
-      !grants_.Answer(grant.id(), {grant.va(), grant.bytes()},
-                      static_cast<CudaResult>(grant.error()), grant.token())) {
+  const bool parsed = grant.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+  const auto error = static_cast<CudaResult>(grant.error());
+  // Before the waiting thread goes on, which may be to the program's end.
+  if (parsed && grant.bytes() == 0) {
+    NoteRefusedMemory(error == CudaResult::kSuccess ? CudaResult::kOutOfMemory : error,
+                      grant.message());
+  }
+  if (!parsed || !grants_.Answer(grant.id(), {grant.va(), grant.bytes()}, error, grant.token())) {
     if (replies_.failed()) return true;
     *problem = "a bad memory grant";
     return false;

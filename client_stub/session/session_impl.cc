@@ -309,6 +309,12 @@ CudaResult SessionImpl::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t 
   return result;
 }
 
+void SessionImpl::NoteRefusedMemory(CudaResult error, std::string_view why) {
+  AddShared(&counters_.memory_refusals);
+  const std::string line = refusals_.LineFor(error, why);
+  if (!line.empty()) LogWarning(line);
+}
+
 void SessionImpl::ReturnMemory(const Grant& grant) {
   if (error() != CudaResult::kSuccess) return;
   warpline_internal::MemoryReturn message;
