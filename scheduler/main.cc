@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   if (!keys.ok()) return keys.status();
   auto store = Store::Open(folder + "/state.db");
   if (!store.ok()) return store.status();
-  return std::make_unique<Scheduler>(std::move(options), *std::move(store), *std::move(keys));
+  return Scheduler::Create(std::move(options), *std::move(store), *std::move(keys));
 }
 
 void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const EndSignals& signals) {

@@ -68,7 +68,9 @@ class RedirectorTest : public testing::Test {
     auto keys = KeyRing::Open(folder + "/keys", absl::Hours(1), absl::Seconds(5), options.clock());
     auto store = Store::Open(folder + "/state.db");
     ASSERT_TRUE(keys.ok() && store.ok());
-    scheduler_ = std::make_unique<Scheduler>(options, *std::move(store), *std::move(keys));
+    auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    scheduler_ = *std::move(scheduler);
     warpline_internal::ServerRequest server;
     server.set_credential("operator");
     server.set_name("s");

@@ -75,25 +75,44 @@ absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys)
-    : options_(std::move(options)), store_(std::move(store)), keys_(std::move(keys)) {
+    : options_(std::move(options)), store_(std::move(store)), keys_(std::move(keys)) {}
+
+absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
+                                                             std::unique_ptr<Store> store,
+                                                             KeyRing keys) {
+  const std::string path = store->path();
+  auto scheduler = std::unique_ptr<Scheduler>(
+      new Scheduler(std::move(options), std::move(store), std::move(keys)));
+  if (const absl::Status taken = scheduler->TakeState(); !taken.ok()) {
+    return ExplainStoreError(path, taken);
+  }
+  return scheduler;
+}
+
+absl::Status Scheduler::TakeState() {
   MutexLock lock(&mu_);
   const absl::Time now = Now();
-  if (auto servers = store_->Servers(); servers.ok()) {
-    for (ServerRecord& server : *servers) {
-      servers_[server.name].heard = now;
-      servers_[server.name].lost_at = now;
-      records_[server.name] = std::move(server);
-    }
+  // Tenants and credentials are read with each request. Without them nobody could ask for anything,
+  // which is better known now.
+  if (const auto tenants = store_->Tenants(); !tenants.ok()) return tenants.status();
+  if (const auto named = store_->ServersWithCredential(); !named.ok()) return named.status();
+  auto servers = store_->Servers();
+  if (!servers.ok()) return servers.status();
+  for (const ServerRecord& server : *servers) {
+    servers_[server.name].heard = now;
+    servers_[server.name].lost_at = now;
+    records_[server.name] = server;
   }
+  auto leases = store_->Leases();
+  if (!leases.ok()) return leases.status();
   // Nobody could renew a lease while there was no scheduler.
-  if (auto leases = store_->Leases(); leases.ok()) {
-    for (LeaseRecord& lease : *leases) {
-      if (lease.state != LeaseState::kActive) continue;
-      // Whatever the clock said before.
-      lease.expires = std::min(now + options_.lease_ttl, lease.ends);
-      (void)store_->UpdateLease(lease);
-    }
+  for (LeaseRecord& lease : *leases) {
+    if (lease.state != LeaseState::kActive) continue;
+    // Whatever the clock said before.
+    lease.expires = std::min(now + options_.lease_ttl, lease.ends);
+    if (const absl::Status updated = store_->UpdateLease(lease); !updated.ok()) return updated;
   }
+  return absl::OkStatus();
 }
 
 // --- Who asks.

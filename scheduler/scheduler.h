@@ -57,7 +57,12 @@ struct SchedulerCounts {
 // and UNAVAILABLE means that the state could not be written.
 class Scheduler {
  public:
-  Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
+  // Goes on from what the store holds. An error, which names the file and says what to do, when
+  // that cannot be read or written: a scheduler that forgot its leases would give the devices out
+  // twice.
+  static absl::StatusOr<std::unique_ptr<Scheduler>> Create(SchedulerOptions options,
+                                                           std::unique_ptr<Store> store,
+                                                           KeyRing keys);
 
   // RESOURCE_EXHAUSTED for a tenant's limit or a full pool, NOT_FOUND for an unknown device. With
   // `by_sessions` nobody will renew the lease.
@@ -99,6 +104,10 @@ class Scheduler {
     absl::Time lost_at;
     warpline_internal::ServerReport report;
   };
+
+  Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
+  // Once, before anything else.
+  absl::Status TakeState();
 
   absl::Time Now() const { return options_.clock(); }
   bool IsUp(const LiveServer& server, absl::Time now) const;

@@ -37,7 +37,8 @@ absl::Status CheckReport(const ServerReport& report) {
   }
   for (const auto& session : report.sessions()) {
     fits = fits && session.program().size() <= kMaxText &&
-           session.reason().size() <= 4 * kMaxText && session.more_gpus_size() <= kMaxDevices;
+           session.reason().size() <= 4 * kMaxText && session.memory_refusal().size() <= kMaxText &&
+           session.more_gpus_size() <= kMaxDevices;
   }
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
 }

@@ -8,6 +8,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/token.h"
+#include "scheduler/sqlite.h"
+#include "scheduler/state_folder.h"
+#include "scheduler/store.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -37,7 +40,9 @@ class SchedulerTest : public testing::Test {
     auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
     auto store = Store::Open(folder_ + "/state.db");
     ASSERT_TRUE(keys.ok() && store.ok());
-    scheduler_ = std::make_unique<Scheduler>(options, *std::move(store), *std::move(keys));
+    auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    scheduler_ = *std::move(scheduler);
   }
 
   static ServerReport Report(const std::string& name) {
@@ -312,6 +317,24 @@ TEST_F(SchedulerTest, LeaseEndsWhenItsTenantsTimeIsOverWhoeverRenewsIt) {
   Tell(WithSessions(Report("a"), lease->lease()));
   Pass(absl::Seconds(4));
   EXPECT_EQ(scheduler_->Renew(lease->token()).status().code(), Code::kFailedPrecondition);
+}
+
+// Its leases would be given out a second time.
+TEST_F(SchedulerTest, StateThatCannotBeReadIsNotAnEmptyOne) {
+  Tell(Report("a"));
+  ASSERT_TRUE(Acquire(16).ok());
+  scheduler_.reset();
+  auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
+  auto store = Store::Open(folder_ + "/state.db");
+  ASSERT_TRUE(keys.ok() && store.ok());
+  // Sound as a file, and not what it says it is.
+  ASSERT_TRUE(Database::Open(folder_ + "/state.db").value()->Execute("DROP TABLE leases").ok());
+  SchedulerOptions options;
+  options.clock = [this] { return now_; };
+  const auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
+  ASSERT_FALSE(scheduler.ok());
+  EXPECT_THAT(scheduler.status().message(), HasSubstr(folder_ + "/state.db"));
+  EXPECT_THAT(scheduler.status().message(), HasSubstr("put back a copy"));
 }
 
 TEST_F(SchedulerTest, RestartForgetsNothing) {

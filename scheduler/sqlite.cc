@@ -59,13 +59,13 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   auto database = std::unique_ptr<Database>(new Database(db));
   if (code != SQLITE_OK) {
     return absl::UnavailableError(
-        absl::StrCat("cannot open ", path, ": ", db == nullptr ? "no memory" : sqlite3_errmsg(db)));
+        absl::StrCat("cannot open it: ", db == nullptr ? "no memory" : sqlite3_errmsg(db)));
   }
   sqlite3_busy_timeout(db, 2000);
   if (auto status = database->Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
                                       "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF");
       !status.ok()) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", status.message()));
+    return status;
   }
   return database;
 }

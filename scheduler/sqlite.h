@@ -52,8 +52,8 @@ class Statement {
 // Thread-compatible.
 class Database {
  public:
-  // Opens or creates the file, in WAL mode with every commit on the disk. UNAVAILABLE, saying why,
-  // when that fails.
+  // Opens or creates the file, in WAL mode with every commit on the disk. UNAVAILABLE, saying why
+  // but not naming the file, when that fails.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path);
   ~Database();
 

@@ -69,15 +69,39 @@ LeaseRecord ReadLease(const Statement& row) {
 
 }  // namespace
 
+absl::Status ExplainStoreError(const std::string& path, const absl::Status& error) {
+  if (absl::IsFailedPrecondition(error)) {
+    return absl::Status(error.code(), absl::StrCat(path, ": ", error.message(),
+                                                   ": start the scheduler that wrote it, or put "
+                                                   "back a copy from before"));
+  }
+  return absl::Status(
+      error.code(),
+      absl::StrCat(
+          "the state in ", path, " cannot be used (", error.message(),
+          "): let the scheduler's user read and write it; or put back a copy, with no ", path,
+          "-wal beside it; or move both away to start without tenants, servers and leases"));
+}
+
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
   // Before SQLite makes its files with its own idea of who may read them.
   const mode_t before = umask(0077);
   auto database = Database::Open(path);
   umask(before);
-  if (!database.ok()) return database.status();
-  auto store = std::unique_ptr<Store>(new Store(*std::move(database)));
-  if (auto status = store->Migrate(); !status.ok()) return status;
+  if (!database.ok()) return ExplainStoreError(path, database.status());
+  auto store = std::unique_ptr<Store>(new Store(path, *std::move(database)));
+  absl::Status status = store->Check();
+  if (status.ok()) status = store->Migrate();
+  if (!status.ok()) return ExplainStoreError(path, status);
   return store;
+}
+
+absl::Status Store::Check() {
+  Statement statement(db(), "PRAGMA quick_check(1)");
+  const std::string found = statement.Step() ? statement.Text(0) : "";
+  if (!statement.status().ok()) return statement.status();
+  return found == "ok" ? absl::OkStatus()
+                       : absl::DataLossError(absl::StrCat("the file is damaged: ", found));
 }
 
 absl::Status Store::Migrate() {
@@ -90,8 +114,9 @@ absl::Status Store::Migrate() {
     if (!statement.status().ok()) return statement.status();
   }
   if (version < 0 || version > kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the state is of version ", version, ", newer than this scheduler's"));
+    return absl::FailedPreconditionError(absl::StrCat("the state is of version ", version,
+                                                      ", and this scheduler knows versions up to ",
+                                                      kSchemaVersion));
   }
   for (; version < kSchemaVersion; ++version) {
     if (auto status = database_->Execute(kSteps[version]); !status.ok()) return status;

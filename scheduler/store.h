@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,11 +23,18 @@ struct LeaseEnd {
   absl::Time forget;
 };
 
+// `error` of reading or writing the state in the file `path`, for who starts the scheduler: names
+// the file and says what can be done.
+absl::Status ExplainStoreError(const std::string& path, const absl::Status& error);
+
 // Thread-compatible. Any call may return UNAVAILABLE when the disk fails; nothing has changed then.
 class Store {
  public:
-  // FAILED_PRECONDITION for the state of a newer version.
+  // FAILED_PRECONDITION for the state of a newer version, DATA_LOSS for a file that is damaged,
+  // UNAVAILABLE for one that cannot be opened; as ExplainStoreError() puts it.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
 
   // ALREADY_EXISTS, NOT_FOUND.
   absl::Status AddTenant(const TenantRecord& tenant);
@@ -60,13 +68,17 @@ class Store {
   absl::StatusOr<std::vector<LeaseRecord>> Leases();
 
  private:
-  explicit Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+  Store(std::string path, std::unique_ptr<Database> database)
+      : path_(std::move(path)), database_(std::move(database)) {}
+  // DATA_LOSS unless the whole file is sound: damage may lie where nothing reads for months.
+  absl::Status Check();
   absl::Status Migrate();
   sqlite3* db() const { return database_->get(); }
   absl::Status MustChange(const std::string& what);
   // `column` of the leases is "tenant" or "server".
   absl::Status EndLeases(const char* column, const std::string& name, const LeaseEnd& end);
 
+  const std::string path_;
   const std::unique_ptr<Database> database_;
 };
 

@@ -5,12 +5,18 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace warpline::scheduler {
 namespace {
+
+using testing::HasSubstr;
 
 class StoreTest : public testing::Test {
  protected:
@@ -204,7 +210,33 @@ TEST_F(StoreTest, WhatWasAnsweredSurvivesBeingKilled) {
 TEST_F(StoreTest, StateOfANewerVersionIsRefused) {
   store_.reset();
   ASSERT_TRUE(Database::Open(Path()).value()->Execute("PRAGMA user_version = 9").ok());
-  EXPECT_EQ(Store::Open(Path()).status().code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status refused = Store::Open(Path()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr(Path()));
+  EXPECT_THAT(refused.message(), HasSubstr("version 9"));
+}
+
+TEST_F(StoreTest, DamageIsFoundWhenTheStoreIsOpened) {
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(store_->AddLease(Lease(absl::StrCat(i))).ok());
+  store_.reset();
+  // The schema, on the first page, is as it was.
+  constexpr std::streamoff kPage = 4096;
+  const auto bytes = static_cast<std::streamoff>(std::filesystem::file_size(Path()));
+  ASSERT_GT(bytes, kPage);
+  std::fstream file(Path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(kPage);
+  file << std::string(static_cast<size_t>(bytes - kPage), '\x5a');
+  file.close();
+  ASSERT_TRUE(file.good());
+  const absl::Status refused = Store::Open(Path()).status();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(refused.message(), HasSubstr(Path()));
+}
+
+TEST_F(StoreTest, FileThatCannotBeOpenedIsNamed) {
+  const absl::Status refused = Store::Open(folder_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr(folder_));
 }
 
 TEST_F(StoreTest, WhatIsNoDatabaseIsRefused) {

@@ -83,6 +83,8 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_command_bytes(from.command_bytes);
   to->set_reply_bytes(from.reply_bytes);
   to->set_memory_requests(from.memory_requests);
+  to->set_memory_refused(from.memory_refused);
+  to->set_memory_refusal(FitText(from.memory_refusal, kMaxText));
   to->set_reason(FitText(from.reason, 2 * kMaxText));
   to->set_tenant(from.tenant);
   to->set_lease(from.lease);

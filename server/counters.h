@@ -28,7 +28,8 @@ struct TrafficCounters {
   Counter command_bytes;
   Counter reply_bytes;
   Counter memory_requests;
-  Counter frames_again;  // Sent again after a resumption.
+  Counter memory_refused;  // Requests that the session's lease, quota or device had no memory for.
+  Counter frames_again;    // Sent again after a resumption.
 
   void AddAll(const TrafficCounters& other) {
     frames_received.Add(other.frames_received.value());
@@ -37,6 +38,7 @@ struct TrafficCounters {
     command_bytes.Add(other.command_bytes.value());
     reply_bytes.Add(other.reply_bytes.value());
     memory_requests.Add(other.memory_requests.value());
+    memory_refused.Add(other.memory_refused.value());
     frames_again.Add(other.frames_again.value());
   }
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "proto/refusal.h"
 
 namespace warpline {
 namespace {
@@ -138,8 +139,8 @@ absl::StatusOr<std::unique_ptr<LeaseSeat>> LeaseBook::Join(const std::string& to
   Lease& lease = shared_->leases[opened->lease];
   if (lease.sessions >= opened->max_sessions) {
     if (lease.sessions == 0) shared_->leases.erase(opened->lease);
-    return absl::ResourceExhaustedError(absl::StrCat("the lease has ", opened->max_sessions,
-                                                     " sessions already, which is its limit"));
+    return NoRoom(absl::StrCat("the lease has ", opened->max_sessions,
+                               " sessions already, which is its limit"));
   }
   ++lease.sessions;
   lease.ends = opened->ends;

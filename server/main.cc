@@ -373,7 +373,9 @@ int Run() {
   auto scheduler_credential = SchedulerCredential();
   if (!scheduler_credential.ok()) return Complain(scheduler_credential.status());
   const auto sampler = MakeSampler(*devices);
+  // The host takes the options over.
   const int max_sessions = options->max_sessions;
+  const uint64_t quota_bytes = options->session.quota_bytes;
   SessionHost host(*std::move(options), std::move(*devices));
   auto metrics = std::make_shared<ServerMetrics>(&host);
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen), metrics);
@@ -386,13 +388,12 @@ int Run() {
   server_options.methods[kStatMethod] = [&](const std::string& peer, const std::string&) {
     return AnswerStat(&host, server_name, peer);
   };
-  const uint64_t quota_bytes = options->session.quota_bytes;
   server_options.methods[kDeviceStatusMethod] = [&, quota_bytes](const std::string&,
                                                                  const std::string& request) {
     return AnswerDeviceStatus(host.Snapshot(), **leases, sampler.get(), quota_bytes, request);
   };
   // A connection or two of each session, those of operators, and some that are none of ours.
-  server_options.max_connections = 2 * std::min(options->max_sessions, 1 << 20) + 512;
+  server_options.max_connections = 2 * std::min(max_sessions, 1 << 20) + 512;
   TakeTlsFlags(&server_options);
   AddLeaseMethods(&host, leases->get(), &server_options.methods);
   server_options.methods[kReplaceMethod] = [&](const std::string& peer,

@@ -134,6 +134,10 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             traffic.reply_bytes.value());
   f.Counter("warpline_memory_requests_total", "Requests for device memory, and returns.",
             traffic.memory_requests.value());
+  f.Counter(
+      "warpline_memory_refused_total",
+      "Requests for device memory that were refused: the lease, the quota or the device had none.",
+      traffic.memory_refused.value());
   if (const ModuleStore* const modules = host_->modules(); modules != nullptr) {
     const ModuleStoreCounters& cache = modules->counters();
     f.Counter("warpline_module_cache_hits_total", "Modules that clients did not have to send.",

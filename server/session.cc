@@ -13,6 +13,7 @@
 #include "common/text.h"
 #include "lease/rights.h"
 #include "proto/frames.h"
+#include "proto/refusal.h"
 #include "server/message_frame.h"
 #include "server/placement.h"
 
@@ -69,8 +70,7 @@ absl::Status Session::CheckHello() {
   if (hello_.program().size() > kMaxProgramName) {
     hello_.mutable_program()->resize(kMaxProgramName);
   }
-  return ValidateArena({hello_.arena_base(), hello_.arena_bytes()},
-                       std::min(context_.options->max_arena_bytes, kMaxArenaBytes));
+  return ValidateArena({hello_.arena_base(), hello_.arena_bytes()}, kMaxArenaBytes);
 }
 
 // A lease names its devices. The ordinals that a program may use count those.
@@ -92,6 +92,9 @@ void Session::HandleHello() {
   if (state_ != State::kWaiting) return;
   const absl::Status checked = CheckHello();
   if (!checked.ok()) return ProtocolError(checked);
+  if (const uint64_t most = context_.options->max_arena_bytes; hello_.arena_bytes() > most) {
+    return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
+  }
   if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
   auto placed = context_.owner->Place(hello_.device());
   if (!placed.ok()) return Refuse(placed.status());
@@ -236,7 +239,13 @@ absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
   return sent;
 }
 
+void Session::NoteRefusedMemory(const std::string& why) {
+  port_->traffic().memory_refused.Add(1);
+  memory_refusal_ = why;
+}
+
 void Session::OnGrant(MemoryGrant grant) {
+  if (grant.bytes() == 0) NoteRefusedMemory(grant.message());
   if (awaiting_initial_memory_) {
     awaiting_initial_memory_ = false;
     if (state_ == State::kOpening) Welcome(std::move(grant));
@@ -292,7 +301,7 @@ void Session::Refuse(const absl::Status& status) {
     context_.counters->sessions_refused.Add(1);
   }
   port_->Close(status);
-  End(absl::StrCat("refused: ", status.ToString()));
+  End(absl::StrCat("refused: ", status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
 }
 
 void Session::ProtocolError(const absl::Status& status) {

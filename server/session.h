@@ -108,6 +108,8 @@ struct SessionSnapshot {
   uint64_t command_bytes = 0;
   uint64_t reply_bytes = 0;
   uint64_t memory_requests = 0;
+  uint64_t memory_refused = 0;
+  std::string memory_refusal;  // Why, the latest time.
   uint64_t resumes = 0;
   uint64_t transfers = 0;
   uint64_t frames_again = 0;
@@ -218,6 +220,8 @@ class Session : public SessionControl,
                             absl::Span<const int> fds) override;
   void OnGrant(warpline_internal::MemoryGrant grant) override;
   void OnRequestDone() override;
+  // For reports: no line in the log, since allocators try again as a matter of course.
+  void NoteRefusedMemory(const std::string& why);
   void OnBadReturn(const absl::Status& status) override;
 
   // MemoryReaderHost.
@@ -327,6 +331,7 @@ class Session : public SessionControl,
   int takes_under_way_ = 0;
   int worker_pid_ = 0;
   std::string reason_;
+  std::string memory_refusal_;  // Why memory was refused, the latest time.
 };
 
 }  // namespace warpline

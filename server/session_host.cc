@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/steady_time.h"
+#include "proto/refusal.h"
 #include "server/placement.h"
 
 namespace warpline {
@@ -122,8 +123,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
     if (draining_) {
       refusal = absl::UnavailableError("the server is shutting down");
     } else if (live_ >= options_.max_sessions) {
-      refusal = absl::ResourceExhaustedError(
-          absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
+      refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
     } else {
       ++live_;
       const uint64_t id = ++last_id_;

@@ -48,6 +48,8 @@ SessionSnapshot Session::Snapshot() {
   snapshot.command_bytes = traffic.command_bytes.value();
   snapshot.reply_bytes = traffic.reply_bytes.value();
   snapshot.memory_requests = traffic.memory_requests.value();
+  snapshot.memory_refused = traffic.memory_refused.value();
+  snapshot.memory_refusal = memory_refusal_;
   snapshot.resumes = resumes_;
   snapshot.transfers = transfers_;
   snapshot.frames_again = traffic.frames_again.value();

@@ -192,6 +192,21 @@ TEST_F(SessionTest, QuotaBoundsWhatIsGranted) {
   EXPECT_THAT(more->message(), HasSubstr("quota"));
 }
 
+TEST_F(SessionTest, RefusedMemoryIsCountedAndItsReasonIsShown) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->RequestMemory(kArena, 2 * kMiB, 192 * kMiB);
+  EXPECT_EQ(host_->Snapshot().sessions.front().memory_refused, 0u);
+  client->RequestMemory(kArena + 1024 * kMiB, 2 * kMiB, 2 * kMiB);
+  client->RequestMemory(kArena + 1024 * kMiB, 4 * kMiB, 4 * kMiB);
+  const SessionSnapshot session = host_->Snapshot().sessions.front();
+  EXPECT_EQ(session.memory_refused, 2u);
+  EXPECT_EQ(session.memory_refusal, "quota of 201326592 bytes: 201326592 in use, 4194304 wanted");
+  TrafficCounters traffic;
+  host_->AddTraffic(&traffic);
+  EXPECT_EQ(traffic.memory_refused.value(), 2u);
+}
+
 TEST_F(SessionTest, DeviceShortOfMemoryGrantsLessOrNothing) {
   StartServer();
   auto first = DialAndOpen();

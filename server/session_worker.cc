@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "lease/rights.h"
+#include "proto/refusal.h"
 #include "server/message_frame.h"
 #include "server/session.h"
 
@@ -106,6 +108,11 @@ void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (state_ != State::kOpening || worker_pid_ != 0) return;
   worker_pid_ = static_cast<int>(worker_->pid());
   if (opened.error() != 0) {
+    // Not UNAVAILABLE, after which clients would ask for the same arena again.
+    if (opened.refusal().reason() == warpline_internal::Refusal::ARENA_UNAVAILABLE) {
+      return Refuse(ArenaUnavailable(
+          absl::StrFormat("%d bytes at %#x", hello_.arena_bytes(), hello_.arena_base())));
+    }
     return Refuse(absl::UnavailableError(
         absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
                      CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
@@ -150,6 +157,10 @@ void Session::OnCharge(const warpline_internal::ChargeMemory& charge) {
   answer->set_id(charge.id());
   const CudaResult result = devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
   answer->set_error(static_cast<int>(result));
+  if (result == CudaResult::kOutOfMemory) {
+    NoteRefusedMemory(
+        absl::StrCat("the quota has no room for an array of ", charge.bytes(), " bytes"));
+  }
   const absl::Status sent = worker_->Send(message, {});
   if (!sent.ok() && !absl::IsUnavailable(sent)) DistrustWorker(sent.ToString());
 }

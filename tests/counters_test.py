@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """How often a session waits for the other end: the counters of WARPLINE_STAT=1."""
+import re
 import unittest
 
 import harness
@@ -8,7 +9,7 @@ import harness
 class CountersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.installation = harness.install(["launches", "allocations", "vector_add"])
+        cls.installation = harness.install(["launches", "allocations", "vector_add", "driver_api"])
         cls.server = harness.server(cls.installation, "--session_memory=16GiB")
         cls.server.__enter__()
 
@@ -35,6 +36,13 @@ class CountersTest(unittest.TestCase):
     def test_a_gibibyte_allocated_costs_at_most_one_round_trip(self):
         counters = self.stat("allocations", "--gib=4")
         self.assertLessEqual(counters["memory requests"] * 2**30, counters["allocated bytes"])
+
+    def test_reason_of_refused_memory_is_said_once(self):
+        # It asks for 64 TiB.
+        _, stderr = harness.run(self.installation, self.server.endpoint, "driver_api", stat=True)
+        self.assertGreaterEqual(harness.counters(stderr)["memory refused"], 1)
+        self.assertEqual(len(re.findall(r"memory was refused: quota of \d+ bytes: ", stderr)), 1,
+                         stderr)
 
     def test_opening_and_a_small_program_stay_under_ten(self):
         counters = self.stat("vector_add")

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Leases end to end: a scheduler, two servers on the CPU device, and `warpline run`."""
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 import unittest
@@ -304,6 +306,53 @@ class PoolTest(unittest.TestCase):
         harness.wait_until(lambda: "lost" in self.warpline("servers"), "it is lost")
         for _ in range(2):
             self.warpline("run", "--memory=1GiB", self.vector_add())
+
+    # --- A state that is of no use.
+
+    def refused_with_state(self, damage):
+        """What a scheduler says that ends at once, for what `damage` does to its stopped state."""
+        self.scheduler.kill()
+        database = self.scheduler.folder / "state/state.db"
+        # As SQLite leaves it: all in one file.
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        kept = database.read_bytes()
+        damage(database)
+        done = subprocess.run(
+            [str(self.installation.root / "bin/warpline-scheduler"), "--listen=127.0.0.1:0",
+             "--state=%s" % database.parent], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(str(database), done.stderr)
+        if database.is_dir():
+            database.rmdir()
+        database.write_bytes(kept)
+        self.scheduler.start()
+        return done.stderr
+
+    def test_state_of_no_use_is_not_taken_for_an_empty_one(self):
+        def overwrite(path):
+            sound = path.read_bytes()
+            path.write_bytes(sound[:4096] + b"\x5a" * (len(sound) - 4096))
+
+        def make_newer(path):
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA user_version = 99")
+
+        def drop_leases(path):
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.execute("DROP TABLE leases")
+
+        def make_unreadable(path):
+            path.unlink()
+            path.mkdir()
+
+        self.warpline("run", "--memory=1GiB", self.vector_add())
+        for damage in (overwrite, drop_leases, make_unreadable):
+            said = self.refused_with_state(damage)
+            self.assertIn("put back a copy", said, damage.__name__)
+        self.assertIn("version 99", self.refused_with_state(make_newer))
+        self.servers.append(self.serve("c"))
+        self.warpline("run", "--memory=1GiB", self.vector_add())
 
     # --- The command line.
 

@@ -80,7 +80,8 @@ class Channel {
   // Ends the stream. What NextFrame() still returns is sent first when `status` is OK; otherwise
   // the peer sees `status`, and so does this side's OnClosed(). Frames that still arrive are
   // dropped. Returns at once; OnClosed() follows, with UNAVAILABLE when the peer has not ended its
-  // half within five seconds. After OnClosed() this does nothing, nor does Wake().
+  // half within five seconds. After OnClosed() this does nothing, nor does Wake(). Of the payloads
+  // of a server's status the client gets the refusal (proto/refusal.h), and maybe no other.
   virtual void Close(const absl::Status& status) = 0;
 };
 
@@ -96,10 +97,11 @@ class Acceptor {
  public:
   virtual ~Acceptor() = default;
   // Returns the handler of a new session, or nullptr and the status to refuse it with, which the
-  // dialling side gets as its own. `peer` names the other end for logs: "unix:...", or
-  // "ipv4:127.0.0.1:5555", with TLS followed by the names in its certificate, " cn=alice
-  // san=alice.example.org". Called on the session's own thread, several at once: it may block, and
-  // the client's dial waits meanwhile. The channel destroys the handler after OnClosed().
+  // dialling side gets as its own, as with Channel::Close(). `peer` names the other end for logs:
+  // "unix:...", or "ipv4:127.0.0.1:5555", with TLS followed by the names in its certificate, "
+  // cn=alice san=alice.example.org". Called on the session's own thread, several at once: it may
+  // block, and the client's dial waits meanwhile. The channel destroys the handler after
+  // OnClosed().
   virtual std::unique_ptr<SessionHandler> Accept(const std::string& peer,
                                                  absl::Status* refusal) = 0;
 };

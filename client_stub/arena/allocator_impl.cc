@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 
@@ -59,7 +60,10 @@ Allocator::Impl::~Impl() { session_->SetFreedCallback(device_, nullptr); }
 
 CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uint64_t* address) {
   if (bytes == 0) return CudaResult::kInvalidValue;
-  if (bytes > quota_bytes_) return CudaResult::kOutOfMemory;
+  if (bytes > quota_bytes_) {
+    NoteRefused(bytes);
+    return CudaResult::kOutOfMemory;
+  }
   const uint64_t needed = RoundUp(bytes);
   Block* block = nullptr;
   // Of a block under construction only this thread knows, but Find() walks past it.
@@ -103,9 +107,14 @@ Block* Allocator::Impl::TakeFromStream(uint64_t bytes, uint64_t stream) {
 
 CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
   MutexLock grow(&grow_mu_);
+  bool asked = false;
+  const auto out_of_memory = [&] {
+    if (!asked) NoteRefused(bytes);
+    return CudaResult::kOutOfMemory;
+  };
   for (bool waited = false;; waited = true) {
     for (bool returned = false;; returned = true) {
-      const CudaResult result = Grow(bytes, block);
+      const CudaResult result = Grow(bytes, block, &asked);
       if (result != CudaResult::kOutOfMemory || returned) {
         if (result != CudaResult::kOutOfMemory) return result;
         break;
@@ -113,11 +122,13 @@ CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
       SpinMutexLock lock(&mu_);
       if (!ReturnForGrowth(bytes)) break;
     }
-    if (waited) return CudaResult::kOutOfMemory;
+    if (waited) return out_of_memory();
+    bool waits;
     {
       SpinMutexLock lock(&mu_);
-      if (retiring_.empty() && stream_free_blocks_ == 0) return CudaResult::kOutOfMemory;
+      waits = !retiring_.empty() || stream_free_blocks_ != 0;
     }
+    if (!waits) return out_of_memory();
     if (const CudaResult result = WaitForRetirement(); result != CudaResult::kSuccess) {
       return result;
     }
@@ -125,7 +136,7 @@ CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
 }
 
 // One attempt: what has retired meanwhile, and otherwise a request.
-CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
+CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
   Heap::Growth growth;
   {
     SpinMutexLock lock(&mu_);
@@ -143,6 +154,7 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
     if (growth.space == nullptr) return TakeToTheEdge(bytes, block);
   }
   Grant grant;
+  *asked = true;
   const CudaResult result =
       session_->RequestMemory(growth.space->base, growth.min_bytes, growth.want_bytes, &grant);
   SpinMutexLock lock(&mu_);
@@ -158,6 +170,21 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block) {
 CudaResult Allocator::Impl::TakeToTheEdge(uint64_t bytes, Block** block) {
   *block = heap_.Take(bytes, /*to_the_edge=*/true);
   return *block != nullptr ? CudaResult::kSuccess : CudaResult::kOutOfMemory;
+}
+
+void Allocator::Impl::NoteRefused(uint64_t bytes) {
+  uint64_t used;
+  bool within_quota;
+  {
+    SpinMutexLock lock(&mu_);
+    used = heap_.granted_bytes();
+    within_quota = bytes <= QuotaLeft();
+  }
+  session_->NoteRefusedMemory(
+      CudaResult::kOutOfMemory,
+      within_quota ? absl::StrCat("no range of the arena is free for ", bytes, " bytes")
+                   : absl::StrCat("quota of ", quota_bytes_, " bytes: ", used, " in use, ", bytes,
+                                  " wanted"));
 }
 
 uint64_t Allocator::Impl::QuotaLeft() const {

@@ -42,7 +42,11 @@ class Allocator::Impl {
   Block* TakeFromStream(uint64_t bytes, uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gets a block when no free one fits: by reclaiming, requesting, returning and, at last, waiting.
   CudaResult Obtain(uint64_t bytes, Block** block);
-  CudaResult Grow(uint64_t bytes, Block** block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  // Sets `*asked` when the server was asked, which then says why it refused.
+  CudaResult Grow(uint64_t bytes, Block** block, bool* asked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
+  // As the server puts it when it is asked.
+  void NoteRefused(uint64_t bytes);
   // For when there is no more to be had.
   CudaResult TakeToTheEdge(uint64_t bytes, Block** block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReturnForGrowth(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

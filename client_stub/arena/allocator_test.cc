@@ -240,12 +240,24 @@ TEST_F(AllocatorTest, WholeQuotaCanBeAllocated) {
   Allocate(16 * kGiB);
 }
 
+TEST_F(AllocatorTest, QuotaThatIsUsedUpIsTheReason) {
+  EXPECT_EQ(TryAllocate(17 * kGiB), CudaResult::kOutOfMemory);
+  Allocate(16 * kGiB - 64 * kMiB);
+  EXPECT_EQ(TryAllocate(1 * kGiB), CudaResult::kOutOfMemory);
+  const auto why = session_.refused_because();
+  ASSERT_EQ(why.size(), 2u);
+  EXPECT_EQ(why[0], "quota of 17179869184 bytes: 67108864 in use, 18253611008 wanted");
+  EXPECT_EQ(why[1], "quota of 17179869184 bytes: 17112760320 in use, 1073741824 wanted");
+}
+
 TEST_F(AllocatorTest, ServersRefusalIsOutOfMemory) {
   session_.SetServerLimit(256 * kMiB);
   Allocate(200 * kMiB);
   EXPECT_EQ(TryAllocate(100 * kMiB), CudaResult::kOutOfMemory);
   EXPECT_EQ(session_.refusals(), 1);
   Allocate(40 * kMiB);
+  // It says itself why.
+  EXPECT_TRUE(session_.refused_because().empty());
 }
 
 TEST_F(AllocatorTest, ShortQuotaWaitsForFreedMemoryToRetire) {

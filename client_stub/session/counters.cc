@@ -32,6 +32,7 @@ std::string Counters::ToText() const {
   AppendLine("round trips", get(round_trips), by_command, &out);
   AppendLine("opening", get(open_round_trips), "", &out);
   AppendLine("memory requests", get(memory_round_trips), " (waited)", &out);
+  AppendLine("memory refused", get(memory_refusals), "", &out);
   AppendLine("synchronizes", get(synchronizes), "", &out);
   AppendLine("copies out", get(copies_out), "", &out);
   AppendLine("launches", get(launches), "", &out);

@@ -22,6 +22,7 @@ struct Counters {
   std::array<std::atomic<uint64_t>, kCommandCount + 1> round_trips_by_command{};
   std::atomic<uint64_t> open_round_trips{0};
   std::atomic<uint64_t> memory_round_trips{0};
+  std::atomic<uint64_t> memory_refusals{0};  // by the server, or for want of quota
   std::atomic<uint64_t> synchronizes{0};
   std::atomic<uint64_t> copies_out{0};
   // Waits of another kind: for the window, for credit, for memory that was freed to retire.
@@ -38,8 +39,8 @@ struct Counters {
 
   // One line per number, each "warpline stat: KEY: VALUE\n" with a decimal VALUE, in a fixed order;
   // later versions may add keys, never rename one. The keys:
-  //   round trips, opening, memory requests, synchronizes, copies out, launches, commands,
-  //   window waits, free waits, bytes sent, bytes received, frames sent, frames received,
+  //   round trips, opening, memory requests, memory refused, synchronizes, copies out, launches,
+  //   commands, window waits, free waits, bytes sent, bytes received, frames sent, frames received,
   //   allocated bytes, resumes, transfers, frames sent again
   // Behind the value may stand a note in parentheses: "round trips: 3 (KernelFind 2, GlobalFind
   // 1)", with names of proto/calls.toml, and "memory requests: 1 (waited)".

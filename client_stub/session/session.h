@@ -201,6 +201,9 @@ class Session {
   // (a round trip). `*grant` is what was backed. kOutOfMemory when the server refused.
   virtual CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                                    Grant* grant) = 0;
+  // Memory was refused without the server's being asked, because of `why`: counted, and logged once
+  // for each kind of reason, like the server's own refusals.
+  virtual void NoteRefusedMemory(CudaResult /*error*/, std::string_view /*why*/) {}
   // Gives back a whole grant of which nothing in flight uses anything.
   virtual void ReturnMemory(const Grant& grant) = 0;
 

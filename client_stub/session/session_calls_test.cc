@@ -208,6 +208,22 @@ TEST_F(SessionCallsTest, MemoryIsGrantedWithinTheQuota) {
   EXPECT_EQ(server_.memory_returns()[0].va(), va);
 }
 
+TEST_F(SessionCallsTest, ReasonOfRefusedMemoryIsLoggedOnceAndCounted) {
+  const uint64_t va = session_->arena_base() + (1ull << 40);
+  Grant grant;
+  testing::internal::CaptureStderr();
+  for (int i = 1; i <= 20; ++i) {
+    const uint64_t bytes = FakeServer::kQuota + static_cast<uint64_t>(i) * kChunkGranularity;
+    EXPECT_EQ(session_->RequestMemory(va, bytes, bytes, &grant), CudaResult::kOutOfMemory);
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_NE(log.find("quota of 8589934592 bytes: "), std::string::npos) << log;
+  EXPECT_EQ(session_->counters().memory_refusals, 20u);
+  EXPECT_NE(session_->counters().ToText().find("warpline stat: memory refused: 20\n"),
+            std::string::npos);
+}
+
 TEST_F(SessionCallsTest, CountersSayWhatWasWaitedFor) {
   session_->Call(WaitKind::kRoundTrip, cmd::KernelFind{}, "k");
   session_->Call(WaitKind::kFree, cmd::ContextSync{});

@@ -143,12 +143,12 @@ bool SessionImpl::HandleWelcome(std::string_view payload, std::string* problem) 
   welcome_seen_ = true;
   auto welcomed = ParseWelcome(payload, {arena_.base(), arena_.bytes()});
   MutexLock lock(&state_mu_);
+  answer_ = welcomed.status();
   if (welcomed.ok()) {
     welcomed_ = *std::move(welcomed);
     counts_ = welcomed_.resumable;
     link_ = LinkState::kUp;
   }
-  answer_ = welcomed.status();
   state_changed_.NotifyAll();
   return true;
 }
@@ -281,9 +281,14 @@ void SessionImpl::CommandFailed(CommandId command, uint64_t seq, CudaResult resu
 
 bool SessionImpl::HandleGrant(std::string_view payload, std::string* problem) {
   warpline_internal::MemoryGrant grant;
-  if (!grant.ParseFromArray(payload.data(), static_cast<int>(payload.size())) ||
-      !grants_.Answer(grant.id(), {grant.va(), grant.bytes()},
-                      static_cast<CudaResult>(grant.error()), grant.token())) {
+  const bool parsed = grant.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
+  const auto error = static_cast<CudaResult>(grant.error());
+  // Before the waiting thread goes on, which may be to the program's end.
+  if (parsed && grant.bytes() == 0) {
+    NoteRefusedMemory(error == CudaResult::kSuccess ? CudaResult::kOutOfMemory : error,
+                      grant.message());
+  }
+  if (!parsed || !grants_.Answer(grant.id(), {grant.va(), grant.bytes()}, error, grant.token())) {
     if (replies_.failed()) return true;
     *problem = "a bad memory grant";
     return false;

@@ -9,6 +9,7 @@
 #include "client_stub/session/testing/fake_acceptor.h"
 #include "client_stub/session/testing/fake_server.h"
 #include "gtest/gtest.h"
+#include "proto/refusal.h"
 #include "transport/grpc/grpc_server.h"
 
 namespace warpline::stub {
@@ -63,7 +64,7 @@ TEST_F(SessionGrpcTest, RefusalHasTheServersStatus) {
 TEST_F(SessionGrpcTest, RefusedArenaIsTriedElsewhere) {
   int tries = 0;
   server_.admit = [&](const auto&) {
-    return ++tries == 1 ? absl::AbortedError("arena is taken") : absl::OkStatus();
+    return ++tries == 1 ? ArenaUnavailable("taken") : absl::OkStatus();
   };
   Open();
   EXPECT_EQ(tries, 2);

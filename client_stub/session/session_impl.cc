@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client_stub/session/arena_search.h"
 #include "common/log.h"
 #include "common/process_identity.h"
 #include "proto/frames.h"
+#include "proto/refusal.h"
 #include "proto/session.pb.h"
 
 namespace warpline::stub {
@@ -308,6 +309,12 @@ CudaResult SessionImpl::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t 
   return result;
 }
 
+void SessionImpl::NoteRefusedMemory(CudaResult error, std::string_view why) {
+  AddShared(&counters_.memory_refusals);
+  const std::string line = refusals_.LineFor(error, why);
+  if (!line.empty()) LogWarning(line);
+}
+
 void SessionImpl::ReturnMemory(const Grant& grant) {
   if (error() != CudaResult::kSuccess) return;
   warpline_internal::MemoryReturn message;
@@ -370,22 +377,22 @@ void SessionImpl::Close(absl::Duration deadline) {
 
 void SessionImpl::CloseChannel(const absl::Status& status) { channel_.Close(status); }
 
-absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
-                                                         const Dialer& dialer) {
-  constexpr int kMaxAttempts = 6;
+namespace {
+
+// Opens a session with the arena at `place`, which the process must have free. As often as it takes
+// within `options.deadline` while the connection is lost before the server has answered; and, where
+// a session of ours was refused before and may still be ending, while there is no room.
+absl::StatusOr<std::unique_ptr<SessionImpl>> OpenWithArena(const ArenaCandidate& place,
+                                                           ArenaReservation arena,
+                                                           const SessionOptions& options,
+                                                           const Dialer& dialer,
+                                                           bool refused_before) {
   // Between attempts after a lost connection or a server that takes nobody at the moment; doubles.
   constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
   constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
   absl::Duration pause = kFirstPause;
   const absl::Time end = absl::Now() + options.deadline;
-  absl::Status refused = absl::ResourceExhaustedError(
-      "no range of 4 GiB or more of this process's address space is free for device memory");
-  int attempts = 0;
-  const std::vector<ArenaCandidate> candidates = ArenaCandidates();
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const ArenaCandidate& candidate = candidates[i];
-    ArenaReservation arena = ArenaReservation::At(candidate.base, candidate.bytes);
-    if (!arena.held()) continue;
+  while (true) {
     SessionOptions attempt = options;
     attempt.deadline = absl::Ceil(end - absl::Now(), absl::Milliseconds(100));
     auto session = std::make_unique<SessionImpl>(std::move(arena));
@@ -393,21 +400,30 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& o
     if (status.ok()) return session;
     // A connection may break while the session opens, and then there is nothing to resume. Whoever
     // got an answer, a redirect among them, must not ask again: a scheduler gave a lease with it.
-    if (session->LostWhileOpening() && absl::Now() + pause < end) {
-      session.reset();
-      absl::SleepFor(pause);
-      pause = std::min(2 * pause, kLongestPause);
-      --i;
-      continue;
-    }
-    const bool refuses_arena = (status.code() == absl::StatusCode::kAborted ||
-                                status.code() == absl::StatusCode::kFailedPrecondition) &&
-                               absl::StrContains(status.message(), "arena");
-    if (!refuses_arena) return status;
-    refused = status;
-    if (++attempts == kMaxAttempts) break;
+    const bool room_is_coming =
+        refused_before && RefusalOf(status).reason() == warpline_internal::Refusal::NO_ROOM;
+    const bool again = session->LostWhileOpening() || room_is_coming;
+    if (!again || absl::Now() + pause >= end) return status;
+    session.reset();
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    arena = ArenaReservation::At(place.base, place.bytes);
+    if (!arena.held()) return ArenaUnavailable("another thread of this process took it");
   }
-  return refused;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
+                                                         const Dialer& dialer) {
+  ArenaSearch search(ArenaCandidates());
+  while (const auto place = search.Next()) {
+    ArenaReservation arena = ArenaReservation::At(place->base, place->bytes);
+    if (!arena.held()) continue;
+    auto session = OpenWithArena(*place, std::move(arena), options, dialer, search.refusals() > 0);
+    if (session.ok() || !search.OnRefused(session.status())) return session;
+  }
+  return search.Failure();
 }
 
 }  // namespace warpline::stub

@@ -36,6 +36,7 @@
 #include "client_stub/session/host_memory_link.h"
 #include "client_stub/session/output_buffer.h"
 #include "client_stub/session/read_back_table.h"
+#include "client_stub/session/refusal_log.h"
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
@@ -110,6 +111,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   void SetHostDueCallback(std::function<void(uint64_t token)> callback) override;
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
+  void NoteRefusedMemory(CudaResult error, std::string_view why) override;
   void ReturnMemory(const Grant& grant) override;
   void MoveTo(const std::string& endpoint) override { MoveTo(DialTarget{endpoint}); }
   CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
@@ -190,6 +192,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   ReplyTable replies_;
   GrantTable grants_;
   ReadBackTable read_backs_;
+  RefusalLog refusals_;
   CompletionBoard board_;
   OutputBuffer output_;
 
@@ -242,7 +245,8 @@ class SessionImpl final : public Session, public ChannelHandler {
 };
 
 // Opens a session through `dialer`, trying one place for the arena after another while this process
-// or the server refuses it. Errors as Session::Open.
+// has it in use or the server says that it cannot have it there (ArenaSearch). `options.deadline`
+// counts anew for each place that the server has refused. Errors as Session::Open.
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer);
 

@@ -2,12 +2,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "client_stub/session/handshake.h"
 #include "client_stub/session/session_impl.h"
 #include "client_stub/session/testing/fake_server.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
+#include "proto/refusal.h"
 
 namespace warpline::stub {
 namespace {
@@ -113,8 +115,7 @@ TEST(SessionOpenTest, AnotherPlaceIsTriedWhenTheArenaIsRefused) {
   std::vector<std::pair<uint64_t, uint64_t>> tried;
   server.admit = [&](const warpline_internal::Hello& hello) {
     tried.push_back({hello.arena_base(), hello.arena_bytes()});
-    return tried.size() < 3 ? absl::AbortedError("the worker cannot reserve the arena")
-                            : absl::OkStatus();
+    return tried.size() < 3 ? ArenaUnavailable("taken") : absl::OkStatus();
   };
   auto session = OpenSession({}, server.MakeDialer());
   ASSERT_TRUE(session.ok()) << session.status();
@@ -129,12 +130,27 @@ TEST(SessionOpenTest, ArenaIsNotTriedForever) {
   int tries = 0;
   server.admit = [&](const warpline_internal::Hello&) {
     ++tries;
-    return absl::FailedPreconditionError("no such arena here");
+    return ArenaUnavailable("taken");
   };
-  EXPECT_EQ(OpenSession({}, server.MakeDialer()).status().code(),
-            absl::StatusCode::kFailedPrecondition);
-  EXPECT_GT(tries, 1);
-  EXPECT_LE(tries, 10);
+  const absl::Status status = OpenSession({}, server.MakeDialer()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(status.message(), "6 were tried")) << status;
+  EXPECT_EQ(tries, 6);
+}
+
+// A server of before there were typed refusals, whose texts are for people.
+TEST(SessionOpenTest, TextsAboutArenasAreNotTakenForRefusals) {
+  for (const absl::Status& said : {absl::AbortedError("the worker cannot reserve the arena"),
+                                   absl::FailedPreconditionError("no such arena here")}) {
+    FakeServer server;
+    int tries = 0;
+    server.admit = [&](const warpline_internal::Hello&) {
+      ++tries;
+      return said;
+    };
+    EXPECT_EQ(OpenSession({}, server.MakeDialer()).status(), said);
+    EXPECT_EQ(tries, 1);
+  }
 }
 
 TEST(SessionOpenTest, OtherPreconditionsAreNotRetried) {

@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "proto/frames.h"
+#include "proto/refusal.h"
 #include "proto/worker.pb.h"
 #include "server/life_line.h"
 #include "server/packet_socket.h"
@@ -76,9 +77,11 @@ void SetStatus(const absl::Status& status, std::string message, Reply* reply) {
 void OnOpen(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* worker,
             WorkerOpened* opened) {
   const absl::Status status = Open(open, std::move(fds), worker);
-  // The code tells the server whether another arena may do.
-  SetStatus(status, status.ToString(), opened);
-  if (!status.ok()) return;
+  SetStatus(status, status.ToString(absl::StatusToStringMode::kWithNoExtraData), opened);
+  if (!status.ok()) {
+    *opened->mutable_refusal() = RefusalOf(status);
+    return;
+  }
   for (const auto& context : worker->contexts) opened->add_peers(context->peers());
   if (worker->session != nullptr) {
     auto decoder = TryStartLoopThread(

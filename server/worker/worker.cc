@@ -4,10 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/log.h"
 #include "proto/devices.h"
+#include "proto/refusal.h"
 #include "server/worker/sandbox.h"
 
 namespace warpline::worker {
@@ -154,7 +156,8 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   const CudaResult reserved =
       worker->contexts[0]->ReserveArena(open.arena_base(), open.arena_bytes());
   if (reserved != CudaResult::kSuccess) {
-    return absl::AbortedError("the arena's addresses are taken in the worker");
+    return ArenaUnavailable(absl::StrFormat("%d bytes at %#x: %s", open.arena_bytes(),
+                                            open.arena_base(), CudaResultName(reserved)));
   }
   worker->arena_base = open.arena_base();
   worker->arena_bytes = open.arena_bytes();

@@ -87,6 +87,9 @@ std::string StatReport(const StatReply& reply) {
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");
     absl::StrAppend(&out, "memory_requests  ", session.memory_requests(), "\n");
+    absl::StrAppend(
+        &out, "memory_refused   ", session.memory_refused(),
+        session.memory_refused() == 0 ? "" : ", last: ", Shown(session.memory_refusal()), "\n");
     absl::StrAppend(&out, "resumes          ", session.resumes(), "\n");
     absl::StrAppend(&out, "transfers        ", session.transfers(), "\n");
     absl::StrAppend(&out, "frames_again     ", session.frames_again(), "\n");

@@ -39,6 +39,15 @@ TEST(ReportTest, StatShowsHostMemoryWhereTheServerTellsIt) {
               HasSubstr("host_memory      3.0 MiB shared with clients, of 8.0 GiB"));
 }
 
+TEST(ReportTest, StatSaysWhyMemoryWasRefused) {
+  auto reply = Example();
+  EXPECT_THAT(StatReport(reply), HasSubstr("memory_refused   0\n"));
+  reply.mutable_sessions(0)->set_memory_refused(12);
+  reply.mutable_sessions(0)->set_memory_refusal("quota of 5 bytes\x1b[2J");
+  EXPECT_THAT(StatReport(reply), HasSubstr("memory_refused   12, last: quota of 5 bytes"));
+  EXPECT_THAT(StatReport(reply), Not(HasSubstr("\x1b")));
+}
+
 TEST(ReportTest, NamesFromTenantsCannotControlTheTerminal) {
   EXPECT_THAT(StatReport(Example()), Not(HasSubstr("\x1b")));
   EXPECT_THAT(PsReport(Example()), Not(HasSubstr("\x1b")));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/refusal.h"
 #include "transport/channel.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/grpc_server.h"
@@ -290,6 +291,16 @@ TYPED_TEST(ChannelConformance, TheServersReasonReachesTheClient) {
   EXPECT_EQ(session.server->AwaitClosed(), reason);
 }
 
+// For programs, beside the status that people read.
+TYPED_TEST(ChannelConformance, TheServersRefusalReachesTheClientTyped) {
+  Session session = this->Connect();
+  const absl::Status reason = ArenaTooLarge(1ull << 42, 1ull << 36);
+  session.server->Close(reason);
+  const std::optional<absl::Status> closed = session.client->AwaitClosed();
+  EXPECT_EQ(closed, reason);
+  EXPECT_EQ(RefusalOf(closed.value_or(absl::OkStatus())).most_arena_bytes(), 1ull << 36);
+}
+
 TYPED_TEST(ChannelConformance, AClientThatVanishesIsLost) {
   Session session = this->Connect();
   session.client->Send(1);
@@ -327,6 +338,15 @@ TYPED_TEST(ChannelConformance, AnOversizedFrameEndsTheStream) {
 TYPED_TEST(ChannelConformance, ARefusalReachesTheClientAsItsStatus) {
   this->Serve();
   const absl::Status reason = absl::ResourceExhaustedError("no slice is free");
+  this->acceptor_.RefuseWith(reason);
+  auto end = std::make_shared<Endpoint>();
+  const auto handler = Endpoint::MakeHandler(end);
+  EXPECT_EQ(this->transport_->Dial(handler.get(), ChannelOptions()).status(), reason);
+}
+
+TYPED_TEST(ChannelConformance, ARefusalByTheAcceptorReachesTheClientTyped) {
+  this->Serve();
+  const absl::Status reason = ArenaUnavailable("taken");
   this->acceptor_.RefuseWith(reason);
   auto end = std::make_shared<Endpoint>();
   const auto handler = Endpoint::MakeHandler(end);

@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client_stub/session/session.h"
@@ -68,6 +69,14 @@ class FakeSession final : public Session {
   void SetFreedCallback(uint32_t device, std::function<void(uint64_t token)> callback) override;
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;
+  void NoteRefusedMemory(CudaResult, std::string_view why) override {
+    MutexLock lock(&mu_);
+    refused_because_.emplace_back(why);
+  }
+  std::vector<std::string> refused_because() const {
+    MutexLock lock(&mu_);
+    return refused_because_;
+  }
   void ReturnMemory(const Grant& grant) override;
   void Close(absl::Duration) override {}
 
@@ -103,6 +112,7 @@ class FakeSession final : public Session {
   std::map<uint64_t, uint64_t> stream_retired_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, uint64_t> fences_ ABSL_GUARDED_BY(mu_);  // Number to token.
   std::string complaint_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> refused_because_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace warpline::stub

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client_stub/session/testing/loopback_channel.h"
 #include "proto/frames.h"
 
@@ -204,6 +205,8 @@ void FakeServer::OnMemoryRequest(const Frame& frame) {
   const uint64_t bytes = std::min<uint64_t>(request.want_bytes(), left);
   if (bytes < request.min_bytes()) {
     grant.set_error(static_cast<int>(CudaResult::kOutOfMemory));
+    grant.set_message(absl::StrCat("quota of ", kQuota, " bytes: ", granted_bytes_, " in use, ",
+                                   request.min_bytes(), " wanted"));
   } else {
     grant.set_bytes(bytes);
     granted_bytes_ += bytes;
