@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 
+std::atomic<std::atomic<uint64_t>*> g_total{nullptr};
+
 }  // namespace
 
 std::string LogPermit::Tail() const {
@@ -36,6 +38,8 @@ LogPermit LogBudget::Ask(size_t kind) {
     from = std::max(full_at, now);
     if (from - now > (kinds_[kind].burst - 1) * interval) {
       AddLeftOut(kind, 1);
+      std::atomic<uint64_t>* const total = g_total.load(std::memory_order_acquire);
+      if (total != nullptr) total->fetch_add(1, std::memory_order_relaxed);
       return LogPermit();
     }
   } while (!bucket.full_at_ns.compare_exchange_weak(full_at, from + interval,
@@ -46,7 +50,10 @@ LogPermit LogBudget::Ask(size_t kind) {
 
 void LogBudget::AddLeftOut(size_t kind, uint64_t lines) {
   buckets_[kind].left_out.fetch_add(lines, std::memory_order_relaxed);
-  if (total_ != nullptr) total_->fetch_add(lines, std::memory_order_relaxed);
+}
+
+void LogBudget::CountAllIn(std::atomic<uint64_t>* total) {
+  g_total.store(total, std::memory_order_release);
 }
 
 uint64_t LogBudget::TakeLeftOut(size_t kind) {

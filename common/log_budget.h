@@ -92,8 +92,9 @@ class LogBudget {
   // Says in one line what is pending of all kinds, if anything is.
   void Finish();
 
-  // Counts what is not said in `total` as well from now on. Borrowed; before other threads ask.
-  void CountIn(std::atomic<uint64_t>* total) { total_ = total; }
+  // What any budget of the process does not say is counted in `total` as well from now on.
+  // Borrowed; null for nowhere.
+  static void CountAllIn(std::atomic<uint64_t>* total);
 
   // CLOCK_MONOTONIC_COARSE: some milliseconds of resolution, for next to nothing.
   static int64_t CoarseNanos();
@@ -111,7 +112,6 @@ class LogBudget {
   const Clock clock_;
   const int64_t start_ns_;
   const std::unique_ptr<Bucket[]> buckets_;
-  std::atomic<uint64_t>* total_ = nullptr;
 };
 
 }  // namespace warpline
