@@ -61,4 +61,12 @@ bool IsLocalPeer(const std::string& peer) {
   return false;
 }
 
+std::string_view PeerWithoutPort(std::string_view peer) {
+  const size_t names = peer.find(' ');
+  if (names != std::string_view::npos) return peer.substr(names + 1);
+  const bool address = absl::StartsWith({peer.data(), peer.size()}, "ipv4:") ||
+                       absl::StartsWith({peer.data(), peer.size()}, "ipv6:");
+  return address ? peer.substr(0, peer.rfind(':')) : peer;
+}
+
 }  // namespace warpline

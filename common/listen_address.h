@@ -3,6 +3,7 @@
 #define WARPLINE_COMMON_LISTEN_ADDRESS_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -15,6 +16,10 @@ absl::Status CheckListenAddress(const std::string& address, bool tls);
 
 // True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...").
 bool IsLocalPeer(const std::string& peer);
+
+// What stays the same of a peer from one connection to the next: the names of its certificate
+// (" cn=..."), or without one its address without the port. Part of `peer`.
+std::string_view PeerWithoutPort(std::string_view peer);
 
 }  // namespace warpline
 

@@ -48,5 +48,15 @@ TEST(ListenAddressTest, LocalPeersAreKnown) {
   EXPECT_FALSE(IsLocalPeer("ipv4:10.0.0.1:5555 cn=127.0.0.1:1"));
 }
 
+TEST(ListenAddressTest, PeersAreTheSameOnTheirNextConnection) {
+  EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555"), "ipv4:10.0.0.1");
+  EXPECT_EQ(PeerWithoutPort("ipv6:%5B2001:db8::1%5D:5555"), "ipv6:%5B2001:db8::1%5D");
+  EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555 cn=tenant san=a:b"), "cn=tenant san=a:b");
+  EXPECT_EQ(PeerWithoutPort("unix:/run/a:b"), "unix:/run/a:b");
+  EXPECT_EQ(PeerWithoutPort("unix:"), "unix:");
+  EXPECT_EQ(PeerWithoutPort("ipv4:"), "ipv4");
+  EXPECT_EQ(PeerWithoutPort(""), "");
+}
+
 }  // namespace
 }  // namespace warpline

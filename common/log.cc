@@ -42,7 +42,7 @@ void SetLogName(const char* name) { g_name.store(name, std::memory_order_relaxed
 void SetLogDescriptor(int descriptor) { g_descriptor.store(descriptor, std::memory_order_relaxed); }
 void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
 
-void LogLine(LogLevel level, std::string_view text) {
+void LogLine(LogLevel level, std::string_view text, std::string_view tail) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -56,6 +56,7 @@ void LogLine(LogLevel level, std::string_view text) {
   line.append(g_name.load(std::memory_order_relaxed));
   line.push_back(' ');
   AppendEscaped(text, &line);
+  line.append(tail);
   line.push_back('\n');
   // A log line that cannot be written has nowhere else to go.
   [[maybe_unused]] const ssize_t written =

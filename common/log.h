@@ -2,7 +2,8 @@
 //
 //   2026-11-21T02:30:00.123Z I server session=7 opened tenant=local gpu=0
 //
-// Thread-safe: a line is written with one write(2). Never call it per forwarded call.
+// Thread-safe: a line is written with one write(2). Never call it per forwarded call; what a peer
+// can bring about again and again is said within a LogBudget (log_budget.h).
 #ifndef WARPLINE_COMMON_LOG_H_
 #define WARPLINE_COMMON_LOG_H_
 
@@ -12,7 +13,8 @@
 
 namespace warpline {
 
-enum class LogLevel { kInfo, kWarning, kError };
+// Nothing is said at kNone: for SetLogLevel().
+enum class LogLevel { kInfo, kWarning, kError, kNone };
 
 // Names this process in its log lines ("server", "worker", "stub"). Call before the first line;
 // `name` must outlive the process's last line.
@@ -25,8 +27,9 @@ void SetLogDescriptor(int descriptor);
 void SetLogLevel(LogLevel level);
 
 // Writes one line. Newlines and control characters in `text` are escaped, since parts of it may
-// come from a tenant.
-void LogLine(LogLevel level, std::string_view text);
+// come from a tenant. Of a long text the end is left out, never that of `tail`, which is ours and
+// short.
+void LogLine(LogLevel level, std::string_view text, std::string_view tail = {});
 
 template <typename... Args>
 void LogInfo(const Args&... args) {

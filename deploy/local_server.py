@@ -208,12 +208,15 @@ class Server:
     def running(self):
         return self._process.poll() is None
 
-    def log_tail(self, lines=40):
+    def log(self):
+        """All that the server and its processes have logged."""
         try:
-            text = (self._folder / "log").read_text(encoding="utf-8", errors="replace")
+            return (self._folder / "log").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-lines:])
+
+    def log_tail(self, lines=40):
+        return "\n".join(self.log().splitlines()[-lines:])
 
     def _wait_until_ready(self, port_file):
         deadline = time.monotonic() + READY_TIMEOUT_S

@@ -75,7 +75,10 @@ absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys)
-    : options_(std::move(options)), store_(std::move(store)), keys_(std::move(keys)) {}
+    : options_(std::move(options)),
+      store_(std::move(store)),
+      keys_(std::move(keys)),
+      log_(SchedulerLogOptions()) {}
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
                                                              std::unique_ptr<Store> store,
@@ -287,15 +290,21 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   auto lease = Choose(request, *tenant, by_sessions);
   if (!lease.ok()) {
     ++counts_.refused;
-    LogInfo("refused a lease tenant=", tenant->name, " program=", Quoted(request.program()),
-            " memory_bytes=", request.memory_bytes(), " reason=", Quoted(lease.status().message()));
+    if (const LogPermit permit = log_.Ask(TenantKey(tenant->name), kRefusedLine)) {
+      permit.Info("refused a lease tenant=", tenant->name, " program=", Quoted(request.program()),
+                  " memory_bytes=", request.memory_bytes(),
+                  " reason=", Quoted(lease.status().message()));
+    }
     return lease.status();
   }
   if (auto status = store_->AddLease(*lease); !status.ok()) return status;
   ++counts_.granted;
-  LogInfo("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
-          " device=", absl::StrJoin(lease->devices, ","), " memory_bytes=", lease->memory_bytes,
-          " max_sessions=", lease->max_sessions, " program=", Quoted(lease->program));
+  if (const LogPermit permit = log_.Ask(TenantKey(lease->tenant), kGrantedLine)) {
+    permit.Info("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
+                " device=", absl::StrJoin(lease->devices, ","),
+                " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
+                " program=", Quoted(lease->program));
+  }
   return ReplyFor(*lease, *tenant);
 }
 
@@ -343,8 +352,10 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   lease.state = state;
   lease.reason = reason;
   lease.expires = Now() + kLeaseAfterlife;
-  LogInfo("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
-          " reason=", Quoted(reason));
+  if (const LogPermit permit = log_.Ask(TenantKey(lease.tenant), kEndedLine)) {
+    permit.Info("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
+                " reason=", Quoted(reason));
+  }
   return store_->UpdateLease(lease);
 }
 
@@ -367,7 +378,9 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
 void Scheduler::HousekeepLeases(absl::Time now) {
   auto leases = store_->Leases();
   if (!leases.ok()) {
-    LogError("cannot read the leases: ", leases.status().message());
+    if (const LogPermit permit = log_.Ask("", kStoreLine)) {
+      permit.Error("cannot read the leases: ", leases.status().message());
+    }
     return;
   }
   for (LeaseRecord& lease : *leases) {
@@ -386,7 +399,10 @@ void Scheduler::HousekeepLeases(absl::Time now) {
       status = EndLease(std::move(lease), LeaseState::kRevoked,
                         "it has no sessions and nobody renewed it");
     }
-    if (!status.ok()) LogError("cannot end a lease: ", status.message());
+    if (status.ok()) continue;
+    if (const LogPermit permit = log_.Ask("", kStoreLine)) {
+      permit.Error("cannot end a lease: ", status.message());
+    }
   }
 }
 
@@ -396,7 +412,11 @@ void Scheduler::Housekeep() {
   HousekeepServers(now);
   HousekeepLeases(now);
   const auto rotated = keys_.RotateIfDue(now);
-  if (!rotated.ok()) LogError("cannot make a new key: ", rotated.status().message());
+  if (!rotated.ok()) {
+    if (const LogPermit permit = log_.Ask("", kStoreLine)) {
+      permit.Error("cannot make a new key: ", rotated.status().message());
+    }
+  }
   if (rotated.ok() && *rotated) LogInfo("made a new key");
 }
 

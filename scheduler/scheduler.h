@@ -16,10 +16,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/placement.h"
+#include "scheduler/scheduler_log.h"
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
 
@@ -145,6 +147,7 @@ class Scheduler {
   std::map<std::string, LiveServer> servers_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ServerRecord> records_ ABSL_GUARDED_BY(mu_);
   SchedulerCounts counts_ ABSL_GUARDED_BY(mu_);
+  KeyedLogBudget log_;  // By TenantKey() and ServerKey().
 };
 
 }  // namespace warpline::scheduler

@@ -123,8 +123,10 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
   }
   if (known != records_.end() && known->second == record) return absl::OkStatus();
   if (auto status = store_->PutServer(record); !status.ok()) return status;
-  LogInfo(known == records_.end() ? "registered" : "changed", " server=", record.name,
-          " endpoint=", record.endpoint, " devices=", record.devices.size());
+  if (const LogPermit permit = log_.Ask(ServerKey(record.name), kServerLine)) {
+    permit.Info(known == records_.end() ? "registered" : "changed", " server=", record.name,
+                " endpoint=", record.endpoint, " devices=", record.devices.size());
+  }
   records_[record.name] = std::move(record);
   return absl::OkStatus();
 }
@@ -136,7 +138,11 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   if (auto status = NoteServer(report); !status.ok()) return status;
   const absl::Time now = Now();
   LiveServer& live = servers_[report.name()];
-  if (live.lost) LogInfo("up server=", report.name());
+  if (live.lost) {
+    if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
+      permit.Info("up server=", report.name());
+    }
+  }
   live.lost = false;
   live.heard = now;
   live.report = report;
@@ -174,7 +180,9 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (!lease->has_value() || (*lease)->server != report.name()) continue;
     if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
-    LogInfo("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
+    if (const LogPermit permit = log_.Ask(TenantKey((*lease)->tenant), kOverLine)) {
+      permit.Info("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
+    }
   }
   return reply;
 }
@@ -185,7 +193,10 @@ void Scheduler::HousekeepServers(absl::Time now) {
     if (!live.lost && !IsUp(live, now)) {
       live.lost = true;
       live.lost_at = now;
-      LogWarning("lost server=", name, " silent_seconds=", absl::ToInt64Seconds(now - live.heard));
+      if (const LogPermit permit = log_.Ask(ServerKey(name), kServerLine)) {
+        permit.Warning("lost server=", name,
+                       " silent_seconds=", absl::ToInt64Seconds(now - live.heard));
+      }
     }
     // From when that was noticed: after a jump of the clock, or a pause of this machine, servers
     // get their chance to report.
@@ -194,11 +205,15 @@ void Scheduler::HousekeepServers(absl::Time now) {
       continue;
     }
     if (auto status = store_->ForgetServer(name); !status.ok()) {
-      LogError("cannot forget a server: ", status.message());
+      if (const LogPermit permit = log_.Ask("", kStoreLine)) {
+        permit.Error("cannot forget a server: ", status.message());
+      }
       ++server;
       continue;
     }
-    LogInfo("forgot server=", name);
+    if (const LogPermit permit = log_.Ask(ServerKey(name), kServerLine)) {
+      permit.Info("forgot server=", name);
+    }
     records_.erase(name);
     server = servers_.erase(server);
   }

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "common/log_capture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/token.h"
@@ -154,6 +155,31 @@ TEST_F(SchedulerTest, LeasesAreBounded) {
   Tell(Report("a"));
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(Acquire(1).ok());
   EXPECT_EQ(Acquire(1).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(SchedulerTest, ATenantThatIsRefusedAllTheTimeDoesNotFillTheLog) {
+  LogCapture log;
+  Tell(Report("one"));
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Acquire(1000).ok());
+  EXPECT_EQ(log.LinesWith("refused a lease").size(), 20u);
+  EXPECT_EQ(scheduler_->Counts().refused, 1000u);
+  // Lines of another kind, and the end, where what was left out is said.
+  EXPECT_TRUE(Acquire(1).ok());
+  EXPECT_EQ(log.LinesWith("granted lease").size(), 1u);
+  Restart();
+  EXPECT_EQ(log.LinesWith("log lines left out refused=980").size(), 1u) << log.Text();
+}
+
+TEST_F(SchedulerTest, AServerThatReportsAnotherAddressAllTheTimeDoesNotFillTheLog) {
+  LogCapture log;
+  for (int i = 0; i < 100; ++i) {
+    ServerReport report = Report("one");
+    report.set_endpoint("host:" + std::to_string(i + 1));
+    Tell(report);
+  }
+  EXPECT_EQ(log.LinesWith(" server=one").size(), 40u);
+  Tell(Report("two"));
+  EXPECT_EQ(log.LinesWith("registered server=two").size(), 1u);
 }
 
 TEST_F(SchedulerTest, EndedLeasesKeepNobodyFromGettingOne) {

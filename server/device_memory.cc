@@ -13,10 +13,15 @@ namespace {
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
 constexpr uint64_t kMaxDefaultReserve = 4ull << 30;
 
+enum KeeperLine : size_t { kDiedLine, kStartedLine, kNotStartedLine, kKeeperLineCount };
+constexpr LogKind kKeeperLines[kKeeperLineCount] = {{"keepers_died", 10, absl::Minutes(1)},
+                                                    {"keepers_started", 10, absl::Minutes(1)},
+                                                    {"keepers_not_started", 10, absl::Minutes(1)}};
+
 }  // namespace
 
 DeviceMemory::DeviceMemory(DeviceMemoryOptions options)
-    : options_(std::move(options)), keeper_(options_.keeper) {}
+    : options_(std::move(options)), keeper_(options_.keeper), log_(kKeeperLines) {}
 
 DeviceMemory::~DeviceMemory() {
   loop_.Post([this] {
@@ -67,7 +72,10 @@ void DeviceMemory::OnKeeperExit() {
   loop_.Remove(keeper_watch_);
   keeper_watch_ = 0;
   const pid_t pid = keeper_.pid();
-  LogWarning("keeper died gpu=", ordinal_, " pid=", pid, " by=", keeper_.Stop());
+  const std::string why = keeper_.Stop();
+  if (const LogPermit permit = log_.Ask(kDiedLine)) {
+    permit.Warning("keeper died gpu=", ordinal_, " pid=", pid, " by=", why);
+  }
   RestartIfDown();
 }
 
@@ -78,13 +86,17 @@ void DeviceMemory::RestartIfDown() {
   keeper_watch_ = 0;
   const absl::Status started = keeper_.Start();
   if (started.ok()) {
-    LogInfo("keeper started again gpu=", ordinal_, " pid=", keeper_.pid());
+    if (const LogPermit permit = log_.Ask(kStartedLine)) {
+      permit.Info("keeper started again gpu=", ordinal_, " pid=", keeper_.pid());
+    }
     WatchKeeper();
     MutexLock lock(&mu_);
     ++stats_.keeper_restarts;
     return;
   }
-  LogError("keeper does not start gpu=", ordinal_, " error=", started.ToString());
+  if (const LogPermit permit = log_.Ask(kNotStartedLine)) {
+    permit.Error("keeper does not start gpu=", ordinal_, " error=", started.ToString());
+  }
   restart_timer_ = loop_.RunAfter(kRestartDelay, [this] {
     restart_timer_ = 0;
     RestartIfDown();

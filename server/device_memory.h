@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/log_budget.h"
 #include "common/mutex.h"
 #include "memory/chunk_pool.h"
 #include "proto/session.pb.h"
@@ -102,6 +103,7 @@ class DeviceMemory {
   EventLoop::Token restart_timer_ = 0;
   EventLoop::Token trim_timer_ = 0;
   bool scrubbing_ = false;
+  LogBudget log_;
 
   std::atomic<pid_t> keeper_pid_{0};
   mutable Mutex mu_;

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/log.h"
 #include "common/sealed_memory.h"
 
 namespace warpline {
@@ -32,7 +31,9 @@ void MemoryReader::OnWorkerPrepared(const warpline_internal::WorkerOpened& prepa
 void MemoryReader::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (ready_ || failed_ != CudaResult::kSuccess) return;
   if (opened.error() != 0) {
-    LogWarning("no worker to read memory back: ", opened.message());
+    if (const LogPermit permit = host_->AskForReaderLine()) {
+      permit.Warning("no worker to read memory back: ", opened.message());
+    }
     return Fail(static_cast<CudaResult>(opened.error()));
   }
   host_->MapForReader([self = shared_from_this()](CudaResult result) {
@@ -97,7 +98,9 @@ void MemoryReader::Stop() {
 }
 
 void MemoryReader::OnWorkerDied(const std::string& why) {
-  LogWarning("the worker that reads memory back died: ", why);
+  if (const LogPermit permit = host_->AskForReaderLine()) {
+    permit.Warning("the worker that reads memory back died: ", why);
+  }
   Fail(CudaResult::kLaunchFailed);
 }
 

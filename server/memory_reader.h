@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/cuda_result.h"
+#include "common/log_budget.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -29,6 +30,8 @@ class MemoryReaderHost {
   virtual void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) = 0;
   virtual void OnMemoryDone(const warpline_internal::MemoryDone& done) = 0;
   virtual void OnReaderGone() = 0;
+  // Whether the log has room for a line of the reader.
+  virtual LogPermit AskForReaderLine() = 0;
 };
 
 // Runs on the control loop. gone() must be true at its end.

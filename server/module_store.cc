@@ -18,10 +18,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
 
 namespace warpline {
 namespace {
+
+enum StoreLine : size_t { kChangedLine, kDiskLine, kStoreLineCount };
+constexpr LogKind kStoreLines[kStoreLineCount] = {{"files_changed", 10, absl::Minutes(1)},
+                                                  {"disk_full", 10, absl::Minutes(1)}};
 
 constexpr char kLockName[] = "lock";
 constexpr char kTemporaryPrefix[] = "new-";
@@ -74,6 +77,9 @@ void StampUsed(int fd) {
 }
 
 }  // namespace
+
+ModuleStore::ModuleStore(const ModuleStoreOptions& options, UniqueFd folder, UniqueFd lock)
+    : options_(options), folder_(std::move(folder)), lock_(std::move(lock)), log_(kStoreLines) {}
 
 absl::StatusOr<std::unique_ptr<ModuleStore>> ModuleStore::Open(const ModuleStoreOptions& options) {
   std::error_code error;
@@ -219,7 +225,9 @@ absl::StatusOr<UniqueFd> ModuleStore::Find(const std::string& tenant, const Cont
     // Unless it was evicted meanwhile.
     if (Remove(scope_name, name)) {
       counters_.corrupted.Add(1);
-      LogWarning("module cache: dropped a file that had changed hash=", name);
+      if (const LogPermit permit = log_.Ask(kChangedLine)) {
+        permit.Warning("module cache: dropped a file that had changed hash=", name);
+      }
     }
     return miss("the file had changed");
   }
@@ -278,7 +286,9 @@ absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t by
     unlinkat(folder_.get(), temporary.c_str(), 0);
     counters_.failures.Add(1);
     if (!std::exchange(said_failure_, true)) {
-      LogWarning("module cache: the disk takes no more: ", written.ToString());
+      if (const LogPermit permit = log_.Ask(kDiskLine)) {
+        permit.Warning("module cache: the disk takes no more: ", written.ToString());
+      }
     }
     return written;
   }

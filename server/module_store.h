@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/content_hash.h"
+#include "common/log_budget.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "server/counters.h"
@@ -80,8 +81,7 @@ class ModuleStore {
     std::map<uint64_t, std::string> by_use;  // The least recently used first.
   };
 
-  ModuleStore(const ModuleStoreOptions& options, UniqueFd folder, UniqueFd lock)
-      : options_(options), folder_(std::move(folder)), lock_(std::move(lock)) {}
+  ModuleStore(const ModuleStoreOptions& options, UniqueFd folder, UniqueFd lock);
 
   std::string ScopeOf(const std::string& tenant) const;
   absl::Status TakeOver();
@@ -107,6 +107,8 @@ class ModuleStore {
   uint64_t last_use_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_temporary_ ABSL_GUARDED_BY(mu_) = 0;
   bool said_failure_ ABSL_GUARDED_BY(mu_) = false;
+  // A disk that is nearly full takes one image and not the next, as a tenant likes.
+  LogBudget log_;
 };
 
 }  // namespace warpline

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
 #include "common/steady_time.h"
 #include "server/admin_service.h"
 #include "transport/loop_thread.h"
@@ -20,10 +19,18 @@ constexpr absl::Duration kRetry = absl::Seconds(1);
 // As many as a report may carry.
 constexpr size_t kMaxSessions = 8000;
 
+enum LinkLine : size_t { kNoAnswerLine, kConnectedLine, kLinkLineCount };
+constexpr LogKind kLinkLines[kLinkLineCount] = {{"no_answer", 20, absl::Minutes(1)},
+                                                {"connected", 20, absl::Minutes(1)}};
+
 }  // namespace
 
 SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, LeaseBook* book)
-    : options_(std::move(options)), host_(host), book_(book), client_(options_.scheduler) {
+    : options_(std::move(options)),
+      host_(host),
+      book_(book),
+      client_(options_.scheduler),
+      log_(kLinkLines) {
   thread_ = StartLoopThread("wl-sched", [this] { Run(); });
 }
 
@@ -91,16 +98,21 @@ absl::Duration SchedulerLink::ReportOnce() {
     if (connected_ || trouble_.empty() ||
         reply.status().code() == absl::StatusCode::kUnauthenticated) {
       if (trouble != trouble_) {
-        LogWarning("no answer from scheduler=", options_.scheduler.address, " error=\"", trouble,
-                   "\": sessions go on");
+        if (const LogPermit permit = log_.Ask(kNoAnswerLine)) {
+          permit.Warning("no answer from scheduler=", options_.scheduler.address, " error=\"",
+                         trouble, "\": sessions go on");
+        }
       }
     }
     connected_ = false;
     trouble_ = trouble;
     return kRetry;
   }
-  if (!connected_) LogInfo("connected scheduler=", options_.scheduler.address);
-  connected_ = true;
+  if (!std::exchange(connected_, true)) {
+    if (const LogPermit permit = log_.Ask(kConnectedLine)) {
+      permit.Info("connected scheduler=", options_.scheduler.address);
+    }
+  }
   trouble_.clear();
   book_->ForgetIdle(idle);
   Apply(*reply);

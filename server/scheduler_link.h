@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "common/log_budget.h"
 #include "common/mutex.h"
 #include "proto/scheduler.pb.h"
 #include "server/lease_book.h"
@@ -46,6 +47,7 @@ class SchedulerLink {
   // Of the thread.
   bool connected_ = false;
   std::string trouble_;
+  LogBudget log_;
 
   Mutex mu_;
   CondVar stop_;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
 #include "common/process_identity.h"
 #include "common/steady_time.h"
 #include "common/text.h"
@@ -99,6 +98,8 @@ void Session::HandleHello() {
   auto placed = context_.owner->Place(hello_.device());
   if (!placed.ok()) return Refuse(placed.status());
   placed_ = *std::move(placed);
+  first_line_ = AskForLine(kSessionLine);
+  quiet_ = !first_line_;
   OpenDevices();
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
@@ -161,11 +162,14 @@ void Session::Welcome(MemoryGrant grant) {
   context_.control->Remove(timer_);
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
-  LogInfo("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
-          " client_pid=", hello_.pid(), " quota_bytes=", devices_.quota(0).limit_bytes(),
-          seat_ == nullptr
-              ? ""
-              : absl::StrCat(" tenant=", seat_->token().tenant, " lease=", seat_->token().lease));
+  if (first_line_) {
+    said_opened_ = true;
+    first_line_.Info("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
+                     " client_pid=", hello_.pid(), " quota_bytes=", devices_.quota(0).limit_bytes(),
+                     seat_ == nullptr ? ""
+                                      : absl::StrCat(" tenant=", seat_->token().tenant,
+                                                     " lease=", seat_->token().lease));
+  }
   // In this order: nothing of the worker's goes out before the welcome.
   port_->Push(FrameOf(kWelcome, welcome));
   port_->Open(rings_);
@@ -307,7 +311,9 @@ void Session::Refuse(const absl::Status& status) {
 void Session::ProtocolError(const absl::Status& status) {
   if (state_ == State::kEnding || state_ == State::kEnded) return;
   context_.counters->protocol_errors.Add(1);
-  LogWarning("protocol error ", Keys(), " peer=", peer_, " error=", status.ToString());
+  if (const LogPermit permit = AskForLine(kProtocolErrorLine)) {
+    permit.Warning("protocol error ", Keys(), " peer=", peer_, " error=", status.ToString());
+  }
   Refuse(status);
 }
 
@@ -345,6 +351,13 @@ void Session::End(const std::string& reason) {
   MaybeFinish();
 }
 
+// What was said to have begun is said to end.
+LogPermit Session::AskForLastLine() const {
+  if (said_opened_) return LogPermit(/*left_out=*/0);
+  if (first_line_) return first_line_;
+  return AskForLine(placed_.empty() ? kRefusedLine : kSessionLine);
+}
+
 void Session::MaybeFinish() {
   if (state_ != State::kEnding || !worker_gone_ || port_->attached() || takes_under_way_ > 0) {
     return;
@@ -357,12 +370,17 @@ void Session::MaybeFinish() {
   UnwatchDoorbell();
   const auto self = shared_from_this();
   context_.counters->ended.AddAll(port_->traffic());
+  uint64_t lines_left_out = 0;
   if (journal_ != nullptr) {
     const SessionUsage usage = journal_->usage();
     for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
+    lines_left_out = usage.log_lines_left_out;
   }
-  LogInfo("closed ", Keys(), " reason=", Quoted(reason_),
-          " commands=", port_->traffic().commands.value());
+  if (const LogPermit permit = AskForLastLine()) {
+    permit.Info("closed ", Keys(), " peer=", peer_, " reason=", Quoted(reason_),
+                " commands=", port_->traffic().commands.value(),
+                lines_left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", lines_left_out));
+  }
   seat_.reset();
   context_.owner->OnSessionEnded(id_, placed_);
 }

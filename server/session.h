@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/keyed_log_budget.h"
 #include "common/unique_fd.h"
 #include "memory/arena_book.h"
 #include "server/client_absence.h"
@@ -31,6 +32,7 @@
 #include "server/lease_book.h"
 #include "server/memory_reader.h"
 #include "server/module_cache.h"
+#include "server/server_log.h"
 #include "server/session_channel.h"
 #include "server/session_devices.h"
 #include "server/session_port.h"
@@ -155,6 +157,7 @@ struct SessionContext {
   TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;
+  KeyedLogBudget* log = nullptr;  // Of the kinds of server_log.h.
 };
 
 // Runs on the control loop, but for SessionControl, which posts to it. Shared by the owner's table,
@@ -229,6 +232,7 @@ class Session : public SessionControl,
   void MapForReader(std::function<void(CudaResult)> done) override;
   void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override;
   void OnReaderGone() override;
+  LogPermit AskForReaderLine() override { return AskForLine(kReaderLine); }
 
  private:
   enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
@@ -275,6 +279,9 @@ class Session : public SessionControl,
   void MaybeFinish();
   // Empty without a lease.
   std::string tenant() const { return seat_ == nullptr ? "" : seat_->token().tenant; }
+  // Whether the log has room for a line of this session's tenant or peer.
+  LogPermit AskForLine(ServerLine line) const;
+  LogPermit AskForLastLine() const;
   // "session=7 gpu=0,1 pid=123"
   std::string Keys() const;
   // Whose module images the session sees.
@@ -332,6 +339,11 @@ class Session : public SessionControl,
   int worker_pid_ = 0;
   std::string reason_;
   std::string memory_refusal_;  // Why memory was refused, the latest time.
+  // For the first line that says that there is this session, asked for once it has a device.
+  LogPermit first_line_;
+  bool said_opened_ = false;
+  // The session's worker says nothing, because there is no room for its lines.
+  bool quiet_ = false;
 };
 
 }  // namespace warpline

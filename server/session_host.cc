@@ -38,6 +38,7 @@ SessionHost::SessionHost(SessionHostOptions options,
                          std::vector<std::unique_ptr<DeviceMemory>> devices)
     : options_(WithSocket(std::move(options))),
       host_memory_(Quota::Create(HostMemoryLimit(options_.host_memory_bytes))),
+      log_(options_.log),
       sessions_on_device_(devices.size(), 0),
       devices_(std::move(devices)),
       modules_(options_.modules == nullptr
@@ -113,6 +114,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.tasks = &tasks_;
   context.shares = &shares_;
   context.counters = &counters_;
+  context.log = &log_;
   context.leases = options_.leases;
   context.modules = modules_.get();
   context.host_memory = host_memory_;
@@ -157,7 +159,9 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
 void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
   counters_.protocol_errors.Add(1);
   counters_.sessions_refused.Add(1);
-  LogWarning("protocol error peer=", peer, " error=", status.ToString());
+  if (const LogPermit permit = log_.Ask(LogKey("", peer), kProtocolErrorLine)) {
+    permit.Warning("protocol error peer=", peer, " error=", status.ToString());
+  }
 }
 
 absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(const std::string& wanted) {
@@ -187,20 +191,23 @@ bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried)
   if (keeping.size() > kMostReclaimed) keeping.resize(kMostReclaimed);
   std::vector<uint64_t> sessions;
   for (auto it = keeping.rbegin(); it != keeping.rend(); ++it) sessions.push_back(it->second);
-  ReclaimNext(std::move(sessions), std::move(tried));
+  ReclaimNext(wanted.tenant, std::move(sessions), std::move(tried));
   return true;
 }
 
-void SessionHost::ReclaimNext(std::vector<uint64_t> sessions, std::function<void()> tried) {
+void SessionHost::ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+                              std::function<void()> tried) {
   if (sessions.empty()) return control_.Post(std::move(tried));
   const uint64_t id = sessions.back();
   sessions.pop_back();
   ReplaceWorker(id, kReclaimWait,
-                [this, id, sessions = std::move(sessions),
+                [this, tenant, id, sessions = std::move(sessions),
                  tried = std::move(tried)](const absl::Status& status) {
-                  LogInfo("reclaimed returned memory session=", id,
-                          " error=", status.ok() ? "" : status.ToString());
-                  ReclaimNext(sessions, tried);
+                  if (const LogPermit permit = log_.Ask(LogKey(tenant, ""), kReclaimedLine)) {
+                    permit.Info("reclaimed returned memory session=", id,
+                                " error=", status.ok() ? "" : status.ToString());
+                  }
+                  ReclaimNext(tenant, sessions, tried);
                 });
 }
 

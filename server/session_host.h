@@ -14,12 +14,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "server/counters.h"
 #include "server/device_memory.h"
 #include "server/event_loop.h"
 #include "server/host_memory_port.h"
 #include "server/module_cache.h"
+#include "server/server_log.h"
 #include "server/session.h"
 #include "server/task_shares.h"
 #include "server/worker_pool.h"
@@ -38,6 +40,7 @@ struct SessionHostOptions {
   std::unique_ptr<ModuleStore> modules;  // Null to keep none.
   // Host memory that sessions may share with their clients; 0 for half of the machine's.
   uint64_t host_memory_bytes = 0;
+  KeyedLogBudgetOptions log = ServerLogOptions();
 };
 
 // One device in a HostSnapshot.
@@ -109,7 +112,9 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
-  void ReclaimNext(std::vector<uint64_t> sessions, std::function<void()> tried);
+  // `sessions` are of this tenant.
+  void ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+                   std::function<void()> tried);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer);
 
@@ -119,6 +124,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   SessionHostOptions options_;  // Constant once constructed.
   const std::shared_ptr<Quota> host_memory_;
   ServerCounters counters_;
+  KeyedLogBudget log_;
 
   mutable Mutex mu_;
   CondVar idle_;

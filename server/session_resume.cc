@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/log.h"
 #include "common/text.h"
 #include "server/session.h"
 
@@ -31,7 +30,9 @@ bool Session::MayResume(const absl::Status& status) const {
 }
 
 void Session::Detach(const absl::Status& status) {
-  LogInfo("detached ", Keys(), " peer=", peer_, " reason=", Quoted(status.message()));
+  if (const LogPermit permit = AskForLine(kConnectionLine)) {
+    permit.Info("detached ", Keys(), " peer=", peer_, " reason=", Quoted(status.message()));
+  }
   const ClientProcess client = {hello_.pid(), hello_.start_time(), hello_.boot_id(),
                                 hello_.pid_namespace()};
   absence_.Begin(client, context_.options->resume_timeout,
@@ -48,7 +49,9 @@ void Session::OnResumed(bool moved) {
     self->absence_.End();
     ++(moved ? self->transfers_ : self->resumes_);
     (moved ? self->context_.counters->transfers : self->context_.counters->resumes).Add(1);
-    LogInfo(moved ? "moved " : "resumed ", self->Keys());
+    if (const LogPermit permit = self->AskForLine(kConnectionLine)) {
+      permit.Info(moved ? "moved " : "resumed ", self->Keys());
+    }
   });
 }
 

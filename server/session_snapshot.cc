@@ -13,6 +13,10 @@ std::string Session::Keys() const {
   return absl::StrCat("session=", id_, " gpu=", gpus.empty() ? "-1" : gpus, " pid=", worker_pid_);
 }
 
+LogPermit Session::AskForLine(ServerLine line) const {
+  return context_.log->Ask(LogKey(tenant(), peer_), line);
+}
+
 SessionSnapshot Session::Snapshot() {
   static constexpr const char* kNames[] = {"waiting", "opening", "open", "replacing",
                                            "faulted", "ending",  "ended"};

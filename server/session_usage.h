@@ -29,6 +29,8 @@ struct SharedUsage {
   std::atomic<uint64_t> commands_complete{0};
   // How often each limit was met.
   std::array<std::atomic<uint32_t>, kLimitCount> met{};
+  // Lines that budgets of the worker left out of its log.
+  std::atomic<uint64_t> log_lines_left_out{0};
 
   void Meet(Limit limit) {
     met[static_cast<size_t>(limit)].fetch_add(1, std::memory_order_relaxed);
@@ -43,6 +45,7 @@ struct SessionUsage {
   uint64_t staging_bytes = 0;
   uint64_t commands_in_flight = 0;
   std::array<uint64_t, kLimitCount> met{};
+  uint64_t log_lines_left_out = 0;
 };
 
 inline SessionUsage ReadUsage(const SharedUsage& shared) {
@@ -56,6 +59,7 @@ inline SessionUsage ReadUsage(const SharedUsage& shared) {
   usage.staging_bytes = read(shared.staging_bytes);
   const uint64_t complete = read(shared.commands_complete);
   usage.commands_in_flight = std::max(read(shared.commands_taken), complete) - complete;
+  usage.log_lines_left_out = read(shared.log_lines_left_out);
   for (size_t i = 0; i < kLimitCount; ++i) {
     usage.met[i] = shared.met[i].load(std::memory_order_relaxed);
   }

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/log.h"
 #include "lease/rights.h"
 #include "proto/refusal.h"
 #include "server/message_frame.h"
@@ -60,6 +59,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   open.set_resume_seq(resume_seq_);
   if (seat_ != nullptr) open.set_rights(seat_->token().rights);
   open.set_module_cache(context_.modules != nullptr);
+  open.set_quiet(quiet_);
   return open;
 }
 
@@ -177,7 +177,9 @@ void Session::OnWorkerDied(const std::string& why) { LoseWorker(why); }
 void Session::DistrustWorker(const std::string& why) {
   if (Serving()) {
     context_.counters->worker_deaths.Add(1);
-    LogWarning("worker not trusted ", Keys(), " why=", why);
+    if (const LogPermit permit = AskForLine(kWorkerLostLine)) {
+      permit.Warning("worker not trusted ", Keys(), " why=", why);
+    }
     SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), /*keep_memory=*/true);
   } else {
     LoseWorker(why);
@@ -202,7 +204,9 @@ std::string Session::WhyNotReplaceable(uint32_t flags) const {
 void Session::LoseWorker(const std::string& why) {
   if (state_ != State::kOpening && !Serving()) return;
   context_.counters->worker_deaths.Add(1);
-  LogWarning("worker died ", Keys(), " by=", why);
+  if (const LogPermit permit = AskForLine(kWorkerLostLine)) {
+    permit.Warning("worker died ", Keys(), " by=", why);
+  }
   if (state_ == State::kOpening) {
     return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
   }
@@ -285,6 +289,9 @@ void Session::TakeOver() {
   const absl::Status renewed = rings_->Renew();
   if (!renewed.ok()) return SendFault(CudaResult::kLaunchFailed, renewed.ToString(), true);
   taking_over_ = true;
+  const LogPermit permit = AskForLine(kTakeOverLine);
+  quiet_ = !permit;
+  if (permit) permit.Info("another worker takes over ", Keys());
   worker_ = context_.pool->Take(WorkersDevice(), this);
   worker_gone_ = false;
   auto open = OpenMessage();
@@ -304,7 +311,10 @@ void Session::FinishReplacing(CudaResult result) {
   saved_variables_ = UniqueFd();
   ++restarts_;
   context_.counters->worker_replacements.Add(1);
-  LogInfo("worker replaced ", Keys(), " after_command=", resume_seq_, " reason=\"", reason_, "\"");
+  if (const LogPermit permit = AskForLine(kReplacedLine)) {
+    permit.Info("worker replaced ", Keys(), " after_command=", resume_seq_, " reason=\"", reason_,
+                "\"");
+  }
   UnwatchDoorbell();
   WatchDoorbell();
   rings_->Thaw();

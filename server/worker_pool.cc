@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/log.h"
-
 namespace warpline {
+namespace {
+
+enum PoolLine : size_t { kDiedLine, kNotReadyLine, kPoolLineCount };
+constexpr LogKind kPoolLines[kPoolLineCount] = {{"waiting_workers_died", 10, absl::Minutes(1)},
+                                                {"no_workers_ready", 10, absl::Minutes(1)}};
+
+}  // namespace
 
 // A worker that waits, or is on its way to.
 class WorkerPool::Entry : public WorkerEvents {
@@ -34,6 +39,14 @@ class WorkerPool::Entry : public WorkerEvents {
   const WorkerDevice device_;
   bool ready_;
 };
+
+WorkerPool::WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths,
+                       WorkerPoolOptions options)
+    : control_(control),
+      spawner_(spawner),
+      deaths_(deaths),
+      options_(std::move(options)),
+      log_(kPoolLines) {}
 
 std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, WorkerEvents* events) {
   warpline_internal::PrepareWorker prepare;
@@ -105,10 +118,13 @@ void WorkerPool::OnFailed(Entry* entry, const std::string& why) {
   leaving_.push_back(std::move(*found));
   device.entries.erase(found);
   if (entry->ready()) {
-    LogWarning("a waiting worker died gpu=", wanted.ordinal, " by=", why);
-  } else if (!device.complained) {
-    device.complained = true;
-    LogError("no worker can be kept ready gpu=", wanted.ordinal, " error=", why);
+    if (const LogPermit permit = log_.Ask(kDiedLine)) {
+      permit.Warning("a waiting worker died gpu=", wanted.ordinal, " by=", why);
+    }
+  } else if (!std::exchange(device.complained, true)) {
+    if (const LogPermit permit = log_.Ask(kNotReadyLine)) {
+      permit.Error("no worker can be kept ready gpu=", wanted.ordinal, " error=", why);
+    }
   }
   entry->worker->Kill();
   if (stopping_ || device.timer != 0) return;

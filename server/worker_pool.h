@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/log_budget.h"
 #include "server/child_process.h"
 #include "server/event_loop.h"
 #include "server/worker_process.h"
@@ -43,8 +44,7 @@ struct WorkerDevice {
 class WorkerPool {
  public:
   // Loops and `deaths` are borrowed.
-  WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerPoolOptions options)
-      : control_(control), spawner_(spawner), deaths_(deaths), options_(std::move(options)) {}
+  WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerPoolOptions options);
 
   // A worker for a session, with its events going to `events` (borrowed, see WorkerProcess): a warm
   // one where there is one, otherwise one that was just started.
@@ -86,6 +86,7 @@ class WorkerPool {
   // Of the program that workers are started from; another after Renew().
   uint64_t generation_ = 1;
   std::function<void()> stopped_;
+  LogBudget log_;
 };
 
 }  // namespace warpline

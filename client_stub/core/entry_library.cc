@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "client_stub/core/call_log.h"
 #include "client_stub/core/image.h"
 #include "client_stub/core/modules.h"
 #include "client_stub/core/runtime.h"
-#include "common/log.h"
 
 using namespace warpline::stub;
 
@@ -22,8 +22,10 @@ bool ReadLibraryOptions(unsigned int count, const CUlibraryOption* options, void
       *preserved = values == nullptr || values[i] != nullptr;
     } else if (options[i] != CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE ||
                values == nullptr) {
-      warpline::LogWarning("cuLibraryLoadData: option ", static_cast<int>(options[i]),
-                           " is not supported");
+      if (const warpline::LogPermit permit = CallLog().Ask(kOptionLine)) {
+        permit.Warning("cuLibraryLoadData: option ", static_cast<int>(options[i]),
+                       " is not supported");
+      }
       return false;
     }
   }

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "client_stub/core/call_log.h"
 #include "client_stub/core/thread_state.h"
-#include "common/log.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::stub {
@@ -143,7 +143,9 @@ bool StartFaultHandler(FaultResolver resolver) {
   try {
     StartLoopThread("wl-faults", [resolver] { Run(resolver); }).detach();
   } catch (const std::system_error& error) {
-    LogError("no thread for memory that host and device share: ", error.what());
+    if (const LogPermit permit = CallLog().Ask(kNoThreadLine)) {
+      permit.Error("no thread for memory that host and device share: ", error.what());
+    }
     return false;
   }
   while (!g_running.load(std::memory_order_acquire)) std::this_thread::yield();

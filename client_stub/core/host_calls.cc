@@ -6,9 +6,9 @@
 #include <system_error>
 #include <thread>
 
+#include "client_stub/core/call_log.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/thread_state.h"
-#include "common/log.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::stub {
@@ -31,7 +31,9 @@ bool HostCalls::StartLocked() {
   try {
     StartLoopThread("wl-hostcalls", [this] { Run(); }).detach();
   } catch (const std::system_error& error) {
-    LogError("no thread for host functions: ", error.what());
+    if (const LogPermit permit = CallLog().Ask(kNoThreadLine)) {
+      permit.Error("no thread for host functions: ", error.what());
+    }
     return false;
   }
   started_ = true;

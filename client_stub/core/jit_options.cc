@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "common/log.h"
+#include "client_stub/core/call_log.h"
 
 namespace warpline::stub {
 namespace {
@@ -12,6 +12,12 @@ namespace {
 void AppendOption(CUjit_option id, uint32_t value, std::string* wire) {
   const uint32_t option[2] = {static_cast<uint32_t>(id), value};
   wire->append(reinterpret_cast<const char*>(option), sizeof(option));
+}
+
+void SayNotSupported(CUjit_option id) {
+  if (const LogPermit permit = CallLog().Ask(kOptionLine)) {
+    permit.Warning("CUjit_option ", static_cast<int>(id), " is not supported");
+  }
 }
 
 }  // namespace
@@ -57,11 +63,11 @@ CUresult JitOptions::Read(unsigned int count, CUjit_option* options, void** valu
       case CU_JIT_GLOBAL_SYMBOL_NAMES:
       case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
       case CU_JIT_GLOBAL_SYMBOL_COUNT:
-        LogWarning("CUjit_option ", static_cast<int>(id), " is not supported");
+        SayNotSupported(id);
         return CUDA_ERROR_NOT_SUPPORTED;
       default:
         if (id < 0 || id >= CU_JIT_NUM_OPTIONS) {
-          LogWarning("CUjit_option ", static_cast<int>(id), " is not supported");
+          SayNotSupported(id);
           return CUDA_ERROR_INVALID_VALUE;
         }
         break;

@@ -13,9 +13,9 @@
 #include <string>
 #include <utility>
 
+#include "client_stub/core/call_log.h"
 #include "client_stub/core/fault_handler.h"
 #include "client_stub/core/system_calls.h"
-#include "common/log.h"
 #include "proto/wire.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -213,9 +213,11 @@ CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uin
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (elsewhere == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     at = reinterpret_cast<uint64_t>(elsewhere);
-    LogWarning(
-        "managed variables have another address in this process than on the device; "
-        "kernels cannot be given theirs");
+    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
+      permit.Warning(
+          "managed variables have another address in this process than on the device; "
+          "kernels cannot be given theirs");
+    }
   }
   Range range;
   range.host = at + (device - first);
@@ -272,7 +274,10 @@ CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator
       continue;
     }
     while (i-- > 0) syscall(SYS_munmap, gaps[i].begin + apart, gaps[i].end - gaps[i].begin);
-    LogWarning("no room in this process for a managed variable beside the others of its page");
+    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
+      permit.Warning(
+          "no room in this process for a managed variable beside the others of its page");
+    }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   for (const auto& part : parts) {

@@ -5,6 +5,7 @@
 
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
+#include "common/log_capture.h"
 
 namespace warpline::stub {
 namespace {
@@ -63,6 +64,19 @@ TEST_F(ModuleCallsTest, OptionsThatCudaDoesNotKnowOrWeCannotPassOnAreRefused) {
   option = CU_JIT_GLOBAL_SYMBOL_NAMES;
   EXPECT_EQ(cuModuleLoadDataEx(&module, kPtx, 1, &option, &value), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_TRUE(session().sent().empty());
+}
+
+TEST_F(ModuleCallsTest, AProgramThatIsRefusedAllTheTimeDoesNotFillItsLog) {
+  LogCapture log;
+  CUjit_option option = CU_JIT_GLOBAL_SYMBOL_NAMES;
+  void* value = nullptr;
+  CUmodule module;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(cuModuleLoadDataEx(&module, kPtx, 1, &option, &value), CUDA_ERROR_NOT_SUPPORTED);
+  }
+  const size_t lines = log.LinesWith("is not supported").size();
+  EXPECT_GE(lines, 5u);
+  EXPECT_LE(lines, 20u);
 }
 
 TEST_F(ModuleCallsTest, WhatNvccWrapsIsALibraryAndNoModule) {

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "common/log.h"
+#include "client_stub/core/call_log.h"
 
 namespace warpline::stub {
 namespace {
@@ -64,7 +64,9 @@ bool FindDeviceOf(const Session& session, const std::array<uint8_t, 16>& uuid, u
     *device = i;
     return true;
   }
-  LogWarning("another process shares memory of a device that this session does not have");
+  if (const LogPermit permit = CallLog().Ask(kForeignDeviceLine)) {
+    permit.Warning("another process shares memory of a device that this session does not have");
+  }
   return false;
 }
 

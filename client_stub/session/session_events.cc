@@ -263,16 +263,19 @@ bool SessionImpl::HandleOutput(const ReplyView& reply) {
 void SessionImpl::CommandFailed(CommandId command, uint64_t seq, CudaResult result,
                                 std::string_view what) {
   const uint32_t id = static_cast<uint32_t>(command);
-  std::string line = absl::StrCat(id == 0 ? "command" : CommandName(id), " number ", seq,
-                                  " failed: ", CudaResultName(result));
-  if (!what.empty()) line.append(": ").append(what.substr(0, kMaxLoggedText));
+  const auto line = [&] {
+    std::string text = absl::StrCat(id == 0 ? "command" : CommandName(id), " number ", seq,
+                                    " failed: ", CudaResultName(result));
+    if (!what.empty()) text.append(": ").append(what.substr(0, kMaxLoggedText));
+    return text;
+  };
   if (IsSticky(result)) {
     if (replies_.failed()) return;  // Said already.
-    LogError(line, "; every later CUDA call of this process returns this error");
+    LogError(line(), "; every later CUDA call of this process returns this error");
     Lose(result);
     return;
   }
-  LogWarning(line);
+  if (const LogPermit permit = log_.Ask(kFailedLine)) permit.Warning(line());
   // What loading ended with is asked for: by ModuleCheck, or by the first look-up in the module.
   if (id != 0 && kCommandTable[id - 1].capability == Capability::kLoad) return;
   int none = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client_stub/session/arena_search.h"
@@ -124,8 +125,10 @@ uint64_t SessionImpl::Submit(CommandId id, const void* body, size_t body_bytes,
   if (error() != CudaResult::kSuccess) return 0;
   const size_t bytes = AlignWire(sizeof(CommandHeader) + body_bytes + tail.size());
   if (tail.size() > kMaxTail) {
-    LogError("command ", kCommandTable[static_cast<int>(id) - 1].name, " of ", tail.size(),
-             " bytes was not split; not sent");
+    if (const LogPermit permit = log_.Ask(kNotSplitLine)) {
+      permit.Error("command ", kCommandTable[static_cast<int>(id) - 1].name, " of ", tail.size(),
+                   " bytes was not split; not sent");
+    }
     return 0;
   }
   uint64_t seq = 0;
@@ -342,6 +345,7 @@ CudaResult SessionImpl::ReadBack(void* dst, uint64_t va, uint64_t bytes) {
 }
 
 void SessionImpl::Close(absl::Duration deadline) {
+  const absl::Cleanup finish = [this] { log_.Finish(); };
   const absl::Time end = absl::Now() + deadline;
   closing_.store(true);
   // A session that has failed has nothing left to say.

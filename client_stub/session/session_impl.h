@@ -39,6 +39,8 @@
 #include "client_stub/session/refusal_log.h"
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
+#include "client_stub/session/session_log.h"
+#include "common/log_budget.h"
 #include "common/mutex.h"
 #include "proto/devices.h"
 #include "proto/session.pb.h"
@@ -231,6 +233,7 @@ class SessionImpl final : public Session, public ChannelHandler {
   uint64_t unacked_frames_ = 0;   // Of those.
   uint64_t unacked_bytes_ = 0;
   std::atomic<bool> said_unknown_{false};
+  LogBudget log_{kSessionLines, "session"};
   Welcomed welcomed_;                            // Constant once the welcome was seen.
   std::unique_ptr<HostMemoryLink> host_memory_;  // Likewise; null on another host.
 

@@ -9,6 +9,7 @@
 #include "client_stub/session/session_impl.h"
 #include "client_stub/session/testing/fake_server.h"
 #include "common/log.h"
+#include "common/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 
@@ -76,6 +77,19 @@ class SessionLossTest : public testing::Test {
   FakeServer server_;
   std::unique_ptr<SessionImpl> session_;
 };
+
+TEST_F(SessionLossTest, AServerThatReportsFailuresAllTheTimeDoesNotFillTheLog) {
+  LogCapture log;
+  const uint64_t seq = session_->Send(cmd::EventDestroy{1});
+  server_.AwaitCommand(seq);
+  for (int i = 0; i < 2000; ++i)
+    SendFailed(CommandId::kEventDestroy, seq, CudaResult::kInvalidHandle);
+  // The failure comes back from the next call that waits.
+  EXPECT_EQ(Sync(), CudaResult::kInvalidHandle);
+  EXPECT_EQ(log.LinesWith("EventDestroy number 1 failed").size(), 20u) << log.Text();
+  session_->Close(absl::Seconds(10));
+  EXPECT_EQ(log.LinesWith("log lines left out session failed_commands=1980").size(), 1u);
+}
 
 TEST_F(SessionLossTest, LostConnectionEndsEveryWait) {
   LoseWhileWaiting(CudaResult::kLaunchFailed,

@@ -100,8 +100,10 @@ void SessionImpl::RunRedialer() {
         endpoints_.insert(endpoints_.begin(), *std::exchange(move_to_, std::nullopt));
       } else {
         moving_ = false;
-        LogWarning("connection to the server lost: ", std::string(down_status_.message()),
-                   "; the session waits and will be resumed");
+        if (const LogPermit permit = log_.Ask(kConnectionLostLine)) {
+          permit.Warning("connection to the server lost: ", std::string(down_status_.message()),
+                         "; the session waits and will be resumed");
+        }
       }
     }
     DropChannel();
@@ -125,8 +127,10 @@ void SessionImpl::Redial() {
     const absl::Time now = absl::Now();
     if (status.ok()) {
       if (!moving_) {
-        LogWarning("session resumed after ",
-                   absl::FormatDuration(absl::Trunc(now - start, absl::Milliseconds(1))));
+        if (const LogPermit permit = log_.Ask(kResumedLine)) {
+          permit.Warning("session resumed after ",
+                         absl::FormatDuration(absl::Trunc(now - start, absl::Milliseconds(1))));
+        }
       }
       return;
     }

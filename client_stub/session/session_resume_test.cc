@@ -9,6 +9,7 @@
 #include "client_stub/session/session_impl.h"
 #include "client_stub/session/testing/fake_server.h"
 #include "common/log.h"
+#include "common/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 
@@ -65,6 +66,18 @@ TEST_F(SessionResumeTest, CutsAtEveryFrameLoseAndRepeatNothing) {
   EXPECT_EQ(server_.memory_requests().size(), static_cast<size_t>(rounds));
   while (server_.memory_returns().size() < static_cast<size_t>(rounds)) std::this_thread::yield();
   EXPECT_EQ(session_->counters().resumes.load(), 12u);
+}
+
+TEST_F(SessionResumeTest, AServerThatEndsConnectionsAllTheTimeDoesNotFillTheLog) {
+  LogCapture log;
+  SetLogLevel(LogLevel::kInfo);
+  Open();
+  for (int cut = 0; cut < 60; ++cut) {
+    server_.CutAfter(0);
+    ASSERT_EQ(Sync(), CudaResult::kSuccess);
+  }
+  EXPECT_EQ(log.LinesWith("connection to the server lost").size(), 20u);
+  EXPECT_EQ(log.LinesWith("session resumed after").size(), 20u);
 }
 
 TEST_F(SessionResumeTest, RepliesLostWithTheConnectionComeAgain) {

@@ -40,6 +40,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.session.max_pending_requests = 8;
   options.session.server_name = "test server";
   options.session.resume_timeout = resume_timeout_;
+  options.log = log_options_;
   host_ = std::make_unique<SessionHost>(std::move(options), std::move(opened));
   server_ = std::make_unique<InprocServer>(host_.get(), ChannelOptions());
 }

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/keyed_log_budget.h"
 #include "gtest/gtest.h"
+#include "server/server_log.h"
 #include "server/session_host.h"
 #include "server/testing/test_client.h"
 #include "transport/inproc/inproc_channel.h"
@@ -39,7 +41,8 @@ class SessionFixture : public testing::Test {
 
   // For StartServer().
   absl::Duration resume_timeout_ = absl::ZeroDuration();
-  int warm_workers_ = 0;  // For StartServer().
+  int warm_workers_ = 0;                                    // For StartServer().
+  KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
   std::vector<DeviceMemory*> memory_;
   std::unique_ptr<SessionHost> host_;
   std::unique_ptr<InprocServer> server_;

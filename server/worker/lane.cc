@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/log.h"
+#include "server/worker/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -47,7 +47,9 @@ bool Lane::Start() {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
     // A tenant's streams are many; a limit on threads must not end its session.
-    LogWarning("no thread for a stream: ", error.what());
+    if (const LogPermit permit = host_->log()->Ask(kNoThreadLine)) {
+      permit.Warning("no thread for a stream: ", error.what());
+    }
     finished_.store(true, std::memory_order_release);
     return false;
   }

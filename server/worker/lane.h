@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/log_budget.h"
 #include "common/mutex.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
@@ -36,6 +37,8 @@ class LaneHost {
   virtual ReplySink* sink() = 0;
   virtual StagingPool* staging() = 0;
   virtual LaunchGate* gate() = 0;
+  // For lines of the kinds of session_log.h.
+  virtual LogBudget* log() = 0;
   // The sticky error that ended the session, or kSuccess.
   virtual CudaResult fault() const = 0;
   // A one-way command failed; a sticky result ends the session.

@@ -5,7 +5,6 @@
 #include <variant>
 #include <vector>
 
-#include "common/log.h"
 #include "proto/frames.h"
 #include "proto/wire.h"
 
@@ -42,10 +41,7 @@ void Recorder::Flag(uint32_t flags) {
 bool Recorder::HasRoom(CommandId id, std::string_view body) {
   const JournalAction action = InfoOf(id).rule.action;
   if (action != JournalAction::kCreate && action != JournalAction::kSet) return true;
-  if (!Noted(id) || journal_->HasRoom(body.size())) return true;
-  LogWarning("the session's journal is full: ", InfoOf(id).name, " of ", body.size(),
-             " bytes is refused");
-  return false;
+  return !Noted(id) || journal_->HasRoom(body.size());
 }
 
 void Recorder::Note(CommandId id, std::string_view body) {

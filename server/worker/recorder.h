@@ -31,7 +31,7 @@ class Recorder {
 
   Journal* journal() { return journal_; }
 
-  // Whether a command can be noted; one that cannot must be refused.
+  // Whether a command can be noted; one that cannot, because the journal is full, must be refused.
   bool HasRoom(CommandId id, std::string_view body);
   // After a command was accepted.
   void Note(CommandId id, std::string_view body);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "proto/frames.h"
+#include "server/worker/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -33,6 +34,7 @@ Session::Session(std::vector<SessionDevice> devices, FrameWriter* writer,
                  const SessionLimits& limits)
     : devices_(std::move(devices)),
       limits_(limits),
+      log_(kSessionLines),
       sink_(writer),
       events_(PoolsFor(devices_)),
       staging_(devices_[0].context, limits.staging_buffers),
@@ -141,8 +143,10 @@ void Session::Fail(uint64_t seq, CommandId id, CudaResult result) {
     return;
   }
   if (!IsSticky(result)) {
-    LogInfo("refused command=", seq, " call=", FindCommand(id).name,
-            " error=", CudaResultName(result));
+    if (const LogPermit permit = log_.Ask(kRefusedLine)) {
+      permit.Info("refused command=", seq, " call=", FindCommand(id).name,
+                  " error=", CudaResultName(result));
+    }
   }
   // The text of a failed assertion comes before its error.
   if (IsSticky(result)) SendOutput();

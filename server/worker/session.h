@@ -16,6 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "common/log_budget.h"
 #include "common/mutex.h"
 #include "lease/rights.h"
 #include "proto/dispatch.h"
@@ -121,6 +122,7 @@ class Session : public LaneHost {
   ReplySink* sink() override { return &sink_; }
   StagingPool* staging() override { return &staging_; }
   LaunchGate* gate() override { return &gate_; }
+  LogBudget* log() override { return &log_; }
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
   void Fail(uint64_t seq, CommandId id, CudaResult result) override;
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
@@ -318,6 +320,7 @@ class Session : public LaneHost {
 
   const std::vector<SessionDevice> devices_;
   const SessionLimits limits_;
+  LogBudget log_;
   uint64_t arena_base_ = 0;
   uint64_t arena_bytes_ = 0;
   Recorder* recorder_ = nullptr;

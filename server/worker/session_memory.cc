@@ -1,7 +1,7 @@
 // Memory handles that the client maps (virtual_memory.h). Done as they are decoded: whatever comes
 // later, on any stream, finds them done.
-#include "common/log.h"
 #include "server/worker/session.h"
+#include "server/worker/session_log.h"
 
 namespace warpline::worker {
 
@@ -32,7 +32,9 @@ void Session::On(const cmd::MemoryUnmap& command, std::string_view) {
     const CudaResult unmapped = virtual_memory_->FinishUnmap(va);
     // After a sticky error nothing can be; the memory goes with the process then.
     if (unmapped != CudaResult::kSuccess && fault() == CudaResult::kSuccess) {
-      LogWarning("cannot unmap: ", CudaResultName(unmapped));
+      if (const LogPermit permit = log_.Ask(kNotUnmappedLine)) {
+        permit.Warning("cannot unmap: ", CudaResultName(unmapped));
+      }
     }
     sink_.Unmapped(token);
   });

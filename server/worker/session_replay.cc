@@ -9,6 +9,7 @@
 #include "proto/frames.h"
 #include "server/worker/module_variables.h"
 #include "server/worker/session.h"
+#include "server/worker/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -55,7 +56,13 @@ void Session::Execute(std::string_view body) {
     DispatchCommand(id_, body, *this);
     return;
   }
-  if (!recorder_->HasRoom(id_, body)) return Refuse(CudaResult::kOutOfMemory);
+  if (!recorder_->HasRoom(id_, body)) {
+    if (const LogPermit permit = log_.Ask(kJournalFullLine)) {
+      permit.Warning("the session's journal is full: ", FindCommand(id_).name, " of ", body.size(),
+                     " bytes is refused");
+    }
+    return Refuse(CudaResult::kOutOfMemory);
+  }
   refused_ = false;
   DispatchCommand(id_, body, *this);
   if (refused_) {
@@ -175,7 +182,7 @@ absl::Status Session::Replay(uint64_t seq) {
                      [this](const JournalEntry& entry) { recorder_->Expect(entry); });
   // Code comes before everything else, so that nothing lies where its variables must.
   size_t count = 0;
-  placer_ = std::make_unique<VariablePlacer>(context(0));
+  placer_ = std::make_unique<VariablePlacer>(context(0), &log_);
   const auto replay = [&](JournalEntry entry) {
     ReplayEntry(std::move(entry));
     ++count;

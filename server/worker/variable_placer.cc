@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
+#include "server/worker/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -56,7 +56,11 @@ CudaResult VariablePlacer::Place(const Wanted& wanted,
     CudaResult result = FirstMisplaced(wanted, *module, &wanted_at, &at);
     if (result != CudaResult::kSuccess) return result;
     if (at == 0) {
-      if (attempt > 0) LogInfo("variables back in place attempts=", attempt + 1);
+      if (attempt > 0) {
+        if (const LogPermit permit = log_->Ask(kVariablesLine)) {
+          permit.Info("variables back in place attempts=", attempt + 1);
+        }
+      }
       *in_place = true;
       return CudaResult::kSuccess;
     }
@@ -75,8 +79,10 @@ CudaResult VariablePlacer::Place(const Wanted& wanted,
     if (result != CudaResult::kSuccess) return result;
     if (!moved) break;
   }
-  LogWarning("a variable cannot be put back where it was address=", absl::Hex(at),
-             " wanted=", absl::Hex(wanted_at), " fillers=", fillers_.size());
+  if (const LogPermit permit = log_->Ask(kVariablesLine)) {
+    permit.Warning("a variable cannot be put back where it was address=", absl::Hex(at),
+                   " wanted=", absl::Hex(wanted_at), " fillers=", fillers_.size());
+  }
   return CudaResult::kSuccess;
 }
 

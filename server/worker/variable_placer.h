@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/log_budget.h"
 #include "server/device/device.h"
 
 namespace warpline::worker {
@@ -24,7 +25,8 @@ class VariablePlacer {
   // A variable's name, and where it must lie.
   using Wanted = std::vector<std::pair<std::string, uint64_t>>;
 
-  explicit VariablePlacer(device::Context* context) : context_(context) {}
+  // Both are borrowed; `log` has the kinds of session_log.h.
+  VariablePlacer(device::Context* context, LogBudget* log) : context_(context), log_(log) {}
   // Gives the fillers back.
   ~VariablePlacer();
   VariablePlacer(const VariablePlacer&) = delete;
@@ -44,6 +46,7 @@ class VariablePlacer {
   bool FreeFillerAt(uint64_t address);
 
   device::Context* const context_;
+  LogBudget* const log_;
   std::vector<uint64_t> fillers_;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "server/worker/fake_context.h"
+#include "server/worker/session_log.h"
 
 namespace warpline::worker {
 namespace {
@@ -65,10 +66,11 @@ class VariablePlacerTest : public ::testing::Test {
   }
 
   Driver driver_;
+  LogBudget log_{kSessionLines};
 };
 
 TEST_F(VariablePlacerTest, LeavesWhatIsInPlace) {
-  VariablePlacer placer(&driver_);
+  VariablePlacer placer(&driver_, &log_);
   bool in_place = false;
   EXPECT_EQ(Load(&placer, {{"first", Driver::At(0)}, {"second", Driver::At(0) + 256}}, &in_place),
             CudaResult::kSuccess);
@@ -78,7 +80,7 @@ TEST_F(VariablePlacerTest, LeavesWhatIsInPlace) {
 
 TEST_F(VariablePlacerTest, FillsTheBlocksBeforeAndGivesThemBack) {
   {
-    VariablePlacer placer(&driver_);
+    VariablePlacer placer(&driver_, &log_);
     bool in_place = false;
     EXPECT_EQ(Load(&placer, {{"first", Driver::At(7)}}, &in_place), CudaResult::kSuccess);
     EXPECT_TRUE(in_place);
@@ -89,7 +91,7 @@ TEST_F(VariablePlacerTest, FillsTheBlocksBeforeAndGivesThemBack) {
 
 // The former worker had freed a lower block before it loaded the second module.
 TEST_F(VariablePlacerTest, ModulesMayLieInAnyOrder) {
-  VariablePlacer placer(&driver_);
+  VariablePlacer placer(&driver_, &log_);
   for (const int block : {5, 2, 9, 0}) {
     bool in_place = false;
     EXPECT_EQ(Load(&placer, {{"first", Driver::At(block)}}, &in_place), CudaResult::kSuccess);
@@ -99,7 +101,7 @@ TEST_F(VariablePlacerTest, ModulesMayLieInAnyOrder) {
 
 TEST_F(VariablePlacerTest, GivesUpWhenNothingHelps) {
   driver_.most = 20;
-  VariablePlacer placer(&driver_);
+  VariablePlacer placer(&driver_, &log_);
   bool in_place = true;
   EXPECT_EQ(Load(&placer, {{"first", Driver::At(100)}}, &in_place), CudaResult::kSuccess);
   EXPECT_FALSE(in_place);
@@ -109,7 +111,7 @@ TEST_F(VariablePlacerTest, GivesUpWhenNothingHelps) {
 }
 
 TEST_F(VariablePlacerTest, ReportsWhatTheDeviceRefuses) {
-  VariablePlacer placer(&driver_);
+  VariablePlacer placer(&driver_, &log_);
   bool in_place = true;
   EXPECT_EQ(Load(&placer, {{"missing", Driver::At(0)}}, &in_place), CudaResult::kNotFound);
   EXPECT_FALSE(in_place);

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/log.h"
+#include "common/log_budget.h"
 #include "proto/devices.h"
 #include "proto/refusal.h"
 #include "server/worker/sandbox.h"
@@ -65,6 +66,7 @@ absl::Status AttachShared(std::vector<UniqueFd>* fds, Worker* worker) {
   auto journal = Journal::Open(std::move((*fds)[2 * kRingFds]));
   if (!journal.ok()) return journal.status();
   worker->journal = *std::move(journal);
+  LogBudget::CountAllIn(&worker->journal->usage()->log_lines_left_out);
   return absl::OkStatus();
 }
 
@@ -137,9 +139,8 @@ absl::Status Prepare(const PrepareWorker& prepare, Worker* worker) {
   worker->ordinals = ordinals;
   const absl::Status sandboxed = EnterSandbox();
   if (!sandboxed.ok()) return sandboxed;
-  LogInfo("prepared gpu=", Join(ordinals),
-          " driver_ms=", absl::ToInt64Milliseconds(driver_ready - start),
-          " context_ms=", absl::ToInt64Milliseconds(absl::Now() - driver_ready));
+  worker->driver_time = driver_ready - start;
+  worker->context_time = absl::Now() - driver_ready;
   return absl::OkStatus();
 }
 
@@ -161,6 +162,7 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
   }
   worker->arena_base = open.arena_base();
   worker->arena_bytes = open.arena_bytes();
+  if (open.quiet()) SetLogLevel(LogLevel::kNone);
   if (open.reader()) return absl::OkStatus();
   MapSinks(open, worker);
   if (fds.size() != kOpenFds + (open.variables() ? 1 : 0)) {
@@ -179,8 +181,10 @@ absl::Status Open(const OpenWorker& open, std::vector<UniqueFd> fds, Worker* wor
     worker->images = std::make_unique<ServerImageCache>(kControlFd);
     worker->session->set_image_cache(worker->images.get());
   }
-  LogInfo("opened session=", open.session(),
-          " us=", absl::ToInt64Microseconds(absl::Now() - start));
+  LogInfo("opened session=", open.session(), " gpu=", Join(worker->ordinals),
+          " us=", absl::ToInt64Microseconds(absl::Now() - start),
+          " driver_ms=", absl::ToInt64Milliseconds(worker->driver_time),
+          " context_ms=", absl::ToInt64Milliseconds(worker->context_time));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
@@ -42,6 +43,9 @@ struct Worker {
   std::unique_ptr<Session> session;
   SocketCharger charger{kControlFd};
   bool opened = false;
+  // What Prepare() took, for the log.
+  absl::Duration driver_time;
+  absl::Duration context_time;
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;
 };

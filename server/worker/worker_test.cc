@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "common/log.h"
+#include "common/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/devices.h"
 #include "server/worker/memory_requests.h"
@@ -80,6 +82,19 @@ TEST(WorkerTest, MemoryIsTheDevicesInWhosePartItLies) {
   EXPECT_EQ(UnmapMemory(unmap, &worker), CudaResult::kSuccess);
   Read(kArenaBase, 5, &worker, &result);
   EXPECT_EQ(result, CudaResult::kInvalidValue);
+}
+
+TEST(WorkerTest, AQuietOneSaysNothing) {
+  LogCapture log;
+  Worker worker;
+  warpline_internal::OpenWorker open = OpenOn({0});
+  open.set_quiet(true);
+  LogInfo("before");
+  ASSERT_TRUE(Open(open, {}, &worker).ok());
+  LogError("after");
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_EQ(log.LinesWith("before").size(), 1u);
+  EXPECT_EQ(log.LinesWith("after").size(), 0u);
 }
 
 TEST(WorkerTest, NothingIsMappedBesideTheDevicesParts) {

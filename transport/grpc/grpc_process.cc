@@ -2,7 +2,6 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
-#include <time.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -10,16 +9,24 @@
 
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
-#include "common/log.h"
+#include "absl/time/time.h"
+#include "common/log_budget.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {
 namespace {
 
-std::atomic<time_t> g_last_line{0};
 std::atomic<bool> g_serves{false};
 
-// A peer can make gRPC complain as often as it likes.
+// A peer can make gRPC complain as often as it likes, by handshakes that fail for example.
+constexpr LogKind kLines[] = {{"grpc", 20, absl::Minutes(1)}};
+
+// gRPC's threads may complain until the process is gone.
+LogBudget& Log() {
+  static LogBudget* const log = new LogBudget(kLines);
+  return *log;
+}
+
 void ForwardLine(gpr_log_func_args* args) {
   if (args->severity < GPR_LOG_SEVERITY_ERROR) return;
   // A client gets its own words for it from tls_probe.h.
@@ -27,10 +34,7 @@ void ForwardLine(gpr_log_func_args* args) {
       absl::StartsWith(args->message, "Handshake failed")) {
     return;
   }
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  if (g_last_line.exchange(now.tv_sec, std::memory_order_relaxed) == now.tv_sec) return;
-  LogWarning("grpc: ", args->message);
+  if (const LogPermit permit = Log().Ask(0)) permit.Warning("grpc: ", args->message);
 }
 
 }  // namespace
@@ -48,6 +52,7 @@ void StartGrpc(bool poll_per_queue) {
     gpr_set_log_function(&ForwardLine);
     grpc_init();
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+    std::atexit([] { Log().Finish(); });
   });
 }
 

@@ -5,8 +5,8 @@
 namespace warpline::grpc_internal {
 
 // Starts gRPC, for good: stopping it with the last channel would wait up to ten seconds for a
-// thread of its own. Its threads take no signals, and its error lines become ours, at most one a
-// second. Thread-safe; calls after the first do nothing.
+// thread of its own. Its threads take no signals, and its error lines become ours, within a budget
+// of the process. Thread-safe; calls after the first do nothing.
 //
 // gRPC's default way to poll has one thread of the process wait for all connections, so that a
 // parked session takes the events of one that spins, and each message costs a switch of threads.

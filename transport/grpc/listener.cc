@@ -18,7 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/log.h"
+#include "absl/time/time.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {
@@ -27,6 +27,10 @@ namespace {
 constexpr int kBacklog = 1024;
 // While there are no descriptors, connections wait for this long.
 constexpr int kStarvedMs = 50;
+
+enum ListenerLine : size_t { kFullLine, kListenerLineCount };
+constexpr LogKind kListenerLines[kListenerLineCount] = {
+    {"connections_refused", 10, absl::Minutes(1)}};
 
 absl::Status Cannot(const std::string& address, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
@@ -144,6 +148,8 @@ absl::Status Listener::BindHost(const std::string& host, const std::string& port
   return sockets_.empty() ? Cannot(name, problem) : absl::OkStatus();
 }
 
+Listener::Listener(int max_connections) : max_connections_(max_connections), log_(kListenerLines) {}
+
 absl::Status Listener::Start(Take take) {
   take_ = std::move(take);
   stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -186,8 +192,11 @@ void Listener::AcceptFrom(int socket) {
   }
   if (!HasRoom()) {
     if (!said_full_) {
-      LogWarning("refusing connections: there are max_connections=", max_connections_,
-                 " already at this address");
+      // A peer that closes one connection for each that it opens gets here every time.
+      if (const LogPermit permit = log_.Ask(kFullLine)) {
+        permit.Warning("refusing connections: there are max_connections=", max_connections_,
+                       " already at this address");
+      }
     }
     said_full_ = true;
     return;

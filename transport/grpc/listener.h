@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/log_budget.h"
 #include "common/unique_fd.h"
 
 namespace warpline::grpc_internal {
@@ -22,7 +23,7 @@ class Listener {
   using Take = std::function<void(int fd)>;
 
   // At most `max_connections` that were taken are open at a time; more are closed at once.
-  explicit Listener(int max_connections) : max_connections_(max_connections) {}
+  explicit Listener(int max_connections);
   ~Listener() { Stop(); }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -62,6 +63,7 @@ class Listener {
   // Of the thread.
   std::vector<Taken> taken_;
   bool said_full_ = false;
+  LogBudget log_;
 };
 
 }  // namespace warpline::grpc_internal

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log_capture.h"
 #include "common/mutex.h"
 #include "gtest/gtest.h"
 #include "transport/testing/temp_folder.h"
@@ -93,6 +94,20 @@ TEST_F(ListenerTest, TakesConnectionsUpToItsLimitAndClosesTheRest) {
   CloseTaken();
   const UniqueFd c = Connect(listener.port());
   EXPECT_TRUE(WaitForTaken(1));
+}
+
+TEST_F(ListenerTest, BeingFullAgainAndAgainIsSaidAFewTimes) {
+  LogCapture log;
+  Listener listener(1);
+  ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  for (int i = 0; i < 50; ++i) {
+    const UniqueFd taken = Connect(listener.port());
+    ASSERT_TRUE(WaitForTaken(1));
+    EXPECT_TRUE(Ended(Connect(listener.port())));
+    CloseTaken();
+  }
+  EXPECT_EQ(log.LinesWith("refusing connections").size(), 10u) << log.Text();
 }
 
 TEST_F(ListenerTest, TheIpv6WildcardTakesBothKindsOfConnections) {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/log.h"
 #include "server/device/cpu/copy_bytes.h"
+#include "server/device/cpu/cpu_log.h"
 #include "server/device/cpu/device_info.h"
 #include "server/device/cpu/device_limits.h"
 
@@ -201,7 +201,9 @@ CudaResult CpuContext::LoadModuleJit(std::string_view image, absl::Span<const de
   std::shared_ptr<CpuModule> loaded;
   const CudaResult result = CpuModule::Load(image, &memory_, &loaded, &log->errors);
   if (result != CudaResult::kSuccess) {
-    LogWarning("cpu device: module refused: ", log->errors);
+    if (const LogPermit permit = CpuLog().Ask(kModuleLine)) {
+      permit.Warning("cpu device: module refused: ", log->errors);
+    }
     return result;
   }
   MutexLock lock(&mu_);
@@ -344,7 +346,9 @@ CudaResult CpuContext::RunKernel(const KernelHandle& handle, const LaunchConfig&
   if (shape.workspace != 0) memory_.FreeRegion(shape.workspace);
   output_.Flush();
   if (result != CudaResult::kSuccess && !streams_.stopping()) {
-    LogWarning("cpu device: ", CudaResultName(result), ": ", fault);
+    if (const LogPermit permit = CpuLog().Ask(kFaultLine)) {
+      permit.Warning("cpu device: ", CudaResultName(result), ": ", fault);
+    }
   }
   return result;
 }

@@ -10,9 +10,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/fatbin/fatbin.h"
-#include "common/log.h"
 #include "guard/ptx/lexer.h"
 #include "guard/ptx/parser.h"
+#include "server/device/cpu/cpu_log.h"
 #include "server/device/cpu/device_limits.h"
 #include "server/device/cpu/ptx_types.h"
 
@@ -271,8 +271,11 @@ CudaResult CpuModule::FindKernel(const std::string& name, std::shared_ptr<Kernel
     absl::StatusOr<KernelCode> code = Lower(symbols_, *found->second);
     if (!code.ok()) {
       const bool unsupported = absl::IsUnimplemented(code.status());
-      LogWarning("cpu device: kernel ", name, unsupported ? " uses what is not supported: " : ": ",
-                 code.status().message());
+      if (const LogPermit permit = CpuLog().Ask(kKernelLine)) {
+        permit.Warning("cpu device: kernel ", name,
+                       unsupported ? " uses what is not supported: " : ": ",
+                       code.status().message());
+      }
       return unsupported ? CudaResult::kNotSupported : CudaResult::kInvalidPtx;
     }
     auto made = std::make_shared<Kernel>();
