@@ -375,10 +375,3 @@ int nvmlDeviceGetSamples(nvmlDevice_t device, uint32_t type, uint64_t last_seen_
 ZERO(nvmlDeviceIsMigDeviceHandle)
 ZERO(nvmlDeviceGetMaxMigDeviceCount)
 ZERO(nvmlDeviceGetVirtualizationMode)
-
-int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, uint64_t* types) {
-  NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
-  if (types == NULL) return kNvmlInvalidArgument;
-  *types = 0;
-  return kNvmlSuccess;
-}

@@ -103,4 +103,23 @@ struct NvmlConfComputeSettings {
   uint32_t version, environment, feature, tools, multi_gpu;
 };
 
+/* nvmlSystemEventSetCreateRequest_t and nvmlSystemEventSetFreeRequest_t. */
+struct NvmlSystemEventSetRequest {
+  uint32_t version;
+  void* set;
+};
+
+struct NvmlSystemRegisterEventRequest {
+  uint32_t version;
+  uint64_t types;
+  void* set;
+};
+
+struct NvmlSystemEventSetWaitRequest {
+  uint32_t version, timeout_ms;
+  void* set;
+  void* data;
+  uint32_t room, count;
+};
+
 #endif /* WARPLINE_CLIENT_STUB_NVML_NVML_ABI_H_ */
