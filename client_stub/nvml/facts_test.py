@@ -130,6 +130,26 @@ ok(nvml.nvmlDeviceGetSamples(devices[0], 1, c_uint64(), byref(kind), byref(count
 assert count.value == 1 and kind.value == 1 and samples[0].value == 42 and samples[0].time > 0
 """)
 
+    def test_distances_to_limits_rows_and_replays(self):
+        self.facts("temperature_margin 4294967293\nmodule_id 6\njpg_utilization 3\njpg_period 7\n"
+                   "field_94 1\nfield_142 2\nfield_143 0\nfield_144 1\nfield_145 0\n")
+        self.check("""
+start()
+Margin = structure("Margin", "version", ("degrees", c_int))
+margin = Margin(8 | 1 << 24)
+ok(nvml.nvmlDeviceGetMarginTemperature(devices[0], byref(margin)))
+assert margin.degrees == -3
+margin.version = 8 | 2 << 24
+assert nvml.nvmlDeviceGetMarginTemperature(devices[0], byref(margin)) == 25
+assert nvml.nvmlDeviceGetMarginTemperature(devices[0], None) == 2
+assert numbers(nvml.nvmlDeviceGetModuleId) == 6
+assert numbers(nvml.nvmlDeviceGetPcieReplayCounter) == 1
+assert numbers(nvml.nvmlDeviceGetJpgUtilization, count=2) == [3, 7]
+assert nvml.nvmlDeviceGetOfaUtilization(devices[0], byref(c_uint()), byref(c_uint())) == 3
+assert numbers(nvml.nvmlDeviceGetRemappedRows, count=4) == [2, 0, 1, 0]
+assert nvml.nvmlDeviceGetRemappedRows(devices[0], None, None, None, None) == 2
+""")
+
     def test_what_was_not_said_is_not_supported(self):
         self.facts()
         self.check("""

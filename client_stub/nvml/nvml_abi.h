@@ -77,6 +77,11 @@ struct NvmlTemperature {
   int32_t temperature;
 };
 
+struct NvmlMarginTemperature {
+  uint32_t version;
+  int32_t degrees;
+};
+
 struct NvmlUuid {
   uint32_t version, type; /* Type 1: text, 2: bytes. */
   char value[41];
