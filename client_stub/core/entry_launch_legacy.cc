@@ -1,14 +1,19 @@
 // Launches as of CUDA 3: the function keeps its block, shared memory and parameters until they are
-// set anew.
+// set anew. What is checked when, and what a launch makes of parameters that do not fit, is as
+// NVIDIA's driver 580 has it.
 #include <algorithm>
 #include <cstring>
 
+#include "client_stub/core/capture.h"
 #include "client_stub/core/kernel.h"
 #include "client_stub/core/runtime.h"
 
 using namespace warpline::stub;
 
 namespace {
+
+// What parameters take at most, whatever the kernel has.
+constexpr size_t kMaxParameterBytes = 32764;
 
 CUresult EnterFor(CUfunction handle, Kernel** kernel) {
   WARPLINE_TRY(Enter());
@@ -18,8 +23,8 @@ CUresult EnterFor(CUfunction handle, Kernel** kernel) {
 CUresult SetParameter(CUfunction handle, int offset, const void* bytes, size_t count) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(handle, &kernel));
-  if (bytes == nullptr || offset < 0 || count > kernel->parameter_bytes ||
-      static_cast<size_t>(offset) > kernel->parameter_bytes - count) {
+  if (bytes == nullptr || offset < 0 || count > kMaxParameterBytes ||
+      static_cast<size_t>(offset) > kMaxParameterBytes - count) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   warpline::MutexLock lock(&kernel->legacy_mu);
@@ -30,14 +35,19 @@ CUresult SetParameter(CUfunction handle, int offset, const void* bytes, size_t c
 }
 
 CUresult LaunchGrid(CUfunction handle, int width, int height, CUstream stream) {
+  WARPLINE_TRY(EnterUnsafe());
   Kernel* kernel;
-  WARPLINE_TRY(EnterFor(handle, &kernel));
+  WARPLINE_TRY(FindFunction(NumberOf(handle), &kernel));
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   Kernel::LegacyLaunch launch;
   {
     warpline::MutexLock lock(&kernel->legacy_mu);
     launch = kernel->legacy;
   }
+  if (launch.parameter_bytes > kernel->parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  // Zero behind the size that was set, whatever was set there.
+  launch.parameters.resize(launch.parameter_bytes);
+  launch.parameters.resize(kernel->parameter_bytes);
   size_t bytes = launch.parameters.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.parameters.data(),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
@@ -52,7 +62,14 @@ extern "C" {
 CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(hfunc, &kernel));
-  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const int64_t shape[] = {x, y, z};
+  const DeviceLimits& limits = CurrentDevice().limits;
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (shape[i] <= 0 || shape[i] > limits.max_block[i]) return CUDA_ERROR_INVALID_VALUE;
+    threads *= static_cast<uint64_t>(shape[i]);
+  }
+  if (threads > limits.max_threads_per_block) return CUDA_ERROR_INVALID_VALUE;
   warpline::MutexLock lock(&kernel->legacy_mu);
   kernel->legacy.block[0] = x;
   kernel->legacy.block[1] = y;
@@ -63,6 +80,9 @@ CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
 CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(hfunc, &kernel));
+  if (bytes > static_cast<uint32_t>(kernel->limits().max_dynamic_shared_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   warpline::MutexLock lock(&kernel->legacy_mu);
   kernel->legacy.shared_bytes = bytes;
   return CUDA_SUCCESS;
@@ -71,9 +91,9 @@ CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
 CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(hfunc, &kernel));
-  if (numbytes > kernel->parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (numbytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
   warpline::MutexLock lock(&kernel->legacy_mu);
-  kernel->legacy.parameters.resize(numbytes);
+  kernel->legacy.parameter_bytes = numbytes;
   return CUDA_SUCCESS;
 }
 

@@ -55,7 +55,8 @@ struct Kernel {
   struct LegacyLaunch {
     int block[3] = {1, 1, 1};
     unsigned int shared_bytes = 0;
-    std::string parameters;
+    std::string parameters;  // What was set, of whatever size.
+    unsigned int parameter_bytes = 0;
   };
   Mutex legacy_mu;
   LegacyLaunch legacy ABSL_GUARDED_BY(legacy_mu);

@@ -1,3 +1,4 @@
+#include <climits>
 #include <cstring>
 #include <vector>
 
@@ -144,8 +145,6 @@ TEST_F(LaunchExCallsTest, LaunchesOfOldUseWhatTheFunctionWasGiven) {
   EXPECT_EQ(cuParamSetv(kernel_, 0, &first_, 8), CUDA_SUCCESS);
   EXPECT_EQ(cuParamSeti(kernel_, 12, 7), CUDA_SUCCESS);
   EXPECT_EQ(cuParamSetSize(kernel_, 16), CUDA_SUCCESS);
-  EXPECT_EQ(cuParamSetSize(kernel_, 17), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuParamSetf(kernel_, 13, 1.0f), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(cuLaunchGrid(kernel_, 3, 2), CUDA_SUCCESS);
   std::string tail;
   const auto launch = session().Latest<cmd::Launch>(&tail);
@@ -155,6 +154,72 @@ TEST_F(LaunchExCallsTest, LaunchesOfOldUseWhatTheFunctionWasGiven) {
   EXPECT_EQ(launch.block_y, 2u);
   EXPECT_EQ(launch.dynamic_shared_bytes, 64u);
   EXPECT_EQ(tail[12], 7);
+}
+
+TEST_F(LaunchExCallsTest, LaunchesOfOldTakeParametersUpToTheSizeThatWasSet) {
+  const uint64_t words[2] = {~0ull, ~0ull};
+  std::string tail;
+  // Without a size, none is taken; a smaller one takes fewer, and what was set is kept.
+  EXPECT_EQ(cuParamSetv(kernel_, 0, const_cast<uint64_t*>(words), 16), CUDA_SUCCESS);
+  for (const size_t size : {0, 16, 8, 12, 16}) {
+    if (size != 0) {
+      EXPECT_EQ(cuParamSetSize(kernel_, static_cast<unsigned int>(size)), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(cuLaunch(kernel_), CUDA_SUCCESS);
+    session().Latest<cmd::Launch>(&tail);
+    EXPECT_EQ(tail, std::string(size, '\xff') + std::string(16 - size, '\0')) << size;
+  }
+  // More than the kernel has may be set, but not launched.
+  EXPECT_EQ(cuParamSeti(kernel_, 16, 1), CUDA_SUCCESS);
+  EXPECT_EQ(cuParamSetf(kernel_, 32760, 1.0f), CUDA_SUCCESS);
+  ASSERT_EQ(cuLaunch(kernel_), CUDA_SUCCESS);
+  for (const unsigned int size : {17u, 20u, 32764u}) {
+    EXPECT_EQ(cuParamSetSize(kernel_, size), CUDA_SUCCESS);
+    EXPECT_EQ(cuLaunchGrid(kernel_, 1, 1), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  }
+  EXPECT_EQ(cuParamSetSize(kernel_, 32765), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuParamSetSize(kernel_, ~0u), CUDA_ERROR_INVALID_VALUE);
+  for (const int offset : {-1, -4, 32761, 32764, INT_MAX, INT_MIN}) {
+    EXPECT_EQ(cuParamSeti(kernel_, offset, 1), CUDA_ERROR_INVALID_VALUE) << offset;
+    EXPECT_EQ(cuParamSetf(kernel_, offset, 1.0f), CUDA_ERROR_INVALID_VALUE) << offset;
+  }
+  EXPECT_EQ(cuParamSetv(kernel_, 0, &tail, 32765), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuParamSetv(kernel_, 8, &tail, ~0u), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuParamSetv(kernel_, 0, nullptr, 8), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(LaunchExCallsTest, WhatNoLaunchCouldUseIsNotKept) {
+  EXPECT_EQ(cuFuncSetBlockShape(kernel_, 32, 2, 1), CUDA_SUCCESS);
+  EXPECT_EQ(cuFuncSetSharedSize(kernel_, 47 << 10), CUDA_SUCCESS);
+  const int wrong[][3] = {{0, 1, 1},      {1, -1, 1},  {1025, 1, 1},
+                          {1, 1, 65},     {64, 64, 1}, {INT_MAX, INT_MAX, INT_MAX},
+                          {INT_MIN, 1, 1}};
+  for (const auto& shape : wrong) {
+    EXPECT_EQ(cuFuncSetBlockShape(kernel_, shape[0], shape[1], shape[2]), CUDA_ERROR_INVALID_VALUE)
+        << shape[0] << " " << shape[1] << " " << shape[2];
+  }
+  for (const unsigned int bytes : {(47u << 10) + 1, 1u << 20, ~0u}) {
+    EXPECT_EQ(cuFuncSetSharedSize(kernel_, bytes), CUDA_ERROR_INVALID_VALUE) << bytes;
+  }
+  ASSERT_EQ(cuLaunch(kernel_), CUDA_SUCCESS);
+  const auto launch = session().Latest<cmd::Launch>();
+  EXPECT_EQ(launch.block_x, 32u);
+  EXPECT_EQ(launch.block_y, 2u);
+  EXPECT_EQ(launch.dynamic_shared_bytes, 47u << 10);
+}
+
+TEST_F(LaunchExCallsTest, LaunchesOfOldAreUnsafeInCaptures) {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchGridAsync(kernel_, 1, 1, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuParamSeti(kernel_, 0, 1), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchGrid(kernel_, 1, 1), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuLaunch(kernel_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(cuLaunchGridAsync(kernel_, 1, 1, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
 }
 
 }  // namespace

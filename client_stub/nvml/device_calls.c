@@ -238,10 +238,14 @@ NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, kWarplineFixed, "pcie_max_generation"
 NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, kWarplineFixed, "pcie_gpu_max_generation")
 NUMBER(nvmlDeviceGetMaxPcieLinkWidth, kWarplineFixed, "pcie_max_width")
 NUMBER(nvmlDeviceGetPcieSpeed, kWarplineNow, "pcie_speed")
+NUMBER(nvmlDeviceGetPcieReplayCounter, kWarplineNow, "field_94")
+NUMBER(nvmlDeviceGetModuleId, kWarplineFixed, "module_id")
 TWO_NUMBERS(nvmlDeviceGetPowerManagementLimitConstraints, kWarplineFixed, "power_min_mw",
             "power_max_mw")
 TWO_NUMBERS(nvmlDeviceGetEncoderUtilization, kWarplineNow, "encoder_utilization", "encoder_period")
 TWO_NUMBERS(nvmlDeviceGetDecoderUtilization, kWarplineNow, "decoder_utilization", "decoder_period")
+TWO_NUMBERS(nvmlDeviceGetJpgUtilization, kWarplineNow, "jpg_utilization", "jpg_period")
+TWO_NUMBERS(nvmlDeviceGetOfaUtilization, kWarplineNow, "ofa_utilization", "ofa_period")
 TWO_NUMBERS(nvmlDeviceGetEccMode, kWarplineFixed, "ecc_mode", "ecc_mode_pending")
 TWO_NUMBERS(nvmlDeviceGetMigMode, kWarplineFixed, "mig_mode", "mig_mode_pending")
 NUMBER_OF(nvmlDeviceGetTemperature, kWarplineNow, "temperature_", 1)
@@ -285,6 +289,30 @@ int nvmlDeviceGetTemperatureV(nvmlDevice_t device, struct NvmlTemperature* tempe
   NVML_TRY(nvmlDeviceGetTemperature(device, temperature->sensor, &degrees));
   temperature->temperature = (int32_t)degrees;
   return kNvmlSuccess;
+}
+
+int nvmlDeviceGetMarginTemperature(nvmlDevice_t device, struct NvmlMarginTemperature* margin) {
+  uint32_t degrees = 0;
+  NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
+  if (margin == NULL) return kNvmlInvalidArgument;
+  if (margin->version != NVML_VERSION(struct NvmlMarginTemperature, 1)) {
+    return kNvmlArgumentVersionMismatch;
+  }
+  NVML_TRY(Number(device, kWarplineNow, "temperature_margin", &degrees));
+  margin->degrees = (int32_t)degrees;
+  return kNvmlSuccess;
+}
+
+int nvmlDeviceGetRemappedRows(nvmlDevice_t device, uint32_t* correctable, uint32_t* uncorrectable,
+                              uint32_t* pending, uint32_t* failed) {
+  NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
+  if (correctable == NULL || uncorrectable == NULL || pending == NULL || failed == NULL) {
+    return kNvmlInvalidArgument;
+  }
+  NVML_TRY(Number(device, kWarplineNow, "field_142", correctable));
+  NVML_TRY(Number(device, kWarplineFixed, "field_143", uncorrectable));
+  NVML_TRY(Number(device, kWarplineFixed, "field_144", pending));
+  return Number(device, kWarplineFixed, "field_145", failed);
 }
 
 int nvmlDeviceGetClock(nvmlDevice_t device, uint32_t type, uint32_t id, uint32_t* mhz) {
@@ -375,10 +403,3 @@ int nvmlDeviceGetSamples(nvmlDevice_t device, uint32_t type, uint64_t last_seen_
 ZERO(nvmlDeviceIsMigDeviceHandle)
 ZERO(nvmlDeviceGetMaxMigDeviceCount)
 ZERO(nvmlDeviceGetVirtualizationMode)
-
-int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, uint64_t* types) {
-  NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
-  if (types == NULL) return kNvmlInvalidArgument;
-  *types = 0;
-  return kNvmlSuccess;
-}

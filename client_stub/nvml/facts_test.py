@@ -59,7 +59,9 @@ def structure(name, *fields):
 """
 
 
-class Facts(unittest.TestCase):
+class Library(unittest.TestCase):
+    """The library beside a `warpline` of the test's."""
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(self.folder.cleanup)
@@ -88,6 +90,8 @@ class Facts(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stderr
 
+
+class Facts(Library):
     def test_numbers_of_every_shape(self):
         self.facts("power_mw 70000\npower_min_mw 1\npower_max_mw 2\nenergy_mj 12345678901\n"
                    "temperature_0 31\ntemperature_threshold_2 95\nclock_1 1980\nmax_clock_2 3201\n"
@@ -124,6 +128,26 @@ Sample = structure("Sample", ("time", c_uint64), ("value", c_uint64))
 samples = (Sample * 8)()
 ok(nvml.nvmlDeviceGetSamples(devices[0], 1, c_uint64(), byref(kind), byref(count), samples))
 assert count.value == 1 and kind.value == 1 and samples[0].value == 42 and samples[0].time > 0
+""")
+
+    def test_distances_to_limits_rows_and_replays(self):
+        self.facts("temperature_margin 4294967293\nmodule_id 6\njpg_utilization 3\njpg_period 7\n"
+                   "field_94 1\nfield_142 2\nfield_143 0\nfield_144 1\nfield_145 0\n")
+        self.check("""
+start()
+Margin = structure("Margin", "version", ("degrees", c_int))
+margin = Margin(8 | 1 << 24)
+ok(nvml.nvmlDeviceGetMarginTemperature(devices[0], byref(margin)))
+assert margin.degrees == -3
+margin.version = 8 | 2 << 24
+assert nvml.nvmlDeviceGetMarginTemperature(devices[0], byref(margin)) == 25
+assert nvml.nvmlDeviceGetMarginTemperature(devices[0], None) == 2
+assert numbers(nvml.nvmlDeviceGetModuleId) == 6
+assert numbers(nvml.nvmlDeviceGetPcieReplayCounter) == 1
+assert numbers(nvml.nvmlDeviceGetJpgUtilization, count=2) == [3, 7]
+assert nvml.nvmlDeviceGetOfaUtilization(devices[0], byref(c_uint()), byref(c_uint())) == 3
+assert numbers(nvml.nvmlDeviceGetRemappedRows, count=4) == [2, 0, 1, 0]
+assert nvml.nvmlDeviceGetRemappedRows(devices[0], None, None, None, None) == 2
 """)
 
     def test_what_was_not_said_is_not_supported(self):
@@ -270,6 +294,187 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
 start()
 assert text(nvml.nvmlDeviceGetName) == "NVIDIA H200"
+""")
+
+
+EVENTS = """
+import signal, threading, time
+Event = structure("Event", ("device", c_void_p), ("type", c_uint64), ("data", c_uint64), "gpu", "compute")
+event = Event()
+def new_set():
+    made = c_void_p()
+    ok(nvml.nvmlEventSetCreate(byref(made)))
+    return made
+def register(device, types, events):
+    return nvml.nvmlDeviceRegisterEvents(device, c_uint64(types), events)
+def wait(events, timeout_ms, function=nvml.nvmlEventSetWait_v2):
+    begin = time.monotonic()
+    result = function(events, byref(event), c_uint(timeout_ms))
+    return result, time.monotonic() - begin
+SetRequest = structure("SetRequest", "version", ("set", c_void_p))
+RegisterRequest = structure("RegisterRequest", "version", ("types", c_uint64), ("set", c_void_p))
+WaitRequest = structure("WaitRequest", "version", "timeout", ("set", c_void_p), ("data", c_void_p),
+                        "room", "count")
+def version(kind):
+    return ctypes.sizeof(kind) | 1 << 24
+"""
+
+
+class Events(Library):
+    """What programs do that watch for errors: nvidia-smi -l, monitors, plug-ins of Kubernetes."""
+
+    def check(self, body, endpoint="there:1"):
+        self.facts()
+        return super().check(EVENTS + body, endpoint)
+
+    def test_events_are_registered_and_waits_take_their_time(self):
+        self.check("""
+start()
+events, types = new_set(), c_uint64(7)
+ok(nvml.nvmlDeviceGetSupportedEventTypes(devices[0], byref(types)))
+assert types.value == 0
+# nvidia-smi registers what is supported; others what they want, and again.
+for wanted in (0, 8, 8, 1 | 2 | 4, 0xff8b, 0xffff):
+    ok(register(devices[0], wanted, events))
+for wanted in (0x10000, 1 << 40, 8 | 1 << 63):
+    assert register(devices[0], wanted, events) == 3
+for function in (nvml.nvmlEventSetWait_v2, nvml.nvmlEventSetWait):
+    result, took = wait(events, 1300, function)
+    assert result == 10 and 1.3 <= took < 10, (result, took)
+# One with nothing registered, and one that is not to wait.
+assert wait(new_set(), 50)[0] == 10
+result, took = wait(events, 0)
+assert result == 10 and took < 1
+ok(nvml.nvmlEventSetFree(events))
+""")
+
+    def test_wrong_arguments_of_events(self):
+        self.check("""
+events = c_void_p()
+assert nvml.nvmlEventSetCreate(None) == 1 and nvml.nvmlEventSetCreate(byref(events)) == 1
+assert nvml.nvmlEventSetFree(None) == 1 and wait(None, 0)[0] == 1
+assert register(None, 8, None) == 1
+assert nvml.nvmlDeviceGetSupportedEventTypes(None, None) == 1
+start()
+assert nvml.nvmlEventSetCreate(None) == 2
+assert nvml.nvmlDeviceGetSupportedEventTypes(devices[0], None) == 2
+events = new_set()
+assert nvml.nvmlEventSetWait_v2(events, None, c_uint(1000000)) == 2
+for device in (None, c_void_p(5), events):
+    assert register(device, 8, events) == 2
+    assert nvml.nvmlDeviceGetSupportedEventTypes(device, byref(c_uint64())) == 2
+freed, other = new_set(), new_set()
+assert freed.value != events.value != other.value
+ok(nvml.nvmlEventSetFree(freed))
+request = SetRequest(version(SetRequest))
+ok(nvml.nvmlSystemEventSetCreate(byref(request)))
+for none in (None, freed, c_void_p(8), c_void_p(2**64 - 1), c_void_p(request.set)):
+    assert nvml.nvmlEventSetFree(none) == 2
+    assert register(devices[0], 8, none) == 2
+    assert wait(none, 1000000)[0] == 2
+assert wait(other, 1)[0] == 10
+# Sets outlive the library's end, as natively.
+ok(nvml.nvmlShutdown())
+assert wait(other, 1000000)[0] == 1
+ok(nvml.nvmlInit_v2())
+assert wait(other, 1)[0] == 10
+ok(nvml.nvmlEventSetFree(other))
+""")
+
+    def test_sets_are_many_but_not_without_end(self):
+        self.check("""
+start()
+for _ in range(20000):
+    ok(nvml.nvmlEventSetFree(new_set()))
+kept = [new_set() for _ in range(4096)]
+assert len({one.value for one in kept}) == 4096
+assert nvml.nvmlEventSetCreate(byref(c_void_p())) == 20
+request = SetRequest(version(SetRequest))
+assert nvml.nvmlSystemEventSetCreate(byref(request)) == 20
+ok(nvml.nvmlEventSetFree(kept[100]))
+ok(nvml.nvmlEventSetCreate(byref(c_void_p())))
+""")
+
+    def test_a_wait_ends_with_its_set_or_with_a_signal(self):
+        self.check("""
+start()
+ended, results = new_set(), []
+other = new_set()
+waits = [threading.Thread(target=lambda: results.append(wait(ended, 1000000))) for _ in range(8)]
+for one in waits: one.start()
+patient = threading.Thread(target=lambda: results.append(wait(other, 1500)))
+patient.start()
+time.sleep(0.2)
+begin = time.monotonic()
+ok(nvml.nvmlEventSetFree(ended))
+for one in waits: one.join()
+assert [result for result, _ in results] == [10] * 8 and time.monotonic() - begin < 60
+patient.join()
+# Another set's end is no concern of it.
+assert results[-1][0] == 10 and results[-1][1] >= 1.5
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+result, took = wait(other, 1000000)
+assert result == 10 and took < 60
+""")
+
+    def test_children_of_forks_have_the_sets(self):
+        self.check("""
+start()
+events = new_set()
+ok(register(devices[0], 8, events))
+background = threading.Thread(target=lambda: wait(events, 2000))
+background.start()
+child = os.fork()
+if child == 0:
+    ok(register(devices[0], 8, events))
+    assert wait(events, 100)[0] == 10
+    ok(nvml.nvmlEventSetFree(events))
+    ok(nvml.nvmlEventSetFree(new_set()))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+# What the child freed was its own.
+assert wait(events, 1)[0] == 10
+background.join()
+""")
+
+    def test_events_of_the_system(self):
+        self.check("""
+create, free = nvml.nvmlSystemEventSetCreate, nvml.nvmlSystemEventSetFree
+add, await_events = nvml.nvmlSystemRegisterEvents, nvml.nvmlSystemEventSetWait
+for function in (create, free, add, await_events):
+    assert function(None) == 1
+start()
+for function in (create, free, add, await_events):
+    assert function(None) == 2
+# Nothing behind the version is looked at: the page ends there.
+libc = ctypes.CDLL(None)
+libc.mmap.restype = c_void_p
+page = libc.mmap(None, ctypes.c_size_t(8192), 3, 34, -1, ctypes.c_size_t(0))
+libc.mprotect(c_void_p(page + 4096), ctypes.c_size_t(4096), 0)
+last = c_uint.from_address(page + 4092)
+for wrong in (0, 1, 4 | 1 << 24, version(SetRequest) | 2 << 24, 2**32 - 1):
+    last.value = wrong
+    for function in (create, free, add, await_events):
+        assert function(c_void_p(page + 4092)) == 25
+request = SetRequest(version(SetRequest))
+ok(create(byref(request)))
+def added(types, events):
+    return add(byref(RegisterRequest(version(RegisterRequest), types, events)))
+assert [added(types, request.set) for types in (0, 1, 2, 3)] == [2, 0, 0, 0]
+assert added(3, None) == 2 and added(3, 4096) == 2 and added(3, new_set()) == 2
+found = create_string_buffer(64)
+def waited(timeout_ms, events=request.set, data=ctypes.addressof(found), room=2):
+    asked = WaitRequest(version(WaitRequest), timeout_ms, events, data, room, 7)
+    begin = time.monotonic()
+    return await_events(byref(asked)), asked.count, time.monotonic() - begin >= timeout_ms / 1000
+assert waited(1200) == (10, 7, True)
+assert waited(0) == (0, 0, True)
+for wrong in ({"events": None}, {"events": 4096}, {"data": None}, {"room": 0}):
+    assert waited(1000000, **wrong) == (2, 7, False), wrong
+ok(free(byref(request)))
+assert free(byref(request)) == 2 and waited(1000000) == (2, 7, False)
+ok(free(byref(SetRequest(version(SetRequest), None))))
 """)
 
 

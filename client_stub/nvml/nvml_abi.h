@@ -77,6 +77,11 @@ struct NvmlTemperature {
   int32_t temperature;
 };
 
+struct NvmlMarginTemperature {
+  uint32_t version;
+  int32_t degrees;
+};
+
 struct NvmlUuid {
   uint32_t version, type; /* Type 1: text, 2: bytes. */
   char value[41];
@@ -101,6 +106,25 @@ struct NvmlConfComputeState {
 
 struct NvmlConfComputeSettings {
   uint32_t version, environment, feature, tools, multi_gpu;
+};
+
+/* nvmlSystemEventSetCreateRequest_t and nvmlSystemEventSetFreeRequest_t. */
+struct NvmlSystemEventSetRequest {
+  uint32_t version;
+  void* set;
+};
+
+struct NvmlSystemRegisterEventRequest {
+  uint32_t version;
+  uint64_t types;
+  void* set;
+};
+
+struct NvmlSystemEventSetWaitRequest {
+  uint32_t version, timeout_ms;
+  void* set;
+  void* data;
+  uint32_t room, count;
 };
 
 #endif /* WARPLINE_CLIENT_STUB_NVML_NVML_ABI_H_ */

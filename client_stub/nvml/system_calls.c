@@ -1,8 +1,6 @@
 /* NVML's functions that are of no device: initialization, versions, what there is none of. */
-#define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "client_stub/nvml/facts.h"
 
@@ -129,29 +127,4 @@ int nvmlSystemGetConfComputeSettings(struct NvmlConfComputeSettings* settings) {
   memset(settings, 0, sizeof(*settings));
   settings->version = version;
   return kNvmlSuccess;
-}
-
-/* Events: sets can be made, and nothing happens. */
-int nvmlEventSetCreate(void** set) {
-  static char only;
-  NVML_TRY(WarplineNvmlCheck());
-  if (set == NULL) return kNvmlInvalidArgument;
-  *set = &only;
-  return kNvmlSuccess;
-}
-
-int nvmlEventSetFree(void* set) {
-  NVML_TRY(WarplineNvmlCheck());
-  return set == NULL ? kNvmlInvalidArgument : kNvmlSuccess;
-}
-
-int nvmlEventSetWait_v2(void* set, void* data, uint32_t timeout_ms) {
-  NVML_TRY(WarplineNvmlCheck());
-  if (set == NULL || data == NULL) return kNvmlInvalidArgument;
-  const struct timespec pause = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-  nanosleep(&pause, NULL);
-  return kNvmlTimeout;
-}
-int nvmlEventSetWait(void* set, void* data, uint32_t timeout_ms) {
-  return nvmlEventSetWait_v2(set, data, timeout_ms);
 }

@@ -22,6 +22,7 @@ enum class Shape {
   kPair,    // (struct of two uint32*)
   kWide,    // (uint64* first)
   kErrors,  // (argument & 0xff, argument >> 8, uint64* first)
+  kSigned,  // (struct of uint32 version, int32 first), of the structure's first version
   kText,    // (char* text, uint32 size)
 };
 
@@ -37,6 +38,7 @@ struct Source {
 // looks for.
 constexpr Source kLive[] = {
     {"nvmlDeviceGetTemperature", Shape::kOneOf, 0, "temperature_0", nullptr},
+    {"nvmlDeviceGetMarginTemperature", Shape::kSigned, 0, "temperature_margin", nullptr},
     {"nvmlDeviceGetPowerUsage", Shape::kOne, 0, "power_mw", nullptr},
     {"nvmlDeviceGetPowerManagementLimit", Shape::kOne, 0, "power_limit_mw", nullptr},
     {"nvmlDeviceGetEnforcedPowerLimit", Shape::kOne, 0, "power_enforced_mw", nullptr},
@@ -44,6 +46,8 @@ constexpr Source kLive[] = {
     {"nvmlDeviceGetUtilizationRates", Shape::kPair, 0, "utilization", "utilization_memory"},
     {"nvmlDeviceGetEncoderUtilization", Shape::kTwo, 0, "encoder_utilization", "encoder_period"},
     {"nvmlDeviceGetDecoderUtilization", Shape::kTwo, 0, "decoder_utilization", "decoder_period"},
+    {"nvmlDeviceGetJpgUtilization", Shape::kTwo, 0, "jpg_utilization", "jpg_period"},
+    {"nvmlDeviceGetOfaUtilization", Shape::kTwo, 0, "ofa_utilization", "ofa_period"},
     {"nvmlDeviceGetClockInfo", Shape::kOneOf, 0, "clock_0", nullptr},
     {"nvmlDeviceGetClockInfo", Shape::kOneOf, 1, "clock_1", nullptr},
     {"nvmlDeviceGetClockInfo", Shape::kOneOf, 2, "clock_2", nullptr},
@@ -88,6 +92,7 @@ constexpr Source kFixed[] = {
     {"nvmlDeviceGetArchitecture", Shape::kOne, 0, "architecture", nullptr},
     {"nvmlDeviceGetMultiGpuBoard", Shape::kOne, 0, "multi_gpu_board", nullptr},
     {"nvmlDeviceGetNumGpuCores", Shape::kOne, 0, "gpu_cores", nullptr},
+    {"nvmlDeviceGetModuleId", Shape::kOne, 0, "module_id", nullptr},
     {"nvmlDeviceGetMemoryBusWidth", Shape::kOne, 0, "memory_bus_width", nullptr},
     {"nvmlDeviceGetMaxPcieLinkGeneration", Shape::kOne, 0, "pcie_max_generation", nullptr},
     {"nvmlDeviceGetGpuMaxPcieLinkGeneration", Shape::kOne, 0, "pcie_gpu_max_generation", nullptr},
@@ -125,11 +130,17 @@ struct FieldValue {
   uint64_t value = 0;
 };
 
-// Fields with numbers that NCCL, nvidia-smi or monitors ask for: temperature of the memory, energy,
-// NVLink's count and speed, power averaged and as it is; and for each link its speed, state and
-// version.
-constexpr uint32_t kLiveFields[] = {82, 83, 185, 186};
-constexpr uint32_t kFixedFields[] = {90, 91};
+// Fields with numbers that NCCL, nvidia-smi or monitors ask for: how long what reduced the clocks,
+// temperature of the memory, energy, PCIe's replays, remapped rows, power averaged and as it is,
+// and its limits.
+constexpr uint32_t kLiveFields[] = {74,  75,  76,  77,  78,  79,  82,  83,  94,  95, 142,
+                                    143, 144, 145, 185, 186, 190, 192, 269, 270, 271};
+// Power of the memory alone, averaged.
+constexpr uint32_t kPowerField = 185;
+constexpr uint32_t kMemoryScope = 2;
+// NVLink's count and speed, power's limits, temperatures at which something happens as distances;
+// and for each link its speed, state and version.
+constexpr uint32_t kFixedFields[] = {90, 91, 187, 188, 189, 193, 194, 195, 196};
 constexpr uint32_t kLinkFields[] = {164, 165, 166};
 constexpr uint32_t kFieldLinks = 18;
 
@@ -167,6 +178,12 @@ void ReadNumbers(const Lookup& lookup, const Source& source, Handle device, Read
       break;
     case Shape::kWide:
       result = Invoke(lookup, source.function, device, &wide);
+      break;
+    case Shape::kSigned:
+      // What it gives is behind the version.
+      narrow[0] = sizeof(narrow) | 1u << 24;
+      result = Invoke(lookup, source.function, device, static_cast<void*>(narrow));
+      narrow[0] = narrow[1];
       break;
     case Shape::kErrors:
       result = Invoke(lookup, source.function, device, source.argument & 0xff, source.argument >> 8,
@@ -228,9 +245,19 @@ void ReadLinks(const Lookup& lookup, Handle device, Readings* out) {
   }
 }
 
+// The bits of the value that its type (nvmlValueType_t) has; what NVML leaves above them is left
+// out.
+uint64_t Meant(const FieldValue& field) {
+  enum : uint32_t { kUnsignedInt = 1, kSignedInt = 5, kUnsignedShort = 6 };
+  if (field.type == kUnsignedShort) return field.value & 0xffff;
+  const bool narrow = field.type == kUnsignedInt || field.type == kSignedInt;
+  return narrow ? field.value & 0xffffffff : field.value;
+}
+
 void ReadFields(const Lookup& lookup, Handle device, bool fixed, Readings* out) {
   std::vector<FieldValue> fields;
   for (const uint32_t id : kLiveFields) fields.push_back({.id = id});
+  fields.push_back({.id = kPowerField, .scope = kMemoryScope});
   if (fixed) {
     for (const uint32_t id : kFixedFields) fields.push_back({.id = id});
     for (uint32_t link = 0; link < kFieldLinks; ++link) {
@@ -245,7 +272,7 @@ void ReadFields(const Lookup& lookup, Handle device, bool fixed, Readings* out) 
     if (field.result != kSuccess) continue;
     std::string name = absl::StrCat("field_", field.id);
     if (field.scope != 0) absl::StrAppend(&name, "_", field.scope);
-    out->numbers[name] = field.value;
+    out->numbers[name] = Meant(field);
     out->numbers[name + "_type"] = field.type;
   }
 }

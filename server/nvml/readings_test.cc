@@ -41,6 +41,13 @@ int Temperature(void* device, uint32_t sensor, uint32_t* value) {
   *value = 40 + sensor;
   return device == &g_device ? 0 : 2;
 }
+int Margin(void*, void* margin) {
+  uint32_t version = 0;
+  std::memcpy(&version, margin, sizeof(version));
+  const int32_t degrees = -3;
+  std::memcpy(static_cast<char*>(margin) + 4, &degrees, sizeof(degrees));
+  return version == (8 | 1 << 24) ? 0 : 25;
+}
 int Utilization(void*, void* rates) {
   const uint32_t values[2] = {12, 34};
   std::memcpy(rates, values, sizeof(values));
@@ -81,9 +88,14 @@ struct Field {
 };
 int FieldValues(void*, int count, Field* fields) {
   for (int i = 0; i < count; ++i) {
-    fields[i].result = fields[i].id == 82 || fields[i].id == 165 ? 0 : 3;
-    fields[i].type = 1;
+    const uint32_t id = fields[i].id;
+    fields[i].result = id == 82 || id == 165 || id == 185 || id == 189 || id == 193 ? 0 : 3;
+    fields[i].type = id == 193 ? 5 : id == 185 ? 3 : 1;
     fields[i].value = 100 + fields[i].scope;
+    // NVML's, of what the caller's structure had there or was there before.
+    if (id == 189) fields[i].value |= 418000ull << 32;
+    if (id == 185) fields[i].value |= 1ull << 40;
+    if (id == 193) fields[i].value = 0xfffffff8;
   }
   return 0;
 }
@@ -99,6 +111,7 @@ Lookup Functions() {
               {"nvmlSystemGetDriverVersion", Address(DriverVersion)},
               {"nvmlDeviceGetHandleByPciBusId_v2", Address(ByBusId)},
               {"nvmlDeviceGetTemperature", Address(Temperature)},
+              {"nvmlDeviceGetMarginTemperature", Address(Margin)},
               {"nvmlDeviceGetUtilizationRates", Address(Utilization)},
               {"nvmlDeviceGetPowerManagementLimitConstraints", Address(Constraints)},
               {"nvmlDeviceGetTotalEccErrors", Address(EccErrors)},
@@ -136,6 +149,11 @@ TEST(ReadingsTest, EveryShapeOfFunctionIsRead) {
       {"field_165", 100},
       {"field_165_17", 117},
       {"field_165_17_type", 1},
+      {"field_185", 100 + (1ull << 40)},
+      {"field_185_2", 102 + (1ull << 40)},
+      {"field_189", 100},
+      {"field_193", 0xfffffff8},
+      {"temperature_margin", 0xfffffffd},
   };
   for (const auto& [name, value] : expected) {
     ASSERT_EQ(readings.numbers.count(name), 1u) << name;

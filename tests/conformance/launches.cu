@@ -1,5 +1,7 @@
 // Launches: both forms of parameters, attributes, cooperative ones, and what is refused.
+#include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "setting.h"
 
@@ -304,6 +306,149 @@ void Legacy() {
   CALL("after them", CUDA_SUCCESS, cuCtxSynchronize);
 }
 
+// What is refused of them, and when: limits of the block and of shared memory where they are set,
+// the size of the parameters by the launch.
+void LegacyLimits() {
+  Kernels kernels;
+  if (!kernels.Open()) return;
+  CUdeviceptr out = 0;
+  SETUP(cuMemAlloc, &out, 4096);
+  CALL("64 threads", CUDA_SUCCESS, cuFuncSetBlockShape, kernels.places, 64, 1, 1);
+  CALL("no width", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, 0, 1, 1);
+  CALL("no height", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, 1, 0, 1);
+  CALL("no depth", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, 1, 1, 0);
+  CALL("negative", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, -1, 1, 1);
+  CALL("1025 wide", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, 1025, 1, 1);
+  CALL("65 deep", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, 1, 1, 65);
+  CALL("4096 threads", CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape, kernels.places, 64, 64, 1);
+  CALL("48 KiB", CUDA_SUCCESS, cuFuncSetSharedSize, kernels.places, 49152);
+  CALL("more unasked", CUDA_ERROR_INVALID_VALUE, cuFuncSetSharedSize, kernels.places, 49153);
+  CALL("a MiB", CUDA_ERROR_INVALID_VALUE, cuFuncSetSharedSize, kernels.places, 1u << 20);
+  CALL("4 GiB", CUDA_ERROR_INVALID_VALUE, cuFuncSetSharedSize, kernels.places, ~0u);
+  SETUP(cuFuncSetAttribute, kernels.places, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000);
+  CALL("more, asked for", CUDA_SUCCESS, cuFuncSetSharedSize, kernels.places, 60000);
+  CALL("none again", CUDA_SUCCESS, cuFuncSetSharedSize, kernels.places, 0);
+  SETUP(cuParamSetv, kernels.places, 0, &out, 8);
+  SETUP(cuParamSetSize, kernels.places, 8);
+  CALL("no width", CUDA_ERROR_INVALID_VALUE, cuLaunchGrid, kernels.places, 0, 1);
+  CALL("no height", CUDA_ERROR_INVALID_VALUE, cuLaunchGrid, kernels.places, 1, 0);
+  CALL("negative width", CUDA_ERROR_INVALID_VALUE, cuLaunchGrid, kernels.places, -1, 1);
+  CALL("negative height", CUDA_ERROR_INVALID_VALUE, cuLaunchGridAsync, kernels.places, 1, -1,
+       nullptr);
+  CALL("65536 high", CUDA_ERROR_INVALID_VALUE, cuLaunchGrid, kernels.places, 1, 65536);
+  CALL("after what was refused", CUDA_SUCCESS, cuLaunchGrid, kernels.places, 4, 1);
+  HOLDS(cuFuncSetBlockShape, "what was refused was not kept", WrongPlaces(out, 256) == 0,
+        "%u wrong words", WrongPlaces(out, 256));
+  CALL("more than the kernel has", CUDA_SUCCESS, cuParamSeti, kernels.places, 8, 1);
+  for (const unsigned size : {9u, 12u, 4097u, 32764u}) {
+    CALL("more than the kernel has", CUDA_SUCCESS, cuParamSetSize, kernels.places, size);
+    CALL("more parameters than the kernel has", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuLaunchGrid,
+         kernels.places, 4, 1);
+  }
+  CALL("more than any has", CUDA_ERROR_INVALID_VALUE, cuParamSetSize, kernels.places, 32765);
+  CALL("no parameters, none set", CUDA_SUCCESS, cuLaunch, kernels.nothing);
+  CALL("of a kernel without", CUDA_SUCCESS, cuParamSetSize, kernels.nothing, 4);
+  CALL("parameters of a kernel without", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuLaunch,
+       kernels.nothing);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuFuncSetSharedSize, nullptr, 0);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuParamSetSize, nullptr, 8);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuParamSetv, nullptr, 0, &out, 8);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuParamSeti, nullptr, 0, 1);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuParamSetf, nullptr, 0, 1.0f);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuLaunchGrid, nullptr, 1, 1);
+  CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuLaunchGridAsync, nullptr, 1, 1, nullptr);
+  CALL("after them", CUDA_SUCCESS, cuCtxSynchronize);
+  if (native()) return;  // Which crashes on these.
+  CALL("before the beginning", CUDA_ERROR_INVALID_VALUE, cuParamSeti, kernels.places, -4, 1);
+  CALL("from nowhere", CUDA_ERROR_INVALID_VALUE, cuParamSetv, kernels.places, 0, nullptr, 8);
+  SETUP(cuModuleUnload, kernels.module);
+  CALL("unloaded", CUDA_ERROR_INVALID_HANDLE, cuFuncSetBlockShape, kernels.places, 1, 1, 1);
+  CALL("unloaded", CUDA_ERROR_INVALID_HANDLE, cuParamSeti, kernels.places, 0, 1);
+  CALL("unloaded", CUDA_ERROR_INVALID_HANDLE, cuLaunchGrid, kernels.places, 1, 1);
+}
+
+// What a launch finds set, in whatever order that was set.
+void LegacySequences() {
+  Kernels kernels;
+  CUfunction store = nullptr;
+  if (!kernels.Open() || !Kernel(&store, kernels.module, "store")) return;
+  CUdeviceptr out = 0;
+  SETUP(cuMemAlloc, &out, 4096);
+  unsigned got = 0;
+  const auto launched = [&] {
+    const bool ran = CU(cuMemsetD32)(out, 5, 1) == CUDA_SUCCESS &&
+                     CU(cuLaunch)(store) == CUDA_SUCCESS &&
+                     CU(cuMemcpyDtoH)(&got, out, 4) == CUDA_SUCCESS;
+    return ran ? got : ~0u;
+  };
+  SETUP(cuParamSetv, store, 0, &out, 8);
+  SETUP(cuParamSeti, store, 8, 7);
+  SETUP(cuParamSetSize, store, 12);
+  EQUAL(cuLaunch, "a block of one unless it was set", launched(), 7u);
+  SETUP(cuParamSeti, store, 8, 9);
+  EQUAL(cuParamSeti, "after a launch, for the next", launched(), 9u);
+  SETUP(cuParamSetSize, store, 8);
+  EQUAL(cuParamSetSize, "too few: the rest is zero", launched(), 0u);
+  SETUP(cuParamSetSize, store, 12);
+  EQUAL(cuParamSetSize, "a smaller size forgets nothing", launched(), 9u);
+  float value = 1.5f;
+  SETUP(cuParamSetf, store, 8, value);
+  SETUP(cuParamSetSize, store, 12);
+  unsigned bits = 0;
+  std::memcpy(&bits, &value, 4);
+  EQUAL(cuParamSetf, "the bits of a float", launched(), bits);
+
+  // Both threads set the same. What one sets in between would be the other's, too.
+  CUcontext context = nullptr;
+  SETUP(cuCtxGetCurrent, &context);
+  SETUP(cuFuncSetBlockShape, kernels.places, 64, 1, 1);
+  SETUP(cuParamSetSize, kernels.places, 8);
+  std::atomic<int> failed{0};
+  const auto launch_often = [&] {
+    failed += CU(cuCtxSetCurrent)(context) != CUDA_SUCCESS;
+    for (int i = 0; i < 200; ++i) {
+      failed += CU(cuParamSetv)(kernels.places, 0, &out, 8) != CUDA_SUCCESS;
+      failed += CU(cuFuncSetBlockShape)(kernels.places, 64, 1, 1) != CUDA_SUCCESS;
+      failed += CU(cuLaunchGrid)(kernels.places, 4, 1) != CUDA_SUCCESS;
+    }
+  };
+  std::thread one(launch_often), other(launch_often);
+  one.join();
+  other.join();
+  EQUAL(cuLaunchGrid, "two threads on a function", failed.load(), 0);
+  HOLDS(cuLaunchGrid, "two threads on a function", WrongPlaces(out, 256) == 0, "%u wrong words",
+        WrongPlaces(out, 256));
+}
+
+// No capture takes them: they are unsafe calls.
+void LegacyCaptures() {
+  Kernels kernels;
+  if (!kernels.Open()) return;
+  CUstream stream = nullptr;
+  SETUP(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    CUgraph graph = nullptr;
+    SETUP(cuStreamBeginCapture, stream, mode);
+    CALL("on a capturing stream", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuLaunchGridAsync,
+         kernels.nothing, 1, 1, stream);
+    CALL("during a capture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuLaunchGrid, kernels.nothing,
+         1, 1);
+    CALL("during a capture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuLaunch, kernels.nothing);
+    CALL("during a capture", CUDA_SUCCESS, cuFuncSetBlockShape, kernels.nothing, 32, 1, 1);
+    CALL("during a capture", CUDA_SUCCESS, cuParamSeti, kernels.many, 0, 1);
+    CALL("after old launches", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream,
+         &graph);
+  }
+  CUgraph graph = nullptr;
+  SETUP(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CALL("during a relaxed capture", CUDA_SUCCESS, cuLaunchGridAsync, kernels.nothing, 1, 1, stream);
+  CALL("during a relaxed capture", CUDA_SUCCESS, cuLaunch, kernels.nothing);
+  CALL("after old launches", CUDA_SUCCESS, cuStreamEndCapture, stream, &graph);
+  CALL("after captures", CUDA_SUCCESS, cuLaunchGridAsync, kernels.nothing, 1, 1, stream);
+  CALL("after captures", CUDA_SUCCESS, cuCtxSynchronize);
+}
+
 // A kernel that faults ends the context: every later call gives the same error.
 void Sticky() {
   if (!Begin()) return;
@@ -337,5 +482,8 @@ int main(int argc, char** argv) {
               {"clusters", Clusters},
               {"cooperative", Cooperative},
               {"legacy", Legacy},
+              {"legacy_limits", LegacyLimits},
+              {"legacy_sequences", LegacySequences},
+              {"legacy_captures", LegacyCaptures},
               {"sticky", Sticky}});
 }

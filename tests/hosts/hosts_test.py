@@ -42,7 +42,7 @@ class HostsTest(unittest.TestCase):
         cls.folder = pathlib.Path(cls.temporary.name)
         cls.bundle = bundling.make(cls.folder)
         cls.installation = local_server.Installation.from_bundle(cls.bundle)
-        cls.server = harness.server(cls.installation)
+        cls.server = harness.server(cls.installation, "--device=cpu:3")
         cls.server.__enter__()
         cls.addClassCleanup(cls.server.__exit__)
 
@@ -167,6 +167,24 @@ class HostsTest(unittest.TestCase):
 
     def test_host_that_forks(self):
         self.check(self.compile("forks.c", C))
+
+    def test_parents_and_children_that_use_cuda_after_a_fork(self):
+        self.check(self.compile("forks_first.c", C))
+
+    def test_host_that_forks_while_it_launches(self):
+        host = self.compile("forks_while_launching.c", C, "-pthread")
+        for variables in ({}, {"GRPC_ENABLE_FORK_SUPPORT": "1"}):
+            with self.subTest(variables):
+                self.check(host, env=variables)
+
+    def test_child_of_a_fork_that_touches_managed_memory(self):
+        self.check(self.compile("forks_with_managed.c", C))
+
+    def test_child_per_device_that_launches_as_of_old_and_is_stopped(self):
+        host = self.compile("child_per_device.c", C)
+        # The log names the function that is refused.
+        self.check(host, "1", silent=False)
+        self.check(host, "3", silent=False, env={"CUDA_VISIBLE_DEVICES": "0,1,2"})
 
     def test_threads_with_small_stacks(self):
         host = self.compile("many_threads.c", C, "-pthread")

@@ -105,6 +105,16 @@ def nvidia_smi():
     used = run("--query-gpu=memory.used", "--format=csv,noheader,nounits")
     check("used", int(used.split()[0]) >= 256)
     run("-q")
+    # It registers for events and waits for them between its rounds.
+    with subprocess.Popen(["nvidia-smi", "-l", "1", "-q", "-d", "TEMPERATURE"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as watch:
+        rounds = 0
+        for line in watch.stdout:
+            rounds += line.startswith("Timestamp")
+            if rounds == 3:
+                break
+        watch.terminate()
+    check("goes on", rounds == 3)
     report("kept", kept.sum().item())
 
 
