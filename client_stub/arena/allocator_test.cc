@@ -247,7 +247,7 @@ TEST_F(AllocatorTest, QuotaThatIsUsedUpIsTheReason) {
   const auto why = session_.refused_because();
   ASSERT_EQ(why.size(), 2u);
   EXPECT_EQ(why[0], "quota of 17179869184 bytes: 67108864 in use, 18253611008 wanted");
-  EXPECT_EQ(why[1], "quota of 17179869184 bytes: 17112760320 in use, 1073741824 wanted");
+  EXPECT_EQ(why[1], "quota of 17179869184 bytes: 17114857472 in use, 1073741824 wanted");
 }
 
 TEST_F(AllocatorTest, ServersRefusalIsOutOfMemory) {
