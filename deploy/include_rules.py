@@ -2,10 +2,14 @@
 """Checks who may include what: layers between folders, and where CUDA and UCX headers may appear.
 
 Usage: include_rules.py FILE... (paths from the root). Prints a line for each include that breaks a
-rule and exits with 1 if there is one.
+rule and exits with 1 if there is one. The folders and what they may use are data: folders.toml.
+  --table            prints the table of folders for ARCHITECTURE.md
+  --check=FILE       also checks that FILE has each line of the table
 """
+import pathlib
 import re
 import sys
+import tomllib
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 UCX = re.compile(r"^(ucp|uct|ucs|ucm)/")
@@ -16,40 +20,86 @@ CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/
                 "tests/conformance/", "tests/stress/", "tests/surface/",
                 "tests/chaos/")
 
-FOUNDATIONS = {"common", "proto"}
-MIDDLE = {"policy", "guard", "memory", "lease", "transport"}
-# Folder -> the other folders that it may include from. Folders not named here may use all.
-LAYERS = {
-    "common": set(),
-    "proto": {"common"},
-    **{folder: FOUNDATIONS | MIDDLE for folder in MIDDLE},
-    **{folder: FOUNDATIONS | MIDDLE for folder in ("server", "client_stub", "scheduler")},
-}
+
+def read_folders():
+    path = pathlib.Path(__file__).resolve().parent / "folders.toml"
+    with open(path, "rb") as file:
+        return {folder["path"]: folder for folder in tomllib.load(file)["folder"]}
+
+
+FOLDERS = read_folders()
+
+
+def folder_of(path):
+    """The innermost folder of the table that holds the path; "" for none."""
+    parts = path.split("/")[:-1]
+    while parts and "/".join(parts) not in FOLDERS:
+        parts.pop()
+    return "/".join(parts)
+
+
+def is_for_tests(path):
+    """Tests, and what only they link, may look at more."""
+    name = path.split("/")[-1]
+    return "/testing/" in path or name.split(".")[0].endswith("_test") or name.startswith("fake_")
+
+
+def layer_fault(path, header):
+    folder, target = folder_of(path), folder_of(header)
+    uses = FOLDERS.get(folder, {}).get("uses")
+    if uses is None or not target or target == folder or target in uses:
+        return None
+    # A test may look into the other rooms of its house.
+    if is_for_tests(path) and target.split("/")[0] == folder.split("/")[0]:
+        return None
+    return "%s includes %s: %s may not depend on %s" % (path, header, folder, target)
 
 
 def faults(path, text):
-    folder = path.split("/")[0]
     for header in INCLUDE.findall(text):
         if UCX.match(header) and not path.startswith(UCX_FOLDERS):
             yield "%s includes %s: UCX headers belong in transport/ucx" % (path, header)
         if CUDA.match(header) and not path.startswith(CUDA_FOLDERS):
             yield "%s includes %s: CUDA headers belong in %s" % (
                 path, header, ", ".join(name.rstrip("/") for name in CUDA_FOLDERS))
-        target = header.split("/")[0] if "/" in header else folder
-        if folder in LAYERS and target in LAYERS and target != folder \
-                and target not in LAYERS[folder]:
-            yield "%s includes %s: %s may not depend on %s" % (path, header, folder, target)
+        fault = layer_fault(path, header)
+        if fault:
+            yield fault
+
+
+def table():
+    lines = ["| folder | what is in it | may use |", "|---|---|---|"]
+    for path, folder in FOLDERS.items():
+        uses = folder.get("uses")
+        inner = path.split("/")[0] + "/"
+        names = ["`%s`" % name.removeprefix(inner) for name in uses or ()]
+        lines.append("| `%s/` | %s | %s |" % (path, folder["holds"],
+                                              "all" if uses is None else ", ".join(names)))
+    return lines
+
+
+def missing_lines(path):
+    with open(path, encoding="utf-8") as page:
+        there = set(page.read().split("\n"))
+    return [line for line in table() if line not in there]
 
 
 def main():
     count = 0
-    for path in sys.argv[1:]:
-        with open(path, encoding="utf-8", errors="replace") as source:
-            for fault in faults(path, source.read()):
-                print(fault)
+    for argument in sys.argv[1:]:
+        if argument == "--table":
+            print("\n".join(table()))
+        elif argument.startswith("--check="):
+            for line in missing_lines(argument.split("=", 1)[1]):
+                print("%s lacks: %s" % (argument.split("=", 1)[1], line))
                 count += 1
+        else:
+            with open(argument, encoding="utf-8", errors="replace") as source:
+                for fault in faults(argument, source.read()):
+                    print(fault)
+                    count += 1
     if count:
-        print("include rules: %d broken (the layers are in ARCHITECTURE.md)" % count)
+        print("include rules: %d broken (the folders are in deploy/folders.toml)" % count)
     return 1 if count else 0
 
 

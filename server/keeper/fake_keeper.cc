@@ -5,9 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "common/log.h"
-#include "server/child_process.h"
 #include "server/device/fake_backend.h"
 #include "server/keeper/keeper.h"
+#include "server/process/child_process.h"
 
 int main(int argc, char** argv) {
   warpline::SetLogName("keeper");

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/frames.h"
-#include "server/packet_socket.h"
+#include "server/process/packet_socket.h"
 
 namespace warpline {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "server/device/fake_backend.h"
-#include "server/packet_socket.h"
+#include "server/process/packet_socket.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {

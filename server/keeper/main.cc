@@ -5,9 +5,9 @@
 #include <string>
 
 #include "common/log.h"
-#include "server/child_process.h"
 #include "server/device/device.h"
 #include "server/keeper/keeper.h"
+#include "server/process/child_process.h"
 
 int main() {
   warpline::SetLogName("keeper");

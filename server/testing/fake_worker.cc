@@ -31,9 +31,9 @@
 #include "absl/strings/match.h"
 #include "proto/frames.h"
 #include "proto/worker.pb.h"
-#include "server/child_process.h"
-#include "server/journal_file.h"
-#include "server/packet_socket.h"
+#include "server/handover/journal_file.h"
+#include "server/process/child_process.h"
+#include "server/process/packet_socket.h"
 #include "transport/shm_ring.h"
 
 namespace warpline {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "common/keyed_log_budget.h"
 #include "gtest/gtest.h"
-#include "server/server_log.h"
-#include "server/session_host.h"
+#include "server/session/server_log.h"
+#include "server/session/session_host.h"
 #include "server/testing/test_client.h"
 #include "transport/inproc/inproc_channel.h"
 

@@ -1,6 +1,6 @@
 #include "server/worker/socket_charger.h"
 
-#include "server/packet_socket.h"
+#include "server/process/packet_socket.h"
 
 namespace warpline::worker {
 

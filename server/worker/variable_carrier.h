@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/device/device.h"
-#include "server/variable_file.h"
+#include "server/handover/variable_file.h"
 #include "server/worker/file_copies.h"
 #include "server/worker/module_variables.h"
 
@@ -36,8 +36,8 @@ class VariableCarrier {
   // The client was told where a variable or constant lies, and may write it by itself.
   void OnFound(uint64_t module, std::string_view name);
 
-  // Writes all variables into the file behind `fd` (borrowed; see server/variable_file.h), and
-  // tells `saved` of each, by whose word the next worker puts them where they were.
+  // Writes all variables into the file behind `fd` (borrowed; see server/handover/variable_file.h),
+  // and tells `saved` of each, by whose word the next worker puts them where they were.
   // FAILED_PRECONDITION when a module has others than those that are known, RESOURCE_EXHAUSTED when
   // they do not fit, INTERNAL when the device fails.
   using Saved = std::function<void(uint64_t module, const std::string& name, uint64_t address,

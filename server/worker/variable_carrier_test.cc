@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/variable_file.h"
+#include "server/handover/variable_file.h"
 #include "server/worker/fake_context.h"
 
 namespace warpline::worker {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
-#include "server/device_memory.h"
-#include "server/session_host.h"
+#include "server/memory/device_memory.h"
+#include "server/session/session_host.h"
 #include "tests/opening/opening_server.h"
 #include "transport/inproc/inproc_channel.h"
 

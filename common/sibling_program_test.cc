@@ -1,0 +1,18 @@
+#include "common/sibling_program.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+TEST(SiblingProgramTest, UnknownOneNamesThePlacesLookedIn) {
+  const auto found = FindSibling("warpline-no-such", "worker");
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(found.status().message()), testing::HasSubstr("worker/warpline-no-such"));
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,208 @@
+#include "server/admin/admin_service.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/listen_address.h"
+#include "common/steady_time.h"
+#include "common/text.h"
+#include "proto/scheduler.pb.h"
+#include "server/leases/placement.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::AcquireRequest;
+using warpline_internal::LeaseReply;
+
+constexpr size_t kMaxText = 256;
+constexpr absl::Duration kMaxReplaceWait = absl::Minutes(1);
+
+// All devices of a host have one driver.
+int DriverVersion(SessionHost* host) {
+  const HostSnapshot snapshot = host->Snapshot();
+  return snapshot.devices.empty() ? 0 : snapshot.devices.front().info.driver_version();
+}
+
+// Empty where the server chooses one for each session.
+absl::StatusOr<std::string> DevicesFor(SessionHost* host, const AcquireRequest& request) {
+  if (request.device().empty() && request.devices() <= 1) return std::string();
+  std::vector<PlacementCandidate> candidates;
+  for (const DeviceSnapshot& device : host->Snapshot().devices) {
+    candidates.push_back({device.info.uuid(), device.sessions});
+  }
+  return PlaceLease(candidates, request.device(), request.devices());
+}
+
+absl::StatusOr<std::string> ReplyWith(const LeaseBook& book, int driver_version,
+                                      const absl::StatusOr<warpline::LeaseToken>& lease,
+                                      const std::string& text) {
+  if (!lease.ok()) return lease.status();
+  LeaseReply reply;
+  reply.set_lease(lease->lease);
+  reply.set_token(text);
+  reply.set_server(lease->server);
+  reply.set_device(lease->device);
+  reply.set_tenant(lease->tenant);
+  reply.set_memory_bytes(lease->memory_bytes);
+  reply.set_driver_version(driver_version);
+  reply.set_renew_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(book.options().local_ttl / 3)));
+  return reply.SerializeAsString();
+}
+
+absl::StatusOr<std::string> TokenOf(const std::string& bytes) {
+  warpline_internal::LeaseToken request;
+  if (bytes.size() > 2 * kMaxTokenText || !request.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError("a malformed request");
+  }
+  return request.token();
+}
+
+}  // namespace
+
+// Program, peer and reason may hold what a tenant wrote, cut anywhere.
+void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
+  to->set_id(from.id);
+  to->set_state(from.state);
+  to->set_program(FitText(from.program, kMaxText));
+  to->set_client_pid(from.client_pid);
+  to->set_peer(FitText(from.peer, 2 * kMaxText));
+  to->set_gpu(from.devices.empty() ? -1 : from.devices.front().ordinal);
+  for (size_t i = 1; i < from.devices.size(); ++i) to->add_more_gpus(from.devices[i].ordinal);
+  to->set_worker_pid(static_cast<uint32_t>(from.worker_pid));
+  to->set_age_seconds(absl::ToDoubleSeconds(SteadyNow() - from.since));
+  to->set_quota_bytes(from.quota_bytes);
+  to->set_memory_bytes(from.memory_bytes);
+  to->set_frames_received(from.frames_received);
+  to->set_frames_sent(from.frames_sent);
+  to->set_commands(from.commands);
+  to->set_command_bytes(from.command_bytes);
+  to->set_reply_bytes(from.reply_bytes);
+  to->set_memory_requests(from.memory_requests);
+  to->set_memory_refused(from.memory_refused);
+  to->set_memory_refusal(FitText(from.memory_refusal, kMaxText));
+  to->set_reason(FitText(from.reason, 2 * kMaxText));
+  to->set_tenant(from.tenant);
+  to->set_lease(from.lease);
+  to->set_quota_used_bytes(from.quota_used_bytes);
+  to->set_resumes(from.resumes);
+  to->set_transfers(from.transfers);
+  to->set_frames_again(from.frames_again);
+  to->set_unacknowledged_bytes(from.unacknowledged_bytes);
+  to->set_restarts(from.restarts);
+  to->set_handles(from.usage.handles);
+  to->set_module_bytes(from.usage.module_bytes);
+  to->set_staging_bytes(from.usage.staging_bytes);
+  to->set_commands_in_flight(from.usage.commands_in_flight);
+  to->set_limits_reached(
+      std::accumulate(from.usage.met.begin(), from.usage.met.end(), uint64_t{0}));
+}
+
+namespace {
+
+void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
+  to->set_gpu(from.ordinal);
+  to->set_name(from.name);
+  to->set_uuid(from.uuid);
+  to->set_backend(from.backend);
+  to->set_sessions(static_cast<uint32_t>(from.sessions));
+  to->set_total_bytes(from.memory.total_bytes);
+  to->set_capacity_bytes(from.memory.capacity_bytes);
+  to->set_granted_bytes(from.memory.pool.granted_bytes);
+  to->set_pooled_bytes(from.memory.pool.pooled_bytes + from.memory.pool.dirty_bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
+                                       const std::string& peer) {
+  if (!IsLocalPeer(peer)) {
+    return absl::PermissionDeniedError("statistics are given to peers on the server's host only");
+  }
+  warpline_internal::StatReply reply;
+  const HostSnapshot snapshot = host->Snapshot();
+  reply.set_server(server_name);
+  reply.set_draining(snapshot.draining);
+  for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply.add_devices());
+  for (const SessionSnapshot& session : snapshot.sessions)
+    FillSessionStat(session, reply.add_sessions());
+  const ServerCounters& counters = host->counters();
+  reply.set_sessions_opened(counters.sessions_opened.value());
+  reply.set_sessions_refused(counters.sessions_refused.value());
+  reply.set_worker_deaths(counters.worker_deaths.value());
+  reply.set_worker_replacements(counters.worker_replacements.value());
+  reply.set_protocol_errors(counters.protocol_errors.value());
+  reply.set_resumes(counters.resumes.value());
+  reply.set_transfers(counters.transfers.value());
+  reply.set_resumes_refused(counters.resumes_refused.value());
+  reply.set_host_memory_bytes(snapshot.host_memory_bytes);
+  reply.set_host_memory_limit_bytes(snapshot.host_memory_limit_bytes);
+  reply.set_clients_vanished(counters.clients_vanished.value());
+  return reply.SerializeAsString();
+}
+
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
+                                          const std::string& peer, const std::string& request) {
+  if (!IsLocalPeer(peer)) {
+    return absl::PermissionDeniedError("workers are replaced for peers on the server's host only");
+  }
+  warpline_internal::ReplaceRequest parsed;
+  if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("malformed request");
+  uint64_t ticket = parsed.ticket();
+  if (ticket == 0) {
+    const absl::Duration deadline =
+        std::clamp(absl::Milliseconds(parsed.deadline_ms()), absl::ZeroDuration(), kMaxReplaceWait);
+    std::vector<uint64_t> ids;
+    for (const SessionSnapshot& session : host->Snapshot().sessions) {
+      if (parsed.session() == 0 || parsed.session() == session.id) ids.push_back(session.id);
+    }
+    if (parsed.session() != 0 && ids.empty()) {
+      return absl::NotFoundError(absl::StrCat("no session ", parsed.session()));
+    }
+    host->RenewWorkers();
+    const auto started = replacements->Start(std::move(ids), deadline);
+    if (!started.ok()) return started.status();
+    ticket = *started;
+  }
+  const auto reply = replacements->Look(ticket);
+  if (!reply.ok()) return reply.status();
+  return reply->SerializeAsString();
+}
+
+void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {
+  (*methods)["/warpline_internal.Admin/OpenLease"] =
+      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+    AcquireRequest request;
+    if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
+      return absl::InvalidArgumentError("a malformed request");
+    }
+    const auto device = DevicesFor(host, request);
+    if (!device.ok()) return device.status();
+    std::string text;
+    const auto lease = book->OpenLocal(request.memory_bytes(), *device, request.sessions(), &text);
+    return ReplyWith(*book, DriverVersion(host), lease, text);
+  };
+  (*methods)["/warpline_internal.Admin/RenewLease"] =
+      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+    const auto token = TokenOf(bytes);
+    if (!token.ok()) return token.status();
+    std::string text;
+    const auto lease = book->RenewLocal(*token, &text);
+    return ReplyWith(*book, DriverVersion(host), lease, text);
+  };
+  (*methods)["/warpline_internal.Admin/CloseLease"] =
+      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+    const auto token = TokenOf(bytes);
+    if (!token.ok()) return token.status();
+    const auto lease = book->CloseLocal(*token);
+    if (!lease.ok()) return lease.status();
+    host->EndLease(*lease, "the program that held it has ended");
+    return std::string();
+  };
+}
+
+}  // namespace warpline

@@ -1,0 +1,138 @@
+#include "server/admin/scheduler_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
+#include "server/admin/admin_service.h"
+#include "transport/loop_thread.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::ReportReply;
+using warpline_internal::ServerReport;
+
+constexpr char kReport[] = "/warpline_internal.Scheduler/Report";
+constexpr absl::Duration kRetry = absl::Seconds(1);
+// As many as a report may carry.
+constexpr size_t kMaxSessions = 8000;
+
+enum LinkLine : size_t { kNoAnswerLine, kConnectedLine, kLinkLineCount };
+constexpr LogKind kLinkLines[kLinkLineCount] = {{"no_answer", 20, absl::Minutes(1)},
+                                                {"connected", 20, absl::Minutes(1)}};
+
+}  // namespace
+
+SchedulerLink::SchedulerLink(SchedulerLinkOptions options, SessionHost* host, LeaseBook* book)
+    : options_(std::move(options)),
+      host_(host),
+      book_(book),
+      client_(options_.scheduler),
+      log_(kLinkLines) {
+  thread_ = StartLoopThread("wl-sched", [this] { Run(); });
+}
+
+SchedulerLink::~SchedulerLink() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    stop_.NotifyAll();
+  }
+  thread_.join();
+  // So that it is given no lease between its end and the scheduler's noticing that.
+  if (connected_) ReportOnce();
+}
+
+void SchedulerLink::Run() {
+  while (true) {
+    const absl::Time next = SteadyNow() + ReportOnce();
+    MutexLock lock(&mu_);
+    while (!stopping_ && SteadyNow() < next) {
+      stop_.WaitWithTimeout(&mu_, std::max(next - SteadyNow(), absl::Milliseconds(1)));
+    }
+    if (stopping_) return;
+  }
+}
+
+absl::Duration SchedulerLink::ReportOnce() {
+  for (const EndedLease& over : book_->TakeOver()) EndLease(over.lease, over.reason);
+  ServerReport report;
+  report.set_credential(options_.credential);
+  report.set_name(book_->options().server_name);
+  report.set_endpoint(options_.endpoint);
+  report.set_version(options_.version);
+  // Before the sessions: a session that ends in between is reported once too often, not too rarely.
+  const std::vector<std::string> idle = book_->IdleLeases();
+  for (const std::string& lease : idle) {
+    if (static_cast<size_t>(report.idle_leases_size()) < kMaxSessions) {
+      report.add_idle_leases(lease);
+    }
+  }
+  for (const auto& [lease, sessions] : book_->Sessions()) {
+    auto* added = report.add_leases();
+    added->set_lease(lease);
+    added->set_sessions(sessions);
+  }
+  const HostSnapshot snapshot = host_->Snapshot();
+  report.set_draining(snapshot.draining);
+  for (const DeviceSnapshot& device : snapshot.devices) {
+    auto* added = report.add_devices();
+    added->set_uuid(device.uuid);
+    added->set_name(device.name);
+    added->set_backend(device.backend);
+    added->set_driver_version(device.info.driver_version());
+    added->set_capacity_bytes(device.memory.capacity_bytes);
+    added->set_granted_bytes(device.memory.pool.granted_bytes);
+  }
+  for (const SessionSnapshot& session : snapshot.sessions) {
+    if (static_cast<size_t>(report.sessions_size()) < kMaxSessions) {
+      FillSessionStat(session, report.add_sessions());
+    }
+  }
+  const auto reply = CallUnary<ReportReply>(&client_, kReport, report, options_.answer_timeout);
+  if (!reply.ok()) {
+    const std::string trouble(reply.status().message());
+    // Once for each kind of trouble, not once a second.
+    if (connected_ || trouble_.empty() ||
+        reply.status().code() == absl::StatusCode::kUnauthenticated) {
+      if (trouble != trouble_) {
+        if (const LogPermit permit = log_.Ask(kNoAnswerLine)) {
+          permit.Warning("no answer from scheduler=", options_.scheduler.address, " error=\"",
+                         trouble, "\": sessions go on");
+        }
+      }
+    }
+    connected_ = false;
+    trouble_ = trouble;
+    return kRetry;
+  }
+  if (!std::exchange(connected_, true)) {
+    if (const LogPermit permit = log_.Ask(kConnectedLine)) {
+      permit.Info("connected scheduler=", options_.scheduler.address);
+    }
+  }
+  trouble_.clear();
+  book_->ForgetIdle(idle);
+  Apply(*reply);
+  return std::clamp<absl::Duration>(absl::Milliseconds(reply->interval_ms()),
+                                    absl::Milliseconds(10), absl::Minutes(10));
+}
+
+void SchedulerLink::Apply(const ReportReply& reply) {
+  std::vector<VerifyKey> keys;
+  for (const auto& key : reply.keys()) keys.push_back({key.id(), key.key()});
+  book_->SetKeys(std::move(keys));
+  if (reply.now_unix_ms() > 0) {
+    book_->SetSchedulerTime(absl::FromUnixMillis(reply.now_unix_ms()));
+  }
+  for (const auto& ended : reply.ended()) EndLease(ended.lease(), ended.reason());
+}
+
+void SchedulerLink::EndLease(const std::string& lease, const std::string& reason) {
+  book_->MarkEnded(lease, reason);
+  host_->EndLease(lease, reason);
+}
+
+}  // namespace warpline

@@ -1,0 +1,60 @@
+// The server's word to its scheduler: reports every second or so, takes the keys of tokens from the
+// answers, and ends the leases that they name. While the scheduler does not answer, sessions go on,
+// and tokens that are still good open new ones.
+#ifndef WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_
+#define WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_
+
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "common/log_budget.h"
+#include "common/mutex.h"
+#include "proto/scheduler.pb.h"
+#include "server/leases/lease_book.h"
+#include "server/session/session_host.h"
+#include "transport/grpc/unary_client.h"
+
+namespace warpline {
+
+struct SchedulerLinkOptions {
+  GrpcTarget scheduler;
+  std::string credential;
+  std::string endpoint;  // Where clients reach this server.
+  std::string version;
+  absl::Duration answer_timeout = absl::Seconds(2);
+};
+
+// Has a thread of its own from construction to destruction, which reports once more: a server that
+// ends has its host drain before. Host and book are borrowed.
+class SchedulerLink {
+ public:
+  SchedulerLink(SchedulerLinkOptions options, SessionHost* host, LeaseBook* book);
+  ~SchedulerLink();
+
+ private:
+  void Run();
+  // Returns how long to wait for the next.
+  absl::Duration ReportOnce();
+  void Apply(const warpline_internal::ReportReply& reply);
+  void EndLease(const std::string& lease, const std::string& reason);
+
+  const SchedulerLinkOptions options_;
+  SessionHost* const host_;
+  LeaseBook* const book_;
+  UnaryClient client_;
+  // Of the thread.
+  bool connected_ = false;
+  std::string trouble_;
+  LogBudget log_;
+
+  Mutex mu_;
+  CondVar stop_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_

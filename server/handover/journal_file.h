@@ -1,0 +1,85 @@
+// A session's journal as it lies in shared memory: what its next worker needs to go on.
+//
+// The server makes it, so that it outlives the worker and its size is bounded, and hands it to one
+// worker after another. The server reads the head alone; the rest is between workers, each of which
+// treats what the former one left as hostile.
+//
+// Layout: a page with JournalHead, `kJournalSlots` slots of 128 bytes, and `kJournalDataBytes` of
+// data. The file is sparse: only what was written takes memory.
+#ifndef WARPLINE_SERVER_HANDOVER_JOURNAL_FILE_H_
+#define WARPLINE_SERVER_HANDOVER_JOURNAL_FILE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+#include "server/handover/session_usage.h"
+
+namespace warpline {
+
+inline constexpr size_t kJournalHeadBytes = 4096;
+inline constexpr uint64_t kJournalSlotBytes = 128;
+// As many objects as a session may have, and some settings of them.
+inline constexpr uint64_t kJournalSlots = 3u << 19;
+// Module images, names, and what was written to variables.
+inline constexpr uint64_t kJournalDataBytes = (4ull << 30) + (256ull << 20);
+inline constexpr uint64_t kJournalDataStart = kJournalHeadBytes + kJournalSlots * kJournalSlotBytes;
+inline constexpr uint64_t kJournalBytes = kJournalDataStart + kJournalDataBytes;
+
+// Why a session cannot outlive its worker although nothing is in flight.
+enum JournalFlag : uint32_t {
+  // A sticky error ended the session.
+  kJournalFaulted = 1,
+  // Kernels may have written module variables, whose contents only the worker has.
+  kJournalVariables = 2,
+  // The journal could not take something.
+  kJournalIncomplete = 4,
+  // Kernels may have taken memory of the device's heap (malloc), which only the worker has.
+  kJournalHeap = 8,
+  // There are arrays or textures, which end with the worker. Cleared when there are none.
+  kJournalObjects = 16,
+  // It has several devices, whose drivers' places for variables no next worker could all have.
+  kJournalDevices = 32,
+};
+
+// Written by the worker, read by the server.
+struct JournalHead {
+  // Everything up to this command is complete, and all its replies are in the ring.
+  std::atomic<uint64_t> retired_seq{0};
+  std::atomic<uint32_t> flags{0};
+  // Slots from here on were never used.
+  std::atomic<uint32_t> slots_used{0};
+  // No part of the journal, but it has to be read and to outlive workers too.
+  SharedUsage usage;
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(JournalHead) <= kJournalHeadBytes);
+
+// The server's hold on a journal. Thread-safe after creation.
+class JournalFile {
+ public:
+  // RESOURCE_EXHAUSTED when the system has no descriptors or memory left.
+  static absl::StatusOr<std::unique_ptr<JournalFile>> Create();
+  ~JournalFile();
+  JournalFile(const JournalFile&) = delete;
+  JournalFile& operator=(const JournalFile&) = delete;
+
+  // For the worker.
+  int fd() const { return fd_.get(); }
+  uint64_t retired_seq() const { return head_->retired_seq.load(std::memory_order_acquire); }
+  SessionUsage usage() const { return ReadUsage(head_->usage); }
+  uint32_t flags() const { return head_->flags.load(std::memory_order_acquire); }
+
+ private:
+  JournalFile(UniqueFd fd, JournalHead* head) : fd_(std::move(fd)), head_(head) {}
+
+  const UniqueFd fd_;
+  JournalHead* const head_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_HANDOVER_JOURNAL_FILE_H_

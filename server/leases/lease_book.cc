@@ -1,0 +1,297 @@
+#include "server/leases/lease_book.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/refusal.h"
+
+namespace warpline {
+namespace {
+
+constexpr size_t kLeaseIdBytes = 8;
+// How long an ended lease is remembered, so that no session joins with a token that is still good.
+constexpr absl::Duration kAfterlife = absl::Hours(1);
+constexpr size_t kMaxIdle = 65536;
+// Of the text that names a lease's devices.
+constexpr size_t kMaxDevices = 1024;
+
+struct Lease {
+  uint32_t sessions = 0;
+  bool local = false;
+  absl::Time local_expires;
+  absl::Time ends = absl::InfiniteFuture();
+  std::map<std::string, std::shared_ptr<Quota>> quotas;  // By device.
+};
+
+struct Ended {
+  std::string reason;
+  absl::Time forget;
+};
+
+uint64_t LimitOf(const LeaseToken& token, bool local, uint64_t capacity_bytes,
+                 uint64_t session_bytes) {
+  uint64_t limit = capacity_bytes;
+  if (token.memory_bytes != 0) limit = std::min(limit, token.memory_bytes);
+  // The scheduler knows what it gives; whoever asks this server itself gets no more than others.
+  const bool limited = local || token.memory_bytes == 0;
+  return limited && session_bytes != 0 ? std::min(limit, session_bytes) : limit;
+}
+
+}  // namespace
+
+// Shared with the seats, which may outlive the book.
+struct LeaseSeat::Shared {
+  mutable Mutex mu;
+  std::vector<VerifyKey> keys ABSL_GUARDED_BY(mu);
+  std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
+  std::map<std::string, Ended> ended ABSL_GUARDED_BY(mu);
+  std::set<std::string> idle ABSL_GUARDED_BY(mu);
+  // How much later it is by the scheduler's clock.
+  absl::Duration offset ABSL_GUARDED_BY(mu);
+
+  // PERMISSION_DENIED for a lease that was ended. Where none come from a scheduler (`required`),
+  // UNAUTHENTICATED for one that is not known any more.
+  absl::Status CheckGoesOn(const std::string& lease, bool required) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const auto found = ended.find(lease);
+    if (found != ended.end()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("the lease was ended: ", found->second.reason));
+    }
+    if (!required && leases.count(lease) == 0) {
+      return absl::UnauthenticatedError("the lease is over");
+    }
+    return absl::OkStatus();
+  }
+};
+
+LeaseSeat::~LeaseSeat() {
+  MutexLock lock(&shared_->mu);
+  const auto found = shared_->leases.find(token_.lease);
+  if (found == shared_->leases.end() || --found->second.sessions > 0) return;
+  if (found->second.local) return;
+  // The quota lives on with what is still held of it.
+  shared_->leases.erase(found);
+  if (shared_->idle.size() < kMaxIdle) shared_->idle.insert(token_.lease);
+}
+
+std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
+                                          uint64_t session_bytes) {
+  MutexLock lock(&shared_->mu);
+  Lease& lease = shared_->leases[token_.lease];
+  std::shared_ptr<Quota>& quota = lease.quotas[device_uuid];
+  if (quota == nullptr) {
+    quota = Quota::Create(LimitOf(token_, lease.local, capacity_bytes, session_bytes));
+  }
+  return quota;
+}
+
+absl::StatusOr<std::unique_ptr<LeaseBook>> LeaseBook::Create(LeaseBookOptions options) {
+  auto key = SigningKey::Generate();
+  if (!key.ok()) return key.status();
+  return std::unique_ptr<LeaseBook>(new LeaseBook(std::move(options), *std::move(key)));
+}
+
+LeaseBook::LeaseBook(LeaseBookOptions options, SigningKey key)
+    : options_(std::move(options)),
+      own_key_(std::move(key)),
+      shared_(std::make_shared<LeaseSeat::Shared>()) {}
+
+absl::Time LeaseBook::Now() const {
+  const absl::Time own = options_.clock();
+  MutexLock lock(&shared_->mu);
+  return own + shared_->offset;
+}
+
+// The lease of a token that is good now.
+absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token) const {
+  std::vector<VerifyKey> keys;
+  if (options_.required) {
+    MutexLock lock(&shared_->mu);
+    keys = shared_->keys;
+    if (keys.empty()) {
+      return absl::UnavailableError("the server has not yet reached its scheduler");
+    }
+  } else {
+    keys.push_back(own_key_.verify_key());
+  }
+  auto opened = OpenToken(token, keys);
+  if (!opened.ok()) return opened.status();
+  if (auto status = CheckToken(*opened, options_.server_name, Now()); !status.ok()) return status;
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<LeaseSeat>> LeaseBook::Join(const std::string& token) {
+  if (token.empty()) {
+    if (!options_.required) return nullptr;
+    return absl::UnauthenticatedError(
+        "this server takes sessions of its scheduler's leases only: name the scheduler in "
+        "WARPLINE_ENDPOINT, or use `warpline run`");
+  }
+  auto opened = Open(token);
+  if (!opened.ok()) return opened.status();
+  MutexLock lock(&shared_->mu);
+  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
+    return status;
+  Lease& lease = shared_->leases[opened->lease];
+  if (lease.sessions >= opened->max_sessions) {
+    if (lease.sessions == 0) shared_->leases.erase(opened->lease);
+    return NoRoom(absl::StrCat("the lease has ", opened->max_sessions,
+                               " sessions already, which is its limit"));
+  }
+  ++lease.sessions;
+  lease.ends = opened->ends;
+  shared_->idle.erase(opened->lease);
+  return std::unique_ptr<LeaseSeat>(new LeaseSeat(shared_, *std::move(opened)));
+}
+
+absl::StatusOr<LeaseToken> LeaseBook::Show(const std::string& token) const {
+  auto opened = Open(token);
+  if (!opened.ok()) return opened;
+  MutexLock lock(&shared_->mu);
+  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
+    return status;
+  return opened;
+}
+
+uint64_t LeaseBook::QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
+                               uint64_t session_bytes) const {
+  return LimitOf(token, !options_.required, capacity_bytes, session_bytes);
+}
+
+// --- Local leases.
+
+// Those that nobody renewed and that have no sessions.
+void LeaseBook::DropExpired() const {
+  const absl::Time now = Now();
+  MutexLock lock(&shared_->mu);
+  for (auto lease = shared_->leases.begin(); lease != shared_->leases.end();) {
+    const Lease& l = lease->second;
+    const bool over = l.local && l.sessions == 0 && now >= l.local_expires;
+    lease = over ? shared_->leases.erase(lease) : std::next(lease);
+  }
+}
+
+absl::StatusOr<std::string> LeaseBook::SignLocal(const LeaseToken& token) const {
+  return SignToken(own_key_, token);
+}
+
+absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes, const std::string& device,
+                                                uint32_t sessions, std::string* token) {
+  if (options_.required) {
+    return absl::FailedPreconditionError(
+        "this server belongs to a scheduler, which gives out its leases: name the scheduler as "
+        "endpoint");
+  }
+  if (device.size() > kMaxDevices) return absl::InvalidArgumentError("a malformed device");
+  DropExpired();
+  LeaseToken made;
+  made.lease = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
+  made.tenant = kLocalTenant;
+  made.server = options_.server_name;
+  made.device = device;
+  made.memory_bytes = memory_bytes;
+  made.max_sessions = options_.max_local_sessions;
+  if (sessions != 0) made.max_sessions = std::min(made.max_sessions, sessions);
+  made.expires = Now() + options_.local_ttl;
+  auto text = SignLocal(made);
+  if (!text.ok()) return text.status();
+  MutexLock lock(&shared_->mu);
+  if (shared_->leases.size() >= options_.max_local) {
+    return absl::ResourceExhaustedError("the server has as many leases as it keeps");
+  }
+  Lease& lease = shared_->leases[made.lease];
+  lease.local = true;
+  lease.local_expires = made.expires;
+  *token = *std::move(text);
+  return made;
+}
+
+absl::StatusOr<LeaseToken> LeaseBook::RenewLocal(const std::string& token, std::string* renewed) {
+  auto opened = OpenToken(token, {own_key_.verify_key()});
+  if (!opened.ok()) return opened.status();
+  opened->expires = Now() + options_.local_ttl;
+  auto text = SignLocal(*opened);
+  if (!text.ok()) return text.status();
+  DropExpired();
+  MutexLock lock(&shared_->mu);
+  const auto found = shared_->leases.find(opened->lease);
+  if (found == shared_->leases.end() || !found->second.local) {
+    return absl::NotFoundError("the lease is over");
+  }
+  found->second.local_expires = opened->expires;
+  *renewed = *std::move(text);
+  return opened;
+}
+
+absl::StatusOr<std::string> LeaseBook::CloseLocal(const std::string& token) {
+  const auto opened = OpenToken(token, {own_key_.verify_key()});
+  if (!opened.ok()) return opened.status();
+  MutexLock lock(&shared_->mu);
+  const auto found = shared_->leases.find(opened->lease);
+  if (found == shared_->leases.end()) return absl::NotFoundError("the lease is over");
+  found->second.local = false;
+  if (found->second.sessions == 0) shared_->leases.erase(found);
+  return opened->lease;
+}
+
+// --- The scheduler's word.
+
+void LeaseBook::SetKeys(std::vector<VerifyKey> keys) {
+  MutexLock lock(&shared_->mu);
+  shared_->keys = std::move(keys);
+}
+
+void LeaseBook::SetSchedulerTime(absl::Time now) {
+  const absl::Duration offset = now - options_.clock();
+  MutexLock lock(&shared_->mu);
+  shared_->offset = offset;
+}
+
+void LeaseBook::MarkEnded(const std::string& lease, const std::string& reason) {
+  const absl::Time now = Now();
+  MutexLock lock(&shared_->mu);
+  for (auto old = shared_->ended.begin(); old != shared_->ended.end();) {
+    old = now >= old->second.forget ? shared_->ended.erase(old) : std::next(old);
+  }
+  shared_->ended[lease] = {reason, now + kAfterlife};
+}
+
+std::vector<EndedLease> LeaseBook::TakeOver() {
+  const absl::Time now = Now();
+  std::vector<EndedLease> over;
+  {
+    MutexLock lock(&shared_->mu);
+    for (auto& [id, lease] : shared_->leases) {
+      if (now < lease.ends) continue;
+      lease.ends = absl::InfiniteFuture();
+      over.push_back({id, "it has lasted as long as its tenant's leases may"});
+    }
+  }
+  for (const EndedLease& lease : over) MarkEnded(lease.lease, lease.reason);
+  return over;
+}
+
+std::map<std::string, uint32_t> LeaseBook::Sessions() const {
+  MutexLock lock(&shared_->mu);
+  std::map<std::string, uint32_t> sessions;
+  for (const auto& [id, lease] : shared_->leases) {
+    if (lease.sessions > 0) sessions[id] = lease.sessions;
+  }
+  return sessions;
+}
+
+std::vector<std::string> LeaseBook::IdleLeases() const {
+  MutexLock lock(&shared_->mu);
+  return {shared_->idle.begin(), shared_->idle.end()};
+}
+
+void LeaseBook::ForgetIdle(const std::vector<std::string>& leases) {
+  MutexLock lock(&shared_->mu);
+  for (const std::string& lease : leases) shared_->idle.erase(lease);
+}
+
+}  // namespace warpline

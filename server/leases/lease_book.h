@@ -1,0 +1,133 @@
+// The leases that sessions of this server run under: who may join, how many at once, and the quota
+// that they share.
+//
+// A lease comes with the first token that names it, from the scheduler or, on a server without one,
+// from OpenLocal(). It is forgotten when its last session has gone, a local one not before its
+// holder gave it up or let it run out.
+#ifndef WARPLINE_SERVER_LEASES_LEASE_BOOK_H_
+#define WARPLINE_SERVER_LEASES_LEASE_BOOK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "lease/token.h"
+#include "memory/quota.h"
+
+namespace warpline {
+
+// The tenant of leases that a server gives itself.
+inline constexpr char kLocalTenant[] = "local";
+
+class LeaseBook;
+
+// A session's place in a lease, until it is destroyed. May outlive the book.
+class LeaseSeat {
+ public:
+  ~LeaseSeat();
+  LeaseSeat(const LeaseSeat&) = delete;
+  LeaseSeat& operator=(const LeaseSeat&) = delete;
+
+  const LeaseToken& token() const { return token_; }
+  // The quota that all sessions of the lease share on a device; made at the first call for that
+  // device, which has `capacity_bytes`. `session_bytes` is what a session without a lease may have,
+  // 0 for all; local leases get no more.
+  std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
+                                 uint64_t session_bytes);
+
+ private:
+  friend class LeaseBook;
+  struct Shared;
+  LeaseSeat(std::shared_ptr<Shared> shared, LeaseToken token)
+      : shared_(std::move(shared)), token_(std::move(token)) {}
+
+  const std::shared_ptr<Shared> shared_;
+  const LeaseToken token_;
+};
+
+struct LeaseBookOptions {
+  std::string server_name;
+  // Sessions need a token: there is a scheduler. Otherwise they may have one of a local lease.
+  bool required = false;
+  uint32_t max_local = 1024;
+  uint32_t max_local_sessions = 1024;
+  absl::Duration local_ttl = absl::Seconds(60);
+  // One that nobody sets: SteadyNow().
+  std::function<absl::Time()> clock;
+};
+
+// What a lease is asked to end for.
+struct EndedLease {
+  std::string lease;
+  std::string reason;
+};
+
+// Thread-safe.
+class LeaseBook {
+ public:
+  // INTERNAL when no key can be made.
+  static absl::StatusOr<std::unique_ptr<LeaseBook>> Create(LeaseBookOptions options);
+
+  // Lets a session in. Null for a session without a token where none is required. UNAUTHENTICATED
+  // for a token that is missing or does not hold, PERMISSION_DENIED for an ended lease,
+  // RESOURCE_EXHAUSTED when the lease has all its sessions, UNAVAILABLE while the scheduler has not
+  // said its keys.
+  absl::StatusOr<std::unique_ptr<LeaseSeat>> Join(const std::string& token);
+
+  // The lease of a token that could open a session now, without a session. Errors as Join().
+  absl::StatusOr<LeaseToken> Show(const std::string& token) const;
+  // What all sessions of a lease may hold together of a device (LeaseSeat::QuotaOn).
+  uint64_t QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
+                      uint64_t session_bytes) const;
+
+  // Leases of this server's own. `device` as LeaseToken's; `sessions` at a time, 0 for the most.
+  // RESOURCE_EXHAUSTED, or FAILED_PRECONDITION where leases come from the scheduler.
+  absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, const std::string& device,
+                                       uint32_t sessions, std::string* token);
+  // NOT_FOUND when it is over.
+  absl::StatusOr<LeaseToken> RenewLocal(const std::string& token, std::string* renewed);
+  // Returns the lease; it takes no more sessions.
+  absl::StatusOr<std::string> CloseLocal(const std::string& token);
+
+  // The scheduler's keys, in place of those before.
+  void SetKeys(std::vector<VerifyKey> keys);
+  // What time it is there: tokens are judged by its clock, whatever this host's says.
+  void SetSchedulerTime(absl::Time now);
+  // No session joins it any more.
+  void MarkEnded(const std::string& lease, const std::string& reason);
+  // Leases whose time is over, each once.
+  std::vector<EndedLease> TakeOver();
+
+  // Sessions by lease.
+  std::map<std::string, uint32_t> Sessions() const;
+  // Leases that have lost their last session since they were last forgotten.
+  std::vector<std::string> IdleLeases() const;
+  void ForgetIdle(const std::vector<std::string>& leases);
+
+  const LeaseBookOptions& options() const { return options_; }
+
+ private:
+  LeaseBook(LeaseBookOptions options, SigningKey key);
+
+  // By the scheduler's clock where there is one.
+  absl::Time Now() const;
+  absl::StatusOr<LeaseToken> Open(const std::string& token) const;
+  absl::StatusOr<std::string> SignLocal(const LeaseToken& token) const;
+  void DropExpired() const;
+
+  const LeaseBookOptions options_;
+  const SigningKey own_key_;
+  const std::shared_ptr<LeaseSeat::Shared> shared_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_LEASES_LEASE_BOOK_H_

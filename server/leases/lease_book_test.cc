@@ -1,0 +1,210 @@
+#include "server/leases/lease_book.h"
+
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+constexpr uint64_t kGiB = 1ull << 30;
+
+class LeaseBookTest : public testing::Test {
+ protected:
+  std::unique_ptr<LeaseBook> Book(bool required) {
+    LeaseBookOptions options;
+    options.server_name = "s";
+    options.required = required;
+    options.max_local = 3;
+    options.max_local_sessions = 2;
+    options.clock = [this] { return now_; };
+    return LeaseBook::Create(options).value();
+  }
+
+  // A book of a server with a scheduler whose key it knows.
+  std::unique_ptr<LeaseBook> Scheduled() {
+    auto book = Book(true);
+    book->SetKeys({key_.verify_key()});
+    return book;
+  }
+
+  std::string Token(const std::string& lease, const std::string& server = "s") {
+    LeaseToken token;
+    token.lease = lease;
+    token.tenant = "a";
+    token.server = server;
+    token.memory_bytes = 4 * kGiB;
+    token.max_sessions = 2;
+    token.expires = now_ + absl::Minutes(1);
+    token.ends = ends_;
+    return SignToken(key_, token).value();
+  }
+
+  static absl::StatusCode Code(const absl::StatusOr<std::unique_ptr<LeaseSeat>>& seat) {
+    return seat.status().code();
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1800000000);
+  absl::Time ends_ = absl::InfiniteFuture();
+  const SigningKey key_ = SigningKey::Generate().value();
+};
+
+TEST_F(LeaseBookTest, WithoutASchedulerNoTokenIsNeeded) {
+  auto book = Book(false);
+  const auto seat = book->Join("");
+  ASSERT_TRUE(seat.ok());
+  EXPECT_EQ(*seat, nullptr);
+  EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(LeaseBookTest, WithASchedulerOnlyItsTokensOpen) {
+  auto book = Scheduled();
+  EXPECT_EQ(Code(book->Join("")), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(Code(book->Join("garbage.garbage")), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(Code(book->Join(Token("1", "other"))), absl::StatusCode::kUnauthenticated);
+  const std::string token = Token("1");
+  EXPECT_TRUE(book->Join(token).ok());
+  now_ += absl::Minutes(2);
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+  std::string text;
+  EXPECT_EQ(book->OpenLocal(kGiB, "", 0, &text).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LeaseBookTest, BeforeTheSchedulersFirstWordNobodyIsTurnedAwayForGood) {
+  EXPECT_EQ(Code(Book(true)->Join(Token("1"))), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {
+  auto book = Scheduled();
+  auto first = book->Join(Token("1")).value();
+  auto second = book->Join(Token("1")).value();
+  auto other = book->Join(Token("2")).value();
+  const auto quota = first->QuotaOn("x", 80 * kGiB, kGiB);
+  EXPECT_EQ(quota->limit_bytes(), 4 * kGiB);
+  EXPECT_EQ(second->QuotaOn("x", 80 * kGiB, kGiB), quota);
+  EXPECT_NE(other->QuotaOn("x", 2 * kGiB, 0), quota);
+  EXPECT_EQ(other->QuotaOn("x", 80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+}
+
+TEST_F(LeaseBookTest, QuotaIsOfEachDevice) {
+  auto book = Scheduled();
+  auto first = book->Join(Token("1")).value();
+  auto second = book->Join(Token("1")).value();
+  const auto quota = first->QuotaOn("x", 80 * kGiB, 0);
+  EXPECT_NE(first->QuotaOn("y", 80 * kGiB, 0), quota);
+  EXPECT_EQ(first->QuotaOn("z", 2 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second->QuotaOn("y", 80 * kGiB, 0), first->QuotaOn("y", 80 * kGiB, 0));
+}
+
+TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
+  auto book = Scheduled();
+  auto first = book->Join(Token("1")).value();
+  auto second = book->Join(Token("1")).value();
+  EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(book->Sessions().at("1"), 2u);
+  first.reset();
+  EXPECT_TRUE(book->IdleLeases().empty());
+  EXPECT_TRUE(book->Join(Token("1")).ok());
+  second.reset();
+  EXPECT_EQ(book->IdleLeases(), std::vector<std::string>{"1"});
+  EXPECT_TRUE(book->Sessions().empty());
+  book->ForgetIdle({"1"});
+  EXPECT_TRUE(book->IdleLeases().empty());
+}
+
+TEST_F(LeaseBookTest, EndedLeaseTakesNoMoreSessions) {
+  auto book = Scheduled();
+  book->MarkEnded("1", "too loud");
+  const auto seat = book->Join(Token("1"));
+  EXPECT_EQ(Code(seat), absl::StatusCode::kPermissionDenied);
+  EXPECT_NE(seat.status().message().find("too loud"), std::string::npos);
+  EXPECT_TRUE(book->Join(Token("2")).ok());
+}
+
+TEST_F(LeaseBookTest, LeaseWhoseTimeIsOverIsNamedOnce) {
+  ends_ = now_ + absl::Seconds(30);
+  auto book = Scheduled();
+  const std::string token = Token("1");
+  const auto seat = book->Join(token);
+  EXPECT_TRUE(book->TakeOver().empty());
+  now_ = ends_;
+  ASSERT_EQ(book->TakeOver().size(), 1u);
+  EXPECT_TRUE(book->TakeOver().empty());
+  EXPECT_FALSE(book->Join(token).ok());
+}
+
+TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
+  auto book = Book(false);
+  std::string token;
+  ASSERT_TRUE(book->OpenLocal(2 * kGiB, "", 0, &token).ok());
+  auto first = book->Join(token).value();
+  auto second = book->Join(token).value();
+  EXPECT_EQ(first->QuotaOn("x", 80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(first->QuotaOn("x", 80 * kGiB, 0), second->QuotaOn("x", 80 * kGiB, 0));
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(book->CloseLocal(token).ok());
+  first.reset();
+  second.reset();
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(LeaseBookTest, LocalLeaseGetsNoMoreThanASessionWithoutOne) {
+  auto book = Book(false);
+  std::string token;
+  ASSERT_TRUE(book->OpenLocal(8 * kGiB, "", 0, &token).ok());
+  EXPECT_EQ(book->Join(token).value()->QuotaOn("x", 80 * kGiB, kGiB)->limit_bytes(), kGiB);
+}
+
+TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
+  auto book = Book(false);
+  std::string token;
+  std::string renewed;
+  ASSERT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
+  now_ += absl::Seconds(50);
+  ASSERT_TRUE(book->RenewLocal(token, &renewed).ok());
+  now_ += absl::Seconds(50);
+  EXPECT_FALSE(book->Join(token).ok());
+  EXPECT_TRUE(book->Join(renewed).ok());
+  now_ += absl::Seconds(60);
+  EXPECT_EQ(book->RenewLocal(renewed, &token).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(LeaseBookTest, LocalLeasesAreBoundedAndExpiredOnesMakeRoom) {
+  auto book = Book(false);
+  std::string token;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
+  EXPECT_EQ(book->OpenLocal(kGiB, "", 0, &token).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  now_ += absl::Minutes(2);
+  EXPECT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
+}
+
+TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
+  auto book = Scheduled();
+  auto seat = book->Join(Token("1")).value();
+  book.reset();
+  EXPECT_EQ(seat->QuotaOn("x", 8 * kGiB, 0)->limit_bytes(), 4 * kGiB);
+}
+
+TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {
+  auto book = Scheduled();
+  const std::string token = Token("1");
+  const absl::Time theirs = now_;
+  now_ += absl::Hours(5);  // This host's clock is wrong.
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+  book->SetSchedulerTime(theirs);
+  EXPECT_TRUE(book->Join(token).ok());
+  now_ += absl::Minutes(2);
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
+  auto book = Book(false);
+  std::string token;
+  ASSERT_TRUE(book->OpenLocal(kGiB, "", 1, &token).ok());
+  const auto seat = book->Join(token);
+  ASSERT_TRUE(seat.ok());
+  EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,140 @@
+#include "server/leases/placement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "proto/devices.h"
+
+namespace warpline {
+namespace {
+
+constexpr size_t kMaxNameInError = 64;
+
+std::string Shown(absl::string_view name) {
+  return absl::CHexEscape(name.substr(0, kMaxNameInError));
+}
+
+std::vector<std::string> UuidsOf(const std::vector<PlacementCandidate>& devices) {
+  std::vector<std::string> uuids;
+  for (const PlacementCandidate& device : devices) uuids.push_back(FormatDeviceUuid(device.uuid));
+  return uuids;
+}
+
+// All indices, those of devices with fewer sessions first, the first of equals before the others.
+std::vector<size_t> BySessions(const std::vector<PlacementCandidate>& devices) {
+  std::vector<size_t> order(devices.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return devices[a].sessions < devices[b].sessions; });
+  return order;
+}
+
+std::string Join(const std::vector<std::string>& uuids, const std::vector<size_t>& chosen) {
+  return absl::StrJoin(chosen, ",", [&](std::string* out, size_t i) { out->append(uuids[i]); });
+}
+
+// `whose` devices are numbered in the order of `uuids`.
+absl::StatusOr<size_t> NamedDevice(const std::vector<std::string>& uuids, absl::string_view name,
+                                   absl::string_view whose) {
+  if (absl::StartsWith(name, "GPU-")) {
+    const std::string lower = absl::StrCat("GPU-", absl::AsciiStrToLower(name.substr(4)));
+    const auto found = std::find(uuids.begin(), uuids.end(), lower);
+    if (found != uuids.end()) return static_cast<size_t>(found - uuids.begin());
+    return absl::NotFoundError(absl::StrCat(whose, " has no device ", Shown(name)));
+  }
+  uint32_t ordinal;
+  if (!absl::SimpleAtoi(name, &ordinal)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device \"", Shown(name), "\": expected an ordinal or GPU-<uuid>"));
+  }
+  if (ordinal >= uuids.size()) {
+    return absl::NotFoundError(
+        absl::StrCat("device ", ordinal, ": ", whose, " has ",
+                     uuids.size() == 1 ? uuids[0] : absl::StrCat(uuids.size())));
+  }
+  return ordinal;
+}
+
+absl::StatusOr<std::vector<size_t>> NamedDevices(const std::vector<std::string>& uuids,
+                                                 absl::string_view wanted,
+                                                 absl::string_view whose) {
+  std::vector<size_t> chosen;
+  for (const absl::string_view name : absl::StrSplit(wanted, ',')) {
+    const auto index = NamedDevice(uuids, absl::StripAsciiWhitespace(name), whose);
+    if (!index.ok() && chosen.empty()) return index.status();
+    if (!index.ok()) break;
+    if (std::find(chosen.begin(), chosen.end(), *index) != chosen.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices ", Shown(wanted), ": one of them is named twice"));
+    }
+    if (chosen.size() == kMaxSessionDevices) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a session has at most ", kMaxSessionDevices, " devices"));
+    }
+    chosen.push_back(*index);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::string FormatDeviceUuid(const std::string& uuid) {
+  const std::string hex = absl::BytesToHexString(uuid);
+  if (hex.size() != 32) return "GPU-unknown";
+  return absl::StrCat("GPU-", hex.substr(0, 8), "-", hex.substr(8, 4), "-", hex.substr(12, 4), "-",
+                      hex.substr(16, 4), "-", hex.substr(20));
+}
+
+absl::StatusOr<std::vector<size_t>> PlaceSession(const std::vector<PlacementCandidate>& devices,
+                                                 const std::string& wanted) {
+  if (devices.empty()) return absl::NotFoundError("the server has no device");
+  if (wanted.empty()) return std::vector<size_t>{BySessions(devices).front()};
+  return NamedDevices(UuidsOf(devices), wanted, "the server");
+}
+
+absl::StatusOr<std::string> PlaceLease(const std::vector<PlacementCandidate>& devices,
+                                       const std::string& wanted, uint32_t count) {
+  const std::vector<std::string> uuids = UuidsOf(devices);
+  if (count > kMaxSessionDevices || count > devices.size()) {
+    return absl::NotFoundError(
+        absl::StrCat(count, " devices wanted: the server has ", devices.size()));
+  }
+  if (wanted.empty()) {
+    std::vector<size_t> chosen = BySessions(devices);
+    chosen.resize(count);
+    std::sort(chosen.begin(), chosen.end());
+    return Join(uuids, chosen);
+  }
+  const auto chosen = NamedDevices(uuids, wanted, "the server");
+  if (!chosen.ok()) return chosen.status();
+  const auto entries = static_cast<size_t>(std::count(wanted.begin(), wanted.end(), ',')) + 1;
+  if (chosen->size() != entries) {
+    return absl::NotFoundError(
+        absl::StrCat("the server has not all of the devices ", Shown(wanted)));
+  }
+  if (count != 0 && chosen->size() != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " devices wanted and ", chosen->size(), " named"));
+  }
+  return Join(uuids, *chosen);
+}
+
+absl::StatusOr<std::string> ChooseOfLease(const std::string& lease_devices,
+                                          const std::string& wanted) {
+  if (wanted.empty()) return lease_devices;
+  const std::vector<std::string> uuids = absl::StrSplit(lease_devices, ',');
+  const auto chosen = NamedDevices(uuids, wanted, "the lease");
+  if (!chosen.ok()) return chosen.status();
+  return Join(uuids, *chosen);
+}
+
+}  // namespace warpline

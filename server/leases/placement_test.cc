@@ -1,0 +1,89 @@
+#include "server/leases/placement.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+std::vector<PlacementCandidate> ThreeDevices() {
+  return {{std::string(16, '\x01'), 2}, {std::string(16, '\xab'), 1}, {std::string(16, '\x03'), 1}};
+}
+
+TEST(PlacementTest, EmptyChoosesTheFirstWithFewestSessions) {
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ""), (std::vector<size_t>{1u}));
+}
+
+TEST(PlacementTest, OrdinalAndUuidNameADevice) {
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2"), (std::vector<size_t>{2u}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "GPU-abababab-abab-abab-abab-abababababab"),
+            (std::vector<size_t>{1u}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "GPU-ABABABAB-abab-abab-abab-abababababab"),
+            (std::vector<size_t>{1u}));
+}
+
+TEST(PlacementTest, WhatIsNotThereIsRefused) {
+  const auto code = [](const std::string& wanted) {
+    return PlaceSession(ThreeDevices(), wanted).status().code();
+  };
+  EXPECT_EQ(code("3"), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code("GPU-1"), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code("-1"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("gpu0"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("99999999999999999999"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(PlaceSession({}, "").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(PlacementTest, ListsNameDevicesInTheirOrder) {
+  using Indices = std::vector<size_t>;
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2,0"), (Indices{2, 0}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2, GPU-abababab-abab-abab-abab-abababababab"),
+            (Indices{2, 1}));
+  // As CUDA has it for CUDA_VISIBLE_DEVICES.
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2,3,0"), (Indices{2}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "1,"), (Indices{1}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), "1,-1,2"), (Indices{1}));
+  EXPECT_EQ(PlaceSession(ThreeDevices(), "1,1").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const std::vector<PlacementCandidate> many = [] {
+    std::vector<PlacementCandidate> devices;
+    for (char i = 0; i < 17; ++i) devices.push_back({std::string(16, i), 0});
+    return devices;
+  }();
+  std::string all = "0";
+  for (int i = 1; i < 16; ++i) all += "," + std::to_string(i);
+  EXPECT_EQ(PlaceSession(many, all)->size(), 16u);
+  EXPECT_EQ(PlaceSession(many, all + ",16").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PlacementTest, LeaseGetsTheDevicesWithFewestSessionsOrAllThatItNames) {
+  const std::string first = FormatDeviceUuid(std::string(16, '\x01'));
+  const std::string second = FormatDeviceUuid(std::string(16, '\xab'));
+  const std::string third = FormatDeviceUuid(std::string(16, '\x03'));
+  const auto code = [](const std::string& wanted, uint32_t count) {
+    return PlaceLease(ThreeDevices(), wanted, count).status().code();
+  };
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), "", 2), second + "," + third);
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), "2,0", 0), third + "," + first);
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), "2,0", 2), third + "," + first);
+  EXPECT_EQ(code("2,0", 3), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("2,3", 2), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code("2,x", 0), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code("", 4), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code("0,0", 0), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PlacementTest, SessionOfALeaseHasSomeOfItsDevices) {
+  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", ""), "GPU-b,GPU-a");
+  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", "1"), "GPU-a");
+  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", "1,0"), "GPU-a,GPU-b");
+  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", "GPU-A"), "GPU-a");
+  EXPECT_EQ(*ChooseOfLease("GPU-b", "0,1"), "GPU-b");
+  EXPECT_EQ(ChooseOfLease("GPU-b", "1").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ChooseOfLease("GPU-b", "GPU-c").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,99 @@
+#include "server/memory/host_memory_port.h"
+
+#include <stddef.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/process/packet_socket.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::HostMemoryAnswer;
+using warpline_internal::HostMemoryRequest;
+
+constexpr int kBacklog = 64;
+
+}  // namespace
+
+std::string HostMemoryPort::NewName() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) return "";
+  return absl::StrFormat("warpline-host-%d-%016x", getpid(), number);
+}
+
+absl::Status HostMemoryPort::Start(const std::string& name) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (!socket.valid() || name.empty() || name.size() + 1 > sizeof(address.sun_path)) {
+    return absl::ResourceExhaustedError("no socket for host memory");
+  }
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+      listen(socket.get(), kBacklog) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen for requests for host memory: ", std::strerror(errno)));
+  }
+  socket_ = std::move(socket);
+  watch_ = loop_->Watch(socket_.get(), [this] { OnConnect(); });
+  return watch_ != 0 ? absl::OkStatus() : absl::ResourceExhaustedError("cannot watch a socket");
+}
+
+void HostMemoryPort::Stop() {
+  loop_->Remove(watch_);
+  watch_ = 0;
+  while (!connections_.empty()) Drop(connections_.begin()->second);
+  socket_ = UniqueFd();
+}
+
+void HostMemoryPort::OnConnect() {
+  while (true) {
+    UniqueFd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) return;
+    if (connections_.size() >= kMostConnections) continue;
+    auto connection = std::make_shared<Connection>();
+    connection->socket = std::move(socket);
+    std::weak_ptr<Connection> weak = connection;
+    connection->watch = loop_->Watch(connection->socket.get(), [this, weak] {
+      if (const auto held = weak.lock()) OnPacket(held);
+    });
+    if (connection->watch != 0) connections_[connection.get()] = connection;
+  }
+}
+
+void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
+  HostMemoryRequest request;
+  const absl::Status received = ReceivePacket(connection->socket.get(), &request, nullptr);
+  if (absl::IsNotFound(received)) return;
+  // Who sends more than it waits for is nobody's client.
+  if (!received.ok() || connection->busy) return Drop(connection);
+  connection->busy = true;
+  std::weak_ptr<Connection> weak = connection;
+  handler_(request, [this, weak](CudaResult result, int fd) {
+    const auto held = weak.lock();
+    if (held == nullptr || !connections_.contains(held.get())) return;
+    held->busy = false;
+    HostMemoryAnswer answer;
+    answer.set_error(static_cast<int>(result));
+    const bool with_fd = result == CudaResult::kSuccess && fd >= 0;
+    const absl::Status sent =
+        SendPacket(held->socket.get(), answer, {&fd, with_fd ? size_t{1} : size_t{0}});
+    if (!sent.ok()) Drop(held);
+  });
+}
+
+void HostMemoryPort::Drop(const std::shared_ptr<Connection>& connection) {
+  loop_->Remove(connection->watch);
+  connections_.erase(connection.get());
+}
+
+}  // namespace warpline

@@ -1,0 +1,125 @@
+#include "server/memory/host_segments.h"
+
+#include <iterator>
+#include <utility>
+
+#include "common/sealed_memory.h"
+#include "proto/frames.h"
+
+namespace warpline {
+
+bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
+  if (bytes == 0 || va % kHostPageBytes != 0 || bytes % kHostPageBytes != 0 || !InHostArena(va) ||
+      bytes > kHostArenaBytes - (va - kHostArenaBase)) {
+    return false;
+  }
+  const auto next = segments_.lower_bound(va);
+  if (next != segments_.end() && next->first < va + bytes) return false;
+  return next == segments_.begin() || std::prev(next)->first + std::prev(next)->second.bytes <= va;
+}
+
+void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, Answer answer) {
+  const uint64_t va = request.va();
+  if (request.give_back()) {
+    const auto segment = segments_.find(va);
+    if (segment == segments_.end() || segment->second.bytes != request.bytes()) {
+      return answer(CudaResult::kInvalidValue, -1);
+    }
+    for (const auto& [id, pending] : pending_) {
+      if (pending.va == va && pending.answer) return answer(CudaResult::kInvalidValue, -1);
+    }
+    return SendUnmap(va, std::move(answer));
+  }
+  if (!Fits(va, request.bytes())) return answer(CudaResult::kInvalidValue, -1);
+  if (segments_.size() >= kMostSegments) return answer(CudaResult::kOutOfMemory, -1);
+  Segment segment;
+  segment.bytes = request.bytes();
+  segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
+  if (segment.charge.bytes() != segment.bytes) return answer(CudaResult::kOutOfMemory, -1);
+  absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
+  if (!memory.ok()) return answer(CudaResult::kOutOfMemory, -1);
+  segment.fd = *std::move(memory);
+  segments_[va] = std::move(segment);
+  SendMap(va, std::move(answer));
+}
+
+void HostSegments::SendMap(uint64_t va, Answer answer) {
+  const Segment& segment = segments_[va];
+  warpline_internal::ToWorker message;
+  message.mutable_host()->set_id(next_id_);
+  message.mutable_host()->set_va(va);
+  message.mutable_host()->set_bytes(segment.bytes);
+  pending_[next_id_++] = {va, false, std::move(answer)};
+  const int fd = segment.fd.get();
+  // What a dead worker did not get the next one is sent.
+  if (!suspended_) (void)send_(message, {&fd, 1});
+}
+
+void HostSegments::SendUnmap(uint64_t va, Answer answer) {
+  warpline_internal::ToWorker message;
+  message.mutable_host()->set_id(next_id_);
+  message.mutable_host()->set_va(va);
+  message.mutable_host()->set_bytes(segments_[va].bytes);
+  message.mutable_host()->set_unmap(true);
+  pending_[next_id_++] = {va, true, std::move(answer)};
+  if (!suspended_) (void)send_(message, {});
+}
+
+absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
+  const auto found = pending_.find(done.id());
+  if (found == pending_.end()) return absl::InvalidArgumentError("an answer that was not due");
+  const Pending pending = std::move(found->second);
+  pending_.erase(found);
+  const auto result = static_cast<CudaResult>(done.error());
+  const auto segment = segments_.find(pending.va);
+  if (pending.unmap) {
+    segments_.erase(segment);
+    pending.answer(result, -1);
+    return absl::OkStatus();
+  }
+  if (result == CudaResult::kSuccess) {
+    if (pending.answer) pending.answer(result, segment->second.fd.get());
+    return absl::OkStatus();
+  }
+  if (!pending.answer) return absl::AbortedError("cannot map the host memory again");
+  segments_.erase(segment);
+  pending.answer(result, -1);
+  return absl::OkStatus();
+}
+
+void HostSegments::MapAgain() {
+  suspended_ = false;
+  std::map<uint64_t, Pending> left;
+  left.swap(pending_);
+  std::map<uint64_t, Answer> answers;
+  for (auto& [id, pending] : left) {
+    if (pending.unmap) {
+      segments_.erase(pending.va);
+      pending.answer(CudaResult::kSuccess, -1);
+    } else if (pending.answer) {
+      answers[pending.va] = std::move(pending.answer);
+    }
+  }
+  for (const auto& [va, segment] : segments_) {
+    const auto answer = answers.find(va);
+    SendMap(va, answer == answers.end() ? nullptr : std::move(answer->second));
+  }
+}
+
+void HostSegments::End() {
+  std::map<uint64_t, Pending> left;
+  left.swap(pending_);
+  for (auto& [id, pending] : left) {
+    if (pending.answer) pending.answer(CudaResult::kDeinitialized, -1);
+  }
+  segments_.clear();
+  suspended_ = true;
+}
+
+uint64_t HostSegments::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [va, segment] : segments_) sum += segment.bytes;
+  return sum;
+}
+
+}  // namespace warpline

@@ -1,0 +1,80 @@
+// Host memory that a session's client shares with its worker: sealed files in memory that the
+// server makes, so that neither of the two can take memory away under the other.
+#ifndef WARPLINE_SERVER_MEMORY_HOST_SEGMENTS_H_
+#define WARPLINE_SERVER_MEMORY_HOST_SEGMENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/cuda_result.h"
+#include "common/unique_fd.h"
+#include "memory/quota.h"
+#include "proto/session.pb.h"
+#include "proto/worker.pb.h"
+
+namespace warpline {
+
+// Runs on the control loop.
+class HostSegments {
+ public:
+  using Send =
+      std::function<absl::Status(const warpline_internal::ToWorker&, absl::Span<const int> fds)>;
+  // `fd` is borrowed, and -1 unless the result is kSuccess.
+  using Answer = std::function<void(CudaResult result, int fd)>;
+
+  static constexpr size_t kMostSegments = 4096;
+
+  // `quota` counts the memory of all sessions.
+  HostSegments(std::shared_ptr<Quota> quota, Send send)
+      : quota_(std::move(quota)), send_(std::move(send)) {}
+
+  // Answered once the worker has the segment, or has it no longer. kInvalidValue for a range that
+  // is none or overlaps another, kOutOfMemory beyond the quota.
+  void Request(const warpline_internal::HostMemoryRequest& request, Answer answer);
+  // The worker's answer: OK, or why the session cannot go on with it. INVALID_ARGUMENT when none
+  // was due.
+  absl::Status OnDone(const warpline_internal::MemoryDone& done);
+
+  // The worker died: nothing is sent until another has everything.
+  void Suspend() { suspended_ = true; }
+  // Has the next worker, which is open, map all segments. It answers before it answers what it is
+  // asked later.
+  void MapAgain();
+  // Nothing is answered any more.
+  void End();
+
+  uint64_t bytes() const;
+
+ private:
+  struct Segment {
+    uint64_t bytes = 0;
+    UniqueFd fd;
+    Reservation charge;
+  };
+  struct Pending {
+    uint64_t va = 0;
+    bool unmap = false;
+    Answer answer;  // Null for a segment that is mapped again.
+  };
+
+  bool Fits(uint64_t va, uint64_t bytes) const;
+  void SendMap(uint64_t va, Answer answer);
+  void SendUnmap(uint64_t va, Answer answer);
+
+  const std::shared_ptr<Quota> quota_;
+  const Send send_;
+  bool suspended_ = false;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, Segment> segments_;  // By address.
+  std::map<uint64_t, Pending> pending_;   // By id.
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_MEMORY_HOST_SEGMENTS_H_

@@ -1,0 +1,123 @@
+#include "server/memory/host_segments.h"
+
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "proto/frames.h"
+
+namespace warpline {
+namespace {
+
+using warpline_internal::HostMemoryRequest;
+using warpline_internal::MemoryDone;
+using warpline_internal::ToWorker;
+
+class HostSegmentsTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kPage = kHostPageBytes;
+
+  void Ask(uint64_t va, uint64_t bytes, bool give_back = false) {
+    HostMemoryRequest request;
+    request.set_va(va);
+    request.set_bytes(bytes);
+    request.set_give_back(give_back);
+    segments_.Request(request, [this](CudaResult result, int fd) {
+      results_.push_back(result);
+      struct stat file = {};
+      sizes_.push_back(fd >= 0 && fstat(fd, &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0);
+    });
+  }
+  absl::Status Done(uint64_t id, CudaResult result = CudaResult::kSuccess) {
+    MemoryDone done;
+    done.set_id(id);
+    done.set_error(static_cast<int>(result));
+    return segments_.OnDone(done);
+  }
+
+  std::vector<ToWorker> sent_;
+  std::vector<CudaResult> results_;
+  std::vector<uint64_t> sizes_;
+  std::shared_ptr<Quota> quota_ = Quota::Create(16 * kPage);
+  HostSegments segments_{quota_, [this](const ToWorker& message, absl::Span<const int>) {
+                           sent_.push_back(message);
+                           return absl::OkStatus();
+                         }};
+};
+
+TEST_F(HostSegmentsTest, ClientGetsTheSegmentOnceTheWorkerHasIt) {
+  Ask(kHostArenaBase, 2 * kPage);
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(sent_[0].host().va(), kHostArenaBase);
+  EXPECT_TRUE(results_.empty());
+  ASSERT_TRUE(Done(sent_[0].host().id()).ok());
+  EXPECT_EQ(results_, std::vector{CudaResult::kSuccess});
+  EXPECT_EQ(sizes_, std::vector{2 * kPage});
+  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
+  EXPECT_FALSE(Done(sent_[0].host().id()).ok());
+}
+
+TEST_F(HostSegmentsTest, WhatIsNoRangeIsRefusedAndNothingIsSent) {
+  Ask(kHostArenaBase - kPage, 2 * kPage);
+  Ask(kHostArenaBase + kHostArenaBytes - kPage, 2 * kPage);
+  Ask(kHostArenaBase + 1, kPage);
+  Ask(kHostArenaBase, 100);
+  Ask(kHostArenaBase, 0);
+  Ask(kHostArenaBase, kPage, /*give_back=*/true);
+  EXPECT_EQ(results_, std::vector(6, CudaResult::kInvalidValue));
+  Ask(kHostArenaBase, 17 * kPage);
+  EXPECT_EQ(results_.back(), CudaResult::kOutOfMemory);
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  Ask(kHostArenaBase + kPage, 2 * kPage);
+  Ask(kHostArenaBase, 2 * kPage);
+  EXPECT_EQ(results_.back(), CudaResult::kInvalidValue);
+}
+
+TEST_F(HostSegmentsTest, WhatTheWorkerCannotMapIsGone) {
+  Ask(kHostArenaBase, kPage);
+  ASSERT_TRUE(Done(1, CudaResult::kOutOfMemory).ok());
+  EXPECT_EQ(results_, std::vector{CudaResult::kOutOfMemory});
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(HostSegmentsTest, GivenBackMemoryIsFreeOnceTheWorkerHasItNoLonger) {
+  Ask(kHostArenaBase, kPage);
+  ASSERT_TRUE(Done(1).ok());
+  Ask(kHostArenaBase, kPage, /*give_back=*/true);
+  EXPECT_TRUE(sent_.back().host().unmap());
+  EXPECT_EQ(quota_->used_bytes(), kPage);
+  // Not twice.
+  Ask(kHostArenaBase, kPage, /*give_back=*/true);
+  EXPECT_EQ(results_.back(), CudaResult::kInvalidValue);
+  ASSERT_TRUE(Done(2).ok());
+  EXPECT_EQ(results_.back(), CudaResult::kSuccess);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(HostSegmentsTest, TheNextWorkerGetsEverythingAndAnswersWhatTheFormerDidNot) {
+  Ask(kHostArenaBase, kPage);
+  ASSERT_TRUE(Done(1).ok());
+  Ask(kHostArenaBase + kPage, kPage);
+  segments_.Suspend();
+  Ask(kHostArenaBase + 2 * kPage, kPage);
+  EXPECT_EQ(sent_.size(), 2u);
+  segments_.MapAgain();
+  ASSERT_EQ(sent_.size(), 5u);
+  EXPECT_EQ(results_.size(), 1u);
+  for (size_t i = 2; i < 5; ++i) ASSERT_TRUE(Done(sent_[i].host().id()).ok());
+  EXPECT_EQ(results_, std::vector(3, CudaResult::kSuccess));
+}
+
+TEST_F(HostSegmentsTest, ASessionWhoseNextWorkerCannotMapThemIsOver) {
+  Ask(kHostArenaBase, kPage);
+  ASSERT_TRUE(Done(1).ok());
+  segments_.Suspend();
+  segments_.MapAgain();
+  EXPECT_EQ(Done(2, CudaResult::kOutOfMemory).code(), absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace warpline

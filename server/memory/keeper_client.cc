@@ -1,0 +1,89 @@
+#include "server/memory/keeper_client.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/packet_socket.h"
+
+namespace warpline {
+
+using warpline_internal::FromKeeper;
+using warpline_internal::ToKeeper;
+
+absl::Status KeeperClient::Start() {
+  Stop();
+  auto process = ChildProcess::Start(options_.program, &socket_);
+  if (!process.ok()) return process.status();
+  process_ = std::move(*process);
+  const timeval timeout = absl::ToTimeval(options_.answer_timeout);
+  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  ToKeeper request;
+  request.mutable_open()->set_backend(options_.backend);
+  request.mutable_open()->set_ordinal(options_.ordinal);
+  const auto reply = Ask(request, {}, nullptr);
+  if (!reply.ok()) {
+    Stop();
+    return reply.status();
+  }
+  device_ = reply->device();
+  device_count_ = reply->device_count();
+  note_ = reply->message();
+  if (!reply->backend().empty()) options_.backend = reply->backend();
+  return absl::OkStatus();
+}
+
+std::string KeeperClient::Stop() {
+  socket_.Reset(-1);
+  if (process_ == nullptr) return "";
+  process_->Kill();
+  const std::string how = process_->Reap().Describe();
+  process_.reset();
+  return how;
+}
+
+absl::StatusOr<FromKeeper> KeeperClient::Ask(const ToKeeper& request, absl::Span<const int> fds,
+                                             std::vector<UniqueFd>* received) {
+  if (!running()) return absl::UnavailableError("the keeper is not running");
+  FromKeeper reply;
+  absl::Status status = SendPacket(socket_.get(), request, fds);
+  if (status.ok()) status = ReceivePacket(socket_.get(), &reply, received);
+  if (!status.ok()) {
+    // After a timeout its next answer would be taken for that of another request.
+    return absl::UnavailableError(
+        absl::StrCat("the keeper failed (", Stop(), "): ", std::string(status.message())));
+  }
+  if (reply.code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+  }
+  return reply;
+}
+
+absl::StatusOr<std::vector<UniqueFd>> KeeperClient::Create(uint64_t bytes, size_t count) {
+  ToKeeper request;
+  request.mutable_create()->set_bytes(bytes);
+  request.mutable_create()->set_count(static_cast<uint32_t>(count));
+  std::vector<UniqueFd> fds;
+  const auto reply = Ask(request, {}, &fds);
+  if (!reply.ok()) return reply.status();
+  if (reply->created() != fds.size() || fds.size() > count) {
+    Stop();
+    return absl::UnavailableError("the keeper answered with the wrong number of chunks");
+  }
+  return fds;
+}
+
+absl::Status KeeperClient::Scrub(absl::Span<const Chunk> chunks) {
+  ToKeeper request;
+  std::vector<int> fds;
+  for (const Chunk& chunk : chunks) {
+    request.mutable_scrub()->add_bytes(chunk.bytes);
+    fds.push_back(chunk.fd.get());
+  }
+  return Ask(request, fds, nullptr).status();
+}
+
+}  // namespace warpline

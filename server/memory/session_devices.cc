@@ -1,0 +1,152 @@
+#include "server/memory/session_devices.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/devices.h"
+
+namespace warpline {
+
+class SessionDevices::Device : public SessionMemoryHost {
+ public:
+  Device(SessionDevicesHost* host, const SessionDevicePlace& place,
+         const SessionMemoryOptions& options)
+      : device(place.memory),
+        quota(place.quota),
+        memory(std::make_shared<SessionMemory>(options, place.quota, this)),
+        host_(host) {}
+
+  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                  Taken taken) override {
+    host_->TakeChunks(device, min_bytes, want_bytes, largest_bytes, std::move(taken));
+  }
+  void ReturnChunks(std::vector<Chunk> chunks) override {
+    device->Return(TakeUnshared(std::move(chunks)));
+  }
+  bool Reclaim(bool quota_short, std::function<void()> tried) override {
+    return host_->Reclaim(device, quota_short ? quota.get() : nullptr, std::move(tried));
+  }
+  absl::Status SendToWorker(const warpline_internal::ToWorker& message,
+                            absl::Span<const int> fds) override {
+    return host_->SendToWorker(message, fds);
+  }
+  void OnGrant(warpline_internal::MemoryGrant grant) override { host_->OnGrant(std::move(grant)); }
+  void OnRequestDone() override { host_->OnRequestDone(); }
+  void OnBadReturn(const absl::Status& status) override { host_->OnBadReturn(status); }
+
+  DeviceMemory* const device;
+  const std::shared_ptr<Quota> quota;
+  const std::shared_ptr<SessionMemory> memory;
+
+ private:
+  SessionDevicesHost* const host_;
+};
+
+SessionDevices::SessionDevices(SessionDevicesHost* host) : host_(host) {}
+SessionDevices::~SessionDevices() = default;
+
+void SessionDevices::Open(const std::vector<SessionDevicePlace>& places,
+                          const SessionMemoryOptions& options) {
+  arena_ = options.arena;
+  const auto count = static_cast<uint32_t>(places.size());
+  SessionMemoryOptions own = options;
+  own.arena.bytes = DeviceArenaBytes(arena_.bytes, count);
+  own.max_chunks = options.max_chunks / count;
+  for (const SessionDevicePlace& place : places) {
+    own.device_uuid = place.memory->info().uuid();
+    devices_.push_back(std::make_unique<Device>(host_, place, own));
+    ++own.device;
+    own.arena.base += own.arena.bytes;
+  }
+}
+
+const DeviceMemory& SessionDevices::device(size_t number) const {
+  return *devices_[number]->device;
+}
+
+const Quota& SessionDevices::quota(size_t number) const { return *devices_[number]->quota; }
+
+const SessionMemory& SessionDevices::memory(size_t number) const {
+  return *devices_[number]->memory;
+}
+
+SessionDevices::Device& SessionDevices::OfAddress(uint64_t va) const {
+  const uint64_t number =
+      DeviceOfAddress(va, arena_.base, arena_.bytes, static_cast<uint32_t>(devices_.size()));
+  return *devices_[number < devices_.size() ? number : 0];
+}
+
+SessionDevices::Device& SessionDevices::OfHandle(uint64_t handle) const {
+  const size_t number = DeviceOfHandle(handle);
+  return *devices_[number < devices_.size() ? number : 0];
+}
+
+SessionDevices::Device& SessionDevices::Of(uint64_t handle, uint64_t va) const {
+  return handle != 0 ? OfHandle(handle) : OfAddress(va);
+}
+
+void SessionDevices::Request(const warpline_internal::MemoryRequest& request) {
+  // To share is to name what there is already.
+  Device& device = request.has_share() ? Of(request.share().handle(), request.share().va())
+                                       : Of(request.handle(), request.va());
+  device.memory->Request(request);
+}
+
+void SessionDevices::Return(const warpline_internal::MemoryReturn& request) {
+  Of(request.handle(), request.va()).memory->Return(request);
+}
+
+absl::Status SessionDevices::OnMemoryDone(const warpline_internal::MemoryDone& done) {
+  return OfHandle(done.id()).memory->OnMemoryDone(done);
+}
+
+CudaResult SessionDevices::Charge(const warpline_internal::ChargeMemory& charge) {
+  if (charge.device() >= devices_.size()) return CudaResult::kInvalidValue;
+  return devices_[charge.device()]->memory->Charge(charge.bytes());
+}
+
+bool SessionDevices::Uncharge(const warpline_internal::UnchargeMemory& uncharge) {
+  return uncharge.device() < devices_.size() &&
+         devices_[uncharge.device()]->memory->Uncharge(uncharge.bytes());
+}
+
+bool SessionDevices::Backs(uint64_t va, uint64_t bytes) const {
+  return OfAddress(va).memory->Backs(va, bytes);
+}
+
+void SessionDevices::Suspend() {
+  for (const auto& device : devices_) device->memory->Suspend();
+}
+
+void SessionDevices::Abandon() {
+  for (const auto& device : devices_) device->memory->Abandon();
+}
+
+void SessionDevices::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
+  Suspend();
+  MapAgainFrom(0, go_on, std::move(done));
+}
+
+void SessionDevices::MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done) {
+  devices_[number]->memory->MapAgain(
+      go_on, [this, number, go_on, done = std::move(done)](CudaResult result) {
+        const bool last = number + 1 == devices_.size();
+        if (last || result != CudaResult::kSuccess) return done(result);
+        MapAgainFrom(number + 1, go_on, done);
+      });
+}
+
+void SessionDevices::End() {
+  for (const auto& device : devices_) device->memory->End();
+}
+
+uint64_t SessionDevices::KeptBytes(const DeviceMemory* device, const Quota* quota) const {
+  uint64_t bytes = 0;
+  for (const auto& own : devices_) {
+    if (own->device != device || (quota != nullptr && own->quota.get() != quota)) continue;
+    bytes += own->memory->kept_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace warpline

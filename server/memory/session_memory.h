@@ -1,0 +1,235 @@
+// One session's memory of one device: takes its requests one after another through quota, pool,
+// worker and book, and gives everything back at its end.
+//
+// That the worker has unmapped something is its word alone. What a client returns is therefore kept
+// for the same session, which gets it again before anything new, and goes to others only when the
+// worker is gone. It counts against the quota like the rest. When a request cannot be served
+// because of that, the tenant's sessions that keep something have their workers replaced
+// (Reclaim()).
+#ifndef WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_
+#define WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/cuda_result.h"
+#include "memory/arena_book.h"
+#include "memory/handle_book.h"
+#include "memory/quota.h"
+#include "proto/devices.h"
+#include "proto/session.pb.h"
+#include "proto/worker.pb.h"
+#include "server/memory/share_book.h"
+
+namespace warpline {
+
+// What a session's memory needs of others. Called on the control loop.
+class SessionMemoryHost {
+ public:
+  virtual ~SessionMemoryHost() = default;
+  using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
+  // DeviceMemory::Take(), with `taken` called on the control loop.
+  virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                          Taken taken) = 0;
+  virtual void ReturnChunks(std::vector<Chunk> chunks) = 0;
+  // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
+  // else those on the device, and calls `tried` on the control loop when that has succeeded or
+  // failed. False when none keeps anything.
+  virtual bool Reclaim(bool quota_short, std::function<void()> tried) = 0;
+  // Sends to the worker, which answers with OnMemoryDone().
+  virtual absl::Status SendToWorker(const warpline_internal::ToWorker& message,
+                                    absl::Span<const int> fds) = 0;
+  virtual void OnGrant(warpline_internal::MemoryGrant grant) = 0;
+  // A request is answered, or a return done: the client may have one more under way.
+  virtual void OnRequestDone() = 0;
+  // The client asked to return what was not granted.
+  virtual void OnBadReturn(const absl::Status& status) = 0;
+};
+
+struct SessionMemoryOptions {
+  // The device's number in the session (proto/devices.h). It is in the highest byte of all handles
+  // that it takes, and of what it calls its operations before the worker.
+  uint32_t device = 0;
+  // The device's part.
+  ArenaRange arena;
+  // Chunks, and with them descriptors here and mappings in the worker.
+  size_t max_chunks = 8192;
+  // Other sessions have the same quota: what a client wants ahead of its needs is kept small, so
+  // that the last of the quota goes to who needs it.
+  bool shared_quota = false;
+  // Otherwise the session gets no memory: requests are answered with CUDA_ERROR_NOT_PERMITTED.
+  bool permitted = true;
+  // Sessions with the same domain may open what one of them offers, memory of a device as that of
+  // the same device only. Borrowed; null where nobody may.
+  ShareBook* shares = nullptr;
+  std::string domain = {};
+  // What the device is called by all sessions of the server.
+  std::string device_uuid = {};
+};
+
+// Runs on the control loop. Shared, since a request to the pool may be under way at its end.
+class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
+ public:
+  // `host` is borrowed until End().
+  SessionMemory(const SessionMemoryOptions& options, std::shared_ptr<Quota> quota,
+                SessionMemoryHost* host)
+      : options_(options),
+        quota_(std::move(quota)),
+        host_(host),
+        book_(options.arena),
+        transfer_id_(HandleOnDevice(options.device, 0)) {}
+
+  // Answered by OnGrant(), in order.
+  void Request(warpline_internal::MemoryRequest request);
+  void Return(const warpline_internal::MemoryReturn& request);
+  // The worker's answer. INVALID_ARGUMENT when none was due.
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
+
+  // What the worker takes of the device outside the arena, for arrays: counts against the quota
+  // until it is given back in the same piece, or the worker's end. kOutOfMemory beyond the quota.
+  CudaResult Charge(uint64_t bytes);
+  // False when no such piece was taken.
+  bool Uncharge(uint64_t bytes);
+
+  // The worker died, but the session may go on: nothing is sent until another has everything.
+  void Suspend() { suspended_ = true; }
+  // The session has failed: nothing that was asked for is done or answered any more, and what comes
+  // for it goes back. What the session holds stays, for MapAgain() without `go_on`.
+  void Abandon();
+  // Has the new worker map all that the session holds, at the same addresses, and goes on with what
+  // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
+  // first error. Without `go_on` nothing else is done for the session any more.
+  void MapAgain(bool go_on, std::function<void(CudaResult)> done);
+
+  // The worker is gone: everything goes back to the pool, and nothing is answered any more.
+  void End();
+
+  // In the arena, behind handles, and what was charged.
+  uint64_t backed_bytes() const { return book_.backed_bytes() + handles_.bytes() + outside_bytes_; }
+  // Returned by the client, and nobody else's before the worker is gone.
+  uint64_t kept_bytes() const { return kept_bytes_; }
+  // True when all of [va, va + bytes) is backed.
+  bool Backs(uint64_t va, uint64_t bytes) const { return book_.Backs(va, bytes); }
+
+ private:
+  // Of what is left of a shared quota, a client gets one part ahead of its needs.
+  static constexpr uint64_t kSharedPart = 16;
+
+  struct Operation {
+    bool is_return = false;
+    bool reclaimed = false;  // Tried once already.
+    warpline_internal::MemoryRequest request;
+    warpline_internal::MemoryReturn returned;
+  };
+  // What is being handed to the worker or taken from it, batch by batch, for the first operation.
+  struct Transfer {
+    enum class Kind { kMap, kUnmap, kHold, kDrop };
+    Kind kind = Kind::kMap;
+    // The worker gets chunks.
+    bool giving() const { return kind == Kind::kMap || kind == Kind::kHold; }
+    uint64_t va = 0;  // For kDrop, the handle.
+    std::vector<Chunk> chunks;
+    std::vector<uint64_t> handles;  // kHold: of each chunk.
+    std::vector<Reservation> reservations;
+    size_t done = 0;      // Chunks that the worker has confirmed.
+    size_t in_batch = 0;  // Chunks it has been asked for.
+  };
+
+  // What a new worker has to map, batch by batch.
+  struct Again {
+    struct Item {
+      uint64_t va = 0;
+      uint64_t handle = 0;  // Not 0: held and not mapped.
+      const Chunk* chunk = nullptr;
+    };
+    std::vector<Item> chunks;  // Those in the arena, by address; then those of handles.
+    size_t done = 0;
+    size_t in_batch = 0;
+    bool go_on = false;
+    std::function<void(CudaResult)> finished;
+  };
+
+  void Enqueue(Operation operation);
+  void SendAgain();
+  void FinishAgain(CudaResult result);
+  void Next();
+  // Begins with the first operation.
+  void Start();
+  void StartRequest(const warpline_internal::MemoryRequest& request);
+  void StartReturn(const warpline_internal::MemoryReturn& request);
+  // Asks the pool for what `reservation` holds, at least `least_bytes`, for the request under way.
+  void Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes);
+  void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
+  // Goes on with what was taken for the request under way.
+  void UseTaken();
+  void BeginMapping();
+  // Ends the request under way with OUT_OF_MEMORY, unless memory that is kept can be had first.
+  void RunShort(bool quota_short, const std::string& message);
+  // Moves what fits of what is kept, at most `bytes` in chunks of at most `largest_bytes`, to
+  // `taken_`, and back.
+  void TakeKept(uint64_t bytes, uint64_t largest_bytes);
+  void Keep(std::vector<Chunk> chunks, Reservation reservation);
+  void GiveUpKept();
+  // Requests that concern handles (session_handles.cc).
+  bool OfDevice(uint64_t first, uint64_t count) const;
+  void StartCreate(const warpline_internal::MemoryRequest& request);
+  void BeginHolding();
+  void StartOpen(const warpline_internal::MemoryRequest& request);
+  void StartShare(const warpline_internal::MemoryRequest& request);
+  absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer);
+  void StartHolding(std::vector<Chunk> chunks, std::vector<uint64_t> handles,
+                    Reservation reservation);
+  void FinishHolding();
+  void StartDrop(uint64_t handle);
+  size_t chunk_count() const {
+    return book_.chunk_count() + handles_.chunk_count() + limbo_.size() + kept_.size() +
+           kept_shared_.size() + taken_.size();
+  }
+
+  void SendBatch();
+  void FinishMapping();
+  void FinishUnmapping(bool worker_gone);
+  void OnTransferFailed(CudaResult error);
+  void Answer(uint64_t bytes, CudaResult error, const std::string& message);
+  void Done();
+
+  const SessionMemoryOptions options_;
+  const std::shared_ptr<Quota> quota_;
+  SessionMemoryHost* const host_;
+  ArenaBook book_;
+  HandleBook handles_;
+  std::deque<Operation> queue_;
+  bool busy_ = false;
+  bool ended_ = false;
+  bool suspended_ = false;
+  bool abandoned_ = false;  // For good; suspended, too.
+  std::unique_ptr<Again> again_;
+  std::unique_ptr<Transfer> transfer_;
+  uint64_t transfer_id_;
+  // For the request under way, which nothing is mapped of.
+  std::vector<Chunk> taken_;
+  Reservation taken_reservation_;
+  // Returned by the client. The reservation may hold more than the chunks: what is in limbo.
+  std::vector<Chunk> kept_;
+  uint64_t kept_bytes_ = 0;
+  // Likewise, but with other holders: used for nothing else. One hold of each is enough.
+  std::map<const Reservation*, Chunk> kept_shared_;
+  Reservation kept_reservation_;
+  // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
+  std::vector<Chunk> limbo_;
+  std::vector<Reservation> limbo_reservations_;
+  std::multimap<uint64_t, Reservation> outside_;  // What was charged, by size.
+  uint64_t outside_bytes_ = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_

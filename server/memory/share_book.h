@@ -1,0 +1,57 @@
+// What sessions have offered to others of their lease: memory of theirs, and events.
+#ifndef WARPLINE_SERVER_MEMORY_SHARE_BOOK_H_
+#define WARPLINE_SERVER_MEMORY_SHARE_BOOK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace warpline {
+
+class SessionMemory;
+
+// Something that a session offers, under a token that cannot be guessed.
+struct Offer {
+  // Who may open it: see SessionMemoryOptions::domain.
+  std::string domain;
+  std::weak_ptr<SessionMemory> owner;
+  // Whose memory it is, unless it is an event.
+  std::string device;
+  // Memory of a handle, or the chunks behind a range of the arena, or neither: an event.
+  uint64_t handle = 0;
+  uint64_t va = 0;
+  uint64_t bytes = 0;
+
+  bool is_event() const { return handle == 0 && bytes == 0; }
+};
+
+// Of a server. Runs on the control loop.
+class ShareBook {
+ public:
+  static constexpr size_t kTokenBytes = 16;
+  static constexpr size_t kMostOfOneSession = 16384;
+
+  // The token of a new offer. RESOURCE_EXHAUSTED when its owner makes too many.
+  absl::StatusOr<std::string> Add(Offer offer);
+  // The offer, if `domain` may open it. NOT_FOUND otherwise, whatever the reason.
+  absl::StatusOr<Offer> Find(const std::string& token, const std::string& domain) const;
+  // Ends a session's offers.
+  void RemoveAllOf(const SessionMemory* owner);
+
+ private:
+  struct Entry {
+    Offer offer;
+    const SessionMemory* owner;
+  };
+  std::map<std::string, Entry> offers_;  // By token.
+  std::map<const SessionMemory*, size_t> counts_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_MEMORY_SHARE_BOOK_H_

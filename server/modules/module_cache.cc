@@ -1,0 +1,26 @@
+#include "server/modules/module_cache.h"
+
+#include <utility>
+
+namespace warpline {
+
+void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes,
+                       Found found) {
+  finder_.Post([this, tenant, hash, bytes, found = std::move(found)] {
+    auto image = store_->Find(tenant, hash, bytes);
+    auto shared = std::make_shared<UniqueFd>();
+    if (image.ok()) *shared = *std::move(image);
+    found(std::move(shared));
+  });
+}
+
+void ModuleCache::Keep(const std::string& tenant, std::shared_ptr<UniqueFd> image, uint64_t bytes,
+                       std::function<void()> done) {
+  keeper_.Post([this, tenant, image = std::move(image), bytes, done = std::move(done)] {
+    // What cannot be stored is sent again next time; the store counts it.
+    store_->Keep(tenant, image->get(), bytes).IgnoreError();
+    done();
+  });
+}
+
+}  // namespace warpline

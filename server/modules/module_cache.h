@@ -1,0 +1,43 @@
+// The module store behind threads of its own: hashing and disks must not hold up the control loop.
+//
+// Looking up and storing have a thread each, so that a look-up does not wait for what others store.
+#ifndef WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
+#define WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/content_hash.h"
+#include "common/unique_fd.h"
+#include "server/modules/module_store.h"
+#include "server/process/event_loop.h"
+
+namespace warpline {
+
+// Thread-safe. The destructor waits for what is under way; callbacks may come until then.
+class ModuleCache {
+ public:
+  explicit ModuleCache(std::unique_ptr<ModuleStore> store) : store_(std::move(store)) {}
+
+  // Calls `found` with sealed memory, or with no descriptor, on a thread of the cache.
+  using Found = std::function<void(std::shared_ptr<UniqueFd> image)>;
+  void Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes, Found found);
+
+  // Stores what `image` holds; see ModuleStore::Keep(). Calls `done` on a thread of the cache.
+  void Keep(const std::string& tenant, std::shared_ptr<UniqueFd> image, uint64_t bytes,
+            std::function<void()> done);
+
+  const ModuleStore& store() const { return *store_; }
+
+ private:
+  const std::unique_ptr<ModuleStore> store_;
+  EventLoop finder_{"module-find"};
+  EventLoop keeper_{"module-keep"};
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_MODULES_MODULE_CACHE_H_

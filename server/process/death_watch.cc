@@ -1,0 +1,119 @@
+#include "server/process/death_watch.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace warpline {
+namespace {
+
+// Of one futex_waitv, with the one for changes_.
+constexpr size_t kMostLines = FUTEX_WAITV_MAX - 1;
+constexpr long kLookEveryNs = 100'000'000;
+constexpr long kSecondNs = 1'000'000'000;
+
+futex_waitv Waiter(const std::atomic<uint32_t>* word, uint32_t value) {
+  futex_waitv waiter = {};
+  waiter.val = value;
+  waiter.uaddr = reinterpret_cast<uintptr_t>(word);
+  waiter.flags = FUTEX_32;  // Not private: others change the word.
+  return waiter;
+}
+
+timespec Soon() {
+  timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  at.tv_nsec += kLookEveryNs;
+  if (at.tv_nsec >= kSecondNs) {
+    at.tv_nsec -= kSecondNs;
+    ++at.tv_sec;
+  }
+  return at;
+}
+
+}  // namespace
+
+DeathWatch::DeathWatch() : thread_([this] { Run(); }) {}
+
+DeathWatch::~DeathWatch() {
+  stopping_.store(true);
+  Nudge();
+  thread_.join();
+}
+
+void DeathWatch::Nudge() {
+  changes_.fetch_add(1);
+  syscall(SYS_futex, &changes_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+DeathWatch::Token DeathWatch::Watch(std::shared_ptr<const LifeLine> line,
+                                    std::function<void()> ended) {
+  Token token;
+  {
+    MutexLock lock(&mu_);
+    token = next_token_++;
+    watched_[token] = {std::move(line), std::move(ended)};
+  }
+  Nudge();
+  return token;
+}
+
+void DeathWatch::Remove(Token token) {
+  {
+    MutexLock lock(&mu_);
+    if (watched_.erase(token) == 0) return;
+  }
+  Nudge();
+}
+
+void DeathWatch::Sleep(
+    uint32_t known,
+    const std::vector<std::pair<std::shared_ptr<const LifeLine>, uint32_t>>& lines) {
+  std::vector<futex_waitv> waiters = {Waiter(&changes_, known)};
+  const size_t count = std::min(lines.size(), kMostLines);
+  for (size_t i = 0; i < count; ++i) {
+    waiters.push_back(Waiter(lines[i].first->word(), lines[i].second));
+  }
+  const timespec soon = Soon();
+  const timespec* const until = lines.size() > count ? &soon : nullptr;
+  if (syscall(SYS_futex_waitv, waiters.data(), static_cast<unsigned>(waiters.size()), 0, until,
+              CLOCK_MONOTONIC) >= 0 ||
+      errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT) {
+    return;
+  }
+  // No such call here, or forbidden.
+  const timespec nap = {0, kLookEveryNs};
+  syscall(SYS_futex, &changes_, FUTEX_WAIT, known, &nap, nullptr, 0);
+}
+
+void DeathWatch::Run() {
+  pthread_setname_np(pthread_self(), "death-watch");
+  while (!stopping_.load()) {
+    const uint32_t known = changes_.load();
+    std::vector<std::pair<std::shared_ptr<const LifeLine>, uint32_t>> lines;
+    std::vector<std::function<void()>> ended;
+    {
+      MutexLock lock(&mu_);
+      for (auto it = watched_.begin(); it != watched_.end();) {
+        const uint32_t value = it->second.line->word()->load(std::memory_order_acquire);
+        if (it->second.line->Ended()) {
+          ended.push_back(std::move(it->second.ended));
+          it = watched_.erase(it);
+        } else {
+          lines.emplace_back(it->second.line, value);
+          ++it;
+        }
+      }
+    }
+    for (const auto& call : ended) call();
+    if (ended.empty()) Sleep(known, lines);
+  }
+}
+
+}  // namespace warpline

@@ -1,0 +1,65 @@
+// Watches the life lines of many processes with one thread.
+//
+// The thread sleeps in futex_waitv(2) (Linux 5.16). Where the kernel has none, or more processes
+// are watched than one call takes, it also looks ten times a second; sockets and pidfds tell of a
+// death anyway, only later.
+#ifndef WARPLINE_SERVER_PROCESS_DEATH_WATCH_H_
+#define WARPLINE_SERVER_PROCESS_DEATH_WATCH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "server/process/life_line.h"
+
+namespace warpline {
+
+// Thread-safe.
+class DeathWatch {
+ public:
+  // Never reused; 0 is none.
+  using Token = uint64_t;
+
+  DeathWatch();
+  // Joins the thread; what is still watched is forgotten.
+  ~DeathWatch();
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
+
+  // Calls `ended` once, on the watch's thread, when the holder of `line` begins to die. It must not
+  // block or call this object.
+  Token Watch(std::shared_ptr<const LifeLine> line, std::function<void()> ended);
+  // The call may still be under way. 0 and past tokens are ignored.
+  void Remove(Token token);
+
+ private:
+  struct Watched {
+    std::shared_ptr<const LifeLine> line;
+    std::function<void()> ended;
+  };
+
+  void Run();
+  // Makes the thread look at its list again.
+  void Nudge();
+  // Until something may have happened. `known` is changes_ from before `lines` was taken.
+  void Sleep(uint32_t known,
+             const std::vector<std::pair<std::shared_ptr<const LifeLine>, uint32_t>>& lines);
+
+  std::atomic<uint32_t> changes_{0};
+  std::atomic<bool> stopping_{false};
+  Mutex mu_;
+  Token next_token_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<Token, Watched> watched_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_PROCESS_DEATH_WATCH_H_

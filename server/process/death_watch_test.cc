@@ -1,0 +1,104 @@
+#include "server/process/death_watch.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <memory>
+#include <vector>
+
+namespace warpline {
+namespace {
+
+// A process that holds a life line until it is killed.
+class Holder {
+ public:
+  Holder() : line_(*LifeLine::Create()) {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    UniqueFd fd(dup(line_->fd()));
+    if (!HoldLifeLine(fd).ok()) _exit(1);
+    while (true) pause();
+  }
+  ~Holder() { Kill(); }
+
+  std::shared_ptr<LifeLine> line() const { return line_; }
+  void AwaitHeld() const {
+    while (line_->word()->load() == 0) sched_yield();
+  }
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+ private:
+  const std::shared_ptr<LifeLine> line_;
+  pid_t pid_ = 0;
+};
+
+TEST(DeathWatchTest, TellsOfTheOneThatDied) {
+  Holder first, second;
+  DeathWatch watch;
+  std::promise<int> ended;
+  watch.Watch(first.line(), [&] { ended.set_value(1); });
+  const DeathWatch::Token other = watch.Watch(second.line(), [&] { ended.set_value(2); });
+  second.AwaitHeld();
+  first.AwaitHeld();
+  first.Kill();
+  EXPECT_EQ(ended.get_future().get(), 1);
+  EXPECT_TRUE(first.line()->Ended());
+  EXPECT_FALSE(second.line()->Ended());
+  watch.Remove(other);
+}
+
+TEST(DeathWatchTest, NoticesADeathFromBeforeItWatched) {
+  Holder holder;
+  holder.AwaitHeld();
+  holder.Kill();
+  DeathWatch watch;
+  std::promise<void> ended;
+  watch.Watch(holder.line(), [&] { ended.set_value(); });
+  ended.get_future().get();
+}
+
+TEST(DeathWatchTest, SaysNothingOfOnesThatAreNotWatchedAnyMore) {
+  Holder removed, watched;
+  DeathWatch watch;
+  std::promise<void> ended;
+  bool wrong = false;
+  const DeathWatch::Token token = watch.Watch(removed.line(), [&] { wrong = true; });
+  watch.Watch(watched.line(), [&] { ended.set_value(); });
+  removed.AwaitHeld();
+  watched.AwaitHeld();
+  watch.Remove(token);
+  watch.Remove(token);
+  watch.Remove(0);
+  removed.Kill();
+  watched.Kill();
+  ended.get_future().get();
+  EXPECT_FALSE(wrong);
+}
+
+// One system call takes 127 of them.
+TEST(DeathWatchTest, WatchesMoreThanOneCallTakes) {
+  DeathWatch watch;
+  std::vector<DeathWatch::Token> others;
+  for (int i = 0; i < 200; ++i) {
+    others.push_back(watch.Watch(*LifeLine::Create(), [] { ADD_FAILURE(); }));
+  }
+  Holder holder;
+  std::promise<void> ended;
+  watch.Watch(holder.line(), [&] { ended.set_value(); });
+  holder.AwaitHeld();
+  holder.Kill();
+  ended.get_future().get();
+}
+
+TEST(LifeLineTest, RefusesADescriptorThatIsNone) { EXPECT_FALSE(HoldLifeLine(UniqueFd()).ok()); }
+
+}  // namespace
+}  // namespace warpline

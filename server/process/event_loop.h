@@ -1,0 +1,83 @@
+// One thread that waits for descriptors, posted functions and timers, and calls back.
+//
+// Everything slow (starting processes, asking the keeper) happens on other threads that Post()
+// their results here, so what runs on the loop needs no locks of its own.
+#ifndef WARPLINE_SERVER_PROCESS_EVENT_LOOP_H_
+#define WARPLINE_SERVER_PROCESS_EVENT_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "common/unique_fd.h"
+
+namespace warpline {
+
+class EventLoop {
+ public:
+  using Callback = std::function<void()>;
+  // Names a watched descriptor or a timer. Never reused; 0 is none.
+  using Token = uint64_t;
+
+  // Starts the thread; `name` is at most 15 characters.
+  explicit EventLoop(const char* name);
+  // Runs what was posted, drops timers and watches, and joins the thread. Not on the loop.
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Thread-safe: runs `callback` on the loop, in the order of posting.
+  void Post(Callback callback);
+  // Returns when everything posted before has run. Not on the loop.
+  void Flush();
+
+  // The rest is called on the loop only.
+
+  // Calls `readable` whenever `fd` (borrowed; open until Remove()) is readable or at its end.
+  // Returns 0 when the kernel refuses.
+  Token Watch(int fd, Callback readable);
+  // Calls `callback` once after `delay`.
+  Token RunAfter(absl::Duration delay, Callback callback);
+  // Afterwards the callback is not called any more, even if it was due. 0 and past tokens are
+  // ignored.
+  void Remove(Token token);
+
+ private:
+  struct Watched {
+    int fd;
+    std::shared_ptr<Callback> callback;
+  };
+
+  void Run();
+  void RunPosted();
+  void RunTimers();
+  int TimeoutMs() const;
+
+  const UniqueFd epoll_;
+  const UniqueFd bell_;
+  std::atomic<bool> stopping_{false};
+
+  // Of the loop alone.
+  Token next_token_ = 1;
+  std::unordered_map<Token, Watched> watched_;
+  std::map<std::pair<absl::Time, Token>, Callback> timers_;
+  std::unordered_map<Token, absl::Time> timer_times_;
+
+  Mutex mu_;
+  std::vector<Callback> posted_ ABSL_GUARDED_BY(mu_);
+
+  std::thread thread_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_PROCESS_EVENT_LOOP_H_

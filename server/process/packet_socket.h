@@ -1,0 +1,46 @@
+// One protobuf message a packet over a SOCK_SEQPACKET unix socket, with descriptors attached.
+//
+// This is how a server talks to the processes it starts (proto/worker.proto). Both ends are
+// Warpline's own, but a worker runs tenant code beside it, so what arrives is bounded and checked
+// like any other input.
+#ifndef WARPLINE_SERVER_PROCESS_PACKET_SOCKET_H_
+#define WARPLINE_SERVER_PROCESS_PACKET_SOCKET_H_
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/unique_fd.h"
+#include "google/protobuf/message_lite.h"
+
+namespace warpline {
+
+// Bounds of one packet. Linux allows 253 descriptors a message.
+inline constexpr size_t kMaxPacketBytes = 64u << 10;
+inline constexpr size_t kMaxPacketFds = 200;
+
+// A connected pair, close-on-exec, blocking.
+absl::StatusOr<std::pair<UniqueFd, UniqueFd>> PacketSocketPair();
+
+// Sends `message` and copies of `fds` (borrowed) as one packet; blocks while the socket is full
+// unless `fd` is non-blocking. Thread-safe: packets of concurrent senders do not mix.
+// INVALID_ARGUMENT when the message or the number of descriptors is out of bounds, UNAVAILABLE when
+// the peer is gone or a non-blocking socket is full. Never raises SIGPIPE.
+absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message,
+                        absl::Span<const int> fds);
+
+// Receives one packet into `*message` and the descriptors with it, close-on-exec, into `*fds`
+// (replaced); with `fds` null, or on any error, descriptors that came along are closed. Blocks
+// until there is a packet unless `fd` is non-blocking.
+// UNAVAILABLE at end of stream ("peer closed"), NOT_FOUND when a non-blocking socket has no packet,
+// INVALID_ARGUMENT when the packet is not a message of this type or too large, RESOURCE_EXHAUSTED
+// when this process has no free descriptors.
+absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
+                           std::vector<UniqueFd>* fds);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_PROCESS_PACKET_SOCKET_H_

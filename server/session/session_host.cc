@@ -1,0 +1,303 @@
+#include "server/session/session_host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/steady_time.h"
+#include "proto/refusal.h"
+#include "server/leases/placement.h"
+
+namespace warpline {
+namespace {
+
+// Sessions whose workers one request for memory may have replaced, and for how long each of them
+// may be held up by what is in flight.
+constexpr size_t kMostReclaimed = 4;
+constexpr absl::Duration kReclaimWait = absl::Seconds(2);
+
+// What is shared with clients is locked in memory once a device knows it.
+uint64_t HostMemoryLimit(uint64_t configured) {
+  if (configured != 0) return configured;
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  return pages / 2 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+SessionHostOptions WithSocket(SessionHostOptions options) {
+  options.session.host_memory_socket = HostMemoryPort::NewName();
+  return options;
+}
+
+}  // namespace
+
+SessionHost::SessionHost(SessionHostOptions options,
+                         std::vector<std::unique_ptr<DeviceMemory>> devices)
+    : options_(WithSocket(std::move(options))),
+      host_memory_(Quota::Create(HostMemoryLimit(options_.host_memory_bytes))),
+      log_(options_.log),
+      sessions_on_device_(devices.size(), 0),
+      devices_(std::move(devices)),
+      modules_(options_.modules == nullptr
+                   ? nullptr
+                   : std::make_unique<ModuleCache>(std::move(options_.modules))),
+      pool_(&control_, &spawner_, &deaths_,
+            WorkerPoolOptions{.program = options_.session.worker,
+                              .warm = options_.session.warm_workers}),
+      tasks_({.tasks = options_.tasks,
+              .max_sessions = options_.max_sessions,
+              .tasks_per_stream = options_.tasks_per_stream}),
+      host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
+                                          HostSegments::Answer answer) {
+        OnHostMemory(request, std::move(answer));
+      }) {
+  control_.Post([this] {
+    const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
+    // Clients find nobody there, and do without.
+    if (!listening.ok()) LogWarning(listening.message());
+    for (const auto& device : devices_) pool_.Refill({device->backend(), device->ordinal()});
+  });
+}
+
+SessionHost::~SessionHost() {
+  WaitUntilIdle(absl::InfiniteDuration());
+  auto stopped = std::make_shared<std::promise<void>>();
+  control_.Post([this, stopped] { pool_.Stop([stopped] { stopped->set_value(); }); });
+  stopped->get_future().wait();
+  control_.Post([this] { host_memory_port_.Stop(); });
+  control_.Flush();
+}
+
+void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                               HostSegments::Answer answer) {
+  const auto found = sessions_.find(request.session());
+  if (found == sessions_.end() || !found->second->HasSecret(request.secret())) {
+    return answer(CudaResult::kNotPermitted, -1);
+  }
+  found->second->OnHostMemory(request, std::move(answer));
+}
+
+void SessionHost::RenewWorkers() {
+  OnControl([this] { pool_.Renew(); });
+}
+
+void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
+                                std::function<void(absl::Status)> done) {
+  control_.Post([this, id, deadline, done = std::move(done)] {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
+    const auto session = found->second;
+    session->ReplaceWorker(deadline, done);
+  });
+}
+
+std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
+  auto guard = std::make_shared<FirstFrameGuard>();
+  control_.Post([this, guard] {
+    control_.RunAfter(options_.session.hello_timeout, [guard] { guard->Expire(); });
+  });
+  return std::make_unique<SessionChannel>(
+      options_.session.channel, static_cast<SessionDirectory*>(this), std::move(guard), peer);
+}
+
+absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
+  SessionContext context;
+  context.options = &options_.session;
+  context.owner = this;
+  context.control = &control_;
+  context.doorbell = &doorbell_;
+  context.spawner = &spawner_;
+  context.pool = &pool_;
+  context.tasks = &tasks_;
+  context.shares = &shares_;
+  context.counters = &counters_;
+  context.log = &log_;
+  context.leases = options_.leases;
+  context.modules = modules_.get();
+  context.host_memory = host_memory_;
+  std::shared_ptr<Session> session;
+  absl::Status refusal;
+  {
+    MutexLock lock(&mu_);
+    if (draining_) {
+      refusal = absl::UnavailableError("the server is shutting down");
+    } else if (live_ >= options_.max_sessions) {
+      refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
+    } else {
+      ++live_;
+      const uint64_t id = ++last_id_;
+      session = std::make_shared<Session>(context, id, peer);
+      known_.emplace(id, session);
+      // Under the lock, so that no session is known and missing from the table.
+      control_.Post([this, id, session] { sessions_.emplace(id, session); });
+    }
+  }
+  if (session == nullptr) {
+    counters_.sessions_refused.Add(1);
+    return refusal;
+  }
+  return SessionSides{session->port(), session};
+}
+
+absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& secret) {
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mu_);
+    const auto found = known_.find(id);
+    if (found != known_.end()) session = found->second;
+  }
+  if (session == nullptr || !session->HasSecret(secret)) {
+    counters_.resumes_refused.Add(1);
+    return absl::PermissionDeniedError("the session cannot be resumed");
+  }
+  return SessionSides{session->port(), session};
+}
+
+void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
+  counters_.protocol_errors.Add(1);
+  counters_.sessions_refused.Add(1);
+  if (const LogPermit permit = log_.Ask(LogKey("", peer), kProtocolErrorLine)) {
+    permit.Warning("protocol error peer=", peer, " error=", status.ToString());
+  }
+}
+
+absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(const std::string& wanted) {
+  std::vector<PlacementCandidate> candidates;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    candidates.push_back({devices_[i]->info().uuid(), sessions_on_device_[i]});
+  }
+  const auto chosen = PlaceSession(candidates, wanted);
+  if (!chosen.ok()) return chosen.status();
+  std::vector<DeviceMemory*> placed;
+  for (const size_t index : *chosen) {
+    ++sessions_on_device_[index];
+    placed.push_back(devices_[index].get());
+  }
+  return placed;
+}
+
+bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
+  std::vector<std::pair<uint64_t, uint64_t>> keeping;
+  for (const auto& [id, session] : sessions_) {
+    const uint64_t bytes = session->KeptBytes(wanted);
+    if (bytes > 0) keeping.emplace_back(bytes, id);
+  }
+  if (keeping.empty()) return false;
+  // The least of those that are tried comes first in the list, which is taken from the back.
+  std::sort(keeping.rbegin(), keeping.rend());
+  if (keeping.size() > kMostReclaimed) keeping.resize(kMostReclaimed);
+  std::vector<uint64_t> sessions;
+  for (auto it = keeping.rbegin(); it != keeping.rend(); ++it) sessions.push_back(it->second);
+  ReclaimNext(wanted.tenant, std::move(sessions), std::move(tried));
+  return true;
+}
+
+void SessionHost::ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+                              std::function<void()> tried) {
+  if (sessions.empty()) return control_.Post(std::move(tried));
+  const uint64_t id = sessions.back();
+  sessions.pop_back();
+  ReplaceWorker(id, kReclaimWait,
+                [this, tenant, id, sessions = std::move(sessions),
+                 tried = std::move(tried)](const absl::Status& status) {
+                  if (const LogPermit permit = log_.Ask(LogKey(tenant, ""), kReclaimedLine)) {
+                    permit.Info("reclaimed returned memory session=", id,
+                                " error=", status.ok() ? "" : status.ToString());
+                  }
+                  ReclaimNext(tenant, sessions, tried);
+                });
+}
+
+void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    sessions_on_device_[i] -=
+        static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
+  }
+  sessions_.erase(id);
+  MutexLock lock(&mu_);
+  known_.erase(id);
+  if (--live_ == 0) idle_.NotifyAll();
+}
+
+void SessionHost::StartDrain() {
+  MutexLock lock(&mu_);
+  draining_ = true;
+}
+
+bool SessionHost::WaitUntilIdle(absl::Duration timeout) {
+  const absl::Time deadline = SteadyNow() + timeout;
+  MutexLock lock(&mu_);
+  while (live_ > 0) {
+    const absl::Duration left = deadline - SteadyNow();
+    if (left <= absl::ZeroDuration()) return false;
+    idle_.WaitWithTimeout(&mu_, std::min(left, absl::Seconds(10)));
+  }
+  return true;
+}
+
+void SessionHost::FaultAll(const std::string& message) {
+  OnControl([&] {
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      session->EndWithFault(CudaResult::kSystemNotReady, message);
+    }
+  });
+}
+
+void SessionHost::EndLease(const std::string& lease, const std::string& reason) {
+  control_.Post([this, lease, message = absl::StrCat("the lease was ended: ", reason)] {
+    // A session that ends leaves the table.
+    const auto sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      if (session->lease() == lease) session->EndWithFault(CudaResult::kNotPermitted, message);
+    }
+  });
+}
+
+int SessionHost::sessions() const {
+  MutexLock lock(&mu_);
+  return live_;
+}
+
+void SessionHost::OnControl(const std::function<void()>& body) {
+  control_.Post(body);
+  control_.Flush();
+}
+
+HostSnapshot SessionHost::Snapshot() {
+  HostSnapshot snapshot;
+  OnControl([&] {
+    for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
+    for (size_t i = 0; i < kLimitCount; ++i) {
+      snapshot.limits_met[i] = counters_.limits_met[i].value();
+      for (const SessionSnapshot& session : snapshot.sessions) {
+        snapshot.limits_met[i] += session.usage.met[i];
+      }
+    }
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      const DeviceMemory& device = *devices_[i];
+      snapshot.devices.push_back({device.ordinal(), device.info().name(),
+                                  FormatDeviceUuid(device.info().uuid()), device.backend(),
+                                  sessions_on_device_[i], device.stats(), device.info()});
+    }
+  });
+  snapshot.host_memory_bytes = host_memory_->used_bytes();
+  snapshot.host_memory_limit_bytes = host_memory_->limit_bytes();
+  MutexLock lock(&mu_);
+  snapshot.draining = draining_;
+  return snapshot;
+}
+
+void SessionHost::AddTraffic(TrafficCounters* total) {
+  // On the control loop, where a session's counters move to the ended ones.
+  OnControl([&] {
+    total->AddAll(counters_.ended);
+    for (const auto& [id, session] : sessions_) total->AddAll(session->port()->traffic());
+  });
+}
+
+}  // namespace warpline

@@ -1,0 +1,158 @@
+// All sessions of a server: admits them, places them on devices, counts them, drains them.
+#ifndef WARPLINE_SERVER_SESSION_SESSION_HOST_H_
+#define WARPLINE_SERVER_SESSION_SESSION_HOST_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/keyed_log_budget.h"
+#include "common/mutex.h"
+#include "server/handover/counters.h"
+#include "server/memory/device_memory.h"
+#include "server/memory/host_memory_port.h"
+#include "server/modules/module_cache.h"
+#include "server/process/event_loop.h"
+#include "server/session/server_log.h"
+#include "server/session/session.h"
+#include "server/session/task_shares.h"
+#include "server/workers/worker_pool.h"
+#include "transport/channel.h"
+
+namespace warpline {
+
+struct SessionHostOptions {
+  SessionOptions session;
+  LeaseBook* leases = nullptr;  // Borrowed; null where no session has a lease.
+  int max_sessions = 64;
+  // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
+  // stream takes on the devices.
+  uint64_t tasks = 1 << 20;
+  uint64_t tasks_per_stream = 1;
+  std::unique_ptr<ModuleStore> modules;  // Null to keep none.
+  // Host memory that sessions may share with their clients; 0 for half of the machine's.
+  uint64_t host_memory_bytes = 0;
+  KeyedLogBudgetOptions log = ServerLogOptions();
+};
+
+// One device in a HostSnapshot.
+struct DeviceSnapshot {
+  int ordinal = 0;
+  std::string name;
+  std::string uuid;  // As nvidia-smi prints it.
+  std::string backend;
+  int sessions = 0;
+  DeviceMemory::Stats memory;
+  warpline_internal::DeviceInfo info;
+};
+
+struct HostSnapshot {
+  std::vector<SessionSnapshot> sessions;
+  std::vector<DeviceSnapshot> devices;
+  bool draining = false;
+  // By all sessions since the start.
+  std::array<uint64_t, kLimitCount> limits_met{};
+  // That sessions share with their clients, and what all of them may.
+  uint64_t host_memory_bytes = 0;
+  uint64_t host_memory_limit_bytes = 0;
+};
+
+// Thread-safe.
+class SessionHost : public Acceptor, private SessionOwner, private SessionDirectory {
+ public:
+  // `devices` are in order of ordinal, at least one.
+  SessionHost(SessionHostOptions options, std::vector<std::unique_ptr<DeviceMemory>> devices);
+  // Every channel has been closed before. Waits until workers and memory are gone.
+  ~SessionHost() override;
+
+  // Acceptor. Takes every channel: whether its client opens a session, which may be refused, or
+  // resumes one is not known before its first frame.
+  std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override;
+
+  // Refuses new sessions from now on. Those that are there may still be resumed.
+  void StartDrain();
+  // True when no session is left, false when `timeout` passed first.
+  bool WaitUntilIdle(absl::Duration timeout);
+  // Starts the waiting workers anew, of the program that lies there now.
+  void RenewWorkers();
+  // Has another worker take over session `id` once nothing is in flight, which may take as long as
+  // `deadline`. `done` is called on the control loop: OK, or why not. NOT_FOUND.
+  void ReplaceWorker(uint64_t id, absl::Duration deadline, std::function<void(absl::Status)> done);
+  // Ends what runs with an error for the application.
+  void FaultAll(const std::string& message);
+
+  // Ends the sessions of a lease with an error for the application.
+  void EndLease(const std::string& lease, const std::string& reason);
+
+  // Sessions from their admission until nothing of them is left.
+  int sessions() const;
+  HostSnapshot Snapshot();
+  const ServerCounters& counters() const { return counters_; }
+  // Null where no module images are kept.
+  const ModuleStore* modules() const { return modules_ == nullptr ? nullptr : &modules_->store(); }
+  // Traffic of all sessions since the start.
+  void AddTraffic(TrafficCounters* total);
+
+ private:
+  // SessionOwner.
+  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::string& wanted) override;
+  bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override;
+  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) override;
+
+  // SessionDirectory.
+  absl::StatusOr<SessionSides> Create(const std::string& peer) override;
+  absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
+  void OnStrangersError(const std::string& peer, const absl::Status& status) override;
+
+  // `sessions` are of this tenant.
+  void ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+                   std::function<void()> tried);
+  void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                    HostSegments::Answer answer);
+
+  // Runs `body` on the control loop and waits for it.
+  void OnControl(const std::function<void()>& body);
+
+  SessionHostOptions options_;  // Constant once constructed.
+  const std::shared_ptr<Quota> host_memory_;
+  ServerCounters counters_;
+  KeyedLogBudget log_;
+
+  mutable Mutex mu_;
+  CondVar idle_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  int live_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  // Those of sessions_, for channels' loops.
+  std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
+
+  // Of the control loop.
+  std::map<uint64_t, std::shared_ptr<Session>> sessions_;
+  std::vector<int> sessions_on_device_;
+  ShareBook shares_;
+
+  // Ended in reverse: what posts to a loop goes before it.
+  EventLoop doorbell_{"doorbell"};
+  EventLoop control_{"control"};
+  EventLoop spawner_{"spawner"};
+  std::vector<std::unique_ptr<DeviceMemory>> devices_;
+  // Posts to the control loop.
+  std::unique_ptr<ModuleCache> modules_;
+  // Of the control loop.
+  DeathWatch deaths_;
+  WorkerPool pool_;
+  TaskShares tasks_;  // Of the control loop.
+  HostMemoryPort host_memory_port_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_SESSION_SESSION_HOST_H_

@@ -1,0 +1,307 @@
+#include "server/session/session.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing/session_fixture.h"
+
+namespace warpline {
+namespace {
+
+using testing::HasSubstr;
+using warpline_internal::Hello;
+
+using SessionTest = SessionFixture;
+
+TEST_F(SessionTest, HelloIsWelcomedWithTheDevice) {
+  StartServer();
+  auto client = Dial();
+  const auto welcome = client->Open();
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->version(), 1u);
+  EXPECT_EQ(welcome->device().name(), "Fake device");
+  EXPECT_EQ(welcome->quota_bytes(), 192 * kMiB);
+  EXPECT_EQ(welcome->secret().size(), 16u);
+  EXPECT_EQ(welcome->server(), "test server");
+  EXPECT_EQ(welcome->initial_memory().bytes(), 0u);
+}
+
+TEST_F(SessionTest, InitialMemoryComesWithTheWelcome) {
+  StartServer();
+  Hello hello = TestClient::GoodHello();
+  hello.mutable_initial_memory()->set_va(kArena);
+  hello.mutable_initial_memory()->set_min_bytes(2 * kMiB);
+  hello.mutable_initial_memory()->set_want_bytes(66 * kMiB);
+  auto client = Dial();
+  const auto welcome = client->Open(hello);
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->initial_memory().bytes(), 66 * kMiB);
+  EXPECT_EQ(welcome->initial_memory().va(), kArena);
+}
+
+TEST_F(SessionTest, TheNewestVersionThatBothSpeakIsUsed) {
+  StartServer();
+  const struct {
+    uint32_t least, newest, agreed;
+  } kCases[] = {{1, 1, 1},
+                {1, kProtocolVersion, kProtocolVersion},
+                {1, kProtocolVersion + 7, kProtocolVersion},
+                {kProtocolVersion, kProtocolVersion + 1, kProtocolVersion}};
+  for (const auto& c : kCases) {
+    Hello hello = TestClient::GoodHello();
+    hello.set_min_version(c.least);
+    hello.set_max_version(c.newest);
+    auto client = Dial();
+    const auto welcome = client->Open(hello);
+    ASSERT_TRUE(welcome.has_value()) << c.least << " to " << c.newest;
+    EXPECT_EQ(welcome->version(), c.agreed);
+  }
+}
+
+TEST_F(SessionTest, FeaturesThatTheClientDoesNotNameAreNotUsed) {
+  StartServer();
+  for (const uint64_t features : {uint64_t{0}, uint64_t{kFeatureCompressedImages}, ~uint64_t{0}}) {
+    Hello hello = TestClient::GoodHello();
+    hello.set_features(features);
+    auto client = Dial();
+    const auto welcome = client->Open(hello);
+    ASSERT_TRUE(welcome.has_value());
+    // This server keeps no modules.
+    EXPECT_EQ(welcome->features(), features & kFeatureCompressedImages);
+  }
+}
+
+TEST_F(SessionTest, BadHellosAreRefusedWithTheReason) {
+  StartServer();
+  const auto refusal = [&](const Hello& hello) {
+    auto client = Dial();
+    EXPECT_FALSE(client->Open(hello).has_value());
+    return client->AwaitClosed();
+  };
+  Hello old = TestClient::GoodHello();
+  old.set_min_version(kProtocolVersion + 1);
+  old.set_max_version(kProtocolVersion + 2);
+  EXPECT_EQ(refusal(old).code(), absl::StatusCode::kFailedPrecondition);
+  Hello crooked = TestClient::GoodHello();
+  crooked.set_arena_base(kArena + (2ull << 30));
+  EXPECT_EQ(refusal(crooked).code(), absl::StatusCode::kInvalidArgument);
+  Hello elsewhere = TestClient::GoodHello();
+  elsewhere.set_device("7");
+  EXPECT_EQ(refusal(elsewhere).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(SessionTest, WhatComesBeforeHelloOrTwiceEndsTheSession) {
+  StartServer();
+  auto early = Dial();
+  early->SendCommands(Body('e'));
+  EXPECT_EQ(early->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+  auto twice = DialAndOpen();
+  twice->SendMessage(kHello, TestClient::GoodHello());
+  EXPECT_EQ(twice->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+  auto garbage = Dial();
+  garbage->Send(kHello, "\xff\xff\xff");
+  EXPECT_EQ(garbage->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+  auto unknown = DialAndOpen();
+  unknown->Send(77, "");
+  EXPECT_EQ(unknown->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+  host_->Snapshot();  // Waits for the control loop, which counts.
+  EXPECT_EQ(host_->counters().protocol_errors.value(), 4u);
+}
+
+TEST_F(SessionTest, CommandsReachTheWorkerAndRepliesComeBack) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->SendCommands(Body('e', 42), 2);
+  client->SendCommands(Body('e', 43), 1);
+  const auto first = client->Await(kReplies);
+  const auto second = client->Await(kReplies);
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  CommandsHeader header;
+  std::memcpy(&header, second->data(), sizeof(header));
+  EXPECT_EQ(header.first_seq, 3u);
+  client->AwaitReceived(3);
+}
+
+TEST_F(SessionTest, CommandsSentBeforeTheWelcomeAreKept) {
+  StartServer();
+  auto client = Dial();
+  client->SendMessage(kHello, TestClient::GoodHello());
+  client->SendCommands(Body('e', 42));
+  ASSERT_TRUE(client->Await(kWelcome).has_value());
+  EXPECT_TRUE(client->Await(kReplies).has_value());
+}
+
+TEST_F(SessionTest, ImplausibleCommandHeadersEndTheSession) {
+  StartServer();
+  const auto after = [&](const CommandsHeader& header, size_t body_bytes) {
+    auto client = DialAndOpen();
+    std::string payload(reinterpret_cast<const char*>(&header), sizeof(header));
+    payload.resize(sizeof(header) + body_bytes);
+    client->Send(kCommands, payload);
+    return client->AwaitClosed().code();
+  };
+  EXPECT_EQ(after({2, 1, 0}, 8), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(after({1, 0, 0}, 8), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(after({1, 2, 0}, 8), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(after({1, 1, 1}, 8), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(after({1, 1, 0}, kMaxCommandsPayload), absl::StatusCode::kInvalidArgument);
+  auto stub = DialAndOpen();
+  stub->Send(kCommands, "short");
+  EXPECT_EQ(stub->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, FullRingHoldsTheClientBackWithoutLosingCommands) {
+  StartServer();
+  auto client = DialAndOpen();
+  const std::string large = Body('e') + std::string(900 << 10, 'x');
+  constexpr int kFrames = 20;
+  for (int i = 0; i < kFrames; ++i) client->SendCommands(large);
+  for (int i = 0; i < kFrames; ++i) {
+    const auto reply = client->Await(kReplies);
+    ASSERT_TRUE(reply.has_value());
+    CommandsHeader header;
+    std::memcpy(&header, reply->data(), sizeof(header));
+    EXPECT_EQ(header.first_seq, static_cast<uint64_t>(i + 1));
+  }
+  client->AwaitReceived(kFrames);
+}
+
+TEST_F(SessionTest, GrantedMemoryIsMappedAndZero) {
+  StartServer();
+  auto client = DialAndOpen();
+  const auto grant = client->RequestMemory(kArena, 2 * kMiB, 4 * kMiB);
+  ASSERT_TRUE(grant.has_value());
+  EXPECT_EQ(grant->bytes(), 4 * kMiB) << grant->message();
+  client->SendCommands(Body('r', kArena + 3 * kMiB));
+  EXPECT_EQ(*client->Await(kReplies), std::string(8, '\0'));
+  EXPECT_EQ(memory_[0]->stats().pool.granted_bytes, 4 * kMiB);
+}
+
+TEST_F(SessionTest, QuotaBoundsWhatIsGranted) {
+  StartServer();
+  auto client = DialAndOpen();
+  const auto most = client->RequestMemory(kArena, 2 * kMiB, 1024 * kMiB);
+  EXPECT_EQ(most->bytes(), 192 * kMiB);
+  const auto more = client->RequestMemory(kArena + 1024 * kMiB, 2 * kMiB, 2 * kMiB);
+  EXPECT_EQ(more->bytes(), 0u);
+  EXPECT_EQ(more->error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_THAT(more->message(), HasSubstr("quota"));
+}
+
+TEST_F(SessionTest, RefusedMemoryIsCountedAndItsReasonIsShown) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->RequestMemory(kArena, 2 * kMiB, 192 * kMiB);
+  EXPECT_EQ(host_->Snapshot().sessions.front().memory_refused, 0u);
+  client->RequestMemory(kArena + 1024 * kMiB, 2 * kMiB, 2 * kMiB);
+  client->RequestMemory(kArena + 1024 * kMiB, 4 * kMiB, 4 * kMiB);
+  const SessionSnapshot session = host_->Snapshot().sessions.front();
+  EXPECT_EQ(session.memory_refused, 2u);
+  EXPECT_EQ(session.memory_refusal, "quota of 201326592 bytes: 201326592 in use, 4194304 wanted");
+  TrafficCounters traffic;
+  host_->AddTraffic(&traffic);
+  EXPECT_EQ(traffic.memory_refused.value(), 2u);
+}
+
+TEST_F(SessionTest, DeviceShortOfMemoryGrantsLessOrNothing) {
+  StartServer();
+  auto first = DialAndOpen();
+  EXPECT_EQ(first->RequestMemory(kArena, 2 * kMiB, 192 * kMiB)->bytes(), 192 * kMiB);
+  auto second = DialAndOpen();
+  EXPECT_EQ(second->RequestMemory(kArena, 2 * kMiB, 192 * kMiB)->bytes(), 64 * kMiB);
+  const auto none = second->RequestMemory(kArena + (1ull << 30), 2 * kMiB, 2 * kMiB);
+  EXPECT_EQ(none->bytes(), 0u);
+  EXPECT_EQ(none->error(), static_cast<int>(CudaResult::kOutOfMemory));
+}
+
+TEST_F(SessionTest, RequestsOutsideTheArenaAreInvalid) {
+  StartServer();
+  auto client = DialAndOpen();
+  for (const uint64_t va : {kArena - 2 * kMiB, kArena + 4096 * kMiB, kArena + kMiB}) {
+    const auto grant = client->RequestMemory(va, 2 * kMiB, 2 * kMiB);
+    EXPECT_EQ(grant->bytes(), 0u);
+    EXPECT_EQ(grant->error(), static_cast<int>(CudaResult::kInvalidValue));
+  }
+}
+
+TEST_F(SessionTest, ReturnedMemoryIsGrantedAgainAndGoesToOthersScrubbed) {
+  StartServer();
+  auto client = DialAndOpen();
+  client->RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  client->SendCommands(Body('w', 0x5ec7e7, kArena));
+  client->Await(kReplies);
+  warpline_internal::MemoryReturn back;
+  back.set_va(kArena);
+  back.set_bytes(192 * kMiB);
+  client->SendMessage(kMemoryReturn, back);
+  const uint64_t elsewhere = kArena + 256 * kMiB;
+  const auto again = client->RequestMemory(elsewhere, 192 * kMiB, 192 * kMiB);
+  EXPECT_EQ(again->bytes(), 192 * kMiB) << again->message();
+  // Its own, as it left it.
+  client->SendCommands(Body('r', elsewhere));
+  EXPECT_EQ(*client->Await(kReplies), Body('\0', 0x5ec7e7).substr(8, 8));
+  back.set_va(elsewhere);
+  client->SendMessage(kMemoryReturn, back);
+  // Says that nothing is in flight.
+  client->SendCommands(Body('v', 1));
+  client->Await(kReplies);
+  // The device has 256 MiB: what the first one returned is wanted, and its worker is replaced.
+  auto other = DialAndOpen();
+  const auto grant = other->RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  EXPECT_EQ(grant->bytes(), 192 * kMiB) << grant->message();
+  other->SendCommands(Body('r', kArena));
+  EXPECT_EQ(*other->Await(kReplies), std::string(8, '\0'));
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).restarts, 1u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).kept_bytes, 0u);
+}
+
+TEST_F(SessionTest, ReturningWhatWasNotGrantedEndsTheSession) {
+  StartServer();
+  auto client = DialAndOpen();
+  warpline_internal::MemoryReturn back;
+  back.set_va(kArena);
+  back.set_bytes(2 * kMiB);
+  client->SendMessage(kMemoryReturn, back);
+  EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, ManySmallChunksGoInBatches) {
+  StartServer();
+  // Chunks of 20 MiB are out of reach of requests below that, so this is 9 chunks each.
+  auto client = DialAndOpen();
+  for (int i = 0; i < 3; ++i) {
+    const auto grant =
+        client->RequestMemory(kArena + static_cast<uint64_t>(i) * 64 * kMiB, 18 * kMiB, 18 * kMiB);
+    EXPECT_EQ(grant->bytes(), 18 * kMiB);
+  }
+  EXPECT_EQ(memory_[0]->stats().pool.chunks, 27u);
+}
+
+TEST_F(SessionTest, FailedMappingIsAnErrorAndLeaksNothing) {
+  StartServer({"--map_error_after=1"});
+  auto client = DialAndOpen();
+  EXPECT_EQ(client->RequestMemory(kArena, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
+  const auto failed = client->RequestMemory(kArena + 64 * kMiB, 2 * kMiB, 2 * kMiB);
+  EXPECT_EQ(failed->bytes(), 0u);
+  EXPECT_EQ(failed->error(), static_cast<int>(CudaResult::kOutOfMemory));
+}
+
+TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
+  StartServer({}, 2);
+  auto a = DialAndOpen();
+  auto b = DialAndOpen();
+  Hello hello = TestClient::GoodHello();
+  hello.set_device("1");
+  auto c = Dial();
+  EXPECT_TRUE(c->Open(hello).has_value());
+  const HostSnapshot snapshot = host_->Snapshot();
+  EXPECT_EQ(snapshot.devices.at(0).sessions, 1);
+  EXPECT_EQ(snapshot.devices.at(1).sessions, 2);
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,212 @@
+#include "server/workers/worker_process.h"
+
+#include <fcntl.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/packet_socket.h"
+
+namespace warpline {
+namespace {
+
+// A dying process lets go of its life line first of all, closes its socket later and can be reaped
+// last, which with a GPU context takes a second. The client hears of it after this time, with the
+// signal if it is known by then.
+constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
+
+}  // namespace
+
+void WorkerProcess::Start(ChildOptions program, warpline_internal::PrepareWorker prepare) {
+  spawner_->Post([self = shared_from_this(), program = std::move(program),
+                  prepare = std::move(prepare)]() mutable {
+    struct Started {
+      absl::StatusOr<std::unique_ptr<ChildProcess>> process;
+      UniqueFd socket;
+    };
+    // Functions that are posted can be copied, processes cannot.
+    auto started = std::make_shared<Started>();
+    started->process = ChildProcess::Start(program, &started->socket);
+    self->control_->Post([self, started, prepare = std::move(prepare)] {
+      self->OnSpawned(std::move(started->process), std::move(started->socket), prepare);
+    });
+  });
+}
+
+void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process,
+                              UniqueFd socket, const warpline_internal::PrepareWorker& prepare) {
+  if (!process.ok()) {
+    Died(std::string(process.status().message()));
+    Gone();
+    return;
+  }
+  process_ = std::move(*process);
+  socket_ = std::move(socket);
+  exit_watch_ = control_->Watch(process_->pid_fd(), [this] { OnExit(); });
+  if (exit_watch_ == 0) {
+    Died("cannot be watched");
+    process_->Kill();
+    process_->Reap();
+    Gone();
+    return;
+  }
+  if (killed_) {
+    process_->Kill();
+    return;
+  }
+  // A worker that does not read must not hold up the loop.
+  fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
+  socket_watch_ = control_->Watch(socket_.get(), [this] { OnPacket(); });
+  Prepare(prepare);
+}
+
+void WorkerProcess::Prepare(const warpline_internal::PrepareWorker& prepare) {
+  warpline_internal::ToWorker message;
+  *message.mutable_prepare() = prepare;
+  auto line = LifeLine::Create();
+  if (!line.ok()) return Died(line.status().ToString());
+  SendOrDie(message, {(*line)->fd()});
+  // Without a reference of its own the call may find this object gone.
+  life_watch_ = deaths_->Watch(*std::move(line), [control = control_, weak = weak_from_this()] {
+    control->Post([weak] {
+      if (const auto self = weak.lock()) self->OnLifeEnded();
+    });
+  });
+}
+
+void WorkerProcess::OnLifeEnded() {
+  life_watch_ = 0;
+  if (!gone_) Died("");
+}
+
+void WorkerProcess::SendOrDie(const warpline_internal::ToWorker& message,
+                              absl::Span<const int> fds) {
+  const absl::Status sent = Send(message, fds);
+  if (!sent.ok()) Died(absl::IsUnavailable(sent) ? "" : sent.ToString());
+}
+
+void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
+                         int journal_fd, int variables_fd) {
+  if (!prepared_) {
+    if (gone_ || dying_ || killed_) return;
+    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd,
+                     variables_fd] { Open(open, rings, journal_fd, variables_fd); };
+    return;
+  }
+  warpline_internal::ToWorker message;
+  *message.mutable_open() = std::move(open);
+  std::vector<int> fds;
+  if (rings != nullptr) {
+    fds = rings->child_fds();
+    fds.push_back(journal_fd);
+    if (variables_fd >= 0) fds.push_back(variables_fd);
+  }
+  SendOrDie(message, fds);
+  if (rings != nullptr) rings->CloseChildFds();
+}
+
+absl::Status WorkerProcess::Send(const warpline_internal::ToWorker& message,
+                                 absl::Span<const int> fds) {
+  if (process_ == nullptr || dying_ || killed_) return absl::UnavailableError("no worker");
+  return SendPacket(socket_.get(), message, fds);
+}
+
+void WorkerProcess::OnPacket() {
+  const auto self = shared_from_this();
+  while (!killed_ && !dying_) {
+    warpline_internal::FromWorker message;
+    std::vector<UniqueFd> fds;
+    const absl::Status received = ReceivePacket(socket_.get(), &message, &fds);
+    if (absl::IsNotFound(received)) return;
+    if (absl::IsUnavailable(received)) return Died("");
+    if (!received.ok()) return Died(absl::StrCat("bad message: ", received.ToString()));
+    if (message.has_opened()) {
+      events_->OnWorkerOpened(message.opened());
+    } else if (message.has_memory_done()) {
+      events_->OnMemoryDone(message.memory_done());
+    } else if (message.has_prepared()) {
+      OnPrepared(message.prepared());
+    } else if (message.has_saved()) {
+      events_->OnVariablesSaved(message.saved());
+    } else if (message.has_host_done()) {
+      events_->OnHostDone(message.host_done());
+    } else if (message.has_read_done()) {
+      events_->OnReadDone(message.read_done());
+    } else if (message.has_charge()) {
+      events_->OnCharge(message.charge());
+    } else if (message.has_uncharge()) {
+      events_->OnUncharge(message.uncharge());
+    } else if (message.has_find_module()) {
+      events_->OnFindModule(message.find_module());
+    } else if (message.has_keep_module() && fds.size() == 1) {
+      events_->OnKeepModule(message.keep_module(), std::move(fds[0]));
+    } else {
+      return Died("bad message: unknown kind");
+    }
+  }
+}
+
+void WorkerProcess::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
+  prepared_ = prepared.error() == 0;
+  if (!prepared_) pending_open_ = nullptr;
+  events_->OnWorkerPrepared(prepared);
+  if (pending_open_) std::exchange(pending_open_, nullptr)();
+}
+
+void WorkerProcess::Kill() {
+  killed_ = true;
+  control_->Remove(socket_watch_);
+  control_->Remove(report_timer_);
+  socket_watch_ = report_timer_ = 0;
+  if (process_ != nullptr) process_->Kill();
+}
+
+// With an empty `why` it is on its way out by itself, and how will be known soon.
+void WorkerProcess::Died(const std::string& why) {
+  if (dying_ || killed_) return;
+  dying_ = true;
+  why_ = why;
+  control_->Remove(socket_watch_);
+  socket_watch_ = 0;
+  if (!why.empty()) {
+    if (process_ != nullptr) process_->Kill();
+    ReportDeath();
+    return;
+  }
+  report_timer_ = control_->RunAfter(kExitDetail, [self = shared_from_this()] {
+    // If it lives on without its socket, it is of no use any more.
+    self->process_->Kill();
+    self->ReportDeath();
+  });
+}
+
+void WorkerProcess::ReportDeath() {
+  if (reported_ || killed_) return;
+  reported_ = true;
+  events_->OnWorkerDied(why_.empty() ? "it ended" : why_);
+}
+
+void WorkerProcess::OnExit() {
+  const auto self = shared_from_this();
+  const auto exit = process_->TryReap();
+  if (!exit.has_value()) return;
+  if (why_.empty()) why_ = exit->Describe();
+  dying_ = true;
+  control_->Remove(report_timer_);
+  report_timer_ = 0;
+  ReportDeath();
+  Gone();
+}
+
+void WorkerProcess::Gone() {
+  if (gone_) return;
+  gone_ = true;
+  control_->Remove(exit_watch_);
+  control_->Remove(socket_watch_);
+  deaths_->Remove(life_watch_);
+  exit_watch_ = socket_watch_ = life_watch_ = 0;
+  events_->OnWorkerGone();
+}
+
+}  // namespace warpline
