@@ -131,6 +131,9 @@ inline constexpr uint64_t kMinCachedImage = 16u << 10;
 
 // What a compressed part of an image may hold.
 inline constexpr uint64_t kMaxImagePart = 1u << 20;
+// What may lie before the first allocation of a device for stray accesses (OpenWorker.sink_bytes).
+inline constexpr uint64_t kMostSinkBytes = 64u << 20;
+
 // Host memory that client and worker share, on one host, lies at the same addresses in both: where
 // neither arenas nor what systems and sanitizers place by themselves are.
 inline constexpr uint64_t kHostArenaBase = 0x500000000000;

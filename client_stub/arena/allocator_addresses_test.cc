@@ -51,7 +51,7 @@ TEST_F(AllocatorAddressesTest, ReleasedAddressesCanBeReservedAgainInOnePiece) {
 
 TEST_F(AllocatorAddressesTest, AllocationsGrowAroundThem) {
   uint64_t address = 0, more = 0;
-  ASSERT_EQ(allocator_.Allocate(60 * kMiB, &address), CudaResult::kSuccess);
+  ASSERT_EQ(allocator_.Allocate(64 * kMiB, &address), CudaResult::kSuccess);
   const uint64_t reserved = Reserve(64 * kMiB, 2 * kMiB, address + 64 * kMiB);
   EXPECT_EQ(reserved, address + 64 * kMiB);
   ASSERT_EQ(allocator_.Allocate(128 * kMiB, &more), CudaResult::kSuccess);

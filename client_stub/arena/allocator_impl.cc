@@ -151,8 +151,8 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
     const uint64_t step =
         std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep, kLargestStep);
     growth = heap_.PlanGrowth(bytes, step, left);
-    if (growth.space == nullptr) return TakeToTheEdge(bytes, block);
   }
+  if (growth.space == nullptr) return CudaResult::kOutOfMemory;
   Grant grant;
   *asked = true;
   const CudaResult result =
@@ -160,16 +160,11 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
   SpinMutexLock lock(&mu_);
   if (result != CudaResult::kSuccess) {
     heap_.CancelGrowth(growth);
-    return result == CudaResult::kOutOfMemory ? TakeToTheEdge(bytes, block) : result;
+    return result;
   }
   last_growth_ = clock_();
   *block = heap_.CommitGrowth(growth, grant.bytes, bytes);
   return CudaResult::kSuccess;
-}
-
-CudaResult Allocator::Impl::TakeToTheEdge(uint64_t bytes, Block** block) {
-  *block = heap_.Take(bytes, /*to_the_edge=*/true);
-  return *block != nullptr ? CudaResult::kSuccess : CudaResult::kOutOfMemory;
 }
 
 void Allocator::Impl::NoteRefused(uint64_t bytes) {

@@ -47,8 +47,6 @@ class Allocator::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
   // As the server puts it when it is asked.
   void NoteRefused(uint64_t bytes);
-  // For when there is no more to be had.
-  CudaResult TakeToTheEdge(uint64_t bytes, Block** block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool ReturnForGrowth(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult WaitForRetirement() ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
   // Takes the live block at `address` out of use; null when there is none.

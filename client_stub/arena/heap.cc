@@ -1,20 +1,11 @@
 #include "client_stub/arena/heap.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "proto/frames.h"
 
 namespace warpline::stub {
-namespace {
-
-// Free blocks at edges that are passed over before more memory is asked for.
-constexpr size_t kMostEdges = 4;
-// Allocations from this size on get grants of their own where there is nothing to fill up.
-constexpr uint64_t kOwnGrant = 64ull << 20;
-
-}  // namespace
 
 Heap::Heap(uint64_t base, uint64_t bytes) {
   Block* block = pool_.New();
@@ -87,22 +78,8 @@ Block* Heap::MakeLive(Block* block, uint64_t bytes) {
   return block;
 }
 
-// Whether taking so much of the free block leaves less than kEdgeRoom before what is not backed.
-bool Heap::ReachesTheEdge(const Block& block, uint64_t bytes) {
-  const bool last = block.next == nullptr || block.next->state == BlockState::kUnbacked ||
-                    block.next->state == BlockState::kReserved;
-  return last && block.bytes - bytes < kEdgeRoom;
-}
-
-Block* Heap::Take(uint64_t bytes, bool to_the_edge) {
-  std::array<Block*, kMostEdges> passed_over;
-  size_t count = 0;
+Block* Heap::Take(uint64_t bytes) {
   Block* block = bins_.TakeFit(bytes);
-  while (block != nullptr && !to_the_edge && ReachesTheEdge(*block, bytes)) {
-    passed_over[count++] = block;
-    block = count == kMostEdges ? nullptr : bins_.TakeFit(bytes);
-  }
-  while (count > 0) bins_.Insert(passed_over[--count]);
   return block == nullptr ? nullptr : MakeLive(block, bytes);
 }
 
@@ -123,18 +100,13 @@ Heap::Growth Heap::PlanGrowth(uint64_t bytes, uint64_t step, uint64_t limit) {
   for (const auto& [base, space] : unbacked_) {
     Block* before = space->prev;
     if (before != nullptr && before->state != BlockState::kFree) before = nullptr;
-    // The room behind a large allocation stays with it, so that both can be returned as one grant.
-    const bool apart = before != nullptr && before->bytes <= kEdgeRoom && bytes >= kOwnGrant &&
-                       bytes + kEdgeRoom <= limit;
-    if (apart) before = nullptr;
     // What is still missing behind the free block.
     const uint64_t have = before == nullptr ? 0 : before->bytes;
     const uint64_t missing = have >= bytes ? kChunkGranularity : bytes - have;
     const uint64_t min = (missing + kChunkGranularity - 1) / kChunkGranularity * kChunkGranularity;
     if (min > limit || min > space->bytes) continue;
     if (best.space != nullptr && best.min_bytes <= min) continue;
-    best = {space, before, min, std::min({std::max(min + kEdgeRoom, step), limit, space->bytes}),
-            apart};
+    best = {space, before, min, std::min({std::max(min, step), limit, space->bytes})};
   }
   if (best.space == nullptr) return best;
   best.want_bytes -= best.want_bytes % kChunkGranularity;
@@ -158,7 +130,7 @@ Block* Heap::CommitGrowth(const Growth& growth, uint64_t granted, uint64_t bytes
     block = growth.before;
     AbsorbNext(block);
   }
-  return MakeLive(growth.apart ? block : AbsorbFreeNeighbours(block), bytes);
+  return MakeLive(AbsorbFreeNeighbours(block), bytes);
 }
 
 void Heap::CancelGrowth(const Growth& growth) {

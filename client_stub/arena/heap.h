@@ -19,15 +19,11 @@ namespace warpline::stub {
 // kChunkGranularity.
 class Heap {
  public:
-  static constexpr uint64_t kEdgeRoom = 2ull << 20;
-
   // [base, base + bytes) may be used; nothing of it is backed yet.
   Heap(uint64_t base, uint64_t bytes);
 
-  // A free block of exactly `bytes`, now live; null when no free block is as large. Where what is
-  // backed ends, kEdgeRoom bytes stay free, so that a program that accesses a little beyond its
-  // last allocation does no harm, unless `to_the_edge`.
-  Block* Take(uint64_t bytes, bool to_the_edge = false);
+  // A free block of exactly `bytes`, now live; null when no free block is as large.
+  Block* Take(uint64_t bytes);
   // Makes a live, retiring or stream-free block free. Its neighbours may be merged into it: other
   // free blocks' pointers do not survive.
   void Put(Block* block);
@@ -41,7 +37,6 @@ class Heap {
     Block* before = nullptr;  // The free block that it extends, if any.
     uint64_t min_bytes = 0;
     uint64_t want_bytes = 0;
-    bool apart = false;  // From what is free before it, which is only the room of others.
   };
   // Sets address space aside so that `bytes` fit once `min_bytes` of it are backed. At most
   // `limit` bytes are asked for, if possible `step`.
@@ -68,7 +63,6 @@ class Heap {
   uint64_t free_bytes() const { return bins_.total_bytes(); }
 
  private:
-  static bool ReachesTheEdge(const Block& block, uint64_t bytes);
   Block* CutFront(Block* block, uint64_t bytes);
   void AbsorbNext(Block* block);
   Block* AbsorbFreeNeighbours(Block* block);

@@ -49,10 +49,10 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
     *dptr = address;
     return CUDA_SUCCESS;
   }
-  // It is of the current context if that is the device's, and ends with it.
-  const Context* const current = t_thread.current;
-  const Context* const owner =
-      current != nullptr && current->device == pool->device ? current : pool->device->primary;
+  // It is of the current context, or the stream's where there is none, if that is the device's, and
+  // ends with it.
+  const Context* owner = t_thread.current != nullptr ? t_thread.current : stream->context;
+  if (owner == nullptr || owner->device != pool->device) owner = pool->device->primary;
   WARPLINE_TRY(runtime().memory->AllocateAsync(pool->device->number, owner, pool, bytes,
                                                stream->wire, &address));
   *dptr = address;

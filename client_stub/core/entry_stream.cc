@@ -84,7 +84,9 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // A default stream is of the current context, without which only a guessed number names one.
   const Context* owner = stream->context != nullptr ? stream->context : t_thread.current;
+  if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *context = owner->handle;
   return CUDA_SUCCESS;
 }

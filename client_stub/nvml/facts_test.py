@@ -400,8 +400,13 @@ ok(nvml.nvmlEventSetCreate(byref(c_void_p())))
 start()
 ended, results = new_set(), []
 other = new_set()
-waits = [threading.Thread(target=lambda: results.append(wait(ended, 1000000))) for _ in range(8)]
+about_to = threading.Barrier(9)
+def wait_for_the_end():
+    about_to.wait()
+    results.append(wait(ended, 1000000))
+waits = [threading.Thread(target=wait_for_the_end) for _ in range(8)]
 for one in waits: one.start()
+about_to.wait()
 patient = threading.Thread(target=lambda: results.append(wait(other, 1500)))
 patient.start()
 time.sleep(0.2)

@@ -49,8 +49,8 @@ struct SessionOptions {
 };
 
 // Device memory keeps this distance from either end of each device's part of the arena. The server
-// has the worker map the distance before the first allocation to a sink, in which programs that
-// access a little before it read zeros and write nothing.
+// has the worker map the distance before the first allocation to a sink, so that programs that
+// access a little before it harm nothing.
 inline constexpr uint64_t kArenaMargin = 8ull << 20;
 
 // What the server said of one of the session's devices.

@@ -160,9 +160,10 @@ class Context {
   virtual CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) = 0;
   // Undoes one MapChunk. The caller has made sure that no work uses the range: this does not wait.
   virtual CudaResult UnmapChunk(uint64_t va, uint64_t bytes) = 0;
-  // Maps memory of the context's own at [va, va + bytes), whole granules of the arena in which
-  // nothing is mapped: what stray accesses reach there does no harm. It is zeroed, a granule of it
-  // may be the same as another, and it stays until the context's end. kInvalidValue as MapChunk().
+  // Maps memory of the context's own at [va, va + bytes), granules of 2 MiB of the arena in which
+  // no chunk is mapped: what stray accesses reach there does no harm. It is zeroed at first, any of
+  // it may be the same memory, and a chunk that is mapped there later takes its place.
+  // kInvalidValue as MapChunk().
   virtual CudaResult MapSink(uint64_t va, uint64_t bytes) = 0;
   // What the device, and those that reach its memory, may do with one mapped chunk from now on.
   // kInvalidValue where none is.

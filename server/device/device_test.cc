@@ -484,7 +484,13 @@ TEST_P(DeviceTest, StrayAccessesOfASinkDoNoHarm) {
   EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{4, 5}));
   // Neither over what is there nor outside the arena.
   EXPECT_EQ(context_->MapSink(memory_, 2 * kMiB), CudaResult::kInvalidValue);
-  EXPECT_EQ(context_->MapChunk(sink + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kInvalidValue);
+  // A chunk takes its place, and nothing of it is left.
+  ASSERT_EQ(context_->MapChunk(sink + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
+  EXPECT_EQ(Read(sink + 2 * kMiB, 2), (std::vector<uint32_t>{4, 5}));
+  EXPECT_EQ(context_->MapSink(sink + 2 * kMiB, 2 * kMiB), CudaResult::kInvalidValue);
+  EXPECT_EQ(context_->UnmapChunk(sink + 2 * kMiB, 2 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(context_->MapSink(sink, 4 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{4, 5}));
   EXPECT_EQ(context_->MapSink(base_ + kArenaBytes, 2 * kMiB), CudaResult::kInvalidValue);
   EXPECT_EQ(context_->MapSink(sink + 8 * kMiB, kMiB), CudaResult::kInvalidValue);
 }

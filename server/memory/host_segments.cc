@@ -87,6 +87,15 @@ absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
   return absl::OkStatus();
 }
 
+void HostSegments::Abandon() {
+  suspended_ = true;
+  std::map<uint64_t, Pending> left;
+  left.swap(pending_);
+  for (auto& [id, pending] : left) {
+    if (pending.answer) pending.answer(CudaResult::kLaunchFailed, -1);
+  }
+}
+
 void HostSegments::MapAgain() {
   suspended_ = false;
   std::map<uint64_t, Pending> left;

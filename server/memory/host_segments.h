@@ -43,6 +43,8 @@ class HostSegments {
 
   // The worker died: nothing is sent until another has everything.
   void Suspend() { suspended_ = true; }
+  // The session has failed: what was asked for is answered with that, and nothing is sent any more.
+  void Abandon();
   // Has the next worker, which is open, map all segments. It answers before it answers what it is
   // asked later.
   void MapAgain();

@@ -76,6 +76,16 @@ TEST_F(HostSegmentsTest, WhatIsNoRangeIsRefusedAndNothingIsSent) {
   EXPECT_EQ(results_.back(), CudaResult::kInvalidValue);
 }
 
+TEST_F(HostSegmentsTest, WhatAFailedSessionAskedForIsAnswered) {
+  Ask(kHostArenaBase, kPage);
+  segments_.Abandon();
+  EXPECT_EQ(results_, std::vector{CudaResult::kLaunchFailed});
+  Ask(kHostArenaBase + 4 * kPage, kPage);
+  EXPECT_EQ(sent_.size(), 1u);
+  segments_.End();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
 TEST_F(HostSegmentsTest, WhatTheWorkerCannotMapIsGone) {
   Ask(kHostArenaBase, kPage);
   ASSERT_TRUE(Done(1, CudaResult::kOutOfMemory).ok());

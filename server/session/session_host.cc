@@ -49,7 +49,9 @@ SessionHost::SessionHost(SessionHostOptions options,
                               .warm = options_.session.warm_workers}),
       tasks_({.tasks = options_.tasks,
               .max_sessions = options_.max_sessions,
-              .tasks_per_stream = options_.tasks_per_stream}),
+              .tasks_per_stream = options_.tasks_per_stream,
+              .devices = static_cast<int>(devices.size()),
+              .warm_workers = options_.session.warm_workers}),
       host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
                                           HostSegments::Answer answer) {
         OnHostMemory(request, std::move(answer));

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lease/rights.h"
+#include "proto/frames.h"
 #include "proto/refusal.h"
 #include "server/session/message_frame.h"
 #include "server/session/session.h"
@@ -17,8 +18,6 @@ constexpr int kComputeMajor = 75;
 constexpr int kComputeMinor = 76;
 // Of workers for one replacement; a journal that kills its workers must not go on for ever.
 constexpr int kMostTakeOvers = 3;
-// Before the memory that a client asks for first.
-constexpr uint64_t kMostSinkBytes = 64u << 20;
 
 }  // namespace
 
@@ -247,7 +246,7 @@ void Session::SendFault(CudaResult error, const std::string& message, bool keep_
   reason_ = message;
   saved_variables_ = UniqueFd();
   devices_.Abandon();
-  host_segments_.Suspend();
+  host_segments_.Abandon();
   AnswerReplace(absl::AbortedError(message));
   port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
   if (!keep_memory) {

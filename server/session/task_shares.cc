@@ -15,8 +15,9 @@
 namespace warpline {
 namespace {
 
-// The server's own threads and those of gRPC, its keepers, and some that nobody thought of.
+// The server's own threads and those of gRPC, and some that nobody thought of.
 constexpr uint64_t kReserved = 256;
+constexpr uint64_t kTasksOfKeeper = 16;
 // Of a session without any stream of its own: its channel's thread, and those of its worker and of
 // NVIDIA's driver in it.
 constexpr uint64_t kTasksOfSession = 24;
@@ -54,7 +55,10 @@ uint64_t LeftInGroups(const std::string& mount, std::string group) {
 TaskShares::TaskShares(const TaskShareOptions& options)
     : tasks_per_stream_(std::max<uint64_t>(options.tasks_per_stream, 1)) {
   const auto sessions = static_cast<uint64_t>(std::max(options.max_sessions, 1));
-  const uint64_t free = options.tasks - std::min(options.tasks, kReserved);
+  const auto warm = static_cast<uint64_t>(std::max(options.warm_workers, 0));
+  const auto devices = static_cast<uint64_t>(std::max(options.devices, 1));
+  const uint64_t reserved = kReserved + devices * (kTasksOfKeeper + warm * kTasksOfSession);
+  const uint64_t free = options.tasks - std::min(options.tasks, reserved);
   const uint64_t each = free / sessions;
   const uint64_t streams = (each - std::min(each, kTasksOfSession)) / tasks_per_stream_;
   suffices_ = streams >= kLeastSure;

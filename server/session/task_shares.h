@@ -18,6 +18,8 @@ struct TaskShareOptions {
   uint64_t tasks = 0;  // For server, keepers and workers together.
   int max_sessions = 64;
   uint64_t tasks_per_stream = 1;
+  int devices = 1;       // Each has a keeper.
+  int warm_workers = 0;  // Of each device.
 };
 
 // Runs on the control loop, as its shares do. Must outlive them.

@@ -24,8 +24,21 @@ TEST(TaskSharesTest, SessionsTogetherLeaveTheServerItsTasks) {
       EXPECT_GE(taken.back().streams(), shares.sure_streams());
       used += 24 + taken.back().streams();
     }
-    EXPECT_LE(used + 256, tasks) << tasks;
+    EXPECT_LE(used + 256 + 16, tasks) << tasks;
   }
+}
+
+TEST(TaskSharesTest, KeepersAndWarmWorkersAreTasksToo) {
+  TaskShares one({.tasks = 4096, .max_sessions = 16});
+  TaskShares eight({.tasks = 4096, .max_sessions = 16, .devices = 8, .warm_workers = 4});
+  uint64_t used = 0;
+  std::vector<TaskShares::Share> taken;
+  for (int i = 0; i < 16; ++i) {
+    taken.push_back(eight.Take());
+    used += 24 + taken.back().streams();
+  }
+  EXPECT_LE(used + 256 + 8 * (16 + 4 * 24), 4096u);
+  EXPECT_GT(one.Take().streams(), eight.sure_streams());
 }
 
 TEST(TaskSharesTest, ASystemWithoutABoundGivesEverySessionAllStreams) {

@@ -8,6 +8,9 @@
 namespace warpline::worker {
 namespace {
 
+// What is mapped behind the memory of a session: as much as the granularity of mappings.
+constexpr uint64_t kEdgeSinkBytes = 2u << 20;
+
 // Null where [va, va + bytes) lies in no device's part of the arena, or not in one alone.
 device::Context* ContextOf(uint64_t va, uint64_t bytes, const Worker& worker) {
   const auto devices = static_cast<uint32_t>(worker.contexts.size());
@@ -21,6 +24,13 @@ device::Context* ContextOf(uint64_t va, uint64_t bytes, const Worker& worker) {
     return nullptr;
   }
   return worker.contexts[device].get();
+}
+
+// Programs access a little behind their last allocation. Where a chunk lies there is no edge, and
+// without a sink a program only gets the fault that it would not get natively.
+void MapSinkAt(uint64_t end, device::Context* context, const Worker& worker) {
+  if (worker.session == nullptr || ContextOf(end, kEdgeSinkBytes, worker) != context) return;
+  (void)context->MapSink(end, kEdgeSinkBytes);
 }
 
 // Saturating, so that a sum that overflows is in no part either.
@@ -57,6 +67,7 @@ CudaResult MapMemory(const warpline_internal::MapMemory& map, const std::vector<
     }
     va += map.chunk_bytes(i);
   }
+  MapSinkAt(va, context, *worker);
   return CudaResult::kSuccess;
 }
 
@@ -71,6 +82,8 @@ CudaResult UnmapMemory(const warpline_internal::UnmapMemory& unmap, Worker* work
     if (first == CudaResult::kSuccess) first = result;
     va += bytes;
   }
+  // Behind what comes before it, if anything does.
+  if (first == CudaResult::kSuccess) MapSinkAt(unmap.va(), context, *worker);
   return first;
 }
 

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/log_budget.h"
 #include "proto/devices.h"
+#include "proto/frames.h"
 #include "proto/refusal.h"
 #include "server/worker/sandbox.h"
 
@@ -21,8 +22,6 @@ using ::warpline_internal::PrepareWorker;
 
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
-// Of a device.
-constexpr uint64_t kMostSinkBytes = 64u << 20;
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};

@@ -59,14 +59,7 @@ CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
   return CudaResult::kSuccess;
 }
 
-CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
-  return fd < 0 ? CudaResult::kInvalidValue : Map(va, bytes, fd);
-}
-
-CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) { return Map(va, bytes, -1); }
-
-CudaResult MemoryMap::Map(uint64_t va, uint64_t bytes, int fd) {
-  MutexLock lock(&mu_);
+CudaResult MemoryMap::CheckFree(uint64_t va, uint64_t bytes) const {
   const uint64_t offset = va - base_.load();
   const uint64_t size = size_.load();
   if (bytes == 0 || !IsAligned(va) || !IsAligned(bytes) || offset >= size ||
@@ -79,15 +72,38 @@ CudaResult MemoryMap::Map(uint64_t va, uint64_t bytes, int fd) {
     const auto previous = std::prev(next);
     if (previous->first + previous->second > va) return CudaResult::kInvalidValue;
   }
-  const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    // MAP_FIXED may have dropped the reservation.
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
+  MutexLock lock(&mu_);
+  const CudaResult free = CheckFree(va, bytes);
+  if (free != CudaResult::kSuccess) return free;
+  const uint64_t offset = va - base_.load();
+  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+      MAP_FAILED) {
+    const int error = errno;
+    // MAP_FIXED may have dropped the reservation, and a sink.
     mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
          0);
-    return errno == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
+    SetGranules(offset, bytes, 0);
+    return error == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
   }
   chunks_[va] = bytes;
   SetGranules(offset, bytes, kReads | kWrites);
+  return CudaResult::kSuccess;
+}
+
+// No chunk, so that one may be mapped over it.
+CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const CudaResult free = CheckFree(va, bytes);
+  if (free != CudaResult::kSuccess) return free;
+  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return CudaResult::kOutOfMemory;
+  }
+  SetGranules(va - base_.load(), bytes, kReads | kWrites);
   return CudaResult::kSuccess;
 }
 

@@ -67,8 +67,8 @@ class MemoryMap {
   mutable Mutex mu_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> size_{0};  // Set last: the arena exists once it is not zero.
-  // mmap() of `fd`, or of new memory for -1, where no chunk lies.
-  CudaResult Map(uint64_t va, uint64_t bytes, int fd);
+  // kInvalidValue unless these are granules of the arena without a chunk.
+  CudaResult CheckFree(uint64_t va, uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds);
 
   // One byte per granule: the kinds of access that it allows. From mmap: zero, and touched only

@@ -84,8 +84,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Context>>> CudaContext::Open(
 // The group's last one takes the arena with it.
 CudaContext::~CudaContext() {
   Enter();
-  MutexLock lock(&sinks_mu_);
-  for (const uint64_t va : sinks_) api_->p_cuMemUnmap(va, kSinkBytes);
+  DropSinks(0, ~uint64_t{0});
+  if (sink_ != 0) api_->p_cuMemRelease(sink_);
 }
 
 void CudaContext::Enter() {
@@ -108,6 +108,7 @@ CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   if (result != CUDA_SUCCESS) return ToResult(result);
   // The mapping keeps the memory; the handle is not needed beyond it.
   const absl::Cleanup release = [&] { api_->p_cuMemRelease(handle); };
+  DropSinks(va, bytes);
   result = api_->p_cuMemMap(va, bytes, 0, handle, 0);
   if (result != CUDA_SUCCESS) return ToResult(result);
   const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
@@ -122,30 +123,39 @@ CudaResult CudaContext::MapChunk(uint64_t va, uint64_t bytes, int fd) {
 // One granule of memory, as often as it takes.
 CudaResult CudaContext::MapSink(uint64_t va, uint64_t bytes) {
   Enter();
-  if (bytes == 0 || bytes % kSinkBytes != 0 || !group_->InArena(va, bytes)) {
+  if (bytes == 0 || bytes % kSinkBytes != 0 || va % kSinkBytes != 0 ||
+      !group_->InArena(va, bytes)) {
     return CudaResult::kInvalidValue;
   }
-  CUmemAllocationProp properties = {};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = group_->members()[place_].device;
-  CUmemGenericAllocationHandle handle;
-  CUresult result = api_->p_cuMemCreate(&handle, kSinkBytes, &properties, 0);
-  if (result != CUDA_SUCCESS) return ToResult(result);
-  const absl::Cleanup release = [&] { api_->p_cuMemRelease(handle); };
   MutexLock lock(&sinks_mu_);
-  // What is mapped before a failure is of no use and no harm.
+  const bool first = sink_ == 0;
+  if (first) {
+    CUmemAllocationProp properties = {};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = group_->members()[place_].device;
+    const CUresult made = api_->p_cuMemCreate(&sink_, kSinkBytes, &properties, 0);
+    if (made != CUDA_SUCCESS) return ToResult(made);
+  }
   for (uint64_t at = va; at < va + bytes; at += kSinkBytes) {
-    result = api_->p_cuMemMap(at, kSinkBytes, 0, handle, 0);
-    if (result != CUDA_SUCCESS) return ToResult(result);
-    sinks_.push_back(at);
+    if (sinks_.contains(at)) continue;
+    const CUresult mapped = api_->p_cuMemMap(at, kSinkBytes, 0, sink_, 0);
+    if (mapped != CUDA_SUCCESS) return ToResult(mapped);
+    sinks_.insert(at);
   }
   const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
-  if (set != CudaResult::kSuccess) return set;
+  if (set != CudaResult::kSuccess || !first) return set;
   // The driver does not promise that new memory holds nothing of another process.
-  result = api_->p_cuMemsetD8(va, 0, kSinkBytes);
-  if (result != CUDA_SUCCESS) return ToResult(result);
-  return ToResult(api_->p_cuStreamSynchronize(nullptr));
+  const CUresult zeroed = api_->p_cuMemsetD8(va, 0, kSinkBytes);
+  return ToResult(zeroed == CUDA_SUCCESS ? api_->p_cuStreamSynchronize(nullptr) : zeroed);
+}
+
+void CudaContext::DropSinks(uint64_t va, uint64_t bytes) {
+  MutexLock lock(&sinks_mu_);
+  const auto first = sinks_.lower_bound(va);
+  const auto end = sinks_.lower_bound(va + bytes);
+  for (auto it = first; it != end; ++it) api_->p_cuMemUnmap(*it, kSinkBytes);
+  sinks_.erase(first, end);
 }
 
 CudaResult CudaContext::SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,7 @@ class CudaContext : public Context {
   // Issues a copy of boxes, of which ends may be foreign: `to` and `from` are their contexts.
   CUresult Copy3D(const CUDA_MEMCPY3D& copy, CUcontext to, CUcontext from, CUstream stream);
   CUcontext ContextOf(const ArrayEnd& end) const;
+  void DropSinks(uint64_t va, uint64_t bytes);
 
   const DriverApi* const api_;
   const std::shared_ptr<CudaGroup> group_;
@@ -143,7 +145,8 @@ class CudaContext : public Context {
   const CUcontext context_;
   std::atomic<CUstream> idle_stream_{nullptr};  // Nothing runs on it. Created when first needed.
   Mutex sinks_mu_;
-  std::vector<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // Granules of MapSink().
+  CUmemGenericAllocationHandle sink_ = 0;                // Written with sinks_mu_.
+  std::set<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // Granules at which it is mapped.
 };
 
 }  // namespace warpline::device
