@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+import tempfile
 import unittest
 
 import include_rules
@@ -10,12 +11,33 @@ class IncludeRules(unittest.TestCase):
         return list(include_rules.faults(path, "".join('#include "%s"\n' % h for h in headers)))
 
     def test_layers_point_downwards(self):
-        self.assertEqual([], self.faults("server/a.cc", "memory/pool.h", "common/log.h", "a.h"))
+        self.assertEqual([], self.faults("server/main.cc", "memory/pool.h", "common/log.h", "a.h"))
         self.assertEqual([], self.faults("tests/a.cc", "server/a.h", "client_stub/b.h"))
 
     def test_server_and_stub_do_not_see_each_other(self):
         self.assertEqual(1, len(self.faults("server/a.cc", "client_stub/core.h")))
         self.assertEqual(1, len(self.faults("client_stub/a.h", "server/worker/lane.h")))
+
+    def test_rooms_of_the_server_have_an_order(self):
+        self.assertEqual([], self.faults("server/session/a.cc", "server/memory/b.h"))
+        self.assertEqual(1, len(self.faults("server/memory/a.cc", "server/session/b.h")))
+        self.assertEqual(1, len(self.faults("server/worker/a.cc", "server/session/b.h")))
+        self.assertEqual([], self.faults("server/device/cuda/a.cc", "server/device/device.h"))
+        # Tests, and what only they link, may look into other rooms, but not into other houses.
+        self.assertEqual([], self.faults("server/memory/a_test.cc", "server/session/b.h"))
+        self.assertEqual([], self.faults("server/testing/a.cc", "server/session/b.h"))
+        self.assertEqual(1, len(self.faults("server/memory/a_test.cc", "client_stub/b.h")))
+
+    def test_every_folder_that_is_named_is_in_the_table(self):
+        for folder in include_rules.FOLDERS.values():
+            self.assertLessEqual(set(folder.get("uses", ())), set(include_rules.FOLDERS))
+        self.assertEqual(len(include_rules.FOLDERS) + 2, len(include_rules.table()))
+
+    def test_a_page_without_a_line_of_the_table_is_told(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".md") as page:
+            page.write("\n".join(include_rules.table()[:-1]))
+            page.flush()
+            self.assertEqual(include_rules.table()[-1:], include_rules.missing_lines(page.name))
 
     def test_foundations_depend_on_nothing_above(self):
         self.assertEqual(1, len(self.faults("common/a.cc", "memory/pool.h")))
@@ -26,7 +48,7 @@ class IncludeRules(unittest.TestCase):
             self.assertEqual(1, len(self.faults("server/device/cpu/a.cc", header)), header)
 
     def test_our_own_headers_are_no_cuda_headers(self):
-        self.assertEqual([], self.faults("server/a.cc", "server/device/cuda/cuda_context.h",
+        self.assertEqual([], self.faults("server/device/a.cc", "server/device/cuda/cuda_context.h",
                                          "custom.h"))
 
     def test_ucx_headers_stay_in_their_transport(self):

@@ -2,7 +2,8 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | FILES | FOLDERS]
 
-Checks the include rules over the whole project (deploy/include_rules.py), then runs clang-tidy
+Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md shows
+them, then runs clang-tidy
 (.clang-tidy) over the sources that differ from branch main or are not committed yet; for a header,
 over the source of its name. As many at a time as there are processors. Compiles nothing but
 generated headers.
@@ -34,7 +35,7 @@ main() {
   local what=${1:-} files sources targets
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
-  "$PYTHON" "$ROOT/deploy/include_rules.py" "${sources[@]}"
+  "$PYTHON" "$ROOT/deploy/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
   case "$what" in
     --includes) return ;;
