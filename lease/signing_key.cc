@@ -1,13 +1,12 @@
 #include "lease/signing_key.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
-#include <sys/random.h>
 
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "common/secret.h"
 
 namespace warpline {
 namespace {
@@ -81,20 +80,6 @@ std::string Sha256(absl::string_view text) {
   std::string hash(SHA256_DIGEST_LENGTH, '\0');
   SHA256(Bytes(text), text.size(), reinterpret_cast<unsigned char*>(hash.data()));
   return hash;
-}
-
-std::string RandomBytes(size_t count) {
-  std::string bytes(count, '\0');
-  size_t filled = 0;
-  while (filled < count) {
-    const ssize_t n = getrandom(bytes.data() + filled, count - filled, 0);
-    if (n > 0) filled += static_cast<size_t>(n);
-  }
-  return bytes;
-}
-
-bool EqualSecrets(absl::string_view a, absl::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace warpline

@@ -41,10 +41,6 @@ class SigningKey {
 
 // SHA-256, 32 bytes.
 std::string Sha256(absl::string_view text);
-// `count` bytes that nobody can guess.
-std::string RandomBytes(size_t count);
-// Equal, in a time that does not depend on where they differ.
-bool EqualSecrets(absl::string_view a, absl::string_view b);
 
 }  // namespace warpline
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/log.h"
+#include "common/secret.h"
 #include "common/text.h"
 #include "lease/token.h"
 #include "proto/devices.h"

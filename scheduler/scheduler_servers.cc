@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/secret.h"
 #include "common/text.h"
 #include "scheduler/scheduler.h"
 

@@ -2,7 +2,7 @@
 //
 // The server backs ranges of the arena with physical memory (grants); the allocator cuts
 // allocations out of them, asks for more when they do not suffice, and hands a freed range out
-// again only when the work that may use it has retired (design 4, "Free and reuse").
+// again only when the work that may use it has retired.
 #ifndef WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_
 #define WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_
 

@@ -1,9 +1,8 @@
 // Copies and fills of memory: checks both ends, then sends what is to happen.
 //
 // From host memory the source is read before a call returns, whatever kind of memory it is; where
-// it is page-locked, after what was asked to be written there before. To
-// host memory a call returns when the data is there, unless it is asynchronous and the memory is
-// page-locked (host_memory.h).
+// it is page-locked, after what was asked to be written there before. A copy to host memory returns
+// when the data is there, unless it is asynchronous and the memory is page-locked (host_memory.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_COPIES_H_
 #define WARPLINE_CLIENT_STUB_CORE_COPIES_H_
 

@@ -150,7 +150,7 @@ class Context {
   // own is among them.
   virtual uint32_t peers() const { return 1; }
 
-  // --- Memory. `base` and `size` as design 5: size a power of two, base a multiple of it.
+  // --- Memory. `size` is a power of two, and `base` a multiple of it.
   // Reserves [base, base + size) of device addresses, for all contexts that were opened together.
   // Once, on any of them, before anything is mapped.
   virtual CudaResult ReserveArena(uint64_t base, uint64_t size) = 0;

@@ -1,6 +1,5 @@
 #include "server/session/session.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/process_identity.h"
+#include "common/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/rights.h"
@@ -24,16 +24,6 @@ using warpline_internal::MemoryGrant;
 constexpr size_t kMaxProgramName = 256;
 constexpr size_t kSecretBytes = 16;
 
-std::string RandomSecret() {
-  std::string secret(kSecretBytes, '\0');
-  size_t filled = 0;
-  while (filled < secret.size()) {
-    const ssize_t n = getrandom(secret.data() + filled, secret.size() - filled, 0);
-    if (n > 0) filled += static_cast<size_t>(n);
-  }
-  return secret;
-}
-
 }  // namespace
 
 Session::Session(const SessionContext& context, uint64_t id, std::string peer)
@@ -41,7 +31,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
       id_(id),
       peer_(std::move(peer)),
       since_(SteadyNow()),
-      secret_(RandomSecret()),
+      secret_(RandomBytes(kSecretBytes)),
       port_(std::make_shared<SessionPort>()),
       absence_(context.control),
       devices_(this),

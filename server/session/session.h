@@ -1,10 +1,15 @@
 // One client's session on the control side: its hello, its worker, its memory, its end.
 //
-//   waiting --hello--> opening --worker opened--> open --worker died, something in flight-->
-//   faulted
-//                        replacing <--worker died, nothing in flight--'  '--another took over-->
-//                        open
-//      any of them --channel closed, protocol error--> ending --worker gone--> ended
+// clang-format off
+//   waiting   --hello-->                            opening
+//   opening   --worker opened-->                    open
+//   open      --worker died, nothing in flight-->   replacing
+//   open      --worker died, work in flight-->      faulted
+//   replacing --another worker took over-->         open
+//   replacing --none could-->                       faulted
+//   any       --channel closed, protocol error-->   ending
+//   ending    --worker gone-->                      ended
+// clang-format on
 //
 // An open or faulted session whose connection is lost waits, detached, for its client to resume.
 #ifndef WARPLINE_SERVER_SESSION_SESSION_H_

@@ -2,18 +2,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/secret.h"
 #include "common/text.h"
 #include "server/session/session.h"
 
 namespace warpline {
 
-bool Session::HasSecret(const std::string& secret) const {
-  unsigned char differ = secret.size() == secret_.size() ? 0 : 1;
-  for (size_t i = 0; i < secret_.size() && i < secret.size(); ++i) {
-    differ |= static_cast<unsigned char>(secret[i] ^ secret_[i]);
-  }
-  return differ == 0;
-}
+bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
 
 void Session::HandleChannelClosed(const absl::Status& status) {
   // Another channel may have come before this was told.

@@ -9,9 +9,8 @@
 //   'r' echo the 8 bytes at the address in bytes 8 to 15
 //   'v' keep the next 8 bytes as what its module variables hold, echo them, and say that nothing is
 //       in flight; with 0 there it echoes what it has
-//   'c' take as many bytes as bytes 8 to 15 say outside the arena of the device in the 8 bytes
-//   after
-//       them, and echo the 4 bytes of the answer's error; 'u' give them back, and echo
+//   'c' take as many bytes as bytes 8 to 15 say outside the arena, of the device in the 8 bytes
+//       after them, and echo the 4 bytes of the answer's error; 'u' give them back, and echo
 // With several devices it says that each can access all.
 // Arguments: --open_error=N fails to open, --die_at_start exits before, --map_error_after=N fails
 // every map after N of them, --save_error=N fails to save variables.
