@@ -1,5 +1,8 @@
 #include "client_stub/core/call_log.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "absl/time/time.h"
@@ -19,7 +22,12 @@ constexpr LogKind kLines[kCallLineCount] = {
 LogBudget& CallLog() {
   // Never destroyed: other threads may make calls until the process is gone.
   static LogBudget* const log = [] {
-    std::atexit([] { CallLog().Finish(); });
+    // What is pending is said by the process that it is of, and not again by the children of a
+    // fork.
+    static const pid_t process = getpid();
+    std::atexit([] {
+      if (getpid() == process) CallLog().Finish();
+    });
     return new LogBudget(kLines, "calls");
   }();
   return *log;

@@ -2,6 +2,8 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -52,7 +54,11 @@ void StartGrpc(bool poll_per_queue) {
     gpr_set_log_function(&ForwardLine);
     grpc_init();
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
-    std::atexit([] { Log().Finish(); });
+    // Not again in the children of a fork.
+    static const pid_t process = getpid();
+    std::atexit([] {
+      if (getpid() == process) Log().Finish();
+    });
   });
 }
 
