@@ -33,7 +33,8 @@ def compile():  # noqa: A001  (the case's name)
     batch = torch.randn(32, 64, device=DEVICE)
     losses = [models.train_step(fast, optimizer, lambda m: m(batch).square().mean()).item()
               for _ in range(5)]
-    report("losses", losses)
+    # The compiler chooses among kernels by their time: natively 2 of 8 runs gave other last bits.
+    report("losses", losses, rtol=1e-6)
 
 
 def compile_reduce_overhead():
