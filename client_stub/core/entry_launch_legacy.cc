@@ -62,14 +62,10 @@ extern "C" {
 CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(hfunc, &kernel));
-  const int64_t shape[] = {x, y, z};
-  const DeviceLimits& limits = CurrentDevice().limits;
-  uint64_t threads = 1;
-  for (int i = 0; i < 3; ++i) {
-    if (shape[i] <= 0 || shape[i] > limits.max_block[i]) return CUDA_ERROR_INVALID_VALUE;
-    threads *= static_cast<uint64_t>(shape[i]);
-  }
-  if (threads > limits.max_threads_per_block) return CUDA_ERROR_INVALID_VALUE;
+  // A negative size is beyond every limit, too.
+  const uint32_t block[] = {static_cast<uint32_t>(x), static_cast<uint32_t>(y),
+                            static_cast<uint32_t>(z)};
+  WARPLINE_TRY(CheckBlock(block, CurrentDevice().limits));
   warpline::MutexLock lock(&kernel->legacy_mu);
   kernel->legacy.block[0] = x;
   kernel->legacy.block[1] = y;

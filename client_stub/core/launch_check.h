@@ -33,6 +33,9 @@ struct KernelLimits {
   int max_dynamic_shared_bytes = 0;
 };
 
+// CUDA_ERROR_INVALID_VALUE for a block that the device does not have. Stateless.
+CUresult CheckBlock(const uint32_t (&block)[3], const DeviceLimits& device);
+
 // CUDA_ERROR_INVALID_VALUE for a geometry that the device does not have, or more dynamic shared
 // memory than the kernel may take; CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for more threads than the
 // kernel's registers leave room for. Stateless.
