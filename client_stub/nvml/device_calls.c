@@ -40,8 +40,7 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
 
 int nvmlDeviceGetHandleByUUIDV(const struct NvmlUuid* uuid, nvmlDevice_t* device) {
   NVML_TRY(WarplineNvmlCheck());
-  if (uuid == NULL) return kNvmlInvalidArgument;
-  if (uuid->version != NVML_VERSION(struct NvmlUuid, 1)) return kNvmlArgumentVersionMismatch;
+  NVML_TRY_VERSION(uuid, 1);
   char text[sizeof(uuid->value) + 1] = "GPU-";
   if (uuid->type == 1) {
     memcpy(text, uuid->value, sizeof(uuid->value));
@@ -142,8 +141,7 @@ int nvmlDeviceGetPciInfo(nvmlDevice_t device, struct NvmlPciInfo* pci) {
 int nvmlDeviceGetPciInfoExt(nvmlDevice_t device, struct NvmlPciInfoExt* pci) {
   struct NvmlPciInfo full;
   NVML_TRY(WarplineNvmlCheck());
-  if (pci == NULL) return kNvmlInvalidArgument;
-  if (pci->version != NVML_VERSION(struct NvmlPciInfoExt, 1)) return kNvmlArgumentVersionMismatch;
+  NVML_TRY_VERSION(pci, 1);
   NVML_TRY(FillPci(device, &full));
   pci->domain = full.domain;
   pci->bus = full.bus;
@@ -282,10 +280,7 @@ int nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* min
 int nvmlDeviceGetTemperatureV(nvmlDevice_t device, struct NvmlTemperature* temperature) {
   uint32_t degrees = 0;
   NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
-  if (temperature == NULL) return kNvmlInvalidArgument;
-  if (temperature->version != NVML_VERSION(struct NvmlTemperature, 1)) {
-    return kNvmlArgumentVersionMismatch;
-  }
+  NVML_TRY_VERSION(temperature, 1);
   NVML_TRY(nvmlDeviceGetTemperature(device, temperature->sensor, &degrees));
   temperature->temperature = (int32_t)degrees;
   return kNvmlSuccess;
@@ -294,10 +289,7 @@ int nvmlDeviceGetTemperatureV(nvmlDevice_t device, struct NvmlTemperature* tempe
 int nvmlDeviceGetMarginTemperature(nvmlDevice_t device, struct NvmlMarginTemperature* margin) {
   uint32_t degrees = 0;
   NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
-  if (margin == NULL) return kNvmlInvalidArgument;
-  if (margin->version != NVML_VERSION(struct NvmlMarginTemperature, 1)) {
-    return kNvmlArgumentVersionMismatch;
-  }
+  NVML_TRY_VERSION(margin, 1);
   NVML_TRY(Number(device, kWarplineNow, "temperature_margin", &degrees));
   margin->degrees = (int32_t)degrees;
   return kNvmlSuccess;

@@ -56,17 +56,9 @@ int nvmlEventSetWait(void* set, void* data, uint32_t timeout_ms) {
 
 /* ---- Of the system: drivers that are bound to GPUs and leave them */
 
-/* Nothing behind `version` is looked at unless it is the one expected. */
-static int CheckRequest(const uint32_t* version, uint32_t expected) {
-  NVML_TRY(WarplineNvmlCheck());
-  if (version == NULL) return kNvmlInvalidArgument;
-  return *version == expected ? kNvmlSuccess : kNvmlArgumentVersionMismatch;
-}
-#define CHECK_REQUEST(request) \
-  NVML_TRY(CheckRequest((const uint32_t*)(request), NVML_VERSION(*(request), 1)))
-
 int nvmlSystemEventSetCreate(struct NvmlSystemEventSetRequest* request) {
-  CHECK_REQUEST(request);
+  NVML_TRY(WarplineNvmlCheck());
+  NVML_TRY_VERSION(request, 1);
   void* const created = WarplineEventSetCreate(kSystem);
   if (created == NULL) return kNvmlMemory;
   request->set = created;
@@ -74,19 +66,22 @@ int nvmlSystemEventSetCreate(struct NvmlSystemEventSetRequest* request) {
 }
 
 int nvmlSystemEventSetFree(struct NvmlSystemEventSetRequest* request) {
-  CHECK_REQUEST(request);
+  NVML_TRY(WarplineNvmlCheck());
+  NVML_TRY_VERSION(request, 1);
   if (request->set == NULL) return kNvmlSuccess;
   return WarplineEventSetFree(request->set, kSystem) ? kNvmlSuccess : kNvmlInvalidArgument;
 }
 
 int nvmlSystemRegisterEvents(struct NvmlSystemRegisterEventRequest* request) {
-  CHECK_REQUEST(request);
+  NVML_TRY(WarplineNvmlCheck());
+  NVML_TRY_VERSION(request, 1);
   const int known = WarplineEventSetIsOne(request->set, kSystem);
   return known && request->types != 0 ? kNvmlSuccess : kNvmlInvalidArgument;
 }
 
 int nvmlSystemEventSetWait(struct NvmlSystemEventSetWaitRequest* request) {
-  CHECK_REQUEST(request);
+  NVML_TRY(WarplineNvmlCheck());
+  NVML_TRY_VERSION(request, 1);
   if (!WarplineEventSetIsOne(request->set, kSystem) || request->data == NULL ||
       request->room == 0) {
     return kNvmlInvalidArgument;

@@ -44,4 +44,13 @@ int WarplineProcessAt(nvmlDevice_t device, uint32_t index, struct WarplineProces
     if (try_result != kNvmlSuccess) return try_result; \
   } while (0)
 
+/* Whether a structure that begins with its version is there, and of the one expected. Nothing
+ * behind the version is looked at. */
+static inline int WarplineCheckVersion(const uint32_t* version, uint32_t expected) {
+  if (version == NULL) return kNvmlInvalidArgument;
+  return *version == expected ? kNvmlSuccess : kNvmlArgumentVersionMismatch;
+}
+#define NVML_TRY_VERSION(structure, number) \
+  NVML_TRY(WarplineCheckVersion((const uint32_t*)(structure), NVML_VERSION(*(structure), number)))
+
 #endif /* WARPLINE_CLIENT_STUB_NVML_FACTS_H_ */

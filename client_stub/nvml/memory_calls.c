@@ -20,8 +20,7 @@ int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct NvmlMemory* memory) {
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct NvmlMemory2* memory) {
   struct NvmlMemory found;
   NVML_TRY(WarplineNvmlCheck());
-  if (memory == NULL) return kNvmlInvalidArgument;
-  if (memory->version != NVML_VERSION(struct NvmlMemory2, 2)) return kNvmlArgumentVersionMismatch;
+  NVML_TRY_VERSION(memory, 2);
   NVML_TRY(Memory(device, &found));
   memory->total = found.total;
   memory->used = found.used;

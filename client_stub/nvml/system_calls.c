@@ -121,9 +121,8 @@ int nvmlSystemGetConfComputeState(struct NvmlConfComputeState* state) {
 
 int nvmlSystemGetConfComputeSettings(struct NvmlConfComputeSettings* settings) {
   NVML_TRY(WarplineNvmlCheck());
-  if (settings == NULL) return kNvmlInvalidArgument;
-  const uint32_t version = NVML_VERSION(struct NvmlConfComputeSettings, 1);
-  if (settings->version != version) return kNvmlArgumentVersionMismatch;
+  NVML_TRY_VERSION(settings, 1);
+  const uint32_t version = settings->version;
   memset(settings, 0, sizeof(*settings));
   settings->version = version;
   return kNvmlSuccess;
