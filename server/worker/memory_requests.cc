@@ -3,13 +3,11 @@
 #include <utility>
 
 #include "proto/devices.h"
+#include "proto/frames.h"
 #include "server/worker/file_copies.h"
 
 namespace warpline::worker {
 namespace {
-
-// What is mapped behind the memory of a session: as much as the granularity of mappings.
-constexpr uint64_t kEdgeSinkBytes = 2u << 20;
 
 // Null where [va, va + bytes) lies in no device's part of the arena, or not in one alone.
 device::Context* ContextOf(uint64_t va, uint64_t bytes, const Worker& worker) {
@@ -29,8 +27,8 @@ device::Context* ContextOf(uint64_t va, uint64_t bytes, const Worker& worker) {
 // Programs access a little behind their last allocation. Where a chunk lies there is no edge, and
 // without a sink a program only gets the fault that it would not get natively.
 void MapSinkAt(uint64_t end, device::Context* context, const Worker& worker) {
-  if (worker.session == nullptr || ContextOf(end, kEdgeSinkBytes, worker) != context) return;
-  (void)context->MapSink(end, kEdgeSinkBytes);
+  if (worker.session == nullptr || ContextOf(end, kChunkGranularity, worker) != context) return;
+  (void)context->MapSink(end, kChunkGranularity);
 }
 
 // Saturating, so that a sum that overflows is in no part either.

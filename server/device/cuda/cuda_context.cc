@@ -65,8 +65,8 @@ class NativeLaunch {
 // As much as the driver may write of its just-in-time compiler's findings.
 constexpr size_t kJitLogBytes = 32u << 10;
 
-// The granularity of mappings.
-constexpr uint64_t kSinkBytes = 2u << 20;
+// A granule of the sink.
+constexpr uint64_t kSinkBytes = kChunkGranularity;
 
 }  // namespace
 
