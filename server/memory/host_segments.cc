@@ -87,14 +87,16 @@ absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
   return absl::OkStatus();
 }
 
-void HostSegments::Abandon() {
+void HostSegments::AnswerAll(CudaResult result) {
   suspended_ = true;
   std::map<uint64_t, Pending> left;
   left.swap(pending_);
   for (auto& [id, pending] : left) {
-    if (pending.answer) pending.answer(CudaResult::kLaunchFailed, -1);
+    if (pending.answer) pending.answer(result, -1);
   }
 }
+
+void HostSegments::Abandon() { AnswerAll(CudaResult::kLaunchFailed); }
 
 void HostSegments::MapAgain() {
   suspended_ = false;
@@ -116,13 +118,8 @@ void HostSegments::MapAgain() {
 }
 
 void HostSegments::End() {
-  std::map<uint64_t, Pending> left;
-  left.swap(pending_);
-  for (auto& [id, pending] : left) {
-    if (pending.answer) pending.answer(CudaResult::kDeinitialized, -1);
-  }
+  AnswerAll(CudaResult::kDeinitialized);
   segments_.clear();
-  suspended_ = true;
 }
 
 uint64_t HostSegments::bytes() const {

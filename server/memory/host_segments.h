@@ -67,6 +67,8 @@ class HostSegments {
 
   bool Fits(uint64_t va, uint64_t bytes) const;
   void SendMap(uint64_t va, Answer answer);
+  // Everything that waits gets this answer, and nothing is sent any more.
+  void AnswerAll(CudaResult result);
   void SendUnmap(uint64_t va, Answer answer);
 
   const std::shared_ptr<Quota> quota_;

@@ -1,8 +1,8 @@
 #include "server/memory/share_book.h"
 
-#include <sys/random.h>
-
 #include <utility>
+
+#include "common/secret.h"
 
 namespace warpline {
 
@@ -12,10 +12,7 @@ absl::StatusOr<std::string> ShareBook::Add(Offer offer) {
   if (count >= kMostOfOneSession) {
     return absl::ResourceExhaustedError("the session has offered too much to others");
   }
-  std::string token(kTokenBytes, '\0');
-  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
-    return absl::ResourceExhaustedError("no random bytes for a token");
-  }
+  const std::string token = RandomBytes(kTokenBytes);
   ++count;
   offers_.insert_or_assign(token, Entry{std::move(offer), owner});
   return token;
