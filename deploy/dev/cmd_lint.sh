@@ -2,11 +2,10 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | FILES | FOLDERS]
 
-Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md shows
-them, then runs clang-tidy
-(.clang-tidy) over the sources that differ from branch main or are not committed yet; for a header,
-over the source of its name. As many at a time as there are processors. Compiles nothing but
-generated headers.
+Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md
+shows them, then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are
+not committed yet; for a header, over the source of its name. As many at a time as there are
+processors. Compiles nothing but generated headers.
   --all        clang-tidy over everything: some seconds a file
   --includes   the include rules only
 TEXT
