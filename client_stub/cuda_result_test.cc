@@ -1,5 +1,5 @@
-// Holds common/cuda_result.h, which must not include CUDA's headers, to what they say.
-#include "common/cuda_result.h"
+// Holds common/cuda/cuda_result.h, which must not include CUDA's headers, to what they say.
+#include "common/cuda/cuda_result.h"
 
 #include <string>
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "common/secret.h"
+#include "common/crypto/secret.h"
 
 namespace warpline {
 namespace {

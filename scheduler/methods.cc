@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/listen_address.h"
+#include "common/serving/listen_address.h"
 #include "proto/scheduler.pb.h"
 
 namespace warpline::scheduler {

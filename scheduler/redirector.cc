@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/listen_address.h"
+#include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "proto/devices.h"

@@ -16,7 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/keyed_log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/text.h"
 #include "lease/rights.h"
 #include "scheduler/scheduler.h"

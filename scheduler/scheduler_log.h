@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "common/keyed_log_budget.h"
+#include "common/log/keyed_log_budget.h"
 
 namespace warpline::scheduler {
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
-#include "common/secret.h"
+#include "common/crypto/secret.h"
+#include "common/log/log.h"
 #include "common/text.h"
 #include "scheduler/scheduler.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "common/log_capture.h"
+#include "common/log/log_capture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/token.h"

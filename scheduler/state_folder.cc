@@ -16,7 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/secret.h"
+#include "common/crypto/secret.h"
 #include "common/unique_fd.h"
 
 namespace warpline::scheduler {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client_stub/core/runtime.h"
-#include "common/array_format.h"
+#include "common/cuda/array_format.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

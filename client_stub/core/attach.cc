@@ -4,7 +4,7 @@
 #include "client_stub/core/runtime.h"
 #include "client_stub/shim/core_abi.h"
 #include "client_stub/warpline.h"
-#include "common/log.h"
+#include "common/log/log.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/objects.h"
-#include "common/box.h"
+#include "common/cuda/box.h"
 
 namespace warpline::stub {
 

@@ -5,7 +5,7 @@
 
 #define __CUDA_API_VERSION_INTERNAL
 
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "cuda.h"
 
 // cudaProfiler.h declares these; toolkits made of wheels lack it.

@@ -5,7 +5,7 @@
 #include "client_stub/core/entry_point.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/private_tables/export_tables.h"
-#include "common/log.h"
+#include "common/log/log.h"
 
 using namespace warpline::stub;
 

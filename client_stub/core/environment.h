@@ -5,8 +5,8 @@
 //   WARPLINE_TOKEN_FILE       the file with the lease's token, kept fresh by `warpline run`
 //   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
 //   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
-//   WARPLINE_TLS_*            for an encrypted connection (common/tls_files.h, read when dialling)
-//   WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
+//   WARPLINE_TLS_*            for an encrypted connection (common/serving/tls_files.h, read when
+//   dialling) WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
 //   WARPLINE_RESUME_SECONDS   how long a lost connection is tried to be replaced (30; 0: not at
 //   all) WARPLINE_TRANSFER         "0": the session stays on the connection that it was opened on
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 #include "proto/frames.h"
 
 namespace warpline::stub {

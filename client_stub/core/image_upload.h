@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "client_stub/session/session.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 
 namespace warpline::stub {
 

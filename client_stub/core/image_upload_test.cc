@@ -6,7 +6,7 @@
 #include <string>
 
 #include "client_stub/core/testing/core_fixture.h"
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 #include "proto/frames.h"
 
 namespace warpline::stub {

@@ -12,7 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/core/virtual_memory.h"
 #include "client_stub/session/session.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -5,7 +5,7 @@
 
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
-#include "common/log_capture.h"
+#include "common/log/log_capture.h"
 
 namespace warpline::stub {
 namespace {

@@ -13,7 +13,7 @@
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/fault_handler.h"
 #include "client_stub/core/system_calls.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -9,7 +9,7 @@
 
 #include "client_stub/core/address_ranges.h"
 #include "client_stub/session/session.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -21,7 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/arena/allocator.h"
 #include "client_stub/session/session.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "proto/devices.h"

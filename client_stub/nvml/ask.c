@@ -23,7 +23,7 @@ enum { kPatienceMs = 10000, kMaxAnswer = 1 << 20 };
 
 static const char kProgram[] = "../bin/warpline";
 
-/* In the format of common/log.h. The same reason twice in a row is said once. */
+/* In the format of common/log/log.h. The same reason twice in a row is said once. */
 static void Complain(const char* reason, size_t size) {
   static _Atomic uint64_t last;
   uint64_t hash = 1469598103934665603u;

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 
 namespace warpline {
 

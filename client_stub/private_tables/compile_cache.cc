@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "client_stub/private_tables/cache_folder.h"
 #include "client_stub/private_tables/table_slots.h"
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 #include "cuda.h"
 
 namespace warpline {

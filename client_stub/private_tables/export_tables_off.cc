@@ -1,6 +1,6 @@
 // The build without private tables: all are refused.
 #include "client_stub/private_tables/export_tables.h"
-#include "common/log.h"
+#include "common/log/log.h"
 
 namespace warpline {
 

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "common/log.h"
+#include "common/log/log.h"
 
 namespace warpline {
 

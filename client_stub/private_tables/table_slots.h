@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "client_stub/private_tables/export_tables.h"
-#include "common/log.h"
+#include "common/log/log.h"
 
 namespace warpline {
 

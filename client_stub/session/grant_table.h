@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/session/one_shot.h"
 #include "client_stub/session/session.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

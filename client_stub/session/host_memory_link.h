@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_set.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -10,8 +10,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/session/one_shot.h"
 #include "client_stub/session/spin_mutex.h"
-#include "common/box.h"
-#include "common/cuda_result.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
 #include "proto/commands.h"
 
 namespace warpline::stub {

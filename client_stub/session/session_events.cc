@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client_stub/session/session_impl.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client_stub/session/arena_search.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/process_identity.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"

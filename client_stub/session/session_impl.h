@@ -40,7 +40,7 @@
 #include "client_stub/session/reply_table.h"
 #include "client_stub/session/session.h"
 #include "client_stub/session/session_log.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "proto/devices.h"
 #include "proto/session.pb.h"

@@ -8,8 +8,8 @@
 #include "absl/time/clock.h"
 #include "client_stub/session/session_impl.h"
 #include "client_stub/session/testing/fake_server.h"
-#include "common/log.h"
-#include "common/log_capture.h"
+#include "common/log/log.h"
+#include "common/log/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client_stub/session/session_impl.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/process_identity.h"
 #include "proto/frames.h"
 #include "transport/loop_thread.h"

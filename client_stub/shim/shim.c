@@ -81,7 +81,7 @@ static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
 static _Atomic pid_t g_binding_thread; /* 0 while nobody binds. */
 static atomic_flag g_reported[kCount];
 
-/* In the format of common/log.h, with one write(2). */
+/* In the format of common/log/log.h, with one write(2). */
 static void LogLine(char level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 static void LogLine(char level, const char* format, ...) {
   struct timespec now;

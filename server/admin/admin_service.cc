@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/listen_address.h"
+#include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "proto/scheduler.pb.h"

@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "proto/scheduler.pb.h"
 #include "server/leases/lease_book.h"

@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/box.h"
-#include "common/cuda_result.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "server/device/objects.h"
 

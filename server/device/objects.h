@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "common/array_format.h"
-#include "common/box.h"
+#include "common/cuda/array_format.h"
+#include "common/cuda/box.h"
 
 namespace warpline::device {
 

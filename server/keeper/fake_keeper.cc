@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "server/device/fake_backend.h"
 #include "server/keeper/keeper.h"
 #include "server/process/child_process.h"

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "common/log.h"
+#include "common/log/log.h"
 #include "server/device/device.h"
 #include "server/keeper/keeper.h"
 #include "server/process/child_process.h"

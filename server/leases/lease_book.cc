@@ -6,7 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/secret.h"
+#include "common/crypto/secret.h"
 #include "proto/refusal.h"
 
 namespace warpline {

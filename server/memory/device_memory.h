@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "memory/chunk_pool.h"
 #include "proto/session.pb.h"

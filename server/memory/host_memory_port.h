@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "proto/session.pb.h"
 #include "server/memory/host_segments.h"

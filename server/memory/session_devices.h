@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"

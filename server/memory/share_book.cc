@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/secret.h"
+#include "common/crypto/secret.h"
 
 namespace warpline {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 #include "common/unique_fd.h"
 #include "server/modules/module_store.h"
 #include "server/process/event_loop.h"

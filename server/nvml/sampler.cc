@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 
 namespace warpline::nvml {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/listen_address.h"
+#include "common/serving/listen_address.h"
 
 namespace warpline {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/crypto/secret.h"
 #include "common/process_identity.h"
-#include "common/secret.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/rights.h"

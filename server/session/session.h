@@ -25,7 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/keyed_log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "common/unique_fd.h"
 #include "memory/arena_book.h"
 #include "server/handover/counters.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/steady_time.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"

@@ -14,7 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/keyed_log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "server/handover/counters.h"
 #include "server/memory/device_memory.h"

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "common/keyed_log_budget.h"
-#include "common/log.h"
-#include "common/log_capture.h"
+#include "common/log/keyed_log_budget.h"
+#include "common/log/log.h"
+#include "common/log/log_capture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/session/server_log.h"

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/secret.h"
+#include "common/crypto/secret.h"
 #include "common/text.h"
 #include "server/session/session.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/keyed_log_budget.h"
+#include "common/log/keyed_log_budget.h"
 #include "gtest/gtest.h"
 #include "server/session/server_log.h"
 #include "server/session/session_host.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "common/array_format.h"
+#include "common/cuda/array_format.h"
 #include "server/worker/control_lane.h"
 
 namespace warpline::worker {

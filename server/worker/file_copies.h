@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "server/device/device.h"
 
 namespace warpline::worker {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 #include "server/device/device.h"
 #include "server/worker/task.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/content_hash.h"
+#include "common/crypto/content_hash.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/shared_mutex.h"
 #include "server/device/device.h"
 

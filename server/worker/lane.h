@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "proto/devices.h"
 #include "server/device/device.h"

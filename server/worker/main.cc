@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/log.h"
+#include "common/log/log.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
 #include "proto/worker.pb.h"

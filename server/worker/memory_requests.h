@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/worker/worker.h"

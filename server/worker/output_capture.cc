@@ -12,7 +12,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/sealed_memory.h"
 
 // Of sanitizer builds: where their findings go.

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "common/log.h"
+#include "common/log/log.h"
 #include "gtest/gtest.h"
 
 namespace warpline::worker {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "proto/wire.h"
 

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/log/log.h"
 #include "proto/frames.h"
 
 namespace warpline::worker {

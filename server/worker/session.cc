@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "proto/frames.h"
 #include "server/worker/session_log.h"
 

@@ -16,7 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "lease/rights.h"
 #include "proto/dispatch.h"

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "absl/time/time.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 
 namespace warpline::worker {
 

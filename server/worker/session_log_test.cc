@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "common/log_capture.h"
+#include "common/log/log_capture.h"
 #include "server/worker/journal.h"
 #include "server/worker/recorder.h"
 #include "server/worker/session_fixture.h"

@@ -1,7 +1,7 @@
 // Copies that an array has a part in.
 #include <functional>
 
-#include "common/box.h"
+#include "common/cuda/box.h"
 #include "server/worker/stream_lane.h"
 
 namespace warpline::worker {

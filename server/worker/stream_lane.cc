@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/box.h"
+#include "common/cuda/box.h"
 #include "server/worker/launch_attributes.h"
 
 namespace warpline::worker {

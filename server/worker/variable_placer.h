@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "server/device/device.h"
 
 namespace warpline::worker {

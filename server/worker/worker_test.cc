@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "common/log.h"
-#include "common/log_capture.h"
+#include "common/log/log.h"
+#include "common/log/log_capture.h"
 #include "gtest/gtest.h"
 #include "proto/devices.h"
 #include "server/worker/memory_requests.h"

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "common/cuda_result.h"
-#include "common/log_budget.h"
+#include "common/cuda/cuda_result.h"
+#include "common/log/log_budget.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "server/process/child_process.h"
 #include "server/process/event_loop.h"
 #include "server/workers/worker_process.h"

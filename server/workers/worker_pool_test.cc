@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "gtest/gtest.h"
 #include "server/process/death_watch.h"
 

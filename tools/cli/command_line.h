@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/tls_files.h"
+#include "common/serving/tls_files.h"
 
 namespace warpline::cli {
 

@@ -1,7 +1,7 @@
 // The client's end of a session over gRPC.
 //
 // It runs inside somebody else's process: no signal reaches its threads, nothing of gRPC is printed
-// but its errors (common/log.h), and of the host's environment only an HTTP proxy for addresses
+// but its errors (common/log/log.h), and of the host's environment only an HTTP proxy for addresses
 // that are not local has an effect. Names are resolved by getaddrinfo, so that GRPC_DNS_RESOLVER
 // does not matter. What gRPC's API cannot keep out, since gRPC reads it as it starts:
 // GRPC_POLL_STRATEGY (slower, not wrong), GRPC_ENABLE_FORK_SUPPORT, GRPC_EXPERIMENTS, and with TLS

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {

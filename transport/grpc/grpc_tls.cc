@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/unique_fd.h"
 #include "transport/grpc/tls_check.h"
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
-#include "common/tls_files.h"
+#include "common/serving/tls_files.h"
 
 namespace warpline {
 
@@ -58,8 +58,8 @@ class TlsSource {
   std::shared_ptr<const GrpcTls> good_ ABSL_GUARDED_BY(mu_);
 };
 
-// For a connection to `endpoint` with the files that the environment names (common/tls_files.h);
-// null for plain text.
+// For a connection to `endpoint` with the files that the environment names
+// (common/serving/tls_files.h); null for plain text.
 std::shared_ptr<TlsSource> ClientTls(const std::string& endpoint);
 
 }  // namespace warpline

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 #include "common/unique_fd.h"
 
 namespace warpline::grpc_internal {

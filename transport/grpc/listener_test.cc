@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/log_capture.h"
+#include "common/log/log_capture.h"
 #include "common/mutex.h"
 #include "gtest/gtest.h"
 #include "transport/testing/temp_folder.h"

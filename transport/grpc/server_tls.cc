@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "common/tls_flags.h"
+#include "common/serving/tls_flags.h"
 
 namespace warpline {
 

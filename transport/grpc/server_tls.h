@@ -1,4 +1,5 @@
-// The TLS flags of the programs that listen (common/tls_flags.h), as a GrpcServer takes them.
+// The TLS flags of the programs that listen (common/serving/tls_flags.h), as a GrpcServer takes
+// them.
 #ifndef WARPLINE_TRANSPORT_GRPC_SERVER_TLS_H_
 #define WARPLINE_TRANSPORT_GRPC_SERVER_TLS_H_
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/array_format.h"
+#include "common/cuda/array_format.h"
 
 namespace warpline::cpu {
 namespace {

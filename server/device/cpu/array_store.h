@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "common/box.h"
-#include "common/cuda_result.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/objects.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "server/device/cpu/memory_map.h"
 #include "server/device/cpu/op.h"
 

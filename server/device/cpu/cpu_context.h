@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/cpu/array_store.h"
 #include "server/device/cpu/cpu_group.h"

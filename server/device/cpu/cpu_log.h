@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "common/log_budget.h"
+#include "common/log/log_budget.h"
 
 namespace warpline::cpu {
 

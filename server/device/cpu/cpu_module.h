@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "guard/ptx/ast.h"
 #include "server/device/cpu/lowering.h"

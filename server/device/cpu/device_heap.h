@@ -9,7 +9,7 @@
 #include <map>
 
 #include "absl/base/thread_annotations.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/cpu/memory_map.h"
 

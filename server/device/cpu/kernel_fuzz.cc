@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/log.h"
+#include "common/log/log.h"
 #include "server/device/cpu/block.h"
 #include "server/device/cpu/cpu_module.h"
 #include "server/device/cpu/device_heap.h"

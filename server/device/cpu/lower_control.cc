@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "server/device/cpu/function_lowering.h"
 #include "server/device/cpu/memory_ops.h"
 #include "server/device/cpu/system_calls.h"

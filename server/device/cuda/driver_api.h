@@ -5,7 +5,7 @@
 #include <cuda.h>
 
 #include "absl/status/statusor.h"
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 
 namespace warpline::device {
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/cuda_result.h"
+#include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "server/device/device.h"

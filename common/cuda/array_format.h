@@ -1,0 +1,40 @@
+// Sizes of CUDA's array formats.
+#ifndef WARPLINE_COMMON_CUDA_ARRAY_FORMAT_H_
+#define WARPLINE_COMMON_CUDA_ARRAY_FORMAT_H_
+
+#include <cstdint>
+
+namespace warpline {
+
+// Bytes of one component of a CUarray_format that is a plain number; 0 for any other.
+uint64_t ArrayComponentBytes(uint32_t format);
+
+// Bytes of an element of `channels` components; 0 for formats without elements of their own
+// (compressed and planar ones), and for unknown ones.
+uint64_t ArrayElementBytes(uint32_t format, uint32_t channels);
+
+// The shape of an array as cuda.h describes it, with `levels` above 0 a mipmapped one.
+struct ArrayExtents {
+  uint64_t width = 0;
+  uint64_t height = 0;
+  uint64_t depth = 0;
+  uint32_t format = 0;
+  uint32_t channels = 0;
+  uint32_t flags = 0;
+  uint32_t levels = 0;
+};
+
+// At level `level` of an array with `extent` elements at level 0.
+uint64_t ArrayLevelExtent(uint64_t extent, uint32_t level);
+
+// Bytes of all levels, at most: of formats without elements of their own not even the device tells.
+// The largest number where they cannot be counted.
+uint64_t ArrayBytes(const ArrayExtents& extents);
+
+// What an array counts against its session's quota. The device's books are finer than this, and its
+// own rounding coarser.
+uint64_t ArrayChargedBytes(const ArrayExtents& extents);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_CUDA_ARRAY_FORMAT_H_

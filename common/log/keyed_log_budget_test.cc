@@ -1,0 +1,90 @@
+#include "common/log/keyed_log_budget.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/log/log_budget.h"
+#include "common/log/log_capture.h"
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+enum Line : size_t { kOpenedLine, kRefusedLine };
+constexpr LogKind kEach[] = {{"opened", 5, absl::Seconds(10)}, {"refused", 2, absl::Seconds(10)}};
+constexpr LogKind kAll[] = {{"opened", 20, absl::Seconds(2)}, {"refused", 8, absl::Seconds(2)}};
+
+class KeyedLogBudgetTest : public ::testing::Test {
+ protected:
+  KeyedLogBudgetOptions Options(size_t max_keys = 256) {
+    KeyedLogBudgetOptions options;
+    options.each = kEach;
+    options.all = kAll;
+    options.max_keys = max_keys;
+    options.clock = [this] { return now_ns_; };
+    return options;
+  }
+  // How many of `count` lines are said.
+  int Say(KeyedLogBudget* budget, const std::string& key, int count, size_t kind = kOpenedLine) {
+    int said = 0;
+    for (int i = 0; i < count; ++i) {
+      const LogPermit permit = budget->Ask(key, kind);
+      if (!permit) continue;
+      ++said;
+      left_out_ += permit.left_out();
+    }
+    return said;
+  }
+
+  int64_t now_ns_ = 1'000'000'000'000;
+  uint64_t left_out_ = 0;
+  LogCapture log_;
+};
+
+TEST_F(KeyedLogBudgetTest, OnePeersFloodLeavesOthersTheirLines) {
+  KeyedLogBudget budget(Options());
+  EXPECT_EQ(Say(&budget, "flood", 100'000), 5);
+  EXPECT_EQ(Say(&budget, "neighbour", 3), 3);
+  EXPECT_EQ(left_out_, 0u);
+  now_ns_ += absl::ToInt64Nanoseconds(absl::Seconds(10));
+  EXPECT_EQ(Say(&budget, "neighbour", 1), 1);
+  EXPECT_EQ(left_out_, 0u) << "the flood's lines are not the neighbour's";
+  EXPECT_EQ(Say(&budget, "flood", 1), 1);
+  EXPECT_EQ(left_out_, 99'995u);
+}
+
+TEST_F(KeyedLogBudgetTest, PeersWithEverNewNamesMeetTheBudgetOfAll) {
+  KeyedLogBudget budget(Options());
+  int said = 0;
+  for (int i = 0; i < 10'000; ++i) said += Say(&budget, absl::StrCat("name", i), 1);
+  EXPECT_EQ(said, 20);
+  EXPECT_LE(budget.keys(), 256u);
+  now_ns_ += absl::ToInt64Nanoseconds(absl::Seconds(2));
+  EXPECT_EQ(Say(&budget, "another", 1), 1);
+  EXPECT_EQ(left_out_, 9'980u);
+}
+
+TEST_F(KeyedLogBudgetTest, WhatAForgottenKeyHadPendingIsNotLost) {
+  KeyedLogBudget budget(Options(/*max_keys=*/2));
+  EXPECT_EQ(Say(&budget, "a", 15), 5);
+  Say(&budget, "b", 1);
+  Say(&budget, "c", 1);
+  EXPECT_EQ(budget.keys(), 2u);
+  EXPECT_EQ(left_out_, 10u);
+}
+
+TEST_F(KeyedLogBudgetTest, WhatIsPendingAtTheEndIsSaidInOneLine) {
+  {
+    KeyedLogBudget budget(Options());
+    Say(&budget, "a", 15);
+    Say(&budget, "b", 7);
+    Say(&budget, "b", 10, kRefusedLine);
+  }
+  EXPECT_EQ(log_.LinesWith("left out").size(), 1u);
+  EXPECT_EQ(log_.LinesWith("log lines left out opened=12 refused=8").size(), 1u) << log_.Text();
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,119 @@
+// Bounds how often a line is said that somebody who is not trusted can bring about again and again.
+//
+//   enum Line : size_t { kRefusedLine, kFullLine };
+//   constexpr LogKind kLines[] = {{"refused", 8, absl::Minutes(5)}, {"full", 4, absl::Minutes(5)}};
+//   LogBudget budget(kLines, "session=7");
+//   if (const LogPermit permit = budget.Ask(kRefusedLine)) permit.Info("refused command=", seq);
+//
+// Each kind of line is a token bucket: the first `burst` lines are said at once, and one more in
+// every `interval`. A line that is not said is counted; the next line of its kind that is said ends
+// in "(and 41 more in 300 s)", and what is pending at the end is said by Finish() or the
+// destructor.
+#ifndef WARPLINE_COMMON_LOG_LOG_BUDGET_H_
+#define WARPLINE_COMMON_LOG_LOG_BUDGET_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/log/log.h"
+
+namespace warpline {
+
+// A kind of line, named in the program: never by what a peer sent.
+struct LogKind {
+  const char* name;
+  int64_t burst;  // At least 1.
+  absl::Duration interval;
+};
+
+// Whether a line may be said, and how many of its kind were not said before it. Asking first means
+// that a line that is not said is never put together.
+class LogPermit {
+ public:
+  LogPermit() = default;
+  explicit LogPermit(uint64_t left_out, int64_t in_ns = 0)
+      : granted_(true), left_out_(left_out), in_ns_(in_ns) {}
+
+  explicit operator bool() const { return granted_; }
+  uint64_t left_out() const { return left_out_; }
+  int64_t in_ns() const { return in_ns_; }
+
+  // Of a permit that is granted. Say one line with it.
+  template <typename... Args>
+  void Info(const Args&... args) const {
+    LogLine(LogLevel::kInfo, absl::StrCat(args...), Tail());
+  }
+  template <typename... Args>
+  void Warning(const Args&... args) const {
+    LogLine(LogLevel::kWarning, absl::StrCat(args...), Tail());
+  }
+  template <typename... Args>
+  void Error(const Args&... args) const {
+    LogLine(LogLevel::kError, absl::StrCat(args...), Tail());
+  }
+
+  // " (and 41 more in 300 s)", or nothing.
+  std::string Tail() const;
+
+ private:
+  bool granted_ = false;
+  uint64_t left_out_ = 0;
+  int64_t in_ns_ = 0;
+};
+
+// Thread-safe, and lock-free but for Finish(). A line that is not said costs a look at the clock
+// and two additions.
+class LogBudget {
+ public:
+  // Nanoseconds of a clock that does not go back, from 0 on. Thread-safe.
+  using Clock = std::function<int64_t()>;
+
+  // `kinds` outlive the budget and have a name each. `owner` says in Finish() whose lines they
+  // were.
+  explicit LogBudget(absl::Span<const LogKind> kinds, std::string owner = "",
+                     Clock clock = &CoarseNanos);
+  ~LogBudget() { Finish(); }
+  LogBudget(const LogBudget&) = delete;
+  LogBudget& operator=(const LogBudget&) = delete;
+
+  // `kind` is a place in `kinds`.
+  LogPermit Ask(size_t kind);
+  // `lines` of a kind were not said elsewhere: the next that is said here mentions them.
+  void AddLeftOut(size_t kind, uint64_t lines);
+  // Takes what is pending of a kind, so that somebody else may say it.
+  uint64_t TakeLeftOut(size_t kind);
+  // Says in one line what is pending of all kinds, if anything is.
+  void Finish();
+
+  // What any budget of the process does not say is counted in `total` as well from now on.
+  // Borrowed; null for nowhere.
+  static void CountAllIn(std::atomic<uint64_t>* total);
+
+  // CLOCK_MONOTONIC_COARSE: some milliseconds of resolution, for next to nothing.
+  static int64_t CoarseNanos();
+
+ private:
+  struct Bucket {
+    // When the bucket is full again.
+    std::atomic<int64_t> full_at_ns{0};
+    std::atomic<int64_t> said_ns{0};
+    std::atomic<uint64_t> left_out{0};
+  };
+
+  const absl::Span<const LogKind> kinds_;
+  const std::string owner_;
+  const Clock clock_;
+  const int64_t start_ns_;
+  const std::unique_ptr<Bucket[]> buckets_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_LOG_LOG_BUDGET_H_

@@ -1,0 +1,32 @@
+// What the process logs, for tests: from the capture's construction to its end the lines go into a
+// file in memory instead of stderr.
+#ifndef WARPLINE_COMMON_LOG_LOG_CAPTURE_H_
+#define WARPLINE_COMMON_LOG_LOG_CAPTURE_H_
+
+#include <string>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+namespace warpline {
+
+// One at a time. Lines may come from any thread.
+class LogCapture {
+ public:
+  LogCapture();
+  ~LogCapture();
+  LogCapture(const LogCapture&) = delete;
+  LogCapture& operator=(const LogCapture&) = delete;
+
+  // What was said so far.
+  std::string Text() const;
+  // The lines so far that contain `part`.
+  std::vector<std::string> LinesWith(const std::string& part) const;
+
+ private:
+  UniqueFd file_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_LOG_LOG_CAPTURE_H_

@@ -1,0 +1,72 @@
+#include "common/serving/listen_address.h"
+
+#include <arpa/inet.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace warpline {
+namespace {
+
+bool IsLoopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return false;
+}
+
+}  // namespace
+
+absl::Status CheckListenAddress(const std::string& address, bool tls) {
+  if (absl::StartsWith(address, "unix:")) {
+    if (address.size() > 5 && address[5] == '/') return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\": a unix socket needs an absolute path"));
+  }
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\": expected host:port or unix:/path"));
+  }
+  std::string host = address.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (tls || IsLoopback(host)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "refusing to listen on ", address,
+      ": TLS is not configured, and without it only loopback (127.0.0.1, [::1], localhost) and "
+      "unix:/path are served. To reach this server from another host, give it --tls_cert, "
+      "--tls_key "
+      "and --tls_ca, or forward a port to it, for example with ssh -L"));
+}
+
+bool IsLocalPeer(const std::string& peer) {
+  // What follows the address comes from a certificate.
+  absl::string_view rest = absl::string_view(peer).substr(0, peer.find(' '));
+  if (absl::StartsWith(rest, "unix:") || absl::StartsWith(rest, "unix-abstract:")) return true;
+  if (absl::ConsumePrefix(&rest, "ipv4:")) {
+    return IsLoopback(std::string(rest.substr(0, rest.rfind(':'))));
+  }
+  if (absl::ConsumePrefix(&rest, "ipv6:")) {
+    // gRPC escapes the brackets.
+    return absl::StartsWith(rest, "%5B::1%5D:") || absl::StartsWith(rest, "[::1]:");
+  }
+  return false;
+}
+
+std::string_view PeerWithoutPort(std::string_view peer) {
+  const size_t names = peer.find(' ');
+  if (names != std::string_view::npos) return peer.substr(names + 1);
+  const bool address = absl::StartsWith({peer.data(), peer.size()}, "ipv4:") ||
+                       absl::StartsWith({peer.data(), peer.size()}, "ipv6:");
+  return address ? peer.substr(0, peer.rfind(':')) : peer;
+}
+
+}  // namespace warpline

@@ -1,0 +1,26 @@
+// Which addresses a server may listen on, and which peers are on its host.
+#ifndef WARPLINE_COMMON_SERVING_LISTEN_ADDRESS_H_
+#define WARPLINE_COMMON_SERVING_LISTEN_ADDRESS_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace warpline {
+
+// OK for "unix:/path" and for "host:port"; without TLS the latter must be loopback:
+// "localhost:PORT", "127.x.y.z:PORT", "[::1]:PORT". INVALID_ARGUMENT when `address` has no such
+// form, PERMISSION_DENIED, saying what to do, when other hosts could reach it without TLS.
+absl::Status CheckListenAddress(const std::string& address, bool tls);
+
+// True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...").
+bool IsLocalPeer(const std::string& peer);
+
+// What stays the same of a peer from one connection to the next: the names of its certificate
+// (" cn=..."), or without one its address without the port. Part of `peer`.
+std::string_view PeerWithoutPort(std::string_view peer);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_SERVING_LISTEN_ADDRESS_H_

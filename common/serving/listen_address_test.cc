@@ -1,0 +1,62 @@
+#include "common/serving/listen_address.h"
+
+#include "gtest/gtest.h"
+
+namespace warpline {
+namespace {
+
+TEST(ListenAddressTest, LoopbackAndUnixSocketsAreServed) {
+  for (const char* address : {"127.0.0.1:0", "127.8.9.1:14000", "localhost:14000", "[::1]:14000",
+                              "unix:/run/warpline.sock"}) {
+    EXPECT_TRUE(CheckListenAddress(address, /*tls=*/false).ok()) << address;
+  }
+}
+
+TEST(ListenAddressTest, ReachableAddressesAreRefused) {
+  for (const char* address : {"0.0.0.0:14000", "[::]:14000", "10.0.0.1:14000", "gpu-host:14000",
+                              ":14000", "128.0.0.1:1"}) {
+    EXPECT_EQ(CheckListenAddress(address, /*tls=*/false).code(),
+              absl::StatusCode::kPermissionDenied)
+        << address;
+  }
+}
+
+TEST(ListenAddressTest, TlsMakesAnyAddressServable) {
+  for (const char* address : {"0.0.0.0:14000", "[::]:14000", "gpu-host:14000", "127.0.0.1:0"}) {
+    EXPECT_TRUE(CheckListenAddress(address, /*tls=*/true).ok()) << address;
+  }
+  EXPECT_FALSE(CheckListenAddress("gpu-host", /*tls=*/true).ok());
+}
+
+TEST(ListenAddressTest, OtherFormsAreInvalid) {
+  for (const char* address :
+       {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "unix:", "unix:rel", "127.0.0.1:http"}) {
+    EXPECT_EQ(CheckListenAddress(address, /*tls=*/false).code(), absl::StatusCode::kInvalidArgument)
+        << address;
+  }
+}
+
+TEST(ListenAddressTest, LocalPeersAreKnown) {
+  EXPECT_TRUE(IsLocalPeer("ipv4:127.0.0.1:5555"));
+  EXPECT_TRUE(IsLocalPeer("ipv6:%5B::1%5D:5555"));
+  EXPECT_TRUE(IsLocalPeer("unix:/run/warpline.sock"));
+  EXPECT_TRUE(IsLocalPeer("unix:"));
+  EXPECT_FALSE(IsLocalPeer("ipv4:10.0.0.1:5555"));
+  EXPECT_FALSE(IsLocalPeer("ipv6:%5B2001:db8::1%5D:5555"));
+  EXPECT_FALSE(IsLocalPeer(""));
+  EXPECT_TRUE(IsLocalPeer("ipv4:127.0.0.1:5555 cn=tenant san=a:b"));
+  EXPECT_FALSE(IsLocalPeer("ipv4:10.0.0.1:5555 cn=127.0.0.1:1"));
+}
+
+TEST(ListenAddressTest, PeersAreTheSameOnTheirNextConnection) {
+  EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555"), "ipv4:10.0.0.1");
+  EXPECT_EQ(PeerWithoutPort("ipv6:%5B2001:db8::1%5D:5555"), "ipv6:%5B2001:db8::1%5D");
+  EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555 cn=tenant san=a:b"), "cn=tenant san=a:b");
+  EXPECT_EQ(PeerWithoutPort("unix:/run/a:b"), "unix:/run/a:b");
+  EXPECT_EQ(PeerWithoutPort("unix:"), "unix:");
+  EXPECT_EQ(PeerWithoutPort("ipv4:"), "ipv4");
+  EXPECT_EQ(PeerWithoutPort(""), "");
+}
+
+}  // namespace
+}  // namespace warpline

@@ -1,0 +1,27 @@
+// What Warpline's servers do alike once they run.
+#ifndef WARPLINE_COMMON_SERVING_SERVING_H_
+#define WARPLINE_COMMON_SERVING_SERVING_H_
+
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace warpline {
+
+// Writes the port to the file of --port_file, so that who waits for the file never reads half of
+// it. INTERNAL when it cannot be written.
+absl::Status WritePortFile(const std::string& path, int port);
+
+// Serves the metrics on the address of --admin_listen for as long as the result lives; null for an
+// empty address. UNAVAILABLE when it cannot listen there.
+absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
+    const std::string& address, const std::shared_ptr<prometheus::Collectable>& metrics);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_SERVING_SERVING_H_

@@ -1,0 +1,38 @@
+// Which files TLS takes its keys and certificates from. No file is read here; see
+// transport/grpc/tls_source.h.
+#ifndef WARPLINE_COMMON_SERVING_TLS_FILES_H_
+#define WARPLINE_COMMON_SERVING_TLS_FILES_H_
+
+#include <string>
+
+namespace warpline {
+
+// Paths of PEM files; an empty one is not given. `cert` and `key` identify this end and go
+// together; `ca` signs the peers that it accepts.
+struct TlsFiles {
+  std::string ca = {};
+  std::string cert = {};
+  std::string key = {};
+  // On a client: the name that the server's certificate must carry, when not the endpoint's host.
+  std::string server_name = {};
+
+  // Nothing is given: plain text.
+  bool empty() const { return ca.empty() && cert.empty() && key.empty() && server_name.empty(); }
+};
+
+// A client's variables.
+inline constexpr char kTlsCaVariable[] = "WARPLINE_TLS_CA";
+inline constexpr char kTlsCertVariable[] = "WARPLINE_TLS_CERT";
+inline constexpr char kTlsKeyVariable[] = "WARPLINE_TLS_KEY";
+inline constexpr char kTlsServerNameVariable[] = "WARPLINE_TLS_SERVER_NAME";
+
+// From these variables of the process.
+TlsFiles TlsFilesFromEnvironment();
+
+// Whether a connection to `endpoint` is encrypted: host:port when anything is given; a unix socket
+// only with a server_name, since it has no host that a certificate could be checked against.
+bool WantsTls(const TlsFiles& files, const std::string& endpoint);
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_SERVING_TLS_FILES_H_
