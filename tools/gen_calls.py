@@ -178,7 +178,7 @@ namespace warpline {
     kinds = journal_kinds(table)
     out.append("enum class JournalKind : uint8_t { %s };" % ", ".join("k" + camel(k) for k in kinds))
     out.append("""
-// How a command is kept so that its session survives its worker (server/worker/journal.h). Offsets
+// How a command is kept so that its session survives its worker (server/worker/continuity/journal.h). Offsets
 // are into the command's struct, -1 for what it lacks.
 struct JournalRule {
   JournalAction action = JournalAction::kNone;

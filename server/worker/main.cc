@@ -16,8 +16,8 @@
 #include "proto/worker.pb.h"
 #include "server/process/life_line.h"
 #include "server/process/packet_socket.h"
-#include "server/worker/memory_requests.h"
-#include "server/worker/worker.h"
+#include "server/worker/host/memory_requests.h"
+#include "server/worker/host/worker.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::worker {

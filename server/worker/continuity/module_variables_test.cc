@@ -1,0 +1,66 @@
+#include "server/worker/continuity/module_variables.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr char kHead[] = ".version 8.0\n.target sm_75\n.address_size 64\n";
+constexpr char kKernel[] = ".visible .entry k() { .reg .b64 r; mov.u64 r, counter; ret; }\n";
+
+ModuleVariables Of(const std::string& body) { return WritableVariables(kHead + body, 75); }
+bool Has(const std::string& body) { return Of(body).any(); }
+
+TEST(ModuleVariablesTest, KernelsAloneHaveNone) {
+  EXPECT_FALSE(Has(kKernel));
+  EXPECT_FALSE(Has("// .global .u32 comment;\n" + std::string(kKernel)));
+}
+
+TEST(ModuleVariablesTest, GlobalsCountConstantsDoNot) {
+  EXPECT_TRUE(Has(".visible .global .align 4 .u32 counter;\n" + std::string(kKernel)));
+  EXPECT_TRUE(Has(std::string(kKernel) + ".global .align 4 .b8 table[8] = {1, 2, 3};\n"));
+  EXPECT_FALSE(Has(".const .align 4 .b8 table[8];\n" + std::string(kKernel)));
+}
+
+TEST(ModuleVariablesTest, StringsOfTheCompilerDoNotCount) {
+  EXPECT_FALSE(Has(".global .align 1 .b8 $str[4] = {104, 105, 10};\n" + std::string(kKernel)));
+  EXPECT_FALSE(Has(".global .align 1 .b8 __unnamed_1[3] = {1, 2, 0};\n" + std::string(kKernel)));
+  EXPECT_TRUE(Has(".global .align 1 .b8 $str[2] = {1, 0};\n.global .u32 x;\n"));
+}
+
+TEST(ModuleVariablesTest, VariablesAreNamed) {
+  const ModuleVariables two =
+      Of(".visible .global .align 4 .u32 counter;\n" + std::string(kKernel) +
+         ".global .align 4 .b8 table[8] = {1, 2};\n");
+  EXPECT_EQ(two.names, (std::vector<std::string>{"counter", "table"}));
+  EXPECT_TRUE(two.complete);
+  EXPECT_FALSE(Of(".global .u32 a, b;\n").complete);
+  EXPECT_FALSE(Of(".global .u32 " + std::string(kMaxVariableName + 1, 'n') + ";\n").complete);
+}
+
+TEST(ModuleVariablesTest, KernelsThatAllocateAreFound) {
+  EXPECT_TRUE(
+      Of(".extern .func (.param .b64 r) malloc\n(\n.param .b64 p\n)\n;\n" + std::string(kKernel))
+          .allocates);
+  EXPECT_FALSE(Of(".extern .func (.param .b64 r) mallocate (.param .b64 p);\n").allocates);
+  EXPECT_FALSE(Of(kKernel).allocates);
+}
+
+TEST(ModuleVariablesTest, WhatCannotBeReadIsIncomplete) {
+  EXPECT_FALSE(WritableVariables("nonsense", 90).complete);
+  EXPECT_FALSE(WritableVariables("\x7f"
+                                 "ELF",
+                                 90)
+                   .complete);
+  std::string header(
+      "\x7f"
+      "ELF");
+  header.resize(64, '\xff');
+  EXPECT_FALSE(WritableVariables(header, 255).complete);
+}
+
+}  // namespace
+}  // namespace warpline::worker

@@ -1,0 +1,174 @@
+#include "server/worker/continuity/recorder.h"
+
+#include <cstring>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "proto/frames.h"
+#include "proto/wire.h"
+
+namespace warpline::worker {
+namespace {
+
+// Of one write to a variable; constants and tables, not bulk data.
+constexpr uint64_t kMaxVariableWrite = 1u << 20;
+constexpr uint64_t kLegacyHandle = 1;
+
+const CommandInfo& InfoOf(CommandId id) { return kCommandTable[static_cast<int>(id) - 1]; }
+
+uint64_t Field(std::string_view body, int offset) {
+  uint64_t value = 0;
+  if (offset >= 0 && body.size() >= static_cast<size_t>(offset) + sizeof(value)) {
+    std::memcpy(&value, body.data() + offset, sizeof(value));
+  }
+  return value;
+}
+
+// A record is not made again; when it was complete is noted beside its event.
+bool Noted(CommandId id) {
+  return InfoOf(id).rule.action != JournalAction::kNone && id != CommandId::kEventRecord;
+}
+
+}  // namespace
+
+void Recorder::Flag(uint32_t flags) {
+  if ((flags_.load(std::memory_order_relaxed) & flags) == flags) return;
+  flags_.fetch_or(flags, std::memory_order_relaxed);
+  journal_->SetFlags(flags);
+}
+
+bool Recorder::HasRoom(CommandId id, std::string_view body) {
+  const JournalAction action = InfoOf(id).rule.action;
+  if (action != JournalAction::kCreate && action != JournalAction::kSet) return true;
+  return !Noted(id) || journal_->HasRoom(body.size());
+}
+
+void Recorder::Note(CommandId id, std::string_view body) {
+  if (replaying_.load(std::memory_order_relaxed)) return;
+  if (Noted(id)) {
+    if (id == CommandId::kModuleUnload) ForgetVariables(Field(body, InfoOf(id).rule.handle));
+    if (!journal_->Note(id, body)) Flag(kJournalIncomplete);
+    return;
+  }
+  const int at = InfoOf(id).destination;
+  if (at < 0) return;
+  const uint64_t dst = Field(body, at);
+  // The client has what lies in host memory.
+  if (dst - arena_base_ < arena_bytes_ || InHostArena(dst)) return;
+  if (id == CommandId::kCopyToDevice) {
+    return NoteWrite(id, body, dst, body.size() - sizeof(cmd::CopyToDevice));
+  }
+  if (id == CommandId::kMemset) {
+    cmd::Memset memset;
+    std::memcpy(&memset, body.data(), sizeof(memset));
+    if (memset.count <= kMaxVariableWrite) {
+      return NoteWrite(id, body, dst, memset.count * memset.width);
+    }
+  }
+  // What it wrote is known to the device alone.
+  Flag(kJournalVariables);
+}
+
+void Recorder::NoteWrite(CommandId id, std::string_view body, uint64_t dst, uint64_t bytes) {
+  {
+    MutexLock lock(&mu_);
+    auto it = variables_.upper_bound(dst);
+    const bool known = it != variables_.begin() && bytes <= kMaxVariableWrite &&
+                       dst - (--it)->first <= it->second.bytes &&
+                       bytes <= it->second.bytes - (dst - it->first);
+    if (!known) return Flag(kJournalVariables);
+  }
+  // The stream may be gone by then.
+  std::string command(body);
+  std::memcpy(command.data(), &kLegacyHandle, sizeof(kLegacyHandle));
+  if (!journal_->NoteAs(id, dst, bytes, command, 0)) Flag(kJournalVariables);
+}
+
+// A refused part of an image discards the parts before it.
+void Recorder::Refused(CommandId id, std::string_view body) {
+  const bool part = id == CommandId::kImageData || id == CommandId::kImageZstd;
+  if (part && !replaying_.load(std::memory_order_relaxed)) {
+    journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.handle));
+  }
+  // A graph that is refused takes its image with it.
+  const bool graph = id == CommandId::kGraphCreate || id == CommandId::kGraphCreateIn;
+  if (graph && !replaying_.load(std::memory_order_relaxed)) {
+    journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.parent));
+  }
+}
+
+void Recorder::OnRecorded(const EventRecord& record) {
+  journal_->SetValue(JournalKind::kEvent, record.event, record.seq,
+                     record.host_ns.load(std::memory_order_relaxed));
+}
+
+void Recorder::OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) {
+  NoteVariable(FoundIn(task), task.tail, address, bytes);
+}
+
+void Recorder::NoteVariable(uint64_t module, std::string_view name, uint64_t address,
+                            uint64_t bytes) {
+  {
+    MutexLock lock(&mu_);
+    variables_[address] = {bytes, module};
+    if (replaying_.load(std::memory_order_relaxed)) {
+      const auto expected = expected_.find({module, std::string(name)});
+      if (expected != expected_.end() && expected->second != address) moved_ = true;
+      return;
+    }
+  }
+  const cmd::GlobalFind find = {module};
+  std::string body(sizeof(find), '\0');
+  std::memcpy(body.data(), &find, sizeof(find));
+  body.append(name);
+  if (!journal_->NoteAs(CommandId::kGlobalFind, address, module, body,
+                        static_cast<int64_t>(address))) {
+    Flag(kJournalIncomplete);
+  }
+}
+
+void Recorder::ForgetVariables(uint64_t module) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  {
+    MutexLock lock(&mu_);
+    for (auto it = variables_.begin(); it != variables_.end();) {
+      if (it->second.module != module) {
+        ++it;
+        continue;
+      }
+      ranges.emplace_back(it->first, it->second.bytes);
+      it = variables_.erase(it);
+    }
+  }
+  for (const auto& [address, bytes] : ranges) journal_->ForgetKeys(address, bytes);
+}
+
+void Recorder::Expect(const JournalEntry& entry) {
+  if (entry.id != CommandId::kGlobalFind) return;
+  const std::string_view body = entry.body;
+  MutexLock lock(&mu_);
+  expected_[{Field(body, 0), std::string(body.substr(sizeof(cmd::GlobalFind)))}] =
+      static_cast<uint64_t>(entry.value);
+}
+
+std::vector<std::pair<std::string, uint64_t>> Recorder::ExpectedOf(uint64_t module) {
+  std::vector<std::pair<std::string, uint64_t>> variables;
+  MutexLock lock(&mu_);
+  for (auto it = expected_.lower_bound({module, ""});
+       it != expected_.end() && it->first.first == module; ++it) {
+    variables.emplace_back(it->first.second, it->second);
+  }
+  return variables;
+}
+
+bool Recorder::EndReplay() {
+  replaying_.store(false);
+  MutexLock lock(&mu_);
+  // One that was not found at all has moved too.
+  for (const auto& [variable, address] : expected_) moved_ |= !variables_.contains(address);
+  expected_.clear();
+  return !moved_;
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,87 @@
+// Keeps a session's journal: notes what was accepted, and what of module variables can be made
+// again.
+//
+// Variables lie outside the arena and die with the worker. What the host wrote to them is noted;
+// what kernels may have written is not known here, and then the session cannot outlive its worker
+// unannounced (kJournalVariables): before a planned replacement VariableCarrier copies them out.
+#ifndef WARPLINE_SERVER_WORKER_CONTINUITY_RECORDER_H_
+#define WARPLINE_SERVER_WORKER_CONTINUITY_RECORDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "proto/commands.h"
+#include "server/worker/continuity/journal.h"
+#include "server/worker/lanes/event.h"
+#include "server/worker/lanes/task.h"
+
+namespace warpline::worker {
+
+// Note() and Refused() belong to the decoder; the rest is thread-safe.
+class Recorder {
+ public:
+  // `journal` is borrowed. Addresses outside the arena are those of variables.
+  Recorder(Journal* journal, uint64_t arena_base, uint64_t arena_bytes)
+      : journal_(journal), arena_base_(arena_base), arena_bytes_(arena_bytes) {}
+
+  Journal* journal() { return journal_; }
+
+  // Whether a command can be noted; one that cannot, because the journal is full, must be refused.
+  bool HasRoom(CommandId id, std::string_view body);
+  // After a command was accepted.
+  void Note(CommandId id, std::string_view body);
+  // After it was refused.
+  void Refused(CommandId id, std::string_view body);
+
+  void OnRecorded(const EventRecord& record);
+  void OnAtRisk(uint32_t flags) { Flag(flags); }
+  void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes);
+  // The same for one that the client did not ask for.
+  void NoteVariable(uint64_t module, std::string_view name, uint64_t address, uint64_t bytes);
+  void OnFault() { Flag(kJournalFaulted); }
+  void OnSeveralDevices() { Flag(kJournalDevices); }
+  // Arrays, textures: whether there are any.
+  void OnLostWithWorker(bool any) {
+    any ? journal_->SetFlags(kJournalObjects) : journal_->ClearFlags(kJournalObjects);
+  }
+
+  // During a replay nothing is noted anew, and variables must come to lie where they were.
+  void StartReplay() { replaying_.store(true); }
+  bool replaying() const { return replaying_.load(std::memory_order_relaxed); }
+  void Expect(const JournalEntry& entry);
+  // What Expect() was told of `module`: variables and where they must lie.
+  std::vector<std::pair<std::string, uint64_t>> ExpectedOf(uint64_t module);
+  // False when a variable has moved.
+  bool EndReplay();
+
+ private:
+  struct Variable {
+    uint64_t bytes = 0;
+    uint64_t module = 0;
+  };
+
+  void Flag(uint32_t flags);
+  void NoteWrite(CommandId id, std::string_view body, uint64_t dst, uint64_t bytes);
+  void ForgetVariables(uint64_t module);
+
+  Journal* const journal_;
+  const uint64_t arena_base_;
+  const uint64_t arena_bytes_;
+  std::atomic<bool> replaying_{false};
+  std::atomic<uint32_t> flags_{0};
+
+  Mutex mu_;
+  std::map<uint64_t, Variable> variables_ ABSL_GUARDED_BY(mu_);  // By address.
+  // Where the former worker had them: module's handle and name.
+  std::map<std::pair<uint64_t, std::string>, uint64_t> expected_ ABSL_GUARDED_BY(mu_);
+  bool moved_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_CONTINUITY_RECORDER_H_

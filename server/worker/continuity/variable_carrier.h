@@ -1,0 +1,71 @@
+// Copies out what a session's module variables hold, and puts it into those of its next worker.
+//
+// For planned replacements: whatever a kernel may have written is saved, whether the client ever
+// asked for its address or not. Kernels may have kept addresses themselves, so every variable must
+// come to lie where it was.
+#ifndef WARPLINE_SERVER_WORKER_CONTINUITY_VARIABLE_CARRIER_H_
+#define WARPLINE_SERVER_WORKER_CONTINUITY_VARIABLE_CARRIER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "server/device/device.h"
+#include "server/handover/variable_file.h"
+#include "server/worker/continuity/module_variables.h"
+#include "server/worker/memory/file_copies.h"
+
+namespace warpline::worker {
+
+// Thread-safe. Save() and Restore() are for a session with nothing in flight, and wait for the
+// device.
+class VariableCarrier {
+ public:
+  // `context` is borrowed.
+  explicit VariableCarrier(device::Context* context) : context_(context) {}
+
+  // `module` is the client's handle in all of these.
+  void OnLoaded(uint64_t module, device::ModuleId id, ModuleVariables variables);
+  void OnUnloading(uint64_t module);
+  // The client was told where a variable or constant lies, and may write it by itself.
+  void OnFound(uint64_t module, std::string_view name);
+
+  // Writes all variables into the file behind `fd` (borrowed; see server/handover/variable_file.h),
+  // and tells `saved` of each, by whose word the next worker puts them where they were.
+  // FAILED_PRECONDITION when a module has others than those that are known, RESOURCE_EXHAUSTED when
+  // they do not fit, INTERNAL when the device fails.
+  using Saved = std::function<void(uint64_t module, const std::string& name, uint64_t address,
+                                   uint64_t bytes)>;
+  absl::Status Save(int fd, const Saved& saved);
+  // Reads such a file back, after the same modules were loaded. ABORTED when a variable is not
+  // where it was or the device fails, INVALID_ARGUMENT when the file is none.
+  absl::Status Restore(int fd);
+
+ private:
+  struct Loaded {
+    device::ModuleId id{};
+    std::set<std::string> names;
+    bool complete = true;
+  };
+  using Modules = std::map<uint64_t, Loaded>;
+
+  Modules Known();
+  // Writes one behind `*at` and moves that.
+  absl::Status SaveOne(const Loaded& module, const std::string& name, SavedVariable* saved, int fd,
+                       FileCopies* copies, uint64_t* at);
+  absl::Status RestoreOne(const Modules& modules, int fd, FileCopies* copies, uint64_t* at);
+
+  device::Context* const context_;
+  Mutex mu_;
+  Modules modules_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_CONTINUITY_VARIABLE_CARRIER_H_

@@ -1,0 +1,57 @@
+// What kernels print: device::Context writes it to the process's descriptors 1 and 2, and from
+// there it goes to the client.
+#ifndef WARPLINE_SERVER_WORKER_HOST_OUTPUT_CAPTURE_H_
+#define WARPLINE_SERVER_WORKER_HOST_OUTPUT_CAPTURE_H_
+
+#include <sys/types.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+
+namespace warpline::worker {
+
+// Thread-compatible: its user calls it under one lock.
+class OutputSource {
+ public:
+  virtual ~OutputSource() = default;
+  // Passes what is new to `emit`, in pieces: the descriptor (1 or 2) and the text.
+  virtual void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) = 0;
+};
+
+class OutputCapture : public OutputSource {
+ public:
+  // Of what is printed between two Collect()s this much is kept for each descriptor and the rest
+  // is lost, so that a flood costs its host no more than that.
+  static constexpr off_t kMaxPending = 8 << 20;
+
+  // Puts files in memory in the place of descriptors 1 and 2, once in the process. The log goes on
+  // where descriptor 2 went.
+  static absl::StatusOr<std::unique_ptr<OutputCapture>> Install();
+
+  void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) override;
+
+ private:
+  // A file that whoever prints appends to and that Collect() empties from the front. It cannot grow
+  // beyond its first size.
+  struct Stream {
+    int descriptor;
+    FILE* stdio;
+    UniqueFd file;
+    off_t read = 0;
+  };
+
+  OutputCapture() = default;
+  static absl::Status Replace(Stream* stream);
+  static void Drain(Stream* stream, const std::function<void(int, std::string_view)>& emit);
+
+  Stream streams_[2];
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_HOST_OUTPUT_CAPTURE_H_

@@ -1,0 +1,22 @@
+#include "server/worker/host/ring_writer.h"
+
+#include <unistd.h>
+
+#include "common/log/log.h"
+#include "proto/frames.h"
+
+namespace warpline::worker {
+
+void RingFrameWriter::Write(std::string_view head, std::string_view tail) {
+  while (true) {
+    const absl::StatusOr<bool> done = ring_->TryWrite(kReplies, {head, tail});
+    if (!done.ok()) {
+      LogError("ring to the server: ", done.status().ToString());
+      _exit(1);
+    }
+    if (*done) return;
+    ring_->WaitWritable(absl::Milliseconds(10));
+  }
+}
+
+}  // namespace warpline::worker

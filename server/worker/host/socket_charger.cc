@@ -1,0 +1,35 @@
+#include "server/worker/host/socket_charger.h"
+
+#include "server/process/packet_socket.h"
+
+namespace warpline::worker {
+
+CudaResult SocketCharger::Charge(uint32_t device, uint64_t bytes) {
+  MutexLock asking(&asking_mu_);
+  warpline_internal::FromWorker message;
+  message.mutable_charge()->set_bytes(bytes);
+  message.mutable_charge()->set_device(device);
+  MutexLock lock(&mu_);
+  message.mutable_charge()->set_id(++last_asked_);
+  if (!SendPacket(fd_, message, {}).ok()) return CudaResult::kOutOfMemory;
+  // The process ends with the socket.
+  while (last_answered_ != last_asked_) answered_.Wait(&mu_);
+  return static_cast<CudaResult>(error_);
+}
+
+void SocketCharger::Uncharge(uint32_t device, uint64_t bytes) {
+  warpline_internal::FromWorker message;
+  message.mutable_uncharge()->set_bytes(bytes);
+  message.mutable_uncharge()->set_device(device);
+  // Fails only when the server is gone.
+  (void)SendPacket(fd_, message, {});
+}
+
+void SocketCharger::OnCharged(const warpline_internal::MemoryCharged& charged) {
+  MutexLock lock(&mu_);
+  last_answered_ = charged.id();
+  error_ = charged.error();
+  answered_.NotifyAll();
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,37 @@
+// Asks the server for device memory outside the arena, over the worker's control socket.
+#ifndef WARPLINE_SERVER_WORKER_HOST_SOCKET_CHARGER_H_
+#define WARPLINE_SERVER_WORKER_HOST_SOCKET_CHARGER_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "proto/worker.pb.h"
+#include "server/worker/session/session.h"
+
+namespace warpline::worker {
+
+// Thread-safe. OnCharged() comes from the thread that receives, which must not call Charge().
+class SocketCharger : public MemoryCharger {
+ public:
+  // `fd` is borrowed.
+  explicit SocketCharger(int fd) : fd_(fd) {}
+
+  CudaResult Charge(uint32_t device, uint64_t bytes) override;
+  void Uncharge(uint32_t device, uint64_t bytes) override;
+
+  void OnCharged(const warpline_internal::MemoryCharged& charged);
+
+ private:
+  const int fd_;
+  Mutex asking_mu_;  // Held while an answer is awaited: one question at a time. Before mu_.
+  Mutex mu_;
+  CondVar answered_;
+  uint64_t last_asked_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_answered_ ABSL_GUARDED_BY(mu_) = 0;
+  int error_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_HOST_SOCKET_CHARGER_H_

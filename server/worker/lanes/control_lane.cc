@@ -1,0 +1,331 @@
+#include "server/worker/lanes/control_lane.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/fatbin/fatbin.h"
+#include "proto/graph_definition.h"
+#include "server/worker/lanes/graph.h"
+#include "server/worker/lanes/jit_options.h"
+#include "server/worker/lanes/launch_attributes.h"
+
+namespace warpline::worker {
+namespace {
+
+// Of the names in one reply.
+constexpr size_t kMaxNames = 256u << 10;
+// Of one launch attribute on the wire.
+constexpr size_t kAttributeBytes = 72;
+
+template <typename Fields>
+std::string_view Bytes(const Fields& fields) {
+  return {reinterpret_cast<const char*>(&fields), sizeof(fields)};
+}
+
+}  // namespace
+
+Lane::Step ControlLane::Issue(Task& task) {
+  const CudaResult fault = host_->fault();
+  if (fault != CudaResult::kSuccess) {
+    if (Answers(task.id)) {
+      host_->sink()->Reply(task.seq, fault);
+    }
+    return Step::kDone;
+  }
+  std::visit([&](const auto& command) { Do(command, task); }, task.command);
+  return Step::kDone;
+}
+
+void ControlLane::Loaded(CudaResult result, Task& task) {
+  const std::string_view image = task.image->bytes();
+  task.module->result = result;
+  if (result == CudaResult::kSuccess) task.module->at_risk = host_->OnModuleLoaded(task);
+  if (result == CudaResult::kSuccess && fatbin::MayPrint(image)) {
+    task.module->prints = true;
+    host_->NotePrints();
+  }
+  if (result == CudaResult::kSuccess) host_->KeepImage(*task.image);
+  // The image is often tens of megabytes and nobody needs it again.
+  task.image.reset();
+  if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
+}
+
+bool ControlLane::Missing(const Task& task) {
+  if (task.image->missing()) task.module->result = CudaResult::kNotReady;
+  return task.image->missing();
+}
+
+void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
+  if (Missing(task)) return;
+  const auto load = [&](device::ModuleId* module) {
+    return host_->context(task.module->device)->LoadModule(task.image->bytes(), module);
+  };
+  CudaResult result = load(&task.module->id);
+  if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
+  Loaded(result, task);
+}
+
+void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
+  if (Missing(task)) return;
+  std::vector<device::JitOption> options;
+  const auto load = [&](device::ModuleId* module) {
+    return host_->context(task.module->device)
+        ->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
+  };
+  CudaResult result = CudaResult::kInvalidValue;
+  if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
+  if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
+  // A device whose compiler keeps no log says at least this much.
+  if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {
+    task.module->log.errors = CudaResultName(result);
+  }
+  Loaded(result, task);
+}
+
+void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
+  if (task.module->result == CudaResult::kNotReady) {
+    return host_->sink()->Reply(task.seq, CudaResult::kNotReady);
+  }
+  const device::JitLog& log = task.module->log;
+  const std::string info = log.info.substr(0, kMaxJitLog);
+  const cmd::ModuleJitLogReply reply = {log.wall_ms, static_cast<uint32_t>(info.size())};
+  host_->sink()->Reply(task.seq, CudaResult::kSuccess, Bytes(reply),
+                       info + log.errors.substr(0, kMaxJitLog));
+}
+
+void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
+  CudaResult result = task.module->result;
+  std::vector<std::string> names;
+  if (result == CudaResult::kSuccess)
+    result = host_->context(task.module->device)->Kernels(task.module->id, &names);
+  cmd::ModuleKernelsReply reply = {static_cast<uint32_t>(names.size()), 0};
+  std::string tail;
+  for (size_t i = command.first; i < names.size(); ++i) {
+    if (tail.size() + names[i].size() > kMaxNames && reply.count > 0) break;
+    tail.append(names[i]).push_back('\0');
+    ++reply.count;
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply), tail);
+}
+
+void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
+  device::LaunchConfig config = {{command.grid_x, command.grid_y, command.grid_z},
+                                 {command.block_x, command.block_y, command.block_z},
+                                 command.dynamic_shared_bytes};
+  cmd::ClusterOccupancyReply reply;
+  CudaResult result = task.kernel->result;
+  std::string_view rest = task.tail;
+  const auto count = static_cast<uint32_t>(rest.size() / kAttributeBytes);
+  if (result == CudaResult::kSuccess && (rest.size() % kAttributeBytes != 0 || command.what > 1 ||
+                                         !TakeAttributes(&rest, count, &config))) {
+    result = CudaResult::kInvalidValue;
+  }
+  if (result == CudaResult::kSuccess) {
+    device::Context* const context = host_->context(task.kernel->module->device);
+    result = host_->gate()->With({&task.kernel, 1}, [&] {
+      return command.what == 0 ? context->MaxActiveClusters(task.kernel->id, config, &reply.value)
+                               : context->MaxClusterSize(task.kernel->id, config, &reply.value);
+    });
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
+  cmd::LimitGetReply reply;
+  const CudaResult result = host_->context(command.device)->GetLimit(command.limit, &reply.value);
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
+  cmd::LimitSetReply reply;
+  const uint64_t most = host_->MostOfLimit(command.device, command.limit);
+  CudaResult result = CudaResult::kUnsupportedLimit;
+  if (most > 0) {
+    constexpr int kStackSize = 0;  // CU_LIMIT_STACK_SIZE
+    const CudaResult refusal =
+        command.limit == kStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
+    result = command.value > most
+                 ? refusal
+                 : host_->context(command.device)->SetLimit(command.limit, command.value);
+  }
+  if (result == CudaResult::kSuccess) {
+    result = host_->context(command.device)->GetLimit(command.limit, &reply.value);
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
+  CudaResult& result = task.module->result;
+  if (result == CudaResult::kSuccess)
+    result = host_->context(task.module->device)->CheckModule(task.module->id);
+  host_->sink()->Reply(task.seq, result);
+}
+
+void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
+  if (task.module->result != CudaResult::kSuccess) return;
+  host_->OnModuleUnloading(command.module);
+  const CudaResult result = host_->context(task.module->device)->UnloadModule(task.module->id);
+  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+}
+
+CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string* fields,
+                             std::string* tail) {
+  device::Context* const context = host_->context(kernel->module->device);
+  if (kernel->module->result != CudaResult::kSuccess) return kernel->module->result;
+  CudaResult result = context->FindKernel(kernel->module->id, std::string(name), &kernel->id);
+  if (result != CudaResult::kSuccess) return result;
+  std::vector<device::ParamLayout> params;
+  result = context->Params(kernel->id, &params);
+  if (result != CudaResult::kSuccess) return result;
+  for (const device::ParamLayout& param : params) {
+    kernel->param_bytes = std::max(kernel->param_bytes, param.offset + param.size);
+    tail->append(Bytes(param));
+  }
+  cmd::KernelFindReply reply;
+  for (int i = 0; i < static_cast<int>(std::size(reply.attributes)); ++i) {
+    // Older drivers know fewer; what they do not know reads as 0.
+    if (context->GetKernelAttribute(kernel->id, i, &reply.attributes[i]) != CudaResult::kSuccess) {
+      reply.attributes[i] = 0;
+    }
+  }
+  KernelSettings settings;
+  static_assert(kFirstSetting + std::tuple_size_v<KernelSettings> == std::size(reply.attributes));
+  std::copy_n(reply.attributes + kFirstSetting, settings.size(), settings.begin());
+  LaunchGate::Found(context, settings, kernel);
+  fields->assign(Bytes(reply));
+  return CudaResult::kSuccess;
+}
+
+void ControlLane::Do(const cmd::KernelFind&, Task& task) {
+  std::string fields;
+  std::string tail;
+  task.kernel->result = Find(task.kernel.get(), task.tail, &fields, &tail);
+  // Whoever looks a kernel up is about to launch it.
+  if (task.kernel->module->at_risk != 0) host_->OnAtRisk(task.kernel->module->at_risk);
+  host_->sink()->Reply(task.seq, task.kernel->result, fields, tail);
+}
+
+CudaResult ControlLane::FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) {
+  if (task.module->result != CudaResult::kSuccess) return task.module->result;
+  const CudaResult result =
+      host_->context(task.module->device)
+          ->FindGlobal(task.module->id, std::string(task.tail), address, bytes);
+  if (result == CudaResult::kSuccess) host_->OnVariableFound(task, *address, *bytes);
+  return result;
+}
+
+void ControlLane::Do(const cmd::GlobalFind&, Task& task) {
+  cmd::GlobalFindReply reply;
+  const CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::VariableFind&, Task& task) {
+  cmd::VariableFindReply reply;
+  CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
+  if (result == CudaResult::kSuccess) {
+    result = host_->context(task.module->device)
+                 ->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::KernelSetAttribute& command, Task& task) {
+  const CudaResult result =
+      host_->gate()->Set(*task.former_kernel, command.attribute, command.value, task.kernel.get());
+  host_->sink()->Reply(task.seq, result);
+}
+
+void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
+  cmd::MaxActiveBlocksReply reply;
+  CudaResult result = task.kernel->result;
+  if (result == CudaResult::kSuccess) {
+    result = host_->gate()->With({&task.kernel, 1}, [&] {
+      return host_->context(task.kernel->module->device)
+          ->MaxActiveBlocks(task.kernel->id, static_cast<int>(command.block_threads),
+                            command.dynamic_shared_bytes, command.flags, &reply.blocks);
+    });
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
+  using State = worker::EventRecord::State;
+  cmd::EventElapsedReply reply;
+  CudaResult result = CudaResult::kInvalidHandle;
+  const State start = task.event->state();
+  const State end = task.second_event->state();
+  if (start != State::kFailed && end != State::kFailed && start != State::kPending &&
+      end != State::kPending && task.event->lane->device() == task.second_event->lane->device()) {
+    if (task.event->restored || task.second_event->restored) {
+      // The device event went with its worker; the host's clock saw both.
+      reply.milliseconds = static_cast<float>(
+          static_cast<double>(task.second_event->host_ns - task.event->host_ns) / 1e6);
+      result = CudaResult::kSuccess;
+    } else {
+      device::Context* const context = host_->context(task.event->lane->device());
+      result = context->ElapsedMs(task.event->id(), task.second_event->id(), &reply.milliseconds);
+    }
+  }
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::CreateGraph(Task& task) {
+  Graph* const graph = task.graph.get();
+  graph->result = MakeGraph(host_->context(graph->device), host_->gate(), graph);
+  if (IsSticky(graph->result)) host_->Fail(task.seq, task.id, graph->result);
+  host_->sink()->Reply(task.seq, graph->result);
+}
+
+void ControlLane::Do(const cmd::GraphCreate&, Task& task) { CreateGraph(task); }
+
+void ControlLane::Do(const cmd::GraphCreateIn&, Task& task) {
+  CreateGraph(task);
+  if (!task.graph->native) return;
+  ++frames_;
+  NoteObjects();
+}
+
+void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
+  Frame& frame = *task.frame;
+  cmd::ConditionalCreateReply reply;
+  CudaResult result = CudaResult::kSuccess;
+  if (frame.filled || frame.conditionals.size() >= kMaxGraphBodies) {
+    result = frame.filled ? CudaResult::kNotSupported : CudaResult::kOutOfMemory;
+  } else if (!frame.created) {
+    result = host_->context(frame.device)->CreateFrame(&frame.id);
+    frame.created = result == CudaResult::kSuccess;
+    frames_ += frame.created ? 1 : 0;
+    NoteObjects();
+  }
+  if (result == CudaResult::kSuccess) {
+    result = host_->context(frame.device)
+                 ->AddConditional(frame.id, command.first_value, command.flags, &reply.conditional);
+  }
+  if (result == CudaResult::kSuccess) frame.conditionals.insert(reply.conditional);
+  host_->sink()->Reply(task.seq, result, Bytes(reply));
+}
+
+void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {
+  if (!task.frame->created) return;
+  const CudaResult result = host_->context(task.frame->device)->DestroyFrame(task.frame->id);
+  --frames_;
+  NoteObjects();
+  // What was queued before this and names it finds nothing there.
+  task.frame->created = false;
+  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+}
+
+void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
+  if (!task.graph->native) return;
+  if (task.graph->frame != nullptr) {
+    --frames_;
+    NoteObjects();
+  }
+  const CudaResult result = host_->context(task.graph->device)->DestroyGraph(task.graph->id);
+  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,89 @@
+// Events, one device event for every record.
+//
+// An application records an event again while a stream still waits for the former record. Natively
+// each wait is bound to the record that was the latest when it was made; lanes run apart, so a
+// shared device event could be recorded anew before the wait is issued. Hence a record takes a
+// device event of its own from a pool and gives it back when nobody refers to it.
+#ifndef WARPLINE_SERVER_WORKER_LANES_EVENT_H_
+#define WARPLINE_SERVER_WORKER_LANES_EVENT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/mutex.h"
+#include "server/device/device.h"
+
+namespace warpline::worker {
+
+class Lane;
+
+// Of an event's flags, as CUDA's: without timing an event costs the device less.
+inline constexpr uint32_t kDisableTiming = 2;
+
+// Device events by their flags. Thread-safe.
+class EventPool {
+ public:
+  explicit EventPool(device::Context* context) : context_(context) {}
+  ~EventPool();
+
+  CudaResult Take(uint32_t flags, device::EventId* event);
+  void Give(uint32_t flags, device::EventId event);
+
+ private:
+  device::Context* const context_;
+  Mutex mu_;
+  absl::flat_hash_map<uint32_t, std::vector<device::EventId>> idle_ ABSL_GUARDED_BY(mu_);
+};
+
+// One record of an event. Made by the decoder, recorded and watched by its lane, and held by
+// whatever waits for it: shared because those outlive each other in any order.
+class EventRecord {
+ public:
+  enum class State { kPending, kRecorded, kComplete, kFailed };
+
+  // `lane` may be null for a mark that nothing waits for.
+  EventRecord(EventPool* pool, uint32_t flags, std::shared_ptr<Lane> lane)
+      : lane(std::move(lane)), flags(flags), pool_(pool) {}
+  ~EventRecord();
+  EventRecord(const EventRecord&) = delete;
+  EventRecord& operator=(const EventRecord&) = delete;
+
+  // Called once, by the lane.
+  CudaResult Record(device::Context* context, device::StreamId stream);
+
+  State state() const { return state_.load(std::memory_order_acquire); }
+  void set_state(State state) { state_.store(state, std::memory_order_release); }
+  // Valid once recorded.
+  device::EventId id() const { return id_; }
+
+  // Whether cuEventElapsedTime() may ask for it.
+  bool timed() const { return event != 0 && (flags & kDisableTiming) == 0; }
+
+  const std::shared_ptr<Lane> lane;
+  // The client's handle; 0 for a mark that is no record of an event.
+  uint64_t event = 0;
+  // The command that made it.
+  uint64_t seq = 0;
+  // When it was seen complete, by the monotonic clock: what is left of it for the next worker.
+  std::atomic<int64_t> host_ns{0};
+  // Made by a former worker: there is no device event, only host_ns.
+  bool restored = false;
+  // Set by the decoder: the record's ticket in its lane, and there the latest ticket up to it that
+  // has data for the client (Lane::data_ticket).
+  uint64_t ticket = 0;
+  uint64_t data_ticket = 0;
+  const uint32_t flags;
+
+ private:
+  EventPool* const pool_;
+  std::atomic<State> state_{State::kPending};
+  bool taken_ = false;
+  device::EventId id_{};
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_EVENT_H_

@@ -1,0 +1,359 @@
+#include "server/worker/lanes/lane.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "server/worker/lanes/session_log.h"
+
+namespace warpline::worker {
+namespace {
+
+// Fewer than the 1,020 launches at which the driver blocks its caller on a stalled stream.
+constexpr uint64_t kMaxOutstanding = 512;
+// A mark every so many commands lets a long burst retire while it runs.
+constexpr uint64_t kMarkEvery = 64;
+// Replies collect up to here; a frame must not grow beyond kMaxFramePayload.
+constexpr size_t kMaxBatch = 64u << 10;
+// More than any program has threads: whoever has more does not wait for the answers.
+constexpr size_t kMaxEventWaits = 4096;
+// Of the sleep between two looks at what is under way: the longer it lasts, the longer they may be.
+constexpr int64_t kMaxNapNs = 500'000;
+
+int64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+// Waking another core costs more than most waits last, so a lane polls before it sleeps; on a
+// machine with few cores it would only take the time of whom it waits for.
+int64_t SpinNs() {
+  static const int64_t spin = std::thread::hardware_concurrency() > 4 ? 100'000 : 5'000;
+  return spin;
+}
+
+}  // namespace
+
+Lane::Lane(LaneHost* host, Kind kind, uint64_t stream)
+    : host_(host), context_(host->context(DeviceOfHandle(stream))), kind_(kind), stream_(stream) {}
+
+bool Lane::Start() {
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    // A tenant's streams are many; a limit on threads must not end its session.
+    if (const LogPermit permit = host_->log()->Ask(kNoThreadLine)) {
+      permit.Warning("no thread for a stream: ", error.what());
+    }
+    finished_.store(true, std::memory_order_release);
+    return false;
+  }
+  return true;
+}
+
+Lane::~Lane() { Stop(); }
+
+void Lane::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    has_news_.store(true, std::memory_order_release);
+    wake_.NotifyOne();
+  }
+  if (thread_.joinable()) thread_.join();
+  // Records refer to their lanes, and what is left here to records.
+  outbox_.clear();
+  ready_.clear();
+  pending_.clear();
+  event_waits_.clear();
+  MutexLock lock(&mu_);
+  inbox_.clear();
+  new_event_waits_.clear();
+}
+
+uint64_t Lane::Append(Task task) {
+  const uint64_t ticket = appended_.load(std::memory_order_relaxed) + 1;
+  task.ticket = ticket;
+  outbox_.push_back(std::move(task));
+  appended_.store(ticket, std::memory_order_release);
+  return ticket;
+}
+
+void Lane::Flush() {
+  if (outbox_.empty()) return;
+  bool asleep;
+  {
+    MutexLock lock(&mu_);
+    if (inbox_.empty()) {
+      inbox_.swap(outbox_);
+    } else {
+      std::move(outbox_.begin(), outbox_.end(), std::back_inserter(inbox_));
+    }
+    has_news_.store(true, std::memory_order_release);
+    asleep = asleep_;
+  }
+  outbox_.clear();
+  if (asleep) wake_.NotifyOne();
+}
+
+void Lane::Nudge() {
+  MutexLock lock(&mu_);
+  has_news_.store(true, std::memory_order_release);
+  wake_.NotifyOne();
+}
+
+bool Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
+  if (event_wait_count_.load(std::memory_order_relaxed) >= kMaxEventWaits) return false;
+  {
+    MutexLock lock(&mu_);
+    if (!finished_.load(std::memory_order_relaxed)) {
+      event_wait_count_.fetch_add(1, std::memory_order_relaxed);
+      new_event_waits_.emplace_back(seq, std::move(record));
+      has_news_.store(true, std::memory_order_release);
+      wake_.NotifyOne();
+      return true;
+    }
+  }
+  host_->sink()->Reply(seq, host_->fault());  // Everything of the lane is complete.
+  return true;
+}
+
+bool Lane::TakeInbox() {
+  if (!has_news_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(&mu_);
+  has_news_.store(stop_, std::memory_order_release);
+  std::move(new_event_waits_.begin(), new_event_waits_.end(), std::back_inserter(event_waits_));
+  new_event_waits_.clear();
+  std::move(inbox_.begin(), inbox_.end(), std::back_inserter(ready_));
+  inbox_.clear();
+  return true;
+}
+
+bool Lane::Satisfied(const Task& task) const {
+  return std::all_of(task.after.begin(), task.after.end(), [](const Prerequisite& p) {
+    return p.lane->issued() >= p.ticket || p.lane->finished();
+  });
+}
+
+bool Lane::IssueReady() {
+  bool progress = false;
+  while (!ready_.empty()) {
+    Task& task = ready_.front();
+    if (!Satisfied(task)) break;
+    if (has_stream_ && issued() - retired() >= kMaxOutstanding) break;
+    if (!task.data.empty()) {
+      // What came before does not wait for it.
+      MarkTail();
+      Pending wait;
+      wait.data = std::exchange(task.data, {});
+      pending_.push_back(std::move(wait));
+    }
+    if (Issue(task) == Step::kBlocked) break;
+    last_issued_seq_ = task.seq;
+    issued_.store(task.ticket, std::memory_order_release);
+    ready_.pop_front();
+    progress = true;
+    ++unmarked_;
+    if (unmarked_ >= kMarkEvery) {
+      MarkTail();
+      Poll();
+      if (answers_ > 0) Deliver();
+    }
+  }
+  return progress;
+}
+
+CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
+  if (pending.mark == nullptr) {
+    pending.mark = std::make_shared<EventRecord>(host_->events(device()), kDisableTiming, nullptr);
+    pending.mark_result = pending.mark->Record(context_, stream);
+  }
+  if (pending.ticket != 0) {
+    unmarked_ = 0;
+    last_marked_ = pending.ticket;
+  }
+  const CudaResult result = pending.mark_result;
+  // Also without a mark: replies keep the order of their commands.
+  pending_.push_back(std::move(pending));
+  return result;
+}
+
+void Lane::MarkIssued(std::function<void(std::string* batch)> then) {
+  Pending pending;
+  pending.ticket = issued_.load(std::memory_order_relaxed);
+  pending.seq = last_issued_seq_;
+  pending.action = [this, ticket = pending.ticket, seq = pending.seq, then = std::move(then)](
+                       CudaResult result, std::string* batch) {
+    if (result == CudaResult::kSuccess) Retire(ticket, seq);
+    then(result == CudaResult::kSuccess ? batch : nullptr);
+  };
+  Mark(device_stream_, std::move(pending));
+}
+
+// Everything issued so far gets a mark, so that it retires although nobody waits for it.
+void Lane::MarkTail() {
+  const uint64_t ticket = issued_.load(std::memory_order_relaxed);
+  if (ticket == last_marked_ || ticket == retired()) return;
+  if (!has_stream_ || host_->fault() != CudaResult::kSuccess) {
+    if (pending_.empty()) Retire(ticket, last_issued_seq_);
+    return;
+  }
+  Pending pending;
+  pending.ticket = ticket;
+  pending.seq = last_issued_seq_;
+  Mark(device_stream_, std::move(pending));
+}
+
+void Lane::Retire(uint64_t ticket, uint64_t seq) {
+  const uint64_t before = retired_;
+  if (ticket <= before) return;
+  if (ticket > last_marked_) {
+    last_marked_ = ticket;
+    unmarked_ = 0;
+  }
+  if (printed_ > before) host_->SendOutput();
+  retired_seq_ = seq;
+  retired_ = ticket;
+  host_->OnRetired(this, ticket - before, &batch_);
+}
+
+void Lane::Deliver() {
+  host_->sink()->Send(&batch_);
+  if (answers_ > 0) host_->sink()->Answered(std::exchange(answers_, 0));
+  if (delivered_.load(std::memory_order_relaxed) == retired_) return;
+  delivered_seq_.store(retired_seq_, std::memory_order_release);
+  delivered_.store(retired_, std::memory_order_release);
+  host_->AfterRetired();
+}
+
+void Lane::Complete(Pending pending, CudaResult result) {
+  if (result != CudaResult::kSuccess) {
+    // What a wait reports is an execution error of the work before it: the context is gone.
+    host_->Fail(pending.seq, CommandId::kStreamSync, result);
+  }
+  if (pending.mark != nullptr) {
+    if (result == CudaResult::kSuccess && pending.mark->timed()) {
+      pending.mark->host_ns.store(NowNs(), std::memory_order_relaxed);
+      host_->OnRecorded(*pending.mark);
+    }
+    pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
+                                                           : EventRecord::State::kFailed);
+  }
+  if (pending.action) pending.action(result, &batch_);
+  // The board comes before the reply: a query after the wait must find the work complete.
+  if (pending.ticket != 0) Retire(pending.ticket, pending.seq);
+  if (pending.reply_seq != 0) {
+    if (result == CudaResult::kSuccess) result = pending.reply_result;
+    AppendReply(pending.reply_seq, static_cast<int32_t>(result), {}, {}, &batch_);
+    ++answers_;
+  }
+  if (batch_.size() >= kMaxBatch) Deliver();
+}
+
+bool Lane::Poll() {
+  bool progress = false;
+  while (!pending_.empty()) {
+    const Pending& front = pending_.front();
+    CudaResult result = host_->fault();
+    if (result == CudaResult::kSuccess &&
+        std::any_of(front.data.begin(), front.data.end(),
+                    [](const Prerequisite& p) { return p.lane->delivered() < p.ticket; })) {
+      break;
+    }
+    if (result == CudaResult::kSuccess) result = front.mark_result;
+    if (result == CudaResult::kSuccess && front.mark != nullptr) {
+      result = context_->QueryEvent(front.mark->id());
+      if (result == CudaResult::kNotReady) break;
+    }
+    Pending pending = std::move(pending_.front());
+    pending_.pop_front();
+    Complete(std::move(pending), result);
+    progress = true;
+  }
+  return progress;
+}
+
+bool Lane::PollEventWaits() {
+  if (event_waits_.empty()) return false;
+  const auto done = [this](const auto& wait) {
+    const EventRecord::State state = wait.second->state();
+    CudaResult result = host_->fault();
+    if (result == CudaResult::kSuccess && state == EventRecord::State::kFailed) {
+      result = CudaResult::kInvalidHandle;
+    }
+    if (result == CudaResult::kSuccess && state != EventRecord::State::kComplete) return false;
+    host_->sink()->Reply(wait.first, result);
+    return true;
+  };
+  const size_t before = event_waits_.size();
+  event_waits_.erase(std::remove_if(event_waits_.begin(), event_waits_.end(), done),
+                     event_waits_.end());
+  const size_t answered = before - event_waits_.size();
+  event_wait_count_.fetch_sub(answered, std::memory_order_relaxed);
+  // These were the last answers, perhaps.
+  if (answered > 0) host_->AfterRetired();
+  return answered > 0;
+}
+
+void Lane::Idle(int64_t last_progress_ns) {
+  const int64_t waited_ns = NowNs() - last_progress_ns;
+  if (waited_ns < SpinNs()) {
+    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+    return;
+  }
+  const bool watching = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
+  const bool answering =
+      !event_waits_.empty() || std::any_of(pending_.begin(), pending_.end(),
+                                           [](const Pending& p) { return p.reply_seq != 0; });
+  const int64_t nap_ns =
+      std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
+  MutexLock lock(&mu_);
+  if (has_news_.load(std::memory_order_acquire)) return;
+  asleep_ = true;
+  if (watching) {
+    wake_.WaitWithTimeout(&mu_, absl::Nanoseconds(nap_ns));
+  } else {
+    while (!has_news_.load(std::memory_order_acquire)) wake_.Wait(&mu_);
+  }
+  asleep_ = false;
+}
+
+void Lane::Run() {
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  pthread_setname_np(pthread_self(), "wl-lane");
+  int64_t last_progress_ns = NowNs();
+  while (true) {
+    bool progress = TakeInbox();
+    progress |= IssueReady();
+    // Also when what comes next has to wait: what was issued retires without it.
+    MarkTail();
+    progress |= Poll();
+    Deliver();
+    progress |= PollEventWaits();
+    if (closing_ && ready_.empty() && pending_.empty() && event_waits_.empty()) break;
+    {
+      MutexLock lock(&mu_);
+      if (stop_) break;
+    }
+    if (progress) {
+      last_progress_ns = NowNs();
+    } else {
+      Idle(last_progress_ns);
+    }
+  }
+  Finish();
+  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> late;
+  {
+    MutexLock lock(&mu_);
+    late.swap(new_event_waits_);
+    finished_.store(true, std::memory_order_release);
+  }
+  for (const auto& wait : late) host_->sink()->Reply(wait.first, host_->fault());
+}
+
+}  // namespace warpline::worker

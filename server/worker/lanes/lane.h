@@ -1,0 +1,226 @@
+// A lane: one stream's commands, in order, on a thread of their own.
+//
+// A lane waits only for what a command depends on. Waits of the application never block its
+// thread: it issues, marks what it issued with device events, polls the marks, and answers when
+// they complete. Nor does it block in the driver, which takes about 1,000 launches on a stalled
+// stream and then holds its caller: a lane keeps fewer outstanding.
+#ifndef WARPLINE_SERVER_WORKER_LANES_LANE_H_
+#define WARPLINE_SERVER_WORKER_LANES_LANE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "common/log/log_budget.h"
+#include "common/mutex.h"
+#include "proto/devices.h"
+#include "server/device/device.h"
+#include "server/worker/lanes/event.h"
+#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/lanes/staging_pool.h"
+#include "server/worker/lanes/task.h"
+
+namespace warpline::worker {
+
+// What the lanes of a session share. Borrowed by them; thread-safe.
+class LaneHost {
+ public:
+  virtual ~LaneHost() = default;
+  // Of the session's device with this number, which must be one that there is.
+  virtual device::Context* context(uint32_t device) = 0;
+  virtual EventPool* events(uint32_t device) = 0;
+  virtual ReplySink* sink() = 0;
+  virtual StagingPool* staging() = 0;
+  virtual LaunchGate* gate() = 0;
+  // For lines of the kinds of session_log.h.
+  virtual LogBudget* log() = 0;
+  // The sticky error that ended the session, or kSuccess.
+  virtual CudaResult fault() const = 0;
+  // A one-way command failed; a sticky result ends the session.
+  virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
+  // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
+  virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
+  // A module was loaded whose kernels may print.
+  virtual void NotePrints() = 0;
+  // Sends what complete kernels printed, before anything that is sent from now on.
+  virtual void SendOutput() = 0;
+  // A LimitSet: the session's bound for it, or 0 for one that it may not set.
+  virtual uint64_t MostOfLimit(uint32_t device, int limit) = 0;
+  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
+  // says what only became true by that.
+  virtual void AfterRetired() = 0;
+  // A record of an event with timing is complete.
+  virtual void OnRecorded(const EventRecord& record) = 0;
+  // The task has loaded its module, by `load`, and nothing of it has been found yet. While a worker
+  // takes over, this puts the module's variables where they were.
+  virtual CudaResult PlaceVariables(const Task& task,
+                                    const std::function<CudaResult(device::ModuleId*)>& load) = 0;
+  // `task` loaded its module from its image. Returns Module::at_risk.
+  virtual uint32_t OnModuleLoaded(const Task& task) = 0;
+  // The module with this handle is about to be unloaded.
+  virtual void OnModuleUnloading(uint64_t module) = 0;
+  // A kernel of a module of which this is Module::at_risk may run from now on.
+  virtual void OnAtRisk(uint32_t flags) = 0;
+  // `task`, a GlobalFind or VariableFind, found its variable.
+  virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
+  // Whether there is anything now, such as an array, that ends with this worker.
+  virtual void OnLostWithWorker(bool any) = 0;
+  // Asks the server for memory of a device outside the arena, and gives it back. kOutOfMemory
+  // beyond the session's quota.
+  virtual CudaResult Charge(uint32_t device, uint64_t bytes) = 0;
+  virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
+  // A module was made of it.
+  virtual void KeepImage(const Image& image) = 0;
+};
+
+// Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,
+// or from any other once it has been stopped.
+class Lane {
+ public:
+  enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
+
+  // `stream` is the client's handle; its device is one that there is.
+  Lane(LaneHost* host, Kind kind, uint64_t stream);
+  virtual ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // Starts the thread. Once, before anything is appended. False when the system has no more
+  // threads; the lane is of no use then.
+  bool Start();
+  // Ends the thread: what has not been issued is dropped, what is issued is not waited for.
+  void Stop();
+
+  Kind kind() const { return kind_; }
+  uint64_t stream() const { return stream_; }
+  // The stream's. Lanes of no stream are nobody's, and say 0.
+  uint32_t device() const { return DeviceOfHandle(stream_); }
+
+  // Decoder only: the lane comes after no StreamBarriers but those of its like.
+  bool ignores_barriers = false;
+  // Decoder only: the number of the latest StreamBarrier that the lane comes after, of lanes that
+  // do not ignore them and of those that do.
+  std::array<uint64_t, 2> barriers_seen{};
+  // Decoder only: the latest ticket that sends data to the client or comes after data of another
+  // lane.
+  uint64_t data_ticket = 0;
+
+  // Appends a task and returns its ticket. Called by the decoder only; takes effect at Flush().
+  uint64_t Append(Task task);
+  // Hands what was appended to the lane's thread.
+  void Flush();
+  // Replies to round trip `seq` when `record`, which is one of this lane's, is complete. False, and
+  // no reply, when a great many wait already.
+  bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
+
+  // Has the lane look at its tasks again: something that one of them waits for has happened.
+  void Nudge();
+
+  // Tickets: appended by the decoder, issued to the device, complete, complete with all its replies
+  // sent. Only the last is for others to act upon: data for the client must come first.
+  uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
+  uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
+  uint64_t retired() const { return retired_; }  // Lane's thread only.
+  uint64_t delivered() const { return delivered_.load(std::memory_order_acquire); }
+  // The numbers of the commands at retired() and delivered().
+  uint64_t retired_seq() const { return retired_seq_; }  // Lane's thread only.
+  uint64_t delivered_seq() const { return delivered_seq_.load(std::memory_order_acquire); }
+  // The lane destroyed its stream and its last command is complete: it may be deleted.
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
+
+ protected:
+  enum class Step { kDone, kBlocked };
+
+  // Something issued whose completion somebody watches.
+  struct Pending {
+    // Null for what only has to keep its place behind the marks before it.
+    std::shared_ptr<EventRecord> mark;
+    uint64_t ticket = 0;  // Retires the lane up to here; 0 for none.
+    uint64_t seq = 0;
+    uint64_t reply_seq = 0;  // The round trip that this answers; 0 for none.
+    // What that answer says if all went well so far.
+    CudaResult reply_result = CudaResult::kSuccess;
+    // Why the mark could not be made.
+    CudaResult mark_result = CudaResult::kSuccess;
+    // See Task. Waits for them, and what comes behind with it.
+    std::vector<Prerequisite> data;
+    // Run before the lane retires and the reply is sent. May be empty.
+    std::function<void(CudaResult, std::string* batch)> action;
+  };
+
+  // Issues a task on the lane's thread. kBlocked leaves it at the front to be tried again.
+  virtual Step Issue(Task& task) = 0;
+  // Called on the lane's thread when it ends.
+  virtual void Finish() {}
+
+  // Adds a mark behind everything issued so far. Without one, `pending` completes with the error
+  // that is returned, in its turn.
+  CudaResult Mark(device::StreamId stream, Pending pending);
+  // The same for everything issued so far. When that is complete it is reported as such, and then
+  // `then` adds to the batch; with an error `batch` is null.
+  void MarkIssued(std::function<void(std::string* batch)> then);
+  void Retire(uint64_t ticket, uint64_t seq);
+
+  LaneHost* const host_;
+  device::Context* const context_;  // Of device().
+  device::StreamId device_stream_{};
+  bool has_stream_ = false;  // Marks need a stream.
+  bool closing_ = false;     // The stream is destroyed once everything retired.
+  uint64_t printed_ = 0;     // The latest ticket that launched a kernel which may print.
+  uint64_t unmarked_ = 0;    // Tasks issued since the last mark.
+  std::deque<Pending> pending_;
+  std::string batch_;  // Replies not yet sent.
+
+ private:
+  void Run();
+  bool TakeInbox();
+  bool IssueReady();
+  bool Poll();
+  bool PollEventWaits();
+  void Deliver();
+  void MarkTail();
+  void Idle(int64_t last_progress_ns);
+  bool Satisfied(const Task& task) const;
+  void Complete(Pending pending, CudaResult result);
+
+  const Kind kind_;
+  const uint64_t stream_;
+
+  std::vector<Task> outbox_;  // Decoder only.
+
+  // Between decoder and lane.
+  Mutex mu_;
+  CondVar wake_;
+  std::vector<Task> inbox_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> new_event_waits_
+      ABSL_GUARDED_BY(mu_);
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool asleep_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<bool> has_news_{false};
+
+  // Lane's thread.
+  std::deque<Task> ready_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> event_waits_;
+  uint64_t last_issued_seq_ = 0;
+  uint64_t last_marked_ = 0;
+  uint64_t retired_ = 0;
+  uint64_t retired_seq_ = 0;
+  int64_t answers_ = 0;  // Of the batch, to somebody who waits.
+
+  std::atomic<uint64_t> appended_{0};
+  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> delivered_{0};
+  std::atomic<uint64_t> delivered_seq_{0};
+  std::atomic<bool> finished_{false};
+  std::atomic<size_t> event_wait_count_{0};
+  std::thread thread_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_LANE_H_

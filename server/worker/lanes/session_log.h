@@ -1,0 +1,31 @@
+// What a worker says of its session in the log, and how often: a tenant can bring any of it about
+// as often as it likes.
+#ifndef WARPLINE_SERVER_WORKER_LANES_SESSION_LOG_H_
+#define WARPLINE_SERVER_WORKER_LANES_SESSION_LOG_H_
+
+#include <cstddef>
+
+#include "absl/time/time.h"
+#include "common/log/log_budget.h"
+
+namespace warpline::worker {
+
+enum SessionLine : size_t {
+  kRefusedLine,
+  kJournalFullLine,
+  kNoThreadLine,
+  kNotUnmappedLine,
+  kVariablesLine,
+  kSessionLineCount,
+};
+
+// Few lines and long intervals: a server may have many sessions, and each has this budget.
+inline constexpr LogKind kSessionLines[kSessionLineCount] = {
+    {"refused_commands", 8, absl::Minutes(5)}, {"journal_full", 4, absl::Minutes(5)},
+    {"no_thread", 4, absl::Minutes(5)},        {"not_unmapped", 4, absl::Minutes(5)},
+    {"variables", 4, absl::Minutes(5)},
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_SESSION_LOG_H_

@@ -1,0 +1,63 @@
+#include "server/worker/lanes/staging_pool.h"
+
+#include <utility>
+
+#include "common/log/log.h"
+
+namespace warpline::worker {
+
+StagingPool::~StagingPool() {
+  MutexLock lock(&mu_);
+  for (void* buffer : idle_) context_->FreeStaging(buffer);
+}
+
+void* StagingPool::Take(bool first, CudaResult* result) {
+  *result = CudaResult::kSuccess;
+  {
+    MutexLock lock(&mu_);
+    if (!first && used_ >= max_buffers_) {
+      Refused();
+      return nullptr;
+    }
+    ++used_;
+    Count();
+    if (!idle_.empty()) {
+      void* buffer = idle_.back();
+      idle_.pop_back();
+      return buffer;
+    }
+  }
+  void* buffer = nullptr;
+  *result = context_->AllocStaging(kStagingBytes, &buffer);
+  if (*result == CudaResult::kSuccess) return buffer;
+  MutexLock lock(&mu_);
+  --used_;
+  Count();
+  return nullptr;
+}
+
+void StagingPool::Give(void* buffer) {
+  MutexLock lock(&mu_);
+  idle_.push_back(buffer);
+  --used_;
+  short_ = false;
+  Count();
+}
+
+void StagingPool::Count() {
+  if (usage_ != nullptr) {
+    usage_->staging_bytes.store(used_ * kStagingBytes, std::memory_order_relaxed);
+  }
+}
+
+// Lanes ask again and again; that is one wait.
+void StagingPool::Refused() {
+  if (std::exchange(short_, true)) return;
+  if (usage_ != nullptr) usage_->Meet(Limit::kStaging);
+  if (!std::exchange(said_, true)) {
+    LogWarning("limit reached what=staging limit_bytes=", max_buffers_ * kStagingBytes,
+               ": copies wait for others");
+  }
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,52 @@
+// Host buffers that copies to and from the device pass through.
+#ifndef WARPLINE_SERVER_WORKER_LANES_STAGING_POOL_H_
+#define WARPLINE_SERVER_WORKER_LANES_STAGING_POOL_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/device/device.h"
+#include "server/handover/session_usage.h"
+
+namespace warpline::worker {
+
+// Size of one buffer; a copy is cut into pieces of at most this.
+inline constexpr size_t kStagingBytes = 512u << 10;
+
+// Thread-safe. Buffers are made on demand up to a bound and kept, since pinning memory waits for
+// running kernels.
+class StagingPool {
+ public:
+  // `context` is borrowed.
+  StagingPool(device::Context* context, size_t max_buffers)
+      : context_(context), max_buffers_(max_buffers) {}
+  ~StagingPool();
+
+  // Where to say how much is in use (borrowed). Before the first Take().
+  void set_usage(SharedUsage* usage) { usage_ = usage; }
+
+  // A buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made (then
+  // `*result` is not kSuccess). Who holds none gets its `first` beyond the bound: a stalled stream
+  // that holds many must not keep others from copying.
+  void* Take(bool first, CudaResult* result);
+  void Give(void* buffer);
+
+ private:
+  void Count() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Refused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  device::Context* const context_;
+  const size_t max_buffers_;
+  SharedUsage* usage_ = nullptr;
+  Mutex mu_;
+  std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);
+  size_t used_ ABSL_GUARDED_BY(mu_) = 0;
+  // Nothing was given back since it was refused.
+  bool short_ ABSL_GUARDED_BY(mu_) = false;
+  bool said_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_STAGING_POOL_H_

@@ -1,0 +1,114 @@
+// Copies that an array has a part in.
+#include <functional>
+
+#include "common/cuda/box.h"
+#include "server/worker/lanes/stream_lane.h"
+
+namespace warpline::worker {
+namespace {
+
+using device::ArrayEnd;
+
+ArrayEnd InArray(const Array& array, uint64_t x, uint64_t y, uint64_t z) {
+  ArrayEnd end;
+  end.kind = ArrayEnd::Kind::kArray;
+  end.array = array.id;
+  end.device = array.device;
+  end.x = x;
+  end.y = y;
+  end.z = z;
+  return end;
+}
+
+ArrayEnd OnDevice(const BoxPlace& place) {
+  ArrayEnd end;
+  end.kind = ArrayEnd::Kind::kDevice;
+  end.place = place;
+  return end;
+}
+
+ArrayEnd OnHost(void* host) {
+  ArrayEnd end;
+  end.host = host;
+  return end;
+}
+
+// Whether the extent is one of a box without gaps.
+bool IsExtent(const BoxExtent& extent) {
+  uint64_t slice, span;
+  return !__builtin_mul_overflow(extent.width, extent.height, &slice) &&
+         BoxSpan({0, extent.width, slice}, extent, &span);
+}
+
+}  // namespace
+
+Lane::Step StreamLane::Do(const cmd::CopyToArray& command, Task& task) {
+  const BoxExtent extent = {command.width, command.height, command.depth};
+  CudaResult result = task.array->result;
+  if (result == CudaResult::kSuccess && (!IsExtent(extent) || extent.bytes() != task.tail.size() ||
+                                         task.tail.size() > kStagingBytes)) {
+    result = CudaResult::kInvalidValue;
+  }
+  if (result != CudaResult::kSuccess) {
+    Check(task, result);
+    return Step::kDone;
+  }
+  return CopyInBy(task, [&](void* buffer) {
+    return context_->CopyArray(InArray(*task.array, command.x, command.y, command.z),
+                               OnHost(buffer), extent, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyFromArray& command, Task& task) {
+  const BoxExtent extent = {command.width, command.height, command.depth};
+  CudaResult result = task.array->result;
+  if (result == CudaResult::kSuccess && !IsExtent(extent)) result = CudaResult::kInvalidValue;
+  if (result != CudaResult::kSuccess) {
+    AnswerInOrder(task, result);
+    return Step::kDone;
+  }
+  return CopyOutBy(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {
+    const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
+    *bytes = part.extent.bytes();
+    const ArrayEnd from =
+        InArray(*task.array, command.x + part.x, command.y + part.y, command.z + part.z);
+    return context_->CopyArray(OnHost(buffer), from, part.extent, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyDeviceToArray& command, Task& task) {
+  CudaResult result = task.array->result;
+  if (result == CudaResult::kSuccess) {
+    result = context_->CopyArray(InArray(*task.array, command.x, command.y, command.z),
+                                 OnDevice({command.src, command.src_pitch, command.src_slice}),
+                                 {command.width, command.height, command.depth}, device_stream_);
+  }
+  Check(task, result);
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyArrayToDevice& command, Task& task) {
+  CudaResult result = task.array->result;
+  if (result == CudaResult::kSuccess) {
+    result = context_->CopyArray(OnDevice({command.dst, command.dst_pitch, command.dst_slice}),
+                                 InArray(*task.array, command.x, command.y, command.z),
+                                 {command.width, command.height, command.depth}, device_stream_);
+  }
+  Check(task, result);
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyArrayToArray& command, Task& task) {
+  CudaResult result = task.array->result;
+  if (result == CudaResult::kSuccess) result = task.second_array->result;
+  if (result == CudaResult::kSuccess) {
+    result = context_->CopyArray(
+        InArray(*task.array, command.to_x, command.to_y, command.to_z),
+        InArray(*task.second_array, command.from_x, command.from_y, command.from_z),
+        {command.width, command.height, command.depth}, device_stream_);
+  }
+  Check(task, result);
+  return Step::kDone;
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,62 @@
+// Launches of graphs, of which parts may be for other devices than the stream's.
+#include "server/worker/lanes/graph.h"
+#include "server/worker/lanes/stream_lane.h"
+
+namespace warpline::worker {
+
+Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
+  if (task.graph->prints) printed_ = task.ticket;
+  issuing_to_ = device();
+  CudaResult result =
+      LaunchGraph(*task.graph, host_->gate(),
+                  [this](uint32_t device, device::Context** context, device::StreamId* stream) {
+                    return GoTo(device, context, stream);
+                  });
+  // Also behind one that failed half-way: what runs elsewhere is waited for here.
+  const CudaResult back = GoTo(device());
+  if (result == CudaResult::kSuccess) result = back;
+  Check(task, result);
+  return Step::kDone;
+}
+
+CudaResult StreamLane::StreamOn(uint32_t device, device::StreamId* stream) {
+  if (device == this->device()) {
+    *stream = device_stream_;
+    return CudaResult::kSuccess;
+  }
+  const auto known = side_streams_.find(device);
+  if (known != side_streams_.end()) {
+    *stream = known->second;
+    return CudaResult::kSuccess;
+  }
+  constexpr uint32_t kNonBlocking = 1;
+  const CudaResult result = host_->context(device)->CreateStream(kNonBlocking, priority_, stream);
+  if (result == CudaResult::kSuccess) side_streams_.emplace(device, *stream);
+  return result;
+}
+
+CudaResult StreamLane::GoTo(uint32_t device, device::Context** context, device::StreamId* stream) {
+  *context = host_->context(device);
+  CudaResult result = StreamOn(device, stream);
+  if (device == issuing_to_ || result != CudaResult::kSuccess) return result;
+  EventPool* const events = host_->events(issuing_to_);
+  device::StreamId from;
+  device::EventId event;
+  result = StreamOn(issuing_to_, &from);
+  if (result == CudaResult::kSuccess) result = events->Take(kDisableTiming, &event);
+  if (result != CudaResult::kSuccess) return result;
+  result = host_->context(issuing_to_)->RecordEvent(event, from);
+  if (result == CudaResult::kSuccess) result = (*context)->WaitEvent(*stream, event);
+  // The wait is for the record that was made.
+  events->Give(kDisableTiming, event);
+  if (result == CudaResult::kSuccess) issuing_to_ = device;
+  return result;
+}
+
+CudaResult StreamLane::GoTo(uint32_t device) {
+  device::Context* context;
+  device::StreamId stream;
+  return GoTo(device, &context, &stream);
+}
+
+}  // namespace warpline::worker

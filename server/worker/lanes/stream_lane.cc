@@ -1,0 +1,362 @@
+#include "server/worker/lanes/stream_lane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "common/cuda/box.h"
+#include "server/worker/lanes/launch_attributes.h"
+
+namespace warpline::worker {
+namespace {
+
+// Up to this the driver copies pageable memory into its queue.
+constexpr size_t kMaxPageableBytes = 64u << 10;
+
+}  // namespace
+
+void StreamLane::Check(const Task& task, CudaResult result) {
+  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+}
+
+// The legacy stream exists; others are made by the lane's first command.
+bool StreamLane::OpenStream() {
+  if (open_result_ == CudaResult::kNotReady) {
+    if (kind() == Kind::kLegacy) {
+      device_stream_ = device::kLegacyStream;
+      open_result_ = CudaResult::kSuccess;
+    } else {
+      open_result_ = context_->CreateStream(flags_, priority_, &device_stream_);
+    }
+    has_stream_ = open_result_ == CudaResult::kSuccess;
+  }
+  return has_stream_;
+}
+
+Lane::Step StreamLane::Issue(Task& task) {
+  if (!std::holds_alternative<cmd::StreamCreate>(task.command)) {
+    CudaResult result = host_->fault();
+    if (result == CudaResult::kSuccess && !OpenStream()) result = open_result_;
+    if (result != CudaResult::kSuccess) {
+      if (std::holds_alternative<cmd::StreamDestroy>(task.command)) closing_ = true;
+      if (task.event != nullptr && !std::holds_alternative<cmd::StreamWaitEvent>(task.command)) {
+        task.event->set_state(worker::EventRecord::State::kFailed);
+      }
+      if (Answers(task.id)) {
+        host_->sink()->Reply(task.seq, result);
+      } else if (host_->fault() == CudaResult::kSuccess) {
+        host_->Fail(task.seq, task.id, result);
+      }
+      copied_ = 0;
+      return Step::kDone;
+    }
+  }
+  for (const auto& barrier : std::exchange(task.barriers, {})) WaitFor(task, barrier.get());
+  return std::visit([&](const auto& command) { return Do(command, task); }, task.command);
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamCreate& command, Task& task) {
+  flags_ = command.flags;
+  priority_ = command.priority;
+  OpenStream();
+  Check(task, open_result_);
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamDestroy&, Task&) {
+  closing_ = true;
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamSync&, Task& task) {
+  Pending pending;
+  pending.ticket = task.ticket;
+  pending.seq = task.seq;
+  pending.reply_seq = task.seq;
+  Mark(device_stream_, std::move(pending));
+  return Step::kDone;
+}
+
+void StreamLane::WaitFor(const Task& task, const worker::EventRecord* record) {
+  // An event that was never recorded, or whose record is complete, holds nothing back.
+  if (record == nullptr || record->state() == worker::EventRecord::State::kComplete) return;
+  if (record->state() == worker::EventRecord::State::kFailed) {
+    Check(task, CudaResult::kInvalidHandle);
+    return;
+  }
+  Check(task, context_->WaitEvent(device_stream_, record->id()));
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamWaitEvent&, Task& task) {
+  WaitFor(task, task.event.get());
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamBarrier&, Task& task) { return RecordMark(task); }
+Lane::Step StreamLane::Do(const cmd::EventRecord&, Task& task) { return RecordMark(task); }
+
+Lane::Step StreamLane::RecordMark(Task& task) {
+  const CudaResult result = task.event->Record(context_, device_stream_);
+  if (result != CudaResult::kSuccess) {
+    Check(task, result);
+    return Step::kDone;
+  }
+  Pending pending;
+  pending.mark = task.event;
+  pending.ticket = task.ticket;
+  pending.seq = task.seq;
+  Mark(device_stream_, std::move(pending));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::Memset& command, Task& task) {
+  Check(task, context_->Memset(command.dst, command.value, static_cast<int>(command.width),
+                               command.count, device_stream_));
+  return Step::kDone;
+}
+
+void* StreamLane::TakeStaging(CudaResult* result) {
+  void* const buffer = host_->staging()->Take(/*first=*/staged_ == 0, result);
+  if (buffer != nullptr) ++staged_;
+  return buffer;
+}
+
+void StreamLane::GiveStaging(void* buffer) {
+  --staged_;
+  host_->staging()->Give(buffer);
+}
+
+template <typename Copy>
+Lane::Step StreamLane::CopyIn(Task& task, Copy copy) {
+  CudaResult result;
+  void* const buffer = TakeStaging(&result);
+  if (buffer == nullptr && result == CudaResult::kSuccess) return Step::kBlocked;
+  if (result == CudaResult::kSuccess) {
+    std::memcpy(buffer, task.tail.data(), task.tail.size());
+    result = copy(buffer);
+  }
+  if (result != CudaResult::kSuccess) {
+    if (buffer != nullptr) GiveStaging(buffer);
+    Check(task, result);
+    return Step::kDone;
+  }
+  Pending pending;
+  pending.ticket = task.ticket;
+  pending.seq = task.seq;
+  pending.action = [this, buffer](CudaResult, std::string*) { GiveStaging(buffer); };
+  Mark(device_stream_, std::move(pending));
+  return Step::kDone;
+}
+
+// A driver that is given more than a little pageable memory waits for the stream; with a buffer
+// from AllocStaging it only queues the copy.
+Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
+  const size_t bytes = task.tail.size();
+  if (bytes <= kMaxPageableBytes || bytes > kStagingBytes) {
+    Check(task, context_->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
+    return Step::kDone;
+  }
+  return CopyIn(task, [&](const void* buffer) {
+    return context_->CopyToDevice(command.dst, buffer, bytes, device_stream_);
+  });
+}
+
+// Sends the range in pieces, each through a staging buffer; several are under way at a time.
+template <typename Copy>
+Lane::Step StreamLane::CopyOut(Task& task, uint64_t total, Copy copy) {
+  bool last = false;
+  while (!last) {
+    const uint64_t offset = copied_;
+    size_t bytes = 0;
+    CudaResult result;
+    void* buffer = TakeStaging(&result);
+    if (buffer == nullptr && result == CudaResult::kSuccess) return Step::kBlocked;
+    if (result == CudaResult::kSuccess && offset < total) result = copy(buffer, offset, &bytes);
+    last = offset + bytes == total;
+    Pending pending;
+    pending.seq = task.seq;
+    pending.ticket = last ? task.ticket : 0;
+    pending.reply_seq = last ? task.seq : 0;
+    if (result == CudaResult::kSuccess) {
+      pending.action = [this, buffer, offset, bytes, seq = task.seq](CudaResult done,
+                                                                     std::string* batch) {
+        if (done == CudaResult::kSuccess && bytes > 0) {
+          const std::string_view data(static_cast<char*>(buffer), bytes);
+          host_->sink()->CopyData(seq, offset, data, batch);
+        }
+        GiveStaging(buffer);
+      };
+      result = Mark(device_stream_, std::move(pending));
+      if (result == CudaResult::kSuccess || last) {
+        copied_ += bytes;
+        continue;
+      }
+    } else {
+      if (buffer != nullptr) GiveStaging(buffer);
+      if (IsSticky(result)) Check(task, result);
+    }
+    // The answer comes behind the pieces that are under way: the client takes no data after it.
+    AnswerInOrder(task, result);
+    break;
+  }
+  copied_ = 0;
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy) {
+  return CopyIn(task, copy);
+}
+
+Lane::Step StreamLane::CopyOutBy(Task& task, uint64_t total,
+                                 const std::function<CudaResult(void*, uint64_t, size_t*)>& copy) {
+  return CopyOut(task, total, copy);
+}
+
+void StreamLane::AnswerInOrder(const Task& task, CudaResult result) {
+  Pending answer;
+  answer.seq = task.seq;
+  answer.reply_seq = task.seq;
+  answer.reply_result = result;
+  pending_.push_back(std::move(answer));
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
+  return CopyOut(task, command.bytes, [&](void* buffer, uint64_t offset, size_t* bytes) {
+    *bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
+    return context_->CopyFromDevice(buffer, command.src + offset, *bytes, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
+  Check(task, context_->CopyOnDevice(command.dst, command.src, command.bytes, device_stream_));
+  return Step::kDone;
+}
+
+void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
+                        std::string_view params) {
+  const Kernel& kernel = *task.kernel;
+  CudaResult result = kernel.result;
+  // The driver reads as many bytes as the kernel has, so a shorter buffer is not passed on.
+  if (result == CudaResult::kSuccess && params.size() != kernel.param_bytes) {
+    result = CudaResult::kInvalidValue;
+  }
+  if (result == CudaResult::kSuccess) {
+    if (kernel.module->prints) printed_ = task.ticket;
+    const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
+    result = host_->gate()->With({&task.kernel, 1}, [&] {
+      return context_->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
+    });
+  }
+  Check(task, result);
+}
+
+Lane::Step StreamLane::Do(const cmd::Launch& command, Task& task) {
+  Launch(task,
+         {{command.grid_x, command.grid_y, command.grid_z},
+          {command.block_x, command.block_y, command.block_z},
+          command.dynamic_shared_bytes},
+         task.tail);
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::LaunchEx& command, Task& task) {
+  device::LaunchConfig config = {{command.grid_x, command.grid_y, command.grid_z},
+                                 {command.block_x, command.block_y, command.block_z},
+                                 command.dynamic_shared_bytes};
+  config.cooperative = command.cooperative != 0;
+  std::string_view rest = task.tail;
+  if (TakeAttributes(&rest, command.attribute_count, &config)) {
+    Launch(task, config, rest);
+  } else {
+    Check(task, CudaResult::kInvalidValue);
+  }
+  return Step::kDone;
+}
+
+// The lane holds itself back, with neither a driver's callback nor a wait on the device: one host
+// function that blocks would stop those of all streams there.
+Lane::Step StreamLane::Do(const cmd::HostCall& command, Task& task) {
+  if (task.host->done.load(std::memory_order_acquire)) return Step::kDone;
+  if (!task.host->announced) {
+    task.host->announced = true;
+    MarkIssued([token = command.token, host = task.host](std::string* batch) {
+      if (batch == nullptr) {
+        host->done.store(true, std::memory_order_release);
+        return;
+      }
+      AppendNotice(ReplyId::kHostDue, 0, notice::HostDue{token}, {}, batch);
+    });
+  }
+  return Step::kBlocked;
+}
+
+Lane::Step StreamLane::Do(const cmd::MemsetRows& command, Task& task) {
+  Check(task, context_->MemsetRows(command.dst, command.pitch, command.value,
+                                   static_cast<int>(command.width), command.columns, command.rows,
+                                   device_stream_));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyBoxToDevice& command, Task& task) {
+  const BoxPlace place = {command.dst, command.pitch, command.slice};
+  const BoxExtent extent = {command.width, command.height, command.depth};
+  uint64_t span;
+  if (!BoxSpan(place, extent, &span) || extent.bytes() != task.tail.size() ||
+      task.tail.size() > kStagingBytes) {
+    Check(task, CudaResult::kInvalidValue);
+    return Step::kDone;
+  }
+  return CopyIn(task, [&](const void* buffer) {
+    return context_->CopyBoxToDevice(place, buffer, extent, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyBoxFromDevice& command, Task& task) {
+  const BoxPlace place = {command.src, command.pitch, command.slice};
+  const BoxExtent extent = {command.width, command.height, command.depth};
+  uint64_t span;
+  if (!BoxSpan(place, extent, &span)) {
+    AnswerInOrder(task, CudaResult::kInvalidValue);
+    return Step::kDone;
+  }
+  return CopyOut(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {
+    const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
+    *bytes = part.extent.bytes();
+    return context_->CopyBoxFromDevice(buffer, part.In(place), part.extent, device_stream_);
+  });
+}
+
+Lane::Step StreamLane::Do(const cmd::CopyBoxOnDevice& command, Task& task) {
+  Check(task,
+        context_->CopyBoxOnDevice({command.dst, command.dst_pitch, command.dst_slice},
+                                  {command.src, command.src_pitch, command.src_slice},
+                                  {command.width, command.height, command.depth}, device_stream_));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamMemOps&, Task& task) {
+  std::vector<device::MemOp> operations(task.tail.size() / sizeof(device::MemOp));
+  std::memcpy(operations.data(), task.tail.data(), operations.size() * sizeof(device::MemOp));
+  Check(task, context_->MemOps(operations, device_stream_));
+  return Step::kDone;
+}
+
+Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
+  if (!IsStreamAttribute(command.attribute)) {
+    Check(task, CudaResult::kInvalidValue);
+    return Step::kDone;
+  }
+  device::LaunchAttribute attribute;
+  attribute.id = command.attribute;
+  std::memcpy(attribute.value.data(), task.tail.data(), attribute.value.size());
+  Check(task, context_->SetStreamAttribute(device_stream_, attribute));
+  return Step::kDone;
+}
+
+void StreamLane::Finish() {
+  for (const auto& [device, stream] : side_streams_) host_->context(device)->DestroyStream(stream);
+  if (has_stream_ && kind() != Kind::kLegacy) context_->DestroyStream(device_stream_);
+}
+
+}  // namespace warpline::worker

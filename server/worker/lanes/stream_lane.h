@@ -1,0 +1,99 @@
+// The lane of a stream: launches, copies, memsets, records and waits.
+#ifndef WARPLINE_SERVER_WORKER_LANES_STREAM_LANE_H_
+#define WARPLINE_SERVER_WORKER_LANES_STREAM_LANE_H_
+
+#include <functional>
+#include <map>
+
+#include "server/worker/lanes/lane.h"
+
+namespace warpline::worker {
+
+class StreamLane : public Lane {
+ public:
+  StreamLane(LaneHost* host, Kind kind, uint64_t stream) : Lane(host, kind, stream) {}
+  ~StreamLane() override { Stop(); }
+
+ protected:
+  Step Issue(Task& task) override;
+  void Finish() override;
+
+ private:
+  // One per command of the table with lane "stream".
+  Step Do(const cmd::StreamCreate& command, Task& task);
+  Step Do(const cmd::StreamDestroy& command, Task& task);
+  Step Do(const cmd::StreamSync& command, Task& task);
+  Step Do(const cmd::StreamWaitEvent& command, Task& task);
+  Step Do(const cmd::StreamBarrier& command, Task& task);
+  Step Do(const cmd::EventRecord& command, Task& task);
+  Step Do(const cmd::Memset& command, Task& task);
+  Step Do(const cmd::CopyToDevice& command, Task& task);
+  Step Do(const cmd::CopyFromDevice& command, Task& task);
+  Step Do(const cmd::CopyOnDevice& command, Task& task);
+  Step Do(const cmd::Launch& command, Task& task);
+  Step Do(const cmd::LaunchEx& command, Task& task);
+  Step Do(const cmd::HostCall& command, Task& task);
+  Step Do(const cmd::MemsetRows& command, Task& task);
+  Step Do(const cmd::CopyBoxToDevice& command, Task& task);
+  Step Do(const cmd::CopyBoxFromDevice& command, Task& task);
+  Step Do(const cmd::CopyBoxOnDevice& command, Task& task);
+  Step Do(const cmd::StreamMemOps& command, Task& task);
+  Step Do(const cmd::StreamSetAttribute& command, Task& task);
+  // stream_arrays.cc
+  Step Do(const cmd::CopyToArray& command, Task& task);
+  Step Do(const cmd::CopyFromArray& command, Task& task);
+  Step Do(const cmd::CopyDeviceToArray& command, Task& task);
+  Step Do(const cmd::CopyArrayToDevice& command, Task& task);
+  Step Do(const cmd::CopyArrayToArray& command, Task& task);
+  // stream_graphs.cc
+  Step Do(const cmd::GraphLaunch& command, Task& task);
+  // The decoder sends other commands elsewhere.
+  template <typename Command>
+  Step Do(const Command&, Task&) {
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kStream,
+                  "the command has no Do()");
+    return Step::kDone;
+  }
+
+  void Check(const Task& task, CudaResult result);
+  // Launches the task's kernel, with `params` for its parameter buffer.
+  void Launch(const Task& task, const device::LaunchConfig& config, std::string_view params);
+  // Makes the stream wait for a record of another lane.
+  void WaitFor(const Task& task, const worker::EventRecord* record);
+  Step RecordMark(Task& task);
+  bool OpenStream();
+  // Brings the tail to the device: copy(buffer) issues that from a staging buffer.
+  template <typename Copy>
+  Step CopyIn(Task& task, Copy copy);
+  // Sends `total` bytes back: copy(buffer, offset, &bytes) issues the piece at `offset`, which is
+  // at most kStagingBytes long, and says how long.
+  template <typename Copy>
+  Step CopyOut(Task& task, uint64_t total, Copy copy);
+  // The same for other files.
+  Step CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy);
+  Step CopyOutBy(Task& task, uint64_t total,
+                 const std::function<CudaResult(void*, uint64_t, size_t*)>& copy);
+  // Answers with an error behind what is under way.
+  void AnswerInOrder(const Task& task, CudaResult result);
+  // For launches over several devices: a stream of `device`, which comes after everything that was
+  // issued since `issuing_to_` was set. What is issued there from now on counts as this lane's once
+  // it has gone back to its own device.
+  CudaResult GoTo(uint32_t device, device::Context** context, device::StreamId* stream);
+  CudaResult GoTo(uint32_t device);
+  CudaResult StreamOn(uint32_t device, device::StreamId* stream);
+  // As StagingPool's.
+  void* TakeStaging(CudaResult* result);
+  void GiveStaging(void* buffer);
+
+  CudaResult open_result_ = CudaResult::kNotReady;
+  uint32_t flags_ = 0;
+  int priority_ = 0;
+  uint64_t copied_ = 0;  // Of the CopyFromDevice or CopyBoxFromDevice at the front.
+  size_t staged_ = 0;    // Staging buffers that this lane holds.
+  uint32_t issuing_to_ = 0;
+  std::map<uint32_t, device::StreamId> side_streams_;  // By device, made when first needed.
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_STREAM_LANE_H_

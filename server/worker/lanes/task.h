@@ -1,0 +1,117 @@
+// One command, bound to the objects that it names, on its way through a lane.
+#ifndef WARPLINE_SERVER_WORKER_LANES_TASK_H_
+#define WARPLINE_SERVER_WORKER_LANES_TASK_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "proto/commands.h"
+#include "server/device/device.h"
+#include "server/worker/lanes/event.h"
+#include "server/worker/lanes/image.h"
+#include "server/worker/lanes/kernel.h"
+
+namespace warpline::worker {
+
+class Lane;
+struct Frame;
+struct Graph;
+
+// Device code that is being linked. The linker lane's, but for `device` and
+// `image_bytes`, the decoder's.
+struct Link {
+  uint32_t device = 0;
+  uint64_t image_bytes = 0;  // Of what was added.
+  bool created = false;
+  device::LinkId id{};
+  device::JitLog log;  // All that was said so far.
+  std::string code;    // Once it is complete.
+};
+
+// An array, a mipmapped one, or a level or plane of one. As Module.
+struct Array {
+  uint64_t ticket = 0;
+  uint32_t device = 0;
+  CudaResult result = CudaResult::kNotReady;
+  device::ArrayId id{};
+  device::ArrayShape shape;
+  std::shared_ptr<Array> whole;  // Of a part, which ends with it.
+  uint64_t charged_bytes = 0;    // Control lane only.
+};
+
+// Lane `lane` must have issued its task `ticket` first.
+struct Prerequisite {
+  std::shared_ptr<Lane> lane;
+  uint64_t ticket;
+};
+
+// A HostCall under way. `done` is set by the decoder, for good, and read by the lane.
+struct HostWait {
+  bool announced = false;  // Lane's thread only: the client has been or is being told.
+  std::atomic<bool> done{false};
+};
+
+// Whether the client waits for an answer to such a command.
+inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
+
+using AnyCommand = std::variant<
+    cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
+    cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
+    cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed, cmd::ModuleLoad, cmd::ModuleCheck,
+    cmd::ModuleUnload, cmd::KernelFind, cmd::GlobalFind, cmd::KernelSetAttribute,
+    cmd::MaxActiveBlocks, cmd::LaunchEx, cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels,
+    cmd::ClusterOccupancy, cmd::LimitGet, cmd::LimitSet, cmd::HostCall, cmd::MemsetRows,
+    cmd::CopyBoxToDevice, cmd::CopyBoxFromDevice, cmd::CopyBoxOnDevice, cmd::StreamMemOps,
+    cmd::StreamSetAttribute, cmd::TensorMapEncode, cmd::LinkCreate, cmd::LinkAdd, cmd::LinkComplete,
+    cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
+    cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
+    cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy,
+    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind,
+    cmd::ConditionalCreate, cmd::ConditionalDestroy, cmd::GraphCreateIn>;
+
+// Move-only in practice: tasks travel decoder -> lane.
+struct Task {
+  uint64_t seq = 0;
+  uint64_t ticket = 0;  // Its place in its lane, from 1; set by the lane.
+  CommandId id{};
+  AnyCommand command;
+  // What the command names, by the table's rules.
+  std::shared_ptr<Kernel> kernel;
+  std::shared_ptr<Kernel> former_kernel;  // What a KernelSetAttribute changes into `kernel`.
+  std::shared_ptr<Module> module;
+  std::shared_ptr<EventRecord> event;
+  std::shared_ptr<EventRecord> second_event;
+  std::shared_ptr<Image> image;
+  std::shared_ptr<HostWait> host;
+  std::shared_ptr<Link> link;
+  std::shared_ptr<Array> array;
+  std::shared_ptr<Array> second_array;
+  std::shared_ptr<Graph> graph;
+  std::shared_ptr<Frame> frame;
+  // What the stream waits for before the command: the latest StreamBarriers of others.
+  std::vector<std::shared_ptr<EventRecord>> barriers;
+  absl::InlinedVector<Prerequisite, 1> after;
+  // Work of other lanes that the command comes after and that has data for the client: nothing from
+  // here on may be reported as complete before that data has left.
+  std::vector<Prerequisite> data;
+  // The tail lies in the payload, which stays alive as long as one of its tasks.
+  std::shared_ptr<const std::string> payload;
+  std::string_view tail;
+};
+
+// The module of a GlobalFind or VariableFind; 0 for any other task.
+inline uint64_t FoundIn(const Task& task) {
+  if (const auto* const any = std::get_if<cmd::VariableFind>(&task.command)) return any->module;
+  const auto* const plain = std::get_if<cmd::GlobalFind>(&task.command);
+  return plain == nullptr ? 0 : plain->module;
+}
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_TASK_H_

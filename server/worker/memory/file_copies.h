@@ -1,0 +1,40 @@
+// Copies between device memory and files, for the server.
+#ifndef WARPLINE_SERVER_WORKER_MEMORY_FILE_COPIES_H_
+#define WARPLINE_SERVER_WORKER_MEMORY_FILE_COPIES_H_
+
+#include <cstdint>
+
+#include "common/cuda/cuda_result.h"
+#include "server/device/device.h"
+
+namespace warpline::worker {
+
+// Every copy waits for everything on the legacy stream before it, and until it is done. The
+// device's error for what is not mapped, kOperatingSystem when the file is too short. Not
+// thread-safe.
+class FileCopies {
+ public:
+  // `context` is borrowed.
+  explicit FileCopies(device::Context* context) : context_(context) {}
+  ~FileCopies();
+  FileCopies(const FileCopies&) = delete;
+  FileCopies& operator=(const FileCopies&) = delete;
+
+  // [va, va + bytes) to the file behind `fd` (borrowed) from `offset` on.
+  CudaResult ToFile(uint64_t va, uint64_t bytes, int fd, uint64_t offset);
+  // The same the other way.
+  CudaResult FromFile(int fd, uint64_t offset, uint64_t va, uint64_t bytes);
+
+ private:
+  CudaResult Prepare();
+  CudaResult Wait();
+
+  device::Context* const context_;
+  void* staging_ = nullptr;
+  device::EventId event_{};
+  bool ready_ = false;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_MEMORY_FILE_COPIES_H_

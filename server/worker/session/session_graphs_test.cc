@@ -1,0 +1,197 @@
+#include "proto/graph_definition.h"
+#include "server/worker/testing/session_fixture.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr auto kMemset = static_cast<uint32_t>(CommandId::kMemset);
+constexpr auto kLaunch = static_cast<uint32_t>(CommandId::kLaunch);
+
+template <typename Command>
+std::string_view Fields(const Command& command) {
+  return {reinterpret_cast<const char*>(&command), sizeof(command)};
+}
+
+class SessionGraphsTest : public SessionTest {
+ protected:
+  // A memset of `value` and a launch of kernel 3 with `params` behind it.
+  std::string Definition(uint32_t value, const std::string& params) {
+    std::string definition;
+    const cmd::Memset memset = {0, 0x1000, 4, value, 4};
+    AppendGraphStep(kMemset, {}, Fields(memset), {}, &definition);
+    const cmd::Launch launch = LaunchOn(0, 9);
+    AppendGraphStep(kLaunch, {0}, Fields(launch), params, &definition);
+    return definition;
+  }
+
+  CudaResult Create(uint64_t graph, const std::string& definition) {
+    Add(cmd::ImageData{77, definition.size(), 0}, definition);
+    const uint64_t seq = Add(cmd::GraphCreate{graph, 77});
+    EXPECT_TRUE(Send().ok());
+    CudaResult result = CudaResult::kUnknown;
+    replies_.Wait(seq, &result);
+    return result;
+  }
+
+  CudaResult CreateIn(uint64_t graph, uint64_t frame, const std::string& definition) {
+    Add(cmd::ImageData{78, definition.size(), 0}, definition);
+    const uint64_t seq = Add(cmd::GraphCreateIn{graph, 78, frame});
+    EXPECT_TRUE(Send().ok());
+    CudaResult result = CudaResult::kUnknown;
+    replies_.Wait(seq, &result);
+    return result;
+  }
+
+  uint64_t MakeConditional(uint64_t frame) {
+    const uint64_t seq = Add(cmd::ConditionalCreate{frame, 1, 1});
+    EXPECT_TRUE(Send().ok());
+    CudaResult result = CudaResult::kUnknown;
+    const std::string body = replies_.Wait(seq, &result);
+    EXPECT_EQ(result, CudaResult::kSuccess);
+    std::string_view rest = body;
+    cmd::ConditionalCreateReply reply;
+    EXPECT_TRUE(TakeStruct(&rest, &reply));
+    return reply.conditional;
+  }
+
+  void Sync(uint64_t stream) {
+    const uint64_t seq = Add(cmd::StreamSync{stream});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(seq);
+  }
+
+  bool Failed(uint64_t seq) { return replies_.Has(ReplyId::kFailed, seq); }
+};
+
+TEST_F(SessionGraphsTest, NodesHaveTheAttributesThatTheirKernelsHadWhenTheGraphWasMade) {
+  constexpr int kCarveout = 9;
+  LoadKernel();
+  AddStream(20);
+  Add(cmd::KernelSetAttribute{3, kCarveout, 50});
+  ASSERT_EQ(Create(50, Definition(6, params_)), CudaResult::kSuccess);
+  Add(cmd::KernelSetAttribute{3, kCarveout, 20});
+  Add(cmd::GraphLaunch{20, 50});
+  Add(LaunchOn(20), params_);
+  Sync(20);
+  auto launches = context_.attributes_at_launches();
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0][kCarveout], 50);
+  EXPECT_EQ(launches[1][kCarveout], 20);
+}
+
+TEST_F(SessionGraphsTest, ALaunchIssuesTheNodesInTheirOrder) {
+  LoadKernel();
+  AddStream(20);
+  ASSERT_EQ(Create(50, Definition(6, params_)), CudaResult::kSuccess);
+  Add(cmd::GraphLaunch{20, 50});
+  Add(cmd::GraphLaunch{20, 50});
+  Sync(20);
+  std::vector<std::string> work;
+  for (const std::string& line : context_.log()) {
+    if (line.starts_with("set@") || line.starts_with("launch@")) {
+      work.push_back(line.substr(0, line.find('@')) + line.substr(line.find(' ')));
+    }
+  }
+  ASSERT_EQ(work.size(), 4u);
+  EXPECT_EQ(work[0], "set 6");
+  EXPECT_TRUE(work[1].starts_with("launch ") && work[1].ends_with("x9")) << work[1];
+  EXPECT_EQ(work[2], "set 6");
+}
+
+TEST_F(SessionGraphsTest, WhatIsNoGraphIsRefused) {
+  LoadKernel();
+  EXPECT_EQ(Create(50, "12345678"), CudaResult::kInvalidValue);
+  EXPECT_EQ(Create(51, Definition(6, "short")), CudaResult::kInvalidValue);
+  std::string definition;
+  cmd::Launch launch = LaunchOn(0);
+  launch.kernel = 999;
+  AppendGraphStep(kLaunch, {}, Fields(launch), params_, &definition);
+  EXPECT_EQ(Create(52, definition), CudaResult::kInvalidHandle);
+  const uint64_t seq = Add(cmd::GraphCreate{53, 12345});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result = CudaResult::kSuccess;
+  replies_.Wait(seq, &result);
+  EXPECT_EQ(result, CudaResult::kInvalidHandle);
+}
+
+// A conditional node with one body, in which there is a memset.
+std::string Conditional(uint64_t conditional, uint32_t value) {
+  std::string definition;
+  const ConditionalStep step = {conditional, 0, 1};
+  AppendGraphStep(kConditionalStep, {}, Fields(step), {}, &definition);
+  const cmd::Memset memset = {0, 0x1000, 4, value, 4};
+  AppendGraphStep(kMemset, {}, Fields(memset), {}, &definition, 1);
+  return definition;
+}
+
+TEST_F(SessionGraphsTest, AFrameHasHandlesAndThenNodes) {
+  AddStream(20);
+  const uint64_t handle = MakeConditional(60);
+  EXPECT_EQ(handle, 900u);
+  ASSERT_EQ(CreateIn(50, 60, Conditional(handle, 6)), CudaResult::kSuccess);
+  Add(cmd::GraphLaunch{20, 50});
+  Sync(20);
+  // The same once more, but nothing else: the device's graph has its nodes.
+  Add(cmd::GraphDestroy{50});
+  EXPECT_EQ(CreateIn(51, 60, Conditional(handle, 7)), CudaResult::kNotSupported);
+  EXPECT_EQ(CreateIn(52, 60, Conditional(handle, 6)), CudaResult::kSuccess);
+  Add(cmd::ConditionalDestroy{60});
+  Add(cmd::GraphLaunch{20, 52});
+  Sync(20);
+  int filled = 0, launched = 0, made = 0;
+  for (const std::string& line : context_.log()) {
+    filled += line == "node 2 in 1" ? 1 : 0;
+    launched += line.starts_with("graph-launch@") ? 1 : 0;
+    made += line.starts_with("graph@") ? 1 : 0;
+  }
+  EXPECT_EQ(filled, 1);
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(launched, 2);
+}
+
+TEST_F(SessionGraphsTest, ConditionalNodesAreOfTheirFrame) {
+  const uint64_t handle = MakeConditional(60);
+  EXPECT_EQ(CreateIn(50, 60, Conditional(handle + 1, 6)), CudaResult::kInvalidValue);
+  EXPECT_EQ(CreateIn(51, 61, Conditional(handle, 6)), CudaResult::kInvalidHandle);
+  EXPECT_EQ(Create(52, Conditional(handle, 6)), CudaResult::kInvalidValue);
+  // Bodies that there are not, none at all, and nodes after those of another one.
+  const cmd::Memset memset = {0, 0x1000, 4, 1, 4};
+  std::string definition = Conditional(handle, 6);
+  AppendGraphStep(kMemset, {}, Fields(memset), {}, &definition, 2);
+  EXPECT_EQ(CreateIn(53, 60, definition), CudaResult::kInvalidValue);
+  definition = Conditional(handle, 6);
+  AppendGraphStep(kMemset, {0}, Fields(memset), {}, &definition, 1);
+  EXPECT_EQ(CreateIn(54, 60, definition), CudaResult::kInvalidValue);
+  definition.clear();
+  AppendGraphStep(kConditionalStep, {}, Fields(ConditionalStep{handle, 0, 0}), {}, &definition);
+  EXPECT_EQ(CreateIn(55, 60, definition), CudaResult::kInvalidValue);
+  definition.clear();
+  AppendGraphStep(kConditionalStep, {}, Fields(ConditionalStep{handle, 2, ~0u}), {}, &definition);
+  EXPECT_EQ(CreateIn(56, 60, definition), CudaResult::kOutOfMemory);
+}
+
+TEST_F(SessionGraphsTest, NodesAreLimited) {
+  SessionLimits limits;
+  limits.max_graph_nodes = 3;
+  Restart(limits);
+  LoadKernel();
+  EXPECT_EQ(Create(50, Definition(1, params_)), CudaResult::kSuccess);
+  EXPECT_EQ(Create(51, Definition(1, params_)), CudaResult::kOutOfMemory);
+  Add(cmd::GraphDestroy{50});
+  EXPECT_EQ(Create(51, Definition(1, params_)), CudaResult::kSuccess);
+}
+
+TEST_F(SessionGraphsTest, ADestroyedGraphIsUnknown) {
+  LoadKernel();
+  AddStream(20);
+  ASSERT_EQ(Create(50, Definition(1, params_)), CudaResult::kSuccess);
+  const uint64_t launched = Add(cmd::GraphLaunch{20, 50});
+  Add(cmd::GraphDestroy{50});
+  const uint64_t late = Add(cmd::GraphLaunch{20, 50});
+  Sync(20);
+  EXPECT_FALSE(Failed(launched));
+  EXPECT_TRUE(Failed(late));
+}
+
+}  // namespace
+}  // namespace warpline::worker

@@ -1,0 +1,189 @@
+// Links, arrays, textures and tensor maps: what reaches the device, and what is refused.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/worker/testing/session_fixture.h"
+
+namespace warpline::worker {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+
+constexpr uint32_t kFloat = 0x20;
+
+class SessionObjectsTest : public SessionTest {
+ protected:
+  CudaResult ResultOf(uint64_t seq) {
+    CudaResult result;
+    replies_.Wait(seq, &result);
+    return result;
+  }
+
+  void AddArray(uint64_t handle) { Add(cmd::ArrayCreate{handle, 64, 16, 0, kFloat, 1, 0, 0}); }
+};
+
+// Has `left` bytes.
+class Purse : public MemoryCharger {
+ public:
+  CudaResult Charge(uint32_t, uint64_t bytes) override {
+    if (bytes > left) return CudaResult::kOutOfMemory;
+    left -= bytes;
+    return CudaResult::kSuccess;
+  }
+  void Uncharge(uint32_t, uint64_t bytes) override { left += bytes; }
+  std::atomic<uint64_t> left{1u << 20};
+};
+
+TEST_F(SessionObjectsTest, ALinkTakesInputsAndGivesItsCodeInParts) {
+  Add(cmd::LinkCreate{3});
+  Add(cmd::ImageData{4, 4, 0}, "code");
+  Add(cmd::LinkAdd{3, 4, 1, 4}, "name");
+  Add(cmd::ImageData{5, 3, 0}, "bad");
+  const uint64_t bad = Add(cmd::LinkAdd{3, 5, 1, 0});
+  const uint64_t log = Add(cmd::LinkLog{3});
+  const uint64_t complete = Add(cmd::LinkComplete{3});
+  const uint64_t first = Add(cmd::LinkRead{3, 0});
+  const uint64_t second = Add(cmd::LinkRead{3, 256u << 10});
+  const uint64_t beyond = Add(cmd::LinkRead{3, 300u << 10});
+  Add(cmd::LinkDestroy{3});
+  const uint64_t after = Add(cmd::LinkLog{3});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(bad), CudaResult::kInvalidPtx);
+  EXPECT_EQ(replies_.Wait(log).substr(sizeof(cmd::LinkLogReply)),
+            "name added; added;no such instruction");
+  cmd::LinkCompleteReply reply;
+  std::string body = replies_.Wait(complete);
+  std::string_view rest = body;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  EXPECT_EQ(reply.bytes, 300u << 10);
+  EXPECT_EQ(replies_.Wait(first).size(), 256u << 10);
+  EXPECT_EQ(replies_.Wait(second).size(), 44u << 10);
+  EXPECT_EQ(ResultOf(beyond), CudaResult::kInvalidValue);
+  EXPECT_EQ(ResultOf(after), CudaResult::kInvalidHandle);
+}
+
+TEST_F(SessionObjectsTest, ALinkIsNotMadeOfWhatIsNotThere) {
+  Add(cmd::LinkCreate{3});
+  const uint64_t no_image = Add(cmd::LinkAdd{3, 4, 1, 0});
+  Add(cmd::ImageData{5, 4, 0}, "co");
+  const uint64_t half_image = Add(cmd::LinkAdd{3, 5, 1, 0});
+  Add(cmd::ImageData{6, 2, 0}, "co");
+  const uint64_t no_name = Add(cmd::LinkAdd{3, 6, 1, 9}, "short");
+  const uint64_t no_link = Add(cmd::LinkComplete{7});
+  const uint64_t bad_option = Add(cmd::LinkCreate{8}, "half");
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(no_image), CudaResult::kInvalidHandle);
+  EXPECT_EQ(ResultOf(half_image), CudaResult::kInvalidHandle);
+  EXPECT_EQ(ResultOf(no_name), CudaResult::kInvalidValue);
+  EXPECT_EQ(ResultOf(no_link), CudaResult::kInvalidHandle);
+  EXPECT_EQ(ResultOf(bad_option), CudaResult::kInvalidValue);
+}
+
+TEST_F(SessionObjectsTest, CopiesOfArraysNameBothEnds) {
+  AddArray(3);
+  Add(cmd::CopyToArray{1, 3, 0, 0, 0, 4, 1, 1}, "data");
+  Add(cmd::CopyDeviceToArray{1, 3, 0, 0, 0, 4096, 256, 256, 4, 1, 1});
+  Add(cmd::CopyArrayToDevice{1, 8192, 256, 256, 3, 0, 0, 0, 4, 1, 1});
+  Add(cmd::CopyArrayToArray{1, 3, 0, 0, 0, 3, 4, 0, 0, 4, 1, 1});
+  const uint64_t out = Add(cmd::CopyFromArray{1, 3, 0, 0, 0, 4, 2, 1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(out), CudaResult::kSuccess);
+  EXPECT_THAT(context_.log(),
+              ElementsAre("array@0 64x16 levels=0", "array-copy@1 host>array20",
+                          "array-copy@1 4096>array20", "array-copy@1 array20>8192",
+                          "array-copy@1 array20>array20", "array-copy@1 array20>host"));
+}
+
+TEST_F(SessionObjectsTest, CopiesThatCannotBeAreRefused) {
+  AddArray(3);
+  const uint64_t no_array = Add(cmd::CopyFromArray{1, 9, 0, 0, 0, 4, 1, 1});
+  const uint64_t nothing = Add(cmd::CopyFromArray{1, 3, 0, 0, 0, 0, 1, 1});
+  const uint64_t huge =
+      Add(cmd::CopyFromArray{1, 3, 0, 0, 0, uint64_t{1} << 40, uint64_t{1} << 40, 1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(no_array), CudaResult::kInvalidHandle);
+  EXPECT_EQ(ResultOf(nothing), CudaResult::kInvalidValue);
+  EXPECT_EQ(ResultOf(huge), CudaResult::kInvalidValue);
+  EXPECT_THAT(context_.log(), ElementsAre("array@0 64x16 levels=0"));
+}
+
+TEST_F(SessionObjectsTest, ArraysAreChargedUntilTheyEnd) {
+  Purse purse;
+  session_->set_charger(&purse);
+  AddArray(3);
+  const uint64_t large = Add(cmd::ArrayCreate{4, 65536, 65536, 0, kFloat, 4, 0, 0});
+  const uint64_t failing = Add(cmd::ArrayCreate{5, 13, 1, 0, kFloat, 1, 0, 0});
+  const uint64_t wide = Add(cmd::ArrayCreate{6, ~uint64_t{0}, 1, 0, kFloat, 1, 0, 0});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(large), CudaResult::kOutOfMemory);
+  EXPECT_EQ(ResultOf(wide), CudaResult::kInvalidValue);
+  EXPECT_EQ(ResultOf(failing), CudaResult::kInvalidValue);
+  EXPECT_EQ(purse.left, (1u << 20) - (64u << 10));
+  Add(cmd::ArrayDestroy{3});
+  const uint64_t after = Add(cmd::LimitGet{});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(after);
+  EXPECT_EQ(purse.left, 1u << 20);
+}
+
+TEST_F(SessionObjectsTest, LevelsEndWithTheirArray) {
+  const uint64_t made = Add(cmd::ArrayCreate{3, 64, 16, 0, kFloat, 1, 0, 99});
+  const uint64_t level = Add(cmd::ArrayPart{4, 3, 1, 0});
+  const uint64_t of_level = Add(cmd::ArrayPart{5, 4, 0, 0});
+  ASSERT_TRUE(Send().ok());
+  std::string body = replies_.Wait(made);
+  std::string_view rest = body;
+  cmd::ArrayCreateReply reply;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  EXPECT_EQ(reply.levels, 7u);
+  EXPECT_EQ(ResultOf(level), CudaResult::kSuccess);
+  EXPECT_EQ(ResultOf(of_level), CudaResult::kInvalidHandle);
+  Add(cmd::ArrayDestroy{3});
+  const uint64_t copy = Add(cmd::CopyFromArray{1, 4, 0, 0, 0, 4, 1, 1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(copy), CudaResult::kInvalidHandle);
+}
+
+TEST_F(SessionObjectsTest, TexturesAreDestroyedOnce) {
+  AddArray(3);
+  cmd::TextureCreate create = {};
+  create.resource = 3;
+  const uint64_t made = Add(create);
+  create.resource = 9;
+  const uint64_t of_nothing = Add(create);
+  Add(cmd::TextureDestroy{0x77, 0, 0});
+  Add(cmd::TextureDestroy{0x77, 0, 0});
+  const uint64_t after = Add(cmd::LimitGet{});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ResultOf(made), CudaResult::kSuccess);
+  EXPECT_EQ(ResultOf(of_nothing), CudaResult::kInvalidHandle);
+  replies_.Wait(after);
+  EXPECT_THAT(context_.log(),
+              ElementsAre("array@0 64x16 levels=0", "texture@0 20", "free-texture@0 119"));
+}
+
+TEST_F(SessionObjectsTest, ATensorMapGetsAnotherAddressOnlyWhole) {
+  cmd::TensorMapEncode command = {};
+  command.address = 4096;
+  command.kind = 3;
+  const std::string map(128, 'm');
+  const uint64_t whole = Add(command, map);
+  const uint64_t part = Add(command, "part");
+  ASSERT_TRUE(Send().ok());
+  std::string body = replies_.Wait(whole);
+  std::string_view rest = body;
+  cmd::TensorMapEncodeReply reply;
+  ASSERT_TRUE(TakeStruct(&rest, &reply));
+  EXPECT_EQ(reply.map[0], 4096u);
+  EXPECT_EQ(reply.map[2], 3u);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(&reply.map[1]), 8), "mmmmmmmm");
+  EXPECT_EQ(ResultOf(part), CudaResult::kInvalidValue);
+}
+
+}  // namespace
+}  // namespace warpline::worker

@@ -1,0 +1,76 @@
+// What a session says of what it holds, and of its limits.
+#include <string>
+#include <thread>
+
+#include "server/worker/testing/session_fixture.h"
+
+namespace warpline::worker {
+namespace {
+
+using SessionUsageTest = SessionTest;
+
+uint64_t Met(const Session& session, Limit limit) {
+  return ReadUsage(session.usage()).met[static_cast<size_t>(limit)];
+}
+
+TEST_F(SessionUsageTest, HandlesAndModuleBytesAreThoseThatAreThere) {
+  const uint64_t before = 1;  // The legacy stream.
+  Add(cmd::ImageData{1, 5, 0}, "image");
+  Add(cmd::ModuleLoad{2, 1});
+  const uint64_t found = Add(cmd::KernelFind{3, 2}, "kernel");
+  Add(cmd::EventCreate{4, 0, 0});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(found);
+  EXPECT_EQ(ReadUsage(session_->usage()).handles, before + 3);
+  EXPECT_EQ(ReadUsage(session_->usage()).module_bytes, 5u);
+  Add(cmd::ModuleUnload{2});
+  Add(cmd::EventDestroy{4});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ReadUsage(session_->usage()).handles, before);
+  EXPECT_EQ(ReadUsage(session_->usage()).module_bytes, 0u);
+}
+
+TEST_F(SessionUsageTest, CommandsAreInFlightUntilTheyAreComplete) {
+  context_.Stall(1);
+  for (int i = 0; i < 5; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
+  Add(cmd::EventCreate{4, 0, 0});
+  const uint64_t sync = Add(cmd::StreamSync{1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(ReadUsage(session_->usage()).commands_in_flight, 6u);
+  context_.Resume(1);
+  replies_.Wait(sync);
+  while (ReadUsage(session_->usage()).commands_in_flight != 0) std::this_thread::yield();
+}
+
+TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {
+  SessionLimits limits;
+  limits.max_handles = 3;
+  limits.max_module_bytes = 4;
+  Restart(limits);
+  for (uint64_t event = 1; event <= 4; ++event) Add(cmd::EventCreate{event, 0, 0});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Met(*session_, Limit::kHandles), 2u);
+  Add(cmd::EventDestroy{1});
+  Add(cmd::EventDestroy{2});
+  Add(cmd::ImageData{1, 5, 0}, "image");
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Met(*session_, Limit::kModuleBytes), 1u);
+  EXPECT_EQ(Met(*session_, Limit::kCommands), 0u);
+}
+
+TEST_F(SessionUsageTest, StagingIsInUseWhileACopyIsUnderWay) {
+  SessionLimits limits;
+  limits.staging_buffers = 1;
+  Restart(limits);
+  context_.Stall(1);
+  const uint64_t copy = Add(cmd::CopyFromDevice{1, 0x1001, 4 * kStagingBytes});
+  ASSERT_TRUE(Send().ok());
+  while (Met(*session_, Limit::kStaging) == 0) std::this_thread::yield();
+  EXPECT_EQ(ReadUsage(session_->usage()).staging_bytes, kStagingBytes);
+  context_.Resume(1);
+  replies_.Wait(copy);
+  while (ReadUsage(session_->usage()).staging_bytes != 0) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace warpline::worker
