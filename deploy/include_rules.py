@@ -71,8 +71,7 @@ def table():
     lines = ["| folder | what is in it | may use |", "|---|---|---|"]
     for path, folder in FOLDERS.items():
         uses = folder.get("uses")
-        inner = path.split("/")[0] + "/"
-        names = ["`%s`" % name.removeprefix(inner) for name in uses or ()]
+        names = ["`%s`" % name for name in uses or ()]
         lines.append("| `%s/` | %s | %s |" % (path, folder["holds"],
                                               "all" if uses is None else ", ".join(names)))
     return lines

@@ -6,14 +6,14 @@
 namespace warpline {
 namespace {
 
-constexpr struct {
-  Rights right;
-  const char* name;
-} kNames[] = {{kLaunchRight, "launch"},
-              {kLoadRight, "load"},
-              {kCopyInRight, "copy_in"},
-              {kCopyOutRight, "copy_out"},
-              {kMemoryRight, "memory"}};
+std::string NamesOf(Rights rights, absl::string_view separator) {
+  std::string text;
+  for (const CapabilityInfo& row : kCapabilityTable) {
+    if ((rights & row.right) == 0) continue;
+    absl::StrAppend(&text, text.empty() ? "" : separator, row.name);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -23,14 +23,13 @@ absl::StatusOr<Rights> ParseRights(absl::string_view text) {
   Rights rights = 0;
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     Rights right = 0;
-    for (const auto& known : kNames) {
-      if (word == known.name) right = known.right;
+    for (const CapabilityInfo& row : kCapabilityTable) {
+      if (word == row.name) right = row.right;
     }
     if (right == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("no right \"", word,
-                       "\": expected all, none, or some of launch, load, copy_in, copy_out, "
-                       "memory, separated by commas"));
+          absl::StrCat("no right \"", word, "\": expected all, none, or some of ",
+                       NamesOf(kKnownRights, ", "), ", separated by commas"));
     }
     rights |= right;
   }
@@ -39,10 +38,7 @@ absl::StatusOr<Rights> ParseRights(absl::string_view text) {
 
 std::string FormatRights(Rights rights) {
   if ((rights & kAllRights) != 0) return "all";
-  std::string text;
-  for (const auto& known : kNames) {
-    if ((rights & known.right) != 0) absl::StrAppend(&text, text.empty() ? "" : ",", known.name);
-  }
+  const std::string text = NamesOf(rights, ",");
   return text.empty() ? "none" : text;
 }
 

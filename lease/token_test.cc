@@ -81,9 +81,9 @@ TEST_F(TokenTest, OtherKeysTokenIsRefused) {
 TEST_F(TokenTest, OtherServersExpiredAndUnknownTokensAreRefused) {
   EXPECT_EQ(CheckToken(token_, "gpu2:14000", now_).code(), absl::StatusCode::kUnauthenticated);
   EXPECT_FALSE(CheckToken(token_, "gpu1:14000", token_.expires).ok());
-  token_.rights = kLaunchRight | kLoadRight;
+  token_.rights = RightOf(Capability::kLaunch) | RightOf(Capability::kLoad);
   EXPECT_TRUE(CheckToken(token_, "gpu1:14000", now_).ok());
-  token_.rights = kLaunchRight | (kKnownRights + 1);
+  token_.rights = RightOf(Capability::kLaunch) | (kKnownRights + 1);
   EXPECT_FALSE(CheckToken(token_, "gpu1:14000", now_).ok());
   token_.rights = kAllRights;
   token_.ends = now_;

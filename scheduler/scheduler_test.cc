@@ -458,7 +458,7 @@ TEST_F(SchedulerTest, SessionsOfAllLeasesOfATenantAreBounded) {
 
 TEST_F(SchedulerTest, TokenGivesItsTenantsRightsAndLimitsOfTheMoment) {
   warpline_internal::TenantRequest change;
-  change.set_rights(kLaunchRight | kMemoryRight);
+  change.set_rights(RightOf(Capability::kLaunch) | RightOf(Capability::kMemory));
   const std::string vision = AddTenant("vision", 0, 0, 0, change);
   const ReportReply keys = Tell(Report("a"));
   const auto token = [&](const std::string& text) {
@@ -466,7 +466,8 @@ TEST_F(SchedulerTest, TokenGivesItsTenantsRightsAndLimitsOfTheMoment) {
   };
   const auto lease = Acquire(4, vision);
   ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_EQ(token(lease->token()).rights, kLaunchRight | kMemoryRight);
+  EXPECT_EQ(token(lease->token()).rights,
+            RightOf(Capability::kLaunch) | RightOf(Capability::kMemory));
   EXPECT_EQ(token(lease->token()).max_sessions, 64u);
   change.set_credential("operator");
   change.set_name("vision");

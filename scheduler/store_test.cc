@@ -53,7 +53,7 @@ class StoreTest : public testing::Test {
 };
 
 TEST_F(StoreTest, TenantsAreKept) {
-  TenantRecord tenant{"a", "hash", 1ull << 40, 3, 7, 60, 9, kLaunchRight};
+  TenantRecord tenant{"a", "hash", 1ull << 40, 3, 7, 60, 9, RightOf(Capability::kLaunch)};
   ASSERT_TRUE(store_->AddTenant(tenant).ok());
   EXPECT_EQ(store_->AddTenant(tenant).code(), absl::StatusCode::kAlreadyExists);
   tenant.max_leases = 4;
@@ -68,7 +68,7 @@ TEST_F(StoreTest, TenantsAreKept) {
   EXPECT_EQ(tenants->front().max_seconds, 60u);
   EXPECT_EQ(tenants->front().max_lease_sessions, 7u);
   EXPECT_EQ(tenants->front().max_sessions, 9u);
-  EXPECT_EQ(tenants->front().rights, kLaunchRight);
+  EXPECT_EQ(tenants->front().rights, RightOf(Capability::kLaunch));
   ASSERT_TRUE(store_->RemoveTenant("a", {}).ok());
   EXPECT_EQ(store_->RemoveTenant("a", {}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->UpdateTenant(tenant).code(), absl::StatusCode::kNotFound);

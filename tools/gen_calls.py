@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Generates the wire encoding, the worker's dispatch and the reference page from proto/calls.toml.
 
-gen_calls.py TABLE --commands_h=F --dispatch_h=F --calls_inc=F --calls_md=F
+gen_calls.py TABLE... --commands_h=F --dispatch_h=F --lists_h=F --spans_h=F --calls_inc=F --calls_md=F
 
 --commands_h   structs of commands, replies and notices, and the table of their properties
---dispatch_h   DispatchCommand(): id -> handler.On(const cmd::X&, tail)
+--dispatch_h   DispatchCommand(): id -> families.FAMILY().On(const cmd::X&, tail)
+--lists_h      the commands of each family and of each lane, for declarations
+--spans_h      ReadsOf() and WritesOf(): the device memory that a command names
 --calls_inc    WARPLINE_ENTRY(symbol) for every exported symbol that the client implements
 --calls_md     the reference page
 """
@@ -16,11 +18,15 @@ import tomllib
 SIZES = {"u64": 8, "i64": 8, "u32": 4, "i32": 4, "f32": 4}
 TYPES = {"u64": "uint64_t", "i64": "int64_t", "u32": "uint32_t", "i32": "int32_t", "f32": "float"}
 LANES = {"stream", "control", "linker", "decode"}
-AFTER = {"", "event", "module", "all lanes issued"}
+AFTER = ["", "events", "objects", "all streams"]
+ENGINES = ["", "compute", "copy_in", "copy_out"]
+REPLAYS = ["", "code", "data"]
 COMMAND_EFFECTS = {"one_way", "round_trip"}
 CALL_EFFECTS = {"local", "cached", "one_way", "round_trip"}
 ERRORS = {"argument", "resource", "execution"}
-CAPABILITIES = {"launch", "load", "copy_in", "copy_out", "memory", "stream"}
+COMMAND_KEYS = {"name", "doc", "family", "lane", "after", "effect", "capability", "engine", "reads",
+                "writes", "journal", "replay", "audit", "fields", "tail", "reply",
+                "reply_tail"}
 JOURNAL = re.compile(r"^$|^(create|destroy|set) [a-z]+$")
 
 
@@ -50,24 +56,59 @@ def check_fields(fields, where):
     require(offset % 8 == 0, where, "fields end at %d, not a multiple of 8" % offset)
 
 
+def check_capabilities(table):
+    rights = set()
+    for c in table["capability"]:
+        where = "capability " + c["name"]
+        if "right" in c:
+            require(0 < c["right"] < 64 and c["right"] not in rights, where, "right %d" % c["right"])
+            rights.add(c["right"])
+    return {c["name"] for c in table["capability"]}
+
+
+def check_columns(c, capabilities, where):
+    """The columns of a command that have a fixed set of values."""
+    require(set(c) <= COMMAND_KEYS, where, "unknown columns %s" % sorted(set(c) - COMMAND_KEYS))
+    require(re.fullmatch(r"[a-z]+", c["family"]), where, "family %r" % c["family"])
+    require(c["lane"] in LANES, where, "lane %r" % c["lane"])
+    require(c.get("after", "") in AFTER, where, "after %r" % c.get("after"))
+    require(c["effect"] in COMMAND_EFFECTS, where, "effect %r" % c["effect"])
+    require(c["capability"] in capabilities, where, "capability %r" % c["capability"])
+    require(c.get("engine", "") in ENGINES, where, "engine %r" % c.get("engine"))
+    require(JOURNAL.match(c.get("journal", "")), where, "journal %r" % c.get("journal"))
+    require(c.get("replay", "") in REPLAYS, where, "replay %r" % c.get("replay"))
+
+
+def check_agreement(c, where):
+    """What one column of a command says of another."""
+    field_names = [f[0] for f in c["fields"]]
+    lane, after, engine = c["lane"], c.get("after", ""), c.get("engine", "")
+    require(("reply" in c) == (c["effect"] == "round_trip"), where,
+            "a reply belongs to a round trip and to nothing else")
+    require(lane != "stream" or "stream" in field_names, where, "lane without field `stream`")
+    require(not engine or lane == "stream", where, "only streams keep engines busy")
+    require(not engine.startswith("copy") or c["capability"] == engine, where,
+            "a copy of host memory needs the right of its direction")
+    require(not after or lane in ("stream", "control"), where, "nothing waits in this lane")
+    require(after != "objects" or lane == "stream", where, "the control lane is in order anyway")
+    for column in ("reads", "writes"):
+        require(len(c.get(column, [])) <= 1, where, "more than one span in " + column)
+        for address, extent in c.get(column, []):
+            require(address in field_names, where, "no field %s" % address)
+            extent_expression(extent, field_names, bool(c.get("tail")), where)
+
+
 def check(table):
     names = set()
+    capabilities = check_capabilities(table)
     for c in table["command"]:
         where = "command " + c["name"]
         require(c["name"] not in names, where, "declared twice")
         names.add(c["name"])
-        require(c["lane"] in LANES, where, "lane %r" % c["lane"])
-        require(c["after"] in AFTER, where, "after %r" % c["after"])
-        require(c["effect"] in COMMAND_EFFECTS, where, "effect %r" % c["effect"])
-        require(set(c["errors"]) <= ERRORS, where, "errors %r" % c["errors"])
-        require(c["capability"] in CAPABILITIES, where, "capability %r" % c["capability"])
-        require(JOURNAL.match(c["journal"]), where, "journal %r" % c["journal"])
-        require(("reply" in c) == (c["effect"] == "round_trip"), where,
-                "a reply belongs to a round trip and to nothing else")
+        check_columns(c, capabilities, where)
         check_fields(c["fields"], where)
         check_fields(c.get("reply", []), where)
-        if c["lane"] == "stream":
-            require("stream" in [f[0] for f in c["fields"]], where, "lane without field `stream`")
+        check_agreement(c, where)
     for number, v in enumerate(table["version"], 2):
         where = "version %s" % v["number"]
         require(v["number"] == number, where, "versions are numbered from 2, in order")
@@ -86,6 +127,32 @@ def check(table):
             symbols.add(s)
         for k in c.get("commands", []):
             require(k in names, where, "unknown command %s" % k)
+
+
+def extent_term(text, fields, has_tail, where):
+    """One factor of an extent as C++."""
+    text = text.strip()
+    call = re.fullmatch(r"(rows|box)\((.*)\)", text)
+    if call:
+        inner = [extent_expression(part, fields, has_tail, where) for part in call[2].split(",")]
+        require(len(inner) == {"rows": 3, "box": 5}[call[1]], where, "extent %r" % text)
+        return "%sBytes(%s)" % (camel(call[1]), ", ".join(inner))
+    if text == "tail":
+        require(has_tail, where, "there is no tail")
+        return "tail.size()"
+    if text.isdigit():
+        return text + "u"
+    require(text in fields, where, "no field %s" % text)
+    return "command." + text
+
+
+def extent_expression(text, fields, has_tail, where):
+    """An extent of column `reads` or `writes` as C++: saturating products of terms."""
+    factors = re.findall(r"(?:rows|box)\([^)]*\)|[^*]+", text)
+    expression = extent_term(factors[0], fields, has_tail, where)
+    for factor in factors[1:]:
+        expression = "Product(%s, %s)" % (expression, extent_term(factor, fields, has_tail, where))
+    return expression
 
 
 def struct(name, fields):
@@ -126,12 +193,12 @@ def versions(table):
 
 
 def journal_kinds(table):
-    return sorted({c["journal"].split()[1] for c in table["command"] if c["journal"]})
+    return sorted({c["journal"].split()[1] for c in table["command"] if c.get("journal")})
 
 
 def journal_entry(command, kinds):
     """The initialiser of a CommandInfo::journal."""
-    if not command["journal"]:
+    if not command.get("journal"):
         return "{}"
     action, kind = command["journal"].split()
     fields = command["fields"]
@@ -143,6 +210,11 @@ def journal_entry(command, kinds):
 
 def camel(word):
     return "".join(w.capitalize() for w in re.split(r"[ _]", word)) or "Nothing"
+
+
+def values(words):
+    """The enumerators for words of the table; the empty one is kNothing."""
+    return ", ".join("k" + camel(word) for word in words)
 
 
 def commands_h(table):
@@ -169,11 +241,14 @@ namespace warpline {
     out.append("inline constexpr ReplyId kLastReplyId = ReplyId::k%s;\n" %
                table["notice"][-1]["name"])
     out.append("enum class LaneKind : uint8_t { kStream, kControl, kLinker, kDecode };")
-    out.append("enum class After : uint8_t { %s };" % ", ".join(
-        "k" + camel(a) for a in ["", "event", "module", "all lanes issued"]))
+    out.append("enum class After : uint8_t { %s };" % values(AFTER))
     out.append("enum class Effect : uint8_t { kOneWay, kRoundTrip };")
-    out.append("enum class Capability : uint8_t { %s };" % ", ".join(
-        "k" + camel(c) for c in sorted(CAPABILITIES)))
+    out.append("// The engine of the device that a command keeps busy.")
+    out.append("enum class Engine : uint8_t { %s };" % values(ENGINES))
+    out.append("// Whether the next worker makes a noted command again, and whether before data.")
+    out.append("enum class Replay : uint8_t { %s };" % values(REPLAYS))
+    out.append("enum class Capability : uint8_t { %s };" % values(
+        [c["name"] for c in table["capability"]]))
     out.append("enum class JournalAction : uint8_t { kNone, kCreate, kSet, kDestroy };")
     kinds = journal_kinds(table)
     out.append("enum class JournalKind : uint8_t { %s };" % ", ".join("k" + camel(k) for k in kinds))
@@ -188,7 +263,14 @@ struct JournalRule {
   int16_t attribute = -1;  // 32 bits: which of the object's settings it sets.
 };
 
-// One row of the table of calls.
+// One row of the capabilities. `right` is the bit in a token, 0 for what every session may.
+struct CapabilityInfo {
+  Capability capability;
+  const char* name;
+  uint64_t right;
+};
+
+// One row of the table of commands.
 struct CommandInfo {
   CommandId id;
   const char* name;
@@ -196,12 +278,14 @@ struct CommandInfo {
   After after;
   Effect effect;
   Capability capability;
+  Engine engine;
+  Replay replay;
+  bool audit;  // An operator wants to hear when it is refused.
   const char* journal;
   uint16_t body_bytes;
   bool has_tail;
   JournalRule rule;
-  int16_t destination;  // Where in its struct the address lies that it writes to; -1 for none.
-  uint16_t version;     // Of the protocol, that it came with.
+  uint16_t version;  // Of the protocol, that it came with.
 };
 """)
     out.append("namespace cmd {\n")
@@ -224,14 +308,20 @@ struct CommandInfo {
                    "  static constexpr uint16_t kBodyBytes = %s;\n};" % (
                        c["name"], c["name"],
                        "sizeof(cmd::%s)" % c["name"] if c["fields"] else "0"))
+    out.append("\ninline constexpr CapabilityInfo kCapabilityTable[] = {")
+    for c in table["capability"]:
+        right = "uint64_t{1} << %d" % c["right"] if "right" in c else "0"
+        out.append("    {Capability::k%s, \"%s\", %s}," % (camel(c["name"]), c["name"], right))
+    out.append("};")
     out.append("\ninline constexpr CommandInfo kCommandTable[kCommandCount] = {")
     for c, version in zip(table["command"], versions(table)):
-        out.append("    {CommandId::k%s, \"%s\", LaneKind::k%s, After::k%s, Effect::k%s, "
-                   "Capability::k%s, \"%s\", CommandTraits<cmd::%s>::kBodyBytes, %s, %s, %d, %d}," % (
-                       c["name"], c["name"], camel(c["lane"]), camel(c["after"]),
-                       camel(c["effect"]), camel(c["capability"]), c["journal"], c["name"],
-                       "true" if c["tail"] else "false", journal_entry(c, kinds),
-                       offset_of(c["fields"], ["dst"]), version))
+        row = ["CommandId::k" + c["name"], '"%s"' % c["name"], "LaneKind::k" + camel(c["lane"]),
+               "After::k" + camel(c.get("after", "")), "Effect::k" + camel(c["effect"]),
+               "Capability::k" + camel(c["capability"]), "Engine::k" + camel(c.get("engine", "")),
+               "Replay::k" + camel(c.get("replay", "")), "true" if c.get("audit") else "false",
+               '"%s"' % c.get("journal", ""), "CommandTraits<cmd::%s>::kBodyBytes" % c["name"],
+               "true" if c.get("tail") else "false", journal_entry(c, kinds), str(version)]
+        out.append("    {%s}," % ", ".join(row))
     out.append("""};
 
 // The row of a command whose id has been checked.
@@ -257,18 +347,19 @@ def dispatch_h(table):
 
 namespace warpline {
 
-// Calls handler.On(const cmd::X& command, std::string_view tail) for a command whose length has
-// been checked: `body` holds at least kCommandTable[id - 1].body_bytes. `id` must be known.
-template <typename Handler>
-auto DispatchCommand(CommandId id, std::string_view body, Handler& handler) {
+// Calls families.FAMILY().On(const cmd::X& command, std::string_view tail), by column `family`, for
+// a command whose length has been checked: `body` holds at least kCommandTable[id - 1].body_bytes.
+// `id` must be known.
+template <typename Families>
+void DispatchCommand(CommandId id, std::string_view body, Families& families) {
   switch (id) {"""]
     for c in table["command"]:
         out.append("    case CommandId::k%s: {" % c["name"])
         out.append("      cmd::%s command;" % c["name"])
         if c["fields"]:
             out.append("      std::memcpy(&command, body.data(), sizeof(command));")
-        out.append("      return handler.On(command, body.substr(CommandTraits<cmd::%s>::kBodyBytes));"
-                   % c["name"])
+        out.append("      return families.%s().On(command, "
+                   "body.substr(CommandTraits<cmd::%s>::kBodyBytes));" % (c["family"], c["name"]))
         out.append("    }")
     out.append("""  }
   __builtin_unreachable();
@@ -277,6 +368,84 @@ auto DispatchCommand(CommandId id, std::string_view body, Handler& handler) {
 }  // namespace warpline
 
 #endif  // WARPLINE_PROTO_DISPATCH_H_""")
+    return "\n".join(out) + "\n"
+
+
+def command_list(macro, commands):
+    lines = ["#define %s(X)" % macro] + ["  X(%s)" % c["name"] for c in commands]
+    return " \\\n".join(lines) + "\n"
+
+
+def lists_h(table):
+    out = ["""// Generated from proto/calls.toml by tools/gen_calls.py. Do not edit.
+//
+// The commands of each family and of each lane, for classes that declare a function for every one:
+// WARPLINE_FAMILY_COPIES(X) is X(Memset) X(CopyToDevice) and so on.
+#ifndef WARPLINE_PROTO_COMMAND_LISTS_H_
+#define WARPLINE_PROTO_COMMAND_LISTS_H_
+
+#include <variant>
+
+#include "proto/commands.h"
+"""]
+    for family in sorted({c["family"] for c in table["command"]}):
+        out.append(command_list("WARPLINE_FAMILY_" + family.upper(),
+                                [c for c in table["command"] if c["family"] == family]))
+    for lane in sorted(LANES - {"decode"}):
+        out.append(command_list("WARPLINE_LANE_" + lane.upper(),
+                                [c for c in table["command"] if c["lane"] == lane]))
+    queued = ",\n    ".join("cmd::" + c["name"] for c in table["command"] if c["lane"] != "decode")
+    out.append("""namespace warpline {
+
+// A command that a lane runs.
+using AnyCommand = std::variant<
+    %s>;
+
+}  // namespace warpline
+
+#endif  // WARPLINE_PROTO_COMMAND_LISTS_H_""" % queued)
+    return "\n".join(out) + "\n"
+
+
+def spans_of(table, column):
+    out = ["inline MemorySpan %sOf(CommandId id, std::string_view body) {" % camel(column),
+           "  switch (id) {"]
+    for c in table["command"]:
+        for address, extent in c.get(column, []):
+            where = "command " + c["name"]
+            tail = bool(c.get("tail"))
+            expression = extent_expression(extent, [f[0] for f in c["fields"]], tail, where)
+            out.append("    case CommandId::k%s: {" % c["name"])
+            out.append("      cmd::%s command;" % c["name"])
+            out.append("      std::memcpy(&command, body.data(), sizeof(command));")
+            if "tail" in expression:
+                out.append("      const std::string_view tail = body.substr(sizeof(command));")
+            out.append("      return {command.%s, %s};" % (address, expression))
+            out.append("    }")
+    out.append("    default:\n      return {};\n  }\n}\n")
+    return out
+
+
+def spans_h(table):
+    out = ["""// Generated from proto/calls.toml by tools/gen_calls.py. Do not edit.
+//
+// The device memory that a command names, by columns `reads` and `writes`: what it touches besides,
+// as kernels do, is not known here. `body` holds at least the command's fields.
+#ifndef WARPLINE_PROTO_COMMAND_SPANS_H_
+#define WARPLINE_PROTO_COMMAND_SPANS_H_
+
+#include <cstring>
+#include <string_view>
+
+#include "proto/commands.h"
+#include "proto/memory_span.h"
+
+namespace warpline {
+"""]
+    out += spans_of(table, "reads") + spans_of(table, "writes")
+    out.append("""}  // namespace warpline
+
+#endif  // WARPLINE_PROTO_COMMAND_SPANS_H_""")
     return "\n".join(out) + "\n"
 
 
@@ -296,23 +465,29 @@ def calls_md(table):
         out.append("| %s | %s | %s | %s | %s | %s |" % (
             c["name"], " ".join(c["exports"]), c["effect"], " ".join(c.get("commands", [])),
             ", ".join(c.get("errors", [])), c.get("note", "")))
-    out += ["", "## Commands", "", "| command | effect | lane | waits for | capability | journal | |",
-            "|---|---|---|---|---|---|---|"]
+    out += ["", "## Commands", "",
+            "| command | family | effect | lane | waits for | capability | engine | reads | writes "
+            "| journal | tail | reply | |", "|---" * 13 + "|"]
     for c in table["command"]:
-        out.append("| %s | %s | %s | %s | %s | %s | %s |" % (
-            c["name"], c["effect"], c["lane"], c["after"], c["capability"], c["journal"], c["doc"]))
+        spans = [", ".join("`%s`: %s" % tuple(span) for span in c.get(column, []))
+                 for column in ("reads", "writes")]
+        out.append("| " + " | ".join(
+            [c["name"], c["family"], c["effect"], c["lane"], c.get("after", ""), c["capability"],
+             c.get("engine", "")] + spans + [c.get("journal", ""), c.get("tail", ""),
+             ", ".join([field[0] for field in c.get("reply", [])] +
+                       ([c["reply_tail"]] if "reply_tail" in c else [])), c["doc"]]) + " |")
     return "\n".join(out) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("table", nargs="+")
-    writers = {"commands_h": commands_h, "dispatch_h": dispatch_h, "calls_inc": calls_inc,
-               "calls_md": calls_md}
+    writers = {"commands_h": commands_h, "dispatch_h": dispatch_h, "lists_h": lists_h,
+               "spans_h": spans_h, "calls_inc": calls_inc, "calls_md": calls_md}
     for name in writers:
         parser.add_argument("--" + name)
     args = parser.parse_args()
-    table = {"command": [], "notice": [], "call": [], "version": []}
+    table = {"command": [], "capability": [], "notice": [], "call": [], "version": []}
     for path in args.table:
         with open(path, "rb") as f:
             part = tomllib.load(f)

@@ -137,6 +137,7 @@ class FakeWorker {
       }
       case 'c': {
         FromWorker message;
+        message.set_session(session_);
         message.mutable_charge()->set_bytes(Word(payload, body + 8));
         message.mutable_charge()->set_device(static_cast<uint32_t>(Word(payload, body + 16)));
         if (!SendPacket(kChildSocketFd, message, {}).ok()) _exit(12);
@@ -144,6 +145,7 @@ class FakeWorker {
       }
       case 'u': {
         FromWorker message;
+        message.set_session(session_);
         message.mutable_uncharge()->set_bytes(Word(payload, body + 8));
         message.mutable_uncharge()->set_device(static_cast<uint32_t>(Word(payload, body + 16)));
         if (!SendPacket(kChildSocketFd, message, {}).ok()) _exit(12);
@@ -163,7 +165,9 @@ class FakeWorker {
     ToWorker message;
     std::vector<UniqueFd> fds;
     if (!ReceivePacket(kChildSocketFd, &message, &fds).ok()) return false;
+    session_ = message.session();
     FromWorker reply;
+    reply.set_session(session_);
     if (message.has_prepare()) {
       reply.mutable_prepared();
     } else if (message.has_read()) {
@@ -256,6 +260,7 @@ class FakeWorker {
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<RingWriter> writer_;
   JournalHead* journal_ = nullptr;
+  uint64_t session_ = 0;
   bool stopped_ = false;
   bool socket_open_ = true;
   int maps_ = 0;

@@ -94,6 +94,7 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
                      variables_fd] { Open(open, rings, journal_fd, variables_fd); };
     return;
   }
+  session_ = open.session();
   warpline_internal::ToWorker message;
   *message.mutable_open() = std::move(open);
   std::vector<int> fds;
@@ -106,9 +107,9 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   if (rings != nullptr) rings->CloseChildFds();
 }
 
-absl::Status WorkerProcess::Send(const warpline_internal::ToWorker& message,
-                                 absl::Span<const int> fds) {
+absl::Status WorkerProcess::Send(warpline_internal::ToWorker message, absl::Span<const int> fds) {
   if (process_ == nullptr || dying_ || killed_) return absl::UnavailableError("no worker");
+  message.set_session(session_);
   return SendPacket(socket_.get(), message, fds);
 }
 
@@ -121,6 +122,7 @@ void WorkerProcess::OnPacket() {
     if (absl::IsNotFound(received)) return;
     if (absl::IsUnavailable(received)) return Died("");
     if (!received.ok()) return Died(absl::StrCat("bad message: ", received.ToString()));
+    if (message.session() != session_) return Died("bad message: of another session");
     if (message.has_opened()) {
       events_->OnWorkerOpened(message.opened());
     } else if (message.has_memory_done()) {
@@ -141,6 +143,9 @@ void WorkerProcess::OnPacket() {
       events_->OnFindModule(message.find_module());
     } else if (message.has_keep_module() && fds.size() == 1) {
       events_->OnKeepModule(message.keep_module(), std::move(fds[0]));
+    } else if (message.has_ended()) {
+      // It hosts no other. Its log says more than its word could be trusted for.
+      return Died("the protocol was broken");
     } else {
       return Died("bad message: unknown kind");
     }

@@ -78,7 +78,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
 
   // Sends a message with descriptors (borrowed). One answer at a time is expected to be under way,
   // which bounds what lies in the socket.
-  absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
+  absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds);
 
   // Ends the process. OnWorkerGone() follows.
   void Kill();
@@ -111,6 +111,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   EventLoop::Token exit_watch_ = 0;
   EventLoop::Token report_timer_ = 0;
   DeathWatch::Token life_watch_ = 0;
+  uint64_t session_ = 0;  // The number of the one that it was opened for.
   uint64_t generation_ = 0;
   bool prepared_ = false;
   bool killed_ = false;

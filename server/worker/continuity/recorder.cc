@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "proto/command_spans.h"
 #include "proto/frames.h"
 #include "proto/wire.h"
 
@@ -15,8 +16,6 @@ namespace {
 constexpr uint64_t kMaxVariableWrite = 1u << 20;
 constexpr uint64_t kLegacyHandle = 1;
 
-const CommandInfo& InfoOf(CommandId id) { return kCommandTable[static_cast<int>(id) - 1]; }
-
 uint64_t Field(std::string_view body, int offset) {
   uint64_t value = 0;
   if (offset >= 0 && body.size() >= static_cast<size_t>(offset) + sizeof(value)) {
@@ -25,9 +24,11 @@ uint64_t Field(std::string_view body, int offset) {
   return value;
 }
 
-// A record is not made again; when it was complete is noted beside its event.
-bool Noted(CommandId id) {
-  return InfoOf(id).rule.action != JournalAction::kNone && id != CommandId::kEventRecord;
+// Whether the journal keeps what the command created or set, or forgets it. A record of an event is
+// not made again; when it was complete is noted beside its event.
+bool Noted(const CommandInfo& command) {
+  return command.rule.action == JournalAction::kDestroy ||
+         (command.rule.action != JournalAction::kNone && command.replay != Replay::kNothing);
 }
 
 }  // namespace
@@ -39,62 +40,60 @@ void Recorder::Flag(uint32_t flags) {
 }
 
 bool Recorder::HasRoom(CommandId id, std::string_view body) {
-  const JournalAction action = InfoOf(id).rule.action;
-  if (action != JournalAction::kCreate && action != JournalAction::kSet) return true;
-  return !Noted(id) || journal_->HasRoom(body.size());
+  const CommandInfo& command = FindCommand(id);
+  const bool grows =
+      command.rule.action == JournalAction::kCreate || command.rule.action == JournalAction::kSet;
+  return !grows || !Noted(command) || journal_->HasRoom(body.size());
+}
+
+// A variable lies outside the arena. The client has what lies in host memory.
+bool Recorder::MayBeOfVariables(const MemorySpan& span) const {
+  if (span.bytes == 0 || Within(span, arena_base_, arena_bytes_)) return false;
+  return !InHostArena(span.address) || !InHostArena(span.address + (span.bytes - 1));
 }
 
 void Recorder::Note(CommandId id, std::string_view body) {
   if (replaying_.load(std::memory_order_relaxed)) return;
-  if (Noted(id)) {
-    if (id == CommandId::kModuleUnload) ForgetVariables(Field(body, InfoOf(id).rule.handle));
+  const CommandInfo& command = FindCommand(id);
+  if (Noted(command)) {
+    if (id == CommandId::kModuleUnload) ForgetVariables(Field(body, command.rule.handle));
     if (!journal_->Note(id, body)) Flag(kJournalIncomplete);
     return;
   }
-  const int at = InfoOf(id).destination;
-  if (at < 0) return;
-  const uint64_t dst = Field(body, at);
-  // The client has what lies in host memory.
-  if (dst - arena_base_ < arena_bytes_ || InHostArena(dst)) return;
-  if (id == CommandId::kCopyToDevice) {
-    return NoteWrite(id, body, dst, body.size() - sizeof(cmd::CopyToDevice));
+  const MemorySpan written = WritesOf(id, body);
+  if (!MayBeOfVariables(written)) return;
+  if (command.replay == Replay::kData) {
+    NoteWrite(id, body, written);
+  } else {
+    // What it wrote is known to the device alone.
+    Flag(kJournalVariables);
   }
-  if (id == CommandId::kMemset) {
-    cmd::Memset memset;
-    std::memcpy(&memset, body.data(), sizeof(memset));
-    if (memset.count <= kMaxVariableWrite) {
-      return NoteWrite(id, body, dst, memset.count * memset.width);
-    }
-  }
-  // What it wrote is known to the device alone.
-  Flag(kJournalVariables);
 }
 
-void Recorder::NoteWrite(CommandId id, std::string_view body, uint64_t dst, uint64_t bytes) {
+void Recorder::NoteWrite(CommandId id, std::string_view body, const MemorySpan& span) {
   {
     MutexLock lock(&mu_);
-    auto it = variables_.upper_bound(dst);
-    const bool known = it != variables_.begin() && bytes <= kMaxVariableWrite &&
-                       dst - (--it)->first <= it->second.bytes &&
-                       bytes <= it->second.bytes - (dst - it->first);
+    auto it = variables_.upper_bound(span.address);
+    const bool known = it != variables_.begin() && span.bytes <= kMaxVariableWrite &&
+                       Within(span, (--it)->first, it->second.bytes);
     if (!known) return Flag(kJournalVariables);
   }
   // The stream may be gone by then.
   std::string command(body);
   std::memcpy(command.data(), &kLegacyHandle, sizeof(kLegacyHandle));
-  if (!journal_->NoteAs(id, dst, bytes, command, 0)) Flag(kJournalVariables);
+  if (!journal_->NoteAs(id, span.address, span.bytes, command, 0)) Flag(kJournalVariables);
 }
 
 // A refused part of an image discards the parts before it.
 void Recorder::Refused(CommandId id, std::string_view body) {
   const bool part = id == CommandId::kImageData || id == CommandId::kImageZstd;
   if (part && !replaying_.load(std::memory_order_relaxed)) {
-    journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.handle));
+    journal_->Forget(JournalKind::kImage, Field(body, FindCommand(id).rule.handle));
   }
   // A graph that is refused takes its image with it.
   const bool graph = id == CommandId::kGraphCreate || id == CommandId::kGraphCreateIn;
   if (graph && !replaying_.load(std::memory_order_relaxed)) {
-    journal_->Forget(JournalKind::kImage, Field(body, InfoOf(id).rule.parent));
+    journal_->Forget(JournalKind::kImage, Field(body, FindCommand(id).rule.parent));
   }
 }
 

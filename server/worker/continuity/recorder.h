@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
 #include "proto/commands.h"
+#include "proto/memory_span.h"
 #include "server/worker/continuity/journal.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/task.h"
@@ -66,7 +67,8 @@ class Recorder {
   };
 
   void Flag(uint32_t flags);
-  void NoteWrite(CommandId id, std::string_view body, uint64_t dst, uint64_t bytes);
+  bool MayBeOfVariables(const MemorySpan& span) const;
+  void NoteWrite(CommandId id, std::string_view body, const MemorySpan& span);
   void ForgetVariables(uint64_t module);
 
   Journal* const journal_;

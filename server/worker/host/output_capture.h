@@ -12,16 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
+#include "server/worker/lanes/print_relay.h"
 
 namespace warpline::worker {
-
-// Thread-compatible: its user calls it under one lock.
-class OutputSource {
- public:
-  virtual ~OutputSource() = default;
-  // Passes what is new to `emit`, in pieces: the descriptor (1 or 2) and the text.
-  virtual void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) = 0;
-};
 
 class OutputCapture : public OutputSource {
  public:

@@ -7,6 +7,7 @@ namespace warpline::worker {
 CudaResult SocketCharger::Charge(uint32_t device, uint64_t bytes) {
   MutexLock asking(&asking_mu_);
   warpline_internal::FromWorker message;
+  message.set_session(session_);
   message.mutable_charge()->set_bytes(bytes);
   message.mutable_charge()->set_device(device);
   MutexLock lock(&mu_);
@@ -19,6 +20,7 @@ CudaResult SocketCharger::Charge(uint32_t device, uint64_t bytes) {
 
 void SocketCharger::Uncharge(uint32_t device, uint64_t bytes) {
   warpline_internal::FromWorker message;
+  message.set_session(session_);
   message.mutable_uncharge()->set_bytes(bytes);
   message.mutable_uncharge()->set_device(device);
   // Fails only when the server is gone.

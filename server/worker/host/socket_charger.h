@@ -7,15 +7,15 @@
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
 #include "proto/worker.pb.h"
-#include "server/worker/session/session.h"
+#include "server/worker/lanes/lane_host.h"
 
 namespace warpline::worker {
 
 // Thread-safe. OnCharged() comes from the thread that receives, which must not call Charge().
 class SocketCharger : public MemoryCharger {
  public:
-  // `fd` is borrowed.
-  explicit SocketCharger(int fd) : fd_(fd) {}
+  // For the session of this number in the server. `fd` is borrowed.
+  SocketCharger(int fd, uint64_t session) : fd_(fd), session_(session) {}
 
   CudaResult Charge(uint32_t device, uint64_t bytes) override;
   void Uncharge(uint32_t device, uint64_t bytes) override;
@@ -24,6 +24,7 @@ class SocketCharger : public MemoryCharger {
 
  private:
   const int fd_;
+  const uint64_t session_;
   Mutex asking_mu_;  // Held while an answer is awaited: one question at a time. Before mu_.
   Mutex mu_;
   CondVar answered_;

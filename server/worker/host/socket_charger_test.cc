@@ -11,7 +11,7 @@ namespace {
 TEST(SocketChargerTest, GivesTheServersAnswer) {
   auto pair = PacketSocketPair();
   ASSERT_TRUE(pair.ok());
-  SocketCharger charger(pair->first.get());
+  SocketCharger charger(pair->first.get(), 7);
   // Both the server and the thread of the worker that receives.
   std::thread server([&] {
     for (int i = 0; i < 2; ++i) {
@@ -38,7 +38,7 @@ TEST(SocketChargerTest, GivesTheServersAnswer) {
 TEST(SocketChargerTest, ThereIsNoMemoryWithoutAServer) {
   auto pair = PacketSocketPair();
   ASSERT_TRUE(pair.ok());
-  SocketCharger charger(pair->first.get());
+  SocketCharger charger(pair->first.get(), 7);
   pair->second = UniqueFd();
   EXPECT_EQ(charger.Charge(1, 4096), CudaResult::kOutOfMemory);
 }

@@ -27,10 +27,10 @@ std::string_view Bytes(const Fields& fields) {
 }  // namespace
 
 Lane::Step ControlLane::Issue(Task& task) {
-  const CudaResult fault = host_->fault();
+  const CudaResult fault = host_->reports->fault();
   if (fault != CudaResult::kSuccess) {
     if (Answers(task.id)) {
-      host_->sink()->Reply(task.seq, fault);
+      host_->sink->Reply(task.seq, fault);
     }
     return Step::kDone;
   }
@@ -41,15 +41,15 @@ Lane::Step ControlLane::Issue(Task& task) {
 void ControlLane::Loaded(CudaResult result, Task& task) {
   const std::string_view image = task.image->bytes();
   task.module->result = result;
-  if (result == CudaResult::kSuccess) task.module->at_risk = host_->OnModuleLoaded(task);
+  if (result == CudaResult::kSuccess) task.module->at_risk = host_->state->OnModuleLoaded(task);
   if (result == CudaResult::kSuccess && fatbin::MayPrint(image)) {
     task.module->prints = true;
-    host_->NotePrints();
+    host_->prints->ExpectPrints();
   }
-  if (result == CudaResult::kSuccess) host_->KeepImage(*task.image);
+  if (result == CudaResult::kSuccess) host_->images->Keep(*task.image);
   // The image is often tens of megabytes and nobody needs it again.
   task.image.reset();
-  if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
+  if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);
 }
 
 bool ControlLane::Missing(const Task& task) {
@@ -60,10 +60,10 @@ bool ControlLane::Missing(const Task& task) {
 void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
   if (Missing(task)) return;
   const auto load = [&](device::ModuleId* module) {
-    return host_->context(task.module->device)->LoadModule(task.image->bytes(), module);
+    return host_->devices->context(task.module->device)->LoadModule(task.image->bytes(), module);
   };
   CudaResult result = load(&task.module->id);
-  if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
+  if (result == CudaResult::kSuccess) result = host_->state->PlaceVariables(task, load);
   Loaded(result, task);
 }
 
@@ -71,12 +71,12 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
   if (Missing(task)) return;
   std::vector<device::JitOption> options;
   const auto load = [&](device::ModuleId* module) {
-    return host_->context(task.module->device)
+    return host_->devices->context(task.module->device)
         ->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
   };
   CudaResult result = CudaResult::kInvalidValue;
   if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
-  if (result == CudaResult::kSuccess) result = host_->PlaceVariables(task, load);
+  if (result == CudaResult::kSuccess) result = host_->state->PlaceVariables(task, load);
   // A device whose compiler keeps no log says at least this much.
   if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {
     task.module->log.errors = CudaResultName(result);
@@ -86,20 +86,20 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
 
 void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
   if (task.module->result == CudaResult::kNotReady) {
-    return host_->sink()->Reply(task.seq, CudaResult::kNotReady);
+    return host_->sink->Reply(task.seq, CudaResult::kNotReady);
   }
   const device::JitLog& log = task.module->log;
   const std::string info = log.info.substr(0, kMaxJitLog);
   const cmd::ModuleJitLogReply reply = {log.wall_ms, static_cast<uint32_t>(info.size())};
-  host_->sink()->Reply(task.seq, CudaResult::kSuccess, Bytes(reply),
-                       info + log.errors.substr(0, kMaxJitLog));
+  host_->sink->Reply(task.seq, CudaResult::kSuccess, Bytes(reply),
+                     info + log.errors.substr(0, kMaxJitLog));
 }
 
 void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
   CudaResult result = task.module->result;
   std::vector<std::string> names;
   if (result == CudaResult::kSuccess)
-    result = host_->context(task.module->device)->Kernels(task.module->id, &names);
+    result = host_->devices->context(task.module->device)->Kernels(task.module->id, &names);
   cmd::ModuleKernelsReply reply = {static_cast<uint32_t>(names.size()), 0};
   std::string tail;
   for (size_t i = command.first; i < names.size(); ++i) {
@@ -107,7 +107,7 @@ void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
     tail.append(names[i]).push_back('\0');
     ++reply.count;
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply), tail);
+  host_->sink->Reply(task.seq, result, Bytes(reply), tail);
 }
 
 void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
@@ -123,24 +123,25 @@ void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
     result = CudaResult::kInvalidValue;
   }
   if (result == CudaResult::kSuccess) {
-    device::Context* const context = host_->context(task.kernel->module->device);
-    result = host_->gate()->With({&task.kernel, 1}, [&] {
+    device::Context* const context = host_->devices->context(task.kernel->module->device);
+    result = host_->gate->With({&task.kernel, 1}, [&] {
       return command.what == 0 ? context->MaxActiveClusters(task.kernel->id, config, &reply.value)
                                : context->MaxClusterSize(task.kernel->id, config, &reply.value);
     });
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
   cmd::LimitGetReply reply;
-  const CudaResult result = host_->context(command.device)->GetLimit(command.limit, &reply.value);
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  const CudaResult result =
+      host_->devices->context(command.device)->GetLimit(command.limit, &reply.value);
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   cmd::LimitSetReply reply;
-  const uint64_t most = host_->MostOfLimit(command.device, command.limit);
+  const uint64_t most = host_->devices->MostOfLimit(command.device, command.limit);
   CudaResult result = CudaResult::kUnsupportedLimit;
   if (most > 0) {
     constexpr int kStackSize = 0;  // CU_LIMIT_STACK_SIZE
@@ -148,31 +149,32 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
         command.limit == kStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
     result = command.value > most
                  ? refusal
-                 : host_->context(command.device)->SetLimit(command.limit, command.value);
+                 : host_->devices->context(command.device)->SetLimit(command.limit, command.value);
   }
   if (result == CudaResult::kSuccess) {
-    result = host_->context(command.device)->GetLimit(command.limit, &reply.value);
+    result = host_->devices->context(command.device)->GetLimit(command.limit, &reply.value);
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
   CudaResult& result = task.module->result;
   if (result == CudaResult::kSuccess)
-    result = host_->context(task.module->device)->CheckModule(task.module->id);
-  host_->sink()->Reply(task.seq, result);
+    result = host_->devices->context(task.module->device)->CheckModule(task.module->id);
+  host_->sink->Reply(task.seq, result);
 }
 
 void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
   if (task.module->result != CudaResult::kSuccess) return;
-  host_->OnModuleUnloading(command.module);
-  const CudaResult result = host_->context(task.module->device)->UnloadModule(task.module->id);
-  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+  host_->state->OnModuleUnloading(command.module);
+  const CudaResult result =
+      host_->devices->context(task.module->device)->UnloadModule(task.module->id);
+  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }
 
 CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string* fields,
                              std::string* tail) {
-  device::Context* const context = host_->context(kernel->module->device);
+  device::Context* const context = host_->devices->context(kernel->module->device);
   if (kernel->module->result != CudaResult::kSuccess) return kernel->module->result;
   CudaResult result = context->FindKernel(kernel->module->id, std::string(name), &kernel->id);
   if (result != CudaResult::kSuccess) return result;
@@ -203,52 +205,52 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
   std::string tail;
   task.kernel->result = Find(task.kernel.get(), task.tail, &fields, &tail);
   // Whoever looks a kernel up is about to launch it.
-  if (task.kernel->module->at_risk != 0) host_->OnAtRisk(task.kernel->module->at_risk);
-  host_->sink()->Reply(task.seq, task.kernel->result, fields, tail);
+  if (task.kernel->module->at_risk != 0) host_->state->OnAtRisk(task.kernel->module->at_risk);
+  host_->sink->Reply(task.seq, task.kernel->result, fields, tail);
 }
 
 CudaResult ControlLane::FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) {
   if (task.module->result != CudaResult::kSuccess) return task.module->result;
   const CudaResult result =
-      host_->context(task.module->device)
+      host_->devices->context(task.module->device)
           ->FindGlobal(task.module->id, std::string(task.tail), address, bytes);
-  if (result == CudaResult::kSuccess) host_->OnVariableFound(task, *address, *bytes);
+  if (result == CudaResult::kSuccess) host_->state->OnVariableFound(task, *address, *bytes);
   return result;
 }
 
 void ControlLane::Do(const cmd::GlobalFind&, Task& task) {
   cmd::GlobalFindReply reply;
   const CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::VariableFind&, Task& task) {
   cmd::VariableFindReply reply;
   CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
   if (result == CudaResult::kSuccess) {
-    result = host_->context(task.module->device)
+    result = host_->devices->context(task.module->device)
                  ->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::KernelSetAttribute& command, Task& task) {
   const CudaResult result =
-      host_->gate()->Set(*task.former_kernel, command.attribute, command.value, task.kernel.get());
-  host_->sink()->Reply(task.seq, result);
+      host_->gate->Set(*task.former_kernel, command.attribute, command.value, task.kernel.get());
+  host_->sink->Reply(task.seq, result);
 }
 
 void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
   cmd::MaxActiveBlocksReply reply;
   CudaResult result = task.kernel->result;
   if (result == CudaResult::kSuccess) {
-    result = host_->gate()->With({&task.kernel, 1}, [&] {
-      return host_->context(task.kernel->module->device)
+    result = host_->gate->With({&task.kernel, 1}, [&] {
+      return host_->devices->context(task.kernel->module->device)
           ->MaxActiveBlocks(task.kernel->id, static_cast<int>(command.block_threads),
                             command.dynamic_shared_bytes, command.flags, &reply.blocks);
     });
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
@@ -265,18 +267,18 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
           static_cast<double>(task.second_event->host_ns - task.event->host_ns) / 1e6);
       result = CudaResult::kSuccess;
     } else {
-      device::Context* const context = host_->context(task.event->lane->device());
+      device::Context* const context = host_->devices->context(task.event->lane->device());
       result = context->ElapsedMs(task.event->id(), task.second_event->id(), &reply.milliseconds);
     }
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::CreateGraph(Task& task) {
   Graph* const graph = task.graph.get();
-  graph->result = MakeGraph(host_->context(graph->device), host_->gate(), graph);
-  if (IsSticky(graph->result)) host_->Fail(task.seq, task.id, graph->result);
-  host_->sink()->Reply(task.seq, graph->result);
+  graph->result = MakeGraph(host_->devices->context(graph->device), host_->gate, graph);
+  if (IsSticky(graph->result)) host_->reports->Fail(task.seq, task.id, graph->result);
+  host_->sink->Reply(task.seq, graph->result);
 }
 
 void ControlLane::Do(const cmd::GraphCreate&, Task& task) { CreateGraph(task); }
@@ -295,27 +297,28 @@ void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
   if (frame.filled || frame.conditionals.size() >= kMaxGraphBodies) {
     result = frame.filled ? CudaResult::kNotSupported : CudaResult::kOutOfMemory;
   } else if (!frame.created) {
-    result = host_->context(frame.device)->CreateFrame(&frame.id);
+    result = host_->devices->context(frame.device)->CreateFrame(&frame.id);
     frame.created = result == CudaResult::kSuccess;
     frames_ += frame.created ? 1 : 0;
     NoteObjects();
   }
   if (result == CudaResult::kSuccess) {
-    result = host_->context(frame.device)
+    result = host_->devices->context(frame.device)
                  ->AddConditional(frame.id, command.first_value, command.flags, &reply.conditional);
   }
   if (result == CudaResult::kSuccess) frame.conditionals.insert(reply.conditional);
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {
   if (!task.frame->created) return;
-  const CudaResult result = host_->context(task.frame->device)->DestroyFrame(task.frame->id);
+  const CudaResult result =
+      host_->devices->context(task.frame->device)->DestroyFrame(task.frame->id);
   --frames_;
   NoteObjects();
   // What was queued before this and names it finds nothing there.
   task.frame->created = false;
-  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }
 
 void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
@@ -324,8 +327,9 @@ void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
     --frames_;
     NoteObjects();
   }
-  const CudaResult result = host_->context(task.graph->device)->DestroyGraph(task.graph->id);
-  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+  const CudaResult result =
+      host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
+  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }
 
 }  // namespace warpline::worker

@@ -14,7 +14,7 @@ namespace warpline::worker {
 // Apart from the streams' lanes because these calls take long, and some wait for running kernels.
 class ControlLane : public Lane {
  public:
-  explicit ControlLane(LaneHost* host) : Lane(host, Kind::kControl, 0) {}
+  explicit ControlLane(const LaneHost* host) : Lane(host, Kind::kControl, 0) {}
   ~ControlLane() override { Stop(); }
 
  protected:
@@ -23,37 +23,14 @@ class ControlLane : public Lane {
  private:
   // Of a GlobalFind or VariableFind.
   CudaResult FindVariable(const Task& task, uint64_t* address, uint64_t* bytes);
-  void Do(const cmd::ModuleLoad& command, Task& task);
-  void Do(const cmd::ModuleCheck& command, Task& task);
-  void Do(const cmd::ModuleUnload& command, Task& task);
-  void Do(const cmd::KernelFind& command, Task& task);
-  void Do(const cmd::GlobalFind& command, Task& task);
-  void Do(const cmd::VariableFind& command, Task& task);
-  void Do(const cmd::KernelSetAttribute& command, Task& task);
-  void Do(const cmd::MaxActiveBlocks& command, Task& task);
-  void Do(const cmd::EventElapsed& command, Task& task);
-  void Do(const cmd::ModuleLoadJit& command, Task& task);
-  void Do(const cmd::ModuleJitLog& command, Task& task);
-  void Do(const cmd::ModuleKernels& command, Task& task);
-  void Do(const cmd::ClusterOccupancy& command, Task& task);
-  void Do(const cmd::LimitGet& command, Task& task);
-  void Do(const cmd::LimitSet& command, Task& task);
-  // control_objects.cc
-  void Do(const cmd::TensorMapEncode& command, Task& task);
-  void Do(const cmd::ArrayCreate& command, Task& task);
-  void Do(const cmd::ArrayPart& command, Task& task);
-  void Do(const cmd::ArrayDestroy& command, Task& task);
-  void Do(const cmd::TextureCreate& command, Task& task);
-  void Do(const cmd::TextureDestroy& command, Task& task);
-  void Do(const cmd::GraphCreate& command, Task& task);
-  void Do(const cmd::GraphDestroy& command, Task& task);
-  void Do(const cmd::GraphCreateIn& command, Task& task);
-  void Do(const cmd::ConditionalCreate& command, Task& task);
-  void Do(const cmd::ConditionalDestroy& command, Task& task);
+  // One for each command of this lane in the table.
+#define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task);
+  WARPLINE_LANE_CONTROL(WARPLINE_DO)
+#undef WARPLINE_DO
+  // The decoder sends other commands elsewhere.
   template <typename Command>
   void Do(const Command&, Task&) {
-    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl,
-                  "the command has no Do()");
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl);
   }
 
   // Whether the image of the task's module is one that the client has yet to send, as whoever uses

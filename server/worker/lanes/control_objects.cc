@@ -94,11 +94,11 @@ void ControlLane::Do(const cmd::TensorMapEncode& command, Task& task) {
   if (result == CudaResult::kSuccess) result = context_->EncodeTensorMap(map, &bytes);
   cmd::TensorMapEncodeReply reply;
   CopyAll(bytes, &reply.map);
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::NoteObjects() {
-  host_->OnLostWithWorker(arrays_ > 0 || frames_ > 0 || !textures_.empty());
+  host_->state->OnLostWithWorker(arrays_ > 0 || frames_ > 0 || !textures_.empty());
 }
 
 CudaResult ControlLane::Create(Array* array) {
@@ -114,11 +114,11 @@ CudaResult ControlLane::Create(Array* array) {
     return CudaResult::kInvalidValue;
   }
   const uint64_t bytes = ArrayChargedBytes(shape.extents());
-  CudaResult result = host_->Charge(array->device, bytes);
+  CudaResult result = host_->charger->Charge(array->device, bytes);
   if (result != CudaResult::kSuccess) return result;
-  result = host_->context(array->device)->CreateArray(&shape, &array->id);
+  result = host_->devices->context(array->device)->CreateArray(&shape, &array->id);
   if (result != CudaResult::kSuccess) {
-    host_->Uncharge(array->device, bytes);
+    host_->charger->Uncharge(array->device, bytes);
     return result;
   }
   array->charged_bytes = bytes;
@@ -129,8 +129,8 @@ CudaResult ControlLane::Create(Array* array) {
 
 void ControlLane::Do(const cmd::ArrayCreate&, Task& task) {
   task.array->result = Create(task.array.get());
-  host_->sink()->Reply(task.seq, task.array->result,
-                       Bytes(Describe<cmd::ArrayCreateReply>(task.array->shape)));
+  host_->sink->Reply(task.seq, task.array->result,
+                     Bytes(Describe<cmd::ArrayCreateReply>(task.array->shape)));
 }
 
 void ControlLane::Do(const cmd::ArrayPart& command, Task& task) {
@@ -138,19 +138,20 @@ void ControlLane::Do(const cmd::ArrayPart& command, Task& task) {
   const Array& whole = *part.whole;
   part.result = whole.result;
   if (part.result == CudaResult::kSuccess) {
-    device::Context* const context = host_->context(part.device);
+    device::Context* const context = host_->devices->context(part.device);
     part.result = command.what == 0
                       ? context->ArrayLevel(whole.id, command.index, &part.shape, &part.id)
                       : context->ArrayPlane(whole.id, command.index, &part.shape, &part.id);
   }
-  host_->sink()->Reply(task.seq, part.result, Bytes(Describe<cmd::ArrayPartReply>(part.shape)));
+  host_->sink->Reply(task.seq, part.result, Bytes(Describe<cmd::ArrayPartReply>(part.shape)));
 }
 
 void ControlLane::Do(const cmd::ArrayDestroy&, Task& task) {
   if (task.array->result != CudaResult::kSuccess) return;
-  const CudaResult result = host_->context(task.array->device)->DestroyArray(task.array->id);
-  if (result != CudaResult::kSuccess) return host_->Fail(task.seq, task.id, result);
-  host_->Uncharge(task.array->device, task.array->charged_bytes);
+  const CudaResult result =
+      host_->devices->context(task.array->device)->DestroyArray(task.array->id);
+  if (result != CudaResult::kSuccess) return host_->reports->Fail(task.seq, task.id, result);
+  host_->charger->Uncharge(task.array->device, task.array->charged_bytes);
   --arrays_;
   NoteObjects();
 }
@@ -170,13 +171,13 @@ void ControlLane::Do(const cmd::TextureCreate& command, Task& task) {
   }
   if (textures_.size() >= kMaxTextures) result = CudaResult::kOutOfMemory;
   if (result == CudaResult::kSuccess) {
-    result = host_->context(device)->CreateTexture(texture, &reply.object);
+    result = host_->devices->context(device)->CreateTexture(texture, &reply.object);
   }
   if (result == CudaResult::kSuccess) {
     textures_.insert({device, reply.object, texture.is_surface});
     NoteObjects();
   }
-  host_->sink()->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, Bytes(reply));
 }
 
 void ControlLane::Do(const cmd::TextureDestroy& command, Task& task) {
@@ -184,10 +185,10 @@ void ControlLane::Do(const cmd::TextureDestroy& command, Task& task) {
   CudaResult result = CudaResult::kInvalidValue;
   // The driver is not asked what it makes of other numbers.
   if (textures_.erase({command.device, command.object, is_surface}) > 0) {
-    result = host_->context(command.device)->DestroyTexture(command.object, is_surface);
+    result = host_->devices->context(command.device)->DestroyTexture(command.object, is_surface);
     NoteObjects();
   }
-  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }
 
 }  // namespace warpline::worker

@@ -39,15 +39,18 @@ int64_t SpinNs() {
 
 }  // namespace
 
-Lane::Lane(LaneHost* host, Kind kind, uint64_t stream)
-    : host_(host), context_(host->context(DeviceOfHandle(stream))), kind_(kind), stream_(stream) {}
+Lane::Lane(const LaneHost* host, Kind kind, uint64_t stream)
+    : host_(host),
+      context_(host->devices->context(DeviceOfHandle(stream))),
+      kind_(kind),
+      stream_(stream) {}
 
 bool Lane::Start() {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
     // A tenant's streams are many; a limit on threads must not end its session.
-    if (const LogPermit permit = host_->log()->Ask(kNoThreadLine)) {
+    if (const LogPermit permit = host_->log->Ask(kNoThreadLine)) {
       permit.Warning("no thread for a stream: ", error.what());
     }
     finished_.store(true, std::memory_order_release);
@@ -59,78 +62,28 @@ bool Lane::Start() {
 Lane::~Lane() { Stop(); }
 
 void Lane::Stop() {
-  {
-    MutexLock lock(&mu_);
-    stop_ = true;
-    has_news_.store(true, std::memory_order_release);
-    wake_.NotifyOne();
-  }
+  inbox_.Stop();
   if (thread_.joinable()) thread_.join();
   // Records refer to their lanes, and what is left here to records.
-  outbox_.clear();
+  inbox_.Clear();
   ready_.clear();
   pending_.clear();
   event_waits_.clear();
-  MutexLock lock(&mu_);
-  inbox_.clear();
-  new_event_waits_.clear();
 }
 
 uint64_t Lane::Append(Task task) {
   const uint64_t ticket = appended_.load(std::memory_order_relaxed) + 1;
   task.ticket = ticket;
-  outbox_.push_back(std::move(task));
+  inbox_.Append(std::move(task));
   appended_.store(ticket, std::memory_order_release);
   return ticket;
 }
 
-void Lane::Flush() {
-  if (outbox_.empty()) return;
-  bool asleep;
-  {
-    MutexLock lock(&mu_);
-    if (inbox_.empty()) {
-      inbox_.swap(outbox_);
-    } else {
-      std::move(outbox_.begin(), outbox_.end(), std::back_inserter(inbox_));
-    }
-    has_news_.store(true, std::memory_order_release);
-    asleep = asleep_;
-  }
-  outbox_.clear();
-  if (asleep) wake_.NotifyOne();
-}
-
-void Lane::Nudge() {
-  MutexLock lock(&mu_);
-  has_news_.store(true, std::memory_order_release);
-  wake_.NotifyOne();
-}
-
 bool Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
   if (event_wait_count_.load(std::memory_order_relaxed) >= kMaxEventWaits) return false;
-  {
-    MutexLock lock(&mu_);
-    if (!finished_.load(std::memory_order_relaxed)) {
-      event_wait_count_.fetch_add(1, std::memory_order_relaxed);
-      new_event_waits_.emplace_back(seq, std::move(record));
-      has_news_.store(true, std::memory_order_release);
-      wake_.NotifyOne();
-      return true;
-    }
-  }
-  host_->sink()->Reply(seq, host_->fault());  // Everything of the lane is complete.
-  return true;
-}
-
-bool Lane::TakeInbox() {
-  if (!has_news_.load(std::memory_order_acquire)) return false;
-  MutexLock lock(&mu_);
-  has_news_.store(stop_, std::memory_order_release);
-  std::move(new_event_waits_.begin(), new_event_waits_.end(), std::back_inserter(event_waits_));
-  new_event_waits_.clear();
-  std::move(inbox_.begin(), inbox_.end(), std::back_inserter(ready_));
-  inbox_.clear();
+  event_wait_count_.fetch_add(1, std::memory_order_relaxed);
+  if (inbox_.AddEventWait({seq, std::move(record)})) return true;
+  host_->sink->Reply(seq, host_->reports->fault());  // Everything of the lane is complete.
   return true;
 }
 
@@ -170,7 +123,8 @@ bool Lane::IssueReady() {
 
 CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
   if (pending.mark == nullptr) {
-    pending.mark = std::make_shared<EventRecord>(host_->events(device()), kDisableTiming, nullptr);
+    pending.mark =
+        std::make_shared<EventRecord>(host_->devices->events(device()), kDisableTiming, nullptr);
     pending.mark_result = pending.mark->Record(context_, stream);
   }
   if (pending.ticket != 0) {
@@ -199,7 +153,7 @@ void Lane::MarkIssued(std::function<void(std::string* batch)> then) {
 void Lane::MarkTail() {
   const uint64_t ticket = issued_.load(std::memory_order_relaxed);
   if (ticket == last_marked_ || ticket == retired()) return;
-  if (!has_stream_ || host_->fault() != CudaResult::kSuccess) {
+  if (!has_stream_ || host_->reports->fault() != CudaResult::kSuccess) {
     if (pending_.empty()) Retire(ticket, last_issued_seq_);
     return;
   }
@@ -216,30 +170,30 @@ void Lane::Retire(uint64_t ticket, uint64_t seq) {
     last_marked_ = ticket;
     unmarked_ = 0;
   }
-  if (printed_ > before) host_->SendOutput();
+  if (printed_ > before) host_->prints->Send();
   retired_seq_ = seq;
   retired_ = ticket;
-  host_->OnRetired(this, ticket - before, &batch_);
+  host_->reports->OnRetired(this, ticket - before, &batch_);
 }
 
 void Lane::Deliver() {
-  host_->sink()->Send(&batch_);
-  if (answers_ > 0) host_->sink()->Answered(std::exchange(answers_, 0));
+  host_->sink->Send(&batch_);
+  if (answers_ > 0) host_->sink->Answered(std::exchange(answers_, 0));
   if (delivered_.load(std::memory_order_relaxed) == retired_) return;
   delivered_seq_.store(retired_seq_, std::memory_order_release);
   delivered_.store(retired_, std::memory_order_release);
-  host_->AfterRetired();
+  host_->reports->AfterRetired();
 }
 
 void Lane::Complete(Pending pending, CudaResult result) {
   if (result != CudaResult::kSuccess) {
     // What a wait reports is an execution error of the work before it: the context is gone.
-    host_->Fail(pending.seq, CommandId::kStreamSync, result);
+    host_->reports->Fail(pending.seq, CommandId::kStreamSync, result);
   }
   if (pending.mark != nullptr) {
     if (result == CudaResult::kSuccess && pending.mark->timed()) {
       pending.mark->host_ns.store(NowNs(), std::memory_order_relaxed);
-      host_->OnRecorded(*pending.mark);
+      host_->state->OnRecorded(*pending.mark);
     }
     pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
                                                            : EventRecord::State::kFailed);
@@ -259,7 +213,7 @@ bool Lane::Poll() {
   bool progress = false;
   while (!pending_.empty()) {
     const Pending& front = pending_.front();
-    CudaResult result = host_->fault();
+    CudaResult result = host_->reports->fault();
     if (result == CudaResult::kSuccess &&
         std::any_of(front.data.begin(), front.data.end(),
                     [](const Prerequisite& p) { return p.lane->delivered() < p.ticket; })) {
@@ -280,14 +234,14 @@ bool Lane::Poll() {
 
 bool Lane::PollEventWaits() {
   if (event_waits_.empty()) return false;
-  const auto done = [this](const auto& wait) {
-    const EventRecord::State state = wait.second->state();
-    CudaResult result = host_->fault();
+  const auto done = [this](const EventWait& wait) {
+    const EventRecord::State state = wait.record->state();
+    CudaResult result = host_->reports->fault();
     if (result == CudaResult::kSuccess && state == EventRecord::State::kFailed) {
       result = CudaResult::kInvalidHandle;
     }
     if (result == CudaResult::kSuccess && state != EventRecord::State::kComplete) return false;
-    host_->sink()->Reply(wait.first, result);
+    host_->sink->Reply(wait.seq, result);
     return true;
   };
   const size_t before = event_waits_.size();
@@ -296,7 +250,7 @@ bool Lane::PollEventWaits() {
   const size_t answered = before - event_waits_.size();
   event_wait_count_.fetch_sub(answered, std::memory_order_relaxed);
   // These were the last answers, perhaps.
-  if (answered > 0) host_->AfterRetired();
+  if (answered > 0) host_->reports->AfterRetired();
   return answered > 0;
 }
 
@@ -312,15 +266,7 @@ void Lane::Idle(int64_t last_progress_ns) {
                                            [](const Pending& p) { return p.reply_seq != 0; });
   const int64_t nap_ns =
       std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
-  MutexLock lock(&mu_);
-  if (has_news_.load(std::memory_order_acquire)) return;
-  asleep_ = true;
-  if (watching) {
-    wake_.WaitWithTimeout(&mu_, absl::Nanoseconds(nap_ns));
-  } else {
-    while (!has_news_.load(std::memory_order_acquire)) wake_.Wait(&mu_);
-  }
-  asleep_ = false;
+  inbox_.Sleep(watching ? absl::Nanoseconds(nap_ns) : absl::InfiniteDuration());
 }
 
 void Lane::Run() {
@@ -328,7 +274,7 @@ void Lane::Run() {
   pthread_setname_np(pthread_self(), "wl-lane");
   int64_t last_progress_ns = NowNs();
   while (true) {
-    bool progress = TakeInbox();
+    bool progress = inbox_.Take(&ready_, &event_waits_);
     progress |= IssueReady();
     // Also when what comes next has to wait: what was issued retires without it.
     MarkTail();
@@ -336,10 +282,7 @@ void Lane::Run() {
     Deliver();
     progress |= PollEventWaits();
     if (closing_ && ready_.empty() && pending_.empty() && event_waits_.empty()) break;
-    {
-      MutexLock lock(&mu_);
-      if (stop_) break;
-    }
+    if (inbox_.stopped()) break;
     if (progress) {
       last_progress_ns = NowNs();
     } else {
@@ -347,13 +290,9 @@ void Lane::Run() {
     }
   }
   Finish();
-  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> late;
-  {
-    MutexLock lock(&mu_);
-    late.swap(new_event_waits_);
-    finished_.store(true, std::memory_order_release);
-  }
-  for (const auto& wait : late) host_->sink()->Reply(wait.first, host_->fault());
+  const std::vector<EventWait> late = inbox_.Close();
+  finished_.store(true, std::memory_order_release);
+  for (const EventWait& wait : late) host_->sink->Reply(wait.seq, host_->reports->fault());
 }
 
 }  // namespace warpline::worker

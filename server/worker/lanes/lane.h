@@ -7,7 +7,6 @@
 #ifndef WARPLINE_SERVER_WORKER_LANES_LANE_H_
 #define WARPLINE_SERVER_WORKER_LANES_LANE_H_
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -16,67 +15,15 @@
 #include <thread>
 #include <vector>
 
-#include "common/log/log_budget.h"
-#include "common/mutex.h"
+#include "proto/command_lists.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
 #include "server/worker/lanes/event.h"
-#include "server/worker/lanes/reply_sink.h"
-#include "server/worker/lanes/staging_pool.h"
+#include "server/worker/lanes/lane_host.h"
+#include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/task.h"
 
 namespace warpline::worker {
-
-// What the lanes of a session share. Borrowed by them; thread-safe.
-class LaneHost {
- public:
-  virtual ~LaneHost() = default;
-  // Of the session's device with this number, which must be one that there is.
-  virtual device::Context* context(uint32_t device) = 0;
-  virtual EventPool* events(uint32_t device) = 0;
-  virtual ReplySink* sink() = 0;
-  virtual StagingPool* staging() = 0;
-  virtual LaunchGate* gate() = 0;
-  // For lines of the kinds of session_log.h.
-  virtual LogBudget* log() = 0;
-  // The sticky error that ended the session, or kSuccess.
-  virtual CudaResult fault() const = 0;
-  // A one-way command failed; a sticky result ends the session.
-  virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
-  // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
-  virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
-  // A module was loaded whose kernels may print.
-  virtual void NotePrints() = 0;
-  // Sends what complete kernels printed, before anything that is sent from now on.
-  virtual void SendOutput() = 0;
-  // A LimitSet: the session's bound for it, or 0 for one that it may not set.
-  virtual uint64_t MostOfLimit(uint32_t device, int limit) = 0;
-  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
-  // says what only became true by that.
-  virtual void AfterRetired() = 0;
-  // A record of an event with timing is complete.
-  virtual void OnRecorded(const EventRecord& record) = 0;
-  // The task has loaded its module, by `load`, and nothing of it has been found yet. While a worker
-  // takes over, this puts the module's variables where they were.
-  virtual CudaResult PlaceVariables(const Task& task,
-                                    const std::function<CudaResult(device::ModuleId*)>& load) = 0;
-  // `task` loaded its module from its image. Returns Module::at_risk.
-  virtual uint32_t OnModuleLoaded(const Task& task) = 0;
-  // The module with this handle is about to be unloaded.
-  virtual void OnModuleUnloading(uint64_t module) = 0;
-  // A kernel of a module of which this is Module::at_risk may run from now on.
-  virtual void OnAtRisk(uint32_t flags) = 0;
-  // `task`, a GlobalFind or VariableFind, found its variable.
-  virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
-  // Whether there is anything now, such as an array, that ends with this worker.
-  virtual void OnLostWithWorker(bool any) = 0;
-  // Asks the server for memory of a device outside the arena, and gives it back. kOutOfMemory
-  // beyond the session's quota.
-  virtual CudaResult Charge(uint32_t device, uint64_t bytes) = 0;
-  virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
-  // A module was made of it.
-  virtual void KeepImage(const Image& image) = 0;
-};
 
 // Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,
 // or from any other once it has been stopped.
@@ -84,8 +31,8 @@ class Lane {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
 
-  // `stream` is the client's handle; its device is one that there is.
-  Lane(LaneHost* host, Kind kind, uint64_t stream);
+  // `host` is borrowed. `stream` is the client's handle; its device is one that there is.
+  Lane(const LaneHost* host, Kind kind, uint64_t stream);
   virtual ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -101,25 +48,16 @@ class Lane {
   // The stream's. Lanes of no stream are nobody's, and say 0.
   uint32_t device() const { return DeviceOfHandle(stream_); }
 
-  // Decoder only: the lane comes after no StreamBarriers but those of its like.
-  bool ignores_barriers = false;
-  // Decoder only: the number of the latest StreamBarrier that the lane comes after, of lanes that
-  // do not ignore them and of those that do.
-  std::array<uint64_t, 2> barriers_seen{};
-  // Decoder only: the latest ticket that sends data to the client or comes after data of another
-  // lane.
-  uint64_t data_ticket = 0;
-
   // Appends a task and returns its ticket. Called by the decoder only; takes effect at Flush().
   uint64_t Append(Task task);
   // Hands what was appended to the lane's thread.
-  void Flush();
+  void Flush() { inbox_.Flush(); }
   // Replies to round trip `seq` when `record`, which is one of this lane's, is complete. False, and
   // no reply, when a great many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
 
   // Has the lane look at its tasks again: something that one of them waits for has happened.
-  void Nudge();
+  void Nudge() { inbox_.Nudge(); }
 
   // Tickets: appended by the decoder, issued to the device, complete, complete with all its replies
   // sent. Only the last is for others to act upon: data for the client must come first.
@@ -166,7 +104,7 @@ class Lane {
   void MarkIssued(std::function<void(std::string* batch)> then);
   void Retire(uint64_t ticket, uint64_t seq);
 
-  LaneHost* const host_;
+  const LaneHost* const host_;
   device::Context* const context_;  // Of device().
   device::StreamId device_stream_{};
   bool has_stream_ = false;  // Marks need a stream.
@@ -178,7 +116,6 @@ class Lane {
 
  private:
   void Run();
-  bool TakeInbox();
   bool IssueReady();
   bool Poll();
   bool PollEventWaits();
@@ -191,21 +128,11 @@ class Lane {
   const Kind kind_;
   const uint64_t stream_;
 
-  std::vector<Task> outbox_;  // Decoder only.
-
-  // Between decoder and lane.
-  Mutex mu_;
-  CondVar wake_;
-  std::vector<Task> inbox_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> new_event_waits_
-      ABSL_GUARDED_BY(mu_);
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  bool asleep_ ABSL_GUARDED_BY(mu_) = false;
-  std::atomic<bool> has_news_{false};
+  LaneInbox inbox_;
 
   // Lane's thread.
   std::deque<Task> ready_;
-  std::vector<std::pair<uint64_t, std::shared_ptr<EventRecord>>> event_waits_;
+  std::vector<EventWait> event_waits_;
   uint64_t last_issued_seq_ = 0;
   uint64_t last_marked_ = 0;
   uint64_t retired_ = 0;

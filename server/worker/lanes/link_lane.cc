@@ -26,9 +26,9 @@ void AppendLog(const device::JitLog& part, device::JitLog* log) {
 }  // namespace
 
 Lane::Step LinkLane::Issue(Task& task) {
-  const CudaResult fault = host_->fault();
+  const CudaResult fault = host_->reports->fault();
   if (fault != CudaResult::kSuccess) {
-    if (Answers(task.id)) host_->sink()->Reply(task.seq, fault);
+    if (Answers(task.id)) host_->sink->Reply(task.seq, fault);
     return Step::kDone;
   }
   std::visit([&](const auto& command) { Do(command, task); }, task.command);
@@ -39,10 +39,10 @@ void LinkLane::Do(const cmd::LinkCreate&, Task& task) {
   std::vector<device::JitOption> options;
   CudaResult result = CudaResult::kInvalidValue;
   if (ReadJitOptions(task.tail, &options)) {
-    result = host_->context(task.link->device)->CreateLink(options, &task.link->id);
+    result = host_->devices->context(task.link->device)->CreateLink(options, &task.link->id);
   }
   task.link->created = result == CudaResult::kSuccess;
-  host_->sink()->Reply(task.seq, result);
+  host_->sink->Reply(task.seq, result);
 }
 
 void LinkLane::Do(const cmd::LinkAdd& command, Task& task) {
@@ -55,14 +55,14 @@ void LinkLane::Do(const cmd::LinkAdd& command, Task& task) {
     result = CudaResult::kInvalidHandle;
   } else if (ReadJitOptions(task.tail.substr(command.name_bytes), &options)) {
     device::JitLog log;
-    result = host_->context(link.device)
+    result = host_->devices->context(link.device)
                  ->AddToLink(link.id, command.type, task.image->bytes(), std::string(name), options,
                              &log);
     AppendLog(log, &link.log);
   }
   task.image.reset();
-  if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
-  host_->sink()->Reply(task.seq, result);
+  if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);
+  host_->sink->Reply(task.seq, result);
 }
 
 void LinkLane::Do(const cmd::LinkComplete&, Task& task) {
@@ -71,11 +71,11 @@ void LinkLane::Do(const cmd::LinkComplete&, Task& task) {
   if (link.created) {
     device::JitLog log;
     link.code.clear();
-    result = host_->context(link.device)->CompleteLink(link.id, &link.code, &log);
+    result = host_->devices->context(link.device)->CompleteLink(link.id, &link.code, &log);
     AppendLog(log, &link.log);
   }
-  if (IsSticky(result)) host_->Fail(task.seq, task.id, result);
-  host_->sink()->Reply(task.seq, result, Bytes(cmd::LinkCompleteReply{link.code.size()}));
+  if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);
+  host_->sink->Reply(task.seq, result, Bytes(cmd::LinkCompleteReply{link.code.size()}));
 }
 
 void LinkLane::Do(const cmd::LinkRead& command, Task& task) {
@@ -83,17 +83,17 @@ void LinkLane::Do(const cmd::LinkRead& command, Task& task) {
   const CudaResult result =
       command.offset < code.size() ? CudaResult::kSuccess : CudaResult::kInvalidValue;
   const uint64_t offset = std::min<uint64_t>(command.offset, code.size());
-  host_->sink()->Reply(task.seq, result, {}, std::string_view(code).substr(offset, kPartBytes));
+  host_->sink->Reply(task.seq, result, {}, std::string_view(code).substr(offset, kPartBytes));
 }
 
 void LinkLane::Do(const cmd::LinkLog&, Task& task) {
   const device::JitLog& log = task.link->log;
   const cmd::LinkLogReply reply = {log.wall_ms, static_cast<uint32_t>(log.info.size())};
-  host_->sink()->Reply(task.seq, CudaResult::kSuccess, Bytes(reply), log.info + log.errors);
+  host_->sink->Reply(task.seq, CudaResult::kSuccess, Bytes(reply), log.info + log.errors);
 }
 
 void LinkLane::Do(const cmd::LinkDestroy&, Task& task) {
-  if (task.link->created) host_->context(task.link->device)->DestroyLink(task.link->id);
+  if (task.link->created) host_->devices->context(task.link->device)->DestroyLink(task.link->id);
   task.link->created = false;
 }
 

@@ -9,23 +9,21 @@ namespace warpline::worker {
 
 class LinkLane : public Lane {
  public:
-  explicit LinkLane(LaneHost* host) : Lane(host, Kind::kControl, 0) {}
+  explicit LinkLane(const LaneHost* host) : Lane(host, Kind::kControl, 0) {}
   ~LinkLane() override { Stop(); }
 
  protected:
   Step Issue(Task& task) override;
 
  private:
-  void Do(const cmd::LinkCreate& command, Task& task);
-  void Do(const cmd::LinkAdd& command, Task& task);
-  void Do(const cmd::LinkComplete& command, Task& task);
-  void Do(const cmd::LinkRead& command, Task& task);
-  void Do(const cmd::LinkLog& command, Task& task);
-  void Do(const cmd::LinkDestroy& command, Task& task);
+  // One for each command of this lane in the table.
+#define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task);
+  WARPLINE_LANE_LINKER(WARPLINE_DO)
+#undef WARPLINE_DO
+  // The decoder sends other commands elsewhere.
   template <typename Command>
   void Do(const Command&, Task&) {
-    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kLinker,
-                  "the command has no Do()");
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kLinker);
   }
 };
 

@@ -12,6 +12,7 @@ namespace warpline::worker {
 
 enum SessionLine : size_t {
   kRefusedLine,
+  kAuditedLine,  // As kRefusedLine, of commands whose row says `audit` (proto/calls.toml).
   kJournalFullLine,
   kNoThreadLine,
   kNotUnmappedLine,
@@ -21,9 +22,9 @@ enum SessionLine : size_t {
 
 // Few lines and long intervals: a server may have many sessions, and each has this budget.
 inline constexpr LogKind kSessionLines[kSessionLineCount] = {
-    {"refused_commands", 8, absl::Minutes(5)}, {"journal_full", 4, absl::Minutes(5)},
-    {"no_thread", 4, absl::Minutes(5)},        {"not_unmapped", 4, absl::Minutes(5)},
-    {"variables", 4, absl::Minutes(5)},
+    {"refused_commands", 8, absl::Minutes(5)}, {"audited_commands", 8, absl::Minutes(5)},
+    {"journal_full", 4, absl::Minutes(5)},     {"no_thread", 4, absl::Minutes(5)},
+    {"not_unmapped", 4, absl::Minutes(5)},     {"variables", 4, absl::Minutes(5)},
 };
 
 }  // namespace warpline::worker

@@ -45,15 +45,13 @@ void StagingPool::Give(void* buffer) {
 }
 
 void StagingPool::Count() {
-  if (usage_ != nullptr) {
-    usage_->staging_bytes.store(used_ * kStagingBytes, std::memory_order_relaxed);
-  }
+  usage_->staging_bytes.store(used_ * kStagingBytes, std::memory_order_relaxed);
 }
 
 // Lanes ask again and again; that is one wait.
 void StagingPool::Refused() {
   if (std::exchange(short_, true)) return;
-  if (usage_ != nullptr) usage_->Meet(Limit::kStaging);
+  usage_->Meet(Limit::kStaging);
   if (!std::exchange(said_, true)) {
     LogWarning("limit reached what=staging limit_bytes=", max_buffers_ * kStagingBytes,
                ": copies wait for others");

@@ -18,13 +18,10 @@ inline constexpr size_t kStagingBytes = 512u << 10;
 // running kernels.
 class StagingPool {
  public:
-  // `context` is borrowed.
-  StagingPool(device::Context* context, size_t max_buffers)
-      : context_(context), max_buffers_(max_buffers) {}
+  // `context` is borrowed, and so is `usage`, where it says how much is in use.
+  StagingPool(device::Context* context, size_t max_buffers, SharedUsage* usage)
+      : context_(context), max_buffers_(max_buffers), usage_(usage) {}
   ~StagingPool();
-
-  // Where to say how much is in use (borrowed). Before the first Take().
-  void set_usage(SharedUsage* usage) { usage_ = usage; }
 
   // A buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made (then
   // `*result` is not kSuccess). Who holds none gets its `first` beyond the bound: a stalled stream
@@ -38,7 +35,7 @@ class StagingPool {
 
   device::Context* const context_;
   const size_t max_buffers_;
-  SharedUsage* usage_ = nullptr;
+  SharedUsage* const usage_;
   Mutex mu_;
   std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);
   size_t used_ ABSL_GUARDED_BY(mu_) = 0;

@@ -8,7 +8,7 @@ Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
   if (task.graph->prints) printed_ = task.ticket;
   issuing_to_ = device();
   CudaResult result =
-      LaunchGraph(*task.graph, host_->gate(),
+      LaunchGraph(*task.graph, host_->gate,
                   [this](uint32_t device, device::Context** context, device::StreamId* stream) {
                     return GoTo(device, context, stream);
                   });
@@ -30,22 +30,23 @@ CudaResult StreamLane::StreamOn(uint32_t device, device::StreamId* stream) {
     return CudaResult::kSuccess;
   }
   constexpr uint32_t kNonBlocking = 1;
-  const CudaResult result = host_->context(device)->CreateStream(kNonBlocking, priority_, stream);
+  const CudaResult result =
+      host_->devices->context(device)->CreateStream(kNonBlocking, priority_, stream);
   if (result == CudaResult::kSuccess) side_streams_.emplace(device, *stream);
   return result;
 }
 
 CudaResult StreamLane::GoTo(uint32_t device, device::Context** context, device::StreamId* stream) {
-  *context = host_->context(device);
+  *context = host_->devices->context(device);
   CudaResult result = StreamOn(device, stream);
   if (device == issuing_to_ || result != CudaResult::kSuccess) return result;
-  EventPool* const events = host_->events(issuing_to_);
+  EventPool* const events = host_->devices->events(issuing_to_);
   device::StreamId from;
   device::EventId event;
   result = StreamOn(issuing_to_, &from);
   if (result == CudaResult::kSuccess) result = events->Take(kDisableTiming, &event);
   if (result != CudaResult::kSuccess) return result;
-  result = host_->context(issuing_to_)->RecordEvent(event, from);
+  result = host_->devices->context(issuing_to_)->RecordEvent(event, from);
   if (result == CudaResult::kSuccess) result = (*context)->WaitEvent(*stream, event);
   // The wait is for the record that was made.
   events->Give(kDisableTiming, event);

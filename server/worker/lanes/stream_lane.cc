@@ -17,7 +17,7 @@ constexpr size_t kMaxPageableBytes = 64u << 10;
 }  // namespace
 
 void StreamLane::Check(const Task& task, CudaResult result) {
-  if (result != CudaResult::kSuccess) host_->Fail(task.seq, task.id, result);
+  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }
 
 // The legacy stream exists; others are made by the lane's first command.
@@ -36,7 +36,7 @@ bool StreamLane::OpenStream() {
 
 Lane::Step StreamLane::Issue(Task& task) {
   if (!std::holds_alternative<cmd::StreamCreate>(task.command)) {
-    CudaResult result = host_->fault();
+    CudaResult result = host_->reports->fault();
     if (result == CudaResult::kSuccess && !OpenStream()) result = open_result_;
     if (result != CudaResult::kSuccess) {
       if (std::holds_alternative<cmd::StreamDestroy>(task.command)) closing_ = true;
@@ -44,9 +44,9 @@ Lane::Step StreamLane::Issue(Task& task) {
         task.event->set_state(worker::EventRecord::State::kFailed);
       }
       if (Answers(task.id)) {
-        host_->sink()->Reply(task.seq, result);
-      } else if (host_->fault() == CudaResult::kSuccess) {
-        host_->Fail(task.seq, task.id, result);
+        host_->sink->Reply(task.seq, result);
+      } else if (host_->reports->fault() == CudaResult::kSuccess) {
+        host_->reports->Fail(task.seq, task.id, result);
       }
       copied_ = 0;
       return Step::kDone;
@@ -117,14 +117,14 @@ Lane::Step StreamLane::Do(const cmd::Memset& command, Task& task) {
 }
 
 void* StreamLane::TakeStaging(CudaResult* result) {
-  void* const buffer = host_->staging()->Take(/*first=*/staged_ == 0, result);
+  void* const buffer = host_->staging->Take(/*first=*/staged_ == 0, result);
   if (buffer != nullptr) ++staged_;
   return buffer;
 }
 
 void StreamLane::GiveStaging(void* buffer) {
   --staged_;
-  host_->staging()->Give(buffer);
+  host_->staging->Give(buffer);
 }
 
 template <typename Copy>
@@ -183,7 +183,7 @@ Lane::Step StreamLane::CopyOut(Task& task, uint64_t total, Copy copy) {
                                                                      std::string* batch) {
         if (done == CudaResult::kSuccess && bytes > 0) {
           const std::string_view data(static_cast<char*>(buffer), bytes);
-          host_->sink()->CopyData(seq, offset, data, batch);
+          host_->sink->CopyData(seq, offset, data, batch);
         }
         GiveStaging(buffer);
       };
@@ -244,7 +244,7 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
   if (result == CudaResult::kSuccess) {
     if (kernel.module->prints) printed_ = task.ticket;
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
-    result = host_->gate()->With({&task.kernel, 1}, [&] {
+    result = host_->gate->With({&task.kernel, 1}, [&] {
       return context_->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
     });
   }
@@ -355,7 +355,8 @@ Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
 }
 
 void StreamLane::Finish() {
-  for (const auto& [device, stream] : side_streams_) host_->context(device)->DestroyStream(stream);
+  for (const auto& [device, stream] : side_streams_)
+    host_->devices->context(device)->DestroyStream(stream);
   if (has_stream_ && kind() != Kind::kLegacy) context_->DestroyStream(device_stream_);
 }
 

@@ -11,7 +11,7 @@ namespace warpline::worker {
 
 class StreamLane : public Lane {
  public:
-  StreamLane(LaneHost* host, Kind kind, uint64_t stream) : Lane(host, kind, stream) {}
+  StreamLane(const LaneHost* host, Kind kind, uint64_t stream) : Lane(host, kind, stream) {}
   ~StreamLane() override { Stop(); }
 
  protected:
@@ -19,39 +19,14 @@ class StreamLane : public Lane {
   void Finish() override;
 
  private:
-  // One per command of the table with lane "stream".
-  Step Do(const cmd::StreamCreate& command, Task& task);
-  Step Do(const cmd::StreamDestroy& command, Task& task);
-  Step Do(const cmd::StreamSync& command, Task& task);
-  Step Do(const cmd::StreamWaitEvent& command, Task& task);
-  Step Do(const cmd::StreamBarrier& command, Task& task);
-  Step Do(const cmd::EventRecord& command, Task& task);
-  Step Do(const cmd::Memset& command, Task& task);
-  Step Do(const cmd::CopyToDevice& command, Task& task);
-  Step Do(const cmd::CopyFromDevice& command, Task& task);
-  Step Do(const cmd::CopyOnDevice& command, Task& task);
-  Step Do(const cmd::Launch& command, Task& task);
-  Step Do(const cmd::LaunchEx& command, Task& task);
-  Step Do(const cmd::HostCall& command, Task& task);
-  Step Do(const cmd::MemsetRows& command, Task& task);
-  Step Do(const cmd::CopyBoxToDevice& command, Task& task);
-  Step Do(const cmd::CopyBoxFromDevice& command, Task& task);
-  Step Do(const cmd::CopyBoxOnDevice& command, Task& task);
-  Step Do(const cmd::StreamMemOps& command, Task& task);
-  Step Do(const cmd::StreamSetAttribute& command, Task& task);
-  // stream_arrays.cc
-  Step Do(const cmd::CopyToArray& command, Task& task);
-  Step Do(const cmd::CopyFromArray& command, Task& task);
-  Step Do(const cmd::CopyDeviceToArray& command, Task& task);
-  Step Do(const cmd::CopyArrayToDevice& command, Task& task);
-  Step Do(const cmd::CopyArrayToArray& command, Task& task);
-  // stream_graphs.cc
-  Step Do(const cmd::GraphLaunch& command, Task& task);
+  // One for each command of this lane in the table.
+#define WARPLINE_DO(Command) Step Do(const cmd::Command& command, Task& task);
+  WARPLINE_LANE_STREAM(WARPLINE_DO)
+#undef WARPLINE_DO
   // The decoder sends other commands elsewhere.
   template <typename Command>
   Step Do(const Command&, Task&) {
-    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kStream,
-                  "the command has no Do()");
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kStream);
     return Step::kDone;
   }
 

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "proto/command_lists.h"
 #include "proto/commands.h"
 #include "server/device/device.h"
 #include "server/worker/lanes/event.h"
@@ -59,21 +59,6 @@ struct HostWait {
 
 // Whether the client waits for an answer to such a command.
 inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
-
-using AnyCommand = std::variant<
-    cmd::StreamCreate, cmd::StreamDestroy, cmd::StreamSync, cmd::StreamWaitEvent,
-    cmd::StreamBarrier, cmd::EventRecord, cmd::Memset, cmd::CopyToDevice, cmd::CopyFromDevice,
-    cmd::CopyOnDevice, cmd::Launch, cmd::EventElapsed, cmd::ModuleLoad, cmd::ModuleCheck,
-    cmd::ModuleUnload, cmd::KernelFind, cmd::GlobalFind, cmd::KernelSetAttribute,
-    cmd::MaxActiveBlocks, cmd::LaunchEx, cmd::ModuleLoadJit, cmd::ModuleJitLog, cmd::ModuleKernels,
-    cmd::ClusterOccupancy, cmd::LimitGet, cmd::LimitSet, cmd::HostCall, cmd::MemsetRows,
-    cmd::CopyBoxToDevice, cmd::CopyBoxFromDevice, cmd::CopyBoxOnDevice, cmd::StreamMemOps,
-    cmd::StreamSetAttribute, cmd::TensorMapEncode, cmd::LinkCreate, cmd::LinkAdd, cmd::LinkComplete,
-    cmd::LinkRead, cmd::LinkLog, cmd::LinkDestroy, cmd::ArrayCreate, cmd::ArrayPart,
-    cmd::ArrayDestroy, cmd::CopyToArray, cmd::CopyFromArray, cmd::CopyDeviceToArray,
-    cmd::CopyArrayToDevice, cmd::CopyArrayToArray, cmd::TextureCreate, cmd::TextureDestroy,
-    cmd::GraphCreate, cmd::GraphDestroy, cmd::GraphLaunch, cmd::VariableFind,
-    cmd::ConditionalCreate, cmd::ConditionalDestroy, cmd::GraphCreateIn>;
 
 // Move-only in practice: tasks travel decoder -> lane.
 struct Task {

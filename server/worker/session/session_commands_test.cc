@@ -290,5 +290,22 @@ TEST_F(SessionCommandsTest, WordsAndAttributesReachTheDeviceWhenTheirTailsAreWho
   EXPECT_THAT(context_.log(), ElementsAre("words@1 2", "attribute@1 3"));
 }
 
+TEST_F(SessionCommandsTest, MemoryBeyondTheEndOfTheAddressSpaceReachesNoDevice) {
+  const uint64_t last = ~uint64_t{0} - 3;
+  const uint64_t out = Add(cmd::CopyFromDevice{1, last, 8});
+  const uint64_t set = Add(cmd::Memset{1, last, 2, 0, 4});
+  const uint64_t many = Add(cmd::Memset{1, 4096, ~uint64_t{0}, 0, 4});
+  const uint64_t sync = Add(cmd::StreamSync{1});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result = CudaResult::kSuccess;
+  replies_.Wait(out, &result);
+  EXPECT_EQ(result, CudaResult::kInvalidValue);
+  EXPECT_TRUE(replies_.Has(ReplyId::kFailed, set));
+  EXPECT_TRUE(replies_.Has(ReplyId::kFailed, many));
+  replies_.Wait(sync, &result);
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  EXPECT_TRUE(context_.log().empty());
+}
+
 }  // namespace
 }  // namespace warpline::worker

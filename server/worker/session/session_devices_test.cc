@@ -39,12 +39,13 @@ class Charges : public MemoryCharger {
 
 class SessionDevicesTest : public SessionTest {
  protected:
-  void SetUp() override {
-    session_ = std::make_unique<Session>(
-        std::vector<SessionDevice>{{&first_, 4096}, {&second_, 8192}}, &replies_, SessionLimits());
-    ASSERT_TRUE(session_->ok());
-    session_->set_charger(&charges_);
-    session_->set_virtual_memory(&memory_);
+  void SetUp() override { Restart(BothDevices()); }
+  HostedSession::Options BothDevices() {
+    HostedSession::Options options = OptionsOf();
+    options.devices = {{&first_, 4096}, {&second_, 8192}};
+    options.charger = &charges_;
+    options.memory = &memory_;
+    return options;
   }
   // The contexts go before the base's session.
   void TearDown() override { session_.reset(); }
@@ -305,7 +306,10 @@ TEST_F(SessionDevicesTest, ArraysAndTexturesAreTheirDevices) {
 
 TEST_F(SessionDevicesTest, ATextureOfPlainMemoryIsTheDevicesInWhosePartThatLies) {
   constexpr uint64_t kBase = 1ull << 40, kBytes = 1ull << 32;
-  session_->set_arena(kBase, kBytes);
+  HostedSession::Options options = BothDevices();
+  options.arena_base = kBase;
+  options.arena_bytes = kBytes;
+  Restart(std::move(options));
   cmd::TextureCreate texture{};
   texture.kind = 2;
   for (const uint64_t address : {kBase + kBytes / 2, kBase, kBase + kBytes}) {
@@ -379,7 +383,9 @@ TEST_F(SessionDevicesTest, TheSessionDoesNotOutliveItsWorker) {
   auto journal = Journal::Open(UniqueFd(dup((*file)->fd())));
   ASSERT_TRUE(journal.ok()) << journal.status();
   Recorder recorder(journal->get(), 1ull << 40, 1ull << 32);
-  session_->SetRecorder(&recorder);
+  HostedSession::Options options = BothDevices();
+  options.recorder = &recorder;
+  Restart(std::move(options));
   EXPECT_EQ((*file)->flags() & kJournalDevices, kJournalDevices);
   EXPECT_EQ(session_->Replay(1).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(session_->SaveVariables(-1).code(), absl::StatusCode::kFailedPrecondition);

@@ -40,7 +40,7 @@ class FakeCache : public ImageCache {
 
 class SessionImagesTest : public SessionTest {
  protected:
-  SessionImagesTest() { session_->set_image_cache(&cache_); }
+  SessionImagesTest() { session_->UseImageCache(&cache_); }
 
   static cmd::ImageFind FindOf(uint64_t image, const std::string& bytes) {
     cmd::ImageFind find = {image, bytes.size()};
@@ -99,7 +99,7 @@ TEST_F(SessionImagesTest, EveryQuestionAboutAMissingImageSaysSo) {
 }
 
 TEST_F(SessionImagesTest, WithoutACacheEveryImageIsMissing) {
-  session_->set_image_cache(nullptr);
+  session_->UseImageCache(nullptr);
   Add(FindOf(1, image_));
   EXPECT_EQ(Load(1), CudaResult::kNotReady);
   EXPECT_EQ(cache_.asked, 0);
@@ -125,7 +125,7 @@ TEST_F(SessionImagesTest, ImagesFromTheCacheCountLikeThoseThatAreSent) {
   SessionLimits limits;
   limits.max_module_bytes = 2 * image_.size() - 1;
   Restart(limits);
-  session_->set_image_cache(&cache_);
+  session_->UseImageCache(&cache_);
   Add(cmd::ImageData{1, image_.size(), 0}, image_);
   EXPECT_EQ(Load(1), CudaResult::kSuccess);  // Module 100.
   // It is there, but there is no room for it; sending it fails for the same reason.
@@ -197,7 +197,10 @@ TEST_F(SessionImagesTest, TheNextWorkerNeedsNoCache) {
   cache_.images[hash] = image_;
   auto journal = open();
   auto recorder = std::make_unique<Recorder>(journal.get(), 1u << 20, 1u << 20);
-  session_->SetRecorder(recorder.get());
+  HostedSession::Options options = OptionsOf();
+  options.recorder = recorder.get();
+  Restart(std::move(options));
+  session_->UseImageCache(&cache_);
   Add(FindOf(1, image_));
   Add(cmd::ModuleLoad{2, 1});
   const uint64_t found = Add(cmd::KernelFind{3, 2}, "kernel");
@@ -214,8 +217,9 @@ TEST_F(SessionImagesTest, TheNextWorkerNeedsNoCache) {
 
   journal = open();
   recorder = std::make_unique<Recorder>(journal.get(), 1u << 20, 1u << 20);
-  session_ = std::make_unique<Session>(&context_, &replies_, SessionLimits());
-  session_->SetRecorder(recorder.get());
+  options = OptionsOf();
+  options.recorder = recorder.get();
+  session_ = Open(std::move(options));
   ASSERT_TRUE(session_->Replay(last).ok());
   const uint64_t check = Add(cmd::ModuleCheck{2});
   const uint64_t check_missing = Add(cmd::ModuleCheck{5});

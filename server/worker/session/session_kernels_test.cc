@@ -283,7 +283,9 @@ TEST_F(SessionKernelsTest, LimitsAreSetWithinTheSessionsBounds) {
 
 TEST_F(SessionKernelsTest, WhatKernelsPrintedComesBeforeTheNewsThatTheyAreComplete) {
   FakeOutput output;
-  session_->set_output(&output);
+  HostedSession::Options options = OptionsOf();
+  options.output = &output;
+  Restart(std::move(options));
   const std::string image = ".version 9.0 .extern .func vprintf";
   Add(cmd::ImageData{1, image.size(), 0}, image);
   Add(cmd::ModuleLoad{2, 1});
@@ -312,7 +314,9 @@ TEST_F(SessionKernelsTest, WhatKernelsPrintedComesBeforeTheNewsThatTheyAreComple
 
 TEST_F(SessionKernelsTest, NothingIsFlushedForKernelsThatCannotPrint) {
   FakeOutput output;
-  session_->set_output(&output);
+  HostedSession::Options options = OptionsOf();
+  options.output = &output;
+  Restart(std::move(options));
   LoadKernel();
   Add(LaunchOn(1), params_);
   const uint64_t sync = Add(cmd::StreamSync{1});

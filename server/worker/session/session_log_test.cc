@@ -50,6 +50,13 @@ TEST_F(SessionLogTest, RefusedCommandsAreSaidAFewTimes) {
   EXPECT_EQ(log_.LinesWith("refused command=1 call=EventDestroy error=").size(), 1u);
 }
 
+TEST_F(SessionLogTest, AFloodOfRefusalsDoesNotHideThoseThatAnOperatorWantsToHearOf) {
+  for (int i = 0; i < 1000; ++i) Add(cmd::EventDestroy{77});
+  Add(cmd::ModuleLoad{2, 99});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(log_.LinesWith("refused command=1001 call=ModuleLoad").size(), 1u) << log_.Text();
+}
+
 TEST_F(SessionLogTest, WhatWasLeftOutIsSaidAtTheEnd) {
   for (int i = 0; i < 100; ++i) Add(cmd::EventDestroy{77});
   ASSERT_TRUE(Send().ok());
@@ -85,7 +92,9 @@ TEST_F(SessionLogTest, AFullJournalIsSaidAFewTimes) {
   auto journal = Journal::Open(UniqueFd(dup((*file)->fd())));
   ASSERT_TRUE(journal.ok());
   Recorder recorder(journal->get(), 1u << 20, 1u << 20);
-  session_->SetRecorder(&recorder);
+  HostedSession::Options options = OptionsOf();
+  options.recorder = &recorder;
+  Restart(std::move(options));
   void* const mapped =
       mmap(nullptr, kJournalHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, (*file)->fd(), 0);
   ASSERT_NE(mapped, MAP_FAILED);

@@ -13,7 +13,9 @@ constexpr uint64_t kBase = 1ull << 40;
 class SessionMemoryTest : public SessionTest {
  protected:
   void SetUp() override {
-    session_->set_virtual_memory(&memory_);
+    HostedSession::Options options = OptionsOf();
+    options.memory = &memory_;
+    Restart(std::move(options));
     ASSERT_EQ(memory_.Hold(5, 2 * kMiB, UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC))),
               CudaResult::kSuccess);
   }

@@ -114,7 +114,9 @@ TEST_F(SessionObjectsTest, CopiesThatCannotBeAreRefused) {
 
 TEST_F(SessionObjectsTest, ArraysAreChargedUntilTheyEnd) {
   Purse purse;
-  session_->set_charger(&purse);
+  HostedSession::Options options = OptionsOf();
+  options.charger = &purse;
+  Restart(std::move(options));
   AddArray(3);
   const uint64_t large = Add(cmd::ArrayCreate{4, 65536, 65536, 0, kFloat, 4, 0, 0});
   const uint64_t failing = Add(cmd::ArrayCreate{5, 13, 1, 0, kFloat, 1, 0, 0});

@@ -19,10 +19,16 @@ class SessionRightsTest : public SessionTest {
   }
 
   bool Failed(uint64_t seq) { return replies_.Has(ReplyId::kFailed, seq); }
+
+  void RestartWith(Rights rights) {
+    HostedSession::Options options = OptionsOf();
+    options.rights = rights;
+    Restart(std::move(options));
+  }
 };
 
 TEST_F(SessionRightsTest, CommandsWithoutTheirRightAreRefusedAndTheSessionGoesOn) {
-  session_->set_rights(kMemoryRight | kCopyInRight);
+  RestartWith(RightOf(Capability::kMemory) | RightOf(Capability::kCopyIn));
   const uint64_t in = Add(cmd::CopyToDevice{1, 4096}, "data");
   const uint64_t out = Add(cmd::CopyFromDevice{1, 4096, 4});
   const uint64_t image = Add(cmd::ImageData{1, 5, 0}, "image");
@@ -42,7 +48,7 @@ TEST_F(SessionRightsTest, CommandsWithoutTheirRightAreRefusedAndTheSessionGoesOn
 }
 
 TEST_F(SessionRightsTest, NoRightsLeaveStreamsAndEvents) {
-  session_->set_rights(0);
+  RestartWith(0);
   AddStream(7);
   Add(cmd::EventCreate{8, 0});
   Add(cmd::EventRecord{8, 7});

@@ -1,5 +1,3 @@
-#include "server/worker/session/session.h"
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -515,8 +513,7 @@ TEST_F(SessionTest, MutatedBatchesNeverCrash) {
       commands_[random() % commands_.size()] = static_cast<char>(random());
     const uint64_t first = next_seq_ - count_;
     if (!Send().ok()) {
-      session_ = std::make_unique<Session>(&context_, &replies_, SessionLimits());
-      next_seq_ = 1;
+      Restart(SessionLimits());
       if (first == 0) break;
     }
   }

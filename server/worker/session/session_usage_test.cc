@@ -9,7 +9,7 @@ namespace {
 
 using SessionUsageTest = SessionTest;
 
-uint64_t Met(const Session& session, Limit limit) {
+uint64_t Met(const HostedSession& session, Limit limit) {
   return ReadUsage(session.usage()).met[static_cast<size_t>(limit)];
 }
 

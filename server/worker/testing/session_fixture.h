@@ -6,11 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "proto/frames.h"
-#include "server/worker/session/session.h"
+#include "server/worker/session/hosted_session.h"
 #include "server/worker/testing/fake_context.h"
 
 namespace warpline::worker {
@@ -102,12 +103,28 @@ class SessionTest : public ::testing::Test {
     return session_->Decode(std::move(payload));
   }
 
-  // Starts over with other limits.
-  void Restart(const SessionLimits& limits) {
+  // What a session is opened with; the derived classes set more of it, and Restart() then.
+  HostedSession::Options OptionsOf(const SessionLimits& limits = {}) {
+    HostedSession::Options options;
+    options.devices = {{&context_}};
+    options.limits = limits;
+    options.writer = &replies_;
+    return options;
+  }
+
+  static std::unique_ptr<HostedSession> Open(HostedSession::Options options) {
+    auto session = HostedSession::Create(std::move(options));
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+
+  // Starts over with others.
+  void Restart(HostedSession::Options options) {
     session_.reset();
-    session_ = std::make_unique<Session>(&context_, &replies_, limits);
+    session_ = Open(std::move(options));
     next_seq_ = 1;
   }
+  void Restart(const SessionLimits& limits) { Restart(OptionsOf(limits)); }
 
   uint64_t AddStream(uint64_t handle, uint32_t flags = 1) {
     return Add(cmd::StreamCreate{handle, flags, 0});
@@ -132,8 +149,7 @@ class SessionTest : public ::testing::Test {
   const std::string params_ = std::string(12, 'p');
   FakeContext context_;
   Replies replies_;
-  std::unique_ptr<Session> session_ =
-      std::make_unique<Session>(&context_, &replies_, SessionLimits());
+  std::unique_ptr<HostedSession> session_ = Open(OptionsOf());
   std::string commands_;
   uint32_t count_ = 0;
   uint64_t next_seq_ = 1;

@@ -1,0 +1,89 @@
+// What the families of commands have in common.
+#ifndef WARPLINE_SERVER_WORKER_COMMANDS_COMMAND_HANDLER_H_
+#define WARPLINE_SERVER_WORKER_COMMANDS_COMMAND_HANDLER_H_
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "common/cuda/cuda_result.h"
+#include "common/log/log_budget.h"
+#include "proto/commands.h"
+#include "server/worker/commands/current_command.h"
+#include "server/worker/commands/object_tables.h"
+#include "server/worker/continuity/recorder.h"
+#include "server/worker/lanes/cached_images.h"
+#include "server/worker/lanes/device_set.h"
+#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/lanes/session_limits.h"
+#include "server/worker/memory/virtual_memory.h"
+#include "server/worker/order/completion.h"
+#include "server/worker/order/stream_order.h"
+
+namespace warpline::worker {
+
+// What the families work on. All of it is borrowed and the decoder's.
+struct CommandParts {
+  CurrentCommand* current = nullptr;
+  ObjectTables* tables = nullptr;
+  StreamOrder* order = nullptr;
+  Completion* completion = nullptr;
+  ReplySink* sink = nullptr;
+  const DeviceSet* devices = nullptr;
+  const SessionLimits* limits = nullptr;
+  CachedImages* images = nullptr;
+  LogBudget* log = nullptr;         // For lines of the kinds of session_log.h.
+  Recorder* recorder = nullptr;     // Null without a journal.
+  VirtualMemory* memory = nullptr;  // Null: there are no handles to be mapped.
+  uint64_t arena_base = 0;
+  uint64_t arena_bytes = 0;
+};
+
+// The handles that a session has, in the tables and elsewhere.
+uint64_t CountHandles(const CommandParts& parts);
+
+// A family derives from it. Its On() for each of its commands looks up what the command names,
+// refuses what is wrong, and ends the command in one of the ways of CurrentCommand.
+class CommandHandler {
+ public:
+  explicit CommandHandler(const CommandParts* parts) : parts_(*parts) {}
+
+ protected:
+  ObjectTables& tables() { return *parts_.tables; }
+  StreamOrder& order() { return *parts_.order; }
+  Stream* FindStream(uint64_t handle) { return parts_.order->Find(handle); }
+  bool HasDeviceOf(uint64_t handle) const { return parts_.devices->HasDeviceOf(handle); }
+
+  uint64_t seq() const { return parts_.current->seq(); }
+  void Refuse(CudaResult result) { parts_.current->Refuse(result); }
+  void RetireHere() { parts_.current->RetireHere(); }
+  // Refuses when there is none.
+  bool HandlesLeft();
+
+  template <typename Command>
+  Task NewTask(const Command& command, std::string_view tail) const {
+    return parts_.current->NewTask(command, tail);
+  }
+  // Sends a command to its stream. Null, after a refusal, for a handle of none.
+  template <typename Command>
+  Stream* ToStream(const Command& command, std::string_view tail) {
+    Stream* const stream = FindStream(command.stream);
+    if (stream == nullptr) {
+      Refuse(CudaResult::kInvalidHandle);
+    } else {
+      order().ToStream<Command>(stream, NewTask(command, tail));
+    }
+    return stream;
+  }
+  // The same, for one that sends data to the client.
+  template <typename Command>
+  void ToStreamForData(const Command& command, std::string_view tail) {
+    if (Stream* const stream = ToStream(command, tail)) order().SendsData(stream);
+  }
+
+  const CommandParts& parts_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_COMMANDS_COMMAND_HANDLER_H_

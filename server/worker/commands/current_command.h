@@ -1,0 +1,78 @@
+// The command that a session's decoder has in hand, and what becomes of it.
+#ifndef WARPLINE_SERVER_WORKER_COMMANDS_CURRENT_COMMAND_H_
+#define WARPLINE_SERVER_WORKER_COMMANDS_CURRENT_COMMAND_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/cuda/cuda_result.h"
+#include "proto/commands.h"
+#include "server/handover/session_usage.h"
+#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/lanes/task.h"
+#include "server/worker/order/completion.h"
+
+namespace warpline::worker {
+
+// The decoder's. A command ends in one of three ways: as a task of a lane, complete at once
+// (RetireHere()), or refused.
+class CurrentCommand {
+ public:
+  // All are borrowed.
+  CurrentCommand(Completion* completion, ReplySink* sink, SharedUsage* usage)
+      : completion_(completion), sink_(sink), usage_(usage) {}
+
+  // The memory that the bodies of the next commands lie in; null when there are no more. Tasks with
+  // a tail keep it.
+  void SetPayload(std::shared_ptr<const std::string> payload) { payload_ = std::move(payload); }
+  void Begin(uint64_t seq, CommandId id);
+
+  uint64_t seq() const { return seq_; }
+  CommandId id() const { return id_; }
+  bool refused() const { return refused_; }
+
+  // A task for a lane.
+  template <typename Command>
+  Task NewTask(const Command& command, std::string_view tail) const {
+    static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kDecode);
+    Task task;
+    task.seq = seq_;
+    task.id = id_;
+    task.command = command;
+    if (!tail.empty()) task.payload = payload_;
+    task.tail = tail;
+    return task;
+  }
+
+  // The command is complete without a lane.
+  void RetireHere() { ++retired_; }
+  // How many are since the last time this was asked.
+  uint64_t TakeRetired() { return std::exchange(retired_, 0); }
+
+  // Answers a round trip with an error, or reports a failed one-way command. After a sticky error
+  // with that.
+  void Refuse(CudaResult result);
+  // Counts that a limit was met and says it in the log, once for each.
+  void Meet(Limit limit, uint64_t most);
+  // The same, and refuses with kOutOfMemory.
+  void RefuseBeyond(Limit limit, uint64_t most);
+
+ private:
+  Completion* const completion_;
+  ReplySink* const sink_;
+  SharedUsage* const usage_;
+  std::shared_ptr<const std::string> payload_;
+  uint64_t seq_ = 0;
+  CommandId id_{};
+  bool refused_ = false;
+  uint64_t retired_ = 0;
+  std::array<bool, kLimitCount> said_limit_{};
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_COMMANDS_CURRENT_COMMAND_H_

@@ -1,0 +1,168 @@
+// The families of commands (column `family` of proto/calls.toml), and their dispatch.
+//
+// Each class declares an On() for every command of its family: one that is missing in its .cc does
+// not link, one that the table does not know does not compile.
+#ifndef WARPLINE_SERVER_WORKER_COMMANDS_FAMILIES_H_
+#define WARPLINE_SERVER_WORKER_COMMANDS_FAMILIES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "proto/command_lists.h"
+#include "proto/commands.h"
+#include "server/worker/commands/command_handler.h"
+
+namespace warpline::worker {
+
+#define WARPLINE_ON(Command) void On(const cmd::Command& command, std::string_view tail);
+
+// Streams, waits for their work, and host functions.
+class StreamCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_STREAMS(WARPLINE_ON)
+};
+
+// Events and their records.
+class EventCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_EVENTS(WARPLINE_ON)
+};
+
+// Copies and fills of device memory.
+class CopyCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_COPIES(WARPLINE_ON)
+};
+
+// Images of modules and graphs: in parts, compressed or not, or from what the server has kept.
+class ImageCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_IMAGES(WARPLINE_ON)
+
+ private:
+  // An image that is counted and in the table, or null after a refusal.
+  std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total);
+  std::shared_ptr<Image> ImageForPart(uint64_t handle, uint64_t total, uint64_t offset);
+  // Notes a whole image in the journal. False when it has no room.
+  bool NoteParts(uint64_t handle, std::string_view bytes);
+};
+
+// Modules and their variables.
+class ModuleCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_MODULES(WARPLINE_ON)
+
+ private:
+  // Sends a command to the control lane with the module that it names.
+  template <typename Command>
+  void ToModule(const Command& command, std::string_view tail);
+};
+
+// Kernels and their launches.
+class KernelCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_KERNELS(WARPLINE_ON)
+
+ private:
+  // Sends a command to the control lane with the kernel that it names.
+  template <typename Command>
+  void ToKernel(const Command& command, std::string_view tail);
+  template <typename Command>
+  void Launch(const Command& command, std::string_view tail);
+};
+
+// Device code that is linked.
+class LinkCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_LINKS(WARPLINE_ON)
+
+ private:
+  // Sends a command to the linker lane with the link that it names.
+  template <typename Command>
+  void ToLink(const Command& command, std::string_view tail);
+};
+
+// Arrays with their copies, textures and tensor maps.
+class ArrayCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_ARRAYS(WARPLINE_ON)
+
+ private:
+  // Sends a copy to its stream, behind the creation of the arrays. Null, after a refusal, for
+  // handles that are none.
+  template <typename Command>
+  Stream* Copy(const Command& command, std::string_view tail, std::shared_ptr<Array> array,
+               std::shared_ptr<Array> second);
+};
+
+// Executable graphs and their conditional handles.
+class GraphCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_GRAPHS(WARPLINE_ON)
+
+ private:
+  // `frame` is null for a graph without conditional nodes.
+  template <typename Command>
+  void Create(const Command& command, std::string_view tail, std::shared_ptr<Frame> frame);
+  // Reads the graph's nodes out of its image and counts them. kSuccess, or why it cannot be.
+  CudaResult Count(const std::shared_ptr<Image>& image, Graph* graph);
+};
+
+// Mapped memory handles, freed memory, and a device's limits.
+class MemoryCommands : public CommandHandler {
+ public:
+  using CommandHandler::CommandHandler;
+  WARPLINE_FAMILY_MEMORY(WARPLINE_ON)
+};
+
+#undef WARPLINE_ON
+
+// One of each, over the same parts. The decoder's.
+class CommandFamilies {
+ public:
+  // `parts` is borrowed.
+  explicit CommandFamilies(const CommandParts* parts);
+
+  // Hands the current command, whose length has been checked, to its family. Refuses one that names
+  // memory beyond the end of the address space.
+  void Dispatch(CommandId id, std::string_view body);
+
+  // For DispatchCommand() of proto/dispatch.h.
+  StreamCommands& streams() { return streams_; }
+  EventCommands& events() { return events_; }
+  CopyCommands& copies() { return copies_; }
+  ImageCommands& images() { return images_; }
+  ModuleCommands& modules() { return modules_; }
+  KernelCommands& kernels() { return kernels_; }
+  LinkCommands& links() { return links_; }
+  ArrayCommands& arrays() { return arrays_; }
+  GraphCommands& graphs() { return graphs_; }
+  MemoryCommands& memory() { return memory_; }
+
+ private:
+  CurrentCommand* const current_;
+  StreamCommands streams_;
+  EventCommands events_;
+  CopyCommands copies_;
+  ImageCommands images_;
+  ModuleCommands modules_;
+  KernelCommands kernels_;
+  LinkCommands links_;
+  ArrayCommands arrays_;
+  GraphCommands graphs_;
+  MemoryCommands memory_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_COMMANDS_FAMILIES_H_

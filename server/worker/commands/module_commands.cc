@@ -1,0 +1,86 @@
+#include <memory>
+#include <utility>
+
+#include "proto/devices.h"
+#include "server/worker/commands/families.h"
+
+namespace warpline::worker {
+namespace {
+
+// Makes a module of an image that is complete, or of one that the client has yet to send: whoever
+// uses the module then hears so. `task` is the command's.
+bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectTables* tables,
+                Task* task) {
+  const auto image = tables->images.find(image_handle);
+  if (image == tables->images.end() || tables->modules.contains(handle) ||
+      !(image->second->complete() || image->second->missing())) {
+    return false;
+  }
+  task->image = std::move(image->second);
+  tables->images.erase(image);
+  auto module = std::make_shared<Module>();
+  module->device = DeviceOfHandle(handle);
+  module->image_bytes = task->image->missing() ? 0 : task->image->total();
+  module->ticket = ticket;
+  tables->modules.emplace(handle, module);
+  task->module = std::move(module);
+  return true;
+}
+
+}  // namespace
+
+void ModuleCommands::On(const cmd::ModuleLoad& command, std::string_view tail) {
+  Task task = NewTask(command, tail);
+  if (!HasDeviceOf(command.module) ||
+      !MakeModule(command.module, command.image, order().NextControlTicket(), &tables(), &task)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  order().ToControl<cmd::ModuleLoad>(std::move(task));
+}
+
+void ModuleCommands::On(const cmd::ModuleLoadJit& command, std::string_view tail) {
+  Task task = NewTask(command, tail);
+  if (!HasDeviceOf(command.module) ||
+      !MakeModule(command.module, command.image, order().NextControlTicket(), &tables(), &task)) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  order().ToControl<cmd::ModuleLoadJit>(std::move(task));
+}
+
+template <typename Command>
+void ModuleCommands::ToModule(const Command& command, std::string_view tail) {
+  Task task = NewTask(command, tail);
+  task.module = FindIn(tables().modules, command.module);
+  if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  order().ToControl<Command>(std::move(task));
+}
+
+void ModuleCommands::On(const cmd::ModuleJitLog& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+void ModuleCommands::On(const cmd::ModuleKernels& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+void ModuleCommands::On(const cmd::ModuleCheck& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+void ModuleCommands::On(const cmd::GlobalFind& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+void ModuleCommands::On(const cmd::VariableFind& command, std::string_view tail) {
+  ToModule(command, tail);
+}
+
+void ModuleCommands::On(const cmd::ModuleUnload& command, std::string_view tail) {
+  Task task = NewTask(command, tail);
+  task.module = FindIn(tables().modules, command.module);
+  if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  tables().module_bytes -= task.module->image_bytes;
+  // Kernels go with their module.
+  absl::erase_if(tables().kernels,
+                 [&](const auto& kernel) { return kernel.second->module == task.module; });
+  tables().modules.erase(command.module);
+  order().ToControl<cmd::ModuleUnload>(std::move(task));
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,69 @@
+// A session's objects by the handles that its client chose.
+#ifndef WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_
+#define WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/worker/lanes/event.h"
+#include "server/worker/lanes/graph.h"
+#include "server/worker/lanes/image.h"
+#include "server/worker/lanes/kernel.h"
+#include "server/worker/lanes/lane.h"
+#include "server/worker/lanes/task.h"
+
+namespace warpline::worker {
+
+struct Event {
+  uint32_t flags = 0;
+  std::shared_ptr<EventRecord> latest;
+};
+
+// A host function that the client has yet to answer for.
+struct HostCall {
+  std::shared_ptr<Lane> lane;
+  std::shared_ptr<HostWait> wait;
+};
+
+// Objects are shared with the tasks that name them. Streams are in StreamOrder.
+template <typename Object>
+using HandleMap = absl::flat_hash_map<uint64_t, Object>;
+
+// The object, or null for what is no handle of one.
+template <typename Object>
+std::shared_ptr<Object> FindIn(const HandleMap<std::shared_ptr<Object>>& objects, uint64_t handle) {
+  const auto it = objects.find(handle);
+  return it == objects.end() ? nullptr : it->second;
+}
+
+// The decoder's.
+struct ObjectTables {
+  HandleMap<Event> events;
+  HandleMap<HostCall> host_calls;
+  HandleMap<std::shared_ptr<Image>> images;
+  HandleMap<std::shared_ptr<Module>> modules;
+  HandleMap<std::shared_ptr<Kernel>> kernels;
+  HandleMap<std::shared_ptr<Link>> links;
+  HandleMap<std::shared_ptr<Array>> arrays;
+  HandleMap<std::shared_ptr<Graph>> graphs;
+  HandleMap<std::shared_ptr<Frame>> frames;
+
+  uint64_t module_bytes = 0;  // Of images, and of what modules, links and graphs were made of.
+  uint64_t graph_nodes = 0;   // Of all graphs and frames.
+
+  size_t size() const {
+    return events.size() + host_calls.size() + images.size() + modules.size() + kernels.size() +
+           links.size() + arrays.size() + graphs.size() + frames.size();
+  }
+
+  // Takes an image out of the table; its bytes stay counted. Null for one that is not complete.
+  std::shared_ptr<Image> TakeImage(uint64_t handle);
+  // Forgets an image that is there, and its bytes.
+  void DropImage(uint64_t handle);
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_

@@ -1,0 +1,122 @@
+#include <memory>
+#include <utility>
+
+#include "proto/devices.h"
+#include "server/device/device.h"
+#include "server/worker/commands/families.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint32_t kNonBlockingFlag = 1;  // CU_STREAM_NON_BLOCKING
+constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
+constexpr uint64_t kLastReservedNumber = 2;  // Numbers up to here are CUDA's own streams.
+
+}  // namespace
+
+void StreamCommands::On(const cmd::StreamCreate& command, std::string_view tail) {
+  if ((command.stream & kNumberMask) <= kLastReservedNumber || !HasDeviceOf(command.stream) ||
+      FindStream(command.stream) != nullptr) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  if (!HandlesLeft()) return;
+  const uint64_t most = parts_.limits->max_streams;
+  if (order().Threads() >= most) return parts_.current->RefuseBeyond(Limit::kHandles, most);
+  const bool blocking = (command.flags & kNonBlockingFlag) == 0;
+  Stream* const stream =
+      order().Open(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
+  if (stream == nullptr) return Refuse(CudaResult::kOutOfMemory);
+  // Making a stream comes after nothing, barriers included: those are waits on the stream.
+  stream->lane->Append(NewTask(command, tail));
+}
+
+void StreamCommands::On(const cmd::StreamDestroy& command, std::string_view tail) {
+  Stream* const stream = FindStream(command.stream);
+  if (stream == nullptr || stream->lane->kind() == Lane::Kind::kLegacy) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  order().ToStream<cmd::StreamDestroy>(stream, NewTask(command, tail));
+  order().Close(command.stream);
+}
+
+void StreamCommands::On(const cmd::StreamSync& command, std::string_view tail) {
+  ToStream(command, tail);
+}
+
+void StreamCommands::On(const cmd::StreamWaitEvent& command, std::string_view tail) {
+  Stream* const stream = FindStream(command.stream);
+  const auto event = tables().events.find(command.event);
+  if (stream == nullptr || event == tables().events.end()) {
+    return Refuse(CudaResult::kInvalidHandle);
+  }
+  Task task = NewTask(command, tail);
+  task.event = event->second.latest;
+  order().ToStream<cmd::StreamWaitEvent>(stream, std::move(task));
+}
+
+void StreamCommands::On(const cmd::StreamBarrier& command, std::string_view tail) {
+  Stream* const stream = FindStream(command.stream);
+  if (stream == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  Task task = NewTask(command, tail);
+  auto record = std::make_shared<EventRecord>(parts_.devices->events(stream->lane->device()),
+                                              kDisableTiming, stream->lane);
+  record->ticket = stream->lane->appended() + 1;
+  task.event = record;
+  order().ToStream<cmd::StreamBarrier>(stream, std::move(task));
+  record->data_ticket = stream->data_ticket;
+  order().AddBarrier(stream, std::move(record));
+}
+
+void StreamCommands::On(const cmd::StreamIgnoreBarriers& command, std::string_view) {
+  Stream* const stream = FindStream(command.stream);
+  if (stream == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  stream->ignores_barriers = true;
+  RetireHere();
+}
+
+void StreamCommands::On(const cmd::StreamSetAttribute& command, std::string_view tail) {
+  if (tail.size() != sizeof(device::LaunchAttribute::value)) {
+    return Refuse(CudaResult::kInvalidValue);
+  }
+  ToStream(command, tail);
+}
+
+void StreamCommands::On(const cmd::ContextSync&, std::string_view) {
+  RetireHere();
+  parts_.completion->WhenAllRetired(
+      [this, seq = seq()] { parts_.sink->Reply(seq, parts_.completion->fault()); });
+}
+
+void StreamCommands::On(const cmd::DeviceSync& command, std::string_view) {
+  if (command.device >= parts_.devices->size()) return Refuse(CudaResult::kInvalidDevice);
+  RetireHere();
+  parts_.completion->WhenDeviceRetired(
+      command.device, [this, seq = seq()] { parts_.sink->Reply(seq, parts_.completion->fault()); });
+}
+
+// The client answers by the token, since the stream may be gone by then.
+void StreamCommands::On(const cmd::HostCall& command, std::string_view tail) {
+  Stream* const stream = FindStream(command.stream);
+  if (stream == nullptr) return Refuse(CudaResult::kInvalidHandle);
+  if (tables().host_calls.contains(command.token)) return Refuse(CudaResult::kInvalidValue);
+  // After a fault no client answers any more.
+  if (parts_.completion->fault() != CudaResult::kSuccess) {
+    return Refuse(parts_.completion->fault());
+  }
+  if (!HandlesLeft()) return;
+  Task task = NewTask(command, tail);
+  task.host = std::make_shared<HostWait>();
+  tables().host_calls.emplace(command.token, worker::HostCall{stream->lane, task.host});
+  order().ToStream<cmd::HostCall>(stream, std::move(task));
+}
+
+void StreamCommands::On(const cmd::HostDone& command, std::string_view) {
+  const auto call = tables().host_calls.find(command.token);
+  if (call == tables().host_calls.end()) return Refuse(CudaResult::kInvalidValue);
+  call->second.wait->done.store(true, std::memory_order_release);
+  call->second.lane->Nudge();
+  tables().host_calls.erase(call);
+  RetireHere();
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,62 @@
+// What a session's next worker needs to know of its modules: their variables, and what kernels may
+// have written to them.
+#ifndef WARPLINE_SERVER_WORKER_CONTINUITY_CONTINUITY_H_
+#define WARPLINE_SERVER_WORKER_CONTINUITY_CONTINUITY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "common/log/log_budget.h"
+#include "server/worker/continuity/recorder.h"
+#include "server/worker/continuity/variable_carrier.h"
+#include "server/worker/continuity/variable_placer.h"
+#include "server/worker/lanes/device_set.h"
+#include "server/worker/lanes/lane_host.h"
+
+namespace warpline::worker {
+
+// Thread-safe, but for the beginning and the end of a replay. A session with several devices has no
+// next worker, and one without a recorder needs none: then nothing is kept.
+class Continuity : public StateObserver {
+ public:
+  // All are borrowed; `recorder` may be null. `sm`, such as 90, tells which of a module's images
+  // runs.
+  Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log);
+
+  // Between these two, modules that are loaded get their variables where the former worker had
+  // them. On the decoder's thread, with no lane at work.
+  void BeginPlacing();
+  void EndPlacing() { placer_.reset(); }
+
+  // For a planned replacement: what module variables hold, from this worker to the next, which
+  // restores it after the replay. From any thread, with nothing in flight. As VariableCarrier's,
+  // and FAILED_PRECONDITION with several devices; Save() needs a recorder.
+  absl::Status Save(int fd);
+  absl::Status Restore(int fd) { return carrier_.Restore(fd); }
+
+  // StateObserver.
+  void OnRecorded(const EventRecord& record) override;
+  CudaResult PlaceVariables(const Task& task,
+                            const std::function<CudaResult(device::ModuleId*)>& load) override;
+  uint32_t OnModuleLoaded(const Task& task) override;
+  void OnModuleUnloading(uint64_t module) override;
+  void OnAtRisk(uint32_t flags) override;
+  void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) override;
+  void OnLostWithWorker(bool any) override;
+
+ private:
+  bool keeps_variables() const { return recorder_ != nullptr && !devices_->several(); }
+
+  const DeviceSet* const devices_;
+  Recorder* const recorder_;
+  const int sm_;
+  LogBudget* const log_;
+  VariableCarrier carrier_;
+  std::unique_ptr<VariablePlacer> placer_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_CONTINUITY_CONTINUITY_H_

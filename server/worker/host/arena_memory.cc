@@ -1,0 +1,117 @@
+#include "server/worker/host/arena_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/log/log.h"
+#include "proto/devices.h"
+#include "proto/frames.h"
+#include "server/worker/memory/file_copies.h"
+
+namespace warpline::worker {
+namespace {
+
+// Saturating, so that a sum that overflows is in no part either.
+template <typename Sizes>
+uint64_t Sum(const Sizes& sizes) {
+  uint64_t sum = 0;
+  for (const uint64_t bytes : sizes) {
+    if (__builtin_add_overflow(sum, bytes, &sum)) return ~uint64_t{0};
+  }
+  return sum;
+}
+
+}  // namespace
+
+ArenaMemory::ArenaMemory(std::vector<device::Context*> contexts, uint64_t base, uint64_t bytes)
+    : contexts_(std::move(contexts)), base_(base), bytes_(bytes) {}
+
+// Null where [va, va + bytes) lies in no device's part of the arena, or not in one alone.
+device::Context* ArenaMemory::ContextOf(uint64_t va, uint64_t bytes) const {
+  const auto devices = static_cast<uint32_t>(contexts_.size());
+  if (va + bytes < va) return nullptr;
+  const uint64_t device = DeviceOfAddress(va, base_, bytes_, devices);
+  if (device >= devices) return nullptr;
+  if (bytes > 0 && DeviceOfAddress(va + bytes - 1, base_, bytes_, devices) != device) {
+    return nullptr;
+  }
+  return contexts_[device];
+}
+
+void ArenaMemory::MapSinks(uint64_t bytes) {
+  sinks_ = true;
+  const auto devices = static_cast<uint32_t>(contexts_.size());
+  const uint64_t part = DeviceArenaBytes(bytes_, devices);
+  if (bytes == 0 || bytes > std::min(part, kMostSinkBytes)) return;
+  for (uint32_t i = 0; i < devices; ++i) {
+    const CudaResult mapped = contexts_[i]->MapSink(base_ + i * part, bytes);
+    if (mapped == CudaResult::kSuccess) continue;
+    LogWarning("no memory for stray accesses before the first allocation gpu=", i,
+               " error=", CudaResultName(mapped));
+  }
+}
+
+// Where a chunk lies there is no edge, and without a sink a program only gets the fault that it
+// would not get natively.
+void ArenaMemory::MapSinkAt(uint64_t end, device::Context* context) {
+  if (!sinks_ || ContextOf(end, kChunkGranularity) != context) return;
+  (void)context->MapSink(end, kChunkGranularity);
+}
+
+CudaResult ArenaMemory::Map(const warpline_internal::MapMemory& map,
+                            const std::vector<UniqueFd>& fds) {
+  device::Context* const context = ContextOf(map.va(), Sum(map.chunk_bytes()));
+  if (context == nullptr || static_cast<size_t>(map.chunk_bytes_size()) != fds.size()) {
+    return CudaResult::kInvalidValue;
+  }
+  uint64_t va = map.va();
+  for (int i = 0; i < map.chunk_bytes_size(); ++i) {
+    const CudaResult result =
+        context->MapChunk(va, map.chunk_bytes(i), fds[static_cast<size_t>(i)].get());
+    if (result != CudaResult::kSuccess) {
+      // All or nothing, so that the books agree.
+      uint64_t undo = map.va();
+      for (int j = 0; j < i; ++j) {
+        context->UnmapChunk(undo, map.chunk_bytes(j));
+        undo += map.chunk_bytes(j);
+      }
+      return result;
+    }
+    va += map.chunk_bytes(i);
+  }
+  MapSinkAt(va, context);
+  return CudaResult::kSuccess;
+}
+
+CudaResult ArenaMemory::Unmap(const warpline_internal::UnmapMemory& unmap) {
+  device::Context* const context = ContextOf(unmap.va(), Sum(unmap.chunk_bytes()));
+  if (context == nullptr) return CudaResult::kInvalidValue;
+  CudaResult first = CudaResult::kSuccess;
+  uint64_t va = unmap.va();
+  for (const uint64_t bytes : unmap.chunk_bytes()) {
+    const CudaResult result = context->UnmapChunk(va, bytes);
+    if (first == CudaResult::kSuccess) first = result;
+    va += bytes;
+  }
+  // Behind what comes before it, if anything does.
+  if (first == CudaResult::kSuccess) MapSinkAt(unmap.va(), context);
+  return first;
+}
+
+// All devices reach it.
+CudaResult ArenaMemory::MapHost(const warpline_internal::HostSegment& segment,
+                                const std::vector<UniqueFd>& fds) {
+  device::Context* const context = contexts_[0];
+  if (segment.unmap()) return context->UnmapHost(segment.va(), segment.bytes());
+  if (fds.size() != 1) return CudaResult::kInvalidValue;
+  return context->MapHost(segment.va(), segment.bytes(), fds[0].get());
+}
+
+CudaResult ArenaMemory::Read(const warpline_internal::ReadMemory& read,
+                             const std::vector<UniqueFd>& fds) {
+  device::Context* const context = ContextOf(read.va(), read.bytes());
+  if (context == nullptr || fds.size() != 1) return CudaResult::kInvalidValue;
+  return FileCopies(context).ToFile(read.va(), read.bytes(), fds[0].get(), 0);
+}
+
+}  // namespace warpline::worker

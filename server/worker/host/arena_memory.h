@@ -1,0 +1,51 @@
+// A session's arena as the server has it filled: chunks of device memory at the addresses that the
+// server says, and the sinks around them.
+#ifndef WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_
+#define WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/cuda/cuda_result.h"
+#include "common/unique_fd.h"
+#include "proto/worker.pb.h"
+#include "server/device/device.h"
+
+namespace warpline::worker {
+
+// Thread-compatible. A range belongs to the device in whose part of the arena it lies, and to one
+// only; other ranges give kInvalidValue.
+class ArenaMemory {
+ public:
+  // `contexts` of the session's devices are borrowed; they have reserved [base, base + bytes).
+  ArenaMemory(std::vector<device::Context*> contexts, uint64_t base, uint64_t bytes);
+
+  uint64_t base() const { return base_; }
+  uint64_t bytes() const { return bytes_; }
+  const std::vector<device::Context*>& contexts() const { return contexts_; }
+
+  // Programs read and write a little before their first allocation and behind their last one. From
+  // now on that goes to a sink: the first `bytes` of each device's part, unless they are 0 or too
+  // many, and the granule behind what is mapped last.
+  void MapSinks(uint64_t bytes);
+
+  // The server's requests, with their descriptors. Map() maps all of it or nothing.
+  CudaResult Map(const warpline_internal::MapMemory& map, const std::vector<UniqueFd>& fds);
+  CudaResult Unmap(const warpline_internal::UnmapMemory& unmap);
+  CudaResult MapHost(const warpline_internal::HostSegment& segment,
+                     const std::vector<UniqueFd>& fds);
+  CudaResult Read(const warpline_internal::ReadMemory& read, const std::vector<UniqueFd>& fds);
+
+ private:
+  device::Context* ContextOf(uint64_t va, uint64_t bytes) const;
+  void MapSinkAt(uint64_t end, device::Context* context);
+
+  const std::vector<device::Context*> contexts_;
+  const uint64_t base_;
+  const uint64_t bytes_;
+  bool sinks_ = false;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_

@@ -1,0 +1,138 @@
+// A worker's process on CPU devices: readers, whose memory goes to the right device, and sessions.
+#include "server/worker/host/host_process.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "common/log/log.h"
+#include "common/log/log_capture.h"
+#include "gtest/gtest.h"
+#include "proto/devices.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kChunk = 2u << 20;
+constexpr uint64_t kArenaBytes = 4ull << 30;
+constexpr uint64_t kPart = DeviceArenaBytes(kArenaBytes, 2);
+constexpr uint64_t kSession = 7;
+constexpr uint64_t kArenaBase = 0x300000000000;
+
+UniqueFd Memory(uint64_t bytes, const std::string& contents) {
+  UniqueFd fd(memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+  EXPECT_EQ(pwrite(fd.get(), contents.data(), contents.size(), 0),
+            static_cast<ssize_t>(contents.size()));
+  return fd;
+}
+
+warpline_internal::OpenWorker OpenOn(const std::vector<int>& ordinals) {
+  warpline_internal::OpenWorker open;
+  open.set_backend("cpu:2");
+  open.set_ordinal(ordinals[0]);
+  for (size_t i = 1; i < ordinals.size(); ++i) open.add_more_ordinals(ordinals[i]);
+  open.set_session(kSession);
+  open.set_reader(true);
+  open.set_arena_base(kArenaBase);
+  open.set_arena_bytes(kArenaBytes);
+  return open;
+}
+
+CudaResult Map(uint64_t va, const std::vector<uint64_t>& chunks, HostProcess* process,
+               const std::string& contents = "") {
+  warpline_internal::MapMemory map;
+  map.set_va(va);
+  std::vector<UniqueFd> fds;
+  for (const uint64_t bytes : chunks) {
+    map.add_chunk_bytes(bytes);
+    fds.push_back(Memory(kChunk, contents));
+  }
+  ProcessSession* const session = process->Find(kSession);
+  return session == nullptr ? CudaResult::kIllegalState : session->memory->Map(map, fds);
+}
+
+std::string Read(uint64_t va, uint64_t bytes, HostProcess* process, CudaResult* result) {
+  warpline_internal::ReadMemory read;
+  read.set_va(va);
+  read.set_bytes(bytes);
+  std::vector<UniqueFd> fds;
+  fds.push_back(Memory(bytes, ""));
+  *result = process->Find(kSession)->memory->Read(read, fds);
+  std::string text(bytes, '\0');
+  EXPECT_EQ(pread(fds[0].get(), text.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  return text;
+}
+
+TEST(HostProcessTest, MemoryIsTheDevicesInWhosePartItLies) {
+  HostProcess process({});
+  EXPECT_EQ(Map(kArenaBase, {kChunk}, &process), CudaResult::kIllegalState);
+  ASSERT_TRUE(process.Open(OpenOn({1, 0}), {}).ok());
+  ASSERT_EQ(process.Peers().size(), 2u);
+  EXPECT_EQ(Map(kArenaBase, {kChunk}, &process, "first"), CudaResult::kSuccess);
+  EXPECT_EQ(Map(kArenaBase + kPart, {kChunk, kChunk}, &process, "second"), CudaResult::kSuccess);
+  CudaResult result;
+  EXPECT_EQ(Read(kArenaBase, 5, &process, &result), "first");
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  EXPECT_EQ(Read(kArenaBase + kPart + kChunk, 6, &process, &result), "second");
+  EXPECT_EQ(result, CudaResult::kSuccess);
+  warpline_internal::UnmapMemory unmap;
+  unmap.set_va(kArenaBase);
+  unmap.add_chunk_bytes(kChunk);
+  EXPECT_EQ(process.Find(kSession)->memory->Unmap(unmap), CudaResult::kSuccess);
+  Read(kArenaBase, 5, &process, &result);
+  EXPECT_EQ(result, CudaResult::kInvalidValue);
+}
+
+TEST(HostProcessTest, AQuietOneSaysNothing) {
+  LogCapture log;
+  HostProcess process({});
+  warpline_internal::OpenWorker open = OpenOn({0});
+  open.set_quiet(true);
+  LogInfo("before");
+  ASSERT_TRUE(process.Open(open, {}).ok());
+  LogError("after");
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_EQ(log.LinesWith("before").size(), 1u);
+  EXPECT_EQ(log.LinesWith("after").size(), 0u);
+}
+
+TEST(HostProcessTest, NothingIsMappedBesideTheDevicesParts) {
+  HostProcess process({});
+  ASSERT_TRUE(process.Open(OpenOn({0, 1}), {}).ok());
+  for (const uint64_t va :
+       {kArenaBase - kChunk, kArenaBase + kPart - kChunk, kArenaBase + kArenaBytes - kChunk,
+        kArenaBase + kArenaBytes, uint64_t{0}, ~uint64_t{0} - kChunk}) {
+    EXPECT_EQ(Map(va, {kChunk, kChunk}, &process), CudaResult::kInvalidValue) << va;
+  }
+  EXPECT_EQ(Map(kArenaBase, {~uint64_t{0}, kChunk}, &process), CudaResult::kInvalidValue);
+  CudaResult result;
+  Read(kArenaBase + kPart - 4, 8, &process, &result);
+  EXPECT_EQ(result, CudaResult::kInvalidValue);
+  EXPECT_EQ(process.Open(OpenOn({0, 1}), {}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(HostProcessTest, TheDevicesAreThoseThatItWasPreparedFor) {
+  HostProcess process({});
+  warpline_internal::PrepareWorker prepare;
+  prepare.set_backend("cpu:2");
+  prepare.set_ordinal(1);
+  ASSERT_TRUE(process.Prepare(prepare).ok());
+  EXPECT_TRUE(process.Prepare(prepare).ok());
+  EXPECT_EQ(process.Open(OpenOn({1, 0}), {}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(HostProcessTest, DevicesAreNamedOnceAndAreThere) {
+  for (const std::vector<int>& ordinals : std::vector<std::vector<int>>{{0, 0}, {0, 2}, {-1}}) {
+    HostProcess process({});
+    EXPECT_FALSE(process.Open(OpenOn(ordinals), {}).ok());
+    EXPECT_EQ(Map(kArenaBase, {kChunk}, &process), CudaResult::kIllegalState);
+  }
+  HostProcess process({});
+  EXPECT_FALSE(process.Open(OpenOn(std::vector<int>(17, 0)), {}).ok());
+}
+
+}  // namespace
+}  // namespace warpline::worker

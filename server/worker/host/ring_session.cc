@@ -1,0 +1,153 @@
+#include "server/worker/host/ring_session.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/log/log.h"
+#include "common/log/log_budget.h"
+#include "proto/frames.h"
+#include "transport/loop_thread.h"
+
+namespace warpline::worker {
+namespace {
+
+// The two rings, the journal, and perhaps what a former worker saved of variables.
+constexpr size_t kRingFds = 3;
+constexpr size_t kOpenFds = 2 * kRingFds + 1;
+
+// How long the decoder polls before it sleeps, in turns of about 40 ns.
+int SpinTurns() { return std::thread::hardware_concurrency() > 4 ? 4000 : 100; }
+
+RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
+  return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
+}
+
+SessionLimits LimitsOf(const warpline_internal::OpenWorker& open) {
+  SessionLimits limits;
+  if (open.max_handles() > 0) limits.max_handles = open.max_handles();
+  if (open.max_streams() > 0) limits.max_streams = open.max_streams();
+  if (open.max_module_bytes() > 0) limits.max_module_bytes = open.max_module_bytes();
+  return limits;
+}
+
+}  // namespace
+
+absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
+  auto commands = RingReader::Attach(TakeRing(fds, 0));
+  if (!commands.ok()) return commands.status();
+  commands_ = *std::move(commands);
+  auto replies = RingWriter::Attach(TakeRing(fds, kRingFds));
+  if (!replies.ok()) return replies.status();
+  replies_ = std::make_unique<RingFrameWriter>(*std::move(replies));
+  auto journal = Journal::Open(std::move((*fds)[2 * kRingFds]));
+  if (!journal.ok()) return journal.status();
+  journal_ = *std::move(journal);
+  // The process's budgets count for the session that was opened last.
+  LogBudget::CountAllIn(&journal_->usage()->log_lines_left_out);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
+    const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, const ArenaMemory& memory,
+    Options options) {
+  if (fds.size() != kOpenFds + (open.variables() ? 1 : 0)) {
+    return absl::InvalidArgumentError("descriptors of the rings");
+  }
+  std::unique_ptr<RingSession> ring(new RingSession(open.session(), options.control_fd));
+  absl::Status status = ring->Attach(&fds);
+  if (!status.ok()) return status;
+  ring->recorder_ = std::make_unique<Recorder>(ring->journal_.get(), memory.base(), memory.bytes());
+  ring->memory_ = std::make_unique<VirtualMemory>(memory.contexts());
+  HostedSession::Options session;
+  session.devices = std::move(options.devices);
+  session.limits = LimitsOf(open);
+  session.writer = ring->replies_.get();
+  session.arena_base = memory.base();
+  session.arena_bytes = memory.bytes();
+  if (open.has_rights()) session.rights = open.rights();
+  session.sm = open.sm();
+  session.output = options.output;
+  session.charger = &ring->charger_;
+  session.memory = ring->memory_.get();
+  session.recorder = ring->recorder_.get();
+  auto hosted = HostedSession::Create(std::move(session));
+  if (!hosted.ok()) return hosted.status();
+  ring->session_ = *std::move(hosted);
+  if (open.resume_seq() > 0 || ring->journal_->entries() > 0) {
+    status = ring->session_->Replay(open.resume_seq());
+  }
+  if (status.ok() && open.variables()) {
+    status = ring->session_->RestoreVariables(fds[kOpenFds].get());
+  }
+  if (!status.ok()) return status;
+  if (open.module_cache()) {
+    ring->images_ = std::make_unique<ServerImageCache>(options.control_fd, open.session());
+    ring->session_->UseImageCache(ring->images_.get());
+  }
+  return ring;
+}
+
+absl::Status RingSession::Start(std::function<void(const absl::Status& why)> on_ended) {
+  auto decoder =
+      TryStartLoopThread("wl-decoder", [this, on_ended = std::move(on_ended)] { Run(on_ended); });
+  if (!decoder.ok()) return decoder.status();
+  decoder->detach();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RingSession::DecodeNext() {
+  uint32_t kind = 0;
+  std::string payload;
+  const absl::StatusOr<bool> got = commands_->TryRead(&kind, &payload);
+  if (!got.ok()) {
+    return absl::InternalError(absl::StrCat("ring from the server: ", got.status().ToString()));
+  }
+  if (!*got) return false;
+  if (kind != kCommands) return absl::InvalidArgumentError("unknown frame kind");
+  const absl::Status decoded = session_->Decode(std::move(payload));
+  if (!decoded.ok()) return decoded;
+  return true;
+}
+
+void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) {
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  pthread_setname_np(pthread_self(), "wl-decoder");
+  const int spin = SpinTurns();
+  int idle = 0;
+  while (true) {
+    const absl::StatusOr<bool> decoded = DecodeNext();
+    if (!decoded.ok()) return on_ended(decoded.status());
+    if (*decoded) {
+      idle = 0;
+    } else if (++idle < spin) {
+      __builtin_ia32_pause();
+    } else {
+      commands_->WaitReadable(absl::InfiniteDuration());
+    }
+  }
+}
+
+CudaResult RingSession::Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds) {
+  if (static_cast<size_t>(hold.chunk_bytes_size()) != fds.size() ||
+      hold.handle_size() != hold.chunk_bytes_size()) {
+    return CudaResult::kInvalidValue;
+  }
+  for (int i = 0; i < hold.handle_size(); ++i) {
+    const CudaResult result =
+        memory_->Hold(hold.handle(i), hold.chunk_bytes(i), std::move(fds[static_cast<size_t>(i)]));
+    if (result != CudaResult::kSuccess) return result;
+  }
+  return CudaResult::kSuccess;
+}
+
+void RingSession::OnModuleImage(UniqueFd image) {
+  if (images_ != nullptr) images_->Deliver(std::move(image));
+}
+
+}  // namespace warpline::worker

@@ -1,0 +1,76 @@
+// A hosted session that the server feeds: its commands come through a ring in shared memory, its
+// replies leave through another, and its journal is memory of the server's.
+#ifndef WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_
+#define WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/cuda/cuda_result.h"
+#include "common/unique_fd.h"
+#include "proto/worker.pb.h"
+#include "server/worker/continuity/journal.h"
+#include "server/worker/continuity/recorder.h"
+#include "server/worker/host/arena_memory.h"
+#include "server/worker/host/ring_writer.h"
+#include "server/worker/host/server_image_cache.h"
+#include "server/worker/host/socket_charger.h"
+#include "server/worker/memory/virtual_memory.h"
+#include "server/worker/session/hosted_session.h"
+#include "transport/shm_ring.h"
+
+namespace warpline::worker {
+
+// Lives as long as its process once it was started.
+class RingSession {
+ public:
+  struct Options {
+    std::vector<SessionDevice> devices;
+    int control_fd = -1;             // Borrowed: where the server is.
+    OutputSource* output = nullptr;  // Borrowed: what the session's kernels print, or null.
+  };
+
+  // `open` and `fds` as OpenWorker says; `memory` is borrowed. Makes again what the journal has.
+  // INVALID_ARGUMENT for other descriptors, RESOURCE_EXHAUSTED without threads, and as
+  // ReplayJournal() and Continuity::Restore().
+  static absl::StatusOr<std::unique_ptr<RingSession>> Create(
+      const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
+      const ArenaMemory& memory, Options options);
+
+  // Starts the decoder's thread, which calls `on_ended` when the session is over, with
+  // INVALID_ARGUMENT for a client that broke the protocol, and then ends; other sessions of the
+  // process go on. What the session was given before is completed.
+  absl::Status Start(std::function<void(const absl::Status& why)> on_ended);
+
+  // The server's requests and answers, any thread's.
+  CudaResult Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds);
+  CudaResult Drop(uint64_t handle) { return memory_->Drop(handle); }
+  absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
+  void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
+  void OnModuleImage(UniqueFd image);
+
+ private:
+  RingSession(uint64_t number, int control_fd) : charger_(control_fd, number) {}
+  absl::Status Attach(std::vector<UniqueFd>* fds);
+  void Run(const std::function<void(const absl::Status&)>& on_ended);
+  // Takes one frame, if there is one.
+  absl::StatusOr<bool> DecodeNext();
+
+  // In the order in which they need each other.
+  SocketCharger charger_;
+  std::unique_ptr<RingReader> commands_;
+  std::unique_ptr<RingFrameWriter> replies_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<VirtualMemory> memory_;
+  std::unique_ptr<ServerImageCache> images_;  // Null where the server keeps none.
+  std::unique_ptr<HostedSession> session_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_

@@ -1,0 +1,38 @@
+// The image cache that the server keeps, reached by the control socket (proto/worker.proto).
+#ifndef WARPLINE_SERVER_WORKER_HOST_SERVER_IMAGE_CACHE_H_
+#define WARPLINE_SERVER_WORKER_HOST_SERVER_IMAGE_CACHE_H_
+
+#include <cstdint>
+
+#include "common/crypto/content_hash.h"
+#include "common/mutex.h"
+#include "common/unique_fd.h"
+#include "server/worker/lanes/cached_images.h"
+
+namespace warpline::worker {
+
+// Thread-safe, but for the rule of Find().
+class ServerImageCache final : public ImageCache {
+ public:
+  // For the session of this number in the server. `socket` is borrowed.
+  ServerImageCache(int socket, uint64_t session) : socket_(socket), session_(session) {}
+
+  UniqueFd Find(const ContentHash& hash, uint64_t bytes) override;
+  void Keep(int image, uint64_t bytes) override;
+
+  // The answer that the socket's reader got.
+  void Deliver(UniqueFd image);
+
+ private:
+  const int socket_;
+  const uint64_t session_;
+  Mutex mu_;
+  CondVar delivered_;
+  // Asked and not answered. Stays so when the wait was given up: a second question is not allowed.
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;
+  UniqueFd answer_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_HOST_SERVER_IMAGE_CACHE_H_

@@ -1,0 +1,48 @@
+// The devices of a session, by their numbers in it.
+#ifndef WARPLINE_SERVER_WORKER_LANES_DEVICE_SET_H_
+#define WARPLINE_SERVER_WORKER_LANES_DEVICE_SET_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "proto/devices.h"
+#include "server/device/device.h"
+#include "server/worker/lanes/event.h"
+#include "server/worker/lanes/session_limits.h"
+
+namespace warpline::worker {
+
+// One of a session's devices.
+struct SessionDevice {
+  device::Context* context = nullptr;  // Borrowed.
+  // Of CU_LIMIT_STACK_SIZE: the device takes its memory beside what the session is charged for.
+  uint64_t max_stack_bytes = 64u << 10;
+};
+
+// Thread-safe: it does not change.
+class DeviceSet {
+ public:
+  // `devices`, at least one, are numbered in their order (proto/devices.h); their contexts were
+  // opened together.
+  DeviceSet(std::vector<SessionDevice> devices, const SessionLimits& limits);
+
+  uint32_t size() const { return static_cast<uint32_t>(devices_.size()); }
+  bool several() const { return devices_.size() > 1; }
+  bool HasDeviceOf(uint64_t handle) const { return DeviceOfHandle(handle) < devices_.size(); }
+
+  // Of a device that there is.
+  device::Context* context(uint32_t device) const { return devices_[device].context; }
+  EventPool* events(uint32_t device) const { return events_[device].get(); }
+  // The bound that the session has for a CUlimit of a device; 0 for one that it may not set.
+  uint64_t MostOfLimit(uint32_t device, int limit) const;
+
+ private:
+  const std::vector<SessionDevice> devices_;
+  const SessionLimits limits_;
+  std::vector<std::unique_ptr<EventPool>> events_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_DEVICE_SET_H_

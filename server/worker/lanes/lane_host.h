@@ -1,0 +1,87 @@
+// What the lanes of a session share with each other and with what is above them.
+#ifndef WARPLINE_SERVER_WORKER_LANES_LANE_HOST_H_
+#define WARPLINE_SERVER_WORKER_LANES_LANE_HOST_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/cuda/cuda_result.h"
+#include "common/log/log_budget.h"
+#include "server/device/device.h"
+#include "server/worker/lanes/cached_images.h"
+#include "server/worker/lanes/device_set.h"
+#include "server/worker/lanes/event.h"
+#include "server/worker/lanes/kernel.h"
+#include "server/worker/lanes/print_relay.h"
+#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/lanes/staging_pool.h"
+#include "server/worker/lanes/task.h"
+
+namespace warpline::worker {
+
+class Lane;
+
+// Hears how the lanes' commands end. Thread-safe.
+class LaneReports {
+ public:
+  virtual ~LaneReports() = default;
+  // The sticky error that ended the session, or kSuccess.
+  virtual CudaResult fault() const = 0;
+  // A one-way command failed; a sticky result ends the session.
+  virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
+  // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
+  virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
+  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
+  // says what only became true by that.
+  virtual void AfterRetired() = 0;
+};
+
+// Hears of what a next worker would have to make again, or could not. Thread-safe.
+class StateObserver {
+ public:
+  virtual ~StateObserver() = default;
+  // A record of an event with timing is complete.
+  virtual void OnRecorded(const EventRecord& record) = 0;
+  // The task has loaded its module, by `load`, and nothing of it has been found yet. While a worker
+  // takes over, this puts the module's variables where they were.
+  virtual CudaResult PlaceVariables(const Task& task,
+                                    const std::function<CudaResult(device::ModuleId*)>& load) = 0;
+  // `task` loaded its module from its image. Returns Module::at_risk.
+  virtual uint32_t OnModuleLoaded(const Task& task) = 0;
+  // The module with this handle is about to be unloaded.
+  virtual void OnModuleUnloading(uint64_t module) = 0;
+  // A kernel of a module of which this is Module::at_risk may run from now on.
+  virtual void OnAtRisk(uint32_t flags) = 0;
+  // `task`, a GlobalFind or VariableFind, found its variable.
+  virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
+  // Whether there is anything now, such as an array, that ends with this worker.
+  virtual void OnLostWithWorker(bool any) = 0;
+};
+
+// Asks the server for device memory outside the arena. Thread-safe.
+class MemoryCharger {
+ public:
+  virtual ~MemoryCharger() = default;
+  // Waits for the server's answer. kOutOfMemory beyond the session's quota.
+  virtual CudaResult Charge(uint32_t device, uint64_t bytes) = 0;
+  virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
+};
+
+// All of it is borrowed, thread-safe, and lives longer than the lanes. None is null.
+struct LaneHost {
+  const DeviceSet* devices = nullptr;
+  LaneReports* reports = nullptr;
+  StateObserver* state = nullptr;
+  MemoryCharger* charger = nullptr;
+  ReplySink* sink = nullptr;
+  PrintRelay* prints = nullptr;
+  StagingPool* staging = nullptr;
+  LaunchGate* gate = nullptr;
+  CachedImages* images = nullptr;
+  LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_LANES_LANE_HOST_H_

@@ -1,0 +1,188 @@
+#include "server/worker/order/completion.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "common/log/log.h"
+#include "server/worker/lanes/session_log.h"
+
+namespace warpline::worker {
+
+void Completion::AddLane(std::shared_ptr<Lane> lane) {
+  MutexLock lock(&mu_);
+  lanes_.push_back(std::move(lane));
+}
+
+std::vector<std::shared_ptr<Lane>> Completion::TakeFinishedLanes() {
+  std::vector<std::shared_ptr<Lane>> finished;
+  MutexLock lock(&mu_);
+  const auto first = std::stable_partition(lanes_.begin(), lanes_.end(),
+                                           [](const auto& lane) { return !lane->finished(); });
+  std::move(first, lanes_.end(), std::back_inserter(finished));
+  lanes_.erase(first, lanes_.end());
+  return finished;
+}
+
+void Completion::StopLanes() {
+  std::vector<std::shared_ptr<Lane>> lanes;
+  {
+    MutexLock lock(&mu_);
+    lanes = lanes_;
+  }
+  // Threads end before anything that they use goes away.
+  for (const auto& lane : lanes) lane->Stop();
+  MutexLock lock(&mu_);
+  watches_.clear();
+  lanes_.clear();
+}
+
+void Completion::SetDecoded(uint64_t seq) { decoded_seq_.store(seq, std::memory_order_release); }
+
+void Completion::AfterDecoded(uint64_t retired) {
+  if (retired > 0) {
+    const uint64_t total = retired_count_.fetch_add(retired) + retired;
+    parts_.usage->commands_complete.fetch_add(retired, std::memory_order_relaxed);
+    const uint64_t all = AllSeq(nullptr);
+    RaiseReported(all);
+    parts_.sink->Retired(0, 0, all, total);
+  }
+  if (watch_count_.load() > 0) RunWatches();
+  if (parts_.recorder != nullptr) PublishIfIdle(AllSeq(nullptr));
+}
+
+void Completion::ResumeAfter(uint64_t seq) {
+  retired_count_.store(seq);
+  parts_.usage->commands_complete.store(seq);
+  reported_seq_.store(seq);
+  decoded_seq_.store(seq, std::memory_order_release);
+  // The former worker's last report may not have got out.
+  parts_.sink->Retired(0, 0, seq, seq);
+}
+
+bool Completion::Idle() {
+  if (!parts_.sink->AllAnswered() || watch_count_.load() != 0) return false;
+  MutexLock lock(&mu_);
+  return std::all_of(lanes_.begin(), lanes_.end(),
+                     [](const auto& lane) { return lane->delivered() == lane->appended(); });
+}
+
+void Completion::Fail(uint64_t seq, CommandId id, CudaResult result) {
+  const CommandInfo& command = FindCommand(id);
+  if (IsSticky(result)) {
+    CudaResult none = CudaResult::kSuccess;
+    if (!fault_.compare_exchange_strong(none, result)) return;
+    LogWarning("fault command=", seq, " call=", command.name, " error=", CudaResultName(result));
+    if (parts_.recorder != nullptr) parts_.recorder->OnFault();
+  } else if (fault() != CudaResult::kSuccess) {
+    return;
+  }
+  if (!IsSticky(result)) {
+    if (const LogPermit permit = parts_.log->Ask(command.audit ? kAuditedLine : kRefusedLine)) {
+      permit.Info("refused command=", seq, " call=", command.name,
+                  " error=", CudaResultName(result));
+    }
+  }
+  // The text of a failed assertion comes before its error.
+  if (IsSticky(result)) parts_.prints->Send();
+  parts_.sink->Failed(seq, id, result, CudaResultName(result));
+}
+
+void Completion::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
+  const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
+  parts_.usage->commands_complete.fetch_add(count, std::memory_order_relaxed);
+  const uint64_t all = AllSeq(lane);
+  RaiseReported(all);
+  AppendNotice(ReplyId::kRetired, lane->retired_seq(), notice::Retired{lane->stream(), all, total},
+               {}, batch);
+}
+
+void Completion::AfterRetired() {
+  // Two lanes may finish at the same time; neither report then includes the other.
+  uint64_t all = AllSeq(nullptr);
+  if (all == decoded_seq_.load(std::memory_order_acquire) && RaiseReported(all)) {
+    parts_.sink->Retired(0, 0, all, retired_count());
+  }
+  if (watch_count_.load() > 0) {
+    RunWatches();
+    // The decoder may have gone on meanwhile, and found a watch that was still running.
+    all = AllSeq(nullptr);
+  }
+  if (parts_.recorder != nullptr) PublishIfIdle(all);
+}
+
+bool Completion::RaiseReported(uint64_t all) {
+  uint64_t reported = reported_seq_.load(std::memory_order_relaxed);
+  while (reported < all) {
+    if (reported_seq_.compare_exchange_weak(reported, all)) return true;
+  }
+  return false;
+}
+
+// What is decoded is read first: a lane counts a command as appended before the command counts as
+// decoded.
+uint64_t Completion::AllSeq(const Lane* reporter) {
+  uint64_t all = decoded_seq_.load(std::memory_order_acquire);
+  MutexLock lock(&mu_);
+  for (const auto& lane : lanes_) {
+    const bool own = lane.get() == reporter;
+    const uint64_t seq = own ? lane->retired_seq() : lane->delivered_seq();
+    const uint64_t ticket = own ? lane->retired() : lane->delivered();
+    if (ticket != lane->appended()) all = std::min(all, seq);
+  }
+  return all;
+}
+
+void Completion::PublishIfIdle(uint64_t all) {
+  if (all != decoded_seq_.load(std::memory_order_acquire) || !parts_.sink->AllAnswered() ||
+      watch_count_.load() != 0) {
+    return;
+  }
+  parts_.recorder->journal()->PublishRetired(all);
+}
+
+void Completion::WhenRetired(const std::function<bool(const Lane&)>& wanted,
+                             std::function<void()> done) {
+  Watch watch;
+  watch.done = std::move(done);
+  MutexLock lock(&mu_);
+  for (const auto& lane : lanes_) {
+    if (wanted(*lane) && lane->delivered() != lane->appended()) {
+      watch.lanes.emplace_back(lane, lane->appended());
+    }
+  }
+  watches_.push_back(std::move(watch));
+  watch_count_.fetch_add(1);
+}
+
+void Completion::WhenAllRetired(std::function<void()> done) {
+  WhenRetired([](const Lane&) { return true; }, std::move(done));
+}
+
+void Completion::WhenDeviceRetired(uint32_t device, std::function<void()> done) {
+  WhenRetired(
+      [device](const Lane& lane) {
+        return lane.kind() != Lane::Kind::kControl && lane.device() == device;
+      },
+      std::move(done));
+}
+
+void Completion::RunWatches() {
+  std::vector<Watch> ready;
+  {
+    MutexLock lock(&mu_);
+    const auto done = [](const Watch& watch) {
+      return std::all_of(watch.lanes.begin(), watch.lanes.end(), [](const auto& entry) {
+        return entry.first->delivered() >= entry.second;
+      });
+    };
+    const auto first = std::stable_partition(watches_.begin(), watches_.end(), std::not_fn(done));
+    std::move(first, watches_.end(), std::back_inserter(ready));
+    watches_.erase(first, watches_.end());
+  }
+  for (const Watch& watch : ready) {
+    watch.done();
+    watch_count_.fetch_sub(1);
+  }
+}
+
+}  // namespace warpline::worker

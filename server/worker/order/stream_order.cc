@@ -1,0 +1,175 @@
+#include "server/worker/order/stream_order.h"
+
+#include <utility>
+
+#include "proto/devices.h"
+#include "server/worker/lanes/control_lane.h"
+#include "server/worker/lanes/graph.h"
+#include "server/worker/lanes/link_lane.h"
+#include "server/worker/lanes/stream_lane.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kLegacyHandle = 1;
+
+}  // namespace
+
+StreamOrder::StreamOrder(const LaneHost* host, Completion* completion)
+    : host_(host), completion_(completion) {}
+
+bool StreamOrder::Start() {
+  control_ = std::make_shared<ControlLane>(host_);
+  if (!control_->Start()) return false;
+  completion_->AddLane(control_);
+  for (uint32_t device = 0; device < host_->devices->size(); ++device) {
+    Stream* const legacy = Open(Lane::Kind::kLegacy, HandleOnDevice(device, kLegacyHandle));
+    if (legacy == nullptr) return false;
+    legacy_.push_back(legacy);
+  }
+  return true;
+}
+
+Stream* StreamOrder::Find(uint64_t handle) {
+  const auto it = streams_.find(handle);
+  return it == streams_.end() ? nullptr : it->second.get();
+}
+
+Stream* StreamOrder::Open(Lane::Kind kind, uint64_t handle) {
+  auto stream = std::make_unique<Stream>();
+  stream->lane = std::make_shared<StreamLane>(host_, kind, handle);
+  if (!stream->lane->Start()) return nullptr;
+  completion_->AddLane(stream->lane);
+  return streams_.emplace(handle, std::move(stream)).first->second.get();
+}
+
+void StreamOrder::Close(uint64_t handle) {
+  const auto it = streams_.find(handle);
+  leaving_.push_back(std::move(it->second));
+  streams_.erase(it);
+}
+
+// Records of events may keep the rest of a lane that is complete; it has no thread any more.
+size_t StreamOrder::Threads() {
+  ForgetFinished();
+  for (const auto& lane : completion_->TakeFinishedLanes()) lane->Stop();
+  return streams_.size() + leaving_.size();
+}
+
+bool StreamOrder::OpenLinker() {
+  if (linker_ != nullptr) return true;
+  auto lane = std::make_shared<LinkLane>(host_);
+  if (!lane->Start()) return false;
+  completion_->AddLane(lane);
+  linker_ = std::move(lane);
+  return true;
+}
+
+template <typename Visit>
+void StreamOrder::ForEachStream(Visit visit) {
+  for (const auto& [handle, stream] : streams_) visit(*stream);
+  for (const auto& stream : leaving_) visit(*stream);
+}
+
+void StreamOrder::AddPrerequisites(After after, Stream* stream, Task* task) {
+  switch (after) {
+    case After::kNothing:
+      return;
+    case After::kEvents:
+      return AfterEvents(stream, task);
+    case After::kObjects:
+      return AfterObjects(task);
+    case After::kAllStreams:
+      return AfterAllStreams(task);
+  }
+}
+
+void StreamOrder::AfterEvents(Stream* stream, Task* task) {
+  for (const EventRecord* record : {task->event.get(), task->second_event.get()}) {
+    if (record == nullptr || (stream != nullptr && record->lane == stream->lane)) continue;
+    task->after.push_back({record->lane, record->ticket});
+    if (stream != nullptr) ComesAfterData(stream, record->lane, record->data_ticket, task);
+  }
+}
+
+void StreamOrder::AfterObjects(Task* task) {
+  const auto wait_for = [&](const auto& object) {
+    if (object == nullptr || control_->issued() >= object->ticket) return;
+    task->after.push_back({control_, object->ticket});
+  };
+  wait_for(task->kernel);
+  wait_for(task->array);
+  if (task->second_array != task->array) wait_for(task->second_array);
+  wait_for(task->graph);
+}
+
+void StreamOrder::AfterAllStreams(Task* task) {
+  ForEachStream([&](const Stream& stream) {
+    const uint64_t appended = stream.lane->appended();
+    if (stream.lane->issued() < appended) task->after.push_back({stream.lane, appended});
+  });
+}
+
+void StreamOrder::ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other,
+                                 uint64_t ticket, Task* task) {
+  if (other->delivered() >= ticket) return;
+  task->data.push_back({other, ticket});
+  // Who comes after this command comes after that data.
+  stream->data_ticket = stream->lane->appended() + 1;
+}
+
+void StreamOrder::ComesAfterBarrier(Stream* stream, size_t kind, const Barriers& barriers,
+                                    Task* task) {
+  uint64_t& seen = stream->barriers_seen[kind];
+  if (seen == barriers.count) return;
+  seen = barriers.count;
+  const std::shared_ptr<EventRecord>& barrier = barriers.latest;
+  if (barrier->lane == stream->lane) return;
+  if (barrier->state() != EventRecord::State::kComplete) {
+    task->after.push_back({barrier->lane, barrier->ticket});
+    task->barriers.push_back(barrier);
+  }
+  ComesAfterData(stream, barrier->lane, barrier->data_ticket, task);
+}
+
+// A device's legacy stream waits for its every blocking stream and they for it. The device sees to
+// that, once the commands reach it in the application's order.
+void StreamOrder::Enqueue(Stream* stream, Task task) {
+  const Lane& lane = *stream->lane;
+  const auto wait_for = [&](const Stream& other) {
+    const uint64_t appended = other.lane->appended();
+    if (other.lane->issued() < appended) task.after.push_back({other.lane, appended});
+    ComesAfterData(stream, other.lane, other.data_ticket, &task);
+  };
+  if (lane.kind() == Lane::Kind::kLegacy) {
+    ForEachStream([&](const Stream& other) {
+      const bool blocking =
+          other.lane->kind() == Lane::Kind::kBlocking && other.lane->device() == lane.device();
+      if (blocking) wait_for(other);
+    });
+  } else if (lane.kind() == Lane::Kind::kBlocking) {
+    wait_for(*legacy_[lane.device()]);
+  }
+  for (size_t kind = stream->ignores_barriers ? 1 : 0; kind < barriers_.size(); ++kind) {
+    ComesAfterBarrier(stream, kind, barriers_[kind], &task);
+  }
+  stream->lane->Append(std::move(task));
+}
+
+void StreamOrder::AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record) {
+  const size_t kind = stream->ignores_barriers ? 1 : 0;
+  barriers_[kind].latest = std::move(record);
+  stream->barriers_seen[kind] = ++barriers_[kind].count;
+}
+
+void StreamOrder::Flush() {
+  control_->Flush();
+  if (linker_ != nullptr) linker_->Flush();
+  ForEachStream([](const Stream& stream) { stream.lane->Flush(); });
+}
+
+void StreamOrder::ForgetFinished() {
+  std::erase_if(leaving_, [](const auto& stream) { return stream->lane->finished(); });
+}
+
+}  // namespace warpline::worker

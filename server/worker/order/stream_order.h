@@ -1,0 +1,136 @@
+// A session's streams with their lanes, and the order in which commands of different lanes reach
+// the device.
+//
+// A lane keeps the order of its own stream. Between lanes CUDA asks for less than one order of all:
+// a device's legacy stream and its blocking streams come after each other, an event's wait comes
+// after the record that was the latest, a launch after its module, and everything after a
+// StreamBarrier. Which of that holds for a command is its row's column `after` (proto/calls.toml)
+// and its stream; it becomes prerequisites of the task.
+#ifndef WARPLINE_SERVER_WORKER_ORDER_STREAM_ORDER_H_
+#define WARPLINE_SERVER_WORKER_ORDER_STREAM_ORDER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "proto/commands.h"
+#include "server/worker/lanes/lane.h"
+#include "server/worker/lanes/lane_host.h"
+#include "server/worker/lanes/task.h"
+#include "server/worker/order/completion.h"
+
+namespace warpline::worker {
+
+// A stream as the decoder knows it.
+struct Stream {
+  // Shared: records of events and tasks of other lanes keep it.
+  std::shared_ptr<Lane> lane;
+  // The stream comes after no StreamBarriers but those of its like.
+  bool ignores_barriers = false;
+  // The number of the latest StreamBarrier that it comes after, of streams that do not ignore them
+  // and of those that do.
+  std::array<uint64_t, 2> barriers_seen{};
+  // The latest ticket that sends data to the client or comes after data of another stream.
+  uint64_t data_ticket = 0;
+};
+
+// The decoder's. Lanes that it opened are stopped by Completion::StopLanes().
+class StreamOrder {
+ public:
+  // Both are borrowed.
+  StreamOrder(const LaneHost* host, Completion* completion);
+
+  // Opens the control lane and the devices' legacy streams. False when the system has no threads.
+  bool Start();
+
+  // Null for what is no stream.
+  Stream* Find(uint64_t handle);
+  Stream* legacy(uint32_t device) { return legacy_[device]; }
+  // Null when the system has no thread for it. `handle` must be new.
+  Stream* Open(Lane::Kind kind, uint64_t handle);
+  // The handle is free again; the stream's work keeps its place in the order.
+  void Close(uint64_t handle);
+  // Streams with a handle.
+  size_t handles() const { return streams_.size(); }
+  // Streams with a thread; first ends those that are closed and complete.
+  size_t Threads();
+
+  // The ticket that the control lane's next task gets.
+  uint64_t NextControlTicket() const { return control_->appended() + 1; }
+
+  // Give a task to its lane, behind what its row of the table and its stream's kind ask for.
+  template <typename Command>
+  void ToStream(Stream* stream, Task task) {
+    static_assert(InfoOf<Command>().lane == LaneKind::kStream);
+    AddPrerequisites(InfoOf<Command>().after, stream, &task);
+    Enqueue(stream, std::move(task));
+  }
+  template <typename Command>
+  void ToControl(Task task) {
+    static_assert(InfoOf<Command>().lane == LaneKind::kControl);
+    AddPrerequisites(InfoOf<Command>().after, nullptr, &task);
+    control_->Append(std::move(task));
+  }
+  // False when there is no linker lane yet and the system has no thread for one.
+  template <typename Command>
+  [[nodiscard]] bool ToLinker(Task task) {
+    static_assert(InfoOf<Command>().lane == LaneKind::kLinker);
+    if (!OpenLinker()) return false;
+    linker_->Append(std::move(task));
+    return true;
+  }
+
+  // What `stream` was given last sends data to the client.
+  void SendsData(Stream* stream) { stream->data_ticket = stream->lane->appended(); }
+  // `record` is a StreamBarrier of `stream`, which was given it last.
+  void AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record);
+
+  // Hands everything to the lanes' threads.
+  void Flush();
+  // Forgets closed streams that are complete.
+  void ForgetFinished();
+
+ private:
+  struct Barriers {
+    std::shared_ptr<EventRecord> latest;
+    uint64_t count = 0;
+  };
+
+  template <typename Command>
+  static constexpr const CommandInfo& InfoOf() {
+    return FindCommand(CommandTraits<Command>::kId);
+  }
+  bool OpenLinker();
+  template <typename Visit>
+  void ForEachStream(Visit visit);
+  // `stream` is null for a task of the control lane.
+  void AddPrerequisites(After after, Stream* stream, Task* task);
+  void AfterEvents(Stream* stream, Task* task);
+  void AfterObjects(Task* task);
+  void AfterAllStreams(Task* task);
+  void Enqueue(Stream* stream, Task task);
+  // `task`, the next of `stream`, comes after what `other` had appended up to `ticket`, as far as
+  // there is data for the client.
+  static void ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other, uint64_t ticket,
+                             Task* task);
+  // `task` comes after the latest of these unless the stream already does.
+  static void ComesAfterBarrier(Stream* stream, size_t kind, const Barriers& barriers, Task* task);
+
+  const LaneHost* const host_;
+  Completion* const completion_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_;
+  // Closed ones, whose work still has its place in the order.
+  std::vector<std::unique_ptr<Stream>> leaving_;
+  std::vector<Stream*> legacy_;  // By device.
+  // StreamBarriers of streams that come after all of them, and of those that ignore the former.
+  std::array<Barriers, 2> barriers_;
+  std::shared_ptr<Lane> control_;
+  std::shared_ptr<Lane> linker_;  // From the first link on.
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_ORDER_STREAM_ORDER_H_

@@ -1,0 +1,141 @@
+#include "server/worker/session/decoder.h"
+
+#include <time.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "proto/frames.h"
+#include "proto/wire.h"
+#include "server/worker/lanes/session_log.h"
+
+namespace warpline::worker {
+namespace {
+
+void Nap() {
+  const timespec nap = {0, 50'000};
+  nanosleep(&nap, nullptr);
+}
+
+}  // namespace
+
+Decoder::Decoder(const CommandParts* parts, SharedUsage* usage, Rights rights)
+    : parts_(*parts), usage_(usage), rights_(rights), families_(parts) {}
+
+std::string_view Decoder::TakePayload(std::string payload) {
+  const uint64_t bytes = payload.size();
+  queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  const std::shared_ptr<const std::string> kept(
+      new std::string(std::move(payload)), [this, bytes](const std::string* p) {
+        delete p;
+        queued_bytes_.fetch_sub(bytes, std::memory_order_release);
+      });
+  parts_.current->SetPayload(kept);
+  return *kept;
+}
+
+absl::Status Decoder::Decode(std::string payload) {
+  CommandsHeader header;
+  std::string_view rest = payload;
+  if (!TakeStruct(&rest, &header)) return absl::InvalidArgumentError("half a commands header");
+  if (header.first_seq != next_seq_ || header.acked != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
+  }
+  if (TooMuchQueued()) parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
+  while (TooMuchQueued()) Nap();
+  CommandReader reader(TakePayload(std::move(payload)).substr(sizeof(header)));
+  uint32_t count = 0;
+  absl::Status status;
+  while (!reader.Done()) {
+    absl::StatusOr<CommandView> command = reader.Next();
+    if (!command.ok()) {
+      status = command.status();
+      break;
+    }
+    ++count;
+    parts_.current->Begin(next_seq_++, command->id);
+    if (Answers(command->id)) parts_.sink->Asked();
+    Execute(command->body);
+  }
+  parts_.current->SetPayload(nullptr);
+  if (status.ok() && count != header.count) {
+    status =
+        absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ", header.count));
+  }
+  // Before any lane can complete something of it, so that the last report says that all is done.
+  parts_.completion->SetDecoded(next_seq_ - 1);
+  PublishUsage();
+  parts_.order->Flush();
+  parts_.order->ForgetFinished();
+  parts_.completion->AfterDecoded(parts_.current->TakeRetired());
+  return status;
+}
+
+bool Decoder::TooMuchQueued() const {
+  return queued_bytes_.load(std::memory_order_acquire) > parts_.limits->max_queued_bytes ||
+         next_seq_ - 1 - parts_.completion->retired_count() > parts_.limits->max_queued_commands ||
+         static_cast<size_t>(parts_.completion->waiting()) > parts_.limits->max_watches;
+}
+
+void Decoder::PublishUsage() {
+  usage_->handles.store(CountHandles(parts_), std::memory_order_relaxed);
+  usage_->module_bytes.store(parts_.tables->module_bytes, std::memory_order_relaxed);
+  usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);
+}
+
+bool Decoder::Permitted() {
+  const CommandInfo& command = FindCommand(parts_.current->id());
+  if (Allows(rights_, command.capability)) return true;
+  const Rights missing = RightOf(command.capability);
+  if ((said_missing_ & missing) == 0) {
+    said_missing_ |= missing;
+    LogWarning("not permitted command=", parts_.current->seq(), " call=", command.name,
+               " rights=", FormatRights(rights_));
+  }
+  parts_.current->Refuse(CudaResult::kNotPermitted);
+  return false;
+}
+
+bool Decoder::FitsInJournal(std::string_view body) {
+  const CommandId id = parts_.current->id();
+  if (parts_.recorder == nullptr || parts_.recorder->HasRoom(id, body)) return true;
+  if (const LogPermit permit = parts_.log->Ask(kJournalFullLine)) {
+    permit.Warning("the session's journal is full: ", FindCommand(id).name, " of ", body.size(),
+                   " bytes is refused");
+  }
+  parts_.current->Refuse(CudaResult::kOutOfMemory);
+  return false;
+}
+
+void Decoder::Execute(std::string_view body) {
+  if (!Permitted() || !FitsInJournal(body)) return;
+  const CommandId id = parts_.current->id();
+  families_.Dispatch(id, body);
+  if (parts_.recorder == nullptr) return;
+  if (parts_.current->refused()) {
+    parts_.recorder->Refused(id, body);
+  } else {
+    parts_.recorder->Note(id, body);
+  }
+}
+
+void Decoder::Replay(JournalEntry entry) {
+  const auto body = std::make_shared<const std::string>(std::move(entry.body));
+  parts_.current->Begin(next_seq_ - 1, entry.id);
+  parts_.current->SetPayload(body);
+  if (Answers(entry.id)) parts_.sink->Asked();
+  families_.Dispatch(entry.id, *body);
+  parts_.current->SetPayload(nullptr);
+}
+
+void Decoder::Finish() {
+  parts_.order->Flush();
+  while (!parts_.completion->Idle()) Nap();
+}
+
+void Decoder::ResumeAfter(uint64_t seq) { next_seq_ = seq + 1; }
+
+}  // namespace warpline::worker

@@ -1,0 +1,66 @@
+// Reads a session's commands: their frames, their numbers, the right that each needs and whether
+// the journal has room for it. What a command then means is its family's (commands/families.h).
+//
+// Everything that arrives is hostile until it has been checked here and there: lengths by the wire
+// reader, numbering, handles, limits. What is checked is in this process's own memory, which the
+// client cannot write.
+#ifndef WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
+#define WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "lease/rights.h"
+#include "server/handover/session_usage.h"
+#include "server/worker/commands/command_handler.h"
+#include "server/worker/commands/families.h"
+#include "server/worker/continuity/journal.h"
+
+namespace warpline::worker {
+
+// Belongs to one thread, the decoder's.
+class Decoder {
+ public:
+  // `parts` and `usage` are borrowed. Commands that need a right which `rights` lack are refused
+  // with CUDA_ERROR_NOT_PERMITTED.
+  Decoder(const CommandParts* parts, SharedUsage* usage, Rights rights);
+
+  // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
+  // go on then. Waits while more is queued than the limits allow.
+  absl::Status Decode(std::string payload);
+
+  // For what takes the session over from another worker: runs an entry of its journal, which was
+  // accepted before, as a command.
+  void Replay(JournalEntry entry);
+  // Hands everything to the lanes and waits until it is complete.
+  void Finish();
+  // Commands go on after `seq`.
+  void ResumeAfter(uint64_t seq);
+  // Says how much the session holds.
+  void PublishUsage();
+
+ private:
+  bool TooMuchQueued() const;
+  // Makes the payload the current command's; it counts as queued until the last task drops it.
+  std::string_view TakePayload(std::string payload);
+  // Whether the session's rights allow the current command; refuses it otherwise.
+  bool Permitted();
+  // Whether the journal could note it; refuses it otherwise.
+  bool FitsInJournal(std::string_view body);
+  void Execute(std::string_view body);
+
+  const CommandParts& parts_;
+  SharedUsage* const usage_;
+  const Rights rights_;
+  CommandFamilies families_;
+  Rights said_missing_ = 0;  // The log has those.
+  uint64_t next_seq_ = 1;
+  std::atomic<uint64_t> queued_bytes_{0};
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_SESSION_DECODER_H_

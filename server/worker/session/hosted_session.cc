@@ -1,0 +1,79 @@
+#include "server/worker/session/hosted_session.h"
+
+#include <utility>
+
+#include "server/worker/lanes/session_log.h"
+#include "server/worker/session/journal_replay.h"
+
+namespace warpline::worker {
+namespace {
+
+// For a session that is not charged.
+class NoCharger : public MemoryCharger {
+ public:
+  CudaResult Charge(uint32_t, uint64_t) override { return CudaResult::kSuccess; }
+  void Uncharge(uint32_t, uint64_t) override {}
+};
+
+MemoryCharger* ChargerOf(const HostedSession::Options& options) {
+  static NoCharger none;
+  return options.charger != nullptr ? options.charger : &none;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HostedSession>> HostedSession::Create(Options options) {
+  std::unique_ptr<HostedSession> session(new HostedSession(std::move(options)));
+  if (!session->order_.Start()) return absl::ResourceExhaustedError("no threads for a session");
+  return session;
+}
+
+HostedSession::HostedSession(Options options)
+    : limits_(options.limits),
+      log_(kSessionLines),
+      usage_(options.recorder == nullptr ? &own_usage_ : options.recorder->journal()->usage()),
+      devices_(std::move(options.devices), limits_),
+      sink_(options.writer),
+      staging_(devices_.context(0), limits_.staging_buffers, usage_),
+      prints_(options.output, &devices_, &sink_),
+      continuity_(&devices_, options.recorder, options.sm, &log_),
+      completion_({.sink = &sink_,
+                   .prints = &prints_,
+                   .usage = usage_,
+                   .recorder = options.recorder,
+                   .log = &log_}),
+      lane_host_({.devices = &devices_,
+                  .reports = &completion_,
+                  .state = &continuity_,
+                  .charger = ChargerOf(options),
+                  .sink = &sink_,
+                  .prints = &prints_,
+                  .staging = &staging_,
+                  .gate = &gate_,
+                  .images = &images_,
+                  .log = &log_}),
+      order_(&lane_host_, &completion_),
+      current_(&completion_, &sink_, usage_),
+      command_parts_({.current = &current_,
+                      .tables = &tables_,
+                      .order = &order_,
+                      .completion = &completion_,
+                      .sink = &sink_,
+                      .devices = &devices_,
+                      .limits = &limits_,
+                      .images = &images_,
+                      .log = &log_,
+                      .recorder = options.recorder,
+                      .memory = options.memory,
+                      .arena_base = options.arena_base,
+                      .arena_bytes = options.arena_bytes}),
+      decoder_(&command_parts_, usage_, options.rights) {}
+
+// Threads end before anything that they use goes away.
+HostedSession::~HostedSession() { completion_.StopLanes(); }
+
+absl::Status HostedSession::Replay(uint64_t seq) {
+  return ReplayJournal(seq, command_parts_, &continuity_, &decoder_);
+}
+
+}  // namespace warpline::worker

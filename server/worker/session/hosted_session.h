@@ -1,0 +1,115 @@
+// One client's session in a worker process: what decodes its commands, holds its objects, runs its
+// lanes and keeps what a next worker would need.
+//
+//   HostedSession::Options options;
+//   options.devices = {{context}};
+//   options.writer = &replies;
+//   auto session = HostedSession::Create(std::move(options));
+//   if (!session.ok()) return session.status();
+//   absl::Status status = (*session)->Decode(payload);  // On one thread, for each frame.
+//
+// A process may host several: nothing here is the process's.
+#ifndef WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
+#define WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/log/log_budget.h"
+#include "lease/rights.h"
+#include "server/handover/session_usage.h"
+#include "server/worker/commands/command_handler.h"
+#include "server/worker/commands/current_command.h"
+#include "server/worker/commands/object_tables.h"
+#include "server/worker/continuity/continuity.h"
+#include "server/worker/continuity/recorder.h"
+#include "server/worker/lanes/cached_images.h"
+#include "server/worker/lanes/device_set.h"
+#include "server/worker/lanes/kernel.h"
+#include "server/worker/lanes/lane_host.h"
+#include "server/worker/lanes/print_relay.h"
+#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/lanes/session_limits.h"
+#include "server/worker/lanes/staging_pool.h"
+#include "server/worker/memory/virtual_memory.h"
+#include "server/worker/order/completion.h"
+#include "server/worker/order/stream_order.h"
+#include "server/worker/session/decoder.h"
+
+namespace warpline::worker {
+
+// Decode(), Replay(), UseImageCache() and the destructor belong to one thread, the decoder's. The
+// rest is thread-safe.
+class HostedSession {
+ public:
+  struct Options {
+    // At least one, numbered in their order (proto/devices.h); their contexts were opened together.
+    std::vector<SessionDevice> devices;
+    SessionLimits limits;
+    FrameWriter* writer = nullptr;  // Borrowed, like all pointers here.
+    // The devices' parts of it say whose textures of plain memory are; 0 bytes: device 0's.
+    uint64_t arena_base = 0;
+    uint64_t arena_bytes = 0;
+    Rights rights = kAllRights;
+    int sm = 0;  // The device's, such as 90: it tells which of a module's images runs.
+    // These may be null.
+    OutputSource* output = nullptr;    // What kernels print.
+    MemoryCharger* charger = nullptr;  // Charged for arrays.
+    VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
+    Recorder* recorder = nullptr;      // Notes what a next worker needs.
+  };
+
+  // RESOURCE_EXHAUSTED when the system has no threads for it.
+  static absl::StatusOr<std::unique_ptr<HostedSession>> Create(Options options);
+  ~HostedSession();
+  HostedSession(const HostedSession&) = delete;
+  HostedSession& operator=(const HostedSession&) = delete;
+
+  // As Decoder's.
+  absl::Status Decode(std::string payload) { return decoder_.Decode(std::move(payload)); }
+
+  // Makes again what the recorder's journal has and goes on after command `seq`. Before Decode().
+  // As ReplayJournal().
+  absl::Status Replay(uint64_t seq);
+  // Asks for images there, and leaves them there, from now on. Not before Replay().
+  void UseImageCache(ImageCache* cache) { images_.Use(cache); }
+
+  // As Continuity's.
+  absl::Status SaveVariables(int fd) { return continuity_.Save(fd); }
+  absl::Status RestoreVariables(int fd) { return continuity_.Restore(fd); }
+
+  // In the journal, where there is one.
+  const SharedUsage& usage() const { return *usage_; }
+
+ private:
+  explicit HostedSession(Options options);
+
+  const SessionLimits limits_;
+  LogBudget log_;
+  SharedUsage own_usage_;
+  SharedUsage* const usage_;
+
+  // In the order in which they need each other.
+  const DeviceSet devices_;
+  ReplySink sink_;
+  StagingPool staging_;
+  LaunchGate gate_;
+  CachedImages images_;
+  PrintRelay prints_;
+  Continuity continuity_;
+  Completion completion_;
+  const LaneHost lane_host_;
+  StreamOrder order_;
+  ObjectTables tables_;
+  CurrentCommand current_;
+  const CommandParts command_parts_;
+  Decoder decoder_;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_

@@ -1,0 +1,22 @@
+// Makes a session again in a new worker, from the journal that the former one kept.
+#ifndef WARPLINE_SERVER_WORKER_SESSION_JOURNAL_REPLAY_H_
+#define WARPLINE_SERVER_WORKER_SESSION_JOURNAL_REPLAY_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "server/worker/commands/command_handler.h"
+#include "server/worker/continuity/continuity.h"
+#include "server/worker/session/decoder.h"
+
+namespace warpline::worker {
+
+// Runs what the journal has and lets the session go on after command `seq`. On the decoder's
+// thread, before anything else is decoded; `parts` have a recorder. ABORTED when the session cannot
+// be as it was, FAILED_PRECONDITION with several devices.
+absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* continuity,
+                           Decoder* decoder);
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_SESSION_JOURNAL_REPLAY_H_
