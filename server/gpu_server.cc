@@ -128,7 +128,6 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   WarnOfFewTasks(options);
   options.session.worker = WorkerProgram(*std::move(worker), backend, from.device.hardware_queues);
   options.session.warm_workers = from.device.warm_workers.value_or(backend == kCuda ? 1 : 0);
-  options.session.quota_bytes = from.sessions.quota_bytes;
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
   options.session.server_name = server_name;
@@ -182,6 +181,7 @@ absl::Status GpuServer::Compose() {
   LeaseBookOptions leases;
   leases.server_name = NameForScheduler(options_);
   leases.required = !options_.scheduler.address.empty();
+  leases.session_memory_bytes = options_.sessions.quota_bytes;
   leases.clock = [] { return SteadyNow(); };
   auto book = LeaseBook::Create(std::move(leases));
   if (!book.ok()) return book.status();
@@ -212,8 +212,7 @@ GrpcServerOptions GpuServer::ListenerOptions() {
     return AnswerStat(host_.get(), name_, peer);
   };
   options.methods[kDeviceStatusMethod] = [this](const std::string&, const std::string& request) {
-    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(),
-                              options_.sessions.quota_bytes, request);
+    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), request);
   };
   options.methods[kReplaceMethod] = [this](const std::string& peer, const std::string& request) {
     return AnswerReplace(host_.get(), replacements_.get(), peer, request);
