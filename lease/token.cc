@@ -19,6 +19,42 @@ int64_t ToMs(absl::Time time) {
   return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
 }
 
+// What is as it is by default stays out of the message: zero says that.
+template <typename Number>
+Number UnlessDefault(Number value, Number by_default) {
+  return value == by_default ? 0 : value;
+}
+template <typename Number>
+Number OrDefault(Number value, Number by_default) {
+  return value == 0 ? by_default : value;
+}
+
+void FillSlice(const DeviceSlice& slice, warpline_internal::TokenSlice* to) {
+  const DeviceSlice usual;
+  to->set_max_handles(UnlessDefault(slice.max_handles, usual.max_handles));
+  to->set_max_module_bytes(UnlessDefault(slice.max_module_bytes, usual.max_module_bytes));
+  to->set_sm_percent(UnlessDefault(slice.sm_percent, usual.sm_percent));
+  to->set_priority(slice.priority);
+  to->set_weight(UnlessDefault(slice.weight, usual.weight));
+  if (slice.launch_time_limit != absl::InfiniteDuration()) {
+    to->set_launch_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(slice.launch_time_limit)));
+  }
+  to->set_hardware_queues(slice.hardware_queues);
+}
+
+DeviceSlice SliceOf(uint64_t memory_bytes, const warpline_internal::TokenSlice& from) {
+  DeviceSlice slice;
+  slice.memory_bytes = memory_bytes;
+  slice.max_handles = OrDefault(from.max_handles(), slice.max_handles);
+  slice.max_module_bytes = OrDefault(from.max_module_bytes(), slice.max_module_bytes);
+  slice.sm_percent = OrDefault(from.sm_percent(), slice.sm_percent);
+  slice.priority = from.priority();
+  slice.weight = OrDefault(from.weight(), slice.weight);
+  if (from.launch_ms() != 0) slice.launch_time_limit = absl::Milliseconds(from.launch_ms());
+  slice.hardware_queues = from.hardware_queues();
+  return slice;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token) {
@@ -28,8 +64,9 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
   body.set_lease(token.lease);
   body.set_tenant(token.tenant);
   body.set_server(token.server);
-  body.set_device(token.device);
-  body.set_memory_bytes(token.memory_bytes);
+  body.set_device(FormatDeviceNames(token.devices));
+  body.set_memory_bytes(token.slice.memory_bytes);
+  FillSlice(token.slice, body.mutable_slice());
   body.set_max_sessions(token.max_sessions);
   body.set_rights(token.rights);
   body.set_expires_unix_ms(absl::ToUnixMillis(token.expires));
@@ -64,8 +101,8 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
   token.lease = body.lease();
   token.tenant = body.tenant();
   token.server = body.server();
-  token.device = body.device();
-  token.memory_bytes = body.memory_bytes();
+  token.devices = ParseDeviceNames(body.device());
+  token.slice = SliceOf(body.memory_bytes(), body.slice());
   token.max_sessions = body.max_sessions();
   token.rights = body.rights();
   token.expires = absl::FromUnixMillis(body.expires_unix_ms());

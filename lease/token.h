@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "lease/rights.h"
+#include "lease/entitlement.h"
 #include "lease/signing_key.h"
 
 namespace warpline {
@@ -20,18 +20,10 @@ namespace warpline {
 // Longer ones are refused unread.
 inline constexpr size_t kMaxTokenText = 2048;
 
-struct LeaseToken {
-  std::string lease;
-  std::string tenant;
+// An entitlement to sessions on one server, to so many at a time.
+struct LeaseToken : Entitlement {
   std::string server;
-  // "GPU-<uuid>", or several with commas between; empty, in a server's own leases, for what each
-  // session asks for.
-  std::string device;
-  uint64_t memory_bytes = 0;  // Of each device.
   uint32_t max_sessions = 0;
-  Rights rights = kAllRights;
-  absl::Time expires;
-  absl::Time ends = absl::InfiniteFuture();
 };
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);

@@ -12,8 +12,8 @@ class TokenTest : public testing::Test {
     token_.lease = "abc";
     token_.tenant = "vision";
     token_.server = "gpu1:14000";
-    token_.device = "GPU-1";
-    token_.memory_bytes = 4ull << 30;
+    token_.devices = {"GPU-1", "GPU-2"};
+    token_.slice.memory_bytes = 4ull << 30;
     token_.max_sessions = 8;
     token_.expires = now_ + absl::Minutes(1);
   }
@@ -30,13 +30,36 @@ TEST_F(TokenTest, SignedTokenOpensAsItWas) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->lease, "abc");
   EXPECT_EQ(opened->tenant, "vision");
-  EXPECT_EQ(opened->device, "GPU-1");
-  EXPECT_EQ(opened->memory_bytes, 4ull << 30);
+  EXPECT_EQ(opened->devices, token_.devices);
+  EXPECT_EQ(opened->slice.memory_bytes, 4ull << 30);
   EXPECT_EQ(opened->max_sessions, 8u);
   EXPECT_EQ(opened->rights, kAllRights);
   EXPECT_EQ(opened->expires, token_.expires);
   EXPECT_EQ(opened->ends, absl::InfiniteFuture());
   EXPECT_TRUE(CheckToken(*opened, "gpu1:14000", now_).ok());
+}
+
+TEST_F(TokenTest, SliceIsCarriedWhole) {
+  const DeviceSlice usual = OpenToken(Text(), {key_.verify_key()})->slice;
+  EXPECT_EQ(usual.max_handles, DeviceSlice().max_handles);
+  EXPECT_EQ(usual.sm_percent, 100u);
+  EXPECT_EQ(usual.launch_time_limit, absl::InfiniteDuration());
+  token_.slice.max_handles = 100;
+  token_.slice.max_module_bytes = 1 << 20;
+  token_.slice.sm_percent = 25;
+  token_.slice.priority = -3;
+  token_.slice.weight = 7;
+  token_.slice.launch_time_limit = absl::Milliseconds(250);
+  token_.slice.hardware_queues = 2;
+  const DeviceSlice slice = OpenToken(Text(), {key_.verify_key()})->slice;
+  EXPECT_EQ(slice.memory_bytes, 4ull << 30);
+  EXPECT_EQ(slice.max_handles, 100u);
+  EXPECT_EQ(slice.max_module_bytes, 1u << 20);
+  EXPECT_EQ(slice.sm_percent, 25u);
+  EXPECT_EQ(slice.priority, -3);
+  EXPECT_EQ(slice.weight, 7u);
+  EXPECT_EQ(slice.launch_time_limit, absl::Milliseconds(250));
+  EXPECT_EQ(slice.hardware_queues, 2u);
 }
 
 TEST_F(TokenTest, KeySurvivesBeingStored) {

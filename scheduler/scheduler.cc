@@ -12,6 +12,7 @@
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "lease/entitlement.h"
 #include "lease/token.h"
 #include "proto/devices.h"
 
@@ -254,8 +255,8 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
   token.lease = lease.id;
   token.tenant = lease.tenant;
   token.server = lease.server;
-  token.device = absl::StrJoin(lease.devices, ",");
-  token.memory_bytes = lease.memory_bytes;
+  token.devices = lease.devices;
+  token.slice.memory_bytes = lease.memory_bytes;
   token.max_sessions = std::min(lease.max_sessions, tenant.max_lease_sessions);
   token.rights = tenant.rights;
   token.expires = lease.expires;
@@ -267,7 +268,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
   reply.set_endpoint(records_[lease.server].endpoint);
   reply.set_token(*std::move(text));
   reply.set_server(lease.server);
-  reply.set_device(token.device);
+  reply.set_device(FormatDeviceNames(token.devices));
   reply.set_tenant(lease.tenant);
   reply.set_memory_bytes(lease.memory_bytes);
   reply.set_max_sessions(token.max_sessions);

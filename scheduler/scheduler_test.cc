@@ -135,7 +135,7 @@ TEST_F(SchedulerTest, LeaseNamesAServerThatTakesItsToken) {
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_TRUE(CheckToken(*token, "a", now_).ok());
   EXPECT_EQ(token->tenant, "default");
-  EXPECT_EQ(token->device, "GPU-a");
+  EXPECT_EQ(token->devices, std::vector<std::string>({"GPU-a"}));
 }
 
 TEST_F(SchedulerTest, PoolIsNotOverbooked) {
@@ -577,7 +577,7 @@ TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   EXPECT_EQ(lease->memory_bytes(), 10 * kGiB);
   const auto token = OpenToken(lease->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
   ASSERT_TRUE(token.ok()) << token.status();
-  EXPECT_EQ(token->device, "GPU-a,GPU-a2");
+  EXPECT_EQ(token->devices, std::vector<std::string>({"GPU-a", "GPU-a2"}));
   EXPECT_EQ(scheduler_->Leases("", true)->leases(0).device(), "GPU-a,GPU-a2");
   EXPECT_EQ(scheduler_->Servers("", true)->servers(0).leased_bytes(), 20 * kGiB);
   EXPECT_EQ(scheduler_->Tenants("", true)->tenants(0).leased_bytes(), 20 * kGiB);

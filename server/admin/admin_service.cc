@@ -9,6 +9,7 @@
 #include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "lease/entitlement.h"
 #include "proto/scheduler.pb.h"
 #include "server/leases/placement.h"
 
@@ -28,13 +29,13 @@ int DriverVersion(SessionHost* host) {
 }
 
 // Empty where the server chooses one for each session.
-absl::StatusOr<std::string> DevicesFor(SessionHost* host, const AcquireRequest& request) {
-  if (request.device().empty() && request.devices() <= 1) return std::string();
+absl::StatusOr<DeviceNames> DevicesFor(SessionHost* host, const AcquireRequest& request) {
+  if (request.device().empty() && request.devices() <= 1) return DeviceNames();
   std::vector<PlacementCandidate> candidates;
   for (const DeviceSnapshot& device : host->Snapshot().devices) {
     candidates.push_back({device.info.uuid(), device.sessions});
   }
-  return PlaceLease(candidates, request.device(), request.devices());
+  return PlaceLease(candidates, ParseDeviceNames(request.device()), request.devices());
 }
 
 absl::StatusOr<std::string> ReplyWith(const LeaseBook& book, int driver_version,
@@ -45,9 +46,9 @@ absl::StatusOr<std::string> ReplyWith(const LeaseBook& book, int driver_version,
   reply.set_lease(lease->lease);
   reply.set_token(text);
   reply.set_server(lease->server);
-  reply.set_device(lease->device);
+  reply.set_device(FormatDeviceNames(lease->devices));
   reply.set_tenant(lease->tenant);
-  reply.set_memory_bytes(lease->memory_bytes);
+  reply.set_memory_bytes(lease->slice.memory_bytes);
   reply.set_driver_version(driver_version);
   reply.set_renew_ms(
       static_cast<uint32_t>(absl::ToInt64Milliseconds(book.options().local_ttl / 3)));
@@ -86,8 +87,8 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_memory_refused(from.memory_refused);
   to->set_memory_refusal(FitText(from.memory_refusal, kMaxText));
   to->set_reason(FitText(from.reason, 2 * kMaxText));
-  to->set_tenant(from.tenant);
-  to->set_lease(from.lease);
+  to->set_tenant(from.entitlement.tenant);
+  to->set_lease(from.entitlement.lease);
   to->set_quota_used_bytes(from.quota_used_bytes);
   to->set_resumes(from.resumes);
   to->set_transfers(from.transfers);
@@ -180,10 +181,11 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
     }
-    const auto device = DevicesFor(host, request);
-    if (!device.ok()) return device.status();
+    auto devices = DevicesFor(host, request);
+    if (!devices.ok()) return devices.status();
     std::string text;
-    const auto lease = book->OpenLocal(request.memory_bytes(), *device, request.sessions(), &text);
+    const auto lease =
+        book->OpenLocal(request.memory_bytes(), *std::move(devices), request.sessions(), &text);
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/text.h"
 #include "common/version.h"
+#include "lease/entitlement.h"
 #include "server/leases/placement.h"
 
 namespace warpline {
@@ -29,7 +30,7 @@ std::vector<const SessionSnapshot*> SessionsOf(const HostSnapshot& snapshot,
     const bool same_process = request.pid() != 0 && session.client_pid == request.pid() &&
                               session.client_boot_id == request.boot_id() &&
                               session.client_pid_namespace == request.pid_namespace();
-    if (session.lease == lease && (!lease.empty() || same_process)) {
+    if (session.entitlement.lease == lease && (!lease.empty() || same_process)) {
       found.push_back(&session);
     }
   }
@@ -40,8 +41,8 @@ std::vector<const SessionSnapshot*> SessionsOf(const HostSnapshot& snapshot,
 // what `wanted` gives a session.
 absl::StatusOr<std::vector<size_t>> DevicesOf(const HostSnapshot& snapshot,
                                               const std::vector<const SessionSnapshot*>& sessions,
-                                              const std::string& of_lease,
-                                              const std::string& wanted) {
+                                              const DeviceNames& of_lease,
+                                              const DeviceNames& wanted) {
   std::vector<PlacementCandidate> candidates;
   for (const DeviceSnapshot& device : snapshot.devices) {
     candidates.push_back({device.info.uuid(), device.sessions});
@@ -65,7 +66,7 @@ void AddSessions(const std::vector<const SessionSnapshot*>& sessions, int ordina
     for (const SessionDeviceSnapshot& own : session->devices) {
       if (own.ordinal != ordinal) continue;
       // Shared by all sessions of a lease; without one each session has its own.
-      used = session->lease.empty() ? used + own.quota_used_bytes : own.quota_used_bytes;
+      used = session->entitlement.leased() ? own.quota_used_bytes : used + own.quota_used_bytes;
       status->set_quota_bytes(own.quota_bytes);
       if (status->processes_size() == kMaxProcesses) continue;
       auto* const process = status->add_processes();
@@ -105,20 +106,16 @@ void AddPairs(const nvml::Sample& sample, DeviceStatusReply* reply) {
 
 absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
                                                const LeaseBook& leases, nvml::Sampler* sampler,
-                                               uint64_t session_quota_bytes,
                                                const std::string& bytes) {
   DeviceStatusRequest request;
   if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) {
     return absl::InvalidArgumentError("a malformed request");
   }
-  LeaseToken token;
-  if (!request.token().empty() || leases.options().required) {
-    auto shown = leases.Show(request.token());
-    if (!shown.ok()) return shown.status();
-    token = *std::move(shown);
-  }
-  const auto sessions = SessionsOf(snapshot, request, token.lease);
-  const auto devices = DevicesOf(snapshot, sessions, token.device, request.device());
+  const auto entitlement = leases.Show(request.token());
+  if (!entitlement.ok()) return entitlement.status();
+  const auto sessions = SessionsOf(snapshot, request, entitlement->lease);
+  const auto devices =
+      DevicesOf(snapshot, sessions, entitlement->devices, ParseDeviceNames(request.device()));
   if (!devices.ok()) return devices.status();
 
   DeviceStatusReply reply;
@@ -131,8 +128,7 @@ absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
     const DeviceSnapshot& device = snapshot.devices[index];
     DeviceStatus* const status = reply.add_devices();
     *status->mutable_info() = device.info;
-    const uint64_t capacity = device.memory.capacity_bytes;
-    status->set_quota_bytes(leases.QuotaBytes(token, capacity, session_quota_bytes));
+    status->set_quota_bytes(entitlement->MemoryOn(device.memory.capacity_bytes));
     AddSessions(sessions, device.ordinal, status);
     if (sample != nullptr) AddReadings(*sample, status);
   }

@@ -2,7 +2,6 @@
 #ifndef WARPLINE_SERVER_ADMIN_DEVICE_STATUS_H_
 #define WARPLINE_SERVER_ADMIN_DEVICE_STATUS_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -20,11 +19,10 @@ inline constexpr char kDeviceStatusMethod[] = "/warpline_internal.Gpu/DeviceStat
 // lease's sessions, otherwise of those that the named process opened without a lease; of the
 // lease's devices, else those that they use, else those that their next session would get. Memory
 // is that of their quota; temperatures, clocks and utilization are the whole device's. `sampler`
-// may be null. `session_quota_bytes` is what a session without a lease may hold, 0 for all. Errors
-// as LeaseBook::Join(), NOT_FOUND when there is no such device, INVALID_ARGUMENT. Thread-safe.
+// may be null. Errors as LeaseBook::Join(), NOT_FOUND when there is no such device,
+// INVALID_ARGUMENT. Thread-safe.
 absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
                                                const LeaseBook& leases, nvml::Sampler* sampler,
-                                               uint64_t session_quota_bytes,
                                                const std::string& request);
 
 }  // namespace warpline

@@ -23,7 +23,7 @@ SessionSnapshot MakeSession(uint32_t pid, const std::string& lease, uint64_t byt
   session.client_boot_id = "boot";
   session.client_pid_namespace = 5;
   session.devices = {{1, 4 * kGiB, bytes, bytes}};
-  session.lease = lease;
+  session.entitlement.lease = lease;
   return session;
 }
 
@@ -54,6 +54,7 @@ class DeviceStatusTest : public testing::Test {
   void SetUp() override {
     LeaseBookOptions options;
     options.server_name = "here";
+    options.session_memory_bytes = 8 * kGiB;
     options.clock = [] { return absl::Now(); };
     leases_ = *LeaseBook::Create(options);
     for (int i = 0; i < 2; ++i) {
@@ -68,7 +69,7 @@ class DeviceStatusTest : public testing::Test {
 
   absl::StatusOr<DeviceStatusReply> Ask(const DeviceStatusRequest& request) {
     const auto bytes =
-        AnswerDeviceStatus(snapshot_, *leases_, sampler_, 8 * kGiB, request.SerializeAsString());
+        AnswerDeviceStatus(snapshot_, *leases_, sampler_, request.SerializeAsString());
     if (!bytes.ok()) return bytes.status();
     DeviceStatusReply reply;
     EXPECT_TRUE(reply.ParseFromString(*bytes));
@@ -107,7 +108,7 @@ TEST_F(DeviceStatusTest, AProcessSeesItsOwnSessionsOnly) {
 
 TEST_F(DeviceStatusTest, ALeaseSeesAllOfItsSessionsAndTheirSharedQuota) {
   DeviceStatusRequest request;
-  const auto lease = leases_->OpenLocal(6 * kGiB, "", 0, request.mutable_token());
+  const auto lease = leases_->OpenLocal(6 * kGiB, {}, 0, request.mutable_token());
   ASSERT_TRUE(lease.ok());
   EXPECT_EQ(Ask(request)->devices(0).quota_bytes(), 6 * kGiB);
   snapshot_.sessions = {MakeSession(10, lease->lease, kGiB), MakeSession(11, lease->lease, kGiB),
@@ -132,8 +133,8 @@ TEST_F(DeviceStatusTest, BeforeASessionItIsTheDeviceThatOneWouldGet) {
 TEST_F(DeviceStatusTest, AllDevicesOfALeaseAreShownWithWhatIsHeldOfEach) {
   DeviceStatusRequest request;
   // The lease's order is not the server's.
-  const std::string devices =
-      FormatDeviceUuid(std::string(16, 'b')) + "," + FormatDeviceUuid(std::string(16, 'a'));
+  const DeviceNames devices = {FormatDeviceUuid(std::string(16, 'b')),
+                               FormatDeviceUuid(std::string(16, 'a'))};
   const auto lease = leases_->OpenLocal(6 * kGiB, devices, 0, request.mutable_token());
   ASSERT_TRUE(lease.ok());
   SessionSnapshot both = MakeSession(10, lease->lease, kGiB);
@@ -193,12 +194,12 @@ TEST_F(DeviceStatusTest, TokensThatDoNotHoldAreRefused) {
   request.set_token("nonsense");
   EXPECT_EQ(Ask(request).status().code(), absl::StatusCode::kUnauthenticated);
   std::string token;
-  const auto lease = leases_->OpenLocal(0, "", 0, &token);
+  const auto lease = leases_->OpenLocal(0, {}, 0, &token);
   ASSERT_TRUE(leases_->CloseLocal(token).ok());
   request.set_token(token);
   EXPECT_EQ(Ask(request).status().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(
-      AnswerDeviceStatus(snapshot_, *leases_, nullptr, 0, std::string(100000, 'x')).status().code(),
+      AnswerDeviceStatus(snapshot_, *leases_, nullptr, std::string(100000, 'x')).status().code(),
       absl::StatusCode::kInvalidArgument);
 }
 

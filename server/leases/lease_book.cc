@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
+#include "proto/devices.h"
 #include "proto/refusal.h"
 
 namespace warpline {
@@ -16,8 +17,6 @@ constexpr size_t kLeaseIdBytes = 8;
 // How long an ended lease is remembered, so that no session joins with a token that is still good.
 constexpr absl::Duration kAfterlife = absl::Hours(1);
 constexpr size_t kMaxIdle = 65536;
-// Of the text that names a lease's devices.
-constexpr size_t kMaxDevices = 1024;
 
 struct Lease {
   uint32_t sessions = 0;
@@ -31,15 +30,6 @@ struct Ended {
   std::string reason;
   absl::Time forget;
 };
-
-uint64_t LimitOf(const LeaseToken& token, bool local, uint64_t capacity_bytes,
-                 uint64_t session_bytes) {
-  uint64_t limit = capacity_bytes;
-  if (token.memory_bytes != 0) limit = std::min(limit, token.memory_bytes);
-  // The scheduler knows what it gives; whoever asks this server itself gets no more than others.
-  const bool limited = local || token.memory_bytes == 0;
-  return limited && session_bytes != 0 ? std::min(limit, session_bytes) : limit;
-}
 
 }  // namespace
 
@@ -69,24 +59,32 @@ struct LeaseSeat::Shared {
   }
 };
 
-LeaseSeat::~LeaseSeat() {
-  MutexLock lock(&shared_->mu);
-  const auto found = shared_->leases.find(token_.lease);
-  if (found == shared_->leases.end() || --found->second.sessions > 0) return;
-  if (found->second.local) return;
-  // The quota lives on with what is still held of it.
-  shared_->leases.erase(found);
-  if (shared_->idle.size() < kMaxIdle) shared_->idle.insert(token_.lease);
+LeaseSeat& LeaseSeat::operator=(LeaseSeat&& other) noexcept {
+  if (this == &other) return *this;
+  Leave();
+  shared_ = std::move(other.shared_);
+  entitlement_ = std::exchange(other.entitlement_, Entitlement());
+  return *this;
 }
 
-std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
-                                          uint64_t session_bytes) {
+void LeaseSeat::Leave() {
+  const auto shared = std::move(shared_);
+  if (shared == nullptr) return;
+  MutexLock lock(&shared->mu);
+  const auto found = shared->leases.find(entitlement_.lease);
+  if (found == shared->leases.end() || --found->second.sessions > 0) return;
+  if (found->second.local) return;
+  // The quota lives on with what is still held of it.
+  shared->leases.erase(found);
+  if (shared->idle.size() < kMaxIdle) shared->idle.insert(entitlement_.lease);
+}
+
+std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes) {
+  const uint64_t limit = entitlement_.MemoryOn(capacity_bytes);
+  if (shared_ == nullptr) return Quota::Create(limit);
   MutexLock lock(&shared_->mu);
-  Lease& lease = shared_->leases[token_.lease];
-  std::shared_ptr<Quota>& quota = lease.quotas[device_uuid];
-  if (quota == nullptr) {
-    quota = Quota::Create(LimitOf(token_, lease.local, capacity_bytes, session_bytes));
-  }
+  std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].quotas[device_uuid];
+  if (quota == nullptr) quota = Quota::Create(limit);
   return quota;
 }
 
@@ -125,9 +123,22 @@ absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token) const {
   return opened;
 }
 
-absl::StatusOr<std::unique_ptr<LeaseSeat>> LeaseBook::Join(const std::string& token) {
+Entitlement LeaseBook::EntitledBy(const LeaseToken* token) const {
+  Entitlement entitlement;
+  if (token != nullptr) entitlement = *token;
+  uint64_t& memory = entitlement.slice.memory_bytes;
+  // The scheduler knows what it gives; whoever asks this server itself gets no more than others.
+  if (memory == 0) {
+    memory = options_.session_memory_bytes;
+  } else if (!options_.required && options_.session_memory_bytes != 0) {
+    memory = std::min(memory, options_.session_memory_bytes);
+  }
+  return entitlement;
+}
+
+absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token) {
   if (token.empty()) {
-    if (!options_.required) return nullptr;
+    if (!options_.required) return LeaseSeat(nullptr, EntitledBy(nullptr));
     return absl::UnauthenticatedError(
         "this server takes sessions of its scheduler's leases only: name the scheduler in "
         "WARPLINE_ENDPOINT, or use `warpline run`");
@@ -146,21 +157,17 @@ absl::StatusOr<std::unique_ptr<LeaseSeat>> LeaseBook::Join(const std::string& to
   ++lease.sessions;
   lease.ends = opened->ends;
   shared_->idle.erase(opened->lease);
-  return std::unique_ptr<LeaseSeat>(new LeaseSeat(shared_, *std::move(opened)));
+  return LeaseSeat(shared_, EntitledBy(&*opened));
 }
 
-absl::StatusOr<LeaseToken> LeaseBook::Show(const std::string& token) const {
-  auto opened = Open(token);
-  if (!opened.ok()) return opened;
+absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token) const {
+  if (token.empty() && !options_.required) return EntitledBy(nullptr);
+  const auto opened = Open(token);
+  if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
   if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
     return status;
-  return opened;
-}
-
-uint64_t LeaseBook::QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
-                               uint64_t session_bytes) const {
-  return LimitOf(token, !options_.required, capacity_bytes, session_bytes);
+  return EntitledBy(&*opened);
 }
 
 // --- Local leases.
@@ -180,21 +187,22 @@ absl::StatusOr<std::string> LeaseBook::SignLocal(const LeaseToken& token) const 
   return SignToken(own_key_, token);
 }
 
-absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes, const std::string& device,
-                                                uint32_t sessions, std::string* token) {
+absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes,
+                                                std::vector<std::string> devices, uint32_t sessions,
+                                                std::string* token) {
   if (options_.required) {
     return absl::FailedPreconditionError(
         "this server belongs to a scheduler, which gives out its leases: name the scheduler as "
         "endpoint");
   }
-  if (device.size() > kMaxDevices) return absl::InvalidArgumentError("a malformed device");
+  if (devices.size() > kMaxSessionDevices) return absl::InvalidArgumentError("a malformed device");
   DropExpired();
   LeaseToken made;
   made.lease = absl::BytesToHexString(RandomBytes(kLeaseIdBytes));
   made.tenant = kLocalTenant;
   made.server = options_.server_name;
-  made.device = device;
-  made.memory_bytes = memory_bytes;
+  made.devices = std::move(devices);
+  made.slice.memory_bytes = memory_bytes;
   made.max_sessions = options_.max_local_sessions;
   if (sessions != 0) made.max_sessions = std::min(made.max_sessions, sessions);
   made.expires = Now() + options_.local_ttl;

@@ -19,44 +19,47 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "lease/entitlement.h"
 #include "lease/token.h"
 #include "memory/quota.h"
 
 namespace warpline {
 
-// The tenant of leases that a server gives itself.
-inline constexpr char kLocalTenant[] = "local";
-
 class LeaseBook;
 
-// A session's place in a lease, until it is destroyed. May outlive the book.
+// What a session was let in with: its entitlement, and its place in the lease, if it has one, until
+// this is destroyed or taken by another. May outlive the book.
 class LeaseSeat {
  public:
-  ~LeaseSeat();
-  LeaseSeat(const LeaseSeat&) = delete;
-  LeaseSeat& operator=(const LeaseSeat&) = delete;
+  // Of nobody: entitled to nothing in particular, in no lease.
+  LeaseSeat() = default;
+  LeaseSeat(LeaseSeat&&) noexcept = default;
+  LeaseSeat& operator=(LeaseSeat&& other) noexcept;
+  ~LeaseSeat() { Leave(); }
 
-  const LeaseToken& token() const { return token_; }
-  // The quota that all sessions of the lease share on a device; made at the first call for that
-  // device, which has `capacity_bytes`. `session_bytes` is what a session without a lease may have,
-  // 0 for all; local leases get no more.
-  std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
-                                 uint64_t session_bytes);
+  const Entitlement& entitlement() const { return entitlement_; }
+  // What it may hold of a device that gives `capacity_bytes`. All sessions of a lease share it; it
+  // is made at the first call for that device.
+  std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes);
 
  private:
   friend class LeaseBook;
   struct Shared;
-  LeaseSeat(std::shared_ptr<Shared> shared, LeaseToken token)
-      : shared_(std::move(shared)), token_(std::move(token)) {}
+  LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement)
+      : shared_(std::move(shared)), entitlement_(std::move(entitlement)) {}
+  void Leave();
 
-  const std::shared_ptr<Shared> shared_;
-  const LeaseToken token_;
+  std::shared_ptr<Shared> shared_;  // Null without a lease.
+  Entitlement entitlement_;
 };
 
 struct LeaseBookOptions {
   std::string server_name;
   // Sessions need a token: there is a scheduler. Otherwise they may have one of a local lease.
   bool required = false;
+  // What a session without a lease may hold of a device; 0 for all that the device gives. The
+  // server's own leases get no more.
+  uint64_t session_memory_bytes = 0;
   uint32_t max_local = 1024;
   uint32_t max_local_sessions = 1024;
   absl::Duration local_ttl = absl::Seconds(60);
@@ -76,21 +79,17 @@ class LeaseBook {
   // INTERNAL when no key can be made.
   static absl::StatusOr<std::unique_ptr<LeaseBook>> Create(LeaseBookOptions options);
 
-  // Lets a session in. Null for a session without a token where none is required. UNAUTHENTICATED
-  // for a token that is missing or does not hold, PERMISSION_DENIED for an ended lease,
-  // RESOURCE_EXHAUSTED when the lease has all its sessions, UNAVAILABLE while the scheduler has not
-  // said its keys.
-  absl::StatusOr<std::unique_ptr<LeaseSeat>> Join(const std::string& token);
+  // Lets a session in; without a token where none is required. UNAUTHENTICATED for a token that is
+  // missing or does not hold, PERMISSION_DENIED for an ended lease, RESOURCE_EXHAUSTED when the
+  // lease has all its sessions, UNAVAILABLE while the scheduler has not said its keys.
+  absl::StatusOr<LeaseSeat> Join(const std::string& token);
 
-  // The lease of a token that could open a session now, without a session. Errors as Join().
-  absl::StatusOr<LeaseToken> Show(const std::string& token) const;
-  // What all sessions of a lease may hold together of a device (LeaseSeat::QuotaOn).
-  uint64_t QuotaBytes(const LeaseToken& token, uint64_t capacity_bytes,
-                      uint64_t session_bytes) const;
+  // What a session with this token would be entitled to now. Errors as Join().
+  absl::StatusOr<Entitlement> Show(const std::string& token) const;
 
-  // Leases of this server's own. `device` as LeaseToken's; `sessions` at a time, 0 for the most.
+  // Leases of this server's own. `devices` as Entitlement's; `sessions` at a time, 0 for the most.
   // RESOURCE_EXHAUSTED, or FAILED_PRECONDITION where leases come from the scheduler.
-  absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, const std::string& device,
+  absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, std::vector<std::string> devices,
                                        uint32_t sessions, std::string* token);
   // NOT_FOUND when it is over.
   absl::StatusOr<LeaseToken> RenewLocal(const std::string& token, std::string* renewed);
@@ -120,6 +119,8 @@ class LeaseBook {
   // By the scheduler's clock where there is one.
   absl::Time Now() const;
   absl::StatusOr<LeaseToken> Open(const std::string& token) const;
+  // What a token's sessions get here; those of `token` null have none.
+  Entitlement EntitledBy(const LeaseToken* token) const;
   absl::StatusOr<std::string> SignLocal(const LeaseToken& token) const;
   void DropExpired() const;
 

@@ -9,10 +9,11 @@ constexpr uint64_t kGiB = 1ull << 30;
 
 class LeaseBookTest : public testing::Test {
  protected:
-  std::unique_ptr<LeaseBook> Book(bool required) {
+  std::unique_ptr<LeaseBook> Book(bool required, uint64_t session_memory = 0) {
     LeaseBookOptions options;
     options.server_name = "s";
     options.required = required;
+    options.session_memory_bytes = session_memory;
     options.max_local = 3;
     options.max_local_sessions = 2;
     options.clock = [this] { return now_; };
@@ -20,8 +21,8 @@ class LeaseBookTest : public testing::Test {
   }
 
   // A book of a server with a scheduler whose key it knows.
-  std::unique_ptr<LeaseBook> Scheduled() {
-    auto book = Book(true);
+  std::unique_ptr<LeaseBook> Scheduled(uint64_t session_memory = 0) {
+    auto book = Book(true, session_memory);
     book->SetKeys({key_.verify_key()});
     return book;
   }
@@ -31,14 +32,14 @@ class LeaseBookTest : public testing::Test {
     token.lease = lease;
     token.tenant = "a";
     token.server = server;
-    token.memory_bytes = 4 * kGiB;
+    token.slice.memory_bytes = 4 * kGiB;
     token.max_sessions = 2;
     token.expires = now_ + absl::Minutes(1);
     token.ends = ends_;
     return SignToken(key_, token).value();
   }
 
-  static absl::StatusCode Code(const absl::StatusOr<std::unique_ptr<LeaseSeat>>& seat) {
+  static absl::StatusCode Code(const absl::StatusOr<LeaseSeat>& seat) {
     return seat.status().code();
   }
 
@@ -51,7 +52,8 @@ TEST_F(LeaseBookTest, WithoutASchedulerNoTokenIsNeeded) {
   auto book = Book(false);
   const auto seat = book->Join("");
   ASSERT_TRUE(seat.ok());
-  EXPECT_EQ(*seat, nullptr);
+  EXPECT_FALSE(seat->entitlement().leased());
+  EXPECT_EQ(seat->entitlement().rights, kAllRights);
   EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kUnauthenticated);
 }
 
@@ -65,7 +67,7 @@ TEST_F(LeaseBookTest, WithASchedulerOnlyItsTokensOpen) {
   now_ += absl::Minutes(2);
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
   std::string text;
-  EXPECT_EQ(book->OpenLocal(kGiB, "", 0, &text).status().code(),
+  EXPECT_EQ(book->OpenLocal(kGiB, {}, 0, &text).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
@@ -73,26 +75,38 @@ TEST_F(LeaseBookTest, BeforeTheSchedulersFirstWordNobodyIsTurnedAwayForGood) {
   EXPECT_EQ(Code(Book(true)->Join(Token("1"))), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(LeaseBookTest, WithoutALeaseEachSessionHasWhatTheServerGives) {
+  auto book = Book(false, kGiB);
+  auto first = book->Join("").value();
+  auto second = book->Join("").value();
+  const auto quota = first.QuotaOn("x", 80 * kGiB);
+  EXPECT_EQ(quota->limit_bytes(), kGiB);
+  EXPECT_NE(second.QuotaOn("x", 80 * kGiB), quota);
+  EXPECT_EQ(first.QuotaOn("x", kGiB / 2)->limit_bytes(), kGiB / 2);
+  EXPECT_EQ(book->Show("")->MemoryOn(80 * kGiB), kGiB);
+}
+
 TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {
-  auto book = Scheduled();
+  // What the server gives to sessions without a lease does not bound the scheduler's.
+  auto book = Scheduled(kGiB);
   auto first = book->Join(Token("1")).value();
   auto second = book->Join(Token("1")).value();
   auto other = book->Join(Token("2")).value();
-  const auto quota = first->QuotaOn("x", 80 * kGiB, kGiB);
+  const auto quota = first.QuotaOn("x", 80 * kGiB);
   EXPECT_EQ(quota->limit_bytes(), 4 * kGiB);
-  EXPECT_EQ(second->QuotaOn("x", 80 * kGiB, kGiB), quota);
-  EXPECT_NE(other->QuotaOn("x", 2 * kGiB, 0), quota);
-  EXPECT_EQ(other->QuotaOn("x", 80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second.QuotaOn("x", 80 * kGiB), quota);
+  EXPECT_NE(other.QuotaOn("x", 2 * kGiB), quota);
+  EXPECT_EQ(other.QuotaOn("x", 80 * kGiB)->limit_bytes(), 2 * kGiB);
 }
 
 TEST_F(LeaseBookTest, QuotaIsOfEachDevice) {
   auto book = Scheduled();
   auto first = book->Join(Token("1")).value();
   auto second = book->Join(Token("1")).value();
-  const auto quota = first->QuotaOn("x", 80 * kGiB, 0);
-  EXPECT_NE(first->QuotaOn("y", 80 * kGiB, 0), quota);
-  EXPECT_EQ(first->QuotaOn("z", 2 * kGiB, 0)->limit_bytes(), 2 * kGiB);
-  EXPECT_EQ(second->QuotaOn("y", 80 * kGiB, 0), first->QuotaOn("y", 80 * kGiB, 0));
+  const auto quota = first.QuotaOn("x", 80 * kGiB);
+  EXPECT_NE(first.QuotaOn("y", 80 * kGiB), quota);
+  EXPECT_EQ(first.QuotaOn("z", 2 * kGiB)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second.QuotaOn("y", 80 * kGiB), first.QuotaOn("y", 80 * kGiB));
 }
 
 TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
@@ -101,10 +115,10 @@ TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
   auto second = book->Join(Token("1")).value();
   EXPECT_EQ(Code(book->Join(Token("1"))), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(book->Sessions().at("1"), 2u);
-  first.reset();
+  first = LeaseSeat();
   EXPECT_TRUE(book->IdleLeases().empty());
   EXPECT_TRUE(book->Join(Token("1")).ok());
-  second.reset();
+  second = LeaseSeat();
   EXPECT_EQ(book->IdleLeases(), std::vector<std::string>{"1"});
   EXPECT_TRUE(book->Sessions().empty());
   book->ForgetIdle({"1"});
@@ -135,30 +149,33 @@ TEST_F(LeaseBookTest, LeaseWhoseTimeIsOverIsNamedOnce) {
 TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
   auto book = Book(false);
   std::string token;
-  ASSERT_TRUE(book->OpenLocal(2 * kGiB, "", 0, &token).ok());
+  ASSERT_TRUE(book->OpenLocal(2 * kGiB, {}, 0, &token).ok());
   auto first = book->Join(token).value();
   auto second = book->Join(token).value();
-  EXPECT_EQ(first->QuotaOn("x", 80 * kGiB, 0)->limit_bytes(), 2 * kGiB);
-  EXPECT_EQ(first->QuotaOn("x", 80 * kGiB, 0), second->QuotaOn("x", 80 * kGiB, 0));
+  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB), second.QuotaOn("x", 80 * kGiB));
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(book->CloseLocal(token).ok());
-  first.reset();
-  second.reset();
+  first = LeaseSeat();
+  second = LeaseSeat();
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kUnauthenticated);
 }
 
 TEST_F(LeaseBookTest, LocalLeaseGetsNoMoreThanASessionWithoutOne) {
-  auto book = Book(false);
+  auto book = Book(false, kGiB);
   std::string token;
-  ASSERT_TRUE(book->OpenLocal(8 * kGiB, "", 0, &token).ok());
-  EXPECT_EQ(book->Join(token).value()->QuotaOn("x", 80 * kGiB, kGiB)->limit_bytes(), kGiB);
+  ASSERT_TRUE(book->OpenLocal(8 * kGiB, {}, 0, &token).ok());
+  EXPECT_EQ(book->Join(token).value().QuotaOn("x", 80 * kGiB)->limit_bytes(), kGiB);
+  EXPECT_EQ(book->Show(token)->MemoryOn(80 * kGiB), kGiB);
+  ASSERT_TRUE(book->OpenLocal(0, {}, 0, &token).ok());
+  EXPECT_EQ(book->Join(token).value().QuotaOn("x", 80 * kGiB)->limit_bytes(), kGiB);
 }
 
 TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
   auto book = Book(false);
   std::string token;
   std::string renewed;
-  ASSERT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
+  ASSERT_TRUE(book->OpenLocal(kGiB, {}, 0, &token).ok());
   now_ += absl::Seconds(50);
   ASSERT_TRUE(book->RenewLocal(token, &renewed).ok());
   now_ += absl::Seconds(50);
@@ -171,18 +188,18 @@ TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
 TEST_F(LeaseBookTest, LocalLeasesAreBoundedAndExpiredOnesMakeRoom) {
   auto book = Book(false);
   std::string token;
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
-  EXPECT_EQ(book->OpenLocal(kGiB, "", 0, &token).status().code(),
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(book->OpenLocal(kGiB, {}, 0, &token).ok());
+  EXPECT_EQ(book->OpenLocal(kGiB, {}, 0, &token).status().code(),
             absl::StatusCode::kResourceExhausted);
   now_ += absl::Minutes(2);
-  EXPECT_TRUE(book->OpenLocal(kGiB, "", 0, &token).ok());
+  EXPECT_TRUE(book->OpenLocal(kGiB, {}, 0, &token).ok());
 }
 
 TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
   auto book = Scheduled();
   auto seat = book->Join(Token("1")).value();
   book.reset();
-  EXPECT_EQ(seat->QuotaOn("x", 8 * kGiB, 0)->limit_bytes(), 4 * kGiB);
+  EXPECT_EQ(seat.QuotaOn("x", 8 * kGiB)->limit_bytes(), 4 * kGiB);
 }
 
 TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {
@@ -200,7 +217,7 @@ TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {
 TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
   auto book = Book(false);
   std::string token;
-  ASSERT_TRUE(book->OpenLocal(kGiB, "", 1, &token).ok());
+  ASSERT_TRUE(book->OpenLocal(kGiB, {}, 1, &token).ok());
   const auto seat = book->Join(token);
   ASSERT_TRUE(seat.ok());
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);

@@ -9,9 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "lease/entitlement.h"
 #include "proto/devices.h"
 
 namespace warpline {
@@ -38,8 +37,10 @@ std::vector<size_t> BySessions(const std::vector<PlacementCandidate>& devices) {
   return order;
 }
 
-std::string Join(const std::vector<std::string>& uuids, const std::vector<size_t>& chosen) {
-  return absl::StrJoin(chosen, ",", [&](std::string* out, size_t i) { out->append(uuids[i]); });
+DeviceNames Chosen(const DeviceNames& uuids, const std::vector<size_t>& indices) {
+  DeviceNames chosen;
+  for (const size_t index : indices) chosen.push_back(uuids[index]);
+  return chosen;
 }
 
 // `whose` devices are numbered in the order of `uuids`.
@@ -65,16 +66,16 @@ absl::StatusOr<size_t> NamedDevice(const std::vector<std::string>& uuids, absl::
 }
 
 absl::StatusOr<std::vector<size_t>> NamedDevices(const std::vector<std::string>& uuids,
-                                                 absl::string_view wanted,
+                                                 const DeviceNames& wanted,
                                                  absl::string_view whose) {
   std::vector<size_t> chosen;
-  for (const absl::string_view name : absl::StrSplit(wanted, ',')) {
-    const auto index = NamedDevice(uuids, absl::StripAsciiWhitespace(name), whose);
+  for (const std::string& name : wanted) {
+    const auto index = NamedDevice(uuids, name, whose);
     if (!index.ok() && chosen.empty()) return index.status();
     if (!index.ok()) break;
     if (std::find(chosen.begin(), chosen.end(), *index) != chosen.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices ", Shown(wanted), ": one of them is named twice"));
+      return absl::InvalidArgumentError(absl::StrCat("devices ", Shown(FormatDeviceNames(wanted)),
+                                                     ": one of them is named twice"));
     }
     if (chosen.size() == kMaxSessionDevices) {
       return absl::InvalidArgumentError(
@@ -95,14 +96,14 @@ std::string FormatDeviceUuid(const std::string& uuid) {
 }
 
 absl::StatusOr<std::vector<size_t>> PlaceSession(const std::vector<PlacementCandidate>& devices,
-                                                 const std::string& wanted) {
+                                                 const DeviceNames& wanted) {
   if (devices.empty()) return absl::NotFoundError("the server has no device");
   if (wanted.empty()) return std::vector<size_t>{BySessions(devices).front()};
   return NamedDevices(UuidsOf(devices), wanted, "the server");
 }
 
-absl::StatusOr<std::string> PlaceLease(const std::vector<PlacementCandidate>& devices,
-                                       const std::string& wanted, uint32_t count) {
+absl::StatusOr<DeviceNames> PlaceLease(const std::vector<PlacementCandidate>& devices,
+                                       const DeviceNames& wanted, uint32_t count) {
   const std::vector<std::string> uuids = UuidsOf(devices);
   if (count > kMaxSessionDevices || count > devices.size()) {
     return absl::NotFoundError(
@@ -112,29 +113,27 @@ absl::StatusOr<std::string> PlaceLease(const std::vector<PlacementCandidate>& de
     std::vector<size_t> chosen = BySessions(devices);
     chosen.resize(count);
     std::sort(chosen.begin(), chosen.end());
-    return Join(uuids, chosen);
+    return Chosen(uuids, chosen);
   }
   const auto chosen = NamedDevices(uuids, wanted, "the server");
   if (!chosen.ok()) return chosen.status();
-  const auto entries = static_cast<size_t>(std::count(wanted.begin(), wanted.end(), ',')) + 1;
-  if (chosen->size() != entries) {
+  if (chosen->size() != wanted.size()) {
     return absl::NotFoundError(
-        absl::StrCat("the server has not all of the devices ", Shown(wanted)));
+        absl::StrCat("the server has not all of the devices ", Shown(FormatDeviceNames(wanted))));
   }
   if (count != 0 && chosen->size() != count) {
     return absl::InvalidArgumentError(
         absl::StrCat(count, " devices wanted and ", chosen->size(), " named"));
   }
-  return Join(uuids, *chosen);
+  return Chosen(uuids, *chosen);
 }
 
-absl::StatusOr<std::string> ChooseOfLease(const std::string& lease_devices,
-                                          const std::string& wanted) {
+absl::StatusOr<DeviceNames> ChooseOfLease(const DeviceNames& lease_devices,
+                                          const DeviceNames& wanted) {
   if (wanted.empty()) return lease_devices;
-  const std::vector<std::string> uuids = absl::StrSplit(lease_devices, ',');
-  const auto chosen = NamedDevices(uuids, wanted, "the lease");
+  const auto chosen = NamedDevices(lease_devices, wanted, "the lease");
   if (!chosen.ok()) return chosen.status();
-  return Join(uuids, *chosen);
+  return Chosen(lease_devices, *chosen);
 }
 
 }  // namespace warpline

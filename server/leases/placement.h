@@ -16,24 +16,26 @@ struct PlacementCandidate {
   int sessions = 0;
 };
 
-// The indices of the devices that `wanted` names: empty for the one with the fewest sessions (the
-// first of equals), an ordinal, "GPU-<uuid>" as nvidia-smi prints it, or several of these, with
-// commas between. As CUDA has it, a list ends before its first entry that names no device here:
-// NOT_FOUND when that is its first, INVALID_ARGUMENT when that is neither an ordinal nor a UUID, or
-// when a device stands in the list twice or more than kMaxSessionDevices do. Stateless.
+// Names of devices, each an ordinal or "GPU-<uuid>" as nvidia-smi prints it.
+using DeviceNames = std::vector<std::string>;
+
+// The indices of the devices that `wanted` names; without a name, the one with the fewest sessions
+// (the first of equals). As CUDA has it, a list ends before its first entry that names no device
+// here: NOT_FOUND when that is its first, INVALID_ARGUMENT when that is neither an ordinal nor a
+// UUID, or when a device stands in the list twice or more than kMaxSessionDevices do. Stateless.
 absl::StatusOr<std::vector<size_t>> PlaceSession(const std::vector<PlacementCandidate>& devices,
-                                                 const std::string& wanted);
+                                                 const DeviceNames& wanted);
 
-// Devices for a lease, as "GPU-<uuid>" with commas between. Without `wanted`, the `count` with the
-// fewest sessions; otherwise all that it names, which must be there and be `count`, where that is
-// not 0. Errors as above, NOT_FOUND when the server has not so many.
-absl::StatusOr<std::string> PlaceLease(const std::vector<PlacementCandidate>& devices,
-                                       const std::string& wanted, uint32_t count);
+// Devices for a lease, as UUIDs. Without `wanted`, the `count` with the fewest sessions; otherwise
+// all that it names, which must be there and be `count`, where that is not 0. Errors as above,
+// NOT_FOUND when the server has not so many.
+absl::StatusOr<DeviceNames> PlaceLease(const std::vector<PlacementCandidate>& devices,
+                                       const DeviceNames& wanted, uint32_t count);
 
-// Of a lease's devices, a list of "GPU-<uuid>", those that a session's `wanted` names, as such a
-// list: all where it is empty; ordinals count the lease's devices. Errors as PlaceSession().
-absl::StatusOr<std::string> ChooseOfLease(const std::string& lease_devices,
-                                          const std::string& wanted);
+// Of a lease's devices, which are UUIDs, those that a session's `wanted` names: all where it is
+// empty; ordinals count the lease's devices. Errors as PlaceSession().
+absl::StatusOr<DeviceNames> ChooseOfLease(const DeviceNames& lease_devices,
+                                          const DeviceNames& wanted);
 
 // "GPU-6c3a5e0e-....", as nvidia-smi prints a device's UUID of 16 bytes.
 std::string FormatDeviceUuid(const std::string& uuid);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "lease/entitlement.h"
 
 namespace warpline {
 namespace {
@@ -13,39 +14,42 @@ std::vector<PlacementCandidate> ThreeDevices() {
 }
 
 TEST(PlacementTest, EmptyChoosesTheFirstWithFewestSessions) {
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), ""), (std::vector<size_t>{1u}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("")), (std::vector<size_t>{1u}));
 }
 
 TEST(PlacementTest, OrdinalAndUuidNameADevice) {
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2"), (std::vector<size_t>{2u}));
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "GPU-abababab-abab-abab-abab-abababababab"),
-            (std::vector<size_t>{1u}));
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "GPU-ABABABAB-abab-abab-abab-abababababab"),
-            (std::vector<size_t>{1u}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("2")), (std::vector<size_t>{2u}));
+  EXPECT_EQ(
+      *PlaceSession(ThreeDevices(), ParseDeviceNames("GPU-abababab-abab-abab-abab-abababababab")),
+      (std::vector<size_t>{1u}));
+  EXPECT_EQ(
+      *PlaceSession(ThreeDevices(), ParseDeviceNames("GPU-ABABABAB-abab-abab-abab-abababababab")),
+      (std::vector<size_t>{1u}));
 }
 
 TEST(PlacementTest, WhatIsNotThereIsRefused) {
   const auto code = [](const std::string& wanted) {
-    return PlaceSession(ThreeDevices(), wanted).status().code();
+    return PlaceSession(ThreeDevices(), ParseDeviceNames(wanted)).status().code();
   };
   EXPECT_EQ(code("3"), absl::StatusCode::kNotFound);
   EXPECT_EQ(code("GPU-1"), absl::StatusCode::kNotFound);
   EXPECT_EQ(code("-1"), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code("gpu0"), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code("99999999999999999999"), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(PlaceSession({}, "").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(PlaceSession({}, ParseDeviceNames("")).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(PlacementTest, ListsNameDevicesInTheirOrder) {
   using Indices = std::vector<size_t>;
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2,0"), (Indices{2, 0}));
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2, GPU-abababab-abab-abab-abab-abababababab"),
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("2,0")), (Indices{2, 0}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(),
+                          ParseDeviceNames("2, GPU-abababab-abab-abab-abab-abababababab")),
             (Indices{2, 1}));
   // As CUDA has it for CUDA_VISIBLE_DEVICES.
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "2,3,0"), (Indices{2}));
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "1,"), (Indices{1}));
-  EXPECT_EQ(*PlaceSession(ThreeDevices(), "1,-1,2"), (Indices{1}));
-  EXPECT_EQ(PlaceSession(ThreeDevices(), "1,1").status().code(),
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("2,3,0")), (Indices{2}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("1,")), (Indices{1}));
+  EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("1,-1,2")), (Indices{1}));
+  EXPECT_EQ(PlaceSession(ThreeDevices(), ParseDeviceNames("1,1")).status().code(),
             absl::StatusCode::kInvalidArgument);
   const std::vector<PlacementCandidate> many = [] {
     std::vector<PlacementCandidate> devices;
@@ -54,8 +58,9 @@ TEST(PlacementTest, ListsNameDevicesInTheirOrder) {
   }();
   std::string all = "0";
   for (int i = 1; i < 16; ++i) all += "," + std::to_string(i);
-  EXPECT_EQ(PlaceSession(many, all)->size(), 16u);
-  EXPECT_EQ(PlaceSession(many, all + ",16").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(PlaceSession(many, ParseDeviceNames(all))->size(), 16u);
+  EXPECT_EQ(PlaceSession(many, ParseDeviceNames(all + ",16")).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PlacementTest, LeaseGetsTheDevicesWithFewestSessionsOrAllThatItNames) {
@@ -63,11 +68,11 @@ TEST(PlacementTest, LeaseGetsTheDevicesWithFewestSessionsOrAllThatItNames) {
   const std::string second = FormatDeviceUuid(std::string(16, '\xab'));
   const std::string third = FormatDeviceUuid(std::string(16, '\x03'));
   const auto code = [](const std::string& wanted, uint32_t count) {
-    return PlaceLease(ThreeDevices(), wanted, count).status().code();
+    return PlaceLease(ThreeDevices(), ParseDeviceNames(wanted), count).status().code();
   };
-  EXPECT_EQ(*PlaceLease(ThreeDevices(), "", 2), second + "," + third);
-  EXPECT_EQ(*PlaceLease(ThreeDevices(), "2,0", 0), third + "," + first);
-  EXPECT_EQ(*PlaceLease(ThreeDevices(), "2,0", 2), third + "," + first);
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), ParseDeviceNames(""), 2), (DeviceNames{second, third}));
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), ParseDeviceNames("2,0"), 0), (DeviceNames{third, first}));
+  EXPECT_EQ(*PlaceLease(ThreeDevices(), ParseDeviceNames("2,0"), 2), (DeviceNames{third, first}));
   EXPECT_EQ(code("2,0", 3), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code("2,3", 2), absl::StatusCode::kNotFound);
   EXPECT_EQ(code("2,x", 0), absl::StatusCode::kNotFound);
@@ -76,13 +81,20 @@ TEST(PlacementTest, LeaseGetsTheDevicesWithFewestSessionsOrAllThatItNames) {
 }
 
 TEST(PlacementTest, SessionOfALeaseHasSomeOfItsDevices) {
-  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", ""), "GPU-b,GPU-a");
-  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", "1"), "GPU-a");
-  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", "1,0"), "GPU-a,GPU-b");
-  EXPECT_EQ(*ChooseOfLease("GPU-b,GPU-a", "GPU-A"), "GPU-a");
-  EXPECT_EQ(*ChooseOfLease("GPU-b", "0,1"), "GPU-b");
-  EXPECT_EQ(ChooseOfLease("GPU-b", "1").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ChooseOfLease("GPU-b", "GPU-c").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*ChooseOfLease(ParseDeviceNames("GPU-b,GPU-a"), ParseDeviceNames("")),
+            ParseDeviceNames("GPU-b,GPU-a"));
+  EXPECT_EQ(*ChooseOfLease(ParseDeviceNames("GPU-b,GPU-a"), ParseDeviceNames("1")),
+            ParseDeviceNames("GPU-a"));
+  EXPECT_EQ(*ChooseOfLease(ParseDeviceNames("GPU-b,GPU-a"), ParseDeviceNames("1,0")),
+            ParseDeviceNames("GPU-a,GPU-b"));
+  EXPECT_EQ(*ChooseOfLease(ParseDeviceNames("GPU-b,GPU-a"), ParseDeviceNames("GPU-A")),
+            ParseDeviceNames("GPU-a"));
+  EXPECT_EQ(*ChooseOfLease(ParseDeviceNames("GPU-b"), ParseDeviceNames("0,1")),
+            ParseDeviceNames("GPU-b"));
+  EXPECT_EQ(ChooseOfLease(ParseDeviceNames("GPU-b"), ParseDeviceNames("1")).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(ChooseOfLease(ParseDeviceNames("GPU-b"), ParseDeviceNames("GPU-c")).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ void SessionMemory::StartCreate(const MemoryRequest& request) {
   }
   // Only those of one chunk each come out even, several at a time.
   uint64_t want = IsChunkClass(bytes) ? request.want_bytes() : bytes;
-  if (options_.shared_quota) {
+  if (options_.entitlement.leased()) {
     const uint64_t left = quota_->limit_bytes() - quota_->used_bytes();
     want = std::min(want, std::max(bytes, left / kSharedPart / bytes * bytes));
   }
@@ -151,7 +151,7 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
     return Answer(0, CudaResult::kNotSupported, "nothing can be shared here");
   }
   Offer offer;
-  offer.domain = options_.domain;
+  offer.domain = options_.entitlement.lease;
   offer.device = options_.device_uuid;
   offer.owner = weak_from_this();
   MemoryGrant grant;
@@ -193,7 +193,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
     Answer(0, CudaResult::kInvalidValue, std::string(why));
   };
   if (options_.shares == nullptr) return refuse("nothing can be shared here");
-  const auto offer = options_.shares->Find(request.open(), options_.domain);
+  const auto offer = options_.shares->Find(request.open(), options_.entitlement.lease);
   if (!offer.ok()) return refuse(offer.status().message());
   if (request.handle() == 0) {
     if (!offer->is_event()) return refuse("the token is not that of an event");

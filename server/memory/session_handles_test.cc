@@ -66,7 +66,7 @@ struct TestSession {
     SessionMemoryOptions options;
     options.arena = kArena;
     options.shares = shares;
-    options.domain = std::move(domain);
+    options.entitlement.lease = std::move(domain);
     options.device_uuid = std::move(device);
     memory = std::make_shared<SessionMemory>(options, std::move(quota), &host);
   }

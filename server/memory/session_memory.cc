@@ -145,7 +145,7 @@ void SessionMemory::Start() {
   const Operation operation = queue_.front();
   if (operation.is_return) {
     StartReturn(operation.returned);
-  } else if (!options_.permitted) {
+  } else if (!options_.entitlement.Allows(Capability::kMemory)) {
     Answer(0, CudaResult::kNotPermitted, "the lease does not give the right to memory");
   } else if (operation.request.has_share()) {
     StartShare(operation.request);
@@ -184,7 +184,7 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
   TakeKept(request.want_bytes(), kChunkClasses.front());
   const uint64_t got = taken_reservation_.bytes();
   uint64_t want = request.want_bytes();
-  if (options_.shared_quota) {
+  if (options_.entitlement.leased()) {
     const uint64_t left = quota_->limit_bytes() - quota_->used_bytes();
     want = std::min(want, std::max({request.min_bytes(), got, left / kSharedPart}));
   }

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
+#include "lease/entitlement.h"
 #include "memory/arena_book.h"
 #include "memory/handle_book.h"
 #include "memory/quota.h"
@@ -62,15 +63,14 @@ struct SessionMemoryOptions {
   ArenaRange arena;
   // Chunks, and with them descriptors here and mappings in the worker.
   size_t max_chunks = 8192;
-  // Other sessions have the same quota: what a client wants ahead of its needs is kept small, so
-  // that the last of the quota goes to who needs it.
-  bool shared_quota = false;
-  // Otherwise the session gets no memory: requests are answered with CUDA_ERROR_NOT_PERMITTED.
-  bool permitted = true;
-  // Sessions with the same domain may open what one of them offers, memory of a device as that of
-  // the same device only. Borrowed; null where nobody may.
+  // Without the right to memory, requests are answered with CUDA_ERROR_NOT_PERMITTED. Sessions of a
+  // lease have one quota: what a client wants ahead of its needs is kept small there, so that the
+  // last of the quota goes to who needs it.
+  Entitlement entitlement = {};
+  // Sessions of a lease, and all those without one, may open what one of them offers, memory of a
+  // device as that of the same device only. Without leases there are no tenants to keep apart, and
+  // the offer's token is what it takes. Borrowed; null where nobody may.
   ShareBook* shares = nullptr;
-  std::string domain = {};
   // What the device is called by all sessions of the server.
   std::string device_uuid = {};
 };

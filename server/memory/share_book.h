@@ -17,7 +17,7 @@ class SessionMemory;
 
 // Something that a session offers, under a token that cannot be guessed.
 struct Offer {
-  // Who may open it: see SessionMemoryOptions::domain.
+  // Who may open it: see SessionMemoryOptions::shares.
   std::string domain;
   std::weak_ptr<SessionMemory> owner;
   // Whose memory it is, unless it is an event.

@@ -19,19 +19,16 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
+#include "server/process/timers.h"
 
 namespace warpline {
 
-class EventLoop {
+class EventLoop : public Timers {
  public:
-  using Callback = std::function<void()>;
-  // Names a watched descriptor or a timer. Never reused; 0 is none.
-  using Token = uint64_t;
-
   // Starts the thread; `name` is at most 15 characters.
   explicit EventLoop(const char* name);
   // Runs what was posted, drops timers and watches, and joins the thread. Not on the loop.
-  ~EventLoop();
+  ~EventLoop() override;
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -45,11 +42,9 @@ class EventLoop {
   // Calls `readable` whenever `fd` (borrowed; open until Remove()) is readable or at its end.
   // Returns 0 when the kernel refuses.
   Token Watch(int fd, Callback readable);
-  // Calls `callback` once after `delay`.
-  Token RunAfter(absl::Duration delay, Callback callback);
-  // Afterwards the callback is not called any more, even if it was due. 0 and past tokens are
-  // ignored.
-  void Remove(Token token);
+  Token RunAfter(absl::Duration delay, Callback callback) override;
+  // Ends a watch or a timer.
+  void Remove(Token token) override;
 
  private:
   struct Watched {

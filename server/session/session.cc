@@ -10,7 +10,6 @@
 #include "common/process_identity.h"
 #include "common/steady_time.h"
 #include "common/text.h"
-#include "lease/rights.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
@@ -62,18 +61,26 @@ absl::Status Session::CheckHello() {
   return ValidateArena({hello_.arena_base(), hello_.arena_bytes()}, kMaxArenaBytes);
 }
 
-// A lease names its devices. The ordinals that a program may use count those.
 absl::Status Session::TakeSeat() {
-  if (context_.leases == nullptr) return absl::OkStatus();
   auto seat = context_.leases->Join(hello_.token());
   hello_.clear_token();
   hello_.clear_credential();
   if (!seat.ok()) return seat.status();
   seat_ = *std::move(seat);
-  if (seat_ == nullptr || seat_->token().device.empty()) return absl::OkStatus();
-  auto devices = ChooseOfLease(seat_->token().device, hello_.device());
-  if (!devices.ok()) return devices.status();
-  hello_.set_device(*std::move(devices));
+  return absl::OkStatus();
+}
+
+// A lease may name its devices. The ordinals that a program uses count those then.
+absl::Status Session::TakePlace() {
+  auto wanted = ParseDeviceNames(hello_.device());
+  if (!entitlement().devices.empty()) {
+    auto chosen = ChooseOfLease(entitlement().devices, wanted);
+    if (!chosen.ok()) return chosen.status();
+    wanted = *std::move(chosen);
+  }
+  auto placed = context_.owner->Place(wanted);
+  if (!placed.ok()) return placed.status();
+  placed_ = *std::move(placed);
   return absl::OkStatus();
 }
 
@@ -85,9 +92,7 @@ void Session::HandleHello() {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
   if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
-  auto placed = context_.owner->Place(hello_.device());
-  if (!placed.ok()) return Refuse(placed.status());
-  placed_ = *std::move(placed);
+  if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   first_line_ = AskForLine(kSessionLine);
   quiet_ = !first_line_;
   OpenDevices();
@@ -96,23 +101,15 @@ void Session::HandleHello() {
   StartWorker();
 }
 
-std::shared_ptr<Quota> Session::QuotaOn(const DeviceMemory& device) const {
-  const uint64_t limit = context_.options->quota_bytes;
-  const uint64_t capacity = device.capacity_bytes();
-  if (seat_ != nullptr) return seat_->QuotaOn(device.info().uuid(), capacity, limit);
-  return Quota::Create(limit == 0 ? capacity : std::min(limit, capacity));
-}
-
 void Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
-  options.shared_quota = seat_ != nullptr;
-  options.permitted = seat_ == nullptr || Allows(seat_->token().rights, Capability::kMemory);
+  options.entitlement = entitlement();
   options.shares = context_.shares;
-  // Without leases there are no tenants to keep apart, and the token is what it takes.
-  options.domain = lease();
   std::vector<SessionDevicePlace> places;
-  for (DeviceMemory* const device : placed_) places.push_back({device, QuotaOn(*device)});
+  for (DeviceMemory* const device : placed_) {
+    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes())});
+  }
   devices_.Open(places, options);
 }
 
@@ -156,9 +153,9 @@ void Session::Welcome(MemoryGrant grant) {
     said_opened_ = true;
     first_line_.Info("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
                      " client_pid=", hello_.pid(), " quota_bytes=", devices_.quota(0).limit_bytes(),
-                     seat_ == nullptr ? ""
-                                      : absl::StrCat(" tenant=", seat_->token().tenant,
-                                                     " lease=", seat_->token().lease));
+                     entitlement().leased() ? absl::StrCat(" tenant=", entitlement().tenant,
+                                                           " lease=", entitlement().lease)
+                                            : "");
   }
   // In this order: nothing of the worker's goes out before the welcome.
   port_->Push(FrameOf(kWelcome, welcome));
@@ -210,12 +207,13 @@ void Session::TakeChunks(DeviceMemory* device, uint64_t min_bytes, uint64_t want
 }
 
 bool Session::Reclaim(const DeviceMemory* device, const Quota* quota, std::function<void()> tried) {
-  return context_.owner->Reclaim({device, tenant(), quota}, std::move(tried));
+  return context_.owner->Reclaim({device, entitlement().tenant, quota}, std::move(tried));
 }
 
 uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   // Where no other worker can take over, nothing is to be had.
-  const bool counts = state_ == State::kOpen && devices_.size() == 1 && tenant() == wanted.tenant;
+  const bool counts =
+      state_ == State::kOpen && devices_.size() == 1 && entitlement().tenant == wanted.tenant;
   return counts ? devices_.KeptBytes(wanted.device, wanted.quota) : 0;
 }
 
@@ -371,7 +369,7 @@ void Session::MaybeFinish() {
                 " commands=", port_->traffic().commands.value(),
                 lines_left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", lines_left_out));
   }
-  seat_.reset();
+  seat_ = LeaseSeat();
   context_.owner->OnSessionEnded(id_, placed_);
 }
 

@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/unique_fd.h"
+#include "lease/entitlement.h"
 #include "memory/arena_book.h"
 #include "server/handover/counters.h"
 #include "server/handover/journal_file.h"
@@ -52,14 +53,10 @@ struct SessionOptions {
   ChildOptions worker;
   // Workers of each device that wait for a session with everything done that does not depend on it.
   int warm_workers = 0;
-  // Device memory that a session may hold; 0 for all that the device has.
-  uint64_t quota_bytes = 0;
   uint64_t max_arena_bytes = kMaxArenaBytes;
   // See Welcome and OpenWorker in proto/.
   uint64_t window_bytes = 16u << 20;
   uint64_t window_commands = 65536;
-  uint64_t max_handles = 1u << 20;
-  uint64_t max_module_bytes = 4ull << 30;
   // Of each ring between server and worker.
   uint64_t ring_bytes = 4u << 20;
   // A client that has not said hello by then is sent away.
@@ -101,8 +98,7 @@ struct SessionSnapshot {
   std::vector<SessionDeviceSnapshot> devices;
   int worker_pid = 0;
   absl::Time since;
-  std::string tenant;  // Empty, like the lease, for a session that opened without a token.
-  std::string lease;
+  Entitlement entitlement;
   std::string reason;  // Why it ends, once it does.
   // Of all devices together, as what follows.
   uint64_t quota_bytes = 0;
@@ -139,7 +135,8 @@ class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
   // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
-  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::string& wanted) = 0;
+  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(
+      const std::vector<std::string>& wanted) = 0;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.
   virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) = 0;
@@ -151,10 +148,10 @@ class SessionOwner {
 struct SessionContext {
   const SessionOptions* options = nullptr;
   SessionOwner* owner = nullptr;
-  EventLoop* control = nullptr;    // Sessions' state lives here.
-  EventLoop* doorbell = nullptr;   // Waits for replies of workers whose channels are parked.
-  EventLoop* spawner = nullptr;    // Starts processes.
-  LeaseBook* leases = nullptr;     // Null where no session has a lease.
+  EventLoop* control = nullptr;   // Sessions' state lives here.
+  EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
+  EventLoop* spawner = nullptr;   // Starts processes.
+  LeaseBook* leases = nullptr;
   ModuleCache* modules = nullptr;  // Null where none are kept.
   // What sessions share with their clients, all together.
   std::shared_ptr<Quota> host_memory;
@@ -180,8 +177,8 @@ class Session : public SessionControl,
   SessionSnapshot Snapshot();
   // How much of `wanted` it keeps.
   uint64_t KeptBytes(const KeptMemory& wanted) const;
-  // Of its lease; empty without one.
-  std::string lease() const { return seat_ == nullptr ? "" : seat_->token().lease; }
+  // Before its client has said hello, that of nobody.
+  const Entitlement& entitlement() const { return seat_.entitlement(); }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
   // Thread-safe. Compares in constant time.
@@ -250,8 +247,7 @@ class Session : public SessionControl,
   void FaultTimedOut();
   absl::Status CheckHello();
   absl::Status TakeSeat();
-  // What it may hold of a device.
-  std::shared_ptr<Quota> QuotaOn(const DeviceMemory& device) const;
+  absl::Status TakePlace();
   void OpenDevices();
   void StartWorker();
   // Ends the worker, or gives it back if nothing of the session has reached it.
@@ -282,15 +278,11 @@ class Session : public SessionControl,
   void SendFault(CudaResult error, const std::string& message, bool keep_memory);
   void End(const std::string& reason);
   void MaybeFinish();
-  // Empty without a lease.
-  std::string tenant() const { return seat_ == nullptr ? "" : seat_->token().tenant; }
   // Whether the log has room for a line of this session's tenant or peer.
   LogPermit AskForLine(ServerLine line) const;
   LogPermit AskForLastLine() const;
   // "session=7 gpu=0,1 pid=123"
   std::string Keys() const;
-  // Whose module images the session sees.
-  std::string ModuleTenant() const;
 
   const SessionContext context_;
   const uint64_t id_;
@@ -310,7 +302,7 @@ class Session : public SessionControl,
   uint64_t resumes_ = 0;
   uint64_t transfers_ = 0;
   uint32_t version_ = 0;
-  std::unique_ptr<LeaseSeat> seat_;
+  LeaseSeat seat_;
   // As placed, until the end.
   std::vector<DeviceMemory*> placed_;
   SessionDevices devices_;

@@ -166,7 +166,8 @@ void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& 
   }
 }
 
-absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(const std::string& wanted) {
+absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
+    const std::vector<std::string>& wanted) {
   std::vector<PlacementCandidate> candidates;
   for (size_t i = 0; i < devices_.size(); ++i) {
     candidates.push_back({devices_[i]->info().uuid(), sessions_on_device_[i]});
@@ -255,7 +256,8 @@ void SessionHost::EndLease(const std::string& lease, const std::string& reason) 
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
-      if (session->lease() == lease) session->EndWithFault(CudaResult::kNotPermitted, message);
+      if (session->entitlement().lease == lease)
+        session->EndWithFault(CudaResult::kNotPermitted, message);
     }
   });
 }

@@ -31,7 +31,7 @@ namespace warpline {
 
 struct SessionHostOptions {
   SessionOptions session;
-  LeaseBook* leases = nullptr;  // Borrowed; null where no session has a lease.
+  LeaseBook* leases = nullptr;  // Borrowed, and outliving the host.
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.
@@ -103,7 +103,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
 
  private:
   // SessionOwner.
-  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::string& wanted) override;
+  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted) override;
   bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override;
   void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) override;
 

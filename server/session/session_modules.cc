@@ -13,12 +13,6 @@ constexpr int kMostOffers = 8;
 
 }  // namespace
 
-// Sessions without a lease are those of people on their own, like those with a lease of the
-// server's.
-std::string Session::ModuleTenant() const {
-  return seat_ == nullptr ? kLocalTenant : seat_->token().tenant;
-}
-
 void Session::OnFindModule(const warpline_internal::FindModule& find) {
   ContentHash hash;
   if (context_.modules == nullptr || finding_for_ == worker_.get() ||
@@ -27,7 +21,7 @@ void Session::OnFindModule(const warpline_internal::FindModule& find) {
   }
   std::copy(find.sha256().begin(), find.sha256().end(), hash.begin());
   finding_for_ = worker_.get();
-  context_.modules->Find(ModuleTenant(), hash, find.bytes(),
+  context_.modules->Find(entitlement().contents_tenant(), hash, find.bytes(),
                          [self = shared_from_this(), worker = worker_,
                           bytes = find.bytes()](const std::shared_ptr<UniqueFd>& image) {
                            self->context_.control->Post([self, worker, bytes, image] {
@@ -48,7 +42,8 @@ void Session::OnFindModule(const warpline_internal::FindModule& find) {
 void Session::OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) {
   if (context_.modules == nullptr || keeping_modules_ >= kMostOffers) return;
   ++keeping_modules_;
-  context_.modules->Keep(ModuleTenant(), std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
+  context_.modules->Keep(entitlement().contents_tenant(),
+                         std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
                          [self = shared_from_this()] {
                            self->context_.control->Post([self] { --self->keeping_modules_; });
                          });

@@ -14,7 +14,7 @@ std::string Session::Keys() const {
 }
 
 LogPermit Session::AskForLine(ServerLine line) const {
-  return context_.log->Ask(LogKey(tenant(), peer_), line);
+  return context_.log->Ask(LogKey(entitlement().tenant, peer_), line);
 }
 
 SessionSnapshot Session::Snapshot() {
@@ -31,10 +31,7 @@ SessionSnapshot Session::Snapshot() {
   snapshot.peer = peer_;
   snapshot.worker_pid = worker_pid_;
   snapshot.since = since_;
-  if (seat_ != nullptr) {
-    snapshot.tenant = seat_->token().tenant;
-    snapshot.lease = seat_->token().lease;
-  }
+  snapshot.entitlement = entitlement();
   snapshot.reason = reason_;
   for (size_t i = 0; i < devices_.size(); ++i) {
     const SessionDeviceSnapshot device = {

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "lease/rights.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
 #include "server/session/message_frame.h"
@@ -39,8 +38,8 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   open.set_arena_base(hello_.arena_base());
   open.set_arena_bytes(hello_.arena_bytes());
   open.set_session(id_);
-  open.set_max_handles(options.max_handles);
-  open.set_max_module_bytes(options.max_module_bytes);
+  open.set_max_handles(entitlement().slice.max_handles);
+  open.set_max_module_bytes(entitlement().slice.max_module_bytes);
   open.set_max_streams(tasks_.streams());
   // Up to where the client begins to use each device's part.
   const uint64_t sink = hello_.initial_memory().va() - hello_.arena_base();
@@ -56,7 +55,7 @@ warpline_internal::OpenWorker Session::OpenMessage() const {
   }
   open.set_sm(sm);
   open.set_resume_seq(resume_seq_);
-  if (seat_ != nullptr) open.set_rights(seat_->token().rights);
+  open.set_rights(entitlement().rights);
   open.set_module_cache(context_.modules != nullptr);
   open.set_quiet(quiet_);
   return open;
@@ -332,7 +331,7 @@ void Session::OnReadMemory(warpline_internal::ReadBack request) {
       self->SendFault(CudaResult::kLaunchFailed, "the session had failed with a sticky error",
                       true);
     }
-    if (self->seat_ != nullptr && !Allows(self->seat_->token().rights, Capability::kCopyOut)) {
+    if (!self->entitlement().Allows(Capability::kCopyOut)) {
       warpline_internal::ReadBackDone done;
       done.set_id(request.id());
       done.set_error(static_cast<int>(CudaResult::kNotPermitted));

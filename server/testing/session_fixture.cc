@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/steady_time.h"
 
 namespace warpline {
 namespace {
@@ -36,11 +37,17 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.session.worker.path = Runfile("server/testing/fake_worker");
   options.session.worker.args = std::move(worker_args);
   options.session.warm_workers = warm_workers_;
-  options.session.quota_bytes = 192 * kMiB;
   options.session.max_pending_requests = 8;
   options.session.server_name = "test server";
   options.session.resume_timeout = resume_timeout_;
   options.log = log_options_;
+  LeaseBookOptions leases;
+  leases.session_memory_bytes = 192 * kMiB;
+  leases.clock = [] { return SteadyNow(); };
+  auto book = LeaseBook::Create(std::move(leases));
+  ASSERT_TRUE(book.ok()) << book.status();
+  leases_ = *std::move(book);
+  options.leases = leases_.get();
   host_ = std::make_unique<SessionHost>(std::move(options), std::move(opened));
   server_ = std::make_unique<InprocServer>(host_.get(), ChannelOptions());
 }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "common/log/keyed_log_budget.h"
 #include "gtest/gtest.h"
+#include "server/leases/lease_book.h"
 #include "server/session/server_log.h"
 #include "server/session/session_host.h"
 #include "server/testing/test_client.h"
@@ -43,6 +44,7 @@ class SessionFixture : public testing::Test {
   absl::Duration resume_timeout_ = absl::ZeroDuration();
   int warm_workers_ = 0;                                    // For StartServer().
   KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
+  std::unique_ptr<LeaseBook> leases_;
   std::vector<DeviceMemory*> memory_;
   std::unique_ptr<SessionHost> host_;
   std::unique_ptr<InprocServer> server_;

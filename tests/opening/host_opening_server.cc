@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/steady_time.h"
 #include "gtest/gtest.h"
+#include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
 #include "server/session/session_host.h"
 #include "tests/opening/opening_server.h"
@@ -39,6 +41,10 @@ class HostOpeningServer final : public OpeningServer {
         {"OBSTACLES", absl::StrJoin(options.obstacles, ",", [](std::string* out, uint64_t at) {
            absl::StrAppendFormat(out, "%#x", at);
          })}};
+    LeaseBookOptions leases;
+    leases.clock = [] { return SteadyNow(); };
+    leases_ = LeaseBook::Create(std::move(leases)).value();
+    host.leases = leases_.get();
     host_ = std::make_unique<SessionHost>(std::move(host), std::move(devices));
     server_ = std::make_unique<InprocServer>(host_.get(), ChannelOptions());
   }
@@ -54,6 +60,7 @@ class HostOpeningServer final : public OpeningServer {
   uint64_t refused() override { return host_->counters().sessions_refused.value(); }
 
  private:
+  std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<SessionHost> host_;
   std::unique_ptr<InprocServer> server_;
 };

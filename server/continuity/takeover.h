@@ -1,0 +1,92 @@
+// Has another worker take over a session from one that died or is to go.
+//
+// What the session holds is suspended, the former worker is ended if it still lives, and once it is
+// gone the next one gets its place: it makes the session's objects again, maps what the session
+// holds, and gets what waits. A worker that dies at that is followed by another, a few times.
+#ifndef WARPLINE_SERVER_CONTINUITY_TAKEOVER_H_
+#define WARPLINE_SERVER_CONTINUITY_TAKEOVER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/cuda/cuda_result.h"
+#include "common/unique_fd.h"
+#include "server/continuity/worker_place.h"
+#include "server/process/timers.h"
+
+namespace warpline {
+
+// What becomes of a takeover. Called on the control loop.
+class TakeoverEvents {
+ public:
+  virtual ~TakeoverEvents() = default;
+  // The next worker could not take what the session holds. Followed by OnWorkerDied().
+  virtual void OnNextWorkerUseless(const std::string& why) = 0;
+  // The session goes on: commands go through already.
+  virtual void OnTakenOver() = 0;
+  // Nobody could take over; `why` is for logs and the client. The place is frozen, and whoever has
+  // it is not ended.
+  virtual void OnTakeoverFailed(const std::string& why) = 0;
+};
+
+// Runs on the control loop.
+class Takeover {
+ public:
+  // Of workers for one takeover; a journal that kills its workers must not go on for ever.
+  static constexpr int kMostWorkers = 3;
+
+  // All are borrowed. `timeout` is for the whole.
+  Takeover(Timers* timers, WorkerPlace* place, Survivor* holdings, absl::Duration timeout,
+           TakeoverEvents* events)
+      : timers_(timers), place_(place), holdings_(holdings), timeout_(timeout), events_(events) {}
+  Takeover(const Takeover&) = delete;
+  Takeover& operator=(const Takeover&) = delete;
+
+  // Nothing is in flight, or the worker is dead and what it took is complete. `why` says why
+  // another has to take over; `variables` is what the former one saved of module variables, if it
+  // did. Not while one is under way.
+  void Begin(const std::string& why, UniqueFd variables);
+  // The session has ended or failed for another reason.
+  void Forget();
+
+  bool under_way() const { return phase_ != Phase::kNone; }
+  // Up to this command the session is what the last takeover found done; 0 before the first.
+  uint64_t resume_seq() const { return resume_seq_; }
+  // Those that succeeded.
+  uint64_t count() const { return count_; }
+
+  // What the place's worker does, while one is under way.
+  void OnWorkerOpened();
+  void OnWorkerDied(const std::string& why);
+  void OnWorkerGone();
+
+ private:
+  enum class Phase {
+    kNone,
+    kFormer,   // The worker that was there is not gone yet.
+    kOpening,  // The next one opens its device and makes the session's objects.
+    kMapping,  // It takes what the session holds.
+  };
+
+  void TakeNext();
+  void OnMapped(CudaResult result);
+  void Fail(const std::string& why);
+
+  Timers* const timers_;
+  WorkerPlace* const place_;
+  Survivor* const holdings_;
+  const absl::Duration timeout_;
+  TakeoverEvents* const events_;
+  Phase phase_ = Phase::kNone;
+  std::string why_;
+  UniqueFd variables_;
+  uint64_t resume_seq_ = 0;
+  uint64_t count_ = 0;
+  int lost_ = 0;  // Of the workers that were to take over.
+  Timers::Token timer_ = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_CONTINUITY_TAKEOVER_H_

@@ -1,0 +1,236 @@
+#include "server/flags.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/byte_size.h"
+#include "common/endpoint.h"
+#include "common/serving/listen_address.h"
+#include "common/serving/tls_flags.h"
+#include "proto/devices.h"
+
+ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
+          "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
+          "unix:/path. [::]:port is every address of the host, 0.0.0.0:port every one of IPv4. "
+          "Without TLS only loopback and unix sockets are taken.");
+ABSL_FLAG(std::string, port_file, "",
+          "Where to write the port of the first host:port address once the server is ready.");
+ABSL_FLAG(std::string, device, "auto",
+          "What executes: cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor; cpu:N as "
+          "N devices), or auto (cuda where there is a GPU, else cpu).");
+ABSL_FLAG(warpline::ByteSize, session_memory, {},
+          "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
+          "--device_reserve.");
+ABSL_FLAG(std::string, device_reserve, "",
+          "Device memory left to workers' contexts and others, such as 2GiB. Empty for an eighth "
+          "of a GPU, at most 4GiB, and nothing of the CPU device.");
+ABSL_FLAG(warpline::ByteSize, host_memory, {},
+          "Page-locked memory that all sessions together may share with clients on this host, such "
+          "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
+ABSL_FLAG(int, max_sessions, 64, "Sessions at a time; more are refused.");
+ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
+          "The largest range of device addresses that a session may have.");
+ABSL_FLAG(std::string, admin_listen, "",
+          "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
+          "Empty for none.");
+ABSL_FLAG(
+    std::string, scheduler, "",
+    "The scheduler to join: host:port or unix:/path. Sessions then need one of its leases. "
+    "Empty for none. With TLS, WARPLINE_TLS_CA, _CERT and _KEY count for this connection, and "
+    "without them --tls_ca, --tls_cert and --tls_key.");
+ABSL_FLAG(std::string, scheduler_credential_file, "",
+          "A file with the credential that `warpline servers add NAME` printed, NAME being --name. "
+          "Empty for a scheduler on this host that has no tenants and servers with one yet.");
+ABSL_FLAG(std::string, name, "",
+          "What the scheduler calls this server, different for each. Empty for HOST:PORT.");
+ABSL_FLAG(std::string, advertise, "",
+          "With --scheduler: the address that programs reach this server at. Empty for the first "
+          "of --listen.");
+ABSL_FLAG(int, resume_seconds, 30,
+          "How long a session waits for a client that lost its connection. 0 for not at all.");
+ABSL_FLAG(int, warm_workers, -1,
+          "Workers of each device that wait for a session with their device open, which takes a "
+          "GPU's driver 0.1 to 0.3 s and half a GiB of its memory. -1: one of a GPU, none of the "
+          "CPU device.");
+ABSL_FLAG(
+    int, hardware_queues, 0,
+    "Hardware queues of each session, 1 to 32, as CUDA_DEVICE_MAX_CONNECTIONS: work of streams "
+    "that share one waits for each other. All contexts of a GPU share its queues: an H200 has "
+    "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
+    "100.");
+ABSL_FLAG(
+    std::string, module_cache_dir, "",
+    "Where module images are kept that clients have sent, so that later sessions need not send "
+    "them again. One server at a time uses a folder. Empty for $CACHE_DIRECTORY, or "
+    "warpline/modules in $XDG_CACHE_HOME or ~/.cache; \"none\" to keep none.");
+ABSL_FLAG(warpline::ByteSize, module_cache_bytes, {4ull << 30},
+          "How much of them is kept at most, such as 4GiB. 0 to keep none.");
+ABSL_FLAG(
+    bool, module_cache_shared, false,
+    "Every tenant finds what any has sent. A tenant can then tell by the time that a load takes "
+    "whether another has loaded the same.");
+ABSL_FLAG(int, drain_seconds, 10,
+          "After SIGTERM or SIGINT, how long running sessions may go on before they get an error.");
+ABSL_FLAG(bool, check_config, false,
+          "Starts nothing: prints \"ok\", or the first thing that is wrong with the flags and the "
+          "files that they name, and exits with 0 or 2.");
+
+namespace warpline::server {
+namespace {
+
+constexpr int kMostWarmWorkers = 64;
+constexpr int kMostHardwareQueues = 32;
+
+// "cpu", or "cpu:2" for two devices.
+bool IsCpuDevice(absl::string_view device) {
+  if (device == "cpu") return true;
+  uint32_t count = 0;
+  return absl::ConsumePrefix(&device, "cpu:") && absl::SimpleAtoi(device, &count) && count >= 1 &&
+         count <= kMaxSessionDevices;
+}
+
+absl::StatusOr<ListenOptions> Listen() {
+  ListenOptions options;
+  options.addresses = absl::GetFlag(FLAGS_listen);
+  options.tls = TlsFilesFromFlags();
+  options.tls_on_unix_sockets = TlsOnUnixSockets();
+  options.port_file = absl::GetFlag(FLAGS_port_file);
+  options.admin_address = absl::GetFlag(FLAGS_admin_listen);
+  if (options.addresses.empty()) return absl::InvalidArgumentError("--listen names no address");
+  for (const std::string& address : options.addresses) {
+    const absl::Status status = CheckListenAddress(address, !options.tls.empty());
+    if (!status.ok()) return status;
+  }
+  return options;
+}
+
+absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
+  const std::string text = absl::GetFlag(FLAGS_device_reserve);
+  if (text.empty()) return std::optional<uint64_t>();
+  ByteSize size;
+  std::string error;
+  if (!AbslParseFlag(text, &size, &error)) {
+    return absl::InvalidArgumentError(absl::StrCat("--device_reserve=", text, ": ", error));
+  }
+  return std::optional<uint64_t>(size.bytes);
+}
+
+absl::StatusOr<DeviceOptions> Device() {
+  DeviceOptions options;
+  options.backend = absl::GetFlag(FLAGS_device);
+  if (options.backend != "auto" && options.backend != "cuda" && !IsCpuDevice(options.backend)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device=", options.backend,
+                     ": expected auto, cuda, cpu, or cpu:N with N from 1 to ", kMaxSessionDevices));
+  }
+  auto reserve = DeviceReserve();
+  if (!reserve.ok()) return reserve.status();
+  options.reserve_bytes = *reserve;
+  const int warm = absl::GetFlag(FLAGS_warm_workers);
+  if (warm < -1 || warm > kMostWarmWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--warm_workers must be from -1 to ", kMostWarmWorkers));
+  }
+  if (warm >= 0) options.warm_workers = warm;
+  options.hardware_queues = absl::GetFlag(FLAGS_hardware_queues);
+  if (options.hardware_queues < 0 || options.hardware_queues > kMostHardwareQueues) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hardware_queues must be from 0 to ", kMostHardwareQueues));
+  }
+  return options;
+}
+
+absl::StatusOr<SessionLimits> Sessions() {
+  SessionLimits limits;
+  limits.max_sessions = absl::GetFlag(FLAGS_max_sessions);
+  if (limits.max_sessions < 1) {
+    return absl::InvalidArgumentError("--max_sessions must be at least 1");
+  }
+  if (absl::GetFlag(FLAGS_resume_seconds) < 0) {
+    return absl::InvalidArgumentError("--resume_seconds must not be negative");
+  }
+  limits.resume_timeout = absl::Seconds(absl::GetFlag(FLAGS_resume_seconds));
+  limits.max_arena_bytes = absl::GetFlag(FLAGS_arena_size).bytes;
+  const uint64_t arena = limits.max_arena_bytes;
+  if (arena < kMinArenaBytes || arena > kMaxArenaBytes || (arena & (arena - 1)) != 0) {
+    return absl::InvalidArgumentError("--arena_size must be a power of two from 4GiB to 32TiB");
+  }
+  limits.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
+  limits.host_memory_bytes = absl::GetFlag(FLAGS_host_memory).bytes;
+  return limits;
+}
+
+// Empty for none.
+std::string ModuleCacheDir() {
+  const std::string dir = absl::GetFlag(FLAGS_module_cache_dir);
+  if (dir == "none" || absl::GetFlag(FLAGS_module_cache_bytes).bytes == 0) return "";
+  if (!dir.empty()) return dir;
+  const auto under = [](const char* variable, const char* rest) -> std::string {
+    const char* const value = getenv(variable);
+    return value == nullptr || *value != '/' ? "" : absl::StrCat(value, rest);
+  };
+  std::string found = under("CACHE_DIRECTORY", "/modules");
+  if (found.empty()) found = under("XDG_CACHE_HOME", "/warpline/modules");
+  return found.empty() ? under("HOME", "/.cache/warpline/modules") : found;
+}
+
+ModuleStoreOptions Modules() {
+  ModuleStoreOptions options;
+  options.dir = ModuleCacheDir();
+  options.max_bytes = absl::GetFlag(FLAGS_module_cache_bytes).bytes;
+  options.shared = absl::GetFlag(FLAGS_module_cache_shared);
+  return options;
+}
+
+absl::StatusOr<SchedulerOptions> Scheduler() {
+  SchedulerOptions options;
+  options.address = absl::GetFlag(FLAGS_scheduler);
+  options.name = absl::GetFlag(FLAGS_name);
+  options.advertised = absl::GetFlag(FLAGS_advertise);
+  const std::string path = absl::GetFlag(FLAGS_scheduler_credential_file);
+  if (path.empty()) return options;
+  if (options.address.empty()) {
+    return absl::InvalidArgumentError("--scheduler_credential_file needs --scheduler");
+  }
+  std::ifstream file(path);
+  if (!(file >> options.credential)) {
+    return absl::NotFoundError(absl::StrCat("cannot read --scheduler_credential_file=", path));
+  }
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
+  ServerOptions options;
+  auto listen = Listen();
+  if (!listen.ok()) return listen.status();
+  options.listen = *std::move(listen);
+  auto device = Device();
+  if (!device.ok()) return device.status();
+  options.device = *std::move(device);
+  auto sessions = Sessions();
+  if (!sessions.ok()) return sessions.status();
+  options.sessions = *sessions;
+  auto scheduler = Scheduler();
+  if (!scheduler.ok()) return scheduler.status();
+  options.scheduler = *std::move(scheduler);
+  if (absl::GetFlag(FLAGS_drain_seconds) < 0) {
+    return absl::InvalidArgumentError("--drain_seconds must not be negative");
+  }
+  options.drain_timeout = absl::Seconds(absl::GetFlag(FLAGS_drain_seconds));
+  options.modules = Modules();
+  return options;
+}
+
+bool OnlyChecksConfig() { return absl::GetFlag(FLAGS_check_config); }
+
+}  // namespace warpline::server

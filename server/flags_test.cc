@@ -1,0 +1,142 @@
+#include "server/flags.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "common/byte_size.h"
+#include "gtest/gtest.h"
+
+ABSL_DECLARE_FLAG(std::vector<std::string>, listen);
+ABSL_DECLARE_FLAG(std::string, device);
+ABSL_DECLARE_FLAG(std::string, device_reserve);
+ABSL_DECLARE_FLAG(warpline::ByteSize, session_memory);
+ABSL_DECLARE_FLAG(int, max_sessions);
+ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
+ABSL_DECLARE_FLAG(std::string, scheduler);
+ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
+ABSL_DECLARE_FLAG(int, resume_seconds);
+ABSL_DECLARE_FLAG(int, warm_workers);
+ABSL_DECLARE_FLAG(int, hardware_queues);
+ABSL_DECLARE_FLAG(std::string, module_cache_dir);
+ABSL_DECLARE_FLAG(warpline::ByteSize, module_cache_bytes);
+ABSL_DECLARE_FLAG(int, drain_seconds);
+ABSL_DECLARE_FLAG(std::string, tls_cert);
+
+namespace warpline::server {
+namespace {
+
+class FlagsTest : public testing::Test {
+ protected:
+  static void ExpectRefused(absl::StatusCode code, const std::string& what) {
+    const auto options = ServerOptionsFromFlags();
+    ASSERT_FALSE(options.ok()) << what;
+    EXPECT_EQ(options.status().code(), code) << options.status();
+    EXPECT_NE(options.status().message().find(what), std::string::npos) << options.status();
+  }
+
+ private:
+  absl::FlagSaver saver_;
+};
+
+TEST_F(FlagsTest, DefaultsAreGood) {
+  const auto options = ServerOptionsFromFlags();
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->device.backend, "auto");
+  EXPECT_FALSE(options->device.reserve_bytes.has_value());
+  EXPECT_FALSE(options->device.warm_workers.has_value());
+  EXPECT_EQ(options->sessions.max_sessions, 64);
+  EXPECT_EQ(options->drain_timeout, absl::Seconds(10));
+  EXPECT_TRUE(options->scheduler.address.empty());
+}
+
+TEST_F(FlagsTest, RefusesAddressesThatNobodyMayReach) {
+  absl::SetFlag(&FLAGS_listen, {});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--listen names no address");
+  absl::SetFlag(&FLAGS_listen, {"127.0.0.1:0", "nowhere"});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "nowhere");
+  absl::SetFlag(&FLAGS_listen, {"0.0.0.0:0"});
+  ExpectRefused(absl::StatusCode::kPermissionDenied, "0.0.0.0:0");
+  absl::SetFlag(&FLAGS_tls_cert, "server.crt");
+  EXPECT_TRUE(ServerOptionsFromFlags().ok());
+}
+
+TEST_F(FlagsTest, RefusesUnknownDevices) {
+  for (const char* const device : {"", "none", "cpu:", "cpu:0", "cpu:-1", "cpu:65", "cuda:0"}) {
+    absl::SetFlag(&FLAGS_device, device);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--device=");
+  }
+  for (const char* const device : {"auto", "cuda", "cpu", "cpu:1", "cpu:2"}) {
+    absl::SetFlag(&FLAGS_device, device);
+    EXPECT_TRUE(ServerOptionsFromFlags().ok()) << device;
+  }
+}
+
+TEST_F(FlagsTest, RefusesAReserveThatIsNoSize) {
+  absl::SetFlag(&FLAGS_device_reserve, "much");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--device_reserve=much");
+  absl::SetFlag(&FLAGS_device_reserve, "2GiB");
+  const auto options = ServerOptionsFromFlags();
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->device.reserve_bytes, uint64_t{2} << 30);
+}
+
+TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
+  const auto refuses = [](absl::Flag<int>& flag, std::vector<int> bad, const std::string& what) {
+    const int good = absl::GetFlag(flag);
+    for (const int value : bad) {
+      absl::SetFlag(&flag, value);
+      ExpectRefused(absl::StatusCode::kInvalidArgument, what);
+    }
+    absl::SetFlag(&flag, good);
+  };
+  refuses(FLAGS_max_sessions, {0, -1}, "--max_sessions must be at least 1");
+  refuses(FLAGS_warm_workers, {-2, 65}, "--warm_workers must be from -1 to 64");
+  refuses(FLAGS_hardware_queues, {-1, 33}, "--hardware_queues must be from 0 to 32");
+  refuses(FLAGS_drain_seconds, {-1}, "--drain_seconds must not be negative");
+  refuses(FLAGS_resume_seconds, {-1}, "--resume_seconds must not be negative");
+  EXPECT_TRUE(ServerOptionsFromFlags().ok());
+}
+
+TEST_F(FlagsTest, RefusesArenasThatAreNoPowerOfTwo) {
+  for (const uint64_t bytes :
+       {uint64_t{0}, uint64_t{1} << 31, uint64_t{5} << 30, uint64_t{1} << 46}) {
+    absl::SetFlag(&FLAGS_arena_size, {bytes});
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--arena_size");
+  }
+  absl::SetFlag(&FLAGS_arena_size, {uint64_t{1} << 40});
+  EXPECT_TRUE(ServerOptionsFromFlags().ok());
+}
+
+TEST_F(FlagsTest, RefusesACredentialOfNoUse) {
+  const std::string path = testing::TempDir() + "/flags_test.credential";
+  absl::SetFlag(&FLAGS_scheduler_credential_file, path);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--scheduler_credential_file needs --schedul");
+  absl::SetFlag(&FLAGS_scheduler, "127.0.0.1:14100");
+  ExpectRefused(absl::StatusCode::kNotFound, "cannot read --scheduler_credential_file=" + path);
+  std::ofstream(path) << "secret\n";
+  const auto options = ServerOptionsFromFlags();
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->scheduler.credential, "secret");
+}
+
+TEST_F(FlagsTest, KeepsNoModulesWhereNoneAreWanted) {
+  absl::SetFlag(&FLAGS_module_cache_dir, "/cache");
+  EXPECT_EQ(ServerOptionsFromFlags()->modules.dir, "/cache");
+  absl::SetFlag(&FLAGS_module_cache_bytes, {0});
+  EXPECT_EQ(ServerOptionsFromFlags()->modules.dir, "");
+  absl::SetFlag(&FLAGS_module_cache_bytes, {1});
+  absl::SetFlag(&FLAGS_module_cache_dir, "none");
+  EXPECT_EQ(ServerOptionsFromFlags()->modules.dir, "");
+}
+
+TEST_F(FlagsTest, WarmWorkersAreTheDevicesChoiceUnlessGiven) {
+  absl::SetFlag(&FLAGS_warm_workers, 0);
+  EXPECT_EQ(ServerOptionsFromFlags()->device.warm_workers, 0);
+}
+
+}  // namespace
+}  // namespace warpline::server

@@ -1,0 +1,285 @@
+#include "server/gpu_server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/log/log.h"
+#include "common/serving/server_process.h"
+#include "common/serving/serving.h"
+#include "common/sibling_program.h"
+#include "common/steady_time.h"
+#include "common/version.h"
+#include "server/admin/admin_service.h"
+#include "server/admin/device_status.h"
+#include "server/memory/device_memory.h"
+#include "server/modules/module_store.h"
+#include "server/session/task_shares.h"
+#include "transport/grpc/grpc_tls.h"
+
+namespace warpline::server {
+namespace {
+
+using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
+
+constexpr char kCuda[] = "cuda";
+
+absl::StatusOr<std::string> ProgramOr(const std::string& given, const char* name,
+                                      const char* folder) {
+  if (!given.empty()) return given;
+  return FindSibling(name, folder);
+}
+
+absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, size_t descriptors) {
+  auto keeper = ProgramOr(from.keeper_program, "warpline-keeper", "keeper");
+  if (!keeper.ok()) return keeper.status();
+  Devices devices;
+  DeviceMemoryOptions options;
+  options.keeper.program.path = *std::move(keeper);
+  options.keeper.backend = from.backend;
+  options.reserve_bytes = from.reserve_bytes;
+  int count = 1;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    options.keeper.ordinal = ordinal;
+    options.max_chunks = descriptors / 2 / static_cast<size_t>(count);
+    auto device = DeviceMemory::Open(options);
+    if (!device.ok()) {
+      return absl::Status(
+          device.status().code(),
+          absl::StrCat("device ", ordinal, ": ", std::string(device.status().message())));
+    }
+    // What "auto" became for the first device holds for all.
+    options.keeper.backend = (*device)->backend();
+    count = (*device)->device_count();
+    if (!(*device)->note().empty()) LogInfo("no GPU is used: ", (*device)->note());
+    LogInfo("device gpu=", ordinal, " name=\"", (*device)->info().name(),
+            "\" backend=", (*device)->backend(), " memory_bytes=", (*device)->info().total_bytes(),
+            " capacity_bytes=", (*device)->capacity_bytes());
+    devices.push_back(std::move(*device));
+  }
+  return devices;
+}
+
+// A server without a cache works, only slower: null where there is none.
+std::unique_ptr<ModuleStore> OpenModuleStore(const ModuleStoreOptions& options) {
+  if (options.dir.empty()) return nullptr;
+  auto store = ModuleStore::Open(options);
+  if (!store.ok()) {
+    LogWarning("no module cache, modules are sent by every session: ",
+               std::string(store.status().message()));
+    return nullptr;
+  }
+  LogInfo("module cache dir=", options.dir, " bytes=", (*store)->bytes(),
+          " limit_bytes=", options.max_bytes, " images=", (*store)->images(),
+          " shared=", options.shared ? "true" : "false");
+  return *std::move(store);
+}
+
+// How workers are started on devices of `backend`.
+ChildOptions WorkerProgram(std::string path, const std::string& backend, int hardware_queues) {
+  ChildOptions program;
+  program.path = std::move(path);
+  if (backend != kCuda) return program;
+  // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
+  // from another must find them where they were.
+  program.same_addresses = true;
+  program.environment = {{"CUDA_MODULE_LOADING", "LAZY"}};
+  if (hardware_queues > 0) {
+    program.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", absl::StrCat(hardware_queues));
+  }
+  return program;
+}
+
+// The first unix socket that others can find: a relative path means nothing to them.
+std::string UnixSocket(const std::vector<std::string>& addresses) {
+  for (const std::string& address : addresses) {
+    absl::string_view path = address;
+    if (absl::ConsumePrefix(&path, "unix:") && absl::StartsWith(path, "/")) {
+      return std::string(path);
+    }
+  }
+  return "";
+}
+
+void WarnOfFewTasks(const SessionHostOptions& options) {
+  const TaskShares shares({options.tasks, options.max_sessions, options.tasks_per_stream});
+  if (shares.suffices()) return;
+  LogWarning("the system lets the server have tasks=", options.tasks,
+             ", too few for sessions=", options.max_sessions,
+             ": give it more (TasksMax, pids.max, RLIMIT_NPROC) or set --max_sessions");
+}
+
+absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
+                                               const std::string& server_name,
+                                               const std::string& backend) {
+  auto worker = ProgramOr(from.device.worker_program, "warpline-worker", "worker");
+  if (!worker.ok()) return worker.status();
+  SessionHostOptions options;
+  options.max_sessions = from.sessions.max_sessions;
+  options.tasks = SystemTaskLimit();
+  // Those of the CPU device have a thread besides, which does their work.
+  options.tasks_per_stream = backend == kCuda ? 1 : 2;
+  WarnOfFewTasks(options);
+  options.session.worker = WorkerProgram(*std::move(worker), backend, from.device.hardware_queues);
+  options.session.warm_workers = from.device.warm_workers.value_or(backend == kCuda ? 1 : 0);
+  options.host_memory_bytes = from.sessions.host_memory_bytes;
+  options.session.max_arena_bytes = from.sessions.max_arena_bytes;
+  options.session.server_name = server_name;
+  options.modules = OpenModuleStore(from.modules);
+  options.session.resume_timeout = from.sessions.resume_timeout;
+  options.session.unix_socket = UnixSocket(from.listen.addresses);
+  return options;
+}
+
+// Where clients find the server: the port is known only once it listens.
+std::string Advertised(const ServerOptions& options, int port) {
+  if (!options.scheduler.advertised.empty()) return options.scheduler.advertised;
+  const std::string& first = options.listen.addresses.front();
+  if (absl::StartsWith(first, "unix:")) return first;
+  return absl::StrCat(first.substr(0, first.rfind(':')), ":", port);
+}
+
+std::string NameForScheduler(const ServerOptions& options) {
+  if (!options.scheduler.name.empty()) return options.scheduler.name;
+  const std::string& first = options.listen.addresses.front();
+  const std::string port = first.substr(first.rfind(':') + 1);
+  // Ports of the system's choice are no name.
+  return absl::StrCat(HostName(), ":", port == "0" ? absl::StrCat("pid", getpid()) : port);
+}
+
+std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
+  if (devices.front()->backend() != kCuda) return nullptr;
+  nvml::SamplerOptions options;
+  for (const auto& device : devices) options.pci_bus_ids.push_back(device->info().pci_bus_id());
+  return std::make_unique<nvml::Sampler>(std::move(options));
+}
+
+}  // namespace
+
+GpuServer::GpuServer(ServerOptions options)
+    : options_(std::move(options)),
+      name_(absl::StrCat("warpline-server ", kVersion, " on ", HostName())) {}
+
+absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions options) {
+  std::unique_ptr<GpuServer> server(new GpuServer(std::move(options)));
+  const absl::Status composed = server->Compose();
+  if (!composed.ok()) return composed;
+  return server;
+}
+
+absl::Status GpuServer::Compose() {
+  auto devices = OpenDevices(options_.device, RaiseDescriptorLimit());
+  if (!devices.ok()) return devices.status();
+  auto host = HostOptions(options_, name_, devices->front()->backend());
+  if (!host.ok()) return host.status();
+  LeaseBookOptions leases;
+  leases.server_name = NameForScheduler(options_);
+  leases.required = !options_.scheduler.address.empty();
+  leases.session_memory_bytes = options_.sessions.quota_bytes;
+  leases.clock = [] { return SteadyNow(); };
+  auto book = LeaseBook::Create(std::move(leases));
+  if (!book.ok()) return book.status();
+  leases_ = *std::move(book);
+  host->leases = leases_.get();
+  sampler_ = MakeSampler(*devices);
+  host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
+  metrics_ = std::make_shared<ServerMetrics>(host_.get());
+  auto exposer = ExposeMetrics(options_.listen.admin_address, metrics_);
+  if (!exposer.ok()) return exposer.status();
+  exposer_ = *std::move(exposer);
+  replacements_ = std::make_unique<Replacements>(host_.get());
+  return absl::OkStatus();
+}
+
+GrpcServerOptions GpuServer::ListenerOptions() {
+  GrpcServerOptions options;
+  const int max_sessions = options_.sessions.max_sessions;
+  // The host counts sessions and says why it refuses; this bound is for what has not got so far.
+  options.max_sessions = max_sessions + 64;
+  // A connection or two of each session, those of operators, and some that are none of ours.
+  options.max_connections = 2 * std::min(max_sessions, 1 << 20) + 512;
+  if (!options_.listen.tls.empty()) {
+    options.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, options_.listen.tls);
+    options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
+  }
+  options.methods[kStatMethod] = [this](const std::string& peer, const std::string&) {
+    return AnswerStat(host_.get(), name_, peer);
+  };
+  options.methods[kDeviceStatusMethod] = [this](const std::string&, const std::string& request) {
+    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), request);
+  };
+  options.methods[kReplaceMethod] = [this](const std::string& peer, const std::string& request) {
+    return AnswerReplace(host_.get(), replacements_.get(), peer, request);
+  };
+  AddLeaseMethods(host_.get(), leases_.get(), &options.methods);
+  return options;
+}
+
+absl::Status GpuServer::Start() {
+  listener_ = std::make_unique<GrpcServer>(ListenerOptions());
+  absl::Status status = listener_->Start(options_.listen.addresses, host_.get());
+  if (!status.ok()) return status;
+  listener_->SetServing(true);
+  if (!options_.listen.port_file.empty()) {
+    status = WritePortFile(options_.listen.port_file, listener_->port());
+    if (!status.ok()) return status;
+  }
+  LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(options_.listen.addresses, ","),
+          " port=", listener_->port(), " pid=", getpid());
+  if (!options_.scheduler.address.empty()) JoinScheduler();
+  return absl::OkStatus();
+}
+
+void GpuServer::JoinScheduler() {
+  const std::string& address = options_.scheduler.address;
+  SchedulerLinkOptions options;
+  options.scheduler.address = address;
+  // Certificates for servers often do not serve clients: the variables may name another.
+  options.scheduler.tls = ClientTls(address);
+  const TlsFiles& tls = options_.listen.tls;
+  if (options.scheduler.tls == nullptr && WantsTls(tls, address)) {
+    options.scheduler.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
+  }
+  options.credential = options_.scheduler.credential;
+  options.endpoint = Advertised(options_, listener_->port());
+  options.version = kVersion;
+  scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
+}
+
+void GpuServer::Drain() {
+  LogInfo("draining sessions=", host_->sessions(),
+          " drain_seconds=", absl::ToInt64Seconds(options_.drain_timeout));
+  host_->StartDrain();
+  listener_->SetServing(false);
+  if (!host_->WaitUntilIdle(options_.drain_timeout)) {
+    LogWarning("ending sessions=", host_->sessions());
+    host_->FaultAll("the server is shutting down");
+    host_->WaitUntilIdle(absl::Seconds(2));
+  }
+  listener_->Shutdown(absl::Seconds(1));
+  // Reports once more: that there are no sessions any more.
+  scheduler_.reset();
+  exposer_.reset();
+}
+
+GpuServer::~GpuServer() {
+  scheduler_.reset();
+  exposer_.reset();
+  metrics_.reset();
+  // Its methods use everything else. Afterwards no session has a channel.
+  listener_.reset();
+  replacements_.reset();
+  // Nobody comes back to a session that waits for its client.
+  if (host_ != nullptr) host_->FaultAll("the server is shutting down");
+  host_.reset();
+  sampler_.reset();
+  leases_.reset();
+}
+
+}  // namespace warpline::server

@@ -1,0 +1,77 @@
+// The whole server: its devices, the sessions on them, what it answers besides, and its scheduler.
+//
+//   auto server = GpuServer::Create(options);
+//   if (!server.ok()) ...
+//   if (absl::Status started = (*server)->Start(); !started.ok()) ...
+//   <wait for a signal>
+//   (*server)->Drain();
+#ifndef WARPLINE_SERVER_GPU_SERVER_H_
+#define WARPLINE_SERVER_GPU_SERVER_H_
+
+#include <prometheus/exposer.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/admin/metrics.h"
+#include "server/admin/replacements.h"
+#include "server/admin/scheduler_link.h"
+#include "server/leases/lease_book.h"
+#include "server/nvml/sampler.h"
+#include "server/server_options.h"
+#include "server/session/session_host.h"
+#include "transport/grpc/grpc_server.h"
+
+namespace warpline::server {
+
+// Used by one thread, in the order Create(), Start(), Drain(). Signals that the process handles
+// with sigwait() are blocked before Create(), which starts threads.
+class GpuServer {
+ public:
+  // Opens the devices, which starts their keepers, and puts everything together. NOT_FOUND when
+  // keeper or worker do not lie beside this program; the device's error otherwise.
+  static absl::StatusOr<std::unique_ptr<GpuServer>> Create(ServerOptions options);
+
+  // Ends without grace what Drain() has left.
+  ~GpuServer();
+  GpuServer(const GpuServer&) = delete;
+  GpuServer& operator=(const GpuServer&) = delete;
+
+  // Listens and takes sessions from then on. UNAVAILABLE when an address cannot be listened on,
+  // UNAUTHENTICATED for TLS files that are of no use; INTERNAL when the port's file cannot be
+  // written.
+  absl::Status Start();
+
+  // Refuses new sessions, lets those that are there go on for the time that the options allow, and
+  // ends the others with an error for the application. The scheduler is told.
+  void Drain();
+
+  // Of the first host:port address; 0 when there is none, or before Start().
+  int port() const { return listener_ == nullptr ? 0 : listener_->port(); }
+  SessionHost& host() { return *host_; }
+
+ private:
+  explicit GpuServer(ServerOptions options);
+  absl::Status Compose();
+  GrpcServerOptions ListenerOptions();
+  void JoinScheduler();
+
+  const ServerOptions options_;
+  const std::string name_;  // For clients' logs.
+
+  // In this order each part uses only those before it; the destructor ends them in reverse.
+  std::unique_ptr<LeaseBook> leases_;
+  std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
+  std::unique_ptr<SessionHost> host_;
+  std::shared_ptr<ServerMetrics> metrics_;
+  std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
+  std::unique_ptr<Replacements> replacements_;
+  std::unique_ptr<GrpcServer> listener_;
+  std::unique_ptr<SchedulerLink> scheduler_;  // Null for none.
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_GPU_SERVER_H_

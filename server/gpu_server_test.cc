@@ -1,0 +1,119 @@
+#include "server/gpu_server.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "gtest/gtest.h"
+#include "proto/frames.h"
+#include "server/testing/test_client.h"
+#include "transport/grpc/grpc_client.h"
+#include "transport/testing/temp_folder.h"
+
+namespace warpline::server {
+namespace {
+
+std::string Runfile(const std::string& path) {
+  return absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"), "/", path);
+}
+
+// With the CPU device and real processes, on a port of the system's choice.
+class GpuServerTest : public ::testing::Test {
+ protected:
+  GpuServerTest() {
+    SetLogLevel(LogLevel::kError);
+    options_.listen.addresses = {"127.0.0.1:0"};
+    options_.device.backend = "cpu";
+    options_.device.keeper_program = Runfile("server/keeper/warpline-keeper");
+    options_.device.worker_program = Runfile("server/worker/warpline-worker");
+    options_.sessions.quota_bytes = uint64_t{64} << 20;
+    options_.drain_timeout = absl::Seconds(20);
+  }
+
+  std::unique_ptr<GpuServer> Started() {
+    auto server = GpuServer::Create(options_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    if (!server.ok()) return nullptr;
+    const absl::Status started = (*server)->Start();
+    EXPECT_TRUE(started.ok()) << started;
+    return started.ok() ? *std::move(server) : nullptr;
+  }
+
+  // Null when it is refused.
+  static std::unique_ptr<TestClient> Dial(const GpuServer& server,
+                                          absl::Duration deadline = absl::Seconds(10)) {
+    auto client = std::make_unique<TestClient>();
+    auto channel = DialGrpc({absl::StrCat("127.0.0.1:", server.port())}, client.get(),
+                            ChannelOptions(), deadline);
+    if (!channel.ok()) return nullptr;
+    client->Connected(*std::move(channel));
+    return client;
+  }
+
+  ServerOptions options_;
+};
+
+TEST_F(GpuServerTest, ServesASessionAndDrains) {
+  const testing::TempFolder folder;
+  options_.listen.port_file = folder.path() + "/port";
+  const auto server = Started();
+  ASSERT_NE(server, nullptr);
+  int written = 0;
+  std::ifstream(options_.listen.port_file) >> written;
+  EXPECT_EQ(written, server->port());
+  {
+    const auto client = Dial(*server);
+    ASSERT_NE(client, nullptr);
+    const auto welcome = client->Open();
+    ASSERT_TRUE(welcome.has_value());
+    EXPECT_EQ(welcome->quota_bytes(), options_.sessions.quota_bytes);
+    client->Send(kClose, "");
+    EXPECT_TRUE(client->AwaitClosed().ok());
+  }
+  server->Drain();
+  EXPECT_EQ(server->host().sessions(), 0);
+  EXPECT_EQ(Dial(*server, absl::Milliseconds(100)), nullptr);
+}
+
+TEST_F(GpuServerTest, DrainingEndsTheSessionsThatGoOn) {
+  options_.drain_timeout = absl::ZeroDuration();
+  const auto server = Started();
+  ASSERT_NE(server, nullptr);
+  const auto client = Dial(*server);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Open().has_value());
+  server->Drain();
+  EXPECT_TRUE(client->Await(kFault).has_value());
+}
+
+TEST_F(GpuServerTest, EndsWithoutBeingDrained) {
+  const auto server = Started();
+  ASSERT_NE(server, nullptr);
+  const auto client = Dial(*server);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Open().has_value());
+}
+
+TEST_F(GpuServerTest, SaysWhichAddressIsTaken) {
+  const auto first = Started();
+  ASSERT_NE(first, nullptr);
+  const std::string address = absl::StrCat("127.0.0.1:", first->port());
+  options_.listen.addresses = {address};
+  const auto second = GpuServer::Create(options_);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const absl::Status started = (*second)->Start();
+  EXPECT_TRUE(absl::IsUnavailable(started)) << started;
+  EXPECT_NE(started.message().find(address), std::string::npos) << started;
+}
+
+TEST_F(GpuServerTest, DoesNotStartWithoutAKeeper) {
+  options_.device.keeper_program = "/nonexistent/keeper";
+  EXPECT_FALSE(GpuServer::Create(options_).ok());
+}
+
+}  // namespace
+}  // namespace warpline::server

@@ -1,0 +1,29 @@
+// Timers of a loop, as what runs on the loop sees them. Tests have ones that they set.
+#ifndef WARPLINE_SERVER_PROCESS_TIMERS_H_
+#define WARPLINE_SERVER_PROCESS_TIMERS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/time/time.h"
+
+namespace warpline {
+
+// Called on the loop only.
+class Timers {
+ public:
+  using Callback = std::function<void()>;
+  // Never reused; 0 is none.
+  using Token = uint64_t;
+
+  virtual ~Timers() = default;
+  // Calls `callback` once after `delay`.
+  virtual Token RunAfter(absl::Duration delay, Callback callback) = 0;
+  // Afterwards the callback is not called any more, even if it was due. 0 and past tokens are
+  // ignored.
+  virtual void Remove(Token token) = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_PROCESS_TIMERS_H_

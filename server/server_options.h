@@ -1,0 +1,80 @@
+// What a server is started with, as a value that has been checked: see flags.h.
+#ifndef WARPLINE_SERVER_SERVER_OPTIONS_H_
+#define WARPLINE_SERVER_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/serving/tls_files.h"
+#include "memory/arena_book.h"
+#include "server/modules/module_store.h"
+
+namespace warpline::server {
+
+// Where the server listens, and what it says there of itself.
+struct ListenOptions {
+  // host:port or unix:/path; at least one, and without TLS none that other hosts reach.
+  std::vector<std::string> addresses;
+  TlsFiles tls;
+  bool tls_on_unix_sockets = false;
+  // Where the port of the first host:port address is written; empty for nowhere.
+  std::string port_file;
+  // Where Prometheus scrapes; empty for nowhere.
+  std::string admin_address;
+};
+
+// What executes, and what its sessions share.
+struct DeviceOptions {
+  // "auto", "cuda", "cpu" or "cpu:N".
+  std::string backend = "auto";
+  // Device memory left to others; DeviceMemoryOptions says what it is by default.
+  std::optional<uint64_t> reserve_bytes;
+  // Workers of each device that wait for a session; by default one of a GPU, none of another.
+  std::optional<int> warm_workers;
+  // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
+  int hardware_queues = 0;
+  // Empty for the programs that lie beside this one.
+  std::string worker_program;
+  std::string keeper_program;
+};
+
+// What each session may have.
+struct SessionLimits {
+  int max_sessions = 64;
+  // Device memory of a session; 0 for all that the device has.
+  uint64_t quota_bytes = 0;
+  // Host memory that all sessions together share with clients; 0 for half of the host's.
+  uint64_t host_memory_bytes = 0;
+  // A power of two.
+  uint64_t max_arena_bytes = kMaxArenaBytes;
+  // How long a session waits for a client that lost its connection.
+  absl::Duration resume_timeout = absl::Seconds(30);
+};
+
+// The scheduler that the server belongs to.
+struct SchedulerOptions {
+  std::string address;  // Empty for none; the rest is then of no use.
+  std::string credential;
+  // What the server is called there, and the address that clients reach it at. Empty for what
+  // follows from the host's name and the first address.
+  std::string name;
+  std::string advertised;
+};
+
+struct ServerOptions {
+  ListenOptions listen;
+  DeviceOptions device;
+  SessionLimits sessions;
+  // Without a folder no module images are kept.
+  ModuleStoreOptions modules;
+  SchedulerOptions scheduler;
+  // How long sessions may go on when the server drains.
+  absl::Duration drain_timeout = absl::Seconds(10);
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_SERVER_OPTIONS_H_

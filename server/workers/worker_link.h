@@ -1,0 +1,25 @@
+// The way to a session's worker, whichever process that is at the moment.
+#ifndef WARPLINE_SERVER_WORKERS_WORKER_LINK_H_
+#define WARPLINE_SERVER_WORKERS_WORKER_LINK_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/worker.pb.h"
+
+namespace warpline {
+
+// Called on the control loop.
+class WorkerLink {
+ public:
+  virtual ~WorkerLink() = default;
+  // Sends a message with descriptors (borrowed). The answer, if there is one, goes to the part that
+  // it concerns; it may never come from a worker that dies, after which the next one is asked again
+  // or the session is at its end. UNAVAILABLE when there is no worker, and none is to come;
+  // otherwise as SendPacket().
+  virtual absl::Status Send(const warpline_internal::ToWorker& message,
+                            absl::Span<const int> fds) = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_SERVER_WORKERS_WORKER_LINK_H_
