@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
-#include "guard/ptx/ast.h"
+#include "ptx/ast.h"
 #include "server/device/cpu/lowering.h"
 #include "server/device/cpu/memory_map.h"
 #include "server/device/cpu/op.h"

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "guard/ptx/printer.h"
+#include "ptx/printer.h"
 #include "server/device/cpu/ptx_types.h"
 
 namespace warpline::cpu {

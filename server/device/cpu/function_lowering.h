@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "guard/ptx/ast.h"
+#include "ptx/ast.h"
 #include "server/device/cpu/alu.h"
 #include "server/device/cpu/lowering.h"
 #include "server/device/cpu/op.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "guard/ptx/ast.h"
+#include "ptx/ast.h"
 #include "server/device/cpu/op.h"
 
 namespace warpline::cpu {

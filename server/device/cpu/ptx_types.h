@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "guard/ptx/ast.h"
+#include "ptx/ast.h"
 #include "server/device/cpu/op.h"
 
 namespace warpline::cpu {

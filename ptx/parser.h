@@ -3,15 +3,15 @@
 // Made for hostile text: time is linear, recursion is bounded, sizes are limited. Debug sections,
 // .file and .loc are dropped. Meaning (types, known opcodes, declared names) is not checked here.
 // Thread-safe.
-#ifndef WARPLINE_GUARD_PTX_PARSER_H_
-#define WARPLINE_GUARD_PTX_PARSER_H_
+#ifndef WARPLINE_PTX_PARSER_H_
+#define WARPLINE_PTX_PARSER_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "guard/ptx/ast.h"
+#include "ptx/ast.h"
 
 namespace warpline::ptx {
 
@@ -30,4 +30,4 @@ absl::StatusOr<Module> Parse(std::string_view text, const ParseLimits& limits = 
 
 }  // namespace warpline::ptx
 
-#endif  // WARPLINE_GUARD_PTX_PARSER_H_
+#endif  // WARPLINE_PTX_PARSER_H_

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "guard/ptx/parser.h"
-#include "guard/ptx/printer.h"
+#include "ptx/parser.h"
+#include "ptx/printer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace warpline::ptx;

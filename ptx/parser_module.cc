@@ -5,7 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "guard/ptx/parser_impl.h"
+#include "ptx/parser_impl.h"
 
 namespace warpline::ptx {
 

@@ -3,8 +3,8 @@
 // Opcodes stay generic: a base opcode, its modifiers in order, its operands. What an opcode means
 // is for whoever walks the tree (the CPU device, the guard). Constant expressions are already
 // folded. Plain values: copyable, comparable. Comparison ignores source lines.
-#ifndef WARPLINE_GUARD_PTX_AST_H_
-#define WARPLINE_GUARD_PTX_AST_H_
+#ifndef WARPLINE_PTX_AST_H_
+#define WARPLINE_PTX_AST_H_
 
 #include <cstdint>
 #include <string>
@@ -171,4 +171,4 @@ struct Module {
 
 }  // namespace warpline::ptx
 
-#endif  // WARPLINE_GUARD_PTX_AST_H_
+#endif  // WARPLINE_PTX_AST_H_

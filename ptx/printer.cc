@@ -1,4 +1,4 @@
-#include "guard/ptx/printer.h"
+#include "ptx/printer.h"
 
 #include <string_view>
 #include <variant>
@@ -13,6 +13,33 @@ class Printer {
  public:
   explicit Printer(std::string* out) : out_(out) {}
 
+  void PutModule(const Module& module) {
+    absl::StrAppend(out_, ".version ", module.version_major, ".", module.version_minor,
+                    "\n.target ");
+    PutList(module.targets, [this](const std::string& target) { Put(target); });
+    Put("\n");
+    if (module.address_size != 0) {
+      absl::StrAppend(out_, ".address_size ", module.address_size, "\n");
+    }
+    for (const auto& item : module.items) {
+      std::visit([this](const auto& value) { PutItem(value); }, item);
+    }
+  }
+
+  void PutInstruction(const Instruction& instruction) {
+    if (!instruction.guard.empty()) {
+      absl::StrAppend(out_, "@", instruction.guard_negated ? "!" : "", instruction.guard, " ");
+    }
+    Put(instruction.opcode);
+    for (const std::string& modifier : instruction.modifiers) absl::StrAppend(out_, ".", modifier);
+    if (!instruction.operands.empty()) {
+      Put(" ");
+      PutOperands(instruction.operands);
+    }
+    Put(";");
+  }
+
+ private:
   void Put(std::string_view text) { out_->append(text.data(), text.size()); }
   void PutInteger(uint64_t value) { absl::StrAppend(out_, static_cast<int64_t>(value)); }
   void PutFloat32(uint64_t bits) { absl::StrAppendFormat(out_, "0f%08X", bits & 0xffffffffu); }
@@ -89,19 +116,6 @@ class Printer {
       PutOperands(operand.elements);
     }
     Put("]");
-  }
-
-  void PutInstruction(const Instruction& instruction) {
-    if (!instruction.guard.empty()) {
-      absl::StrAppend(out_, "@", instruction.guard_negated ? "!" : "", instruction.guard, " ");
-    }
-    Put(instruction.opcode);
-    for (const std::string& modifier : instruction.modifiers) absl::StrAppend(out_, ".", modifier);
-    if (!instruction.operands.empty()) {
-      Put(" ");
-      PutOperands(instruction.operands);
-    }
-    Put(";");
   }
 
   void PutInit(const Variable& variable) {
@@ -227,24 +241,14 @@ class Printer {
     absl::StrAppend(out_, ".alias ", item.name, ", ", item.target, ";\n");
   }
 
- private:
   std::string* const out_;
 };
 
 }  // namespace
 
 std::string Print(const Module& module) {
-  std::string out =
-      absl::StrCat(".version ", module.version_major, ".", module.version_minor, "\n.target ");
-  Printer printer(&out);
-  printer.PutList(module.targets, [&](const std::string& target) { printer.Put(target); });
-  printer.Put("\n");
-  if (module.address_size != 0) {
-    absl::StrAppend(&out, ".address_size ", module.address_size, "\n");
-  }
-  for (const auto& item : module.items) {
-    std::visit([&](const auto& value) { printer.PutItem(value); }, item);
-  }
+  std::string out;
+  Printer(&out).PutModule(module);
   return out;
 }
 

@@ -2,8 +2,8 @@
 //
 // White space and comments are skipped wherever they stand, inside an opcode too, as ptxas does.
 // Thread-compatible.
-#ifndef WARPLINE_GUARD_PTX_LEXER_H_
-#define WARPLINE_GUARD_PTX_LEXER_H_
+#ifndef WARPLINE_PTX_LEXER_H_
+#define WARPLINE_PTX_LEXER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -75,4 +75,4 @@ class Lexer {
 
 }  // namespace warpline::ptx
 
-#endif  // WARPLINE_GUARD_PTX_LEXER_H_
+#endif  // WARPLINE_PTX_LEXER_H_

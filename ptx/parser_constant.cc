@@ -1,6 +1,6 @@
 // Constant expressions, folded while parsing. PTX gives them C's operators and 64-bit integers.
 #include "absl/strings/str_cat.h"
-#include "guard/ptx/parser_impl.h"
+#include "ptx/parser_impl.h"
 
 namespace warpline::ptx {
 namespace {

@@ -1,8 +1,8 @@
 // The recursive-descent parser behind parser.h. Private to this package.
 //
 // Every method returns false after recording the first error; callers return at once.
-#ifndef WARPLINE_GUARD_PTX_PARSER_IMPL_H_
-#define WARPLINE_GUARD_PTX_PARSER_IMPL_H_
+#ifndef WARPLINE_PTX_PARSER_IMPL_H_
+#define WARPLINE_PTX_PARSER_IMPL_H_
 
 #include <cstdint>
 #include <string>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "guard/ptx/ast.h"
-#include "guard/ptx/lexer.h"
-#include "guard/ptx/parser.h"
+#include "ptx/ast.h"
+#include "ptx/lexer.h"
+#include "ptx/parser.h"
 
 namespace warpline::ptx {
 
@@ -111,4 +111,4 @@ bool IsTypeName(std::string_view text);
 
 }  // namespace warpline::ptx
 
-#endif  // WARPLINE_GUARD_PTX_PARSER_IMPL_H_
+#endif  // WARPLINE_PTX_PARSER_IMPL_H_

@@ -1,10 +1,10 @@
-#include "guard/ptx/parser.h"
+#include "ptx/parser.h"
 
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "guard/ptx/parser_impl.h"
+#include "ptx/parser_impl.h"
 
 namespace warpline::ptx {
 

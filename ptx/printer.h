@@ -1,12 +1,12 @@
 // Writes a syntax tree as canonical PTX text: Parse(Print(m)) equals m.
 //
 // One statement a line; constants as decimal integers or hexadecimal floats. Thread-safe.
-#ifndef WARPLINE_GUARD_PTX_PRINTER_H_
-#define WARPLINE_GUARD_PTX_PRINTER_H_
+#ifndef WARPLINE_PTX_PRINTER_H_
+#define WARPLINE_PTX_PRINTER_H_
 
 #include <string>
 
-#include "guard/ptx/ast.h"
+#include "ptx/ast.h"
 
 namespace warpline::ptx {
 
@@ -16,4 +16,4 @@ std::string Print(const Instruction& instruction);
 
 }  // namespace warpline::ptx
 
-#endif  // WARPLINE_GUARD_PTX_PRINTER_H_
+#endif  // WARPLINE_PTX_PRINTER_H_

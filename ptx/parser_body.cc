@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "guard/ptx/parser_impl.h"
+#include "ptx/parser_impl.h"
 
 namespace warpline::ptx {
 

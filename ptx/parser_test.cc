@@ -1,4 +1,4 @@
-#include "guard/ptx/parser.h"
+#include "ptx/parser.h"
 
 #include <string>
 #include <variant>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "guard/ptx/printer.h"
+#include "ptx/printer.h"
 
 namespace warpline::ptx {
 namespace {

@@ -1,4 +1,4 @@
-#include "guard/ptx/lexer.h"
+#include "ptx/lexer.h"
 
 #include <string>
 #include <vector>
