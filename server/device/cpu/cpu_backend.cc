@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "server/device/cpu/cpu_context.h"
-#include "server/device/cpu/device_info.h"
-#include "server/device/cpu/memfd_chunks.h"
+#include "server/device/cpu/context/cpu_context.h"
+#include "server/device/cpu/machine/device_info.h"
+#include "server/device/cpu/memory/memfd_chunks.h"
 
 namespace warpline::device {
 namespace {
