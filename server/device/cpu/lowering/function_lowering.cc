@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ptx/printer.h"
-#include "server/device/cpu/lowering/ptx_types.h"
+#include "ptx/types.h"
+#include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
 namespace {
@@ -30,9 +31,9 @@ Formals LayOutFormals(const ptx::Function& function) {
         formal.bytes = static_cast<uint32_t>(width);
         formals.slot_bytes += std::max<uint32_t>(SlotBytes(width), 64);
       } else {
-        const uint64_t bytes = std::min<uint64_t>(VariableBytes(variable), kMaxLocalBytes);
-        formal.at = static_cast<uint32_t>(
-            AlignUp(formals.local_bytes, std::min<uint64_t>(VariableAlignment(variable), 16)));
+        const uint64_t bytes = std::min<uint64_t>(ptx::VariableBytes(variable), kMaxLocalBytes);
+        formal.at = static_cast<uint32_t>(ptx::AlignUp(
+            formals.local_bytes, std::min<uint64_t>(ptx::VariableAlignment(variable), 16)));
         formal.bytes = static_cast<uint32_t>(bytes);
         formals.local_bytes =
             static_cast<uint32_t>(std::min<uint64_t>(formal.at + bytes, 2 * kMaxLocalBytes));
@@ -74,8 +75,8 @@ bool FunctionLowering::Run() {
   // Control that runs off the end returns.
   guard_ = kNoSlot;
   Emit(OpKind::kReturn);
-  frame_bytes = static_cast<uint32_t>(AlignUp(frame_bytes, 64));
-  local_bytes = static_cast<uint32_t>(AlignUp(local_bytes, 16));
+  frame_bytes = static_cast<uint32_t>(ptx::AlignUp(frame_bytes, 64));
+  local_bytes = static_cast<uint32_t>(ptx::AlignUp(local_bytes, 16));
   return BindLabels();
 }
 
@@ -102,7 +103,7 @@ bool FunctionLowering::Prepare() {
 
   if (function_.is_entry) {
     uint64_t total;
-    const std::vector<Placement> places = PlaceInOrder(function_.params, &total);
+    const std::vector<ptx::Placement> places = ptx::PlaceInOrder(function_.params, &total);
     for (size_t i = 0; i < places.size(); ++i) {
       Symbol symbol;
       symbol.kind = Symbol::Kind::kParam;
@@ -181,8 +182,9 @@ bool FunctionLowering::Declare(const ptx::Variable& variable) {
     return true;
   }
   Symbol symbol;
-  symbol.bytes = VariableBytes(variable);
-  symbol.element_bytes = static_cast<uint32_t>(TypeBytes(variable.type)) * variable.vector_width;
+  symbol.bytes = ptx::VariableBytes(variable);
+  symbol.element_bytes =
+      static_cast<uint32_t>(ptx::TypeBytes(variable.type)) * variable.vector_width;
   if (variable.space == "shared") {
     const auto it = kernel_->shared_offsets.find(&variable);
     if (it == kernel_->shared_offsets.end()) return Invalid("shared variable without a place");
@@ -191,7 +193,8 @@ bool FunctionLowering::Declare(const ptx::Variable& variable) {
   } else if (variable.space == "local" || variable.space == "param") {
     if (symbol.bytes > kMaxLocalBytes) return Unsupported("local variable too large");
     symbol.kind = Symbol::Kind::kLocal;
-    symbol.offset = AlignUp(local_top_, std::min<uint64_t>(VariableAlignment(variable), 16));
+    symbol.offset =
+        ptx::AlignUp(local_top_, std::min<uint64_t>(ptx::VariableAlignment(variable), 16));
     local_top_ = symbol.offset + symbol.bytes;
     if (local_top_ > kMaxLocalBytes) return Unsupported("too much local memory");
     local_bytes = std::max(local_bytes, static_cast<uint32_t>(local_top_));
@@ -314,49 +317,14 @@ bool FunctionLowering::EmitNamed(std::string_view mnemonic, uint32_t d, uint32_t
   return true;
 }
 
+void FunctionLowering::EmitPrepared(Op op) {
+  op.line = line_;
+  op.guard = guard_;
+  op.guard_negated = guard_negated_;
+  ops.push_back(op);
+}
+
 bool FunctionLowering::LowerInstruction(const Instruction& in) {
-  using Method = bool (FunctionLowering::*)(const Instruction&);
-  static const auto* const methods = new std::unordered_map<std::string_view, Method>{
-      {"mov", &FunctionLowering::LowerMov},
-      {"setp", &FunctionLowering::LowerSetp},
-      {"set", &FunctionLowering::LowerSet},
-      {"cvta", &FunctionLowering::LowerCvta},
-      {"isspacep", &FunctionLowering::LowerIsspacep},
-      {"cvt", &FunctionLowering::LowerCvt},
-      {"ld", &FunctionLowering::LowerLoad},
-      {"ldu", &FunctionLowering::LowerLoad},
-      {"st", &FunctionLowering::LowerStore},
-      {"atom", &FunctionLowering::LowerAtomic},
-      {"red", &FunctionLowering::LowerAtomic},
-      {"bra", &FunctionLowering::LowerBranch},
-      {"call", &FunctionLowering::LowerCall},
-      {"ret", &FunctionLowering::LowerReturn},
-      {"exit", &FunctionLowering::LowerExit},
-      {"trap", &FunctionLowering::LowerTrap},
-      {"brkpt", &FunctionLowering::LowerTrap},
-      {"membar", &FunctionLowering::LowerFence},
-      {"fence", &FunctionLowering::LowerFence},
-      {"nanosleep", &FunctionLowering::LowerSleep},
-      {"prefetch", &FunctionLowering::LowerNothing},
-      {"prefetchu", &FunctionLowering::LowerNothing},
-      {"applypriority", &FunctionLowering::LowerNothing},
-      {"griddepcontrol", &FunctionLowering::LowerNothing},
-      {"pmevent", &FunctionLowering::LowerNothing},
-      {"discard", &FunctionLowering::LowerNothing},
-      {"cp", &FunctionLowering::LowerCpAsync},
-      {"mbarrier", &FunctionLowering::LowerMbarrier},
-      {"mma", &FunctionLowering::LowerMma},
-      {"wmma", &FunctionLowering::LowerWmma},
-      {"ldmatrix", &FunctionLowering::LowerTiles},
-      {"stmatrix", &FunctionLowering::LowerTiles},
-      {"bar", &FunctionLowering::LowerBarrier},
-      {"barrier", &FunctionLowering::LowerBarrier},
-      {"shfl", &FunctionLowering::LowerShfl},
-      {"vote", &FunctionLowering::LowerVote},
-      {"match", &FunctionLowering::LowerMatch},
-      {"redux", &FunctionLowering::LowerRedux},
-      {"activemask", &FunctionLowering::LowerActiveMask},
-  };
   guard_ = kNoSlot;
   guard_negated_ = in.guard_negated;
   if (!in.guard.empty()) {
@@ -367,8 +335,100 @@ bool FunctionLowering::LowerInstruction(const Instruction& in) {
     }
     guard_ = symbol->slot;
   }
-  const auto method = methods->find(in.opcode);
-  return method == methods->end() ? LowerAlu(in) : (this->*method->second)(in);
+  ptx::Description what;
+  switch (ptx::Describe(in, &what)) {
+    case ptx::Verdict::kKnown:
+      return LowerKnown(in, what);
+    case ptx::Verdict::kUnknown:
+      return Unsupported(in);
+    case ptx::Verdict::kWrongOperands:
+      return Invalid(absl::StrCat("wrong operands: ", ptx::Print(in)));
+  }
+  return false;
+}
+
+bool FunctionLowering::LowerKnown(const Instruction& in, const ptx::Description& what) {
+  using ptx::Family;
+  switch (what.row().family) {
+    case Family::kArithmetic:
+      return LowerAlu(in, what);
+    case Family::kMove:
+      return LowerMov(in);
+    case Family::kCompare:
+      return LowerSetp(in);
+    case Family::kSet:
+      return LowerSet(in);
+    case Family::kConvert:
+      return LowerCvt(in);
+    case Family::kConvertAddress:
+      return LowerCvta(in);
+    case Family::kTestSpace:
+      return LowerIsspacep(in);
+    case Family::kLoad:
+      return LowerLoad(in, what);
+    case Family::kStore:
+      return LowerStore(in, what);
+    case Family::kAtomic:
+      return LowerAtomic(in, what);
+    case Family::kBranch:
+      return LowerBranch(in);
+    case Family::kCall:
+      return LowerCall(in, what);
+    case Family::kReturn:
+      Emit(OpKind::kReturn);
+      return true;
+    case Family::kExit:
+      Emit(OpKind::kExit);
+      return true;
+    case Family::kTrap:
+      return LowerTrap();
+    case Family::kFence:
+      return LowerFence(in);
+    case Family::kSleep:
+      Emit(OpKind::kSleep);
+      return true;
+    case Family::kHint:
+    case Family::kCopyAsyncGroup:
+    case Family::kBarrierEnd:
+      return true;
+    case Family::kCopyAsync:
+      return LowerCopyAsync(in, what);
+    case Family::kCopyAsyncArrive:
+      return LowerCopyAsyncArrive(in, what);
+    case Family::kBarrierInit:
+      return LowerBarrierInit(in, what);
+    case Family::kBarrierArrive:
+      return LowerBarrierArrive(in, what);
+    case Family::kBarrierTest:
+      return LowerBarrierTest(in, what);
+    case Family::kBarrierPending:
+      return LowerBarrierPending(in);
+    case Family::kMatrixMultiply:
+      return LowerMma(in);
+    case Family::kWmmaMultiply:
+      return LowerWmmaMultiply(in);
+    case Family::kWmmaLoad:
+    case Family::kWmmaStore:
+      return LowerWmmaAccess(in, what.accesses()[0]);
+    case Family::kTileLoad:
+    case Family::kTileStore:
+      return LowerTiles(in, what.accesses()[0]);
+    case Family::kBlockBarrier:
+      return LowerBlockBarrier(in);
+    case Family::kWarpBarrier:
+      return LowerWarpBarrier(in);
+    case Family::kShuffle:
+      return LowerShfl(in);
+    case Family::kVote:
+      return LowerVote(in);
+    case Family::kMatch:
+      return LowerMatch(in);
+    case Family::kReduce:
+      return LowerRedux(in);
+    case Family::kActiveMask:
+      return LowerActiveMask(in);
+  }
+  return false;
 }
 
 }  // namespace warpline::cpu

@@ -4,6 +4,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CPU_LOWERING_FUNCTION_LOWERING_H_
 #define WARPLINE_SERVER_DEVICE_CPU_LOWERING_FUNCTION_LOWERING_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "ptx/ast.h"
+#include "ptx/instruction_set.h"
+#include "ptx/types.h"
 #include "server/device/cpu/alu/alu.h"
 #include "server/device/cpu/execution/system_calls.h"
 #include "server/device/cpu/lowering/lowering.h"
@@ -117,18 +120,20 @@ class FunctionLowering {
   bool RegisterOf(const Operand& operand, Symbol* symbol);  // False without error if not one.
   bool SymbolAddress(const Operand& operand, char code, uint32_t* slot, bool* found);
   bool Predicate(const Operand& operand, uint32_t* slot, bool* negated);
-  static Width WidthOf(char code);
 
   // --- Emission.
   Op& Emit(OpKind kind);
   Op& EmitAlu(const AluRow& row);
+  // One whose fields are filled in, but for its line and its guard.
+  void EmitPrepared(Op op);
   // An operation on slots, by its mnemonic in the ALU table.
   bool EmitNamed(std::string_view mnemonic, uint32_t d, uint32_t a, uint32_t b = kNoSlot,
                  uint32_t c = kNoSlot);
 
   // --- Instructions.
   bool LowerInstruction(const Instruction& in);
-  bool LowerAlu(const Instruction& in);  // lower_alu.cc
+  bool LowerKnown(const Instruction& in, const ptx::Description& what);
+  bool LowerAlu(const Instruction& in, const ptx::Description& what);  // lower_alu.cc
   bool LowerMov(const Instruction& in);
   bool LowerMovVector(const Instruction& in, bool pack);
   bool LowerSetp(const Instruction& in);
@@ -145,49 +150,49 @@ class FunctionLowering {
                    uint64_t combine, bool negated);
   bool LowerHalfSetp(const Instruction& in);
   bool LowerHalfSet(const Instruction& in);
-  bool LowerLoad(const Instruction& in);  // lower_memory.cc
-  bool LowerStore(const Instruction& in);
-  bool LowerAtomic(const Instruction& in);
-  bool LowerVectorAtomic(const Instruction& in);
+  bool LowerLoad(const Instruction& in, const ptx::Description& what);  // lower_memory.cc
+  bool LowerStore(const Instruction& in, const ptx::Description& what);
+  bool LowerAtomic(const Instruction& in, const ptx::Description& what);
   bool LowerBranch(const Instruction& in);  // lower_control.cc
-  bool LowerCall(const Instruction& in);
+  bool LowerCall(const Instruction& in, const ptx::Description& what);
   bool LowerIndirectCall(const Operand* results, uint32_t target, const Operand* arguments);
   bool Actuals(const Operand* list, std::vector<Formal>* actuals);
   bool LowerSystemCall(const SystemCall& call, const Operand* results, const Operand* arguments);
   bool LowerCallCopies(const Operand* list, const std::vector<Formal>& formals,
                        std::vector<CallCopy>* copies);
-  bool LowerReturn(const Instruction& in);
-  bool LowerExit(const Instruction& in);
-  bool LowerTrap(const Instruction& in);
+  bool LowerTrap();
   bool LowerFence(const Instruction& in);
-  bool LowerSleep(const Instruction& in);
-  bool LowerNothing(const Instruction& in);
-  bool LowerCpAsync(const Instruction& in);  // lower_async.cc
-  bool LowerMbarrier(const Instruction& in);
-  // A generic address, of 64 bits, for each lane.
-  bool GenericAddress(const Operand& operand, Space space, uint32_t* slot);
+  bool LowerCopyAsync(const Instruction& in, const ptx::Description& what);  // lower_async.cc
+  bool LowerCopyAsyncArrive(const Instruction& in, const ptx::Description& what);
+  bool LowerBarrierInit(const Instruction& in, const ptx::Description& what);
+  bool LowerBarrierArrive(const Instruction& in, const ptx::Description& what);
+  bool LowerBarrierTest(const Instruction& in, const ptx::Description& what);
+  bool LowerBarrierPending(const Instruction& in);
+  // The address of an access as a generic one, of 64 bits, for each lane.
+  bool GenericAddress(const Instruction& in, const ptx::MemoryAccess& access, uint32_t* slot);
   Op& EmitHandler(MemoryFn fn);
   bool LowerMma(const Instruction& in);  // lower_matrix.cc
-  bool LowerWmma(const Instruction& in);
-  bool LowerTiles(const Instruction& in);
+  bool LowerWmmaMultiply(const Instruction& in);
+  bool LowerWmmaAccess(const Instruction& in, const ptx::MemoryAccess& access);
+  bool LowerTiles(const Instruction& in, const ptx::MemoryAccess& access);
   bool MatrixRegisters(const Operand& operand, bool destination, bool exact, Matrix* matrix);
   bool EmitMatrix(MatrixSite site, MemoryFn fn);
-  bool LowerBarrier(const Instruction& in);  // lower_sync.cc
+  bool LowerBlockBarrier(const Instruction& in);  // lower_sync.cc
+  bool LowerWarpBarrier(const Instruction& in);
   bool LowerShfl(const Instruction& in);
   bool LowerVote(const Instruction& in);
   bool LowerMatch(const Instruction& in);
   bool LowerRedux(const Instruction& in);
   bool LowerActiveMask(const Instruction& in);
 
-  struct Access {
-    Space space = Space::kGeneric;
-    int vector = 1;
-    bool ordered = false;
-    bool is_const = false;
-    std::string type;
+  // The registers or literals of a load or store; one where it is no vector.
+  struct Elements {
+    std::array<const Operand*, 4> operands{};
+    size_t count = 0;
   };
-  bool ParseAccess(const Instruction& in, Access* access);
-  bool ResolveAddress(const Operand& operand, const Access& access, Op* op);
+  bool ElementsOf(const Instruction& in, const ptx::Description& what, Elements* elements);
+  bool SpaceOf(ptx::StateSpace space, Space* out) const;
+  bool ResolveAddress(const Operand& operand, Space space, Op* op);
   bool ParseCompare(const Instruction& in, size_t types, std::string* key, uint64_t* combine);
 
   KernelContext* const kernel_;

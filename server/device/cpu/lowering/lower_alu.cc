@@ -1,63 +1,72 @@
 // Arithmetic, moves, comparisons, address conversions.
-#include <cstring>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/lowering/function_lowering.h"
-#include "server/device/cpu/lowering/ptx_types.h"
 
 namespace warpline::cpu {
 namespace {
 
-bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> list) {
-  for (const std::string_view item : list) {
-    if (item == text) return true;
-  }
-  return false;
-}
-
 // Spelled as in the ALU table.
-std::string Mnemonic(const ptx::Instruction& in) {
-  const bool rounds = IsOneOf(in.opcode, {"add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt"});
+std::string Mnemonic(const ptx::Instruction& in, const ptx::InstructionRow& row) {
   // Of f16 and bf16 the approximations flush or not as they like.
   const bool half = !in.modifiers.empty() && in.modifiers.back().find("f16") != std::string::npos;
   std::string key = in.opcode;
   for (const std::string& modifier : in.modifiers) {
-    if (rounds && modifier == "rn") continue;
+    if (row.rounds_to_nearest && modifier == "rn") continue;
     if (modifier == "ftz" && (in.opcode == "slct" || half)) continue;
     absl::StrAppend(&key, ".", modifier);
   }
   // mad of floats is fma, in every rounding.
-  if (in.opcode == "mad" && !in.modifiers.empty() && IsFloatType(in.modifiers.back())) {
+  if (in.opcode == "mad" && !in.modifiers.empty() && ptx::IsFloatType(in.modifiers.back())) {
     key.replace(0, 3, "fma");
   }
   return key;
 }
 
+// Where generic addresses of a state space start; 0 where they are the same.
+uint64_t WindowOf(ptx::StateSpace space) {
+  switch (space) {
+    case ptx::StateSpace::kShared:
+    case ptx::StateSpace::kSharedCluster:
+      return kSharedWindow;
+    case ptx::StateSpace::kLocal:
+      return kLocalWindow;
+    case ptx::StateSpace::kParam:
+      return kParamWindow;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
-bool FunctionLowering::LowerAlu(const Instruction& in) {
-  const AluRow* const row = FindAlu(Mnemonic(in));
+bool FunctionLowering::LowerAlu(const Instruction& in, const ptx::Description& what) {
+  const AluRow* const row = FindAlu(Mnemonic(in, what.row()));
   if (row == nullptr) return Unsupported(in);
-  const size_t count = std::strlen(row->operands);
-  const bool has_table = in.opcode == "lop3";
-  if (in.operands.size() != count + (has_table ? 1 : 0)) return Invalid("wrong number of operands");
+  const std::string_view codes = row->operands;
   uint32_t slots[6];
+  size_t count = 1;
   bool negated = false;
-  for (size_t i = 1; i < count; ++i) {
-    bool* const flag = in.opcode == "selp" ? &negated : nullptr;
-    if (!Source(in.operands[i], row->operands[i], &slots[i], flag)) return false;
+  uint64_t immediate = 0;
+  for (size_t i = 1; i < in.operands.size(); ++i) {
+    const ptx::Role role = what.roles()[i];
+    if (role == ptx::Role::kImmediate) {
+      immediate = in.operands[i].value;
+      continue;
+    }
+    if (count == codes.size()) return Invalid("wrong number of operands");
+    bool* const flag = role == ptx::Role::kPredicate ? &negated : nullptr;
+    if (!Source(in.operands[i], codes[count], &slots[count], flag)) return false;
+    ++count;
   }
-  if (!Destination(in.operands[0], row->operands[0], &slots[0])) return false;
+  if (count != codes.size()) return Invalid("wrong number of operands");
+  if (!Destination(in.operands[0], codes[0], &slots[0])) return false;
   Op& op = EmitAlu(*row);
   for (size_t i = 0; i < count; ++i) op.r[i] = slots[i];
   op.negated = negated;
-  if (has_table) {
-    if (in.operands[count].kind != Operand::Kind::kInteger) return Invalid("lop3 needs a table");
-    op.imm = in.operands[count].value;
-  }
+  op.imm = immediate;
   if (row->uses_carry) {
     if (carry_ == kNoSlot) carry_ = NewSlot(Width::kPred);
     op.r[5] = carry_;
@@ -66,7 +75,7 @@ bool FunctionLowering::LowerAlu(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerMov(const Instruction& in) {
-  if (in.operands.size() != 2 || in.modifiers.size() != 1) return Invalid("malformed mov");
+  if (in.modifiers.size() != 1) return Invalid("malformed mov");
   if (in.operands[0].kind == Operand::Kind::kVector) return LowerMovVector(in, false);
   if (in.operands[1].kind == Operand::Kind::kVector) return LowerMovVector(in, true);
   const AluRow* const row = FindAlu(absl::StrCat("mov.", in.modifiers[0]));
@@ -85,7 +94,7 @@ bool FunctionLowering::LowerMov(const Instruction& in) {
 // mov.b64 %rd, {%r1, %r2} and the reverse.
 bool FunctionLowering::LowerMovVector(const Instruction& in, bool pack) {
   const std::vector<Operand>& parts = in.operands[pack ? 1 : 0].elements;
-  const int bytes = TypeBytes(in.modifiers[0]);
+  const int bytes = ptx::TypeBytes(in.modifiers[0]);
   if ((bytes != 4 && bytes != 8) || (parts.size() != 2 && parts.size() != 4) ||
       (bytes == 4 && parts.size() == 4)) {
     return Unsupported(in);
@@ -174,7 +183,7 @@ bool FunctionLowering::LowerSet(const Instruction& in) {
   if (row == nullptr) return Unsupported(in);
   if (in.operands.size() != (combine != 0 ? 4u : 3u)) return Invalid("wrong number of operands");
   const std::string& type = in.modifiers[in.modifiers.size() - 2];
-  if (TypeBytes(type) != 4) return Unsupported(in);
+  if (ptx::TypeBytes(type) != 4) return Unsupported(in);
   uint32_t a, b, c = kNoSlot, d;
   bool negated = false;
   if (!Source(in.operands[1], row->operands[1], &a)) return false;
@@ -195,25 +204,14 @@ bool FunctionLowering::LowerSet(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerCvta(const Instruction& in) {
-  if (in.operands.size() != 2 || in.modifiers.size() < 2 || in.modifiers.back() != "u64") {
-    return Unsupported(in);
-  }
+  if (in.modifiers.size() < 2 || in.modifiers.back() != "u64") return Unsupported(in);
   const bool to = in.modifiers[0] == "to";
   if (in.modifiers.size() != (to ? 3u : 2u)) return Invalid("malformed cvta");
-  std::string_view space = in.modifiers[to ? 1 : 0];
-  space = space.substr(0, space.find("::"));
-  uint64_t window = 0;
-  if (space == "shared") {
-    window = kSharedWindow;
-  } else if (space == "local") {
-    window = kLocalWindow;
-  } else if (space == "param") {
-    window = kParamWindow;
-  } else if (space != "global" && space != "const") {
-    return Unsupported(in);
-  }
+  ptx::StateSpace space;
+  if (!ptx::FindStateSpace(in.modifiers[to ? 1 : 0], &space)) return Unsupported(in);
   // A parameter of a .func lives in local memory.
-  if (space == "param" && !function_.is_entry) window = kLocalWindow;
+  const bool is_local = space == ptx::StateSpace::kParam && !function_.is_entry;
+  const uint64_t window = WindowOf(is_local ? ptx::StateSpace::kLocal : space);
   uint32_t d, a;
   if (!Source(in.operands[1], 'l', &a)) return false;
   if (!Destination(in.operands[0], 'l', &d)) return false;
@@ -222,23 +220,17 @@ bool FunctionLowering::LowerCvta(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerIsspacep(const Instruction& in) {
-  if (in.operands.size() != 2 || in.modifiers.size() != 1) return Invalid("malformed isspacep");
-  std::string_view space = in.modifiers[0];
-  space = space.substr(0, space.find("::"));
+  if (in.modifiers.size() != 1) return Invalid("malformed isspacep");
+  ptx::StateSpace space;
+  if (!ptx::FindStateSpace(in.modifiers[0], &space) || space == ptx::StateSpace::kConst) {
+    return Unsupported(in);
+  }
   uint32_t p, a;
   if (!Source(in.operands[1], 'l', &a)) return false;
   if (!Destination(in.operands[0], 'p', &p)) return false;
-  if (space == "global") return EmitNamed("below_windows", p, a);
+  if (space == ptx::StateSpace::kGlobal) return EmitNamed("below_windows", p, a);
   if (!EmitNamed("window", p, a)) return false;
-  if (space == "shared") {
-    ops.back().imm = kSharedWindow;
-  } else if (space == "local") {
-    ops.back().imm = kLocalWindow;
-  } else if (space == "param") {
-    ops.back().imm = kParamWindow;
-  } else {
-    return Unsupported(in);
-  }
+  ops.back().imm = WindowOf(space);
   return true;
 }
 

@@ -17,11 +17,12 @@ bool Has(const ptx::Instruction& in, std::string_view modifier) {
 
 }  // namespace
 
-bool FunctionLowering::GenericAddress(const Operand& operand, Space space, uint32_t* slot) {
-  Access access;
-  access.space = space;
+bool FunctionLowering::GenericAddress(const Instruction& in, const ptx::MemoryAccess& access,
+                                      uint32_t* slot) {
+  Space space;
+  if (!SpaceOf(access.space, &space)) return Unsupported(in);
   Op op;
-  if (!ResolveAddress(operand, access, &op)) return false;
+  if (!ResolveAddress(in.operands[access.operand], space, &op)) return false;
   uint64_t offset = op.imm;
   if (op.space == Space::kShared) offset += kSharedWindow;
   if (op.space == Space::kLocal) offset += kLocalWindow;
@@ -54,31 +55,13 @@ Op& FunctionLowering::EmitHandler(MemoryFn fn) {
   return op;
 }
 
-bool FunctionLowering::LowerCpAsync(const Instruction& in) {
-  if (in.modifiers.empty() || in.modifiers[0] != "async" || Has(in, "bulk")) return Unsupported(in);
-  if (Has(in, "commit_group") || Has(in, "wait_group") || Has(in, "wait_all")) return true;
-  if (Has(in, "mbarrier")) {
-    // The arrival that stands for the copies so far. Without .noinc it was added to the count.
-    if (!Has(in, "noinc")) return true;
-    if (in.operands.size() != 1) return Invalid("malformed cp.async.mbarrier.arrive");
-    uint32_t barrier;
-    const Space space =
-        Has(in, "shared") || Has(in, "shared::cta") ? Space::kShared : Space::kGeneric;
-    if (!GenericAddress(in.operands[0], space, &barrier)) return false;
-    const uint32_t one = Constant(Width::k32, 1);
-    Op& op = EmitHandler(BarrierArrive);
-    op.r[1] = barrier;
-    op.r[2] = one;
-    return true;
-  }
-  if (in.operands.size() < 3 || in.operands[2].kind != Operand::Kind::kInteger) {
-    return Invalid("malformed cp.async");
-  }
-  const uint64_t bytes = in.operands[2].value;
+bool FunctionLowering::LowerCopyAsync(const Instruction& in, const ptx::Description& what) {
+  const ptx::MemoryAccess& target = what.accesses()[0];
+  const uint64_t bytes = target.bytes;
   if (bytes != 4 && bytes != 8 && bytes != 16) return Invalid("cp.async of a wrong size");
   uint32_t to, from, take = Constant(Width::k32, bytes);
-  if (!GenericAddress(in.operands[0], Space::kShared, &to)) return false;
-  if (!GenericAddress(in.operands[1], Space::kGlobal, &from)) return false;
+  if (!GenericAddress(in, target, &to)) return false;
+  if (!GenericAddress(in, what.accesses()[1], &from)) return false;
   Symbol symbol;
   if (in.operands.size() > 3 &&
       (!RegisterOf(in.operands[3], &symbol) || symbol.width != Width::k64)) {
@@ -93,63 +76,69 @@ bool FunctionLowering::LowerCpAsync(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerMbarrier(const Instruction& in) {
-  if (in.modifiers.empty() || Has(in, "shared::cluster")) return Unsupported(in);
-  const std::string& operation = in.modifiers[0];
-  const size_t count = in.operands.size();
-  const Space space =
-      Has(in, "shared") || Has(in, "shared::cta") ? Space::kShared : Space::kGeneric;
-  uint32_t barrier, a = kNoSlot, d = kNoSlot;
-  if (operation == "pending_count") {
-    if (count != 2 || !Source(in.operands[1], 'l', &a)) return Invalid("malformed mbarrier");
-    if (!Destination(in.operands[0], 'i', &d)) return false;
-    Op& op = EmitHandler(BarrierPending);
-    op.r[0] = d;
-    op.r[1] = a;
-    return true;
-  }
-  if (operation == "inval") return true;
-  if (operation == "init") {
-    if (count != 2) return Invalid("malformed mbarrier");
-    if (!GenericAddress(in.operands[0], space, &barrier) || !Source(in.operands[1], 'i', &a)) {
-      return false;
-    }
-    Op& op = EmitHandler(BarrierInit);
-    op.r[1] = barrier;
-    op.r[2] = a;
-    return true;
-  }
-  const bool drops = operation == "arrive_drop";
-  if (operation == "arrive" || drops) {
-    if (Has(in, "expect_tx")) return Unsupported(in);
-    // The state may be left out.
-    const size_t first = count > 0 && in.operands[0].kind == Operand::Kind::kAddress ? 0 : 1;
-    if (count < first + 1 || count > first + 2) return Invalid("malformed mbarrier");
-    if (!GenericAddress(in.operands[first], space, &barrier)) return false;
-    a = Constant(Width::k32, 1);
-    if (count == first + 2 && !Source(in.operands[first + 1], 'i', &a)) return false;
-    if (first == 1 && in.operands[0].name != "_" && !Destination(in.operands[0], 'l', &d)) {
-      return false;
-    }
-    Op& op = EmitHandler(BarrierArrive);
-    op.r[0] = d;
-    op.r[1] = barrier;
-    op.r[2] = a;
-    op.imm = drops ? 1 : 0;
-    return true;
-  }
-  if (operation != "test_wait" && operation != "try_wait") return Unsupported(in);
-  const bool parity = Has(in, "parity");
-  if (count < 3 || count > 4) return Invalid("malformed mbarrier");
-  if (!GenericAddress(in.operands[1], space, &barrier)) return false;
-  if (!Source(in.operands[2], parity ? 'i' : 'l', &a)) return false;
-  if (!Destination(in.operands[0], 'p', &d)) return false;
-  Op& op = EmitHandler(BarrierTest);
-  op.r[0] = d;
+// The arrival that stands for the copies so far. Without .noinc it was added to the count.
+bool FunctionLowering::LowerCopyAsyncArrive(const Instruction& in, const ptx::Description& what) {
+  if (!Has(in, "noinc")) return true;
+  uint32_t barrier;
+  if (!GenericAddress(in, what.accesses()[0], &barrier)) return false;
+  const uint32_t one = Constant(Width::k32, 1);
+  Op& op = EmitHandler(BarrierArrive);
   op.r[1] = barrier;
-  op.r[2] = a;
+  op.r[2] = one;
+  return true;
+}
+
+bool FunctionLowering::LowerBarrierInit(const Instruction& in, const ptx::Description& what) {
+  uint32_t barrier, count;
+  if (!GenericAddress(in, what.accesses()[0], &barrier)) return false;
+  if (!Source(in.operands[1], 'i', &count)) return false;
+  Op& op = EmitHandler(BarrierInit);
+  op.r[1] = barrier;
+  op.r[2] = count;
+  return true;
+}
+
+bool FunctionLowering::LowerBarrierArrive(const Instruction& in, const ptx::Description& what) {
+  const ptx::MemoryAccess& access = what.accesses()[0];
+  const bool has_state = access.operand > 0;
+  const size_t next = access.operand + size_t{1};
+  uint32_t barrier, count = Constant(Width::k32, 1), state = kNoSlot;
+  if (!GenericAddress(in, access, &barrier)) return false;
+  if (in.operands.size() > next && !Source(in.operands[next], 'i', &count)) return false;
+  if (has_state && in.operands[0].name != "_" && !Destination(in.operands[0], 'l', &state)) {
+    return false;
+  }
+  Op& op = EmitHandler(BarrierArrive);
+  op.r[0] = state;
+  op.r[1] = barrier;
+  op.r[2] = count;
+  op.imm = in.modifiers[0] == "arrive_drop" ? 1 : 0;
+  return true;
+}
+
+bool FunctionLowering::LowerBarrierTest(const Instruction& in, const ptx::Description& what) {
+  const bool parity = Has(in, "parity");
+  uint32_t barrier, state, done;
+  if (!GenericAddress(in, what.accesses()[0], &barrier)) return false;
+  if (!Source(in.operands[2], parity ? 'i' : 'l', &state)) return false;
+  if (!Destination(in.operands[0], 'p', &done)) return false;
+  Op& op = EmitHandler(BarrierTest);
+  op.r[0] = done;
+  op.r[1] = barrier;
+  op.r[2] = state;
   op.imm = parity ? 1 : 0;
   op.ordered = true;
+  return true;
+}
+
+bool FunctionLowering::LowerBarrierPending(const Instruction& in) {
+  uint32_t state, count;
+  if (!Source(in.operands[1], 'l', &state) || !Destination(in.operands[0], 'i', &count)) {
+    return false;
+  }
+  Op& op = EmitHandler(BarrierPending);
+  op.r[0] = count;
+  op.r[1] = state;
   return true;
 }
 

@@ -7,13 +7,12 @@
 #include "server/device/cpu/execution/memory_ops.h"
 #include "server/device/cpu/execution/system_calls.h"
 #include "server/device/cpu/lowering/function_lowering.h"
+#include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
 
 bool FunctionLowering::LowerBranch(const Instruction& in) {
-  if (in.operands.size() != 1 || in.operands[0].kind != Operand::Kind::kName) {
-    return Invalid("malformed branch");
-  }
+  if (in.operands[0].kind != Operand::Kind::kName) return Invalid("malformed branch");
   for (const std::string& modifier : in.modifiers) {
     if (modifier != "uni") return Unsupported(in);
   }
@@ -22,20 +21,17 @@ bool FunctionLowering::LowerBranch(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerCall(const Instruction& in) {
-  size_t next = 0;
-  const Operand* results = nullptr;
-  const Operand* arguments = nullptr;
-  const auto is_list = [&](size_t i) {
-    return i < in.operands.size() && in.operands[i].kind == Operand::Kind::kList;
+bool FunctionLowering::LowerCall(const Instruction& in, const ptx::Description& what) {
+  const auto list_at = [&](size_t i) {
+    return i < in.operands.size() && what.roles()[i] == ptx::Role::kList ? &in.operands[i]
+                                                                         : nullptr;
   };
-  if (is_list(next)) results = &in.operands[next++];
-  if (next >= in.operands.size() || in.operands[next].kind != Operand::Kind::kName) {
-    return Invalid("malformed call");
-  }
-  const Operand& target = in.operands[next++];
+  const Operand* const results = list_at(0);
+  const size_t place = results == nullptr ? 0 : 1;
+  const Operand* const arguments = list_at(place + 1);
+  const Operand& target = in.operands[place];
   const std::string& name = target.name;
-  if (is_list(next)) arguments = &in.operands[next++];
+  if (target.kind != Operand::Kind::kName) return Invalid("malformed call");
   Symbol pointer;
   if (RegisterOf(target, &pointer)) {
     if (pointer.width != Width::k64) return Invalid("call through a register of the wrong size");
@@ -151,10 +147,7 @@ bool FunctionLowering::LowerCallCopies(const Operand* list, const std::vector<Fo
     copy.bytes = formal.bytes;
     copy.is_register = formal.is_register;
     if (formal.is_register) {
-      const char code = formal.bytes == 0   ? 'p'
-                        : formal.bytes == 2 ? 'h'
-                        : formal.bytes == 4 ? 'i'
-                                            : 'l';
+      const char code = CodeOf(static_cast<Width>(formal.bytes));
       if (!Source(actual, code, &copy.caller)) return false;
     } else {
       const Symbol* const symbol =
@@ -170,17 +163,7 @@ bool FunctionLowering::LowerCallCopies(const Operand* list, const std::vector<Fo
   return true;
 }
 
-bool FunctionLowering::LowerReturn(const Instruction&) {
-  Emit(OpKind::kReturn);
-  return true;
-}
-
-bool FunctionLowering::LowerExit(const Instruction&) {
-  Emit(OpKind::kExit);
-  return true;
-}
-
-bool FunctionLowering::LowerTrap(const Instruction&) {
+bool FunctionLowering::LowerTrap() {
   Emit(OpKind::kTrap).imm = static_cast<uint64_t>(CudaResult::kLaunchFailed);
   return true;
 }
@@ -192,12 +175,5 @@ bool FunctionLowering::LowerFence(const Instruction& in) {
   Emit(OpKind::kFence);
   return true;
 }
-
-bool FunctionLowering::LowerSleep(const Instruction&) {
-  Emit(OpKind::kSleep);
-  return true;
-}
-
-bool FunctionLowering::LowerNothing(const Instruction&) { return true; }
 
 }  // namespace warpline::cpu

@@ -3,8 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ptx/types.h"
 #include "server/device/cpu/lowering/function_lowering.h"
-#include "server/device/cpu/lowering/ptx_types.h"
+#include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
 namespace {
@@ -14,21 +15,6 @@ bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> list
     if (item == text) return true;
   }
   return false;
-}
-
-char CodeOf(std::string_view type) {
-  if (type == "f32") return 'f';
-  if (type == "f64") return 'd';
-  switch (TypeBytes(type)) {
-    case 2:
-      return 'h';
-    case 4:
-      return 'i';
-    case 8:
-      return 'l';
-    default:
-      return '?';
-  }
 }
 
 }  // namespace
@@ -52,10 +38,10 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
       return Unsupported(in);
     }
   }
-  const bool to_float = IsFloatType(to), from_float = IsFloatType(from);
-  if (TypeBytes(to) == 0 || TypeBytes(to) > 8 || TypeBytes(from) == 0 || TypeBytes(from) > 8 ||
-      (to[0] == 'f' && !to_float) || (from[0] == 'f' && !from_float) || to[0] == 'b' ||
-      from[0] == 'b') {
+  const bool to_float = ptx::IsFloatType(to), from_float = ptx::IsFloatType(from);
+  if (ptx::TypeBytes(to) == 0 || ptx::TypeBytes(to) > 8 || ptx::TypeBytes(from) == 0 ||
+      ptx::TypeBytes(from) > 8 || (to[0] == 'f' && !to_float) || (from[0] == 'f' && !from_float) ||
+      to[0] == 'b' || from[0] == 'b') {
     return Unsupported(in);
   }
 
@@ -66,15 +52,15 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
     const std::string sign(1, from[0]);
     const int bits = 8 * static_cast<int>(symbol.width);
     a = symbol.slot;
-    if (symbol.width == Width::kPred || TypeBytes(from) * 8 > bits) {
+    if (symbol.width == Width::kPred || ptx::TypeBytes(from) * 8 > bits) {
       return Invalid("source register too narrow");
     }
-    if (TypeBytes(from) == 1) {
+    if (ptx::TypeBytes(from) == 1) {
       const uint32_t cut = NewSlot(symbol.width);
       if (!EmitNamed(absl::StrCat("extend.", from, ".b", bits), cut, a)) return false;
       a = cut;
       from = absl::StrCat(sign, bits);
-    } else if (TypeBytes(from) * 8 < bits) {
+    } else if (ptx::TypeBytes(from) * 8 < bits) {
       Width width;
       TypeWidth(from, &width);
       const uint32_t cut = NewSlot(width);
@@ -82,7 +68,7 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
       a = cut;
     }
   } else {
-    if (TypeBytes(from) == 1) from = absl::StrCat(std::string(1, from[0]), 16);
+    if (ptx::TypeBytes(from) == 1) from = absl::StrCat(std::string(1, from[0]), 16);
     if (!Source(in.operands[1], CodeOf(from), &a)) return false;
   }
 
@@ -101,7 +87,7 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
   } else if (!Destination(target, CodeOf(to == "u8" || to == "s8" ? "u16" : to), &d)) {
     return false;
   }
-  const bool narrow = TypeBytes(to) == 1;
+  const bool narrow = ptx::TypeBytes(to) == 1;
   const uint32_t result = narrow || width != type_width ? NewSlot(type_width) : d;
 
   if (!to_float && !from_float) {

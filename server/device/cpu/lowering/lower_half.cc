@@ -2,8 +2,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ptx/types.h"
 #include "server/device/cpu/lowering/function_lowering.h"
-#include "server/device/cpu/lowering/ptx_types.h"
 
 namespace warpline::cpu {
 namespace {
@@ -215,7 +215,7 @@ bool FunctionLowering::LowerHalfSet(const Instruction& in) {
     return false;
   }
   if (combine != 0 && !Source(in.operands[3], 'p', &c, &negated)) return false;
-  const int bytes = TypeBytes(to);
+  const int bytes = ptx::TypeBytes(to);
   if (bytes != (pair ? 4 : bytes) || (bytes != 2 && bytes != 4)) return Unsupported(in);
   // True is one for floats, all ones for integers.
   const uint64_t one = to == "f16" || to == "f16x2"     ? 0x3c00

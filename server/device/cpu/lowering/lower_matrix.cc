@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "ptx/types.h"
 #include "server/device/cpu/execution/matrix_ops.h"
 #include "server/device/cpu/lowering/function_lowering.h"
-#include "server/device/cpu/lowering/ptx_types.h"
 
 namespace warpline::cpu {
 namespace {
@@ -35,7 +35,6 @@ struct MatrixName {
   Shape shape;
   std::vector<std::string> layouts;
   std::vector<MatrixType> types;
-  Space space = Space::kGeneric;
   bool saturate = false;
 };
 
@@ -44,15 +43,15 @@ bool ParseName(const ptx::Instruction& in, size_t first, MatrixName* name) {
   for (size_t i = first; i < in.modifiers.size(); ++i) {
     const std::string& modifier = in.modifiers[i];
     MatrixType type;
-    if (modifier == "sync" || modifier == "aligned" || modifier == "rn") continue;
+    ptx::StateSpace space;
+    if (modifier == "sync" || modifier == "aligned" || modifier == "rn" ||
+        ptx::FindStateSpace(modifier, &space)) {
+      continue;
+    }
     if (modifier == "row" || modifier == "col") {
       name->layouts.push_back(modifier);
     } else if (modifier == "satfinite") {
       name->saturate = true;
-    } else if (modifier == "global") {
-      name->space = Space::kGlobal;
-    } else if (modifier == "shared" || modifier == "shared::cta") {
-      name->space = Space::kShared;
     } else if (FindMatrixType(modifier, &type)) {
       name->types.push_back(type);
     } else if (!ParseShape(modifier, &name->shape)) {
@@ -145,46 +144,47 @@ bool FunctionLowering::LowerMma(const Instruction& in) {
          EmitMatrix(std::move(site), MatrixMultiply);
 }
 
-bool FunctionLowering::LowerWmma(const Instruction& in) {
+bool FunctionLowering::LowerWmmaMultiply(const Instruction& in) {
   MatrixName name;
-  if (in.modifiers.size() < 2) return Invalid("malformed wmma");
-  const std::string& operation = in.modifiers[0];
-  const bool multiplies = operation == "mma";
-  if (!ParseName(in, multiplies ? 1 : 2, &name)) return Unsupported(in);
+  if (!ParseName(in, 1, &name)) return Unsupported(in);
+  // With f16 only the types of D and C are named.
+  if (name.types.size() == 2) {
+    name.types = {name.types[0], MatrixType::kF16, MatrixType::kF16, name.types[1]};
+  }
+  if (name.types.size() != 4 ||
+      !TypesFit(name.types[0], name.types[1], name.types[2], name.types[3])) {
+    return Unsupported(in);
+  }
   const Shape& shape = name.shape;
   MatrixSite site;
   site.wmma = true;
   site.saturate = name.saturate;
-  if (multiplies) {
-    // With f16 only the types of D and C are named.
-    if (name.types.size() == 2) {
-      name.types = {name.types[0], MatrixType::kF16, MatrixType::kF16, name.types[1]};
-    }
-    if (name.types.size() != 4 || in.operands.size() != 4 ||
-        !TypesFit(name.types[0], name.types[1], name.types[2], name.types[3])) {
-      return Unsupported(in);
-    }
-    site.d = {name.types[0], shape.m, shape.n, {}};
-    site.a = {name.types[1], shape.m, shape.k, {}};
-    site.b = {name.types[2], shape.k, shape.n, {}};
-    site.c = {name.types[3], shape.m, shape.n, {}};
-    return MatrixRegisters(in.operands[1], false, false, &site.a) &&
-           MatrixRegisters(in.operands[2], false, false, &site.b) &&
-           MatrixRegisters(in.operands[3], false, false, &site.c) &&
-           MatrixRegisters(in.operands[0], true, false, &site.d) &&
-           EmitMatrix(std::move(site), MatrixMultiply);
-  }
-  const bool stores = operation == "store";
-  const std::string& which = in.modifiers[1];
-  if ((!stores && operation != "load") || name.types.size() != 1 || name.layouts.size() != 1 ||
-      in.operands.size() < 2 || in.operands.size() > 3) {
+  site.d = {name.types[0], shape.m, shape.n, {}};
+  site.a = {name.types[1], shape.m, shape.k, {}};
+  site.b = {name.types[2], shape.k, shape.n, {}};
+  site.c = {name.types[3], shape.m, shape.n, {}};
+  return MatrixRegisters(in.operands[1], false, false, &site.a) &&
+         MatrixRegisters(in.operands[2], false, false, &site.b) &&
+         MatrixRegisters(in.operands[3], false, false, &site.c) &&
+         MatrixRegisters(in.operands[0], true, false, &site.d) &&
+         EmitMatrix(std::move(site), MatrixMultiply);
+}
+
+bool FunctionLowering::LowerWmmaAccess(const Instruction& in, const ptx::MemoryAccess& access) {
+  MatrixName name;
+  if (in.modifiers.size() < 2) return Invalid("malformed wmma");
+  if (!ParseName(in, 2, &name) || name.types.size() != 1 || name.layouts.size() != 1) {
     return Unsupported(in);
   }
+  const bool stores = access.kind == ptx::AccessKind::kWrite;
+  const std::string& which = in.modifiers[1];
+  MatrixSite site;
+  site.wmma = true;
   site.d.type = name.types[0];
-  site.d.rows = which == "b" ? shape.k : shape.m;
-  site.d.columns = which == "a" ? shape.k : shape.n;
+  site.d.rows = which == "b" ? name.shape.k : name.shape.m;
+  site.d.columns = which == "a" ? name.shape.k : name.shape.n;
   site.column_major = name.layouts[0] == "col";
-  if (!GenericAddress(in.operands[stores ? 0 : 1], name.space, &site.address)) return false;
+  if (!GenericAddress(in, access, &site.address)) return false;
   if (!MatrixRegisters(in.operands[stores ? 1 : 0], !stores, stores, &site.d)) return false;
   const int lead = site.column_major ? site.d.rows : site.d.columns;
   site.stride = Constant(Width::k32, static_cast<uint64_t>(lead));
@@ -192,26 +192,15 @@ bool FunctionLowering::LowerWmma(const Instruction& in) {
   return EmitMatrix(std::move(site), stores ? MatrixStore : MatrixLoad);
 }
 
-bool FunctionLowering::LowerTiles(const Instruction& in) {
-  const bool stores = in.opcode == "stmatrix";
+bool FunctionLowering::LowerTiles(const Instruction& in, const ptx::MemoryAccess& access) {
+  const bool stores = access.kind == ptx::AccessKind::kWrite;
   MatrixSite site;
-  Space space = Space::kGeneric;
-  for (const std::string& modifier : in.modifiers) {
-    if (modifier == "trans") {
-      site.column_major = true;
-    } else if (modifier == "shared" || modifier == "shared::cta") {
-      space = Space::kShared;
-    } else if (modifier != "sync" && modifier != "aligned" && modifier != "m8n8" &&
-               modifier != "x1" && modifier != "x2" && modifier != "x4" && modifier != "b16") {
-      return Unsupported(in);
-    }
-  }
-  if (in.operands.size() != 2) return Invalid("malformed matrix access");
+  for (const std::string& modifier : in.modifiers) site.column_major |= modifier == "trans";
   const Operand& registers = in.operands[stores ? 1 : 0];
   const int count = static_cast<int>(registers.elements.size());
   if (count != 1 && count != 2 && count != 4) return Invalid("malformed matrix access");
   site.d = {MatrixType::kF16, 8, 8 * count, {}};
-  return GenericAddress(in.operands[stores ? 0 : 1], space, &site.address) &&
+  return GenericAddress(in, access, &site.address) &&
          MatrixRegisters(registers, !stores, true, &site.d) &&
          EmitMatrix(std::move(site), stores ? TileStore : TileLoad);
 }

@@ -3,8 +3,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "ptx/types.h"
 #include "server/device/cpu/lowering/function_lowering.h"
-#include "server/device/cpu/lowering/ptx_types.h"
+#include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
 namespace {
@@ -99,20 +100,6 @@ bool LiteralBits(const ptx::Operand& operand, char code, uint64_t* bits) {
 }
 
 }  // namespace
-
-Width FunctionLowering::WidthOf(char code) {
-  switch (code) {
-    case 'h':
-      return Width::k16;
-    case 'l':
-    case 'd':
-      return Width::k64;
-    case 'p':
-      return Width::kPred;
-    default:
-      return Width::k32;
-  }
-}
 
 bool FunctionLowering::RegisterOf(const Operand& operand, Symbol* symbol) {
   if (operand.kind != Operand::Kind::kName) return false;
@@ -214,7 +201,7 @@ bool FunctionLowering::SymbolAddress(const Operand& operand, char code, uint32_t
   }
   if (const auto it = symbols.shared.find(operand.name); it != symbols.shared.end()) {
     const uint64_t bytes =
-        static_cast<uint64_t>(TypeBytes(it->second->type)) * it->second->vector_width;
+        static_cast<uint64_t>(ptx::TypeBytes(it->second->type)) * it->second->vector_width;
     *slot = Constant(WidthOf(code), kernel_->shared_offsets[it->second] + offset_of(bytes));
     return true;
   }

@@ -40,17 +40,23 @@ const Name* FindName(const Name (&names)[kCount], std::string_view text) {
 
 }  // namespace
 
-bool FunctionLowering::LowerBarrier(const Instruction& in) {
+bool FunctionLowering::LowerWarpBarrier(const Instruction& in) {
+  uint32_t members;
+  if (!Source(in.operands[0], 'i', &members)) return false;
+  Op& op = Emit(OpKind::kWarpSync);
+  op.warp_sync = WarpSyncKind::kBarrier;
+  op.r[5] = members;
+  return true;
+}
+
+bool FunctionLowering::LowerBlockBarrier(const Instruction& in) {
   std::string operation;
   std::string reduction;
-  bool warp = false;
   for (const std::string& modifier : in.modifiers) {
     if (modifier == "cta" || modifier == "aligned" || modifier == "u32" || modifier == "pred") {
       continue;
     }
-    if (modifier == "warp") {
-      warp = true;
-    } else if (modifier == "sync" || modifier == "arrive" || modifier == "red") {
+    if (modifier == "sync" || modifier == "arrive" || modifier == "red") {
       operation = modifier;
     } else if (modifier == "popc" || modifier == "and" || modifier == "or") {
       reduction = modifier;
@@ -59,27 +65,14 @@ bool FunctionLowering::LowerBarrier(const Instruction& in) {
     }
   }
   const size_t count = in.operands.size();
-  if (warp) {
-    uint32_t members;
-    if (operation != "sync" || count != 1) return Unsupported(in);
-    if (!Source(in.operands[0], 'i', &members)) return false;
-    Op& op = Emit(OpKind::kWarpSync);
-    op.warp_sync = WarpSyncKind::kBarrier;
-    op.r[5] = members;
-    return true;
-  }
   const bool reduces = operation == "red";
-  if (operation.empty() || reduces != !reduction.empty()) return Unsupported(in);
+  if (reduces != !reduction.empty()) return Unsupported(in);
   const size_t skip = reduces ? 1 : 0;
   const size_t last = reduces ? count - 1 : count;  // One past the thread count.
-  if (count < 1 + 2 * skip || last < skip + 1 || last > skip + 2) {
-    return Invalid("malformed barrier");
-  }
   uint32_t d = kNoSlot, id, threads = kNoSlot, p = kNoSlot;
   bool negated = false;
   if (!Source(in.operands[skip], 'i', &id)) return false;
   if (last == skip + 2 && !Source(in.operands[skip + 1], 'i', &threads)) return false;
-  if (operation == "arrive" && threads == kNoSlot) return Invalid("bar.arrive needs a count");
   if (reduces) {
     if (!Source(in.operands[count - 1], 'p', &p, &negated)) return false;
     if (!Destination(in.operands[0], reduction == "popc" ? 'i' : 'p', &d)) return false;
@@ -148,9 +141,7 @@ bool FunctionLowering::LowerVote(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerMatch(const Instruction& in) {
-  if (in.modifiers.size() != 3 || in.modifiers[1] != "sync" || in.operands.size() != 3) {
-    return Unsupported(in);
-  }
+  if (in.modifiers.size() != 3 || in.modifiers[1] != "sync") return Unsupported(in);
   const bool any = in.modifiers[0] == "any";
   const bool wide = in.modifiers[2] == "b64";
   if ((!any && in.modifiers[0] != "all") || (!wide && in.modifiers[2] != "b32")) {
@@ -177,7 +168,7 @@ bool FunctionLowering::LowerRedux(const Instruction& in) {
   const Name* const name = in.modifiers.size() == 3 && in.modifiers[0] == "sync"
                                ? FindName(kReductions, in.modifiers[1] + "." + in.modifiers[2])
                                : nullptr;
-  if (name == nullptr || in.operands.size() != 3) return Unsupported(in);
+  if (name == nullptr) return Unsupported(in);
   uint32_t d, a, members;
   if (!Source(in.operands[1], 'i', &a) || !Source(in.operands[2], 'i', &members)) return false;
   if (!Destination(in.operands[0], 'i', &d)) return false;
@@ -190,7 +181,6 @@ bool FunctionLowering::LowerRedux(const Instruction& in) {
 }
 
 bool FunctionLowering::LowerActiveMask(const Instruction& in) {
-  if (in.operands.size() != 1) return Invalid("malformed activemask");
   uint32_t d;
   if (!Destination(in.operands[0], 'i', &d)) return false;
   Emit(OpKind::kActiveMask).r[0] = d;

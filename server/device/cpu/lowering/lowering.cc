@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ptx/types.h"
 #include "server/device/cpu/lowering/function_lowering.h"
-#include "server/device/cpu/lowering/ptx_types.h"
 #include "server/device/cpu/machine/device_limits.h"
 
 namespace warpline::cpu {
@@ -136,14 +136,14 @@ class KernelLowering {
     std::vector<const ptx::Variable*> dynamic;
     uint64_t alignment = 16;
     const auto place = [&](const ptx::Variable& variable) {
-      alignment = std::max(alignment, VariableAlignment(variable));
+      alignment = std::max(alignment, ptx::VariableAlignment(variable));
       if (variable.is_array && variable.element_count == 0) {
         dynamic.push_back(&variable);
         return;
       }
-      top = AlignUp(top, VariableAlignment(variable));
+      top = ptx::AlignUp(top, ptx::VariableAlignment(variable));
       context_.shared_offsets[&variable] = top;
-      top += std::min<uint64_t>(VariableBytes(variable), 2 * kMaxSharedBytes);
+      top += std::min<uint64_t>(ptx::VariableBytes(variable), 2 * kMaxSharedBytes);
     };
     // In the order of names, not of a hash table: layouts should not change between runs.
     std::vector<const ptx::Variable*> module_variables;
@@ -162,7 +162,7 @@ class KernelLowering {
     }
     if (top > kMaxSharedBytes) return false;
     // All dynamic arrays start where the static variables end.
-    if (!dynamic.empty()) top = AlignUp(top, alignment);
+    if (!dynamic.empty()) top = ptx::AlignUp(top, alignment);
     for (const ptx::Variable* variable : dynamic) context_.shared_offsets[variable] = top;
     code_.static_shared_bytes = static_cast<uint32_t>(top);
     code_.shared_alignment = static_cast<uint32_t>(alignment);

@@ -12,7 +12,7 @@
 #include "common/fatbin/fatbin.h"
 #include "ptx/lexer.h"
 #include "ptx/parser.h"
-#include "server/device/cpu/lowering/ptx_types.h"
+#include "ptx/types.h"
 #include "server/device/cpu/machine/device_limits.h"
 #include "server/device/cpu/machine/op.h"
 #include "server/device/cpu/modules/cpu_log.h"
@@ -82,14 +82,14 @@ uint64_t ElementBits(const ptx::InitElement& element, const std::string& type) {
   } else if (element.kind == Kind::kFloat64) {
     std::memcpy(&wide, &element.bits, sizeof(wide));
     narrow = static_cast<float>(wide);
-  } else if (IsFloatType(type)) {
+  } else if (ptx::IsFloatType(type)) {
     wide = static_cast<double>(static_cast<int64_t>(element.bits));
     narrow = static_cast<float>(wide);
   } else {
     return element.bits;
   }
   uint64_t bits = 0;
-  if (TypeBytes(type) == 4) {
+  if (ptx::TypeBytes(type) == 4) {
     std::memcpy(&narrow_bits, &narrow, sizeof(narrow));
     return narrow_bits;
   }
@@ -200,9 +200,9 @@ CudaResult CpuModule::PlaceVariables() {
       continue;
     }
     ModuleSymbols::Global& global = symbols_.globals[variable->name];
-    const uint64_t size = VariableBytes(*variable);
+    const uint64_t size = ptx::VariableBytes(*variable);
     if (size > kMaxVariableBytes || bytes > kMaxVariableBytes) return CudaResult::kOutOfMemory;
-    bytes = AlignUp(bytes, VariableAlignment(*variable));
+    bytes = ptx::AlignUp(bytes, ptx::VariableAlignment(*variable));
     global.address = bytes;  // From the start of the region, until that is known.
     global.bytes = size;
     global.variable = variable;
@@ -219,7 +219,7 @@ CudaResult CpuModule::PlaceVariables() {
 }
 
 void CpuModule::Initialize(const ptx::Variable& variable, uint64_t address) const {
-  const auto bytes = static_cast<size_t>(TypeBytes(variable.type));
+  const auto bytes = static_cast<size_t>(ptx::TypeBytes(variable.type));
   if (bytes == 0 || bytes > 8) return;
   for (size_t i = 0; i < variable.init.size(); ++i) {
     const ptx::InitElement& element = variable.init[i];
@@ -282,7 +282,7 @@ CudaResult CpuModule::FindKernel(const std::string& name, std::shared_ptr<Kernel
     auto made = std::make_shared<Kernel>();
     made->code = *std::move(code);
     uint64_t total;
-    for (const Placement& place : PlaceInOrder(found->second->params, &total)) {
+    for (const ptx::Placement& place : ptx::PlaceInOrder(found->second->params, &total)) {
       if (place.offset + place.bytes > kMaxParamBytes) return CudaResult::kInvalidPtx;
       made->params.push_back(
           {static_cast<uint32_t>(place.offset), static_cast<uint32_t>(place.bytes)});

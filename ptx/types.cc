@@ -1,8 +1,8 @@
-#include "server/device/cpu/lowering/ptx_types.h"
+#include "ptx/types.h"
 
 #include <algorithm>
 
-namespace warpline::cpu {
+namespace warpline::ptx {
 
 int TypeBytes(std::string_view type) {
   if (type == "b8" || type == "u8" || type == "s8") return 1;
@@ -20,41 +20,40 @@ int TypeBytes(std::string_view type) {
 bool IsSignedType(std::string_view type) { return !type.empty() && type[0] == 's'; }
 bool IsFloatType(std::string_view type) { return type == "f32" || type == "f64"; }
 
-bool TypeWidth(std::string_view type, Width* width) {
-  if (type == "pred") {
-    *width = Width::kPred;
-    return true;
+bool FindStateSpace(std::string_view modifier, StateSpace* space) {
+  const std::string_view base = modifier.substr(0, modifier.find("::"));
+  if (modifier == "shared::cluster") {
+    *space = StateSpace::kSharedCluster;
+  } else if (base == "global") {
+    *space = StateSpace::kGlobal;
+  } else if (base == "const") {
+    *space = StateSpace::kConst;
+  } else if (base == "shared") {
+    *space = StateSpace::kShared;
+  } else if (base == "local") {
+    *space = StateSpace::kLocal;
+  } else if (base == "param") {
+    *space = StateSpace::kParam;
+  } else {
+    return false;
   }
-  switch (TypeBytes(type)) {
-    case 1:
-    case 2:
-      *width = Width::k16;
-      return true;
-    case 4:
-      *width = Width::k32;
-      return true;
-    case 8:
-      *width = Width::k64;
-      return true;
-    default:
-      return false;
-  }
+  return true;
 }
 
-uint64_t VariableBytes(const ptx::Variable& variable) {
+uint64_t VariableBytes(const Variable& variable) {
   return static_cast<uint64_t>(TypeBytes(variable.type)) * variable.vector_width *
          variable.element_count;
 }
 
-uint64_t VariableAlignment(const ptx::Variable& variable) {
+uint64_t VariableAlignment(const Variable& variable) {
   const uint64_t natural = static_cast<uint64_t>(TypeBytes(variable.type)) * variable.vector_width;
   return std::max<uint64_t>({natural, variable.alignment, 1});
 }
 
-std::vector<Placement> PlaceInOrder(const std::vector<ptx::Variable>& variables, uint64_t* total) {
+std::vector<Placement> PlaceInOrder(const std::vector<Variable>& variables, uint64_t* total) {
   std::vector<Placement> places;
   uint64_t offset = 0;
-  for (const ptx::Variable& variable : variables) {
+  for (const Variable& variable : variables) {
     offset = AlignUp(offset, VariableAlignment(variable));
     places.push_back({offset, VariableBytes(variable)});
     offset += VariableBytes(variable);
@@ -63,4 +62,4 @@ std::vector<Placement> PlaceInOrder(const std::vector<ptx::Variable>& variables,
   return places;
 }
 
-}  // namespace warpline::cpu
+}  // namespace warpline::ptx
