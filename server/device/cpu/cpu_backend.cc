@@ -29,7 +29,8 @@ class CpuBackend : public Backend {
     std::vector<std::unique_ptr<Context>> contexts;
     const auto group = std::make_shared<cpu::CpuGroup>(ordinals.size(), devices_);
     for (uint32_t i = 0; i < ordinals.size(); ++i) {
-      contexts.push_back(std::make_unique<cpu::CpuContext>(cpu::HostCores(), group, i));
+      contexts.push_back(std::make_unique<cpu::CpuContext>(
+          std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, i)));
     }
     return contexts;
   }

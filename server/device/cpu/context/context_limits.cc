@@ -1,7 +1,7 @@
 // CUlimit of the CPU device.
 #include <algorithm>
 
-#include "server/device/cpu/context/cpu_context.h"
+#include "server/device/cpu/context/cpu_launches.h"
 #include "server/device/cpu/machine/device_limits.h"
 
 namespace warpline::cpu {
@@ -21,7 +21,7 @@ constexpr uint64_t kMaxL2Fetch = 128;
 
 }  // namespace
 
-CudaResult CpuContext::GetLimit(int limit, uint64_t* value) {
+CudaResult CpuLaunches::GetLimit(int limit, uint64_t* value) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   switch (limit) {
     case kStackSize:
@@ -47,7 +47,7 @@ CudaResult CpuContext::GetLimit(int limit, uint64_t* value) {
   }
 }
 
-CudaResult CpuContext::SetLimit(int limit, uint64_t value) {
+CudaResult CpuLaunches::SetLimit(int limit, uint64_t value) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   switch (limit) {
     case kStackSize:

@@ -1,7 +1,7 @@
 // CUfunction_attribute and occupancy of kernels of the CPU device.
 #include <algorithm>
 
-#include "server/device/cpu/context/cpu_context.h"
+#include "server/device/cpu/context/cpu_launches.h"
 #include "server/device/cpu/machine/device_limits.h"
 
 namespace warpline::cpu {
@@ -25,9 +25,9 @@ enum KernelAttribute {
 
 }  // namespace
 
-CudaResult CpuContext::GetKernelAttribute(device::KernelId kernel, int attribute, int* value) {
+CudaResult CpuLaunches::GetKernelAttribute(device::KernelId kernel, int attribute, int* value) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  const KernelHandle handle = Find(kernel);
+  const KernelHandle handle = shared_->modules().Find(kernel);
   if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
   const Kernel& k = *handle.kernel;
   switch (attribute) {
@@ -69,9 +69,9 @@ CudaResult CpuContext::GetKernelAttribute(device::KernelId kernel, int attribute
   return CudaResult::kSuccess;
 }
 
-CudaResult CpuContext::SetKernelAttribute(device::KernelId kernel, int attribute, int value) {
+CudaResult CpuLaunches::SetKernelAttribute(device::KernelId kernel, int attribute, int value) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  const KernelHandle handle = Find(kernel);
+  const KernelHandle handle = shared_->modules().Find(kernel);
   if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
   Kernel& k = *handle.kernel;
   if (attribute == kMaxDynamicShared) {
@@ -89,10 +89,10 @@ CudaResult CpuContext::SetKernelAttribute(device::KernelId kernel, int attribute
   return CudaResult::kInvalidValue;
 }
 
-CudaResult CpuContext::MaxActiveBlocks(device::KernelId kernel, int block_threads,
-                                       size_t dynamic_shared_bytes, uint32_t, int* blocks) {
+CudaResult CpuLaunches::MaxActiveBlocks(device::KernelId kernel, int block_threads,
+                                        size_t dynamic_shared_bytes, uint32_t, int* blocks) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  const KernelHandle handle = Find(kernel);
+  const KernelHandle handle = shared_->modules().Find(kernel);
   if (handle.kernel == nullptr) return CudaResult::kInvalidHandle;
   if (block_threads <= 0) return CudaResult::kInvalidValue;
   const Kernel& k = *handle.kernel;
@@ -106,8 +106,8 @@ CudaResult CpuContext::MaxActiveBlocks(device::KernelId kernel, int block_thread
   return CudaResult::kSuccess;
 }
 
-uint64_t CpuContext::ResidentBlocks(const Kernel& kernel, uint64_t threads,
-                                    uint64_t dynamic_shared) {
+uint64_t CpuLaunches::ResidentBlocks(const Kernel& kernel, uint64_t threads,
+                                     uint64_t dynamic_shared) {
   const uint64_t shared = kernel.code.static_shared_bytes + dynamic_shared;
   const uint64_t warps = (threads + 31) / 32;
   uint64_t fit =

@@ -12,7 +12,7 @@
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
-#include "server/device/objects.h"
+#include "server/device/facets/objects.h"
 
 namespace warpline::cpu {
 

@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
-#include "server/device/device.h"
+#include "server/device/facets/types.h"
 
 namespace warpline::cpu {
 

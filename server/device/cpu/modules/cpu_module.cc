@@ -317,4 +317,14 @@ CudaResult CpuModule::FindGlobal(const std::string& name, uint64_t* address,
   return CudaResult::kSuccess;
 }
 
+bool CpuModule::ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) const {
+  for (const auto& [name, global] : symbols_.globals) {
+    if (global.address != address || !global.variable->managed) continue;
+    *base = region_;
+    *bytes = region_bytes_;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace warpline::cpu

@@ -19,7 +19,7 @@
 #include "server/device/cpu/lowering/lowering.h"
 #include "server/device/cpu/machine/kernel_code.h"
 #include "server/device/cpu/memory/memory_map.h"
-#include "server/device/device.h"
+#include "server/device/facets/types.h"
 
 namespace warpline::cpu {
 

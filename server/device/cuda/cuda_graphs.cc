@@ -1,36 +1,20 @@
-// CudaContext's graphs.
+#include "server/device/cuda/cuda_graphs.h"
+
 #include <cstring>
-#include <functional>
-#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "server/device/cuda/cuda_context.h"
+#include "server/device/cuda/native.h"
+#include "server/device/cuda/native_mem_ops.h"
 
 namespace warpline::device {
 namespace {
 
-CUgraph Native(FrameId id) { return reinterpret_cast<CUgraph>(static_cast<uint64_t>(id)); }
-
-CUgraphExec Native(GraphId id) { return reinterpret_cast<CUgraphExec>(static_cast<uint64_t>(id)); }
-
-CUstream Native(StreamId id) {
-  return id == kLegacyStream ? CU_STREAM_LEGACY
-                             : reinterpret_cast<CUstream>(static_cast<uint64_t>(id));
-}
-
-size_t Rows(const BoxPlace& place, const BoxExtent& extent) {
-  return extent.depth > 1 ? place.slice / place.pitch : extent.height;
-}
-
 // Adds nodes to a graph that is being built.
 class GraphBuilder {
  public:
-  using Translate =
-      std::function<CUresult(absl::Span<const MemOp>, std::vector<CUstreamBatchMemOpParams>*)>;
-
-  GraphBuilder(const DriverApi* api, CUcontext context, CUgraph graph, Translate translate)
-      : api_(api), context_(context), bodies_({graph}), translate_(std::move(translate)) {}
+  GraphBuilder(const DriverApi* api, const CudaGroup& group, CUcontext context, CUgraph graph)
+      : api_(api), group_(group), context_(context), bodies_({graph}) {}
 
   CUresult Add(const GraphNode& from) {
     after_.clear();
@@ -115,11 +99,11 @@ class GraphBuilder {
     copy.srcMemoryType = TypeOfDeviceEnd(from.src.address);
     copy.srcDevice = from.src.address;
     copy.srcPitch = from.src.pitch;
-    copy.srcHeight = Rows(from.src, from.extent);
+    copy.srcHeight = RowsOfSlice(from.src, from.extent);
     copy.dstMemoryType = TypeOfDeviceEnd(from.dst.address);
     copy.dstDevice = from.dst.address;
     copy.dstPitch = from.dst.pitch;
-    copy.dstHeight = Rows(from.dst, from.extent);
+    copy.dstHeight = RowsOfSlice(from.dst, from.extent);
     copy.WidthInBytes = from.extent.width;
     copy.Height = from.extent.height;
     copy.Depth = from.extent.depth;
@@ -129,7 +113,7 @@ class GraphBuilder {
 
   CUresult AddMemOps(const GraphNode& from, CUgraphNode* node) {
     std::vector<CUstreamBatchMemOpParams> native;
-    const CUresult result = translate_(from.operations, &native);
+    const CUresult result = Translate(group_, from.operations, &native);
     if (result != CUDA_SUCCESS) return result;
     CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
     params.ctx = context_;
@@ -154,17 +138,17 @@ class GraphBuilder {
   }
 
   const DriverApi* const api_;
+  const CudaGroup& group_;
   const CUcontext context_;
   std::vector<CUgraph> bodies_;
   CUgraph graph_ = nullptr;  // That of the node which is added.
-  const Translate translate_;
   std::vector<CUgraphNode> nodes_;
   std::vector<CUgraphNode> after_;
 };
 
 }  // namespace
 
-CudaResult CudaContext::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
+CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
   Enter();
   // The driver's graphs take memory of other devices for some nodes only.
   for (const GraphNode& node : nodes) {
@@ -176,11 +160,7 @@ CudaResult CudaContext::FillFrame(FrameId frame, absl::Span<const GraphNode> nod
       return CudaResult::kNotSupported;
     }
   }
-  GraphBuilder builder(api_, context_, Native(frame),
-                       [this](absl::Span<const MemOp> operations,
-                              std::vector<CUstreamBatchMemOpParams>* translated) {
-                         return Translate(operations, translated);
-                       });
+  GraphBuilder builder(api_, *group_, context_, Native(frame));
   for (const GraphNode& node : nodes) {
     CUresult result = builder.Add(node);
     // That would say that this device has no graphs.
@@ -190,7 +170,7 @@ CudaResult CudaContext::FillFrame(FrameId frame, absl::Span<const GraphNode> nod
   return CudaResult::kSuccess;
 }
 
-CudaResult CudaContext::CreateGraphOf(FrameId frame, GraphId* graph) {
+CudaResult CudaGraphs::CreateGraphOf(FrameId frame, GraphId* graph) {
   Enter();
   CUgraphExec executable = nullptr;
   const CUresult result = api_->p_cuGraphInstantiate(&executable, Native(frame), 0);
@@ -198,7 +178,7 @@ CudaResult CudaContext::CreateGraphOf(FrameId frame, GraphId* graph) {
   return ToResult(result);
 }
 
-CudaResult CudaContext::CreateFrame(FrameId* frame) {
+CudaResult CudaGraphs::CreateFrame(FrameId* frame) {
   Enter();
   CUgraph native = nullptr;
   const CUresult result = api_->p_cuGraphCreate(&native, 0);
@@ -206,8 +186,8 @@ CudaResult CudaContext::CreateFrame(FrameId* frame) {
   return ToResult(result);
 }
 
-CudaResult CudaContext::AddConditional(FrameId frame, uint32_t first_value, uint32_t flags,
-                                       uint64_t* conditional) {
+CudaResult CudaGraphs::AddConditional(FrameId frame, uint32_t first_value, uint32_t flags,
+                                      uint64_t* conditional) {
   Enter();
   if (api_->p_cuGraphConditionalHandleCreate == nullptr || api_->p_cuGraphAddNode == nullptr) {
     return CudaResult::kNotSupported;
@@ -219,12 +199,12 @@ CudaResult CudaContext::AddConditional(FrameId frame, uint32_t first_value, uint
   return ToResult(result);
 }
 
-CudaResult CudaContext::DestroyFrame(FrameId frame) {
+CudaResult CudaGraphs::DestroyFrame(FrameId frame) {
   Enter();
   return ToResult(api_->p_cuGraphDestroy(Native(frame)));
 }
 
-CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
+CudaResult CudaGraphs::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
   FrameId frame;
   CudaResult result = CreateFrame(&frame);
   if (result != CudaResult::kSuccess) return result;
@@ -233,12 +213,12 @@ CudaResult CudaContext::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* 
   return result == CudaResult::kSuccess ? CreateGraphOf(frame, graph) : result;
 }
 
-CudaResult CudaContext::LaunchGraph(GraphId graph, StreamId stream) {
+CudaResult CudaGraphs::LaunchGraph(GraphId graph, StreamId stream) {
   Enter();
   return ToResult(api_->p_cuGraphLaunch(Native(graph), Native(stream)));
 }
 
-CudaResult CudaContext::DestroyGraph(GraphId graph) {
+CudaResult CudaGraphs::DestroyGraph(GraphId graph) {
   Enter();
   return ToResult(api_->p_cuGraphExecDestroy(Native(graph)));
 }

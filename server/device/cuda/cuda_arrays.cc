@@ -1,23 +1,10 @@
-// Arrays and their copies, as CudaContext has them.
-#include "server/device/cuda/cuda_context.h"
+#include "server/device/cuda/cuda_arrays.h"
+
+#include "server/device/cuda/copy_box.h"
+#include "server/device/cuda/native.h"
 
 namespace warpline::device {
 namespace {
-
-// An id is the driver's handle, an address, and says in its lowest bit whether that is of a
-// mipmapped array.
-constexpr uint64_t kMipmappedBit = 1;
-
-bool IsMipmapped(ArrayId id) { return (static_cast<uint64_t>(id) & kMipmappedBit) != 0; }
-CUarray NativeArray(ArrayId id) { return reinterpret_cast<CUarray>(static_cast<uint64_t>(id)); }
-CUmipmappedArray NativeMipmapped(ArrayId id) {
-  return reinterpret_cast<CUmipmappedArray>(static_cast<uint64_t>(id) & ~kMipmappedBit);
-}
-
-CUstream Native(StreamId id) {
-  return id == kLegacyStream ? CU_STREAM_LEGACY
-                             : reinterpret_cast<CUstream>(static_cast<uint64_t>(id));
-}
 
 void SetShape(const CUDA_ARRAY3D_DESCRIPTOR& native, ArrayShape* shape) {
   shape->width = native.Width;
@@ -26,11 +13,6 @@ void SetShape(const CUDA_ARRAY3D_DESCRIPTOR& native, ArrayShape* shape) {
   shape->format = native.Format;
   shape->channels = native.NumChannels;
   shape->flags = native.Flags;
-}
-
-// Rows to a slice. The driver asks for as many as the extent has, also of one slice.
-size_t Rows(const BoxPlace& place, const BoxExtent& extent) {
-  return extent.depth > 1 ? place.slice / place.pitch : extent.height;
 }
 
 bool IsValid(const ArrayEnd& end, const BoxExtent& extent) {
@@ -51,7 +33,7 @@ void SetSource(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy
       copy->srcMemoryType = TypeOfDeviceEnd(end.place.address);
       copy->srcDevice = end.place.address;
       copy->srcPitch = end.place.pitch;
-      copy->srcHeight = Rows(end.place, extent);
+      copy->srcHeight = RowsOfSlice(end.place, extent);
       break;
     case ArrayEnd::Kind::kHost:
       copy->srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -75,7 +57,7 @@ void SetTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy
       copy->dstMemoryType = TypeOfDeviceEnd(end.place.address);
       copy->dstDevice = end.place.address;
       copy->dstPitch = end.place.pitch;
-      copy->dstHeight = Rows(end.place, extent);
+      copy->dstHeight = RowsOfSlice(end.place, extent);
       break;
     case ArrayEnd::Kind::kHost:
       copy->dstMemoryType = CU_MEMORYTYPE_HOST;
@@ -88,7 +70,7 @@ void SetTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy
 
 }  // namespace
 
-CudaResult CudaContext::CreateArray(ArrayShape* shape, ArrayId* array) {
+CudaResult CudaArrays::CreateArray(ArrayShape* shape, ArrayId* array) {
   Enter();
   // Without memory of their own, and with it in places that the driver chooses later.
   if ((shape->flags & (ArrayShape::kSparse | ArrayShape::kDeferredMapping)) != 0) {
@@ -120,14 +102,13 @@ CudaResult CudaContext::CreateArray(ArrayShape* shape, ArrayId* array) {
   return CudaResult::kSuccess;
 }
 
-CudaResult CudaContext::DestroyArray(ArrayId array) {
+CudaResult CudaArrays::DestroyArray(ArrayId array) {
   Enter();
   return ToResult(IsMipmapped(array) ? api_->p_cuMipmappedArrayDestroy(NativeMipmapped(array))
                                      : api_->p_cuArrayDestroy(NativeArray(array)));
 }
 
-CudaResult CudaContext::ArrayLevel(ArrayId array, uint32_t level, ArrayShape* shape,
-                                   ArrayId* part) {
+CudaResult CudaArrays::ArrayLevel(ArrayId array, uint32_t level, ArrayShape* shape, ArrayId* part) {
   Enter();
   if (!IsMipmapped(array)) return CudaResult::kInvalidValue;
   CUarray found = nullptr;
@@ -139,8 +120,7 @@ CudaResult CudaContext::ArrayLevel(ArrayId array, uint32_t level, ArrayShape* sh
   return ToResult(result);
 }
 
-CudaResult CudaContext::ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* shape,
-                                   ArrayId* part) {
+CudaResult CudaArrays::ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* shape, ArrayId* part) {
   Enter();
   if (IsMipmapped(array)) return CudaResult::kInvalidValue;
   CUarray found = nullptr;
@@ -152,21 +132,20 @@ CudaResult CudaContext::ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* sh
   return ToResult(result);
 }
 
-CUcontext CudaContext::ContextOf(const ArrayEnd& end) const {
+CUcontext CudaArrays::ContextOfEnd(const ArrayEnd& end) const {
   switch (end.kind) {
     case ArrayEnd::Kind::kArray:
       return group_->members()[end.device].context;
     case ArrayEnd::Kind::kDevice:
-      if (!group_->IsForeign(end.place.address, place_)) return context_;
-      return group_->ContextOf(end.place.address, place_);
+      return ContextOf(end.place.address);
     case ArrayEnd::Kind::kHost:
       break;
   }
   return context_;
 }
 
-CudaResult CudaContext::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const BoxExtent& extent,
-                                  StreamId stream) {
+CudaResult CudaArrays::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const BoxExtent& extent,
+                                 StreamId stream) {
   Enter();
   const auto is_whole = [](const ArrayEnd& end) {
     return end.kind == ArrayEnd::Kind::kArray && IsMipmapped(end.array);
@@ -182,7 +161,8 @@ CudaResult CudaContext::CopyArray(const ArrayEnd& to, const ArrayEnd& from, cons
   copy.Depth = extent.depth;
   SetSource(from, extent, &copy);
   SetTarget(to, extent, &copy);
-  return ToResult(Copy3D(copy, ContextOf(to), ContextOf(from), Native(stream)));
+  return ToResult(
+      CopyBox(*api_, copy, context_, ContextOfEnd(to), ContextOfEnd(from), Native(stream)));
 }
 
 }  // namespace warpline::device

@@ -1,19 +1,16 @@
-// What describes arrays, textures, tensor maps and linked code between the worker and a device.
+// What describes arrays, textures and tensor maps between the worker and a device.
 // Numbers of kinds, formats, modes and flags are those of cuda.h.
-#ifndef WARPLINE_SERVER_DEVICE_OBJECTS_H_
-#define WARPLINE_SERVER_DEVICE_OBJECTS_H_
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_OBJECTS_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_OBJECTS_H_
 
 #include <array>
 #include <cstdint>
 
 #include "common/cuda/array_format.h"
 #include "common/cuda/box.h"
+#include "server/device/facets/types.h"
 
 namespace warpline::device {
-
-// Objects of a backend, meaningful only to the Context that made them.
-enum class LinkId : uint64_t {};
-enum class ArrayId : uint64_t {};
 
 // What cuTensorMapEncode* take.
 struct TensorMap {
@@ -122,4 +119,4 @@ struct Texture {
 
 }  // namespace warpline::device
 
-#endif  // WARPLINE_SERVER_DEVICE_OBJECTS_H_
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_OBJECTS_H_

@@ -1,10 +1,8 @@
-// The driver's linker, as CudaContext has it.
+#include "server/device/cuda/cuda_links.h"
+
 #include <cstring>
-#include <string>
 #include <utility>
 #include <vector>
-
-#include "server/device/cuda/cuda_context.h"
 
 namespace warpline::device {
 namespace {
@@ -50,7 +48,7 @@ Link* Native(LinkId id) { return reinterpret_cast<Link*>(static_cast<uint64_t>(i
 
 }  // namespace
 
-CudaResult CudaContext::CreateLink(absl::Span<const JitOption> options, LinkId* id) {
+CudaResult CudaLinks::CreateLink(absl::Span<const JitOption> options, LinkId* id) {
   Enter();
   auto* const link = new Link;
   for (const JitOption& option : options) {
@@ -71,9 +69,9 @@ CudaResult CudaContext::CreateLink(absl::Span<const JitOption> options, LinkId* 
   return CudaResult::kSuccess;
 }
 
-CudaResult CudaContext::AddToLink(LinkId id, uint32_t type, std::string_view data,
-                                  const std::string& name, absl::Span<const JitOption> options,
-                                  JitLog* log) {
+CudaResult CudaLinks::AddToLink(LinkId id, uint32_t type, std::string_view data,
+                                const std::string& name, absl::Span<const JitOption> options,
+                                JitLog* log) {
   Enter();
   if (type >= CU_JIT_NUM_INPUT_TYPES || data.empty()) return CudaResult::kInvalidValue;
   Link* const link = Native(id);
@@ -94,7 +92,7 @@ CudaResult CudaContext::AddToLink(LinkId id, uint32_t type, std::string_view dat
   return ToResult(result);
 }
 
-CudaResult CudaContext::CompleteLink(LinkId id, std::string* code, JitLog* log) {
+CudaResult CudaLinks::CompleteLink(LinkId id, std::string* code, JitLog* log) {
   Enter();
   Link* const link = Native(id);
   void* cubin = nullptr;
@@ -105,7 +103,7 @@ CudaResult CudaContext::CompleteLink(LinkId id, std::string* code, JitLog* log) 
   return ToResult(result);
 }
 
-void CudaContext::DestroyLink(LinkId id) {
+void CudaLinks::DestroyLink(LinkId id) {
   Enter();
   Link* const link = Native(id);
   api_->p_cuLinkDestroy(link->state);

@@ -1,26 +1,23 @@
-// Texture and surface objects, and tensor maps, as CudaContext has them.
+#include "server/device/cuda/cuda_textures.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "server/device/cuda/cuda_context.h"
+#include "server/device/cuda/native.h"
 
 namespace warpline::device {
 namespace {
 
-// As cuda_array.cc tells arrays from mipmapped ones.
-constexpr uint64_t kMipmappedBit = 1;
-
 // Sets what the object is of. False when the kind does not go with the array.
 bool SetResource(const Texture& texture, CUDA_RESOURCE_DESC* native) {
-  const auto id = static_cast<uint64_t>(texture.array);
-  const bool mipmapped = (id & kMipmappedBit) != 0;
+  const bool mipmapped = IsMipmapped(texture.array);
   native->resType = static_cast<CUresourcetype>(texture.kind);
   switch (texture.kind) {
     case Texture::kArray:
-      native->res.array.hArray = reinterpret_cast<CUarray>(id);
-      return id != 0 && !mipmapped;
+      native->res.array.hArray = NativeArray(texture.array);
+      return texture.array != ArrayId{} && !mipmapped;
     case Texture::kMipmapped:
-      native->res.mipmap.hMipmappedArray = reinterpret_cast<CUmipmappedArray>(id & ~kMipmappedBit);
+      native->res.mipmap.hMipmappedArray = NativeMipmapped(texture.array);
       return mipmapped;
     case Texture::kLinear:
       native->res.linear.devPtr = texture.address;
@@ -68,7 +65,7 @@ void SetView(const Texture& texture, CUDA_RESOURCE_VIEW_DESC* native) {
 
 }  // namespace
 
-CudaResult CudaContext::CreateTexture(const Texture& texture, uint64_t* object) {
+CudaResult CudaTextures::CreateTexture(const Texture& texture, uint64_t* object) {
   Enter();
   // Nothing else that the driver takes: the worker's own host memory is within its reach too.
   if (texture.kind == Texture::kLinear || texture.kind == Texture::kPitch2D) {
@@ -98,13 +95,13 @@ CudaResult CudaContext::CreateTexture(const Texture& texture, uint64_t* object) 
   return ToResult(result);
 }
 
-CudaResult CudaContext::DestroyTexture(uint64_t object, bool is_surface) {
+CudaResult CudaTextures::DestroyTexture(uint64_t object, bool is_surface) {
   Enter();
   return ToResult(is_surface ? api_->p_cuSurfObjectDestroy(object)
                              : api_->p_cuTexObjectDestroy(object));
 }
 
-CudaResult CudaContext::EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) {
+CudaResult CudaTextures::EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) {
   Enter();
   if (request.kind != TensorMap::kReplaceAddress &&
       (request.rank == 0 || request.rank > TensorMap::kMaxRank)) {

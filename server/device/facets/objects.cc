@@ -1,4 +1,4 @@
-#include "server/device/objects.h"
+#include "server/device/facets/objects.h"
 
 namespace warpline::device {
 

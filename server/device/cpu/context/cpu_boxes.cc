@@ -1,4 +1,4 @@
-// Boxes, rows and words: the rest of CpuContext's work on memory.
+// Boxes, rows and words.
 #include <sched.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/device/cpu/context/cpu_context.h"
+#include "server/device/cpu/context/cpu_copies.h"
 #include "server/device/cpu/memory/copy_bytes.h"
 
 namespace warpline::cpu {
@@ -85,8 +85,8 @@ void FillRow(uint64_t address, uint32_t value, size_t columns) {
 
 }  // namespace
 
-CudaResult CpuContext::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width,
-                                  size_t columns, size_t rows, StreamId stream) {
+CudaResult CpuCopies::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width,
+                                 size_t columns, size_t rows, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (width != 1 && width != 2 && width != 4) return CudaResult::kInvalidValue;
   const auto unit = static_cast<size_t>(width);
@@ -97,7 +97,7 @@ CudaResult CpuContext::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
       !memory_.Contains(dst, bytes, kWrites)) {
     return CudaResult::kInvalidValue;
   }
-  return streams_.Submit(NumberOf(stream), StreamSet::When::kNowIfPossible,
+  return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, pitch, value, width, columns, extent, bytes] {
                            if (!memory_.Contains(dst, bytes, kWrites))
                              return CudaResult::kIllegalAddress;
@@ -111,8 +111,8 @@ CudaResult CpuContext::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, 
                          });
 }
 
-CudaResult CpuContext::CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
-                               bool src_on_device, const BoxExtent& extent, StreamId stream) {
+CudaResult CpuCopies::CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
+                              bool src_on_device, const BoxExtent& extent, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   const auto reachable = [this, extent](const BoxPlace& place, bool on_device, AccessKind kind) {
     uint64_t bytes;
@@ -123,7 +123,7 @@ CudaResult CpuContext::CopyBox(const BoxPlace& dst, bool dst_on_device, const Bo
     return CudaResult::kInvalidValue;
   }
   return streams_.Submit(
-      NumberOf(stream), StreamSet::When::kNowIfPossible,
+      shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
       [reachable, dst, dst_on_device, src, src_on_device, extent] {
         if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
           return CudaResult::kIllegalAddress;
@@ -138,26 +138,26 @@ CudaResult CpuContext::CopyBox(const BoxPlace& dst, bool dst_on_device, const Bo
       });
 }
 
-CudaResult CpuContext::CopyBoxToDevice(const BoxPlace& dst, const void* src,
-                                       const BoxExtent& extent, StreamId stream) {
+CudaResult CpuCopies::CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                                      StreamId stream) {
   const BoxPlace packed = {reinterpret_cast<uint64_t>(src), extent.width,
                            extent.width * extent.height};
   return CopyBox(dst, true, packed, false, extent, stream);
 }
 
-CudaResult CpuContext::CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
-                                         StreamId stream) {
+CudaResult CpuCopies::CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                                        StreamId stream) {
   const BoxPlace packed = {reinterpret_cast<uint64_t>(dst), extent.width,
                            extent.width * extent.height};
   return CopyBox(packed, false, src, true, extent, stream);
 }
 
-CudaResult CpuContext::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
-                                       const BoxExtent& extent, StreamId stream) {
+CudaResult CpuCopies::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
+                                      const BoxExtent& extent, StreamId stream) {
   return CopyBox(dst, true, src, true, extent, stream);
 }
 
-CudaResult CpuContext::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
+CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (operations.empty() || operations.size() > device::kMaxMemOps) {
     return CudaResult::kInvalidValue;
@@ -169,7 +169,7 @@ CudaResult CpuContext::MemOps(absl::Span<const MemOp> operations, StreamId strea
   const bool waits = std::any_of(operations.begin(), operations.end(), IsWait);
   std::vector<MemOp> kept(operations.begin(), operations.end());
   // A wait holds the stream's thread, never the caller's.
-  return streams_.Submit(NumberOf(stream),
+  return streams_.Submit(shared_->NumberOf(stream),
                          waits ? StreamSet::When::kQueued : StreamSet::When::kNowIfPossible,
                          [this, kept = std::move(kept)] {
                            for (const MemOp& op : kept) {
@@ -180,7 +180,7 @@ CudaResult CpuContext::MemOps(absl::Span<const MemOp> operations, StreamId strea
                          });
 }
 
-CudaResult CpuContext::RunMemOp(const MemOp& op) {
+CudaResult CpuCopies::RunMemOp(const MemOp& op) {
   for (int polls = 0;; ++polls) {
     // It may have been unmapped meanwhile.
     if (Check(op, memory_) != CudaResult::kSuccess) return CudaResult::kIllegalAddress;
