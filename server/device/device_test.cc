@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -510,6 +511,41 @@ TEST_P(DeviceTest, OneChunkIsMappedTwiceWithItsOwnAccessAtEachPlace) {
   ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
   EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{6, 5}));
   EXPECT_EQ(context_->UnmapChunk(twin, 2 * kMiB), CudaResult::kSuccess);
+}
+
+// What a context does not say that it can is refused, and the rest is not.
+TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
+  const Capabilities can = context_->capabilities();
+  LaunchConfig config;
+  config.grid = {1, 1, 1};
+  config.block = {32, 1, 1};
+  ArrayShape shape;
+  shape.width = 16;
+  shape.format = 0x20;  // CU_AD_FORMAT_FLOAT
+  shape.channels = 1;
+  LinkId link{};
+  ArrayId array{};
+  GraphId graph{};
+  TensorMapBytes map{};
+  uint64_t texture = 0, block = 0;
+  int clusters = 0;
+  const std::pair<Capability, CudaResult> tried[] = {
+      {Capability::kLinks, context_->CreateLink({}, &link)},
+      {Capability::kArrays, context_->CreateArray(&shape, &array)},
+      {Capability::kTextures, context_->CreateTexture(Texture(), &texture)},
+      {Capability::kTensorMaps, context_->EncodeTensorMap(TensorMap(), &map)},
+      {Capability::kGraphs, context_->CreateGraph({}, &graph)},
+      {Capability::kClusters, context_->MaxActiveClusters(Find("store"), config, &clusters)},
+      {Capability::kVariableBlocks, context_->TakeBlock(&block)},
+  };
+  for (const auto& [capability, result] : tried) {
+    EXPECT_EQ(result != CudaResult::kNotSupported, can.Has(capability))
+        << Capabilities(capability).Names() << ", of " << can.Names();
+  }
+  if (can.Has(Capability::kLinks)) context_->DestroyLink(link);
+  if (can.Has(Capability::kArrays)) context_->DestroyArray(array);
+  if (can.Has(Capability::kGraphs)) context_->DestroyGraph(graph);
+  if (can.Has(Capability::kVariableBlocks)) context_->FreeBlock(block);
 }
 
 // Last in its process for a real GPU: the fault ends every context of the process.

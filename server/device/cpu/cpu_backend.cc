@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "server/device/cpu/cpu_context.h"
-#include "server/device/cpu/device_info.h"
-#include "server/device/cpu/memfd_chunks.h"
+#include "server/device/cpu/context/cpu_context.h"
+#include "server/device/cpu/machine/device_info.h"
+#include "server/device/cpu/memory/memfd_chunks.h"
 
 namespace warpline::device {
 namespace {
@@ -29,7 +29,8 @@ class CpuBackend : public Backend {
     std::vector<std::unique_ptr<Context>> contexts;
     const auto group = std::make_shared<cpu::CpuGroup>(ordinals.size(), devices_);
     for (uint32_t i = 0; i < ordinals.size(); ++i) {
-      contexts.push_back(std::make_unique<cpu::CpuContext>(cpu::HostCores(), group, i));
+      contexts.push_back(std::make_unique<cpu::CpuContext>(
+          std::make_unique<cpu::CpuShared>(cpu::HostCores(), group, i)));
     }
     return contexts;
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/device/cuda/cuda_chunk_source.h"
 #include "server/device/cuda/cuda_context.h"
+#include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
 
 namespace warpline::device {
@@ -55,7 +56,14 @@ class CudaBackend : public Backend {
 
   absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
       absl::Span<const int> ordinals) override {
-    return CudaContext::Open(api_, ordinals);
+    auto group = CudaGroup::Open(api_, ordinals);
+    if (!group.ok()) return group.status();
+    std::vector<std::unique_ptr<Context>> contexts;
+    for (uint32_t place = 0; place < ordinals.size(); ++place) {
+      contexts.push_back(
+          std::make_unique<CudaContext>(std::make_unique<CudaMember>(api_, *group, place)));
+    }
+    return contexts;
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) override {

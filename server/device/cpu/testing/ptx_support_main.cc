@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "server/device/cpu/cpu_module.h"
-#include "server/device/cpu/memory_map.h"
+#include "server/device/cpu/memory/memory_map.h"
+#include "server/device/cpu/modules/cpu_module.h"
 
 int main(int argc, char** argv) {
   namespace cpu = warpline::cpu;

@@ -1,0 +1,178 @@
+// The instructions of PTX: what each operand is, and which memory an instruction touches.
+//
+// One table for all who walk a syntax tree and have to know what it does: the CPU device's lowering
+// takes its dispatch, its operands and its accesses from it. An instruction that is not in the
+// table, or has a modifier that could change which memory it touches and is not known, is to be
+// refused.
+//
+//   Description ld;
+//   if (Describe(instruction, &ld) != Verdict::kKnown) return Refuse(instruction);
+//   for (const MemoryAccess& access : ld.accesses()) Check(instruction.operands[access.operand]);
+//
+// Thread-safe.
+#ifndef WARPLINE_PTX_INSTRUCTION_SET_H_
+#define WARPLINE_PTX_INSTRUCTION_SET_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "ptx/ast.h"
+#include "ptx/types.h"
+
+namespace warpline::ptx {
+
+// Instructions that are handled alike.
+enum class Family : uint8_t {
+  kArithmetic,  // From registers to registers, nothing else
+  kMove,
+  kCompare,
+  kSet,
+  kConvert,
+  kConvertAddress,
+  kTestSpace,
+  kLoad,
+  kStore,
+  kAtomic,
+  kBranch,
+  kCall,
+  kReturn,
+  kExit,
+  kTrap,
+  kFence,
+  kSleep,
+  kHint,  // Changes nothing that a program can see
+  kCopyAsync,
+  kCopyAsyncGroup,
+  kCopyAsyncArrive,
+  kBarrierInit,
+  kBarrierEnd,
+  kBarrierArrive,
+  kBarrierTest,
+  kBarrierPending,
+  kMatrixMultiply,
+  kWmmaMultiply,
+  kWmmaLoad,
+  kWmmaStore,
+  kTileLoad,
+  kTileStore,
+  kBlockBarrier,
+  kWarpBarrier,
+  kShuffle,
+  kVote,
+  kMatch,
+  kReduce,
+  kActiveMask,
+};
+
+// What an operand is to its instruction.
+enum class Role : uint8_t {
+  kDestination,  // Registers that are written: one, a vector, a pair, or `_`
+  kSource,       // Registers that are read, a literal, or the address of a symbol
+  kPredicate,    // A predicate that is read, negated or not
+  kImmediate,    // A literal
+  kAddress,      // [a], which MemoryAccess describes
+  kTarget,       // A label, a function, a prototype
+  kList,         // Arguments or results of a call
+};
+
+enum class AccessKind : uint8_t {
+  kNone,  // The address is named, and nothing there is read or written.
+  kRead,
+  kWrite,
+  kUpdate,  // Both, in one step
+};
+
+// One access to memory, of each thread that executes the instruction.
+struct MemoryAccess {
+  uint8_t operand = 0;  // The place of its address among the operands
+  AccessKind kind = AccessKind::kNone;
+  StateSpace space = StateSpace::kGeneric;
+  // How many from the address on; 0 when it is not known before the instruction runs, as for the
+  // rows of a matrix, which are a stride apart, and for kNone.
+  uint64_t bytes = 0;
+};
+
+// What says how many bytes an access has.
+enum class Extent : uint8_t {
+  kNone,
+  kElements,   // The type, times the vector
+  kImmediate,  // The immediate operand
+  kBarrier,    // An mbarrier has eight.
+  kTileRow,    // A row of a tile has sixteen.
+  kMatrix,     // Rows a stride apart
+};
+
+struct InstructionRow {
+  // The opcode and the modifiers that follow it at once and are part of its name.
+  std::string_view mnemonic;
+  Family family;
+  // A letter for each operand: d destination, s source, p predicate, i immediate, t target, l list,
+  // and for addresses R read, W written, U updated, N named. A question mark follows what may be
+  // left out.
+  std::string_view operands;
+  // The further modifiers that it may have, words and classes of them, where it touches memory;
+  // elsewhere they are not looked at. Classes: <space>, <hint> of caches and scopes, <order>,
+  // <vector>, <type>, <operation> of an atomic, <shape> of a matrix.
+  std::string_view modifiers = {};
+  Extent extent = Extent::kNone;
+  // `rn` is how it rounds when it does not say.
+  bool rounds_to_nearest = false;
+};
+
+absl::Span<const InstructionRow> InstructionRows();
+
+// Null for an instruction that is not in the table.
+const InstructionRow* FindInstruction(const Instruction& instruction);
+
+inline constexpr size_t kMostOperands = 8;
+
+enum class Verdict : uint8_t {
+  kKnown,
+  kUnknown,        // The table has no such instruction, or not with such modifiers.
+  kWrongOperands,  // The row has other operands.
+};
+
+// What the table says of one instruction. Borrows its strings.
+class Description {
+ public:
+  const InstructionRow& row() const { return *row_; }
+  // Of each operand.
+  absl::Span<const Role> roles() const { return {roles_.data(), count_}; }
+  // In the order of their operands.
+  absl::Span<const MemoryAccess> accesses() const { return {accesses_.data(), access_count_}; }
+
+  // --- What modifiers say, where the row has them.
+  std::string_view type() const { return type_; }  // The last one; of an element in memory
+  uint32_t vector() const { return vector_; }      // Elements
+  bool ordered() const { return ordered_; }        // Volatile, relaxed or stronger
+  std::string_view operation() const { return operation_; }  // "add"; empty where none is named
+
+ private:
+  friend Verdict Describe(const Instruction& instruction, Description* description);
+  bool MatchOperands(const Instruction& instruction, std::string_view letters, size_t operand);
+  bool ReadModifiers(absl::Span<const std::string> modifiers,
+                     absl::Span<const std::string_view> words);
+  void FindAccesses(const Instruction& instruction);
+
+  const InstructionRow* row_ = nullptr;
+  size_t count_ = 0;  // Of the operands
+  std::array<Role, kMostOperands> roles_{};
+  std::array<char, kMostOperands> letters_{};  // Of InstructionRow::operands
+  std::array<MemoryAccess, 2> accesses_{};
+  size_t access_count_ = 0;
+  size_t space_count_ = 0;  // That are named
+  std::string_view type_;
+  std::string_view operation_;
+  uint32_t vector_ = 1;
+  bool ordered_ = false;
+};
+
+Verdict Describe(const Instruction& instruction, Description* description);
+
+}  // namespace warpline::ptx
+
+#endif  // WARPLINE_PTX_INSTRUCTION_SET_H_

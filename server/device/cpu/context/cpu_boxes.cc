@@ -1,0 +1,211 @@
+// Boxes, rows and words.
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "server/device/cpu/context/cpu_copies.h"
+#include "server/device/cpu/memory/copy_bytes.h"
+
+namespace warpline::cpu {
+namespace {
+
+using device::MemOp;
+using device::StreamId;
+
+// As CUstreamWaitValue_flags: the low bits compare, what is above them is not supported.
+constexpr uint32_t kGreaterOrEqual = 0;
+constexpr uint32_t kEqual = 1;
+constexpr uint32_t kAnd = 2;
+constexpr uint32_t kNor = 3;
+constexpr uint32_t kFlush = 1u << 30;
+constexpr uint32_t kNoMemoryBarrier = 1;
+
+constexpr int kPollsBeforeNap = 64;
+
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+template <typename Word, typename Signed>
+bool Holds(const MemOp& op) {
+  const Word now = __atomic_load_n(static_cast<const Word*>(Pointer(op.address)), __ATOMIC_ACQUIRE);
+  const Word value = static_cast<Word>(op.value);
+  switch (op.flags) {
+    case kGreaterOrEqual:  // Cyclic.
+      return static_cast<Signed>(now - value) >= 0;
+    case kEqual:
+      return now == value;
+    case kAnd:
+      return (now & value) != 0;
+    default:
+      return static_cast<Word>(~(now | value)) != 0;
+  }
+}
+
+bool IsWait(const MemOp& op) { return op.kind == MemOp::kWait32 || op.kind == MemOp::kWait64; }
+
+CudaResult Check(const MemOp& op, const MemoryMap& memory) {
+  uint64_t bytes = 4;
+  switch (op.kind) {
+    case MemOp::kBarrier:
+      return op.flags <= 1 ? CudaResult::kSuccess : CudaResult::kInvalidValue;
+    case MemOp::kWait64:
+      bytes = 8;
+      [[fallthrough]];
+    case MemOp::kWait32:
+      if ((op.flags & kFlush) != 0) return CudaResult::kNotSupported;
+      if (op.flags > kNor) return CudaResult::kInvalidValue;
+      break;
+    case MemOp::kWrite64:
+      bytes = 8;
+      [[fallthrough]];
+    case MemOp::kWrite32:
+      if (op.flags > kNoMemoryBarrier) return CudaResult::kInvalidValue;
+      break;
+    default:
+      return CudaResult::kInvalidValue;
+  }
+  const AccessKind kind = IsWait(op) ? kReads : kWrites;
+  return op.address % bytes == 0 && memory.Contains(op.address, bytes, kind)
+             ? CudaResult::kSuccess
+             : CudaResult::kInvalidValue;
+}
+
+void Nap() {
+  const timespec nap = {0, 20'000};
+  nanosleep(&nap, nullptr);
+}
+
+template <typename Word>
+void FillRow(uint64_t address, uint32_t value, size_t columns) {
+  std::fill_n(static_cast<Word*>(Pointer(address)), columns, static_cast<Word>(value));
+}
+
+}  // namespace
+
+CudaResult CpuCopies::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width,
+                                 size_t columns, size_t rows, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (width != 1 && width != 2 && width != 4) return CudaResult::kInvalidValue;
+  const auto unit = static_cast<size_t>(width);
+  BoxExtent extent = {0, rows, 1};
+  uint64_t bytes;
+  if (__builtin_mul_overflow(columns, unit, &extent.width) || dst % unit != 0 ||
+      (rows > 1 && pitch % unit != 0) || !BoxSpan({dst, pitch, 0}, extent, &bytes) ||
+      !memory_.Contains(dst, bytes, kWrites)) {
+    return CudaResult::kInvalidValue;
+  }
+  return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
+                         [this, dst, pitch, value, width, columns, extent, bytes] {
+                           if (!memory_.Contains(dst, bytes, kWrites))
+                             return CudaResult::kIllegalAddress;
+                           ForEachRow({dst, pitch, 0}, extent,
+                                      [&](uint64_t address, uint64_t, uint64_t) {
+                                        if (width == 1) FillRow<uint8_t>(address, value, columns);
+                                        if (width == 2) FillRow<uint16_t>(address, value, columns);
+                                        if (width == 4) FillRow<uint32_t>(address, value, columns);
+                                      });
+                           return CudaResult::kSuccess;
+                         });
+}
+
+CudaResult CpuCopies::CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
+                              bool src_on_device, const BoxExtent& extent, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  const auto reachable = [this, extent](const BoxPlace& place, bool on_device, AccessKind kind) {
+    uint64_t bytes;
+    return BoxSpan(place, extent, &bytes) &&
+           (!on_device || memory_.Contains(place.address, bytes, kind));
+  };
+  if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
+    return CudaResult::kInvalidValue;
+  }
+  return streams_.Submit(
+      shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
+      [reachable, dst, dst_on_device, src, src_on_device, extent] {
+        if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
+          return CudaResult::kIllegalAddress;
+        }
+        for (uint64_t z = 0; z < extent.depth; ++z) {
+          for (uint64_t y = 0; y < extent.height; ++y) {
+            CopyBytes(Pointer(dst.address + z * dst.slice + y * dst.pitch),
+                      Pointer(src.address + z * src.slice + y * src.pitch), extent.width);
+          }
+        }
+        return CudaResult::kSuccess;
+      });
+}
+
+CudaResult CpuCopies::CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                                      StreamId stream) {
+  const BoxPlace packed = {reinterpret_cast<uint64_t>(src), extent.width,
+                           extent.width * extent.height};
+  return CopyBox(dst, true, packed, false, extent, stream);
+}
+
+CudaResult CpuCopies::CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                                        StreamId stream) {
+  const BoxPlace packed = {reinterpret_cast<uint64_t>(dst), extent.width,
+                           extent.width * extent.height};
+  return CopyBox(packed, false, src, true, extent, stream);
+}
+
+CudaResult CpuCopies::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
+                                      const BoxExtent& extent, StreamId stream) {
+  return CopyBox(dst, true, src, true, extent, stream);
+}
+
+CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (operations.empty() || operations.size() > device::kMaxMemOps) {
+    return CudaResult::kInvalidValue;
+  }
+  for (const MemOp& op : operations) {
+    const CudaResult result = Check(op, memory_);
+    if (result != CudaResult::kSuccess) return result;
+  }
+  const bool waits = std::any_of(operations.begin(), operations.end(), IsWait);
+  std::vector<MemOp> kept(operations.begin(), operations.end());
+  // A wait holds the stream's thread, never the caller's.
+  return streams_.Submit(shared_->NumberOf(stream),
+                         waits ? StreamSet::When::kQueued : StreamSet::When::kNowIfPossible,
+                         [this, kept = std::move(kept)] {
+                           for (const MemOp& op : kept) {
+                             const CudaResult result = RunMemOp(op);
+                             if (result != CudaResult::kSuccess) return result;
+                           }
+                           return CudaResult::kSuccess;
+                         });
+}
+
+CudaResult CpuCopies::RunMemOp(const MemOp& op) {
+  for (int polls = 0;; ++polls) {
+    // It may have been unmapped meanwhile.
+    if (Check(op, memory_) != CudaResult::kSuccess) return CudaResult::kIllegalAddress;
+    switch (op.kind) {
+      case MemOp::kWrite32:
+        __atomic_store_n(static_cast<uint32_t*>(Pointer(op.address)),
+                         static_cast<uint32_t>(op.value), __ATOMIC_RELEASE);
+        return CudaResult::kSuccess;
+      case MemOp::kWrite64:
+        __atomic_store_n(static_cast<uint64_t*>(Pointer(op.address)), op.value, __ATOMIC_RELEASE);
+        return CudaResult::kSuccess;
+      case MemOp::kWait32:
+        if (Holds<uint32_t, int32_t>(op)) return CudaResult::kSuccess;
+        break;
+      case MemOp::kWait64:
+        if (Holds<uint64_t, int64_t>(op)) return CudaResult::kSuccess;
+        break;
+      default:
+        return CudaResult::kSuccess;  // Operations are in order anyway.
+    }
+    if (streams_.stopping() || streams_.error() != CudaResult::kSuccess) {
+      return CudaResult::kSuccess;
+    }
+    polls < kPollsBeforeNap ? void(sched_yield()) : Nap();
+  }
+}
+
+}  // namespace warpline::cpu

@@ -1,0 +1,26 @@
+// The CPU device's context: memory, streams, modules and launches of one worker.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_CONTEXT_H_
+#define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_CONTEXT_H_
+
+#include "server/device/context_of.h"
+#include "server/device/cpu/context/cpu_arrays.h"
+#include "server/device/cpu/context/cpu_copies.h"
+#include "server/device/cpu/context/cpu_launches.h"
+#include "server/device/cpu/context/cpu_links.h"
+#include "server/device/cpu/context/cpu_memory.h"
+#include "server/device/cpu/context/cpu_modules.h"
+#include "server/device/cpu/context/cpu_shared.h"
+#include "server/device/cpu/context/cpu_streams.h"
+#include "server/device/facets/lacking.h"
+
+namespace warpline::cpu {
+
+// Destroying one drops queued work and stops running kernels, those of the contexts that were
+// opened with it too.
+using CpuContext =
+    device::ContextOf<CpuShared, CpuMemory, CpuStreams, CpuCopies, CpuLaunches, CpuModules,
+                      CpuLinks, CpuArrays, device::NoTextures, device::NoGraphs>;
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_CONTEXT_H_

@@ -1,0 +1,55 @@
+// Copies, fills and operations on words of the CPU device.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_COPIES_H_
+#define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_COPIES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
+#include "server/device/cpu/context/cpu_shared.h"
+#include "server/device/cpu/memory/memory_map.h"
+#include "server/device/cpu/streams/stream_set.h"
+#include "server/device/facets/copies.h"
+
+namespace warpline::cpu {
+
+// Thread-safe.
+class CpuCopies : public virtual device::Copies {
+ public:
+  explicit CpuCopies(CpuShared* shared)
+      : shared_(shared), memory_(shared->memory()), streams_(shared->streams()) {}
+
+  CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes,
+                          device::StreamId stream) override;
+  CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes,
+                            device::StreamId stream) override;
+  CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes,
+                          device::StreamId stream) override;
+  CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                    device::StreamId stream) override;
+  CudaResult MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width, size_t columns,
+                        size_t rows, device::StreamId stream) override;
+  CudaResult CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                             device::StreamId stream) override;
+  CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                               device::StreamId stream) override;
+  CudaResult CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src, const BoxExtent& extent,
+                             device::StreamId stream) override;
+  CudaResult MemOps(absl::Span<const device::MemOp> operations, device::StreamId stream) override;
+
+ private:
+  CudaResult CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
+                     bool src_on_device, const BoxExtent& extent, device::StreamId stream);
+  // Returns when a wait is over, or nobody will be told any more.
+  CudaResult RunMemOp(const device::MemOp& op);
+
+  CpuShared* const shared_;
+  MemoryMap& memory_;
+  StreamSet& streams_;
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_COPIES_H_

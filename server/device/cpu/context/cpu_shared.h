@@ -1,0 +1,57 @@
+// What the parts of one context of the CPU device share.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_SHARED_H_
+#define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_SHARED_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "common/cuda/cuda_result.h"
+#include "server/device/cpu/context/cpu_group.h"
+#include "server/device/cpu/memory/kept_bytes.h"
+#include "server/device/cpu/memory/memory_map.h"
+#include "server/device/cpu/modules/module_table.h"
+#include "server/device/cpu/streams/stream_set.h"
+#include "server/device/facets/types.h"
+
+namespace warpline::cpu {
+
+// Thread-safe, as what it hands out is.
+class CpuShared {
+ public:
+  // `cores`: of the host, to run blocks on. `place`: the context's number among those of `group`.
+  CpuShared(int cores, std::shared_ptr<CpuGroup> group, uint32_t place)
+      : cores_(cores), group_(std::move(group)), place_(place) {}
+
+  // Drops queued work and stops running kernels, those of the contexts that were opened with this
+  // one too: the streams' threads use the parts.
+  void Close() { streams().Stop(); }
+
+  int cores() const { return cores_; }
+  uint32_t place() const { return place_; }
+  CpuGroup& group() { return *group_; }
+  MemoryMap& memory() { return group_->memory; }
+  StreamSet& streams() { return group_->streams; }
+  ModuleTable& modules() { return modules_; }
+  // Bytes of copies and parameters that wait for their turn.
+  KeptBytes& kept() { return kept_; }
+
+  // The number of a stream among those of the group.
+  uint64_t NumberOf(device::StreamId stream) const {
+    return stream == device::kLegacyStream ? StreamSet::LegacyOf(place_)
+                                           : static_cast<uint64_t>(stream);
+  }
+
+ private:
+  static constexpr uint64_t kMaxKeptBytes = uint64_t{256} << 20;
+
+  const int cores_;
+  const std::shared_ptr<CpuGroup> group_;
+  const uint32_t place_;
+  ModuleTable modules_;
+  KeptBytes kept_{kMaxKeptBytes};
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_SHARED_H_

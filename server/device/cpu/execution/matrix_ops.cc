@@ -1,0 +1,272 @@
+#include "server/device/cpu/execution/matrix_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "server/device/cpu/alu/half_float.h"
+#include "server/device/cpu/execution/block.h"
+#include "server/device/cpu/execution/lane_addresses.h"
+
+namespace warpline::cpu {
+namespace {
+
+constexpr size_t kMaxElements = 512;
+
+struct TypeRow {
+  std::string_view name;
+  MatrixType type;
+  int bytes;
+};
+constexpr TypeRow kTypes[] = {
+    {"f16", MatrixType::kF16, 2}, {"bf16", MatrixType::kBf16, 2}, {"tf32", MatrixType::kTf32, 4},
+    {"f32", MatrixType::kF32, 4}, {"f64", MatrixType::kF64, 8},   {"s8", MatrixType::kS8, 1},
+    {"u8", MatrixType::kU8, 1},   {"s32", MatrixType::kS32, 4},
+};
+
+int Bytes(MatrixType type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.type == type) return row.bytes;
+  }
+  return 4;
+}
+
+bool IsInteger(MatrixType type) {
+  return type == MatrixType::kS8 || type == MatrixType::kU8 || type == MatrixType::kS32;
+}
+
+// Where element `index` of a lane's registers is; in a register file of columns.
+uint8_t* Element(uint8_t* regs, const Matrix& matrix, int lane, int index) {
+  const int bytes = Bytes(matrix.type);
+  const int per = MatrixElementsPerRegister(matrix.type);
+  const uint32_t slot = matrix.slots[static_cast<size_t>(index / per)];
+  const int column = std::max(bytes, 4);
+  return regs + slot + static_cast<uint32_t>(lane * column + index % per * bytes);
+}
+
+int ElementsPerLane(const Matrix& matrix) {
+  return static_cast<int>(matrix.slots.size()) * MatrixElementsPerRegister(matrix.type);
+}
+
+struct Position {
+  int row;
+  int column;
+};
+
+// wmma leaves the layout open: elements one after the other, those beyond repeated.
+Position WmmaPosition(const Matrix& matrix, int lane, int index) {
+  const int per_lane = matrix.rows * matrix.columns / kLanes;
+  const int at = lane * per_lane + index % per_lane;
+  return {at / matrix.columns, at % matrix.columns};
+}
+
+// mma: the layouts that PTX prescribes.
+Position MmaPosition(const MatrixSite& site, const Matrix& matrix, int lane, int index) {
+  const int group = lane / 4, member = lane % 4;
+  if (&matrix == &site.c || &matrix == &site.d) {
+    return {group + index / 2 * 8, member * 2 + index % 2};
+  }
+  const int per = MatrixElementsPerRegister(matrix.type);
+  const int reg = index / per, part = index % per;
+  if (&matrix == &site.b) return {member * per + part + reg * 4 * per, group};
+  if (matrix.rows == 8) return {group, member * per + part + reg * 4 * per};
+  return {group + reg % 2 * 8, member * per + part + reg / 2 * 4 * per};
+}
+
+Position Where(const MatrixSite& site, const Matrix& matrix, int lane, int index) {
+  return site.wmma ? WmmaPosition(matrix, lane, index) : MmaPosition(site, matrix, lane, index);
+}
+
+double ReadFloat(const uint8_t* at, MatrixType type) {
+  uint16_t half;
+  uint32_t word;
+  float narrow;
+  double wide;
+  switch (type) {
+    case MatrixType::kF16:
+      std::memcpy(&half, at, sizeof(half));
+      return F16::Widen(half);
+    case MatrixType::kBf16:
+      std::memcpy(&half, at, sizeof(half));
+      return Bf16::Widen(half);
+    case MatrixType::kTf32:
+      std::memcpy(&word, at, sizeof(word));
+      word &= ~uint32_t{0x1fff};
+      std::memcpy(&narrow, &word, sizeof(narrow));
+      return narrow;
+    case MatrixType::kF64:
+      std::memcpy(&wide, at, sizeof(wide));
+      return wide;
+    default:
+      std::memcpy(&narrow, at, sizeof(narrow));
+      return narrow;
+  }
+}
+
+void WriteFloat(uint8_t* at, MatrixType type, double value) {
+  if (type == MatrixType::kF64) {
+    std::memcpy(at, &value, sizeof(value));
+  } else if (type == MatrixType::kF16) {
+    const uint16_t half = F16::Narrow(value);
+    std::memcpy(at, &half, sizeof(half));
+  } else {
+    const auto narrow = static_cast<float>(value);
+    std::memcpy(at, &narrow, sizeof(narrow));
+  }
+}
+
+int64_t ReadInteger(const uint8_t* at, MatrixType type) {
+  if (type == MatrixType::kS8) return static_cast<int8_t>(*at);
+  if (type == MatrixType::kU8) return *at;
+  int32_t value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+void WriteInteger(uint8_t* at, bool saturate, int64_t value) {
+  if (saturate) value = std::clamp<int64_t>(value, INT32_MIN, INT32_MAX);
+  const auto narrow = static_cast<int32_t>(value);
+  std::memcpy(at, &narrow, sizeof(narrow));
+}
+
+template <typename V, typename Read>
+void Gather(const MatrixSite& site, const Matrix& matrix, uint8_t* regs, Read read,
+            std::array<V, kMaxElements>* out) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < ElementsPerLane(matrix); ++i) {
+      const Position at = Where(site, matrix, lane, i);
+      (*out)[static_cast<size_t>(at.row * matrix.columns + at.column)] =
+          read(Element(regs, matrix, lane, i), matrix.type);
+    }
+  }
+}
+
+template <typename V, typename Read, typename Write>
+void Multiply(const MatrixSite& site, uint8_t* regs, Read read, Write write) {
+  std::array<V, kMaxElements> a{}, b{}, c{};
+  Gather(site, site.a, regs, read, &a);
+  Gather(site, site.b, regs, read, &b);
+  Gather(site, site.c, regs, read, &c);
+  const int k_end = site.a.columns, columns = site.b.columns;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < ElementsPerLane(site.d); ++i) {
+      const Position at = Where(site, site.d, lane, i);
+      V sum = c[static_cast<size_t>(at.row * columns + at.column)];
+      for (int k = 0; k < k_end; ++k) {
+        sum += a[static_cast<size_t>(at.row * k_end + k)] *
+               b[static_cast<size_t>(k * columns + at.column)];
+      }
+      write(Element(regs, site.d, lane, i), sum);
+    }
+  }
+}
+
+bool WholeWarp(Block& block, const Op& op, uint32_t mask) {
+  if (mask == kAllLanes) return true;
+  return block.Fault(CudaResult::kIllegalInstruction, op, "matrix operation of a part of a warp");
+}
+
+uint64_t Lane64(const uint8_t* regs, uint32_t slot, int lane) {
+  uint64_t value;
+  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * 8, sizeof(value));
+  return value;
+}
+
+bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask, bool store) {
+  if (!WholeWarp(block, op, mask)) return false;
+  const MatrixSite& site = block.code().matrices[op.target];
+  const Matrix& matrix = site.d;
+  const int bytes = Bytes(matrix.type);
+  const auto size = static_cast<uint32_t>(bytes);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    uint32_t stride;
+    std::memcpy(&stride, regs + site.stride + static_cast<uint32_t>(lane) * 4, sizeof(stride));
+    const uint64_t base = Lane64(regs, site.address, lane);
+    for (int i = 0; i < ElementsPerLane(matrix); ++i) {
+      const Position at = WmmaPosition(matrix, lane, i);
+      const auto row = static_cast<uint64_t>(at.row), column = static_cast<uint64_t>(at.column);
+      const uint64_t index = site.column_major ? column * stride + row : row * stride + column;
+      const uint64_t address = base + index * size;
+      uint64_t host;
+      if (!ResolveGeneric(block, warp, lane, address, size, store, &host)) {
+        return block.Fault(CudaResult::kIllegalAddress, op, "matrix in memory");
+      }
+      uint8_t* const element = Element(regs, matrix, lane, i);
+      auto* const memory = reinterpret_cast<void*>(host);
+      std::memcpy(store ? memory : element, store ? element : memory, size);
+    }
+  }
+  return true;
+}
+
+bool Tiles(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask, bool store) {
+  if (!WholeWarp(block, op, mask)) return false;
+  const MatrixSite& site = block.code().matrices[op.target];
+  for (size_t tile = 0; tile < site.d.slots.size(); ++tile) {
+    uint64_t rows[8];
+    for (int row = 0; row < 8; ++row) {
+      const int lane = static_cast<int>(tile) * 8 + row;
+      const uint64_t address = Lane64(regs, site.address, lane);
+      if (address % 16 != 0) {
+        return block.Fault(CudaResult::kMisalignedAddress, op, "misaligned row of a matrix");
+      }
+      if (!ResolveGeneric(block, warp, lane, address, 16, store, &rows[row])) {
+        return block.Fault(CudaResult::kIllegalAddress, op, "row of a matrix");
+      }
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int part = 0; part < 2; ++part) {
+        const int minor = lane % 4 * 2 + part;
+        const int row = site.column_major ? minor : lane / 4;
+        const int column = site.column_major ? lane / 4 : minor;
+        auto* const memory = reinterpret_cast<uint8_t*>(rows[row]) + column * 2;
+        uint8_t* const element =
+            regs + site.d.slots[tile] + static_cast<uint32_t>(lane * 4 + part * 2);
+        std::memcpy(store ? memory : element, store ? element : memory, 2);
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool FindMatrixType(std::string_view name, MatrixType* type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.name != name) continue;
+    *type = row.type;
+    return true;
+  }
+  return false;
+}
+
+int MatrixElementsPerRegister(MatrixType type) { return std::max(4 / Bytes(type), 1); }
+
+bool MatrixMultiply(Block& block, Warp&, uint8_t* regs, const Op& op, uint32_t mask) {
+  if (!WholeWarp(block, op, mask)) return false;
+  const MatrixSite& site = block.code().matrices[op.target];
+  if (IsInteger(site.d.type)) {
+    Multiply<int64_t>(site, regs, ReadInteger,
+                      [&](uint8_t* at, int64_t value) { WriteInteger(at, site.saturate, value); });
+  } else {
+    Multiply<double>(site, regs, ReadFloat,
+                     [&](uint8_t* at, double value) { WriteFloat(at, site.d.type, value); });
+  }
+  return true;
+}
+
+bool MatrixLoad(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
+  return Transfer(block, warp, regs, op, mask, false);
+}
+bool MatrixStore(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
+  return Transfer(block, warp, regs, op, mask, true);
+}
+bool TileLoad(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
+  return Tiles(block, warp, regs, op, mask, false);
+}
+bool TileStore(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
+  return Tiles(block, warp, regs, op, mask, true);
+}
+
+}  // namespace warpline::cpu

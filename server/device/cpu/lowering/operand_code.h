@@ -1,0 +1,23 @@
+// Letters for what an instruction takes in an operand, as AluRow::operands has them, and the
+// registers that hold it. Thread-safe.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_LOWERING_OPERAND_CODE_H_
+#define WARPLINE_SERVER_DEVICE_CPU_LOWERING_OPERAND_CODE_H_
+
+#include <string_view>
+
+#include "server/device/cpu/machine/op.h"
+
+namespace warpline::cpu {
+
+// The register slot that a type needs; 8-bit types use 16 bits. False for unsupported ones.
+bool TypeWidth(std::string_view type, Width* width);
+
+Width WidthOf(char code);
+// Of a register that holds an integer or a predicate.
+char CodeOf(Width width);
+// '?' for a type that has none: of 8 bits, or of 128.
+char CodeOf(std::string_view type);
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_LOWERING_OPERAND_CODE_H_

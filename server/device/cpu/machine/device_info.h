@@ -1,0 +1,20 @@
+// What the CPU device says about itself. Thread-safe.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_MACHINE_DEVICE_INFO_H_
+#define WARPLINE_SERVER_DEVICE_CPU_MACHINE_DEVICE_INFO_H_
+
+#include "server/device/device.h"
+
+namespace warpline::cpu {
+
+// Cores that this process may use.
+int HostCores();
+
+// The device with number `ordinal` of `devices`.
+device::DeviceInfo DescribeHost(int ordinal, int devices);
+
+// Memory of this host, or of its container.
+uint64_t HostMemoryBytes();
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_MACHINE_DEVICE_INFO_H_

@@ -1,0 +1,93 @@
+// The decoded form of a kernel: its instructions, what they refer to, and how much memory they
+// need.
+//
+// Plain values; immutable once built.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_MACHINE_KERNEL_CODE_H_
+#define WARPLINE_SERVER_DEVICE_CPU_MACHINE_KERNEL_CODE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/device/cpu/machine/op.h"
+
+namespace warpline::cpu {
+
+// A slot that holds one value in all lanes.
+struct ConstantSlot {
+  uint32_t slot;
+  Width width;
+  uint64_t bits;
+};
+
+// Bytes that move between the local frames of caller and callee, or registers between theirs.
+struct CallCopy {
+  uint32_t caller = 0;
+  uint32_t callee = 0;
+  uint32_t bytes = 0;  // For a register: bytes per lane, 0 for a predicate.
+  bool is_register = false;
+};
+
+struct CallSite {
+  uint32_t function = 0;  // Index into KernelCode::functions
+  uint32_t caller = 0;    // Likewise
+  std::vector<CallCopy> arguments;
+  std::vector<CallCopy> results;
+};
+
+// The functions that an indirect call may reach: those whose address is taken and whose parameters
+// fit. By the functions' addresses, ascending; the second is an index into KernelCode::calls.
+struct IndirectSite {
+  std::vector<std::pair<uint64_t, uint32_t>> targets;
+};
+
+enum class MatrixType : uint8_t { kF16, kBf16, kTf32, kF32, kF64, kS8, kU8, kS32 };
+
+// A matrix that the lanes of a warp hold together, in these registers of each.
+struct Matrix {
+  MatrixType type = MatrixType::kF16;
+  int rows = 0;
+  int columns = 0;
+  std::vector<uint32_t> slots;
+};
+
+// An operation on matrices; loads and stores are of `d`.
+struct MatrixSite {
+  Matrix a, b, c, d;
+  bool wmma = false;          // The layout in registers is ours to choose.
+  bool column_major = false;  // In memory
+  bool saturate = false;
+  uint32_t address = kNoSlot;  // Generic, 64 bits
+  uint32_t stride = kNoSlot;   // 32 bits, in elements
+};
+
+struct FunctionCode {
+  std::string name;
+  uint32_t entry_pc = 0;
+  uint32_t frame_bytes = 0;  // Registers
+  uint32_t local_bytes = 0;  // .local and .param variables of one thread
+};
+
+struct KernelCode {
+  std::string name;
+  std::vector<Op> ops;
+  std::vector<FunctionCode> functions;  // functions[0] is the kernel.
+  std::vector<CallSite> calls;
+  std::vector<IndirectSite> indirect_calls;
+  std::vector<MatrixSite> matrices;
+  std::vector<ConstantSlot> constants;                 // Of the kernel's frame.
+  std::vector<std::pair<Special, uint32_t>> specials;  // Likewise: filled for each block.
+  // A kernel that calls itself has these for a stack of the default size.
+  bool recursive = false;
+  uint32_t register_bytes = 0;  // Of a warp, over the deepest chain of calls.
+  uint32_t local_bytes = 0;     // Of a thread, likewise.
+  uint32_t max_depth = 0;       // Of calls.
+  uint32_t static_shared_bytes = 0;
+  uint32_t shared_alignment = 16;
+  uint32_t register_count = 0;  // 32-bit registers in the sense of CUDA, an estimate.
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_MACHINE_KERNEL_CODE_H_

@@ -1,0 +1,23 @@
+// Device memory of the CPU device: anonymous files that processes can share. Thread-safe.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_MEMFD_CHUNKS_H_
+#define WARPLINE_SERVER_DEVICE_CPU_MEMORY_MEMFD_CHUNKS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "server/device/device.h"
+
+namespace warpline::cpu {
+
+class MemfdChunks : public device::ChunkSource {
+ public:
+  // The size cannot be changed afterwards, by whoever holds the descriptor: nobody can make a
+  // mapped page vanish.
+  absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override;
+  // Gives the pages back to the system, which hands out zeros in their place.
+  absl::Status ScrubChunk(int fd, uint64_t bytes) override;
+};
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_MEMORY_MEMFD_CHUNKS_H_

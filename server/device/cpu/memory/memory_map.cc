@@ -1,0 +1,184 @@
+#include "server/device/cpu/memory/memory_map.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <iterator>
+
+namespace warpline::cpu {
+namespace {
+
+constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 45;
+constexpr uint64_t kRegionAlignment = 4096;
+// Variables lie at the same addresses in every process that loads the same modules in the same
+// order, so that a worker that takes over from another can go on with them. Where neither arenas,
+// libraries nor the shadow memory of sanitizers lie.
+constexpr uint64_t kRegionsStart = 0x7e8100000000;
+constexpr uint64_t kMaxRegionBytes = uint64_t{4} << 30;
+
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+uint64_t Granules(uint64_t bytes) { return bytes >> kGranuleShift; }
+
+bool IsAligned(uint64_t value) { return (value & (kGranuleBytes - 1)) == 0; }
+
+}  // namespace
+
+MemoryMap::~MemoryMap() {
+  const uint64_t size = size_.load();
+  if (size != 0) {
+    munmap(Pointer(base_.load()), size);
+    munmap(granules_, Granules(size));
+  }
+  MutexLock lock(&mu_);
+  for (const auto& [address, bytes] : regions_) munmap(Pointer(address), bytes);
+}
+
+CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
+  MutexLock lock(&mu_);
+  if (size_.load() != 0 || size == 0 || size > kMaxArenaBytes || (size & (size - 1)) != 0 ||
+      !IsAligned(size) || base % size != 0 || base == 0) {
+    return CudaResult::kInvalidValue;
+  }
+  void* const at = mmap(Pointer(base), size, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
+  if (at != Pointer(base)) {  // A kernel without MAP_FIXED_NOREPLACE takes it as a hint.
+    munmap(at, size);
+    return CudaResult::kOutOfMemory;
+  }
+  void* const granules = mmap(nullptr, Granules(size), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (granules == MAP_FAILED) {
+    munmap(at, size);
+    return CudaResult::kOutOfMemory;
+  }
+  granules_ = static_cast<std::atomic<uint8_t>*>(granules);
+  base_.store(base, std::memory_order_relaxed);
+  size_.store(size, std::memory_order_release);
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::CheckFree(uint64_t va, uint64_t bytes) const {
+  const uint64_t offset = va - base_.load();
+  const uint64_t size = size_.load();
+  if (bytes == 0 || !IsAligned(va) || !IsAligned(bytes) || offset >= size ||
+      bytes > size - offset) {
+    return CudaResult::kInvalidValue;
+  }
+  const auto next = chunks_.lower_bound(va);
+  if (next != chunks_.end() && next->first < va + bytes) return CudaResult::kInvalidValue;
+  if (next != chunks_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second > va) return CudaResult::kInvalidValue;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
+  MutexLock lock(&mu_);
+  const CudaResult free = CheckFree(va, bytes);
+  if (free != CudaResult::kSuccess) return free;
+  const uint64_t offset = va - base_.load();
+  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+      MAP_FAILED) {
+    const int error = errno;
+    // MAP_FIXED may have dropped the reservation, and a sink.
+    mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+         0);
+    SetGranules(offset, bytes, 0);
+    return error == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
+  }
+  chunks_[va] = bytes;
+  SetGranules(offset, bytes, kReads | kWrites);
+  return CudaResult::kSuccess;
+}
+
+// No chunk, so that one may be mapped over it.
+CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const CudaResult free = CheckFree(va, bytes);
+  if (free != CudaResult::kSuccess) return free;
+  if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return CudaResult::kOutOfMemory;
+  }
+  SetGranules(va - base_.load(), bytes, kReads | kWrites);
+  return CudaResult::kSuccess;
+}
+
+void MemoryMap::SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds) {
+  for (uint64_t g = Granules(offset); g < Granules(offset + bytes); ++g) {
+    granules_[g].store(kinds, std::memory_order_relaxed);
+  }
+}
+
+// The mapping itself stays as it is: every access is checked by the granules.
+CudaResult MemoryMap::SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access) {
+  MutexLock lock(&mu_);
+  const auto it = chunks_.find(va);
+  if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
+  SetGranules(va - base_.load(), bytes, static_cast<uint8_t>(access));
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const auto it = chunks_.find(va);
+  if (it == chunks_.end() || it->second != bytes) return CudaResult::kInvalidValue;
+  const uint64_t offset = va - base_.load();
+  SetGranules(offset, bytes, 0);
+  chunks_.erase(it);
+  if (mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+           -1, 0) == MAP_FAILED) {
+    return CudaResult::kOperatingSystem;
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
+  if (bytes == 0 || bytes > kMaxRegionBytes) return CudaResult::kOutOfMemory;
+  bytes = (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
+  MutexLock lock(&mu_);
+  // Behind all that were there, for as long as the kernel has room there.
+  if (next_region_ == 0) next_region_ = kRegionsStart;
+  void* const at = mmap(Pointer(next_region_), bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
+  *address = reinterpret_cast<uint64_t>(at);
+  if (*address == next_region_) next_region_ += bytes;
+  regions_[*address] = bytes;
+  return CudaResult::kSuccess;
+}
+
+CudaResult MemoryMap::MapRegion(uint64_t address, uint64_t bytes, int fd) {
+  MutexLock lock(&mu_);
+  void* const at = mmap(Pointer(address), bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+  if (at == MAP_FAILED) return CudaResult::kInvalidValue;
+  if (at != Pointer(address)) {
+    munmap(at, bytes);
+    return CudaResult::kInvalidValue;
+  }
+  regions_[address] = bytes;
+  return CudaResult::kSuccess;
+}
+
+void MemoryMap::FreeRegion(uint64_t address) {
+  MutexLock lock(&mu_);
+  const auto it = regions_.find(address);
+  if (it == regions_.end()) return;
+  munmap(Pointer(address), it->second);
+  regions_.erase(it);
+}
+
+bool MemoryMap::InRegion(uint64_t address, uint64_t bytes) const {
+  MutexLock lock(&mu_);
+  auto it = regions_.upper_bound(address);
+  if (it == regions_.begin()) return false;
+  --it;
+  const uint64_t offset = address - it->first;
+  return offset <= it->second && bytes <= it->second - offset;
+}
+
+}  // namespace warpline::cpu

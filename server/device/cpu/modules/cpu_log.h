@@ -1,0 +1,19 @@
+// What the device says in the log of programs that it refuses or that fail, and how often: they are
+// a tenant's, who may try again as often as it likes.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_MODULES_CPU_LOG_H_
+#define WARPLINE_SERVER_DEVICE_CPU_MODULES_CPU_LOG_H_
+
+#include <cstddef>
+
+#include "common/log/log_budget.h"
+
+namespace warpline::cpu {
+
+enum CpuLine : size_t { kModuleLine, kKernelLine, kFaultLine, kCpuLineCount };
+
+// Of the process, which has one session.
+LogBudget& CpuLog();
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_MODULES_CPU_LOG_H_

@@ -1,0 +1,31 @@
+// printf of kernels: the conversions that CUDA documents, formatted as on the host. Thread-safe.
+#ifndef WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
+#define WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+
+namespace warpline::cpu {
+
+inline constexpr int kMaxPrintArguments = 32;
+
+// Where arguments come from. Both return false when memory may not be read.
+struct PrintSource {
+  // `bytes` (4 or 8) at `offset` of the argument buffer.
+  absl::FunctionRef<bool(uint64_t offset, uint32_t bytes, uint64_t* value)> argument;
+  // The string at a device address.
+  absl::FunctionRef<bool(uint64_t address, std::string* text)> string;
+};
+
+// Appends the formatted text to `*out` and sets `*arguments` to how many were used. What is no
+// conversion is copied. False when `source` is. Widths and precisions are bounded.
+bool FormatPrint(std::string_view format, const PrintSource& source, std::string* out,
+                 int* arguments);
+
+}  // namespace warpline::cpu
+
+#endif  // WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_

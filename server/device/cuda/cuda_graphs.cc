@@ -1,0 +1,226 @@
+#include "server/device/cuda/cuda_graphs.h"
+
+#include <cstring>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "server/device/cuda/native.h"
+#include "server/device/cuda/native_mem_ops.h"
+
+namespace warpline::device {
+namespace {
+
+// Adds nodes to a graph that is being built.
+class GraphBuilder {
+ public:
+  GraphBuilder(const DriverApi* api, const CudaGroup& group, CUcontext context, CUgraph graph)
+      : api_(api), group_(group), context_(context), bodies_({graph}) {}
+
+  CUresult Add(const GraphNode& from) {
+    after_.clear();
+    for (const uint32_t index : from.after) {
+      if (index >= nodes_.size()) return CUDA_ERROR_INVALID_VALUE;
+      after_.push_back(nodes_[index]);
+    }
+    if (from.body >= bodies_.size()) return CUDA_ERROR_INVALID_VALUE;
+    graph_ = bodies_[from.body];
+    CUgraphNode node = nullptr;
+    const CUresult result = AddByKind(from, &node);
+    nodes_.push_back(node);
+    return result;
+  }
+
+ private:
+  CUresult AddByKind(const GraphNode& from, CUgraphNode* node) {
+    switch (from.kind) {
+      case GraphNode::Kind::kNothing:
+        return api_->p_cuGraphAddEmptyNode(node, graph_, after_.data(), after_.size());
+      case GraphNode::Kind::kLaunch:
+        return AddKernel(from, node);
+      case GraphNode::Kind::kMemset:
+        return AddMemset(from, node);
+      case GraphNode::Kind::kCopy:
+        return AddCopy(from, node);
+      case GraphNode::Kind::kMemOps:
+        return AddMemOps(from, node);
+      case GraphNode::Kind::kConditional:
+        return AddConditional(from, node);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+
+  CUresult AddKernel(const GraphNode& from, CUgraphNode* node) {
+    size_t bytes = from.params.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER,
+                     const_cast<std::byte*>(from.params.data()),  // The driver only reads it.
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    CUDA_KERNEL_NODE_PARAMS params = {};
+    params.kern = reinterpret_cast<CUkernel>(static_cast<uint64_t>(from.kernel));
+    params.ctx = context_;
+    params.gridDimX = from.config.grid[0];
+    params.gridDimY = from.config.grid[1];
+    params.gridDimZ = from.config.grid[2];
+    params.blockDimX = from.config.block[0];
+    params.blockDimY = from.config.block[1];
+    params.blockDimZ = from.config.block[2];
+    params.sharedMemBytes = from.config.dynamic_shared_bytes;
+    params.extra = bytes > 0 ? extra : nullptr;
+    CUresult result =
+        api_->p_cuGraphAddKernelNode(node, graph_, after_.data(), after_.size(), &params);
+    if (result != CUDA_SUCCESS) return result;
+    for (const LaunchAttribute& attribute : from.config.attributes) {
+      CUkernelNodeAttrValue value;
+      static_assert(sizeof(value) == sizeof(attribute.value));
+      std::memcpy(&value, attribute.value.data(), sizeof(value));
+      result = api_->p_cuGraphKernelNodeSetAttribute(
+          *node, static_cast<CUkernelNodeAttrID>(attribute.id), &value);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    if (!from.config.cooperative) return CUDA_SUCCESS;
+    CUkernelNodeAttrValue value = {};
+    value.cooperative = 1;
+    return api_->p_cuGraphKernelNodeSetAttribute(*node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value);
+  }
+
+  CUresult AddMemset(const GraphNode& from, CUgraphNode* node) {
+    CUDA_MEMSET_NODE_PARAMS params = {};
+    params.dst = from.dst.address;
+    params.pitch = from.rows > 1 ? from.dst.pitch : 0;
+    params.value = from.value;
+    params.elementSize = from.width;
+    params.width = from.columns;
+    params.height = from.rows;
+    return api_->p_cuGraphAddMemsetNode(node, graph_, after_.data(), after_.size(), &params,
+                                        context_);
+  }
+
+  CUresult AddCopy(const GraphNode& from, CUgraphNode* node) {
+    CUDA_MEMCPY3D copy = {};
+    copy.srcMemoryType = TypeOfDeviceEnd(from.src.address);
+    copy.srcDevice = from.src.address;
+    copy.srcPitch = from.src.pitch;
+    copy.srcHeight = RowsOfSlice(from.src, from.extent);
+    copy.dstMemoryType = TypeOfDeviceEnd(from.dst.address);
+    copy.dstDevice = from.dst.address;
+    copy.dstPitch = from.dst.pitch;
+    copy.dstHeight = RowsOfSlice(from.dst, from.extent);
+    copy.WidthInBytes = from.extent.width;
+    copy.Height = from.extent.height;
+    copy.Depth = from.extent.depth;
+    return api_->p_cuGraphAddMemcpyNode(node, graph_, after_.data(), after_.size(), &copy,
+                                        context_);
+  }
+
+  CUresult AddMemOps(const GraphNode& from, CUgraphNode* node) {
+    std::vector<CUstreamBatchMemOpParams> native;
+    const CUresult result = Translate(group_, from.operations, &native);
+    if (result != CUDA_SUCCESS) return result;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
+    params.ctx = context_;
+    params.count = static_cast<unsigned>(native.size());
+    params.paramArray = native.data();
+    return api_->p_cuGraphAddBatchMemOpNode(node, graph_, after_.data(), after_.size(), &params);
+  }
+
+  CUresult AddConditional(const GraphNode& from, CUgraphNode* node) {
+    CUgraphNodeParams params = {};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional.handle = from.conditional;
+    params.conditional.type = static_cast<CUgraphConditionalNodeType>(from.type);
+    params.conditional.size = from.bodies;
+    params.conditional.ctx = context_;
+    const CUresult result =
+        api_->p_cuGraphAddNode(node, graph_, after_.data(), nullptr, after_.size(), &params);
+    if (result != CUDA_SUCCESS) return result;
+    const CUgraph* const made = params.conditional.phGraph_out;
+    bodies_.insert(bodies_.end(), made, made + from.bodies);
+    return CUDA_SUCCESS;
+  }
+
+  const DriverApi* const api_;
+  const CudaGroup& group_;
+  const CUcontext context_;
+  std::vector<CUgraph> bodies_;
+  CUgraph graph_ = nullptr;  // That of the node which is added.
+  std::vector<CUgraphNode> nodes_;
+  std::vector<CUgraphNode> after_;
+};
+
+}  // namespace
+
+CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
+  Enter();
+  // The driver's graphs take memory of other devices for some nodes only.
+  for (const GraphNode& node : nodes) {
+    const bool writes =
+        node.kind == GraphNode::Kind::kCopy || node.kind == GraphNode::Kind::kMemset;
+    const bool reads = node.kind == GraphNode::Kind::kCopy;
+    if ((writes && group_->IsForeign(node.dst.address, place_)) ||
+        (reads && group_->IsForeign(node.src.address, place_))) {
+      return CudaResult::kNotSupported;
+    }
+  }
+  GraphBuilder builder(api_, *group_, context_, Native(frame));
+  for (const GraphNode& node : nodes) {
+    CUresult result = builder.Add(node);
+    // That would say that this device has no graphs.
+    if (result == CUDA_ERROR_NOT_SUPPORTED) result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS) return ToResult(result);
+  }
+  return CudaResult::kSuccess;
+}
+
+CudaResult CudaGraphs::CreateGraphOf(FrameId frame, GraphId* graph) {
+  Enter();
+  CUgraphExec executable = nullptr;
+  const CUresult result = api_->p_cuGraphInstantiate(&executable, Native(frame), 0);
+  *graph = static_cast<GraphId>(reinterpret_cast<uint64_t>(executable));
+  return ToResult(result);
+}
+
+CudaResult CudaGraphs::CreateFrame(FrameId* frame) {
+  Enter();
+  CUgraph native = nullptr;
+  const CUresult result = api_->p_cuGraphCreate(&native, 0);
+  *frame = static_cast<FrameId>(reinterpret_cast<uint64_t>(native));
+  return ToResult(result);
+}
+
+CudaResult CudaGraphs::AddConditional(FrameId frame, uint32_t first_value, uint32_t flags,
+                                      uint64_t* conditional) {
+  Enter();
+  if (api_->p_cuGraphConditionalHandleCreate == nullptr || api_->p_cuGraphAddNode == nullptr) {
+    return CudaResult::kNotSupported;
+  }
+  CUgraphConditionalHandle handle = 0;
+  const CUresult result =
+      api_->p_cuGraphConditionalHandleCreate(&handle, Native(frame), context_, first_value, flags);
+  *conditional = handle;
+  return ToResult(result);
+}
+
+CudaResult CudaGraphs::DestroyFrame(FrameId frame) {
+  Enter();
+  return ToResult(api_->p_cuGraphDestroy(Native(frame)));
+}
+
+CudaResult CudaGraphs::CreateGraph(absl::Span<const GraphNode> nodes, GraphId* graph) {
+  FrameId frame;
+  CudaResult result = CreateFrame(&frame);
+  if (result != CudaResult::kSuccess) return result;
+  const absl::Cleanup destroy = [&] { DestroyFrame(frame); };
+  result = FillFrame(frame, nodes);
+  return result == CudaResult::kSuccess ? CreateGraphOf(frame, graph) : result;
+}
+
+CudaResult CudaGraphs::LaunchGraph(GraphId graph, StreamId stream) {
+  Enter();
+  return ToResult(api_->p_cuGraphLaunch(Native(graph), Native(stream)));
+}
+
+CudaResult CudaGraphs::DestroyGraph(GraphId graph) {
+  Enter();
+  return ToResult(api_->p_cuGraphExecDestroy(Native(graph)));
+}
+
+}  // namespace warpline::device

@@ -1,0 +1,30 @@
+// The driver's linker.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_LINKS_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_LINKS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "common/cuda/cuda_result.h"
+#include "server/device/cuda/cuda_part.h"
+#include "server/device/facets/links.h"
+
+namespace warpline::device {
+
+// Thread-safe, as the driver is.
+class CudaLinks : public virtual Links, protected CudaPart {
+ public:
+  explicit CudaLinks(CudaMember* member) : CudaPart(*member) {}
+
+  CudaResult CreateLink(absl::Span<const JitOption> options, LinkId* link) override;
+  CudaResult AddToLink(LinkId link, uint32_t type, std::string_view data, const std::string& name,
+                       absl::Span<const JitOption> options, JitLog* log) override;
+  CudaResult CompleteLink(LinkId link, std::string* code, JitLog* log) override;
+  void DestroyLink(LinkId link) override;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_LINKS_H_

@@ -1,0 +1,44 @@
+// A GPU's memory: the arena, what is mapped in it, and memory of the host.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_MEMORY_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "common/cuda/cuda_result.h"
+#include "common/mutex.h"
+#include "server/device/cuda/cuda_part.h"
+#include "server/device/facets/memory.h"
+
+namespace warpline::device {
+
+// Thread-safe, as the driver is.
+class CudaMemory : public virtual Memory, protected CudaPart {
+ public:
+  explicit CudaMemory(CudaMember* member) : CudaPart(*member) {}
+  ~CudaMemory() override;
+
+  uint32_t peers() const override { return group_->members()[place_].reaches; }
+  CudaResult ReserveArena(uint64_t base, uint64_t size) override;
+  CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapChunk(uint64_t va, uint64_t bytes) override;
+  CudaResult MapSink(uint64_t va, uint64_t bytes) override;
+  CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, MemoryAccess access) override;
+  CudaResult MapHost(uint64_t va, uint64_t bytes, int fd) override;
+  CudaResult UnmapHost(uint64_t va, uint64_t bytes) override;
+  CudaResult AllocStaging(size_t bytes, void** host) override;
+  void FreeStaging(void* host) override;
+
+ private:
+  void DropSinks(uint64_t va, uint64_t bytes);
+
+  Mutex sinks_mu_;
+  CUmemGenericAllocationHandle sink_ = 0;                // Written with sinks_mu_.
+  std::set<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // Granules at which it is mapped.
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_MEMORY_H_

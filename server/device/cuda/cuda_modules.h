@@ -1,0 +1,40 @@
+// A GPU's modules, their kernels and variables. They are libraries to the driver.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_MODULES_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_MODULES_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/cuda/cuda_result.h"
+#include "server/device/cuda/cuda_part.h"
+#include "server/device/facets/modules.h"
+
+namespace warpline::device {
+
+// Thread-safe, as the driver is.
+class CudaModules : public virtual Modules, protected CudaPart {
+ public:
+  static constexpr Capabilities kGives = Capability::kVariableBlocks;
+
+  explicit CudaModules(CudaMember* member) : CudaPart(*member) {}
+
+  CudaResult LoadModule(std::string_view image, ModuleId* module) override;
+  CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options, JitLog* log,
+                           ModuleId* module) override;
+  CudaResult CheckModule(ModuleId module) override;
+  CudaResult UnloadModule(ModuleId module) override;
+  CudaResult Kernels(ModuleId module, std::vector<std::string>* names) override;
+  CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) override;
+  CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
+                        uint64_t* bytes) override;
+  CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
+  CudaResult TakeBlock(uint64_t* address) override;
+  void FreeBlock(uint64_t address) override;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_MODULES_H_

@@ -1,0 +1,45 @@
+// What every part of a GPU's context has: the driver, and the context that is made current.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_PART_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_PART_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "server/device/cuda/cuda_group.h"
+#include "server/device/cuda/driver_api.h"
+
+namespace warpline::device {
+
+// A context among those that were opened together.
+struct CudaMember {
+  const DriverApi* api = nullptr;
+  std::shared_ptr<CudaGroup> group;
+  uint32_t place = 0;  // Among its members
+};
+
+class CudaPart {
+ protected:
+  explicit CudaPart(const CudaMember& member)
+      : api_(member.api),
+        group_(member.group.get()),
+        place_(member.place),
+        device_(group_->members()[place_].device),
+        context_(group_->members()[place_].context) {}
+
+  // Makes the context current on the calling thread, once as long as the thread calls no other.
+  void Enter() const;
+  // The context that a copy names with `address`.
+  CUcontext ContextOf(uint64_t address) const {
+    return group_->IsForeign(address, place_) ? group_->ContextOf(address, place_) : context_;
+  }
+
+  const DriverApi* const api_;
+  CudaGroup* const group_;
+  const uint32_t place_;
+  const CUdevice device_;
+  const CUcontext context_;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_PART_H_

@@ -1,0 +1,31 @@
+// A GPU's streams and events.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_STREAMS_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_CUDA_STREAMS_H_
+
+#include <cstdint>
+
+#include "common/cuda/cuda_result.h"
+#include "server/device/cuda/cuda_part.h"
+#include "server/device/facets/streams.h"
+
+namespace warpline::device {
+
+// Thread-safe, as the driver is.
+class CudaStreams : public virtual Streams, protected CudaPart {
+ public:
+  explicit CudaStreams(CudaMember* member) : CudaPart(*member) {}
+
+  CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) override;
+  CudaResult DestroyStream(StreamId stream) override;
+  CudaResult SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) override;
+  CudaResult CreateEvent(uint32_t flags, EventId* event) override;
+  CudaResult DestroyEvent(EventId event) override;
+  CudaResult RecordEvent(EventId event, StreamId stream) override;
+  CudaResult WaitEvent(StreamId stream, EventId event) override;
+  CudaResult QueryEvent(EventId event) override;
+  CudaResult ElapsedMs(EventId start, EventId end, float* ms) override;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_CUDA_STREAMS_H_

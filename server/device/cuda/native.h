@@ -1,0 +1,66 @@
+// Numbers of objects and places as the driver has them.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/cuda/box.h"
+#include "proto/frames.h"
+#include "server/device/facets/types.h"
+
+namespace warpline::device {
+
+inline CUstream Native(StreamId id) {
+  return id == kLegacyStream ? CU_STREAM_LEGACY
+                             : reinterpret_cast<CUstream>(static_cast<uint64_t>(id));
+}
+inline CUevent Native(EventId id) { return reinterpret_cast<CUevent>(static_cast<uint64_t>(id)); }
+inline CUlibrary Native(ModuleId id) {
+  return reinterpret_cast<CUlibrary>(static_cast<uint64_t>(id));
+}
+inline CUkernel Native(KernelId id) {
+  return reinterpret_cast<CUkernel>(static_cast<uint64_t>(id));
+}
+inline CUgraph Native(FrameId id) { return reinterpret_cast<CUgraph>(static_cast<uint64_t>(id)); }
+// What can be launched.
+inline CUgraphExec Native(GraphId id) {
+  return reinterpret_cast<CUgraphExec>(static_cast<uint64_t>(id));
+}
+
+// Kernels of libraries may be used wherever the driver takes a function.
+inline CUfunction NativeFunction(KernelId id) {
+  return reinterpret_cast<CUfunction>(static_cast<uint64_t>(id));
+}
+
+// An array's id is the driver's handle, an address, and says in its lowest bit whether that is of a
+// mipmapped array.
+inline constexpr uint64_t kMipmappedBit = 1;
+inline bool IsMipmapped(ArrayId id) { return (static_cast<uint64_t>(id) & kMipmappedBit) != 0; }
+inline CUarray NativeArray(ArrayId id) {
+  return reinterpret_cast<CUarray>(static_cast<uint64_t>(id));
+}
+inline CUmipmappedArray NativeMipmapped(ArrayId id) {
+  return reinterpret_cast<CUmipmappedArray>(static_cast<uint64_t>(id) & ~kMipmappedBit);
+}
+
+template <typename Id, typename Handle>
+Id ToId(Handle handle) {
+  return static_cast<Id>(reinterpret_cast<uint64_t>(handle));
+}
+
+// How a copy names memory of the device, or host memory at the device's address.
+inline CUmemorytype TypeOfDeviceEnd(uint64_t address) {
+  return InHostArena(address) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
+}
+
+// Rows of `place` to a slice. The driver asks for as many as the extent has, also of one slice.
+inline size_t RowsOfSlice(const BoxPlace& place, const BoxExtent& extent) {
+  return extent.depth > 1 ? place.slice / place.pitch : extent.height;
+}
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_

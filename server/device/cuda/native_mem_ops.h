@@ -1,0 +1,21 @@
+// Operations on words in the driver's terms.
+#ifndef WARPLINE_SERVER_DEVICE_CUDA_NATIVE_MEM_OPS_H_
+#define WARPLINE_SERVER_DEVICE_CUDA_NATIVE_MEM_OPS_H_
+
+#include <cuda.h>
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "server/device/cuda/cuda_group.h"
+#include "server/device/facets/types.h"
+
+namespace warpline::device {
+
+// CUDA_ERROR_INVALID_VALUE for what is not of the arena.
+CUresult Translate(const CudaGroup& group, absl::Span<const MemOp> operations,
+                   std::vector<CUstreamBatchMemOpParams>* native);
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_CUDA_NATIVE_MEM_OPS_H_

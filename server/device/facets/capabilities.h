@@ -1,0 +1,48 @@
+// What a backend can do besides what every backend does, and the one refusal of what it lacks.
+//
+// A part of a context says in `kGives` which capabilities come with it; the word of the context is
+// made of those (ContextOf), so that it cannot promise what no part gives.
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_CAPABILITIES_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_CAPABILITIES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "common/cuda/cuda_result.h"
+
+namespace warpline::device {
+
+enum class Capability : uint32_t {
+  kLinks = 1u << 0,           // Joins several pieces of code into one.
+  kArrays = 1u << 1,          // Arrays in the device's own layout
+  kTextures = 1u << 2,        // Texture and surface objects
+  kTensorMaps = 1u << 3,      // Tensor maps
+  kGraphs = 1u << 4,          // Launches a graph as one, conditional nodes included.
+  kClusters = 1u << 5,        // Clusters of blocks
+  kVariableBlocks = 1u << 6,  // Says where modules' variables will lie (Modules::TakeBlock()).
+};
+
+class Capabilities {
+ public:
+  constexpr Capabilities() = default;
+  constexpr Capabilities(Capability one) : bits_(static_cast<uint32_t>(one)) {}  // NOLINT
+
+  constexpr bool Has(Capability one) const { return (bits_ & static_cast<uint32_t>(one)) != 0; }
+  friend constexpr Capabilities operator|(Capabilities a, Capabilities b) {
+    a.bits_ |= b.bits_;
+    return a;
+  }
+  bool operator==(const Capabilities&) const = default;
+  // "links, arrays"; "none".
+  std::string Names() const;
+
+ private:
+  uint32_t bits_ = 0;
+};
+
+// What a part answers that lacks `what`: kNotSupported.
+CudaResult Lacks(Capability what);
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_CAPABILITIES_H_

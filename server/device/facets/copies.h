@@ -1,0 +1,53 @@
+// A context's work on memory: copies, fills, operations on words.
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_COPIES_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_COPIES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
+#include "server/device/facets/capabilities.h"
+#include "server/device/facets/types.h"
+
+namespace warpline::device {
+
+// Thread-safe. Work is done in the order of its submission on its stream. Either end of a copy
+// between places on devices may be memory of another context that was opened with this one.
+class Copies {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  virtual ~Copies() = default;
+
+  // `src` has been read when this returns.
+  virtual CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) = 0;
+  // `dst` must come from AllocStaging and is filled when the stream has passed this point.
+  virtual CudaResult CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) = 0;
+  virtual CudaResult CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) = 0;
+
+  // Sets `count` elements of `width` (1, 2 or 4) bytes to the low bits of `value`.
+  virtual CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
+                            StreamId stream) = 0;
+  // The same in each of `rows` rows, `pitch` bytes apart.
+  virtual CudaResult MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width,
+                                size_t columns, size_t rows, StreamId stream) = 0;
+
+  // --- Boxes. kInvalidValue for what is none (BoxSpan). The host's end is memory from AllocStaging
+  // that holds the rows without gaps, and stays as it is until the stream has passed this point.
+  virtual CudaResult CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
+                                     StreamId stream) = 0;
+  virtual CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
+                                       StreamId stream) = 0;
+  virtual CudaResult CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
+                                     const BoxExtent& extent, StreamId stream) = 0;
+
+  // Words of the arena, aligned. Does not wait for what the operations wait for. kInvalidValue for
+  // an unknown kind or flag, kNotSupported for one that the device lacks.
+  virtual CudaResult MemOps(absl::Span<const MemOp> operations, StreamId stream) = 0;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_COPIES_H_

@@ -1,0 +1,47 @@
+// Parts of contexts for what a backend lacks: they refuse by name what is asked of them.
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_LACKING_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_LACKING_H_
+
+#include "server/device/facets/capabilities.h"
+#include "server/device/facets/graphs.h"
+#include "server/device/facets/textures.h"
+
+namespace warpline::device {
+
+class NoTextures : public virtual Textures {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  explicit NoTextures(const void* /*state*/) {}
+
+  CudaResult CreateTexture(const Texture&, uint64_t*) override {
+    return Lacks(Capability::kTextures);
+  }
+  CudaResult DestroyTexture(uint64_t, bool) override { return Lacks(Capability::kTextures); }
+  CudaResult EncodeTensorMap(const TensorMap&, TensorMapBytes*) override {
+    return Lacks(Capability::kTensorMaps);
+  }
+};
+
+class NoGraphs : public virtual Graphs {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  explicit NoGraphs(const void* /*state*/) {}
+
+  CudaResult CreateGraph(absl::Span<const GraphNode>, GraphId*) override { return Refuse(); }
+  CudaResult LaunchGraph(GraphId, StreamId) override { return Refuse(); }
+  CudaResult DestroyGraph(GraphId) override { return Refuse(); }
+  CudaResult CreateFrame(FrameId*) override { return Refuse(); }
+  CudaResult AddConditional(FrameId, uint32_t, uint32_t, uint64_t*) override { return Refuse(); }
+  CudaResult FillFrame(FrameId, absl::Span<const GraphNode>) override { return Refuse(); }
+  CudaResult CreateGraphOf(FrameId, GraphId*) override { return Refuse(); }
+  CudaResult DestroyFrame(FrameId) override { return Refuse(); }
+
+ private:
+  static CudaResult Refuse() { return Lacks(Capability::kGraphs); }
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_LACKING_H_

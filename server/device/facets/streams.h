@@ -1,0 +1,39 @@
+// A context's streams and events.
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_STREAMS_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_STREAMS_H_
+
+#include <cstdint>
+
+#include "common/cuda/cuda_result.h"
+#include "server/device/facets/capabilities.h"
+#include "server/device/facets/types.h"
+
+namespace warpline::device {
+
+// Thread-safe. No method waits for device work.
+class Streams {
+ public:
+  static constexpr Capabilities kGives = {};
+
+  virtual ~Streams() = default;
+
+  // `flags`: CU_STREAM_DEFAULT (0) or CU_STREAM_NON_BLOCKING (1).
+  virtual CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) = 0;
+  // Destroys at once in the sense of CUDA: work already submitted still completes.
+  virtual CudaResult DestroyStream(StreamId stream) = 0;
+  // `attribute` has a CUstreamAttrID and its value. A hint to the device, except the priority.
+  virtual CudaResult SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) = 0;
+
+  // `flags`: CU_EVENT_DEFAULT (0), DISABLE_TIMING (2) and others of CUDA.
+  virtual CudaResult CreateEvent(uint32_t flags, EventId* event) = 0;
+  virtual CudaResult DestroyEvent(EventId event) = 0;
+  virtual CudaResult RecordEvent(EventId event, StreamId stream) = 0;
+  virtual CudaResult WaitEvent(StreamId stream, EventId event) = 0;
+  // kSuccess when complete, kNotReady, or the error that the work before it ended with.
+  virtual CudaResult QueryEvent(EventId event) = 0;
+  virtual CudaResult ElapsedMs(EventId start, EventId end, float* ms) = 0;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_STREAMS_H_

@@ -1,0 +1,31 @@
+// A context's texture and surface objects, which are numbers that kernels get as parameters, and
+// tensor maps, which are parameters themselves.
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_TEXTURES_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_TEXTURES_H_
+
+#include <cstdint>
+
+#include "common/cuda/cuda_result.h"
+#include "server/device/facets/capabilities.h"
+#include "server/device/facets/objects.h"
+
+namespace warpline::device {
+
+// Thread-safe.
+class Textures {
+ public:
+  static constexpr Capabilities kGives =
+      Capabilities(Capability::kTextures) | Capability::kTensorMaps;
+
+  virtual ~Textures() = default;
+
+  // Memory must be within the arena.
+  virtual CudaResult CreateTexture(const Texture& texture, uint64_t* object) = 0;
+  virtual CudaResult DestroyTexture(uint64_t object, bool is_surface) = 0;
+  // With kReplaceAddress `map` is read too.
+  virtual CudaResult EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) = 0;
+};
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_TEXTURES_H_

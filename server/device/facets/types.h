@@ -1,0 +1,121 @@
+// What is passed to a device: the numbers of its objects, launches, operations on words, nodes of
+// graphs. Plain values.
+#ifndef WARPLINE_SERVER_DEVICE_FACETS_TYPES_H_
+#define WARPLINE_SERVER_DEVICE_FACETS_TYPES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/cuda/box.h"
+
+namespace warpline::device {
+
+// Objects of a backend, meaningful only to the Context that made them; events also to those that
+// were opened with it.
+enum class StreamId : uint64_t {};
+enum class EventId : uint64_t {};
+enum class ModuleId : uint64_t {};
+enum class KernelId : uint64_t {};
+enum class GraphId : uint64_t {};
+enum class FrameId : uint64_t {};
+enum class LinkId : uint64_t {};
+enum class ArrayId : uint64_t {};
+
+// CUDA's legacy default stream: it synchronizes with every blocking stream of its context.
+inline constexpr StreamId kLegacyStream{1};
+
+// One kernel parameter's place in the parameter buffer, in bytes.
+struct ParamLayout {
+  uint32_t offset = 0;
+  uint32_t size = 0;
+};
+
+// One CUlaunchAttribute, as cuda.h lays its value out.
+struct LaunchAttribute {
+  uint32_t id = 0;
+  std::array<std::byte, 64> value{};
+};
+
+// An option of the just-in-time compiler: a CUjit_option whose value is a number.
+struct JitOption {
+  uint32_t id = 0;
+  uint32_t value = 0;
+};
+
+// What the just-in-time compiler had to say.
+struct JitLog {
+  float wall_ms = 0;
+  std::string info;
+  std::string errors;
+};
+
+// One operation on a word of device memory, in the order of its stream. `kind` and `flags` are
+// CUDA's: CUstreamBatchMemOpType, CUstreamWaitValue_flags, CUstreamWriteValue_flags.
+struct MemOp {
+  static constexpr uint32_t kWait32 = 1;
+  static constexpr uint32_t kWrite32 = 2;
+  static constexpr uint32_t kWait64 = 4;
+  static constexpr uint32_t kWrite64 = 5;
+  static constexpr uint32_t kBarrier = 6;  // Has no address and no value.
+
+  uint32_t kind = 0;
+  uint32_t flags = 0;
+  uint64_t address = 0;
+  uint64_t value = 0;
+};
+static_assert(sizeof(MemOp) == 24);
+inline constexpr size_t kMaxMemOps = 256;  // Of one call, as CUDA's.
+
+struct LaunchConfig {
+  std::array<uint32_t, 3> grid{};
+  std::array<uint32_t, 3> block{};
+  uint32_t dynamic_shared_bytes = 0;
+  // All blocks run at the same time and may synchronize across the grid.
+  bool cooperative = false;
+  // Others than the cooperative one. kNotSupported for one that the backend lacks.
+  std::vector<LaunchAttribute> attributes = {};
+};
+
+// Of Modules::TakeBlock().
+inline constexpr uint64_t kBlockBytes = 2u << 20;
+
+// What one node of a graph does, and which nodes before it, by their places, it comes after.
+struct GraphNode {
+  enum class Kind { kNothing, kLaunch, kMemset, kCopy, kMemOps, kConditional };
+
+  Kind kind = Kind::kNothing;
+  std::vector<uint32_t> after;
+  // The graph that it is in: 0, or one of the bodies of kConditional nodes before it, which have
+  // their numbers in the order of those nodes. What it comes after is in the same one.
+  uint32_t body = 0;
+  // kLaunch. The parameters are borrowed.
+  KernelId kernel{};
+  LaunchConfig config;
+  absl::Span<const std::byte> params;
+  // kCopy: boxes, a run of bytes being one of height and depth 1. kMemset: address and pitch.
+  BoxPlace dst;
+  BoxPlace src;
+  BoxExtent extent;
+  // kMemset.
+  uint32_t value = 0;
+  uint32_t width = 0;
+  uint64_t columns = 0;
+  uint64_t rows = 0;
+  // kMemOps.
+  std::vector<MemOp> operations;
+  // kConditional: what AddConditional() gave, a CUgraphConditionalNodeType, and how many bodies.
+  uint64_t conditional = 0;
+  uint32_t type = 0;
+  uint32_t bodies = 0;
+};
+
+// As CUmemAccess_flags.
+enum class MemoryAccess : uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
+
+}  // namespace warpline::device
+
+#endif  // WARPLINE_SERVER_DEVICE_FACETS_TYPES_H_
