@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "client_stub/core/arrays.h"
+#include "client_stub/core/host_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 #include "proto/frames.h"

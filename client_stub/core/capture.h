@@ -1,27 +1,22 @@
 // Stream capture: what streams are given while they capture becomes nodes of a graph.
 //
-// All of it happens in this process. A capture begins in one stream and spreads to others through
-// events; a call that CUDA forbids meanwhile invalidates it. Commands that reach SendOn() on a
-// capturing stream are those that cannot be captured: what can be is turned into a node before.
+// All of it happens in this process: a capture (captures.h) begins in one stream and spreads to
+// others through events (capture_state.h). Commands that reach SendOn() on a capturing stream are
+// those that cannot be captured: what can be is turned into a node before.
 #ifndef WARPLINE_CLIENT_STUB_CORE_CAPTURE_H_
 #define WARPLINE_CLIENT_STUB_CORE_CAPTURE_H_
 
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/graph.h"
-#include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
 
 // All take GraphMutex() themselves.
-
-inline bool AnyCapture() { return runtime().captures.load(std::memory_order_relaxed) != 0; }
-inline bool Captured(const Stream& stream) {
-  return stream.capture.load(std::memory_order_relaxed) != 0;
-}
 
 // ---- Beginning, ending and looking at a capture.
 
@@ -55,39 +50,14 @@ CUresult CaptureLaunch(Stream* stream, Kernel* kernel, const LaunchGeometry& lau
                        const LaunchAttributes* attributes, std::string_view packed);
 CUresult CaptureCopy(Stream* stream, const CUDA_MEMCPY3D& copy);
 CUresult CaptureMemset(Stream* stream, const CUDA_MEMSET_NODE_PARAMS_v2& params);
-CUresult CaptureEventRecord(Stream* stream, Event* event, unsigned int flags);
-// Also when only the event was captured: the stream then joins that capture.
-CUresult CaptureEventWait(Stream* stream, const Event* event, unsigned int flags);
+// As nodes that record the event, or wait for it, whenever the graph is launched.
+CUresult CaptureExternalRecord(Stream* stream, const Event* event);
+CUresult CaptureExternalWait(Stream* stream, const Event* event);
 // Does `append` with the stream's graph and dependencies, and has the stream go on from the node
 // that it gives.
 using CaptureAppend =
     std::function<CUresult(Graph* graph, const std::vector<GraphEdge>&, GraphNode** node)>;
 CUresult CaptureWith(Stream* stream, const CaptureAppend& append);
-
-// ---- What captures forbid. Each is CUDA_SUCCESS where nothing is in the way.
-
-// For a command that no capture takes (declared in streams.h, for SendOn()).
-CUresult CheckUncaptured(const Stream* stream);
-// For a call that is unsafe while something captures, by the modes of captures and thread.
-CUresult CheckUnsafe();
-// For a query of an event or a wait for it.
-CUresult CheckEventQuery(const Event& event, bool unsafe);
-// For a wait for everything that a device was given.
-CUresult CheckDeviceSynchronize(const Device& device);
-// The stream is about to be destroyed: the capture that began in it ends with it, one that it
-// joined goes on with what the stream did.
-void ForgetCapture(Stream* stream);
-
-// The same for who enters where nothing captures, which is nearly always.
-inline CUresult EnterUnsafe() {
-  WARPLINE_TRY(Enter());
-  return AnyCapture() ? CheckUnsafe() : CUDA_SUCCESS;
-}
-// The same for calls whose handle names its context.
-inline CUresult EnterObjectUnsafe() {
-  WARPLINE_TRY(EnterObject());
-  return AnyCapture() ? CheckUnsafe() : CUDA_SUCCESS;
-}
 
 }  // namespace warpline::stub
 

@@ -1,5 +1,5 @@
-// Contexts: the primary ones and those that the application creates. All share the session; a
-// context's end is the end of what was created in it.
+// Contexts by their handles: the primary ones and those that the application creates. All share the
+// session.
 #ifndef WARPLINE_CLIENT_STUB_CORE_CONTEXTS_H_
 #define WARPLINE_CLIENT_STUB_CORE_CONTEXTS_H_
 
@@ -12,15 +12,6 @@ namespace warpline::stub {
 Context* FindContext(CUcontext handle);
 // The same, with nullptr standing for the thread's current context.
 Context* ContextOrCurrent(CUcontext handle);
-
-// Frees and unloads everything that was created in the context.
-void ReleaseContents(Context* context);
-
-// As cuCtxEnablePeerAccess and cuCtxDisablePeerAccess. Devices that are able to access each other's
-// memory always do, so this is no more than what was asked for.
-CUresult EnablePeerAccess(const Context* context, const Context* peer);
-CUresult DisablePeerAccess(const Context* context, const Context* peer);
-bool HasPeerAccess(const Context* context, const Context* peer);
 
 // The flags that a context may have been created with.
 bool ValidContextFlags(unsigned int flags);

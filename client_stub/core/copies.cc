@@ -5,6 +5,11 @@
 #include <string>
 
 #include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/device_memory.h"
+#include "client_stub/core/host_calls.h"
+#include "client_stub/core/host_memory.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 #include "proto/frames.h"

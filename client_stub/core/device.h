@@ -7,7 +7,7 @@
 
 #include "client_stub/arena/allocator.h"
 #include "client_stub/core/cuda_api.h"
-#include "client_stub/core/launch_check.h"
+#include "client_stub/core/device_limits.h"
 #include "client_stub/core/objects.h"
 #include "client_stub/session/session.h"
 

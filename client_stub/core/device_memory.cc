@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "client_stub/core/virtual_memory.h"
 #include "proto/devices.h"
 
 namespace warpline::stub {

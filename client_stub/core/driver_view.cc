@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "client_stub/core/environment.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 

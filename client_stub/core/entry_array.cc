@@ -4,6 +4,7 @@
 #include "client_stub/core/arrays.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
 
 using namespace warpline::stub;
 

@@ -1,13 +1,16 @@
 // Contexts: which one a thread uses, and their settings. All but limits is answered in the process.
 #include <algorithm>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/context_end.h"
 #include "client_stub/core/context_events.h"
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/events.h"
+#include "client_stub/core/peer_access.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
 
 using namespace warpline::stub;
 

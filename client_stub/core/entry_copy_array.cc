@@ -1,6 +1,7 @@
 // Copies of a run of bytes to and from arrays. CUDA has them for arrays of one dimension; in others
 // a run lies within the first row.
 #include "client_stub/core/arrays.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 

@@ -1,6 +1,7 @@
 // Batches of copies: each copy of one is made as if it came by itself, in the batch's order, which
 // is one of the orders that CUDA allows.
 #include "client_stub/core/copies.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 

@@ -1,15 +1,11 @@
 // Copies of rows and slices between memories and arrays.
-#include "client_stub/core/arrays.h"
-#include "client_stub/core/capture.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/copies.h"
+#include "client_stub/core/described_copies.h"
 #include "client_stub/core/runtime.h"
-#include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;
-using warpline::BoxExtent;
-using warpline::BoxPlace;
 
 namespace {
 
@@ -18,70 +14,7 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 constexpr Completion kSync = Completion::kSynchronous;
 constexpr Completion kAsync = Completion::kAsynchronous;
 
-// What a descriptor says of one end.
-struct End {
-  CUmemorytype type;
-  uint64_t host;
-  uint64_t device;
-  uint64_t x;
-  uint64_t y;
-  uint64_t z;
-  uint64_t pitch;
-  uint64_t height;
-  CUarray array;
-};
-
-CUresult FindBox(const End& end, const BoxExtent& extent, Box* box) {
-  uint64_t base;
-  switch (end.type) {
-    case CU_MEMORYTYPE_HOST:
-      base = end.host;
-      box->device = false;
-      break;
-    case CU_MEMORYTYPE_DEVICE:
-      base = end.device;
-      box->device = true;
-      break;
-    case CU_MEMORYTYPE_UNIFIED:
-      base = end.device;
-      box->device = runtime().memory->IsDevice(base);
-      break;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  const auto max_pitch =
-      static_cast<uint64_t>(CurrentDevice().attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH));
-  uint64_t last_row, offset;
-  if ((max_pitch != 0 && end.pitch > max_pitch) ||
-      __builtin_add_overflow(end.y, extent.height, &last_row)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  BoxPlace& place = box->place;
-  place.pitch = end.pitch != 0 ? end.pitch : end.x + extent.width;
-  const uint64_t rows = end.height != 0 ? end.height : last_row;
-  if (place.pitch < extent.width || end.x > place.pitch - extent.width ||
-      (extent.depth > 1 && rows < last_row) ||
-      __builtin_mul_overflow(place.pitch, rows, &place.slice) ||
-      __builtin_mul_overflow(place.slice, end.z, &offset) ||
-      __builtin_add_overflow(offset, end.y * place.pitch + end.x, &offset)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  place.address = base + offset;
-  return CUDA_SUCCESS;
-}
-
-CUresult FindEnd(const End& end, const BoxExtent& extent, CopyEnd* found) {
-  if (end.type != CU_MEMORYTYPE_ARRAY) return FindBox(end, extent, &found->box);
-  found->array = FindArray(end.array);
-  found->x = end.x;
-  found->y = end.y;
-  found->z = end.z;
-  return found->array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
-// What a node of a graph keeps of a copy; the others in the form of one in three dimensions.
+// In the form of one in three dimensions.
 CUDA_MEMCPY3D Plain(const CUDA_MEMCPY2D& c) {
   CUDA_MEMCPY3D plain = {};
   plain.srcXInBytes = c.srcXInBytes;
@@ -103,74 +36,18 @@ CUDA_MEMCPY3D Plain(const CUDA_MEMCPY2D& c) {
   plain.Depth = 1;
   return plain;
 }
-CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D& c) { return c; }
-CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D_PEER& c) {
-  CUDA_MEMCPY3D plain = {};
-  plain.srcXInBytes = c.srcXInBytes;
-  plain.srcY = c.srcY;
-  plain.srcZ = c.srcZ;
-  plain.srcMemoryType = c.srcMemoryType;
-  plain.srcHost = c.srcHost;
-  plain.srcDevice = c.srcDevice;
-  plain.srcArray = c.srcArray;
-  plain.srcPitch = c.srcPitch;
-  plain.srcHeight = c.srcHeight;
-  plain.dstXInBytes = c.dstXInBytes;
-  plain.dstY = c.dstY;
-  plain.dstZ = c.dstZ;
-  plain.dstMemoryType = c.dstMemoryType;
-  plain.dstHost = c.dstHost;
-  plain.dstDevice = c.dstDevice;
-  plain.dstArray = c.dstArray;
-  plain.dstPitch = c.dstPitch;
-  plain.dstHeight = c.dstHeight;
-  plain.WidthInBytes = c.WidthInBytes;
-  plain.Height = c.Height;
-  plain.Depth = c.Depth;
-  return plain;
-}
-
-// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER.
 template <typename Descriptor>
-CUresult CopyBetween(Stream* stream, const Descriptor& c, Completion completion) {
-  if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const End to = {c.dstMemoryType, reinterpret_cast<uint64_t>(c.dstHost),
-                  c.dstDevice,     c.dstXInBytes,
-                  c.dstY,          c.dstZ,
-                  c.dstPitch,      c.dstHeight,
-                  c.dstArray};
-  const End from = {c.srcMemoryType, reinterpret_cast<uint64_t>(c.srcHost),
-                    c.srcDevice,     c.srcXInBytes,
-                    c.srcY,          c.srcZ,
-                    c.srcPitch,      c.srcHeight,
-                    c.srcArray};
-  const BoxExtent extent = {c.WidthInBytes, c.Height, c.Depth};
-  const bool captured = completion == Completion::kAsynchronous && Captured(*stream);
-  if (!captured && (extent.width == 0 || extent.height == 0 || extent.depth == 0)) {
-    return CUDA_SUCCESS;
-  }
-  CopyEnd to_end, from_end;
-  WARPLINE_TRY(FindEnd(to, extent, &to_end));
-  WARPLINE_TRY(FindEnd(from, extent, &from_end));
-  if (captured) return CaptureCopy(stream, Plain(c));
-  if (to_end.array != nullptr || from_end.array != nullptr) {
-    return CopyArrayBox(stream, to_end, from_end, extent, completion);
-  }
-  return CopyBox(stream, to_end.box, from_end.box, extent, completion);
-}
-
-template <typename Descriptor>
-CUresult CopyDescribed(const Descriptor& c, CUstream handle, DefaultStream null_means,
-                       Completion completion) {
+CUresult Copy(const Descriptor& c, CUstream handle, DefaultStream null_means,
+              Completion completion) {
   Stream* stream = FindStream(handle, null_means);
-  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CopyBetween(stream, c, completion);
+  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CopyDescribed(stream, c, completion);
 }
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream handle, DefaultStream null_means,
                 Completion completion) {
   WARPLINE_TRY(EnterStreamCall(handle));
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return CopyDescribed(Plain(*copy), handle, null_means, completion);
+  return Copy(Plain(*copy), handle, null_means, completion);
 }
 
 CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_means,
@@ -179,7 +56,7 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_m
   if (copy == nullptr || copy->reserved0 != nullptr || copy->reserved1 != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return CopyDescribed(*copy, handle, null_means, completion);
+  return Copy(*copy, handle, null_means, completion);
 }
 
 // An address says whose memory it is, so that the contexts need only be there.
@@ -195,15 +72,10 @@ CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream
       !known(copy->dstMemoryType, copy->dstContext)) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  return CopyDescribed(*copy, handle, null_means, completion);
+  return Copy(*copy, handle, null_means, completion);
 }
 
 }  // namespace
-
-CUresult warpline::stub::CopyDescribed(Stream* stream, const CUDA_MEMCPY3D& copy,
-                                       Completion completion) {
-  return CopyBetween(stream, copy, completion);
-}
 
 extern "C" {
 

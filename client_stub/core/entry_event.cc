@@ -3,9 +3,11 @@
 #include <cstring>
 
 #include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
 #include "proto/wire.h"
 
 using namespace warpline::stub;
@@ -21,7 +23,7 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
     // Asks for a node of a graph that is being captured.
     if (stream == nullptr || !Captured(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
-    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CaptureEventRecord(stream, event, flags);
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CaptureExternalRecord(stream, event);
   }
   if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // Waited for on any device, recorded only on its own.

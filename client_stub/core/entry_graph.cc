@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "client_stub/core/captures.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/graph.h"
 #include "client_stub/core/graph_dot.h"

@@ -2,7 +2,8 @@
 #include <cstring>
 #include <utility>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/captures.h"
 #include "client_stub/core/graph_exec.h"
 #include "client_stub/core/graph_nodes.h"
 #include "client_stub/core/runtime.h"

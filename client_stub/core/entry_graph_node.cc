@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "client_stub/core/contexts.h"
+#include "client_stub/core/captures.h"
 #include "client_stub/core/graph_nodes.h"
 #include "client_stub/core/runtime.h"
 

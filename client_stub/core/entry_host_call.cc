@@ -1,5 +1,6 @@
 // Functions of the application in the order of a stream.
 #include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/host_calls.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/stream_commands.h"
@@ -37,14 +38,6 @@ CUresult AddCallback(CUstream stream, CUstreamCallback callback, void* data, uns
 }
 
 }  // namespace
-
-CUresult warpline::stub::SendHostCall(Stream* stream, const HostCalls::Call& call) {
-  const uint64_t token = runtime().host_calls->Add(call);
-  if (token == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = SendOn(stream, cmd::HostCall{stream->wire, token});
-  if (result != CUDA_SUCCESS) runtime().host_calls->Forget(token);
-  return result;
-}
 
 extern "C" {
 

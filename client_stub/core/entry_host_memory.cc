@@ -2,8 +2,12 @@
 // mirror on the device where its address there is asked for.
 #include <algorithm>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/device_memory.h"
+#include "client_stub/core/host_memory.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/shared_host_memory.h"
 #include "client_stub/core/streams.h"
 
 using namespace warpline::stub;

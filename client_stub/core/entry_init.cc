@@ -3,6 +3,8 @@
 
 #include "client_stub/core/driver_view.h"
 #include "client_stub/core/entry_point.h"
+#include "client_stub/core/environment.h"
+#include "client_stub/core/initialization.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/private_tables/export_tables.h"
 #include "common/log/log.h"

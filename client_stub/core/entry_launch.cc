@@ -1,7 +1,10 @@
 // Launches: checked here, then packed and sent (launch.h).
 #include <string>
+#include <string_view>
 
+#include "client_stub/core/block_groups.h"
 #include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/kernel.h"
 #include "client_stub/core/launch.h"
@@ -25,7 +28,9 @@ CUresult Send(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
   if (kernel->parameter_bytes != 0) {
     WARPLINE_TRY(PackParameters(*kernel, params, extra, buffer));
   }
-  return SendLaunch(kernel, stream, launch, attributes, {buffer, kernel->parameter_bytes});
+  const std::string_view packed(buffer, kernel->parameter_bytes);
+  return Captured(*stream) ? CaptureLaunch(stream, kernel, launch, attributes, packed)
+                           : SendLaunch(kernel, stream, launch, attributes, packed);
 }
 
 CUresult Launch(CUfunction function, const LaunchGeometry& launch,

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/kernel.h"
+#include "client_stub/core/launch_check.h"
 #include "client_stub/core/runtime.h"
 
 using namespace warpline::stub;

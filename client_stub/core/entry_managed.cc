@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/range_advice.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
 
 using namespace warpline::stub;
 

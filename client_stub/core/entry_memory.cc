@@ -1,9 +1,13 @@
 // Device memory: allocated inside the arena, most often without asking the server (arena/).
 #include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/graph_memory.h"
 #include "client_stub/core/graph_nodes.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
 
 using namespace warpline::stub;
 

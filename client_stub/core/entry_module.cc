@@ -6,6 +6,7 @@
 #include "client_stub/core/image.h"
 #include "client_stub/core/modules.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/thread_state.h"
 #include "common/fatbin/image_view.h"
 
 using namespace warpline::stub;

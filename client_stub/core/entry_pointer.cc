@@ -1,9 +1,14 @@
 // What an address is: answered from the tables of device and host memory.
 #include <cstring>
 
-#include "client_stub/core/contexts.h"
+#include "client_stub/core/device_memory.h"
+#include "client_stub/core/host_memory.h"
+#include "client_stub/core/mirrored_memory.h"
+#include "client_stub/core/peer_access.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
+#include "client_stub/core/virtual_memory.h"
 
 using namespace warpline::stub;
 

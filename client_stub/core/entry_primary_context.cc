@@ -1,5 +1,6 @@
 // The devices' primary contexts, which the runtime library uses. Their handles are the same for the
 // process's life; the last release and a reset end what was created in it.
+#include "client_stub/core/context_end.h"
 #include "client_stub/core/context_limits.h"
 #include "client_stub/core/contexts.h"
 #include "client_stub/core/runtime.h"

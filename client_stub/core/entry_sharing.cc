@@ -8,9 +8,12 @@
 #include <cstring>
 #include <iterator>
 
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/events.h"
+#include "client_stub/core/ipc_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/shared_descriptor.h"
+#include "client_stub/core/thread_state.h"
 
 using namespace warpline::stub;
 

@@ -1,8 +1,11 @@
 // Streams. Creating and destroying them is one way; queries read the completion board.
 #include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/events.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
+#include "client_stub/core/thread_state.h"
 
 using namespace warpline::stub;
 
@@ -45,7 +48,7 @@ CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned int flags,
   if (flags == CU_EVENT_WAIT_DEFAULT) return WaitForEvent(stream, event);
   if (flags != CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   // Asks for a node of a graph that is being captured.
-  return Captured(*stream) ? CaptureEventWait(stream, event, flags) : CUDA_ERROR_ILLEGAL_STATE;
+  return Captured(*stream) ? CaptureExternalWait(stream, event) : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 CUresult GetFlags(CUstream handle, unsigned int* flags, DefaultStream null_means) {

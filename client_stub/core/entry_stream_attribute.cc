@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 

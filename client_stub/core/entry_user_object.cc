@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstdint>
 
+#include "client_stub/core/captures.h"
 #include "client_stub/core/graph.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/user_objects.h"

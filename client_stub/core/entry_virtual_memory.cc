@@ -1,6 +1,7 @@
 // Memory that the application maps by itself (virtual_memory.h).
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/shared_descriptor.h"
+#include "client_stub/core/virtual_memory.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 

@@ -1,6 +1,6 @@
 #include "client_stub/core/events.h"
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
 
@@ -48,7 +48,7 @@ void DestroyEventsOf(const Context* context) {
 }
 
 CUresult RecordEvent(Event* event, Stream* stream) {
-  if (Captured(*stream)) return CaptureEventRecord(stream, event, CU_EVENT_RECORD_DEFAULT);
+  if (Captured(*stream)) return CaptureEventRecord(stream, event);
   event->capture.store(0, std::memory_order_relaxed);
   uint64_t seq;
   const CUresult result = SendOn(stream, cmd::EventRecord{event->wire, stream->wire}, {}, &seq);
@@ -66,7 +66,7 @@ bool EventComplete(const Event& event) {
 
 CUresult WaitForEvent(Stream* stream, const Event* event) {
   if (event->capture.load(std::memory_order_relaxed) != 0 || Captured(*stream)) {
-    return CaptureEventWait(stream, event, CU_EVENT_WAIT_DEFAULT);
+    return CaptureEventWait(stream, event);
   }
   if (EventComplete(*event) && stream->recorder == nullptr) return CUDA_SUCCESS;
   return SendOn(stream, cmd::StreamWaitEvent{stream->wire, event->wire});

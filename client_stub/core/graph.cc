@@ -19,7 +19,6 @@ using GraphNodeTable = HandleTable<GraphNodeRef, HandleKind::kGraphNode, true>;
 struct Tables {
   GraphTable graphs;
   GraphNodeTable nodes;
-  Mutex mu;
   uint64_t next_id = 1;
 };
 
@@ -85,8 +84,6 @@ Graph::~Graph() {
   }
   for (const auto& [object, count] : objects) ReleaseUserObject(object, count);
 }
-
-Mutex& GraphMutex() { return tables().mu; }
 
 Graph* FindGraph(CUgraph handle) {
   const GraphRef* ref = tables().graphs.Find(NumberOf(handle));

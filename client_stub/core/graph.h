@@ -3,9 +3,9 @@
 // Graphs never leave the process as such. A capture appends to one, getters read it, and an
 // executable graph (graph_exec.h) is a copy of one.
 //
-// One lock, GraphMutex(), guards every graph, its nodes, and the captures that append to them. All
-// functions here are called with it held. What a node does is immutable: setting it replaces it, so
-// that copies of graphs share it and may be read without the lock.
+// One lock, GraphMutex() (captures.h), guards every graph, its nodes, and the captures that append
+// to them. All functions here are called with it held. What a node does is immutable: setting it
+// replaces it, so that copies of graphs share it and may be read without the lock.
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_H_
 
@@ -15,7 +15,9 @@
 #include <memory>
 #include <vector>
 
+#include "client_stub/core/captures.h"
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/graph_edge.h"
 #include "client_stub/core/graph_params.h"
 #include "client_stub/core/handle_table.h"
 #include "common/mutex.h"
@@ -23,13 +25,7 @@
 namespace warpline::stub {
 
 struct Graph;
-struct GraphNode;
 struct UserObject;
-
-struct GraphEdge {
-  GraphNode* node = nullptr;
-  CUgraphEdgeData data = {};
-};
 
 struct GraphNode {
   // Unique in the process, but for the copy in an executable graph, which has its original's.
@@ -67,8 +63,6 @@ struct Graph {
   uint64_t frame = 0;
   std::map<CUgraphConditionalHandle, bool> conditionals;
 };
-
-Mutex& GraphMutex();
 
 // nullptr for what is none.
 Graph* FindGraph(CUgraph handle);

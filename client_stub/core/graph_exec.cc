@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/captures.h"
 #include "client_stub/core/graph_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"

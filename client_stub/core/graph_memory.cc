@@ -5,7 +5,9 @@
 #include <atomic>
 
 #include "absl/container/flat_hash_map.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/runtime.h"
+#include "client_stub/core/thread_state.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client_stub/core/contexts.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/events.h"
 #include "client_stub/core/launch.h"
 #include "client_stub/core/runtime.h"

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "client_stub/core/call_log.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/thread_state.h"
 #include "transport/loop_thread.h"

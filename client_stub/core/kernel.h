@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
-#include "client_stub/core/launch_check.h"
+#include "client_stub/core/kernel_limits.h"
 #include "client_stub/core/objects.h"
 #include "common/mutex.h"
 

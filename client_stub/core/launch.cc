@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/module.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/streams.h"
@@ -63,7 +63,6 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
 
 CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
                     const LaunchAttributes* attributes, std::string_view packed) {
-  if (Captured(*stream)) return CaptureLaunch(stream, kernel, launch, attributes, packed);
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
   // After the parameters were read, which may lie there. What is only recorded has it done by who

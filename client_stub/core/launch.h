@@ -16,7 +16,8 @@ namespace warpline::stub {
 // neither gives are zero, not whatever the stack held.
 CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to);
 
-// Sends a launch that has been checked; `attributes` may be nullptr.
+// Sends a launch that has been checked, on a stream that does not capture; `attributes` may be
+// nullptr.
 CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
                     const LaunchAttributes* attributes, std::string_view packed);
 

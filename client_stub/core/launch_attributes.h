@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "client_stub/core/cuda_api.h"
-#include "client_stub/core/kernel.h"
-#include "client_stub/core/launch_check.h"
+#include "client_stub/core/objects.h"
 
 namespace warpline::stub {
 
@@ -27,15 +26,6 @@ struct LaunchAttributes {
 // it. Those that only advise are passed over where the device would not heed them.
 CUresult ReadLaunchAttributes(const CUlaunchAttribute* attributes, unsigned int count,
                               LaunchAttributes* read);
-
-// CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that do not fit the grid, the device or what the
-// kernel was compiled for.
-CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
-                      const LaunchAttributes& attributes);
-
-// CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE when the blocks cannot all run at once,
-// CUDA_ERROR_NOT_SUPPORTED on a device without such launches. May ask the server.
-CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch);
 
 }  // namespace warpline::stub
 

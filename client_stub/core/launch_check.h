@@ -6,31 +6,15 @@
 #include <cstdint>
 
 #include "client_stub/core/cuda_api.h"
-#include "client_stub/session/session.h"
+#include "client_stub/core/device_limits.h"
+#include "client_stub/core/kernel_limits.h"
 
 namespace warpline::stub {
-
-struct DeviceLimits {
-  uint32_t max_grid[3] = {};
-  uint32_t max_block[3] = {};
-  uint32_t max_threads_per_block = 0;
-  uint32_t max_registers_per_block = 0;
-  uint32_t warp_size = 32;
-};
-
-DeviceLimits LimitsOf(const RemoteDevice& device);
 
 struct LaunchGeometry {
   uint32_t grid[3] = {};
   uint32_t block[3] = {};
   uint32_t dynamic_shared_bytes = 0;
-};
-
-// What CheckLaunch needs of a kernel's attributes.
-struct KernelLimits {
-  int max_threads_per_block = 0;
-  int registers = 0;
-  int max_dynamic_shared_bytes = 0;
 };
 
 // CUDA_ERROR_INVALID_VALUE for a block that the device does not have. Stateless.

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "client_stub/core/cuda_api.h"
+#include "client_stub/core/initialization.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
 #include "gtest/gtest.h"

@@ -3,7 +3,9 @@
 #include <memory>
 #include <utility>
 
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/image_upload.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {

@@ -20,6 +20,7 @@
 #include "client_stub/core/kernel.h"
 #include "client_stub/core/objects.h"
 #include "common/mutex.h"
+#include "proto/commands.h"
 
 namespace warpline::stub {
 

@@ -53,7 +53,7 @@ struct Stream {
   Device* device = nullptr;
   Context* context = nullptr;           // nullptr: whichever of the device's is current.
   std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
-  std::atomic<uint64_t> capture{0};     // The capture that it is part of (capture.h), or 0.
+  std::atomic<uint64_t> capture{0};     // The capture that it is part of (captures.h), or 0.
   CommandRecorder* recorder = nullptr;  // Takes what would be sent; of no stream with a handle.
 
   Mutex attributes_mu;

@@ -6,6 +6,7 @@
 
 #include "client_stub/core/kernel.h"
 #include "client_stub/core/launch_attributes.h"
+#include "client_stub/core/launch_check.h"
 
 namespace warpline::stub {
 

@@ -6,8 +6,13 @@
 #include <variant>
 
 #include "client_stub/core/command_recorder.h"
+#include "client_stub/core/copies.h"
+#include "client_stub/core/described_copies.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/events.h"
+#include "client_stub/core/host_calls.h"
 #include "client_stub/core/launch.h"
+#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/runtime.h"
 #include "client_stub/core/stream_commands.h"
 #include "client_stub/core/streams.h"

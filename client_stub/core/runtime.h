@@ -2,32 +2,32 @@
 //
 // One Runtime exists from the loading of the library to the end of the process; no destructor runs,
 // because libraries of the application call in from exit handlers that run after ours. Nothing
-// happens before cuInit: no thread, no connection. After a fork that follows cuInit, and once the
-// process's exit has begun, `gate` turns every entry away before it touches a lock.
+// happens before cuInit (initialization.h): no thread, no connection. After a fork that follows
+// cuInit, and once the process's exit has begun, `gate` turns every entry away before it touches a
+// lock.
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_H_
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
-#include "absl/status/statusor.h"
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/device.h"
-#include "client_stub/core/device_memory.h"
 #include "client_stub/core/environment.h"
-#include "client_stub/core/host_calls.h"
-#include "client_stub/core/host_memory.h"
-#include "client_stub/core/ipc_memory.h"
-#include "client_stub/core/mirrored_memory.h"
 #include "client_stub/core/objects.h"
-#include "client_stub/core/shared_host_memory.h"
 #include "client_stub/core/thread_state.h"
-#include "client_stub/core/virtual_memory.h"
 #include "client_stub/session/session.h"
 #include "proto/devices.h"
 
 namespace warpline::stub {
+
+class DeviceMemory;
+class HostCalls;
+class HostMemory;
+class IpcMemory;
+class MirroredMemory;
+class SharedHostMemory;
+class VirtualMemory;
 
 // The wire's number of the legacy default stream, on the first device.
 inline constexpr uint64_t kLegacyStream = 1;
@@ -48,7 +48,7 @@ struct Runtime {
   SharedHostMemory* shared_host_memory = nullptr;
   HostCalls* host_calls = nullptr;
   bool launch_blocking = false;
-  // Captures under way (capture.h).
+  // Captures under way (captures.h).
   std::atomic<int> captures{0};
   // Set where a legacy stream does not come before all others: with the first non-blocking stream,
   // and where there are several devices.
@@ -83,7 +83,6 @@ struct Runtime {
   }
 };
 
-namespace internal {
 // Leaves a static object's destructor out.
 template <typename T>
 union NoDestructor {
@@ -91,6 +90,8 @@ union NoDestructor {
   ~NoDestructor() {}
   T value;
 };
+
+namespace internal {
 extern NoDestructor<Runtime> g_runtime;
 }  // namespace internal
 
@@ -98,16 +99,6 @@ inline Runtime& runtime() { return internal::g_runtime.value; }
 
 // The process's environment, read at the first call.
 const Environment& environment();
-
-// cuInit: opens the session. The outcome is remembered, so that only the first call waits.
-CUresult InitializeDriver();
-
-// How InitializeDriver opens a session. Replaceable before cuInit.
-using SessionOpener = absl::StatusOr<std::unique_ptr<Session>> (*)(const SessionOptions& options);
-void SetSessionOpener(SessionOpener opener);
-
-// What kernels print goes through it (SessionOptions::printer). Before cuInit.
-void SetPrinter(int (*printer)(int descriptor, const char* text, size_t bytes, int wait));
 
 // ---- What entry points begin with.
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 
-#include "client_stub/core/copies.h"
 #include "client_stub/core/cuda_api.h"
 #include "client_stub/core/host_calls.h"
 #include "client_stub/core/objects.h"
@@ -12,7 +11,6 @@
 namespace warpline::stub {
 
 // Each checks what it is given and fails as the application's call does.
-CUresult CopyDescribed(Stream* stream, const CUDA_MEMCPY3D& copy, Completion completion);
 CUresult SendHostCall(Stream* stream, const HostCalls::Call& call);
 CUresult SendMemOps(Stream* stream, const CUstreamBatchMemOpParams* operations, size_t count);
 

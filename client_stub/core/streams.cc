@@ -3,24 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "client_stub/core/capture.h"
+#include "client_stub/core/capture_state.h"
+#include "client_stub/core/thread_state.h"
 
 namespace warpline::stub {
 namespace {
-
-Stream* ThreadStream() {
-  Device& device = CurrentDevice();
-  if (t_thread.default_streams == nullptr) {
-    t_thread.default_streams = new Stream* [kMaxSessionDevices] {};
-    WatchThreadEnd();
-  }
-  Stream*& stream = t_thread.default_streams[device.number];
-  if (stream == nullptr &&
-      CreateStream(&device, nullptr, CU_STREAM_DEFAULT, 0, &stream) != CUDA_SUCCESS) {
-    return nullptr;
-  }
-  return stream;
-}
 
 void Forget(Stream& stream) {
   Runtime& r = runtime();
@@ -29,6 +16,30 @@ void Forget(Stream& stream) {
   for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
   r.session->Send(cmd::StreamDestroy{stream.wire});
   r.session->ForgetStream(stream.wire);
+}
+
+// At the end of the thread whose default streams they are.
+void ReleaseStreams(Stream** streams) {
+  for (uint32_t i = 0; i < kMaxSessionDevices; ++i) {
+    if (streams[i] == nullptr || EnterInitialized() != CUDA_SUCCESS) continue;
+    runtime().streams.Remove(NumberOf(streams[i]->handle), Forget);
+  }
+  delete[] streams;
+}
+
+Stream* ThreadStream() {
+  Device& device = CurrentDevice();
+  if (t_thread.default_streams == nullptr) {
+    t_thread.default_streams = new Stream* [kMaxSessionDevices] {};
+    t_thread.release_streams = ReleaseStreams;
+    WatchThreadEnd();
+  }
+  Stream*& stream = t_thread.default_streams[device.number];
+  if (stream == nullptr &&
+      CreateStream(&device, nullptr, CU_STREAM_DEFAULT, 0, &stream) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return stream;
 }
 
 }  // namespace
@@ -93,11 +104,6 @@ void DestroyStreamsOf(const Context* context) {
     if (stream.context == context) runtime().streams.Remove(handle, Forget);
     return true;
   });
-}
-
-void ReleaseThreadStream(Stream* stream) {
-  if (EnterInitialized() != CUDA_SUCCESS) return;
-  runtime().streams.Remove(NumberOf(stream->handle), Forget);
 }
 
 bool StreamComplete(const Stream& stream) {

@@ -7,7 +7,9 @@
 
 #include <string_view>
 
+#include "client_stub/core/capture_state.h"
 #include "client_stub/core/command_recorder.h"
+#include "client_stub/core/host_calls.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
@@ -41,20 +43,13 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
 CUresult DestroyStream(CUstream handle);
 // Destroys all streams that `context` owns.
 void DestroyStreamsOf(const Context* context);
-// At the end of the thread whose default stream it is.
-void ReleaseThreadStream(Stream* stream);
-
-// What captures have against a command on `stream` that none of them takes (capture.h).
-CUresult CheckUncaptured(const Stream* stream);
 
 // Sends a command that runs on `stream`. `*sent_seq` (may be null) gets its number.
 template <typename Command>
 CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = {},
                 uint64_t* sent_seq = nullptr) {
   if (stream->recorder != nullptr) return Record(stream->recorder, command, tail);
-  if (runtime().captures.load(std::memory_order_relaxed) != 0) {
-    WARPLINE_TRY(CheckUncaptured(stream));
-  }
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (runtime().host_calls->any()) runtime().host_calls->Pace(tail.size());
   const uint64_t seq = runtime().session->Send(command, tail);
   if (seq != 0) stream->NoteSent(seq);

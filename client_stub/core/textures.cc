@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client_stub/core/arrays.h"
+#include "client_stub/core/device_memory.h"
 #include "client_stub/core/runtime.h"
 #include "common/mutex.h"
 

@@ -2,11 +2,10 @@
 
 #include <pthread.h>
 
-#include "client_stub/core/streams.h"
-
 namespace warpline::stub {
 
-__thread ThreadState t_thread = {nullptr, nullptr, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL, false};
+__thread ThreadState t_thread = {nullptr, nullptr, nullptr, nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                 false};
 
 namespace {
 
@@ -17,10 +16,7 @@ void ReleaseThread(void* value) {
   delete thread->below;
   thread->below = nullptr;
   if (thread->default_streams == nullptr) return;
-  for (uint32_t i = 0; i < kMaxSessionDevices; ++i) {
-    if (thread->default_streams[i] != nullptr) ReleaseThreadStream(thread->default_streams[i]);
-  }
-  delete[] thread->default_streams;
+  thread->release_streams(thread->default_streams);
   thread->default_streams = nullptr;
 }
 

@@ -12,8 +12,10 @@ namespace warpline::stub {
 struct ThreadState {
   Context* current;              // The top of the thread's stack of contexts, or nullptr.
   std::vector<Context*>* below;  // The rest of it. Created when first needed.
-  // The per-thread default streams, by device. Created when first needed.
+  // The per-thread default streams, by device, and what releases them at the thread's end. Created
+  // when first needed.
   Stream** default_streams;
+  void (*release_streams)(Stream** default_streams);
   CUstreamCaptureMode capture_mode;
   bool runs_host_calls;  // It runs the functions that streams call.
 };
@@ -29,7 +31,7 @@ Context* PopContext();
 // Replaces the top.
 inline void SetContext(Context* context) { t_thread.current = context; }
 
-// Has ReleaseThread() called when this thread ends.
+// Has what this thread has here released when it ends.
 void WatchThreadEnd();
 
 }  // namespace warpline::stub

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client_stub/core/handle_table.h"
+#include "client_stub/core/host_calls.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {

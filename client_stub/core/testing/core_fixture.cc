@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "client_stub/core/initialization.h"
 #include "client_stub/core/runtime.h"
 
 namespace warpline::stub {
