@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client_stub/arena/allocator.h"
-#include "client_stub/session/session_impl.h"
+#include "client_stub/session/opening/session_impl.h"
 #include "client_stub/session/testing/fake_acceptor.h"
 #include "client_stub/session/testing/fake_server.h"
 #include "transport/grpc/grpc_server.h"
