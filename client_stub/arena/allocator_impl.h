@@ -12,7 +12,7 @@
 #include "client_stub/arena/heap.h"
 #include "client_stub/arena/stream_cache.h"
 #include "client_stub/session/session.h"
-#include "client_stub/session/spin_mutex.h"
+#include "client_stub/session/waits/spin_mutex.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {

@@ -1,7 +1,8 @@
 // Where the shim binds to this library: core_abi.h.
-#include "client_stub/core/cuda_api.h"
-#include "client_stub/core/entry_point.h"
-#include "client_stub/core/runtime.h"
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/base/entry_point.h"
+#include "client_stub/core/lifecycle/initialization.h"
+#include "client_stub/core/runtime/runtime.h"
 #include "client_stub/shim/core_abi.h"
 #include "client_stub/warpline.h"
 #include "common/log/log.h"

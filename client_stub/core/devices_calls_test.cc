@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/testing/core_fixture.h"
 #include "client_stub/core/testing/fake_session.h"
 #include "gtest/gtest.h"

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "client_stub/core/cuda_api.h"
-#include "client_stub/core/runtime.h"
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/testing/core_fixture.h"
 #include "client_stub/core/testing/fake_session.h"
 #include "gtest/gtest.h"

@@ -22,7 +22,8 @@ struct Remembered {
 constexpr size_t kRemembered = 16;
 
 // Not thread-local itself: all thread-local storage of this library comes from the few hundred
-// bytes that a process has for late libraries of the initial-exec kind (core/thread_state.h).
+// bytes that a process has for late libraries of the initial-exec kind
+// (core/runtime/thread_state.h).
 thread_local Remembered* t_remembered = nullptr;
 
 struct Owner {

@@ -10,7 +10,7 @@ sys.path.insert(0, str(RUNFILES / "tests"))
 
 import harness  # noqa: E402  (found by the path above)
 
-# Where clients place arenas, the preferred one first (client_stub/session/arena_reservation.cc).
+# Where clients place arenas, the preferred one first (client_stub/session/handshake/arena_reservation.cc).
 PLACES = ["0x300000000000", "0x200000000000", "0x400000000000", "0x180000000000",
           "0x7e8000000000", "0x7e9000000000", "0x7ea000000000", "0x7ec000000000"]
 MOST_REFUSALS = 6

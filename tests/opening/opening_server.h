@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "client_stub/session/session_impl.h"
+#include "client_stub/session/opening/session_impl.h"
 
 namespace warpline {
 

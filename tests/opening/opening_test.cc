@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "client_stub/session/arena_reservation.h"
-#include "client_stub/session/arena_search.h"
-#include "client_stub/session/session_impl.h"
+#include "client_stub/session/handshake/arena_reservation.h"
+#include "client_stub/session/handshake/arena_search.h"
+#include "client_stub/session/opening/session_impl.h"
 #include "gtest/gtest.h"
 #include "tests/opening/opening_server.h"
 

@@ -3,7 +3,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "client_stub/core/runtime.h"
+#include "client_stub/core/lifecycle/initialization.h"
+#include "client_stub/core/runtime/runtime.h"
 
 namespace warpline::stub {
 namespace {

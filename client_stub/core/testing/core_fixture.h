@@ -2,7 +2,7 @@
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_CORE_FIXTURE_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_CORE_FIXTURE_H_
 
-#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/testing/fake_session.h"
 #include "gtest/gtest.h"
 

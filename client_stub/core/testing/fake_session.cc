@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client_stub/core/cuda_api.h"
+#include "client_stub/core/base/cuda_api.h"
 
 namespace warpline::stub {
 namespace {

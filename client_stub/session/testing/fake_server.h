@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client_stub/session/session_impl.h"
+#include "client_stub/session/opening/session_impl.h"
 #include "client_stub/session/testing/client_link.h"
 #include "common/mutex.h"
 #include "proto/session.pb.h"

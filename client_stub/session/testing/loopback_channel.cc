@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "client_stub/session/one_shot.h"
+#include "client_stub/session/waits/one_shot.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::stub {

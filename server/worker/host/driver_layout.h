@@ -13,8 +13,8 @@
 
 namespace warpline::worker {
 
-// Clear of the arenas that clients ask for (client_stub/session/arena_reservation.cc), the host
-// arena (proto/frames.h), executables and libraries.
+// Clear of the arenas that clients ask for (client_stub/session/handshake/arena_reservation.cc),
+// the host arena (proto/frames.h), executables and libraries.
 inline constexpr uint64_t kDriverRangeStart = 0x520000000000;
 inline constexpr uint64_t kDriverRangeEnd = 0x550000000000;
 

@@ -1,0 +1,27 @@
+// The addresses that cuGetProcAddress gives out.
+#ifndef WARPLINE_CLIENT_STUB_CORE_BASE_ENTRY_POINT_H_
+#define WARPLINE_CLIENT_STUB_CORE_BASE_ENTRY_POINT_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/shim/core_abi.h"
+
+namespace warpline::stub {
+
+// The place of `symbol` among the shim's names; its count when it is none of them.
+uint32_t IndexOf(const warpline_shim& shim, std::string_view symbol);
+
+// From now on EntryPoint() answers with this shim's trampolines. It lives as long as the process.
+void SetShim(const warpline_shim* shim);
+
+// As cuGetProcAddress_v2: the address that the application calls, or nullptr with a status. The
+// address is the shim's trampoline, also for calls that this library does not implement: those
+// return CUDA_ERROR_NOT_SUPPORTED and say so once.
+void* EntryPoint(const char* name, int cuda_version, uint64_t flags,
+                 CUdriverProcAddressQueryResult* status);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_BASE_ENTRY_POINT_H_

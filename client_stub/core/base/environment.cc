@@ -1,0 +1,86 @@
+#include "client_stub/core/base/environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/version.h"
+#include "proto/devices.h"
+
+namespace warpline::stub {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool NamesDevice(absl::string_view entry) {
+  if (absl::ConsumePrefix(&entry, "GPU-")) return !entry.empty();
+  int ordinal;
+  return absl::SimpleAtoi(entry, &ordinal) && ordinal >= 0;
+}
+
+}  // namespace
+
+VisibleDevices ParseVisibleDevices(const char* value) {
+  VisibleDevices visible;
+  if (value == nullptr) return visible;
+  std::vector<absl::string_view> named;
+  for (absl::string_view entry : absl::StrSplit(value, ',')) {
+    entry = absl::StripAsciiWhitespace(entry);
+    if (!NamesDevice(entry)) break;
+    if (std::find(named.begin(), named.end(), entry) != named.end()) {
+      visible.none = true;
+      return visible;
+    }
+    if (named.size() < kMaxSessionDevices) named.push_back(entry);
+  }
+  visible.none = named.empty();
+  visible.device = absl::StrJoin(named, ",");
+  return visible;
+}
+
+std::string ReadSecretFile(const std::string& path) {
+  constexpr std::streamsize kMaxSecret = 4096;
+  std::string text(kMaxSecret, '\0');
+  std::ifstream file(path);
+  file.read(text.data(), kMaxSecret);
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text.substr(0, text.find_first_of(" \t\r\n"));
+}
+
+Environment ReadEnvironment() {
+  Environment environment;
+  environment.endpoint = Variable("WARPLINE_ENDPOINT");
+  environment.token_file = Variable("WARPLINE_TOKEN_FILE");
+  environment.credential = Variable("WARPLINE_CREDENTIAL");
+  environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
+  environment.stat = Variable("WARPLINE_STAT");
+  environment.visible = ParseVisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"));
+  environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";
+  double seconds;
+  if (absl::SimpleAtod(Variable("WARPLINE_CONNECT_TIMEOUT"), &seconds) && seconds > 0) {
+    environment.connect_timeout = absl::Seconds(seconds);
+  }
+  if (absl::SimpleAtod(Variable("WARPLINE_RESUME_SECONDS"), &seconds) && seconds >= 0) {
+    environment.resume = absl::Seconds(seconds);
+  }
+  environment.transfer = Variable("WARPLINE_TRANSFER") != "0";
+  environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
+  int version;
+  if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {
+    version = kCudaVersion;
+  }
+  environment.driver_version = version;
+  return environment;
+}
+
+}  // namespace warpline::stub

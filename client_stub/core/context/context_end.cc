@@ -1,0 +1,35 @@
+#include "client_stub/core/context/context_end.h"
+
+#include "client_stub/core/context/context_limits.h"
+#include "client_stub/core/context/peer_access.h"
+#include "client_stub/core/copy/arrays.h"
+#include "client_stub/core/copy/textures.h"
+#include "client_stub/core/managed/mirrored_memory.h"
+#include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/module/modules.h"
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/events.h"
+#include "client_stub/core/stream/streams.h"
+#include "client_stub/private_tables/export_tables.h"
+
+namespace warpline::stub {
+
+void ReleaseContents(Context* context) {
+  Runtime& r = runtime();
+  ForgetContext(context->handle);
+  ForgetPeerAccess(context);
+  r.mirrored->FreeAllOf(context);
+  r.memory->FreeAllOf(context);
+  DestroyTexturesOf(context);
+  DestroyArraysOf(context);
+  DestroyEventsOf(context);
+  DestroyStreamsOf(context);
+  UnloadModulesOf(context);
+  // A device's contexts share the server's one: libraries begin anew with the primary one, which is
+  // the one that programs reset.
+  if (!context->primary) return;
+  ResetLibraries(*context->device);
+  ResetLimits(*context->device);
+}
+
+}  // namespace warpline::stub

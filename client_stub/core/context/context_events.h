@@ -1,0 +1,18 @@
+// Events of a whole context: cuCtxRecordEvent and cuCtxWaitEvent.
+#ifndef WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_EVENTS_H_
+#define WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_EVENTS_H_
+
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/runtime/objects.h"
+
+namespace warpline::stub {
+
+// Records what every stream of the context was given so far.
+CUresult RecordContext(const Context* context, Event* event);
+
+// What any stream of the process is given from now on comes after the event's latest record.
+CUresult HoldContext(const Context* context, Event* event);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_EVENTS_H_

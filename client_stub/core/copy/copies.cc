@@ -1,0 +1,369 @@
+#include "client_stub/core/copy/copies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "client_stub/core/graph/capture.h"
+#include "client_stub/core/managed/mirrored_memory.h"
+#include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/memory/host_memory.h"
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/capture_state.h"
+#include "client_stub/core/stream/host_calls.h"
+#include "client_stub/core/stream/streams.h"
+#include "proto/frames.h"
+
+namespace warpline::stub {
+namespace {
+
+// Of a copy to the device in one command: whole elements of any array.
+constexpr uint64_t kPartBytes = kMaxTail;
+
+constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
+constexpr CUmemorytype kDevice = CU_MEMORYTYPE_DEVICE;
+
+uint64_t Address(const void* address) { return reinterpret_cast<uint64_t>(address); }
+
+// For what does not go through SendOn(): CUDA_ERROR_NOT_SUPPORTED where only commands are recorded.
+CUresult CheckSendable(const Stream* stream) {
+  if (stream->recorder != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return AnyCapture() ? CheckUncaptured(stream) : CUDA_SUCCESS;
+}
+
+// Synchronous copies are unsafe while something captures.
+CUresult CheckSynchronous(const Stream* stream, Completion completion) {
+  if (completion != Completion::kSynchronous) return CUDA_SUCCESS;
+  WARPLINE_TRY(CheckUncaptured(stream));
+  return CheckUnsafe();
+}
+
+// A command of this stream is about to access the device's side of [address, address + bytes). What
+// is only recorded does so when it is launched.
+CUresult BeforeAccess(const Stream* stream, uint64_t address, uint64_t bytes) {
+  if (stream->recorder != nullptr) return CUDA_SUCCESS;
+  return runtime().mirrored->BeforeAccess(address, bytes);
+}
+
+// The device whose memory is at `address`; the stream's where nobody knows.
+Device* DeviceOf(const Stream* stream, uint64_t address) {
+  DeviceMemory::Range range;
+  if (!runtime().memory->Find(address, &range)) return stream->device;
+  return &runtime().devices[range.device];
+}
+
+// Has a synchronous copy between devices come after what they were given. `*across` is whether it
+// is one.
+CUresult JoinDevices(Stream* stream, uint64_t to, uint64_t from, Completion completion,
+                     bool* across) {
+  *across = false;
+  if (!runtime().several_devices() || completion != Completion::kSynchronous) return CUDA_SUCCESS;
+  Device* const target = DeviceOf(stream, to);
+  Device* const source = DeviceOf(stream, from);
+  *across = target != stream->device || source != stream->device;
+  if (!*across) return CUDA_SUCCESS;
+  if (AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  WARPLINE_TRY(JoinDevice(stream->device, nullptr, stream));
+  if (target != stream->device) WARPLINE_TRY(JoinDevice(target, nullptr, stream));
+  const bool third = source != stream->device && source != target;
+  return third ? JoinDevice(source, nullptr, stream) : CUDA_SUCCESS;
+}
+
+bool IsHost(const void* address) {
+  return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
+}
+
+CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes; done += kPartBytes) {
+    const std::string_view part(from + done, std::min(kPartBytes, bytes - done));
+    WARPLINE_TRY(SendOn(stream, cmd::CopyToDevice{stream->wire, to + done}, part));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
+  WARPLINE_TRY(CheckSendable(stream));
+  uint64_t seq = 0;
+  const CUresult result =
+      ToCu(runtime().session->CopyOut(stream->wire, to, from, bytes, wait, &seq));
+  stream->NoteSent(seq);
+  if (!wait) runtime().host_memory->NoteCopy(to, bytes, seq);
+  return result;
+}
+
+CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes,
+                    Completion completion) {
+  if (!IsHost(to) || !IsHost(from)) return CUDA_ERROR_INVALID_VALUE;
+  if (completion == Completion::kAsynchronous && Captured(*stream)) {
+    return CaptureCopy(stream, LinearCopy(kHost, Address(to), kHost, Address(from), bytes));
+  }
+  WARPLINE_TRY(SynchronizeStream(stream));
+  std::memmove(to, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+// Rows that lie without gaps on both sides are one row, and slices of one row are rows.
+void Flatten(BoxPlace* to, BoxPlace* from, BoxExtent* extent) {
+  while (extent->height == 1 || (to->pitch == extent->width && from->pitch == extent->width)) {
+    extent->width *= extent->height;
+    extent->height = extent->depth;
+    extent->depth = 1;
+    if (extent->height == 1) return;
+    to->pitch = to->slice;
+    from->pitch = from->slice;
+  }
+}
+
+CUresult CopyRun(Stream* stream, const Box& to, const Box& from, uint64_t bytes,
+                 Completion completion) {
+  const uint64_t target = to.place.address;
+  const uint64_t source = from.place.address;
+  if (to.device && from.device) return CopyOnDevice(stream, target, source, bytes, completion);
+  if (to.device) {
+    return CopyToDevice(stream, target, reinterpret_cast<const void*>(source), bytes, completion);
+  }
+  return CopyFromDevice(stream, reinterpret_cast<void*>(target), source, bytes, completion);
+}
+
+CUresult SendBoxToDevice(Stream* stream, const BoxPlace& to, const BoxPlace& from,
+                         const BoxExtent& extent) {
+  return SendRows(from, extent, [&](const BoxPart& part, std::string_view rows) {
+    const BoxPlace place = part.In(to);
+    const BoxExtent& e = part.extent;
+    const cmd::CopyBoxToDevice command = {stream->wire, place.address, place.pitch, place.slice,
+                                          e.width,      e.height,      e.depth};
+    return SendOn(stream, command, rows);
+  });
+}
+
+CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
+                    const BoxExtent& extent, Completion completion) {
+  WARPLINE_TRY(CheckSendable(stream));
+  uint64_t span, seq = 0;
+  void* const target = reinterpret_cast<void*>(to.address);
+  const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
+  const bool wait = completion == Completion::kSynchronous || !pinned;
+  const CUresult result =
+      ToCu(runtime().session->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
+  stream->NoteSent(seq);
+  if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
+  return result;
+}
+
+void CopyBoxOnHost(const BoxPlace& to, const BoxPlace& from, const BoxExtent& extent) {
+  for (uint64_t z = 0; z < extent.depth; ++z) {
+    for (uint64_t y = 0; y < extent.height; ++y) {
+      std::memmove(reinterpret_cast<void*>(to.address + z * to.slice + y * to.pitch),
+                   reinterpret_cast<const void*>(from.address + z * from.slice + y * from.pitch),
+                   extent.width);
+    }
+  }
+}
+
+}  // namespace
+
+// Page-locked memory is read in the order of the stream as far as anybody can tell: what earlier
+// copies and host functions are still to write there comes first. (Other memory CUDA may read at
+// once, too.)
+CUresult AwaitSource(const void* from, uint64_t bytes) {
+  HostMemory::Range range;
+  if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
+  // Kernels may still write there, too.
+  if (range.shared) return SynchronizeSession();
+  if (runtime().host_calls->any()) runtime().host_calls->Await();
+  const uint64_t begin = reinterpret_cast<uint64_t>(from);
+  const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
+                             begin + bytes > range.copied_begin &&
+                             !runtime().session->Retired(kNoStream, range.last_copy);
+  return being_written ? SynchronizeSession() : CUDA_SUCCESS;
+}
+
+CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
+                  absl::FunctionRef<CUresult(const BoxPart& part, std::string_view rows)> send) {
+  uint64_t span;
+  if (!BoxSpan(from, extent, &span)) return CUDA_ERROR_INVALID_VALUE;
+  WARPLINE_TRY(AwaitSource(reinterpret_cast<const void*>(from.address), span));
+  std::string rows;
+  for (uint64_t offset = 0; offset < extent.bytes(); offset += rows.size()) {
+    const BoxPart part = PartOfBox(extent, offset, kPartBytes);
+    rows.resize(part.extent.bytes());
+    ForEachRow(part.In(from), part.extent, [&](uint64_t address, uint64_t at, uint64_t bytes) {
+      std::memcpy(rows.data() + at, reinterpret_cast<const void*>(address), bytes);
+    });
+    WARPLINE_TRY(send(part, rows));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
+  uint64_t bytes;
+  if (!BoxSpan(box->place, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t* const address = &box->place.address;
+  if (!box->device) {
+    MirroredMemory::Range range;
+    const MirroredMemory& mirrored = *runtime().mirrored;
+    if (mirrored.any() && mirrored.Find(*address, &range)) {
+      *address = mirrored.ToDevice(*address);
+      box->device = true;
+    } else if (InHostArena(*address) && runtime().memory->Contains(*address, bytes)) {
+      box->device = true;
+    }
+  }
+  if (!box->device) {
+    return IsHost(reinterpret_cast<const void*>(*address)) ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!runtime().memory->Contains(*address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return BeforeAccess(stream, *address, bytes);
+}
+
+CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
+                      Completion completion) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(from));
+  if (runtime().memory->IsDevice(address)) {
+    return CopyOnDevice(stream, to, address, bytes, completion);
+  }
+  if (from == nullptr || !runtime().memory->Contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (AnyCapture()) {
+    WARPLINE_TRY(CheckSynchronous(stream, completion));
+    if (Captured(*stream) && completion == Completion::kAsynchronous) {
+      return CaptureCopy(stream, LinearCopy(kDevice, to, kHost, address, bytes));
+    }
+  }
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  WARPLINE_TRY(AwaitSource(from, bytes));
+  WARPLINE_TRY(SendToDevice(stream, to, static_cast<const char*>(from), bytes));
+  return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+}
+
+CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
+                        Completion completion) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(to));
+  if (runtime().memory->IsDevice(address)) {
+    return CopyOnDevice(stream, address, from, bytes, completion);
+  }
+  if (to == nullptr || !runtime().memory->Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (AnyCapture()) {
+    WARPLINE_TRY(CheckSynchronous(stream, completion));
+    if (Captured(*stream) && completion == Completion::kAsynchronous) {
+      return CaptureCopy(stream, LinearCopy(kHost, address, kDevice, from, bytes));
+    }
+  }
+  WARPLINE_TRY(BeforeAccess(stream, from, bytes));
+  const bool wait =
+      completion == Completion::kSynchronous || !runtime().host_memory->Contains(to, bytes);
+  return Receive(stream, to, from, bytes, wait);
+}
+
+// If an end may be host memory that the devices reach, who waits for a copy waits for it on either
+// side of that.
+CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                      Completion completion) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  const bool waits =
+      completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
+  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  const DeviceMemory& memory = *runtime().memory;
+  to = runtime().mirrored->ToDevice(to);
+  from = runtime().mirrored->ToDevice(from);
+  if (!memory.Contains(to, bytes) || !memory.Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (Captured(*stream)) {
+    return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
+  }
+  bool across;
+  WARPLINE_TRY(JoinDevices(stream, to, from, completion, &across));
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  WARPLINE_TRY(BeforeAccess(stream, from, bytes));
+  WARPLINE_TRY(SendOn(stream, cmd::CopyOnDevice{stream->wire, to, from, bytes}));
+  if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
+}
+
+CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                       Completion completion) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  to = runtime().mirrored->ToDevice(to);
+  from = runtime().mirrored->ToDevice(from);
+  const bool to_device = runtime().memory->IsDevice(to);
+  const bool from_device = runtime().memory->IsDevice(from);
+  void* const host_to = reinterpret_cast<void*>(to);
+  const void* const host_from = reinterpret_cast<const void*>(from);
+  if (to_device && from_device) return CopyOnDevice(stream, to, from, bytes, completion);
+  if (to_device) return CopyToDevice(stream, to, host_from, bytes, completion);
+  if (from_device) return CopyFromDevice(stream, host_to, from, bytes, completion);
+  return CopyOnHost(stream, host_to, host_from, bytes, completion);
+}
+
+CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
+  if (count == 0) return CUDA_SUCCESS;
+  uint64_t bytes;
+  to = runtime().mirrored->ToDevice(to);
+  if (to % width != 0 || __builtin_mul_overflow(count, width, &bytes) ||
+      !runtime().memory->Contains(to, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (Captured(*stream)) return CaptureMemset(stream, {to, 0, value, width, count, 1, nullptr});
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  return SendOn(stream, cmd::Memset{stream->wire, to, count, value, width});
+}
+
+CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
+                  uint64_t columns, uint64_t rows) {
+  if (columns == 0 || rows == 0) return CUDA_SUCCESS;
+  uint64_t bytes;
+  BoxExtent extent = {0, rows, 1};
+  to = runtime().mirrored->ToDevice(to);
+  if (__builtin_mul_overflow(columns, width, &extent.width) || to % width != 0 ||
+      (rows > 1 && pitch % width != 0) ||
+      !BoxSpan({to, rows > 1 ? pitch : extent.width, 0}, extent, &bytes) ||
+      !runtime().memory->Contains(to, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (Captured(*stream)) {
+    return CaptureMemset(stream, {to, pitch, value, width, columns, rows, nullptr});
+  }
+  WARPLINE_TRY(BeforeAccess(stream, to, bytes));
+  if (rows == 1 || pitch == extent.width) {
+    return SendOn(stream, cmd::Memset{stream->wire, to, columns * rows, value, width});
+  }
+  return SendOn(stream, cmd::MemsetRows{stream->wire, to, pitch, columns, rows, value, width});
+}
+
+CUresult CopyBox(Stream* stream, const Box& to_box, const Box& from_box, const BoxExtent& size,
+                 Completion completion) {
+  Box to = to_box;
+  Box from = from_box;
+  BoxExtent extent = size;
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  WARPLINE_TRY(UseBox(stream, extent, &to));
+  WARPLINE_TRY(UseBox(stream, extent, &from));
+  if (!to.device && !from.device) {
+    WARPLINE_TRY(SynchronizeStream(stream));
+    CopyBoxOnHost(to.place, from.place, extent);
+    return CUDA_SUCCESS;
+  }
+  Flatten(&to.place, &from.place, &extent);
+  if (extent.height == 1 && extent.depth == 1) {
+    return CopyRun(stream, to, from, extent.width, completion);
+  }
+  if (!to.device) return ReceiveBox(stream, to.place, from.place, extent, completion);
+  if (!from.device) {
+    WARPLINE_TRY(SendBoxToDevice(stream, to.place, from.place, extent));
+    return completion == Completion::kSynchronous ? OrderOtherStreamsAfter(stream) : CUDA_SUCCESS;
+  }
+  const cmd::CopyBoxOnDevice command = {
+      stream->wire,     to.place.address, to.place.pitch, to.place.slice, from.place.address,
+      from.place.pitch, from.place.slice, extent.width,   extent.height,  extent.depth};
+  const bool waits = completion == Completion::kSynchronous &&
+                     (InHostArena(to.place.address) || InHostArena(from.place.address));
+  if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
+  bool across;
+  WARPLINE_TRY(JoinDevices(stream, to.place.address, from.place.address, completion, &across));
+  WARPLINE_TRY(SendOn(stream, command));
+  if (across) WARPLINE_TRY(OrderOtherStreamsAfter(stream));
+  return waits ? SynchronizeStream(stream) : CUDA_SUCCESS;
+}
+
+}  // namespace warpline::stub

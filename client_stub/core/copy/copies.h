@@ -1,0 +1,62 @@
+// Copies and fills of memory: checks both ends, then sends what is to happen.
+//
+// From host memory the source is read before a call returns, whatever kind of memory it is; where
+// it is page-locked, after what was asked to be written there before. A copy to host memory returns
+// when the data is there, unless it is asynchronous and the memory is page-locked (host_memory.h).
+#ifndef WARPLINE_CLIENT_STUB_CORE_COPY_COPIES_H_
+#define WARPLINE_CLIENT_STUB_CORE_COPY_COPIES_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/runtime/objects.h"
+#include "common/cuda/box.h"
+
+namespace warpline::stub {
+
+enum class Completion { kSynchronous, kAsynchronous };
+
+// All return CUDA_ERROR_INVALID_VALUE for a device range that is not within one allocation or
+// variable, and for host memory at nullptr. 0 bytes are CUDA_SUCCESS. As in CUDA, where the first
+// two are given an address of the arena for the host's end, they copy on the device.
+// A synchronous copy to the device comes before whatever any stream is given after it, although the
+// call does not wait for the device.
+CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
+                      Completion completion);
+CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
+                        Completion completion);
+// Between devices, a synchronous copy comes after what either was given before and before whatever
+// any stream is given after it.
+CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                      Completion completion);
+// Each end is the device's or the host's by its address.
+CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                       Completion completion);
+
+// Sets `count` elements of `width` bytes (1, 2 or 4).
+CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count);
+CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, uint32_t width,
+                  uint64_t columns, uint64_t rows);
+
+// One end of a copy of a box.
+struct Box {
+  BoxPlace place;
+  bool device = false;
+};
+// Checks one end of a copy that is about to be sent and makes the memory ready for it. Host memory
+// that the device reaches becomes the device's.
+CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box);
+// Returns when host memory that is to be read has in it what comes before, in the stream's order.
+CUresult AwaitSource(const void* from, uint64_t bytes);
+// Reads a box of host memory and sends it: send(part, rows) with each of its parts in turn, whose
+// rows lie without gaps in `rows`, of at most kMaxTail bytes. Stops at the first error.
+CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
+                  absl::FunctionRef<CUresult(const BoxPart& part, std::string_view rows)> send);
+CUresult CopyBox(Stream* stream, const Box& to, const Box& from, const BoxExtent& extent,
+                 Completion completion);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_COPY_COPIES_H_

@@ -1,0 +1,82 @@
+// The devices' primary contexts, which the runtime library uses. Their handles are the same for the
+// process's life; the last release and a reset end what was created in it.
+#include "client_stub/core/context/context_end.h"
+#include "client_stub/core/context/context_limits.h"
+#include "client_stub/core/runtime/contexts.h"
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/streams.h"
+
+using namespace warpline::stub;
+
+namespace {
+
+CUresult EnterPrimary(CUdevice device) {
+  WARPLINE_TRY(EnterInitialized());
+  return CheckDevice(device);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  WARPLINE_TRY(EnterPrimary(dev));
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = runtime().devices[dev].primary;
+  if (!context->alive()) WARPLINE_TRY(SessionError());
+  context->references.fetch_add(1);
+  *pctx = context->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterPrimary(dev));
+  Context* context = runtime().devices[dev].primary;
+  int references = context->references.load();
+  do {
+    if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  } while (!context->references.compare_exchange_weak(references, references - 1));
+  if (references == 1) ReleaseContents(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev) {
+  return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  if (Exiting()) return CUDA_SUCCESS;
+  WARPLINE_TRY(EnterPrimary(dev));
+  Context* context = runtime().devices[dev].primary;
+  if (context->alive()) SynchronizeDevice(*context->device);
+  context->references.store(0);
+  ReleaseContents(context);
+  context->flags.store(0);
+  InitializeLimits(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryCtxReset_v2(dev); }
+
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  WARPLINE_TRY(EnterPrimary(dev));
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = runtime().devices[dev].primary;
+  *flags = context->flags;
+  *active = context->references > 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  WARPLINE_TRY(EnterPrimary(dev));
+  if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  runtime().devices[dev].primary->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+}  // extern "C"

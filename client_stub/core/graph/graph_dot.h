@@ -1,0 +1,18 @@
+// Graphs as text for Graphviz: cuGraphDebugDotPrint.
+#ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_DOT_H_
+#define WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_DOT_H_
+
+#include <string>
+
+#include "client_stub/core/graph/graph.h"
+
+namespace warpline::stub {
+
+// With GraphMutex() held. `flags` are CUgraphDebugDot_flags.
+std::string GraphToDot(const Graph& graph, unsigned int flags);
+// False when the file cannot be written.
+bool WriteDot(const char* path, const std::string& text);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_DOT_H_

@@ -1,0 +1,190 @@
+#include "client_stub/core/graph/graph_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "absl/container/flat_hash_map.h"
+#include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/runtime/thread_state.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+namespace {
+
+struct Block {
+  uint64_t bytes = 0;
+  uint64_t graph = 0;
+  uint32_t device = 0;
+  uint64_t freed_by = 0;  // The graph with a free node for it.
+  bool live = false;
+  bool has_node = true;
+};
+
+// Of one device.
+struct Usage {
+  uint64_t used = 0;
+  uint64_t used_high = 0;
+  uint64_t reserved = 0;
+  uint64_t reserved_high = 0;
+};
+
+// Never destroyed.
+struct Books {
+  Mutex mu;
+  absl::flat_hash_map<uint64_t, Block> blocks ABSL_GUARDED_BY(mu);  // By address.
+  std::array<Usage, kMaxSessionDevices> usage ABSL_GUARDED_BY(mu);
+};
+
+Books& books() {
+  static Books* const made = new Books;
+  return *made;
+}
+
+// Of blocks: frees need not look while there are none.
+std::atomic<uint64_t> g_blocks{0};
+
+void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
+  if (block->live == live) return;
+  block->live = live;
+  Usage& usage = b.usage[block->device];
+  usage.used = live ? usage.used + block->bytes : usage.used - block->bytes;
+  usage.used_high = std::max(usage.used_high, usage.used);
+}
+
+// True when nobody needs the block any more; the caller frees its memory.
+bool DropIfUnused(Books& b, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
+  const auto it = b.blocks.find(address);
+  if (it == b.blocks.end() || it->second.live || it->second.has_node) return false;
+  b.usage[it->second.device].reserved -= it->second.bytes;
+  b.blocks.erase(it);
+  g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace
+
+GraphAllocation::~GraphAllocation() {
+  Books& b = books();
+  bool unused = false;
+  {
+    MutexLock lock(&b.mu);
+    if (const auto it = b.blocks.find(address_); it != b.blocks.end()) it->second.has_node = false;
+    unused = DropIfUnused(b, address_);
+  }
+  if (unused && EnterInitialized() == CUDA_SUCCESS) runtime().memory->Free(address_);
+}
+
+CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
+                          std::shared_ptr<GraphAllocation>* allocation) {
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  const Context* const current = t_thread.current;
+  const Context* const owner =
+      current != nullptr && current->device == &device ? current : device.primary;
+  WARPLINE_TRY(runtime().memory->Allocate(device.number, owner, bytes, &address));
+  Books& b = books();
+  {
+    MutexLock lock(&b.mu);
+    b.blocks[address] = {bytes, graph, device.number};
+    g_blocks.store(b.blocks.size(), std::memory_order_relaxed);
+    Usage& usage = b.usage[device.number];
+    usage.reserved += bytes;
+    usage.reserved_high = std::max(usage.reserved_high, usage.reserved);
+  }
+  *allocation = std::make_shared<GraphAllocation>(address, bytes, graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult NoteGraphFreeNode(uint64_t graph, uint64_t address) {
+  Books& b = books();
+  MutexLock lock(&b.mu);
+  const auto it = b.blocks.find(address);
+  if (it == b.blocks.end()) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t& freed_by = it->second.freed_by;
+  // Once in its own graph or in others, not both.
+  const bool own = graph == it->second.graph;
+  if (freed_by != 0 && (own || freed_by == it->second.graph || freed_by == graph)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  freed_by = graph;
+  return CUDA_SUCCESS;
+}
+
+bool IsGraphMemoryLive(uint64_t address) {
+  Books& b = books();
+  MutexLock lock(&b.mu);
+  const auto it = b.blocks.find(address);
+  return it != b.blocks.end() && it->second.live;
+}
+
+void SetGraphMemoryLive(uint64_t address, bool live) {
+  Books& b = books();
+  bool unused = false;
+  {
+    MutexLock lock(&b.mu);
+    const auto it = b.blocks.find(address);
+    if (it == b.blocks.end()) return;
+    SetLive(b, &it->second, live);
+    unused = DropIfUnused(b, address);
+  }
+  if (unused) runtime().memory->Free(address);
+}
+
+bool FreeGraphMemory(uint64_t address, CUresult* result) {
+  if (g_blocks.load(std::memory_order_relaxed) == 0) return false;
+  Books& b = books();
+  {
+    MutexLock lock(&b.mu);
+    const auto it = b.blocks.find(address);
+    if (it == b.blocks.end()) return false;
+    // What its own graph frees is not the application's to free.
+    const bool free = it->second.live && it->second.freed_by != it->second.graph;
+    *result = free ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!free) return true;
+  }
+  SetGraphMemoryLive(address, false);
+  return true;
+}
+
+CUresult GetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute,
+                                 uint64_t* value) {
+  Books& b = books();
+  MutexLock lock(&b.mu);
+  const Usage& usage = b.usage[device.number];
+  switch (attribute) {
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+      *value = usage.used;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      *value = usage.used_high;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      *value = usage.reserved;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+      *value = usage.reserved_high;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult ResetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute) {
+  Books& b = books();
+  MutexLock lock(&b.mu);
+  Usage& usage = b.usage[device.number];
+  switch (attribute) {
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      usage.used_high = usage.used;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+      usage.reserved_high = usage.reserved;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace warpline::stub

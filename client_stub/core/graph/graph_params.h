@@ -1,0 +1,93 @@
+// What the nodes of graphs do, and how that is read from an application and given back to it.
+#ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_PARAMS_H_
+#define WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_PARAMS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/graph/graph_memory.h"
+#include "client_stub/core/launch/launch_attributes.h"
+#include "client_stub/core/launch/launch_check.h"
+#include "client_stub/core/module/kernel.h"
+
+namespace warpline::stub {
+
+struct KernelNodeParams {
+  Kernel* kernel = nullptr;
+  LaunchGeometry launch;
+  LaunchAttributes attributes;
+  std::vector<CUlaunchAttribute> values;  // What `attributes` was read from.
+  std::string packed;                     // The kernel's parameter buffer.
+  std::vector<void*> pointers;            // To each parameter in it.
+};
+
+struct MemcpyNodeParams {
+  CUDA_MEMCPY3D copy = {};
+  CUcontext context = nullptr;
+};
+
+struct EventRecordNodeParams {
+  CUevent event = nullptr;
+};
+struct EventWaitNodeParams {
+  CUevent event = nullptr;
+};
+
+struct MemAllocNodeParams {
+  CUDA_MEM_ALLOC_NODE_PARAMS_v2 params = {};
+  std::vector<CUmemAccessDesc> access;
+  std::shared_ptr<GraphAllocation> memory;
+};
+struct MemFreeNodeParams {
+  CUdeviceptr address = 0;
+};
+
+// Its bodies are the node's.
+struct ConditionalNodeParams {
+  CUDA_CONDITIONAL_NODE_PARAMS params = {};
+};
+
+struct BatchMemOpNodeParams {
+  CUcontext context = nullptr;
+  std::vector<CUstreamBatchMemOpParams> operations;
+  unsigned int flags = 0;
+};
+
+using GraphNodeParams =
+    std::variant<std::monostate, KernelNodeParams, MemcpyNodeParams, CUDA_MEMSET_NODE_PARAMS_v2,
+                 CUDA_HOST_NODE_PARAMS_v2, EventRecordNodeParams, EventWaitNodeParams,
+                 MemAllocNodeParams, MemFreeNodeParams, BatchMemOpNodeParams,
+                 ConditionalNodeParams>;
+using SharedNodeParams = std::shared_ptr<const GraphNodeParams>;
+
+// A kernel node from packed parameters and read attributes.
+SharedNodeParams MakeKernelNode(Kernel* kernel, const LaunchGeometry& launch,
+                                const LaunchAttributes* attributes, std::string_view packed);
+// With other attributes: as ReadLaunchAttributes().
+CUresult WithAttributes(const KernelNodeParams& node, const std::vector<CUlaunchAttribute>& values,
+                        SharedNodeParams* made);
+
+// Each checks what the application gave as the call of a stream would, and fails as that does.
+CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams* made);
+CUresult ReadMemcpyNode(const CUDA_MEMCPY3D& from, CUcontext context, SharedNodeParams* made);
+CUresult ReadMemsetNode(const CUDA_MEMSET_NODE_PARAMS_v2& from, SharedNodeParams* made);
+CUresult ReadHostNode(const CUDA_HOST_NODE_PARAMS_v2& from, SharedNodeParams* made);
+CUresult ReadBatchMemOpNode(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& from, SharedNodeParams* made);
+// Of an event node; `record` tells which.
+CUresult ReadEventNode(CUevent event, bool record, SharedNodeParams* made);
+
+// Points into `node`, which the caller keeps.
+CUDA_KERNEL_NODE_PARAMS_v3 GiveKernelNode(const KernelNodeParams& node);
+
+// The copy of one run of bytes, as cuGraphMemcpyNodeGetParams tells of it.
+CUDA_MEMCPY3D LinearCopy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from,
+                         uint64_t bytes);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_PARAMS_H_

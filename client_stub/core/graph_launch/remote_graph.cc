@@ -1,0 +1,287 @@
+#include "client_stub/core/graph_launch/remote_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <variant>
+
+#include "client_stub/core/copy/copies.h"
+#include "client_stub/core/copy/described_copies.h"
+#include "client_stub/core/launch/launch.h"
+#include "client_stub/core/managed/mirrored_memory.h"
+#include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/command_recorder.h"
+#include "client_stub/core/stream/events.h"
+#include "client_stub/core/stream/host_calls.h"
+#include "client_stub/core/stream/stream_commands.h"
+#include "client_stub/core/stream/streams.h"
+#include "proto/graph_definition.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kPartBytes = kMaxTail;
+
+// Takes the command of one node.
+class NodeRecorder : public CommandRecorder {
+ public:
+  CUresult Add(CommandId id, std::string_view fields, std::string_view tail) override {
+    // A node is one command, of those that graphs have.
+    if (id_ != 0 || !IsGraphCommand(id)) return CUDA_ERROR_NOT_SUPPORTED;
+    id_ = static_cast<uint32_t>(id);
+    fields_ = fields;
+    tail_ = tail;
+    return CUDA_SUCCESS;
+  }
+
+  void AppendTo(const std::vector<uint32_t>& after, uint32_t body, std::string* definition) {
+    AppendGraphStep(id_, after, fields_, tail_, definition, body);
+    id_ = 0;
+    fields_.clear();
+    tail_.clear();
+  }
+
+ private:
+  uint32_t id_ = 0;
+  std::string fields_;
+  std::string tail_;
+};
+
+// The source of a copy is read when the graph gets there: host functions before it may write it.
+void AwaitHostFunctions(const Stream* stream, const CUDA_MEMCPY3D& copy) {
+  const bool host =
+      copy.srcMemoryType == CU_MEMORYTYPE_HOST ||
+      (copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED && !runtime().memory->IsDevice(copy.srcDevice));
+  if (host && stream->recorder == nullptr && runtime().host_calls->any()) {
+    runtime().host_calls->Await();
+  }
+}
+
+// Whether a node's work involves this process.
+bool IsLocal(const GraphNodeParams& params) {
+  const auto host = [](CUmemorytype type, CUdeviceptr address) {
+    return type == CU_MEMORYTYPE_HOST ||
+           (type == CU_MEMORYTYPE_UNIFIED && !runtime().memory->IsDevice(address));
+  };
+  if (const auto* copy = std::get_if<MemcpyNodeParams>(&params)) {
+    return host(copy->copy.srcMemoryType, copy->copy.srcDevice) ||
+           host(copy->copy.dstMemoryType, copy->copy.dstDevice);
+  }
+  return std::holds_alternative<CUDA_HOST_NODE_PARAMS_v2>(params) ||
+         std::holds_alternative<EventRecordNodeParams>(params) ||
+         std::holds_alternative<EventWaitNodeParams>(params);
+}
+
+// The device whose stream a node needs; nullptr where any stream will do.
+Device* DeviceOf(const SharedNodeParams& params) {
+  if (params == nullptr) return nullptr;
+  if (const auto* kernel = std::get_if<KernelNodeParams>(params.get())) {
+    return kernel->kernel->device;
+  }
+  if (const auto* memset = std::get_if<CUDA_MEMSET_NODE_PARAMS_v2>(params.get())) {
+    return runtime().DeviceAt(memset->dst);
+  }
+  return nullptr;
+}
+
+// A stream for launches in streams of other devices; nullptr where none could be made.
+Stream* SideStream(Device* device) {
+  struct Streams {
+    Mutex mu;
+    std::array<Stream*, kMaxSessionDevices> of ABSL_GUARDED_BY(mu) = {};
+  };
+  static Streams* const streams = new Streams;
+  MutexLock lock(&streams->mu);
+  Stream*& stream = streams->of[device->number];
+  if (stream == nullptr &&
+      CreateStream(device, nullptr, CU_STREAM_NON_BLOCKING, 0, &stream) != CUDA_SUCCESS) {
+    stream = nullptr;
+  }
+  return stream;
+}
+
+// Where work of one stream goes on, on other devices and back, in one order.
+class Path {
+ public:
+  explicit Path(Stream* start) : start_(start), at_(start) {}
+
+  Stream* at() const { return at_; }
+  CUresult GoTo(Device* device) {
+    Stream* const next = device == nullptr          ? at_
+                         : device == start_->device ? start_
+                                                    : SideStream(device);
+    return next == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : GoTo(next);
+  }
+  CUresult Return() { return GoTo(start_); }
+
+ private:
+  CUresult GoTo(Stream* next) {
+    if (next != at_) WARPLINE_TRY(Join(at_, next));
+    at_ = next;
+    return CUDA_SUCCESS;
+  }
+
+  Stream* const start_;
+  Stream* at_;
+};
+
+// Gives the stream what a node does.
+struct Sender {
+  Stream* stream;
+
+  CUresult operator()(const std::monostate&) const { return CUDA_SUCCESS; }
+  CUresult operator()(const KernelNodeParams& node) const {
+    return SendLaunch(node.kernel, stream, node.launch, &node.attributes, node.packed);
+  }
+  CUresult operator()(const MemcpyNodeParams& node) const {
+    AwaitHostFunctions(stream, node.copy);
+    return CopyDescribed(stream, node.copy, Completion::kAsynchronous);
+  }
+  CUresult operator()(const CUDA_MEMSET_NODE_PARAMS_v2& node) const {
+    if (node.height == 1) {
+      return Fill(stream, node.dst, node.value, node.elementSize, node.width);
+    }
+    return FillRows(stream, node.dst, node.pitch, node.value, node.elementSize, node.width,
+                    node.height);
+  }
+  CUresult operator()(const CUDA_HOST_NODE_PARAMS_v2& node) const {
+    return SendHostCall(stream, {.function = node.fn, .data = node.userData});
+  }
+  CUresult operator()(const EventRecordNodeParams& node) const {
+    Event* const event = FindEvent(node.event);
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : RecordEvent(event, stream);
+  }
+  CUresult operator()(const EventWaitNodeParams& node) const {
+    const Event* const event = FindEvent(node.event);
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : WaitForEvent(stream, event);
+  }
+  // Of memory only this process's books are kept, and those elsewhere.
+  CUresult operator()(const MemAllocNodeParams&) const { return CUDA_SUCCESS; }
+  CUresult operator()(const MemFreeNodeParams&) const { return CUDA_SUCCESS; }
+  CUresult operator()(const BatchMemOpNodeParams& node) const {
+    return SendMemOps(stream, node.operations.data(), node.operations.size());
+  }
+  // Not in a stream.
+  CUresult operator()(const ConditionalNodeParams&) const { return CUDA_ERROR_NOT_SUPPORTED; }
+};
+
+}  // namespace
+
+GraphPlan::GraphPlan(std::vector<Step> steps, uint64_t frame)
+    : steps_(std::move(steps)), frame_(frame) {
+  for (const Step& step : steps_) {
+    Device* const device = DeviceOf(step.params);
+    if (device == nullptr) continue;
+    several_ |= device_ != nullptr && device_ != device;
+    device_ = device;
+  }
+}
+
+GraphPlan::~GraphPlan() {
+  if (wire_ != 0 && EnterInitialized() == CUDA_SUCCESS) {
+    runtime().session->Send(cmd::GraphDestroy{wire_});
+  }
+}
+
+bool GraphPlan::Define(Device* device, std::string* definition) const {
+  Stream nowhere;
+  NodeRecorder recorder;
+  nowhere.recorder = &recorder;
+  nowhere.device = device;
+  for (const Step& step : steps_) {
+    const auto* conditional =
+        step.params == nullptr ? nullptr : std::get_if<ConditionalNodeParams>(step.params.get());
+    if (conditional != nullptr) {
+      const CUDA_CONDITIONAL_NODE_PARAMS& params = conditional->params;
+      const ConditionalStep fields = {params.handle, static_cast<uint32_t>(params.type),
+                                      params.size};
+      AppendGraphStep(kConditionalStep, step.after,
+                      {reinterpret_cast<const char*>(&fields), sizeof(fields)}, {}, definition,
+                      step.body);
+      continue;
+    }
+    if (step.params != nullptr) {
+      if (IsLocal(*step.params) || std::visit(Sender{&nowhere}, *step.params) != CUDA_SUCCESS) {
+        return false;
+      }
+    }
+    recorder.AppendTo(step.after, step.body, definition);
+  }
+  return definition->size() <= kMaxGraphDefinitionBytes;
+}
+
+CUresult GraphPlan::Send(const std::string& definition, const Device& device,
+                         uint64_t* graph) const {
+  Runtime& r = runtime();
+  const uint64_t image = r.NewNumber();
+  *graph = r.NewNumber(device);
+  for (uint64_t done = 0; done < definition.size(); done += kPartBytes) {
+    const std::string_view part = std::string_view(definition).substr(done, kPartBytes);
+    WARPLINE_TRY(SentAs(r.session->Send(cmd::ImageData{image, definition.size(), done}, part)));
+  }
+  const CUresult result =
+      ToCu(frame_ == 0
+               ? r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreate{*graph, image})
+               : r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreateIn{*graph, image, frame_}));
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
+  r.session->Send(cmd::GraphDestroy{*graph});
+  *graph = 0;
+  return result;
+}
+
+uint64_t GraphPlan::Create(Device* device) const {
+  std::string definition;
+  uint64_t graph = 0;
+  if (!several_ && Define(device, &definition)) Send(definition, *device, &graph);
+  return graph;
+}
+
+CUresult GraphPlan::Make() {
+  Device* const device = &runtime().devices[DeviceOfHandle(frame_)];
+  std::string definition;
+  if (several_ || (device_ != nullptr && device_ != device) || !Define(device, &definition)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  uint64_t graph = 0;
+  const CUresult result = Send(definition, *device, &graph);
+  MutexLock lock(&mu_);
+  tried_ = true;
+  wire_ = graph;
+  return result;
+}
+
+uint64_t GraphPlan::Remote(Device* device, bool make) {
+  {
+    MutexLock lock(&mu_);
+    const bool now = !tried_ && (make || std::exchange(launched_, true)) && !steps_.empty();
+    if (!now) return wire_;
+    // Who launches meanwhile does without.
+    tried_ = true;
+  }
+  const uint64_t wire = Create(device_ != nullptr ? device_ : device);
+  MutexLock lock(&mu_);
+  wire_ = wire;
+  return wire_;
+}
+
+void GraphPlan::Upload(Device* device) { Remote(device, /*make=*/true); }
+
+CUresult GraphPlan::Launch(Stream* stream) {
+  Path path(stream);
+  if (const uint64_t wire = Remote(stream->device, /*make=*/false); wire != 0) {
+    WARPLINE_TRY(path.GoTo(&runtime().devices[DeviceOfHandle(wire)]));
+    WARPLINE_TRY(runtime().mirrored->BeforeWork(path.at()->wire));
+    WARPLINE_TRY(SendOn(path.at(), cmd::GraphLaunch{path.at()->wire, wire}));
+    return path.Return();
+  }
+  if (frame_ != 0) return CUDA_ERROR_INVALID_VALUE;  // It was never made.
+  for (const Step& step : steps_) {
+    if (step.params == nullptr) continue;
+    WARPLINE_TRY(path.GoTo(DeviceOf(step.params)));
+    WARPLINE_TRY(std::visit(Sender{path.at()}, *step.params));
+  }
+  return path.Return();
+}
+
+}  // namespace warpline::stub

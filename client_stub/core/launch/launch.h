@@ -1,0 +1,26 @@
+// Launches: packed here, then one way.
+#ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_H_
+#define WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_H_
+
+#include <string_view>
+
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/launch/launch_attributes.h"
+#include "client_stub/core/launch/launch_check.h"
+#include "client_stub/core/module/kernel.h"
+#include "client_stub/core/runtime/objects.h"
+
+namespace warpline::stub {
+
+// Gathers the parameters into `to` (kernel.parameter_bytes), from one form or the other. Bytes that
+// neither gives are zero, not whatever the stack held.
+CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to);
+
+// Sends a launch that has been checked, on a stream that does not capture; `attributes` may be
+// nullptr.
+CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
+                    const LaunchAttributes* attributes, std::string_view packed);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_H_

@@ -1,0 +1,138 @@
+// What MirroredMemory does with the hints that applications give it.
+#include <algorithm>
+#include <system_error>
+
+#include "client_stub/core/managed/mirrored_memory.h"
+#include "transport/loop_thread.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kPage = Mirror::kPageBytes;
+// What is brought at a time, while a touch of something else may have to wait.
+constexpr uint64_t kBroughtBytes = 4ull << 20;
+
+uint64_t Up(uint64_t offset) { return (offset + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+bool MirroredMemory::FindPages(uint64_t address, uint64_t bytes, Pages* pages) const {
+  const Entry* const entry = FindAny(address);
+  if (entry == nullptr || !entry->range.managed() || bytes == 0) return false;
+  const Range& range = entry->range;
+  const Mirror& mirror = *entry->mirror;
+  const bool by_host = address - range.host < range.bytes;
+  const uint64_t offset = address - (by_host ? mirror.host() : mirror.device());
+  if (bytes > mirror.bytes() - offset) return false;
+  *pages = {mirror.host(), range.id, offset / kPage * kPage, Up(offset + bytes), 0};
+  return true;
+}
+
+CUresult MirroredMemory::CheckManaged(uint64_t address, uint64_t bytes) const {
+  MutexLock lock(&mu_);
+  Pages pages;
+  return FindPages(address, bytes, &pages) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult MirroredMemory::Advise(uint64_t address, uint64_t bytes,
+                                const std::function<void(Advice*)>& change) {
+  MutexLock lock(&mu_);
+  Pages pages;
+  if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
+  entries_[pages.range].advice.Change(pages.begin, pages.end, change);
+  return CUDA_SUCCESS;
+}
+
+CUresult MirroredMemory::AdviceOf(uint64_t address, uint64_t bytes, Advice* advice) const {
+  MutexLock lock(&mu_);
+  Pages pages;
+  if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
+  *advice = entries_.at(pages.range).advice.Common(pages.begin, pages.end);
+  return CUDA_SUCCESS;
+}
+
+CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to) {
+  MutexLock lock(&mu_);
+  Pages pages;
+  if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
+  Entry& entry = entries_[pages.range];
+  entry.advice.Change(pages.begin, pages.end, [&to](Advice* advice) { advice->prefetched = to; });
+  if (to.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    if (entry.mirror->AnyOnDevice(pages.begin, pages.end - pages.begin)) BringLater(pages);
+    return CUDA_SUCCESS;
+  }
+  std::erase_if(coming_, [&](const Pages& coming) {
+    return coming.id == pages.id && coming.begin < pages.end && pages.begin < coming.end;
+  });
+  const CUresult given = entry.mirror->GiveToDevice(pages.begin, pages.end - pages.begin);
+  Renew();
+  const CUresult ordered = Order();
+  CountLocked();
+  return given == CUDA_SUCCESS ? ordered : given;
+}
+
+CUresult MirroredMemory::Discard(uint64_t address, uint64_t bytes, bool to_host) {
+  MutexLock lock(&mu_);
+  Pages pages;
+  if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t offset = pages.begin + address % kPage;
+  const uint64_t begin = Up(offset);
+  const uint64_t end = (offset + bytes) / kPage * kPage;
+  if (begin < end) entries_[pages.range].mirror->Discard(begin, end - begin, to_host);
+  CountLocked();
+  return CUDA_SUCCESS;
+}
+
+// ---- Prefetches to the host.
+
+void MirroredMemory::BringLater(const Pages& pages) {
+  if (!prefetches_) {
+    try {
+      StartLoopThread("wl-prefetch", [this] { RunPrefetches(); }).detach();
+      prefetches_ = true;
+    } catch (const std::system_error&) {
+      return;  // It comes when it is touched.
+    }
+  }
+  coming_.push_back(pages);
+  coming_.back().seq = session_->last_seq();
+  CountLocked();
+  any_coming_.NotifyOne();
+}
+
+// As a touch of the same pages would, only before it.
+void MirroredMemory::RunPrefetches() {
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      while (coming_.empty()) any_coming_.Wait(&mu_);
+    }
+    // What was asked for before the prefetch, at least. What is asked for meanwhile and may write
+    // the pages ends it.
+    AwaitWork();
+    MutexLock lock(&mu_);
+    if (session_->error() != CudaResult::kSuccess) {
+      coming_.clear();
+      CountLocked();
+    }
+    // Another one may have come in its place.
+    if (!coming_.empty() && session_->Retired(kNoStream, coming_.front().seq)) BringSome();
+  }
+}
+
+void MirroredMemory::BringSome() {
+  Pages& next = coming_.front();
+  const auto entry = entries_.find(next.range);
+  const bool there = entry != entries_.end() && entry->second.range.id == next.id;
+  const uint64_t bytes = std::min(next.end - next.begin, kBroughtBytes);
+  bool goes_on = false;
+  if (there) {
+    Mirror& mirror = *entry->second.mirror;
+    goes_on = mirror.Fetch(next.begin, bytes, /*write=*/false) == CUDA_SUCCESS;
+  }
+  next.begin += bytes;
+  if (!goes_on || next.begin == next.end) coming_.pop_front();
+  CountLocked();
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,188 @@
+// How the bytes of mirrored memory get from one side to the other: what the host wrote goes before
+// work, what the device wrote comes when it is touched.
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+
+#include "client_stub/core/managed/fault_handler.h"
+#include "client_stub/core/managed/mirrored_memory.h"
+#include "client_stub/core/managed/system_calls.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+namespace {
+
+// Small enough for the lock under which a command's bytes are copied.
+constexpr uint64_t kPartBytes = kMaxTail;
+
+// The process's one, for the signal handler's thread.
+std::atomic<MirroredMemory*> g_memory{nullptr};
+
+}  // namespace
+
+MirroredMemory::MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream)
+    : session_(session), memory_(memory), stream_(stream) {
+  g_memory.store(this);
+}
+
+// ---- From one side to the other.
+
+void MirroredMemory::CountLocked() {
+  int count = static_cast<int>(coming_.size());
+  for (const auto& [page, entry] : entries_) count += entry.mirror->host_has_any() ? 1 : 0;
+  host_has_.store(count, std::memory_order_release);
+}
+
+CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
+  const uint64_t stream = StreamFor(device);
+  pushed_.fetch_or(1u << DeviceOfHandle(stream));
+  for (uint64_t done = 0; done < bytes.size(); done += kPartBytes) {
+    const uint64_t seq =
+        session_->Send(cmd::CopyToDevice{stream, device + done}, bytes.substr(done, kPartBytes));
+    if (seq == 0) return ToCu(session_->error());
+  }
+  return CUDA_SUCCESS;
+}
+
+// Not a copy that waits: that would write what kernels printed with the application's stdio, whose
+// lock the thread that touched the memory may hold.
+CUresult MirroredMemory::Pull(void* to, uint64_t device, uint64_t bytes) {
+  const uint64_t stream = StreamFor(device);
+  uint64_t seq = 0;
+  WARPLINE_TRY(ToCu(session_->CopyOut(stream, to, device, bytes, /*wait=*/false, &seq)));
+  return ToCu(session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
+}
+
+// What any stream is given from now on finds what was pushed.
+CUresult MirroredMemory::Order() {
+  uint32_t pushed = pushed_.exchange(0);
+  for (uint32_t device = 0; pushed != 0; ++device, pushed >>= 1) {
+    if ((pushed & 1) == 0) continue;
+    if (session_->Send(cmd::StreamBarrier{StreamOn(device)}) == 0) return ToCu(session_->error());
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult MirroredMemory::GiveAll(uint64_t stream) {
+  MutexLock lock(&mu_);
+  coming_.clear();
+  CUresult result = CUDA_SUCCESS;
+  for (auto& [page, entry] : entries_) {
+    if (!entry.mirror->host_has_any()) continue;
+    // By its attachment no kernel of this stream accesses it.
+    if (entry.range.attached == CU_MEM_ATTACH_HOST) continue;
+    if (entry.range.attached == CU_MEM_ATTACH_SINGLE && entry.range.stream != stream) continue;
+    const CUresult given = entry.mirror->GiveToDevice(0, entry.mirror->bytes());
+    if (result == CUDA_SUCCESS) result = given;
+  }
+  Renew();
+  // Before it is counted: who finds nothing of the host's does not come by, and sends its work.
+  const CUresult ordered = Order();
+  CountLocked();
+  return result == CUDA_SUCCESS ? ordered : result;
+}
+
+CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  CUresult result = CUDA_SUCCESS;
+  for (auto& [page, entry] : entries_) {
+    Mirror& mirror = *entry.mirror;
+    if (device >= mirror.device() + mirror.bytes() || device + bytes <= mirror.device()) continue;
+    std::erase_if(coming_, [&](const Pages& pages) { return pages.id == entry.range.id; });
+    const uint64_t begin = std::max(device, mirror.device());
+    const uint64_t end = std::min(device + bytes, mirror.device() + mirror.bytes());
+    const CUresult given = mirror.GiveToDevice(begin - mirror.device(), end - begin);
+    if (result == CUDA_SUCCESS) result = given;
+  }
+  const CUresult ordered = Order();
+  CountLocked();
+  return result == CUDA_SUCCESS ? ordered : result;
+}
+
+void MirroredMemory::AfterHostCall() {
+  if (host_has_.load(std::memory_order_acquire) == 0) return;
+  GiveAll(kNoStream);
+  uint32_t streams = streams_.load();
+  for (uint32_t device = 0; streams != 0; ++device, streams >>= 1) {
+    if ((streams & 1) != 0) {
+      session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{StreamOn(device)});
+    }
+  }
+}
+
+void MirroredMemory::AwaitWork() {
+  if (session_->Retired(kNoStream, session_->last_seq())) return;
+  session_->Call(WaitKind::kRoundTrip, cmd::ContextSync{});
+}
+
+// ---- Touches.
+
+// Pages are inaccessible from here on: signals and system calls come by us.
+void MirroredMemory::Renew() {
+  RenewFaultHandler();
+  InterposeSystemCalls([](uint64_t address, uint64_t bytes, bool write) {
+    return g_memory.load()->Touch(address, bytes, write);
+  });
+}
+
+bool MirroredMemory::OnFault(uint64_t address, bool write, bool host_call) {
+  MirroredMemory* const memory = g_memory.load();
+  return memory != nullptr && memory->Resolve(address, write, host_call);
+}
+
+bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
+  bool waited = host_call;  // By the order of its stream.
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      Entry* entry = FindHost(address);
+      if (entry == nullptr) return false;
+      const uint64_t offset = address - entry->mirror->host();
+      if (waited || !entry->mirror->OnDevice(offset)) {
+        // Should the device's bytes not come, the session is lost; the program finds out by itself.
+        entry->mirror->Touch(offset, write);
+        CountLocked();
+        return true;
+      }
+    }
+    // Not with the lock: what is waited for may be a function that touches memory itself.
+    AwaitWork();
+    waited = true;
+  }
+}
+
+bool MirroredMemory::Touch(uint64_t address, uint64_t bytes, bool write) {
+  if (bytes == 0) return false;
+  bool found = false;
+  bool waited = false;
+  for (uint64_t at = address; at < address + bytes;) {
+    uint64_t next;
+    {
+      MutexLock lock(&mu_);
+      auto after = entries_.upper_bound(at);
+      const bool inside = after != entries_.begin() &&
+                          at - std::prev(after)->first < std::prev(after)->second.mirror->bytes();
+      next = after == entries_.end() ? address + bytes : after->first;
+      if (inside) {
+        Mirror& mirror = *std::prev(after)->second.mirror;
+        found = true;
+        const uint64_t end = std::min(address + bytes, mirror.host() + mirror.bytes());
+        if (waited) {
+          mirror.Fetch(at - mirror.host(), end - at, write);
+          CountLocked();
+          next = end;
+        } else {
+          next = at;
+        }
+      }
+    }
+    if (next == at) {
+      AwaitWork();
+      waited = true;
+    }
+    at = next;
+  }
+  return found;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,413 @@
+#include "client_stub/core/managed/mirrored_memory.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "client_stub/core/base/call_log.h"
+#include "client_stub/core/managed/fault_handler.h"
+#include "client_stub/core/managed/system_calls.h"
+#include "proto/wire.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kPage = Mirror::kPageBytes;
+// CU_STREAM_NON_BLOCKING, on the wire.
+constexpr uint32_t kNonBlocking = 1;
+// Device memory beyond this is not zeroed for who never wrote it; nor does CUDA promise it.
+constexpr uint64_t kMostZeroed = 64ull << 20;
+
+uint64_t Down(uint64_t address) { return address / kPage * kPage; }
+uint64_t Up(uint64_t address) { return Down(address + kPage - 1); }
+
+// Raw, as where the arena is reserved: nobody should take it for the program's own.
+bool MapPages(uint64_t at, uint64_t bytes, int protection, int how) {
+  const long got = syscall(SYS_mmap, at, bytes, protection,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | how, -1, 0);
+  if (got == -1) return false;
+  if (static_cast<uint64_t>(got) == at) return true;
+  syscall(SYS_munmap, got, bytes);  // A kernel without MAP_FIXED_NOREPLACE.
+  return false;
+}
+
+void ReserveAgain(uint64_t at, uint64_t bytes) { MapPages(at, bytes, PROT_NONE, MAP_FIXED); }
+
+// Whether [begin, end) is this process's own memory, all of it writable, and no stack: what others
+// share cannot be followed, and a handler needs its stack.
+bool IsPlainMemory(uint64_t begin, uint64_t end) {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  uint64_t next = begin;
+  while (next < end && std::getline(maps, line)) {
+    uint64_t from, to, inode;
+    char rights[5];
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64, &from, &to,
+                    rights, &inode) != 4) {
+      return false;
+    }
+    if (to <= next) continue;
+    if (from > next || inode != 0 || std::strncmp(rights, "rw", 2) != 0 || rights[3] != 'p' ||
+        line.find("[stack") != std::string::npos) {
+      return false;
+    }
+    next = to;
+  }
+  return next >= end;
+}
+
+}  // namespace
+
+// ---- Ranges.
+
+bool MirroredMemory::StartLocked() {
+  if (started_) return true;
+  if (!StartFaultHandler(&OnFault)) return false;
+  started_ = true;
+  any_.store(true);
+  return true;
+}
+
+std::vector<Mirror::Extent> MirroredMemory::Extents(const std::vector<Variable>& variables) {
+  std::vector<Mirror::Extent> extents;
+  for (const Variable& variable : variables) extents.push_back(variable.extent);
+  return extents;
+}
+
+uint64_t MirroredMemory::StreamFor(uint64_t device) {
+  const auto count = static_cast<uint32_t>(session_->devices().size());
+  const uint64_t at =
+      DeviceOfAddress(device, session_->arena_base(), session_->arena_bytes(), count);
+  // Variables lie outside the arena; any device gets to managed ones.
+  const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
+  if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
+    session_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
+    // A host function gets what it touches over this stream while a copy that waits for the
+    // function is queued with its barrier. What else comes that way was waited for, or nobody uses
+    // it yet.
+    session_->Send(cmd::StreamIgnoreBarriers{StreamOn(number)});
+  }
+  return StreamOn(number);
+}
+
+void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes,
+                               Mirror::State state, std::vector<Variable> variables) {
+  Entry& entry = entries_[first_page];
+  entry.range = range;
+  entry.range.id = next_id_++;
+  const uint64_t device = range.device - (range.host - first_page);
+  Mirror::Place place = {first_page, device, pages_bytes};
+  place.extents = Extents(variables);
+  entry.variables = std::move(variables);
+  entry.mirror = std::make_unique<Mirror>(place, state, static_cast<MirrorLink*>(this));
+  if (range.host != range.device) apart_.fetch_add(1);
+  const Entry& last = std::prev(entries_.end())->second;
+  const uint64_t low = entries_.begin()->first;
+  const uint64_t high = last.mirror->host() + last.mirror->bytes();
+  SetFaultSpan(low, high);
+  SetBufferSpan(low, high);
+  Renew();
+  CountLocked();
+}
+
+void MirroredMemory::EndLocked(Entries::iterator entry) {
+  if (entry->second.range.host != entry->second.range.device) apart_.fetch_sub(1);
+  entries_.erase(entry);
+  CountLocked();
+}
+
+CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* context,
+                                  uint64_t bytes, unsigned int attached, uint64_t* address) {
+  // One page more, so that whole pages are ours alone.
+  const uint64_t pages_bytes = Up(bytes);
+  uint64_t allocation;
+  if (bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
+  WARPLINE_TRY(memory_->Allocate(device, context, pages_bytes + kPage, &allocation));
+  Range range;
+  range.host = range.device = Up(allocation);
+  range.bytes = bytes;
+  range.kind = kind;
+  range.attached = attached;
+  range.allocation = allocation;
+  range.context = context;
+  MutexLock lock(&mu_);
+  if (!StartLocked() || !MapPages(range.host, pages_bytes, PROT_READ | PROT_WRITE, MAP_FIXED)) {
+    memory_->Free(allocation);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (pages_bytes <= kMostZeroed) {
+    const uint64_t stream = StreamFor(range.device);
+    session_->Send(cmd::Memset{stream, range.device, pages_bytes / 4, 0, 4});
+    pushed_.fetch_or(1u << DeviceOfHandle(stream));
+    const CUresult ordered = Order();
+    if (ordered != CUDA_SUCCESS) {
+      ReserveAgain(range.host, pages_bytes);
+      return ordered;
+    }
+  }
+  AddLocked(range, range.host, pages_bytes, Mirror::kSame);
+  *address = range.host;
+  return CUDA_SUCCESS;
+}
+
+CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device) {
+  const uint64_t first = Down(host);
+  const uint64_t end = Up(host + bytes);
+  if (!IsPlainMemory(first, end)) return CUDA_ERROR_NOT_SUPPORTED;
+  uint64_t allocation;
+  WARPLINE_TRY(memory_->Allocate(on, nullptr, end - first + kPage, &allocation));
+  Range range;
+  range.host = host;
+  range.device = Up(allocation) + (host - first);
+  range.bytes = bytes;
+  range.kind = Kind::kRegistered;
+  range.allocation = allocation;
+  MutexLock lock(&mu_);
+  const auto next = entries_.lower_bound(first);
+  const bool overlaps = (next != entries_.end() && next->first < end) ||
+                        (next != entries_.begin() &&
+                         std::prev(next)->first + std::prev(next)->second.mirror->bytes() > first);
+  // Two ranges that have a page in common cannot be followed apart.
+  if (overlaps || !StartLocked()) {
+    memory_->Free(allocation);
+    return overlaps ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  AddLocked(range, first, end - first, Mirror::kHost);
+  *device = range.device;
+  return CUDA_SUCCESS;
+}
+
+CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uint64_t bytes,
+                                      uint64_t* host) {
+  const Variable added = {module, {device, device + bytes}};
+  const uint64_t first = Down(device);
+  const uint64_t end = Up(device + bytes);
+  MutexLock lock(&mu_);
+  const std::vector<Entries::iterator> parts = VariablesAt(first, end);
+  if (!parts.empty()) {
+    const Entry& entry = parts[0]->second;
+    *host = entry.range.host + (device - entry.range.device);
+    const bool known =
+        std::any_of(entry.variables.begin(), entry.variables.end(), [&](const Variable& variable) {
+          return variable.extent.begin <= device && device + bytes <= variable.extent.end;
+        });
+    return known ? CUDA_SUCCESS : GrowVariablesLocked(parts, added);
+  }
+  if (!StartLocked()) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t at = first;
+  if (!MapPages(at, end - first, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
+    void* elsewhere = mmap(nullptr, end - first, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (elsewhere == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    at = reinterpret_cast<uint64_t>(elsewhere);
+    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
+      permit.Warning(
+          "managed variables have another address in this process than on the device; "
+          "kernels cannot be given theirs");
+    }
+  }
+  Range range;
+  range.host = at + (device - first);
+  range.device = device;
+  range.bytes = bytes;
+  range.kind = Kind::kVariables;
+  AddLocked(range, at, end - first, Mirror::kDevice, {added});
+  *host = range.host;
+  return CUDA_SUCCESS;
+}
+
+std::vector<MirroredMemory::Entries::iterator> MirroredMemory::VariablesAt(uint64_t begin,
+                                                                           uint64_t end) {
+  std::vector<Entries::iterator> found;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& entry = it->second;
+    const uint64_t pages = entry.mirror->device();
+    if (entry.range.kind == Kind::kVariables && pages < end &&
+        begin < pages + entry.mirror->bytes()) {
+      found.push_back(it);
+    }
+  }
+  return found;
+}
+
+// Puts a mirror of all the variables in the place of those of the parts. The host has the bytes of
+// all of them then; they were hardly used, since programs ask for their variables when they start.
+CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator>& parts,
+                                             const Variable& added) {
+  const Range& known = parts[0]->second.range;
+  const uint64_t apart = known.host - known.device;  // May wrap.
+  std::vector<Variable> variables = {added};
+  uint64_t first = Down(added.extent.begin);
+  uint64_t end = Up(added.extent.end);
+  for (const auto& it : parts) {
+    const Entry& part = it->second;
+    if (part.range.host - part.range.device != apart) return CUDA_ERROR_NOT_SUPPORTED;
+    first = std::min(first, part.mirror->device());
+    end = std::max(end, part.mirror->device() + part.mirror->bytes());
+    variables.insert(variables.end(), part.variables.begin(), part.variables.end());
+  }
+  // What lies between the parts is new.
+  std::vector<Mirror::Extent> gaps;
+  uint64_t next = first;
+  for (const auto& part : parts) {
+    const uint64_t pages = part->second.mirror->device();
+    if (next < pages) gaps.push_back({next, pages});
+    next = pages + part->second.mirror->bytes();
+  }
+  if (next < end) gaps.push_back({next, end});
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    const uint64_t bytes = gaps[i].end - gaps[i].begin;
+    if (MapPages(gaps[i].begin + apart, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
+      continue;
+    }
+    while (i-- > 0) syscall(SYS_munmap, gaps[i].begin + apart, gaps[i].end - gaps[i].begin);
+    if (const LogPermit permit = CallLog().Ask(kManagedLine)) {
+      permit.Warning(
+          "no room in this process for a managed variable beside the others of its page");
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (const auto& part : parts) {
+    const CUresult fetched = part->second.mirror->GiveToHost();
+    if (fetched != CUDA_SUCCESS) return fetched;
+  }
+  const CUresult pulled = Pull(reinterpret_cast<void*>(added.extent.begin + apart),
+                               added.extent.begin, added.extent.end - added.extent.begin);
+  if (pulled != CUDA_SUCCESS) return pulled;
+  for (const auto& part : parts) EndLocked(part);
+  Range range;
+  range.device = end;
+  uint64_t last = 0;
+  for (const Variable& variable : variables) {
+    range.device = std::min(range.device, variable.extent.begin);
+    last = std::max(last, variable.extent.end);
+  }
+  range.host = range.device + apart;
+  range.bytes = last - range.device;
+  range.kind = Kind::kVariables;
+  AddLocked(range, first + apart, end - first, Mirror::kHost, std::move(variables));
+  return CUDA_SUCCESS;
+}
+
+CUresult MirroredMemory::Free(Kind kind, uint64_t host) {
+  const bool keeps_bytes = kind == Kind::kRegistered;
+  if (kind != Kind::kManaged) AwaitWork();
+  uint64_t allocation;
+  {
+    MutexLock lock(&mu_);
+    const auto it = entries_.find(Down(host));
+    if (it == entries_.end() || it->second.range.host != host || it->second.range.kind != kind) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const Mirror& mirror = *it->second.mirror;
+    allocation = it->second.range.allocation;
+    if (keeps_bytes) {
+      it->second.mirror->GiveToHost();
+    } else {
+      ReserveAgain(mirror.host(), mirror.bytes());
+    }
+    EndLocked(it);
+  }
+  return memory_->Free(allocation);
+}
+
+void MirroredMemory::FreeAllOf(const Context* context) {
+  MutexLock lock(&mu_);
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    const auto entry = it++;
+    if (entry->second.range.kind != Kind::kManaged || entry->second.range.context != context) {
+      continue;
+    }
+    ReserveAgain(entry->second.mirror->host(), entry->second.mirror->bytes());
+    memory_->Free(entry->second.range.allocation);
+    EndLocked(entry);
+  }
+}
+
+void MirroredMemory::ForgetVariablesOf(const Module* module) {
+  MutexLock lock(&mu_);
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    const auto entry = it++;
+    std::vector<Variable>& variables = entry->second.variables;
+    const auto of_module = [&](const Variable& v) { return v.module == module; };
+    if (std::erase_if(variables, of_module) == 0) continue;
+    if (!variables.empty()) {
+      entry->second.mirror->SetExtents(Extents(variables));
+      continue;
+    }
+    syscall(SYS_munmap, entry->second.mirror->host(), entry->second.mirror->bytes());
+    EndLocked(entry);
+  }
+}
+
+// ---- What an address is.
+
+MirroredMemory::Entry* MirroredMemory::FindHost(uint64_t address) {
+  auto it = entries_.upper_bound(address);
+  if (it == entries_.begin()) return nullptr;
+  --it;
+  return address - it->first < it->second.mirror->bytes() ? &it->second : nullptr;
+}
+
+const MirroredMemory::Entry* MirroredMemory::FindAny(uint64_t address) const {
+  const auto after = entries_.upper_bound(address);
+  if (after != entries_.begin()) {
+    const Entry& entry = std::prev(after)->second;
+    if (address - entry.range.host < entry.range.bytes) return &entry;
+  }
+  for (const auto& [page, entry] : entries_) {
+    if (address - entry.range.device < entry.range.bytes) return &entry;
+  }
+  return nullptr;
+}
+
+bool MirroredMemory::Find(uint64_t address, Range* range) const {
+  MutexLock lock(&mu_);
+  const Entry* entry = FindAny(address);
+  if (entry == nullptr) return false;
+  *range = entry->range;
+  return true;
+}
+
+bool MirroredMemory::IsManaged(uint64_t address) const {
+  Range range;
+  return Find(address, &range) && range.managed();
+}
+
+uint64_t MirroredMemory::Translate(uint64_t address) const {
+  MutexLock lock(&mu_);
+  const auto after = entries_.upper_bound(address);
+  if (after == entries_.begin()) return address;
+  const Range& range = std::prev(after)->second.range;
+  return address - range.host < range.bytes ? range.device + (address - range.host) : address;
+}
+
+// ---- What the application says of it.
+
+CUresult MirroredMemory::Attach(uint64_t address, uint64_t bytes, unsigned int flags,
+                                uint64_t stream) {
+  MutexLock lock(&mu_);
+  Entry* entry = FindHost(address);
+  if (entry == nullptr || !entry->range.managed() || entry->range.host != address ||
+      (bytes != 0 && bytes != entry->range.bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  entry->range.attached = flags;
+  entry->range.stream = stream;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,215 @@
+#include "client_stub/core/memory/device_memory.h"
+
+#include <utility>
+#include <vector>
+
+#include "client_stub/core/memory/virtual_memory.h"
+#include "proto/devices.h"
+
+namespace warpline::stub {
+
+DeviceMemory::DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
+                           VirtualMemory* virtual_memory, IpcMemory* ipc_memory)
+    : arena_base_(session->arena_base()),
+      arena_bytes_(session->arena_bytes()),
+      allocators_(std::move(allocators)),
+      virtual_memory_(virtual_memory),
+      ipc_memory_(ipc_memory) {}
+
+uint32_t DeviceMemory::DeviceOf(uint64_t address) const {
+  const auto count = static_cast<uint32_t>(allocators_.size());
+  if (count == 1) return 0;
+  const uint64_t device = DeviceOfAddress(address, arena_base_, arena_bytes_, count);
+  return device < count ? static_cast<uint32_t>(device) : 0;
+}
+
+CUresult DeviceMemory::Allocate(uint32_t device, const Context* context, uint64_t bytes,
+                                uint64_t* address) {
+  Allocator* const allocator = allocators_[device];
+  CUresult result = ToCu(allocator->Allocate(bytes, address));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    virtual_memory_->ReturnUnused(device);
+    result = ToCu(allocator->Allocate(bytes, address));
+  }
+  if (result == CUDA_SUCCESS) NoteAllocated(context, nullptr, *address, bytes);
+  return result;
+}
+
+CUresult DeviceMemory::AllocateAsync(uint32_t device, const Context* context, MemoryPool* pool,
+                                     uint64_t bytes, uint64_t stream, uint64_t* address) {
+  if (!pool->Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Allocator* const allocator = allocators_[device];
+  CUresult result = ToCu(allocator->AllocateAsync(bytes, stream, address));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    virtual_memory_->ReturnUnused(device);
+    result = ToCu(allocator->AllocateAsync(bytes, stream, address));
+  }
+  if (result == CUDA_SUCCESS) {
+    NoteAllocated(context, pool, *address, bytes);
+  } else {
+    pool->Give(bytes);
+  }
+  return result;
+}
+
+// The owner goes before the address can be handed out again.
+CUresult DeviceMemory::Free(uint64_t address) {
+  Allocation allocation;
+  Allocator* const allocator = AllocatorOf(address);
+  if (!allocator->Find(address, &allocation) || allocation.base != address) {
+    // Memory of another process's pool.
+    return ToCu(ipc_memory_->Close(address));
+  }
+  NoteFreed(address);
+  return ToCu(allocator->Free(address));
+}
+
+CUresult DeviceMemory::FreeAsync(uint64_t address, uint64_t stream) {
+  Allocation allocation;
+  Allocator* const allocator = AllocatorOf(address);
+  if (!allocator->Find(address, &allocation) || allocation.base != address) {
+    // Memory of another process's pool.
+    return ToCu(ipc_memory_->Close(address));
+  }
+  NoteFreed(address);
+  return ToCu(allocator->FreeAsync(address, stream));
+}
+
+void DeviceMemory::FreeAllOf(const Context* context) {
+  std::vector<uint64_t> addresses;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [address, owner] : owners_) {
+      if (owner.context == context) addresses.push_back(address);
+    }
+  }
+  for (const uint64_t address : addresses) Free(address);
+}
+
+void DeviceMemory::NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address,
+                                 uint64_t bytes) {
+  MutexLock lock(&mu_);
+  owners_[address] = {context, next_id_++, pool, bytes};
+}
+
+void DeviceMemory::NoteFreed(uint64_t address) {
+  MemoryPool* pool;
+  uint64_t bytes;
+  {
+    MutexLock lock(&mu_);
+    const auto owner = owners_.find(address);
+    if (owner == owners_.end()) return;
+    pool = owner->second.pool;
+    bytes = owner->second.bytes;
+    owners_.erase(owner);
+  }
+  // A pool outlives its handle.
+  if (pool != nullptr) pool->Give(bytes);
+}
+
+bool DeviceMemory::SetSyncMemops(uint64_t address, bool value) {
+  Allocation allocation;
+  if (!AllocatorOf(address)->Find(address, &allocation)) return false;
+  MutexLock lock(&mu_);
+  const auto owner = owners_.find(allocation.base);
+  if (owner == owners_.end()) return false;
+  owner->second.sync_memops = value;
+  return true;
+}
+
+void DeviceMemory::AddGlobal(uint32_t device, const Module* module, uint64_t address,
+                             uint64_t bytes) {
+  MutexLock lock(&mu_);
+  globals_[address] = {bytes, module, device};
+}
+
+void DeviceMemory::ForgetGlobal(uint64_t address) {
+  MutexLock lock(&mu_);
+  globals_.erase(address);
+}
+
+void DeviceMemory::ForgetGlobalsOf(const Module* module) {
+  MutexLock lock(&mu_);
+  for (auto it = globals_.begin(); it != globals_.end();) {
+    it = it->second.module == module ? globals_.erase(it) : std::next(it);
+  }
+}
+
+const DeviceMemory::Global* DeviceMemory::FindGlobal(uint64_t address, uint64_t* base) const {
+  auto it = globals_.upper_bound(address);
+  if (it == globals_.begin()) return nullptr;
+  --it;
+  if (address - it->first >= it->second.bytes) return nullptr;
+  *base = it->first;
+  return &it->second;
+}
+
+bool DeviceMemory::Contains(uint64_t address, uint64_t bytes) const {
+  if (InArena(address)) {
+    return AllocatorOf(address)->Contains(address, bytes) ||
+           virtual_memory_->Contains(address, bytes);
+  }
+  MutexLock lock(&mu_);
+  uint64_t base;
+  const Global* global = FindGlobal(address, &base);
+  return global != nullptr && bytes <= global->bytes - (address - base);
+}
+
+bool DeviceMemory::IsDevice(uint64_t address) const {
+  if (InArena(address)) return true;
+  MutexLock lock(&mu_);
+  uint64_t base;
+  return FindGlobal(address, &base) != nullptr;
+}
+
+bool DeviceMemory::FindMapped(uint64_t address, Range* range) const {
+  VirtualMemory::Mapping mapping;
+  if (!virtual_memory_->Find(address, &mapping)) return false;
+  range->id = mapping.id << 1 | 1;  // Apart from those of allocations.
+  range->device = DeviceOfHandle(mapping.handle);
+  range->mapped = true;
+  range->access = mapping.access;
+  range->handle_types = mapping.handle_types;
+  if (ipc_memory_->Find(address, &range->base, &range->bytes)) {
+    range->mapping_base = range->base;
+    range->mapping_bytes = range->bytes;
+    return true;
+  }
+  range->base = mapping.base;
+  range->bytes = mapping.bytes;
+  range->mapping_base = mapping.base;
+  range->mapping_bytes = mapping.bytes;
+  return true;
+}
+
+bool DeviceMemory::Find(uint64_t address, Range* range) const {
+  *range = {};
+  Allocation allocation;
+  const bool allocated = AllocatorOf(address)->Find(address, &allocation);
+  if (!allocated && InArena(address)) return FindMapped(address, range);
+  MutexLock lock(&mu_);
+  if (allocated) {
+    range->base = allocation.base;
+    range->bytes = allocation.bytes;
+    range->device = DeviceOf(address);
+    range->mapping_base = range->base;
+    range->mapping_bytes = range->bytes;
+    range->ipc_capable = !allocation.stream_ordered;
+    const auto owner = owners_.find(allocation.base);
+    if (owner == owners_.end()) return false;
+    range->context = owner->second.context;
+    range->id = owner->second.id << 1;
+    range->pool = owner->second.pool;
+    range->sync_memops = owner->second.sync_memops;
+    return true;
+  }
+  const Global* global = FindGlobal(address, &range->base);
+  if (global == nullptr) return false;
+  range->bytes = global->bytes;
+  range->device = global->device;
+  range->mapping_base = range->base;
+  range->mapping_bytes = range->bytes;
+  return true;
+}
+
+}  // namespace warpline::stub

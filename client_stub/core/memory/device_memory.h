@@ -1,0 +1,114 @@
+// Which device addresses this process may name: its allocations, with the context that each belongs
+// to, and the variables of its modules.
+//
+// Calls that take device pointers are checked here before anything is sent, so that a wrong pointer
+// is the caller's error at once and not a fault of the device later.
+#ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_
+#define WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "client_stub/arena/allocator.h"
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/memory/ipc_memory.h"
+#include "client_stub/core/memory/virtual_memory.h"
+#include "client_stub/core/runtime/objects.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class DeviceMemory {
+ public:
+  // All are borrowed and must outlive this object.
+  // `allocators`: of each device.
+  DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
+               VirtualMemory* virtual_memory, IpcMemory* ipc_memory);
+
+  // As cuMemAlloc and cuMemFree, on the device of that number.
+  CUresult Allocate(uint32_t device, const Context* context, uint64_t bytes, uint64_t* address);
+  CUresult Free(uint64_t address);
+  // As cuMemAllocFromPoolAsync and cuMemFreeAsync, `stream` being the wire's number.
+  CUresult AllocateAsync(uint32_t device, const Context* context, MemoryPool* pool, uint64_t bytes,
+                         uint64_t stream, uint64_t* address);
+  CUresult FreeAsync(uint64_t address, uint64_t stream);
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds `address`; false when there is
+  // none. Kept for who asks: it orders copies for devices that write to each other's memory.
+  bool SetSyncMemops(uint64_t address, bool value);
+  // Frees what `context` still has allocated.
+  void FreeAllOf(const Context* context);
+
+  // A module's variable is at [address, address + bytes); or, without a module, host memory that
+  // every device has at the same address.
+  void AddGlobal(uint32_t device, const Module* module, uint64_t address, uint64_t bytes);
+  void ForgetGlobal(uint64_t address);
+  void ForgetGlobalsOf(const Module* module);
+
+  // True when [address, address + bytes) lies in one live allocation, in memory that the
+  // application mapped, or in one variable.
+  bool Contains(uint64_t address, uint64_t bytes) const;
+  // True when `address` lies in the arena, which this process holds but cannot access.
+  bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
+  // True when `address` is the device's by its value: inside the arena, or in a variable.
+  bool IsDevice(uint64_t address) const;
+
+  struct Range {
+    uint64_t base = 0;
+    uint64_t bytes = 0;
+    uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
+    uint32_t device = 0;
+    bool sync_memops = false;
+    const MemoryPool* pool = nullptr;  // nullptr unless it came from one.
+    const Context* context = nullptr;  // nullptr for a variable and what was mapped.
+    // What lies around it: the same, unless the application mapped it.
+    uint64_t mapping_base = 0;
+    uint64_t mapping_bytes = 0;
+    bool mapped = false;  // By the application, with the access that it set of each device.
+    VirtualMemory::AccessByDevice access = {};
+    uint64_t handle_types = 0;  // CUmemAllocationHandleType
+    bool ipc_capable = false;   // cuIpcGetMemHandle takes it.
+  };
+  // The allocation or variable that holds `address`; false when there is none.
+  bool Find(uint64_t address, Range* range) const;
+
+ private:
+  struct Owner {
+    const Context* context;
+    uint64_t id;
+    MemoryPool* pool;
+    uint64_t bytes;
+    bool sync_memops = false;
+  };
+  struct Global {
+    uint64_t bytes;
+    const Module* module;
+    uint32_t device;
+  };
+
+  void NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address, uint64_t bytes);
+  void NoteFreed(uint64_t address);
+  bool FindMapped(uint64_t address, Range* range) const;
+  // Whose part of the arena holds `address`; the first one's for addresses outside of all.
+  uint32_t DeviceOf(uint64_t address) const;
+  Allocator* AllocatorOf(uint64_t address) const { return allocators_[DeviceOf(address)]; }
+  const Global* FindGlobal(uint64_t address, uint64_t* base) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const uint64_t arena_base_;
+  const uint64_t arena_bytes_;
+  const std::vector<Allocator*> allocators_;  // By device.
+  VirtualMemory* const virtual_memory_;
+  IpcMemory* const ipc_memory_;
+
+  mutable Mutex mu_;
+  absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mu_);  // By address.
+  uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<uint64_t, Global> globals_ ABSL_GUARDED_BY(mu_);  // By address.
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_

@@ -1,0 +1,121 @@
+#include "client_stub/core/memory/shared_host_memory.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iterator>
+
+#include "proto/frames.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace warpline::stub {
+namespace {
+
+// Smaller allocations share segments of the other size.
+constexpr uint64_t kLarge = 1u << 20;
+constexpr uint64_t kSegmentBytes = 2u << 20;
+// ThreadSanitizer's programs have their arena, and must have all their memory, above.
+constexpr uint64_t kSanitizersOwn = 0x7e0000000000;
+
+uint64_t Up(uint64_t bytes) {
+  return (bytes + kHostPageBytes - 1) / kHostPageBytes * kHostPageBytes;
+}
+
+// Raw, as where the arena is reserved.
+bool MapAt(uint64_t at, uint64_t bytes, int protection, int how, int fd) {
+  const long got = syscall(SYS_mmap, at, bytes, protection, how, fd, 0);
+  if (got == -1) return false;
+  if (static_cast<uint64_t>(got) == at) return true;
+  syscall(SYS_munmap, got, bytes);
+  return false;
+}
+
+bool Hold(uint64_t at, uint64_t bytes, int how) {
+  return MapAt(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | how, -1);
+}
+
+}  // namespace
+
+bool SharedHostMemory::Reserve() {
+  if (tried_) return there_;
+  tried_ = true;
+  there_ = session_->arena_base() < kSanitizersOwn &&
+           Hold(kHostArenaBase, kHostArenaBytes, MAP_FIXED_NOREPLACE);
+  if (there_) addresses_.Add(kHostArenaBase, kHostArenaBytes);
+  return there_;
+}
+
+CudaResult SharedHostMemory::AddSegment(uint64_t bytes, uint64_t* address) {
+  if (!addresses_.Take(bytes, address)) return CudaResult::kOutOfMemory;
+  UniqueFd fd;
+  CudaResult result = session_->ShareHostMemory(*address, bytes, /*give_back=*/false, &fd);
+  if (result == CudaResult::kSuccess &&
+      !(fd.valid() &&
+        MapAt(*address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get()))) {
+    session_->ShareHostMemory(*address, bytes, /*give_back=*/true, &fd);
+    result = CudaResult::kOutOfMemory;
+  }
+  if (result != CudaResult::kSuccess) {
+    addresses_.Add(*address, bytes);
+    return result;
+  }
+  // As memory that a driver locked: the child of a fork has no part in it.
+  madvise(reinterpret_cast<void*>(*address), bytes, MADV_DONTFORK);
+  segments_[*address].bytes = bytes;
+  return CudaResult::kSuccess;
+}
+
+CudaResult SharedHostMemory::Allocate(uint64_t bytes, uint64_t* address) {
+  if (bytes > kHostArenaBytes) return CudaResult::kOutOfMemory;
+  bytes = Up(bytes);
+  MutexLock lock(&mu_);
+  if (!Reserve()) return CudaResult::kNotSupported;
+  bool fresh = false;
+  if (bytes >= kLarge) {
+    const CudaResult added = AddSegment(bytes, address);
+    if (added != CudaResult::kSuccess) return added;
+    fresh = true;
+  } else if (!free_.Take(bytes, address)) {
+    uint64_t segment;
+    const CudaResult added = AddSegment(kSegmentBytes, &segment);
+    if (added == CudaResult::kNotSupported) there_ = false;
+    if (added != CudaResult::kSuccess) return added;
+    free_.Add(segment, kSegmentBytes);
+    free_.TakeAt(segment, bytes);
+    *address = segment;
+    fresh = true;
+  }
+  std::prev(segments_.upper_bound(*address))->second.used += bytes;
+  allocated_[*address] = bytes;
+  if (!fresh) std::memset(reinterpret_cast<void*>(*address), 0, bytes);
+  return CudaResult::kSuccess;
+}
+
+void SharedHostMemory::Free(uint64_t address) {
+  MutexLock lock(&mu_);
+  const auto allocated = allocated_.find(address);
+  if (allocated == allocated_.end()) return;
+  const uint64_t bytes = allocated->second;
+  allocated_.erase(allocated);
+  const auto segment = std::prev(segments_.upper_bound(address));
+  segment->second.used -= bytes;
+  const bool small = bytes < kLarge;
+  if (small) free_.Add(address, bytes);
+  // One segment for small allocations stays.
+  if (segment->second.used != 0 || (small && segments_.size() == 1)) return;
+  const uint64_t begin = segment->first;
+  const uint64_t all = segment->second.bytes;
+  if (small && !free_.TakeAt(begin, all)) return;
+  segments_.erase(segment);
+  UniqueFd none;
+  session_->ShareHostMemory(begin, all, /*give_back=*/true, &none);
+  Hold(begin, all, MAP_FIXED);
+  addresses_.Add(begin, all);
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,50 @@
+// Page-locked host memory that client and worker share: one memory at one address in both and on
+// the device. There only where the server is on this host; elsewhere memory is mirrored when it
+// must be.
+#ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_
+#define WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+
+#include "client_stub/core/memory/address_ranges.h"
+#include "client_stub/session/session.h"
+#include "common/cuda/cuda_result.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class SharedHostMemory {
+ public:
+  // `session` is borrowed. Without `allowed` there is never any.
+  SharedHostMemory(Session* session, bool allowed) : session_(session), tried_(!allowed) {}
+
+  // Zeroed whole pages. kNotSupported where there is none, kOutOfMemory beyond what the server
+  // gives.
+  CudaResult Allocate(uint64_t bytes, uint64_t* address);
+  // What Allocate() gave, when nothing under way uses it any more.
+  void Free(uint64_t address);
+
+ private:
+  struct Segment {
+    uint64_t bytes = 0;
+    uint64_t used = 0;
+  };
+
+  bool Reserve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult AddSegment(uint64_t bytes, uint64_t* address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Session* const session_;
+  Mutex mu_;
+  bool tried_ ABSL_GUARDED_BY(mu_);
+  bool there_ ABSL_GUARDED_BY(mu_) = false;
+  AddressRanges addresses_ ABSL_GUARDED_BY(mu_);               // Without a segment.
+  AddressRanges free_ ABSL_GUARDED_BY(mu_);                    // Of segments for small allocations.
+  std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mu_);  // By address.
+  std::map<uint64_t, uint64_t> allocated_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_

@@ -1,0 +1,30 @@
+// How a module's image gets to the server: by its hash where the server may have it, otherwise in
+// parts, compressed where that pays.
+#ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_
+#define WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "client_stub/session/session.h"
+#include "common/cuda/cuda_result.h"
+
+namespace warpline::stub {
+
+// What a call ends with that uses a module whose image the server was asked for and does not have.
+inline constexpr CudaResult kImageMissing = CudaResult::kNotReady;
+
+// Whether the server is to be asked for such an image before it is sent.
+bool WorthAsking(const Session& session, std::string_view bytes);
+
+// Names `bytes` by their hash, as image `image`. Whether the server has them turns out with the
+// module that is made of it. Returns the command's number, 0 when the session is lost.
+uint64_t AskForImage(Session* session, uint64_t image, std::string_view bytes);
+
+// Sends all of `bytes` as image `image`. Returns the last command's number, 0 when the session is
+// lost.
+uint64_t SendImage(Session* session, uint64_t image, std::string_view bytes);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_

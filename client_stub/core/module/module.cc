@@ -1,0 +1,294 @@
+#include "client_stub/core/module/module.h"
+
+#include <memory>
+#include <utility>
+
+#include "client_stub/core/managed/mirrored_memory.h"
+#include "client_stub/core/memory/device_memory.h"
+#include "client_stub/core/module/image_upload.h"
+#include "client_stub/core/runtime/runtime.h"
+
+namespace warpline::stub {
+
+Module::Module(Device* device, const Context* context, Library* library, ModuleImage image,
+               std::string_view jit_options)
+    : device_(device),
+      context_(context),
+      library_(library),
+      jit_options_(jit_options),
+      wire_(runtime().NewNumber(*device)),
+      image_(std::move(image)) {}
+
+CUresult Module::Upload() {
+  uint64_t wire;
+  return Upload(&wire);
+}
+
+CUresult Module::Upload(uint64_t* wire) {
+  MutexLock lock(&mu_);
+  if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
+  *wire = wire_;
+  if (uploaded_) return CUDA_SUCCESS;
+  if (image_.bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  Session& session = *runtime().session;
+  const uint64_t image = runtime().NewNumber();
+  const bool ask = !server_lacks_ && WorthAsking(session, image_.bytes);
+  uint64_t seq =
+      ask ? AskForImage(&session, image, image_.bytes) : SendImage(&session, image, image_.bytes);
+  if (seq == 0) return SentAs(seq);
+  seq = jit_options_.empty() ? session.Send(cmd::ModuleLoad{wire_, image})
+                             : session.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
+  if (seq == 0) return SentAs(seq);
+  uploaded_ = true;
+  return CUDA_SUCCESS;
+}
+
+template <typename Make>
+CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
+  for (bool again = false;; again = true) {
+    uint64_t wire;
+    WARPLINE_TRY(Upload(&wire));
+    const CudaResult result =
+        runtime().session->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
+    if (result != kImageMissing || again) return ToCu(result);
+    SendInstead(wire);
+  }
+}
+
+void Module::SendInstead(uint64_t wire) {
+  Runtime& r = runtime();
+  MutexLock lock(&mu_);
+  // Another thread may have been here, or it was unloaded.
+  if (wire_ != wire || !uploaded_ || unloaded_) return;
+  r.session->Send(cmd::ModuleUnload{wire_});
+  wire_ = r.NewNumber(*device_);
+  uploaded_ = false;
+  server_lacks_ = true;
+}
+
+CUresult Module::Check() {
+  const CUresult result = Ask([](uint64_t wire) { return cmd::ModuleCheck{wire}; });
+  MutexLock lock(&mu_);
+  // A module ends with its context and is never sent again.
+  if (context_ != nullptr) image_ = {};
+  return result;
+}
+
+CUresult Module::WriteLog(JitOptions* options) {
+  std::string reply;
+  WARPLINE_TRY(Ask([](uint64_t wire) { return cmd::ModuleJitLog{wire}; }, {}, &reply));
+  std::string_view rest = reply;
+  cmd::ModuleJitLogReply log;
+  if (!TakeStruct(&rest, &log) || log.info_bytes > rest.size()) return CUDA_ERROR_UNKNOWN;
+  options->WriteLog(log.wall_ms, rest.substr(0, log.info_bytes), rest.substr(log.info_bytes));
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::KernelNames(std::vector<std::string>* names) {
+  while (true) {
+    std::string reply;
+    const auto first = static_cast<uint32_t>(names->size());
+    WARPLINE_TRY(Ask(
+        [first](uint64_t wire) {
+          return cmd::ModuleKernels{wire, first, 0};
+        },
+        {}, &reply));
+    std::string_view rest = reply;
+    cmd::ModuleKernelsReply part;
+    if (!TakeStruct(&rest, &part)) return CUDA_ERROR_UNKNOWN;
+    for (uint32_t i = 0; i < part.count; ++i) {
+      const size_t end = rest.find('\0');
+      if (end == std::string_view::npos) return CUDA_ERROR_UNKNOWN;
+      names->emplace_back(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    }
+    if (names->size() >= part.total) return CUDA_SUCCESS;
+    if (part.count == 0) return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+CUresult Module::FindKernel(const std::string& name, Kernel** kernel) {
+  {
+    MutexLock lock(&mu_);
+    if (const auto it = kernels_.find(name); it != kernels_.end()) {
+      *kernel = it->second.get();
+      return CUDA_SUCCESS;
+    }
+  }
+  auto found = std::make_unique<Kernel>();
+  found->module = this;
+  found->device = device_;
+  found->name = name;
+  const uint64_t wire = runtime().NewNumber();
+  found->wire.store(wire);
+  std::string reply;
+  WARPLINE_TRY(Ask(
+      [wire](uint64_t module) {
+        return cmd::KernelFind{wire, module};
+      },
+      name, &reply));
+  if (!ParseKernelReply(reply, found.get())) return CUDA_ERROR_UNKNOWN;
+
+  MutexLock lock(&mu_);
+  if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
+  // Another thread may have looked for the same one meanwhile.
+  const auto [it, inserted] = kernels_.try_emplace(name, nullptr);
+  if (inserted) {
+    runtime().kernels.Add([&](KernelRef& ref, uint64_t handle) {
+      found->handle = HandleOf<CUkernel>(handle);
+      ref.kernel = found.get();
+      ref.bound = library_ == nullptr;
+    });
+    if (found->handle == nullptr) {
+      kernels_.erase(it);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    it->second = std::move(found);
+  }
+  *kernel = it->second.get();
+  return CUDA_SUCCESS;
+}
+
+CUfunction Module::FunctionOf(Kernel* kernel) {
+  uint64_t handle = kernel->function.load(std::memory_order_acquire);
+  if (handle != 0) return HandleOf<CUfunction>(handle);
+  MutexLock lock(&mu_);
+  handle = kernel->function.load(std::memory_order_relaxed);
+  if (handle == 0 && !unloaded_) {
+    handle = runtime().kernels.Add([kernel](KernelRef& ref, uint64_t) {
+      ref.kernel = kernel;
+      ref.bound = true;
+    });
+    kernel->function.store(handle, std::memory_order_release);
+  }
+  return HandleOf<CUfunction>(handle);
+}
+
+CUresult Module::AskForVariable(const std::string& name, cmd::VariableFindReply* found) {
+  std::string reply;
+  const CUresult result = Ask([](uint64_t wire) { return cmd::VariableFind{wire}; }, name, &reply);
+  std::string_view rest = reply;
+  if (result != CUDA_ERROR_NOT_SUPPORTED) {
+    WARPLINE_TRY(result);
+    return TakeStruct(&rest, found) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+  }
+  // Older servers have no managed variables.
+  WARPLINE_TRY(Ask([](uint64_t wire) { return cmd::GlobalFind{wire}; }, name, &reply));
+  rest = reply;
+  cmd::GlobalFindReply plain;
+  if (!TakeStruct(&rest, &plain)) return CUDA_ERROR_UNKNOWN;
+  *found = {plain.address, plain.bytes, 0, 0};
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::FindVariable(const std::string& name, Global* variable) {
+  {
+    MutexLock lock(&mu_);
+    if (const auto it = globals_.find(name); it != globals_.end()) {
+      *variable = it->second;
+      return CUDA_SUCCESS;
+    }
+  }
+  cmd::VariableFindReply found;
+  WARPLINE_TRY(AskForVariable(name, &found));
+  *variable = {found.address, found.bytes, 0};
+
+  MutexLock lock(&mu_);
+  if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
+  if (found.block_bytes != 0) {
+    if (found.address - found.block >= found.block_bytes) return CUDA_ERROR_UNKNOWN;
+    uint64_t host;
+    WARPLINE_TRY(runtime().mirrored->AddVariables(this, found.block, found.block_bytes, &host));
+    variable->host = host + (found.address - found.block);
+  }
+  globals_[name] = *variable;
+  runtime().memory->AddGlobal(device_->number, this, found.address, found.bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) {
+  Global variable;
+  WARPLINE_TRY(FindVariable(name, &variable));
+  *address = variable.address;
+  *bytes = variable.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::FindManaged(const std::string& name, uint64_t* address, uint64_t* bytes) {
+  Global variable;
+  WARPLINE_TRY(FindVariable(name, &variable));
+  *address = variable.host;
+  *bytes = variable.bytes;
+  return variable.host == 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+CUresult Module::GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t found_address, found_bytes;
+  WARPLINE_TRY(FindGlobal(name, &found_address, &found_bytes));
+  if (address != nullptr) *address = found_address;
+  if (bytes != nullptr) *bytes = found_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult Module::Bind(Kernel* kernel, uint64_t* wire) {
+  *wire = kernel->wire.load(std::memory_order_acquire);
+  if (*wire != 0) return CUDA_SUCCESS;
+  Session& session = *runtime().session;
+  *wire = runtime().NewNumber();
+  WARPLINE_TRY(Ask(
+      [number = *wire](uint64_t module) {
+        return cmd::KernelFind{number, module};
+      },
+      kernel->name));
+  for (int i = 0; i < Kernel::kAttributes; ++i) {
+    if ((kernel->set_attributes.load() >> i & 1) == 0) continue;
+    const cmd::KernelSetAttribute set = {*wire, i, kernel->attributes[i].load()};
+    WARPLINE_TRY(ToCu(session.Call(WaitKind::kRoundTrip, set)));
+  }
+  kernel->wire.store(*wire, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+CUmodule Module::ModuleHandle() {
+  MutexLock lock(&mu_);
+  if (handle_ == nullptr && !unloaded_) {
+    handle_ = HandleOf<CUmodule>(
+        runtime().modules.Add([this](ModuleRef& ref, uint64_t) { ref.module = this; }));
+  }
+  return handle_;
+}
+
+void Module::Reset() {
+  Runtime& r = runtime();
+  MutexLock lock(&mu_);
+  if (!uploaded_ || unloaded_) return;
+  for (const auto& [name, kernel] : kernels_) kernel->wire.store(0, std::memory_order_release);
+  if (handle_ != nullptr) r.modules.Remove(NumberOf(handle_), [](ModuleRef&) {});
+  handle_ = nullptr;
+  globals_.clear();
+  r.memory->ForgetGlobalsOf(this);
+  r.mirrored->ForgetVariablesOf(this);
+  r.session->Send(cmd::ModuleUnload{wire_});
+  wire_ = r.NewNumber(*device_);
+  uploaded_ = false;
+  server_lacks_ = false;
+}
+
+void Module::Unload() {
+  Runtime& r = runtime();
+  MutexLock lock(&mu_);
+  unloaded_ = true;
+  image_ = {};
+  if (handle_ != nullptr) r.modules.Remove(NumberOf(handle_), [](ModuleRef&) {});
+  for (const auto& [name, kernel] : kernels_) {
+    r.kernels.Remove(NumberOf(kernel->handle), [](KernelRef&) {});
+    const uint64_t function = kernel->function.load();
+    if (function != 0) r.kernels.Remove(function, [](KernelRef&) {});
+  }
+  r.memory->ForgetGlobalsOf(this);
+  r.mirrored->ForgetVariablesOf(this);
+  if (uploaded_) r.session->Send(cmd::ModuleUnload{wire_});
+}
+
+}  // namespace warpline::stub

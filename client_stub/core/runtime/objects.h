@@ -1,0 +1,119 @@
+// The driver's objects as this process keeps them, and the tables that hold them.
+//
+// Objects are never freed while the process lives (handle_table.h); a plain member is set before
+// the object's handle becomes valid and does not change afterwards.
+#ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_OBJECTS_H_
+#define WARPLINE_CLIENT_STUB_CORE_RUNTIME_OBJECTS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/base/handle_table.h"
+#include "client_stub/core/runtime/memory_pool.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+class CommandRecorder;
+class Library;
+class Module;
+struct Device;
+struct Kernel;
+
+// All contexts of a device share the server's one; what is apart is their handles, flags, limits
+// and what dies with them.
+struct Context {
+  CUcontext handle = nullptr;
+  bool primary = false;
+  Device* device = nullptr;
+  uint64_t id = 0;
+  // A primary context lives while somebody retains it; any other has one until it is destroyed.
+  std::atomic<int> references{1};
+  std::atomic<unsigned int> flags{0};
+  std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+  std::atomic<int> shared_config{CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE};
+  std::atomic<uint64_t> limits[CU_LIMIT_MAX] = {};
+
+  bool alive() const { return references.load(std::memory_order_relaxed) > 0; }
+};
+
+struct StreamAttributes {
+  CUaccessPolicyWindow window = {};
+  CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;
+  CUlaunchMemSyncDomain domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+  CUlaunchMemSyncDomainMap domain_map = {0, 1};
+};
+
+struct Stream {
+  CUstream handle = nullptr;
+  uint64_t wire = 0;  // In commands. Never used twice.
+  unsigned int flags = 0;
+  std::atomic<int> priority{0};
+  Device* device = nullptr;
+  Context* context = nullptr;           // nullptr: whichever of the device's is current.
+  std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
+  std::atomic<uint64_t> capture{0};     // The capture that it is part of (captures.h), or 0.
+  CommandRecorder* recorder = nullptr;  // Takes what would be sent; of no stream with a handle.
+
+  Mutex attributes_mu;
+  StreamAttributes attributes ABSL_GUARDED_BY(attributes_mu);
+
+  bool legacy() const { return handle == CU_STREAM_LEGACY; }
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  void NoteSent(uint64_t seq) {
+    uint64_t seen = last_seq.load(std::memory_order_relaxed);
+    while (seen < seq && !last_seq.compare_exchange_weak(seen, seq, std::memory_order_release,
+                                                         std::memory_order_relaxed)) {
+    }
+  }
+};
+
+struct Event {
+  CUevent handle = nullptr;
+  uint64_t wire = 0;
+  unsigned int flags = 0;
+  Context* context = nullptr;
+  std::atomic<bool> shared{false};  // With other processes.
+
+  // Where the latest record went. The number is stored first and loaded last: a reader that meets
+  // a record halfway holds the newer number to the older stream, which says "complete" only if the
+  // older record is.
+  std::atomic<uint64_t> seq{0};  // 0: never recorded.
+  std::atomic<uint64_t> stream{0};
+  // The capture in which the latest record was made, or 0.
+  std::atomic<uint64_t> capture{0};
+
+  void NoteRecorded(uint64_t on_stream, uint64_t with_seq) {
+    seq.store(with_seq, std::memory_order_release);
+    stream.store(on_stream, std::memory_order_release);
+  }
+};
+
+struct ModuleRef {
+  Module* module = nullptr;
+};
+
+struct LibraryRef {
+  Library* library = nullptr;
+};
+
+struct KernelRef {
+  Kernel* kernel = nullptr;
+  // A CUfunction is of one device. A library's CUkernel is of all: it leads to the kernel as it was
+  // first found, on one of them.
+  bool bound = false;
+};
+
+using ContextTable = HandleTable<Context, HandleKind::kContext, false>;
+using StreamTable = HandleTable<Stream, HandleKind::kStream, true>;
+using EventTable = HandleTable<Event, HandleKind::kEvent, true>;
+using ModuleTable = HandleTable<ModuleRef, HandleKind::kModule, true>;
+using LibraryTable = HandleTable<LibraryRef, HandleKind::kLibrary, true>;
+using KernelTable = HandleTable<KernelRef, HandleKind::kKernel, true>;
+using MemoryPoolTable = HandleTable<MemoryPool, HandleKind::kMemoryPool, false>;
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_RUNTIME_OBJECTS_H_

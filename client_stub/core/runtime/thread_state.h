@@ -1,0 +1,39 @@
+// What a thread of the application has to itself: its contexts and its default stream.
+#ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_THREAD_STATE_H_
+#define WARPLINE_CLIENT_STUB_CORE_RUNTIME_THREAD_STATE_H_
+
+#include <vector>
+
+#include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/runtime/objects.h"
+
+namespace warpline::stub {
+
+struct ThreadState {
+  Context* current;              // The top of the thread's stack of contexts, or nullptr.
+  std::vector<Context*>* below;  // The rest of it. Created when first needed.
+  // The per-thread default streams, by device, and what releases them at the thread's end. Created
+  // when first needed.
+  Stream** default_streams;
+  void (*release_streams)(Stream** default_streams);
+  CUstreamCaptureMode capture_mode;
+  bool runs_host_calls;  // It runs the functions that streams call.
+};
+
+// In the static part of thread-local storage: one load to reach, in a library that was loaded late
+// too.
+extern __thread ThreadState t_thread __attribute__((tls_model("initial-exec")));
+
+// Makes `context` (may be nullptr) the top of the stack; what was there goes below.
+void PushContext(Context* context);
+// Removes the top and returns it; nullptr when the stack is empty.
+Context* PopContext();
+// Replaces the top.
+inline void SetContext(Context* context) { t_thread.current = context; }
+
+// Has what this thread has here released when it ends.
+void WatchThreadEnd();
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_RUNTIME_THREAD_STATE_H_

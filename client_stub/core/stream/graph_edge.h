@@ -1,0 +1,18 @@
+// What a node of a graph comes after.
+#ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_GRAPH_EDGE_H_
+#define WARPLINE_CLIENT_STUB_CORE_STREAM_GRAPH_EDGE_H_
+
+#include "client_stub/core/base/cuda_api.h"
+
+namespace warpline::stub {
+
+struct GraphNode;
+
+struct GraphEdge {
+  GraphNode* node = nullptr;
+  CUgraphEdgeData data = {};
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_STREAM_GRAPH_EDGE_H_

@@ -1,0 +1,171 @@
+#include "client_stub/core/stream/streams.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "client_stub/core/runtime/thread_state.h"
+#include "client_stub/core/stream/capture_state.h"
+
+namespace warpline::stub {
+namespace {
+
+void Forget(Stream& stream) {
+  Runtime& r = runtime();
+  if (Captured(stream)) ForgetCapture(&stream);
+  // It may have freed other devices' memory.
+  for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
+  r.session->Send(cmd::StreamDestroy{stream.wire});
+  r.session->ForgetStream(stream.wire);
+}
+
+// At the end of the thread whose default streams they are.
+void ReleaseStreams(Stream** streams) {
+  for (uint32_t i = 0; i < kMaxSessionDevices; ++i) {
+    if (streams[i] == nullptr || EnterInitialized() != CUDA_SUCCESS) continue;
+    runtime().streams.Remove(NumberOf(streams[i]->handle), Forget);
+  }
+  delete[] streams;
+}
+
+Stream* ThreadStream() {
+  Device& device = CurrentDevice();
+  if (t_thread.default_streams == nullptr) {
+    t_thread.default_streams = new Stream* [kMaxSessionDevices] {};
+    t_thread.release_streams = ReleaseStreams;
+    WatchThreadEnd();
+  }
+  Stream*& stream = t_thread.default_streams[device.number];
+  if (stream == nullptr &&
+      CreateStream(&device, nullptr, CU_STREAM_DEFAULT, 0, &stream) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return stream;
+}
+
+}  // namespace
+
+Stream* FindStream(CUstream handle, DefaultStream null_means) {
+  if (handle == nullptr) {
+    return null_means == DefaultStream::kLegacy ? &CurrentDevice().legacy : ThreadStream();
+  }
+  if (handle == CU_STREAM_LEGACY) return &CurrentDevice().legacy;
+  if (handle == CU_STREAM_PER_THREAD) return ThreadStream();
+  return runtime().streams.Find(NumberOf(handle));
+}
+
+CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
+                      Stream** stream) {
+  Runtime& r = runtime();
+  priority = std::clamp(priority, device->remote->greatest_stream_priority,
+                        device->remote->least_stream_priority);
+  if ((flags & CU_STREAM_NON_BLOCKING) != 0 && !r.legacy_overtaken.exchange(true)) {
+    // Earlier synchronous copies were not ordered against it.
+    WARPLINE_TRY(OrderOtherStreamsAfter(&device->legacy));
+  }
+  const cmd::StreamCreate command = {r.NewNumber(*device), flags, priority};
+  const uint64_t seq = r.session->Send(command);
+  if (seq == 0) return SentAs(seq);
+  const uint64_t handle = r.streams.Add([&](Stream& s, uint64_t number) {
+    s.handle = HandleOf<CUstream>(number);
+    s.wire = command.stream;
+    s.flags = flags;
+    s.priority = priority;
+    s.device = device;
+    s.context = context;
+    {
+      MutexLock lock(&s.attributes_mu);
+      s.attributes = {};
+    }
+    // Its creation is no work: a new stream is idle, whatever the server still has to do.
+    s.last_seq.store(0, std::memory_order_relaxed);
+    s.capture.store(0, std::memory_order_relaxed);
+    *stream = &s;
+  });
+  return handle == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult OrderOtherStreamsAfter(Stream* stream) {
+  const bool others_wait =
+      stream->legacy() && !runtime().legacy_overtaken.load(std::memory_order_relaxed);
+  if (others_wait) return CUDA_SUCCESS;
+  return SendOn(stream, cmd::StreamBarrier{stream->wire});
+}
+
+CUresult DestroyStream(CUstream handle) {
+  const Stream* stream = runtime().streams.Find(NumberOf(handle));
+  // A stream without a context is some thread's default one.
+  if (stream == nullptr || stream->context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return runtime().streams.Remove(NumberOf(handle), Forget) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_HANDLE;
+}
+
+void DestroyStreamsOf(const Context* context) {
+  runtime().streams.ForEach([context](const Stream& stream, uint64_t handle) {
+    if (stream.context == context) runtime().streams.Remove(handle, Forget);
+    return true;
+  });
+}
+
+bool StreamComplete(const Stream& stream) {
+  const Session& session = *runtime().session;
+  if (!session.Retired(stream.wire, stream.last_seq.load(std::memory_order_acquire))) return false;
+  if (!stream.legacy()) return true;
+  bool complete = true;
+  runtime().streams.ForEach([&](const Stream& other, uint64_t) {
+    complete = !other.blocking() || other.device != stream.device ||
+               session.Retired(other.wire, other.last_seq.load(std::memory_order_acquire));
+    return complete;
+  });
+  return complete;
+}
+
+CUresult SynchronizeStream(Stream* stream) {
+  if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
+  if (StreamComplete(*stream)) return WaitedFor();
+  return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
+}
+
+CUresult SynchronizeDevice(const Device& device) {
+  Session& session = *runtime().session;
+  if (!runtime().several_devices() || session.Retired(kNoStream, session.last_seq())) {
+    return SynchronizeSession();
+  }
+  return ToCu(session.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
+}
+
+CUresult SynchronizeSession() {
+  Session& session = *runtime().session;
+  if (session.Retired(kNoStream, session.last_seq())) return WaitedFor();
+  return ToCu(session.Call(WaitKind::kSynchronize, cmd::ContextSync{}));
+}
+
+CUresult Join(Stream* before, Stream* stream) {
+  Session& session = *runtime().session;
+  const uint64_t event = runtime().NewNumber();
+  WARPLINE_TRY(SentAs(session.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
+  WARPLINE_TRY(SendOn(before, cmd::EventRecord{event, before->wire}));
+  WARPLINE_TRY(SendOn(stream, cmd::StreamWaitEvent{stream->wire, event}));
+  return SentAs(session.Send(cmd::EventDestroy{event}));
+}
+
+CUresult JoinDevice(Device* device, const Context* context, Stream* stream) {
+  Runtime& r = runtime();
+  CUresult result = CUDA_SUCCESS;
+  // The device has its legacy stream wait for the blocking ones.
+  r.streams.ForEach([&](const Stream& other, uint64_t handle) {
+    if (other.blocking() || other.device != device || other.wire == stream->wire ||
+        (context != nullptr && other.context != nullptr && other.context != context) ||
+        r.session->Retired(other.wire, other.last_seq.load(std::memory_order_acquire))) {
+      return true;
+    }
+    Stream* const before = r.streams.Find(handle);
+    if (before != nullptr) result = Join(before, stream);
+    return result == CUDA_SUCCESS;
+  });
+  if (result != CUDA_SUCCESS || stream == &device->legacy || StreamComplete(device->legacy)) {
+    return result;
+  }
+  return Join(&device->legacy, stream);
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,207 @@
+#include "client_stub/session/commands/command_queue.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "client_stub/session/waits/one_shot.h"
+#include "proto/frames.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kMask = CommandQueue::kCapacity - 1;
+constexpr std::chrono::microseconds kSpinForRoom(20);
+
+uint64_t Self() { return static_cast<uint64_t>(pthread_self()); }
+
+}  // namespace
+
+CommandQueue::CommandQueue() {
+  void* at = mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at != MAP_FAILED) ring_ = static_cast<char*>(at);
+}
+
+CommandQueue::~CommandQueue() {
+  if (ring_ != nullptr) munmap(ring_, kCapacity);
+}
+
+void CommandQueue::SetWindow(uint64_t bytes, uint64_t commands) {
+  window_bytes_ = bytes;
+  window_commands_ = commands;
+  ring_limit_ = std::min<uint64_t>(bytes, kCapacity);
+}
+
+CommandQueue::Turn::Turn(CommandQueue* queue) ABSL_NO_THREAD_SAFETY_ANALYSIS
+    : queue_(queue),
+      grouped_(queue->InGroup()) {
+  if (!grouped_) queue_->producers_.Lock();
+}
+
+CommandQueue::Turn::~Turn() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (!grouped_) queue_->producers_.Unlock();
+}
+
+void CommandQueue::BeginGroup() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  producers_.Lock();
+  group_owner_.store(Self(), std::memory_order_relaxed);
+}
+
+void CommandQueue::EndGroup() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  group_owner_.store(0, std::memory_order_relaxed);
+  producers_.Unlock();
+}
+
+bool CommandQueue::InGroup() const {
+  const uint64_t owner = group_owner_.load(std::memory_order_relaxed);
+  return owner != 0 && owner == Self();
+}
+
+bool CommandQueue::HasRoom(size_t bytes) {
+  const uint64_t end = tail_.load(std::memory_order_relaxed) + bytes;
+  if (end - known_head_ > ring_limit_) {
+    known_head_ = head_.load(std::memory_order_seq_cst);
+    if (end - known_head_ > ring_limit_) return false;
+  }
+  if (next_seq() - known_retired_ > window_commands_) {
+    known_retired_ = retired_.load(std::memory_order_seq_cst);
+    if (next_seq() - known_retired_ > window_commands_) return false;
+  }
+  return true;
+}
+
+bool CommandQueue::WaitForRoom(size_t bytes) {
+  const auto ended = [&] { return aborted_.load(std::memory_order_seq_cst) || HasRoom(bytes); };
+  if (!SpinUntil(kSpinForRoom, ended)) {
+    // The loop changes the window first and looks for a waiter afterwards.
+    producer_waits_.store(1, std::memory_order_seq_cst);
+    while (true) {
+      const uint32_t seen = progress_.load(std::memory_order_seq_cst);
+      if (ended()) break;
+      FutexWait(&progress_, seen);
+    }
+    producer_waits_.store(0, std::memory_order_seq_cst);
+  }
+  return !aborted_.load(std::memory_order_seq_cst);
+}
+
+void CommandQueue::WakeProducer() {
+  if (producer_waits_.load(std::memory_order_seq_cst) == 0) return;
+  progress_.fetch_add(1, std::memory_order_seq_cst);
+  FutexWakeAll(&progress_);
+}
+
+void CommandQueue::Abort() {
+  aborted_.store(true, std::memory_order_seq_cst);
+  WakeProducer();
+}
+
+void CommandQueue::Write(uint64_t at, const void* data, size_t bytes) {
+  const uint64_t offset = at & kMask;
+  const size_t first = std::min<size_t>(bytes, kCapacity - offset);
+  std::memcpy(ring_ + offset, data, first);
+  if (first < bytes) std::memcpy(ring_, static_cast<const char*>(data) + first, bytes - first);
+}
+
+void CommandQueue::Put(CommandId id, const void* body, size_t body_bytes, std::string_view tail) {
+  constexpr uint64_t kZero = 0;
+  const size_t size = sizeof(CommandHeader) + body_bytes + tail.size();
+  const CommandHeader header = {static_cast<uint16_t>(id), 0, static_cast<uint32_t>(size)};
+  uint64_t at = tail_.load(std::memory_order_relaxed);
+  Write(at, &header, sizeof(header));
+  at += sizeof(header);
+  if (body_bytes > 0) Write(at, body, body_bytes);
+  at += body_bytes;
+  if (!tail.empty()) Write(at, tail.data(), tail.size());
+  at += tail.size();
+  if (const size_t padding = AlignWire(size) - size; padding > 0) {
+    Write(at, &kZero, padding);
+    at += padding;
+  }
+  last_seq_.store(next_seq(), std::memory_order_release);
+  tail_.store(at, std::memory_order_release);
+}
+
+bool CommandQueue::AllReceived() const {
+  return received_seq_.load(std::memory_order_acquire) == last_seq();
+}
+
+bool CommandQueue::Take(std::string* payload, uint32_t acked) {
+  const uint64_t tail = tail_.load(std::memory_order_acquire);
+  if (tail == sent_) return false;
+  SentFrame frame = {sent_seq_, sent_seq_ + 1, sent_, sent_};
+  while (frame.end != tail) {
+    CommandHeader header;  // Never wraps: positions and capacity are multiples of its size.
+    std::memcpy(&header, ring_ + (frame.end & kMask), sizeof(header));
+    const uint64_t end = frame.end + AlignWire(header.size);
+    if (end - frame.begin > kMaxCommandsPayload - sizeof(CommandsHeader)) break;
+    frame.end = end;
+    ++frame.last_seq;
+  }
+  const uint64_t bytes = sizeof(CommandsHeader) + (frame.end - frame.begin);
+  if (unreceived_payload_ > 0 && unreceived_payload_ + bytes > window_bytes_) return false;
+  AppendFrame(frame, acked, payload);
+  unreceived_payload_ += bytes;
+  sent_ = frame.end;
+  sent_seq_ = frame.last_seq;
+  sent_frames_.push_back(frame);
+  return true;
+}
+
+void CommandQueue::AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const {
+  const CommandsHeader header = {
+      frame.first_seq, static_cast<uint32_t>(frame.last_seq - frame.first_seq + 1), acked};
+  const size_t bytes = frame.end - frame.begin;
+  const size_t offset = frame.begin & kMask;
+  const size_t first = std::min<size_t>(bytes, kCapacity - offset);
+  payload->clear();
+  payload->reserve(sizeof(header) + bytes);
+  payload->append(reinterpret_cast<const char*>(&header), sizeof(header));
+  payload->append(ring_ + offset, first);
+  payload->append(ring_, bytes - first);
+}
+
+bool CommandQueue::OnReceived(uint64_t seq) {
+  if (seq > sent_seq_) return false;
+  uint64_t head = head_.load(std::memory_order_relaxed);
+  while (!sent_frames_.empty() && sent_frames_.front().last_seq <= seq) {
+    const SentFrame& frame = sent_frames_.front();
+    unreceived_payload_ -= sizeof(CommandsHeader) + (frame.end - frame.begin);
+    head = frame.end;
+    sent_frames_.pop_front();
+  }
+  if (seq > received_seq_.load(std::memory_order_relaxed)) {
+    received_seq_.store(seq, std::memory_order_release);
+  }
+  head_.store(head, std::memory_order_seq_cst);
+  WakeProducer();
+  return true;
+}
+
+bool CommandQueue::OnRetired(uint64_t count) {
+  if (count > sent_seq_) return false;
+  if (count > retired_.load(std::memory_order_relaxed)) {
+    retired_.store(count, std::memory_order_seq_cst);
+    WakeProducer();
+  }
+  return true;
+}
+
+bool CommandQueue::Rewind(uint64_t seq, size_t* again) {
+  if (seq < received_seq_.load(std::memory_order_relaxed) || !OnReceived(seq)) return false;
+  // A server takes whole frames.
+  if (!sent_frames_.empty() && sent_frames_.front().first_seq != seq + 1) return false;
+  *again = sent_frames_.size();
+  sent_frames_.clear();
+  unreceived_payload_ = 0;
+  sent_ = head_.load(std::memory_order_relaxed);
+  sent_seq_ = seq;
+  return true;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,138 @@
+// The commands of a session between the threads that append them and the loop that sends them, and
+// from there until the server has received them.
+//
+// One ring holds it all: what waits to be sent, and behind it what was sent and may have to be sent
+// again. Producers are ordered by a lock; the loop takes no lock, so a producer may wait for room
+// while it holds it.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
+#define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "client_stub/session/waits/spin_mutex.h"
+#include "proto/commands.h"
+
+namespace warpline::stub {
+
+class CommandQueue {
+ public:
+  // Address space for the ring; pages come as they are used. A power of two.
+  static constexpr size_t kCapacity = 16u << 20;
+
+  CommandQueue();
+  ~CommandQueue();
+  CommandQueue(const CommandQueue&) = delete;
+  CommandQueue& operator=(const CommandQueue&) = delete;
+
+  // False when there is no memory for the ring; nothing else may be called then.
+  bool ok() const { return ring_ != nullptr; }
+
+  // Bounds what may be sent without being received and outstanding without being retired. Called
+  // once, before the first command. `bytes` is at least kMaxCommandsPayload.
+  void SetWindow(uint64_t bytes, uint64_t commands);
+
+  // --- Producers, any thread ---
+
+  // Holds the producers' lock for a scope, unless the calling thread is inside a group.
+  class Turn;
+
+  // Keeps the lock until EndGroup(), so that what the thread puts meanwhile stays together.
+  void BeginGroup();
+  void EndGroup();
+  bool InGroup() const;
+
+  // The three below: with a Turn.
+  // True when a command of `bytes` (aligned, with its header) fits in the window now.
+  bool HasRoom(size_t bytes);
+  // Waits until it fits. False when the queue was aborted. Nobody else appends meanwhile.
+  bool WaitForRoom(size_t bytes);
+  // The number that Put() will give next.
+  uint64_t next_seq() const { return last_seq_.load(std::memory_order_relaxed) + 1; }
+  // Appends a command that HasRoom() or WaitForRoom() allowed.
+  void Put(CommandId id, const void* body, size_t body_bytes, std::string_view tail);
+
+  // The number of the latest command; any thread.
+  uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
+
+  // Ends all waits for room, now and later. Any thread.
+  void Abort();
+
+  // True when everything put so far has been received. Any thread.
+  bool AllReceived() const;
+
+  // --- The loop ---
+
+  // Fills `payload` with the next kCommands payload, which says that so many of the server's frames
+  // were handled; false when there is nothing to send or the window is used up.
+  bool Take(std::string* payload, uint32_t acked = 0);
+  // The server has everything up to `seq`. False when that was never sent.
+  bool OnReceived(uint64_t seq);
+  // A new connection to a server that has everything up to `seq`: the rest is sent again. `*again`
+  // is how many frames that were. False when it cannot have come so far.
+  bool Rewind(uint64_t seq, size_t* again);
+  // `count` commands have retired, in whatever order: one stalled stream does not use up the window
+  // of the others. False when fewer were sent.
+  bool OnRetired(uint64_t count);
+
+ private:
+  struct SentFrame {
+    uint64_t last_seq;
+    uint64_t first_seq;
+    uint64_t begin;  // Positions in the stream of bytes, not in the ring.
+    uint64_t end;
+  };
+
+  void Write(uint64_t at, const void* data, size_t bytes);
+  void AppendFrame(const SentFrame& frame, uint32_t acked, std::string* payload) const;
+  void WakeProducer();
+
+  char* ring_ = nullptr;
+
+  // Constant once the window is set.
+  uint64_t window_bytes_ = 0;
+  uint64_t window_commands_ = 0;
+  uint64_t ring_limit_ = 0;
+
+  // Written by producers, with the lock.
+  alignas(64) SpinMutex producers_;
+  std::atomic<uint64_t> group_owner_{0};
+  std::atomic<uint64_t> tail_{0};
+  std::atomic<uint64_t> last_seq_{0};
+  uint64_t known_head_ = 0;  // Copies of head_ and retired_, refreshed when they seem to matter.
+  uint64_t known_retired_ = 0;
+
+  // Written by the loop.
+  alignas(64) std::atomic<uint64_t> head_{0};
+  std::atomic<uint64_t> retired_{0};
+  std::atomic<uint64_t> received_seq_{0};
+  uint64_t sent_ = 0;
+  uint64_t sent_seq_ = 0;
+  uint64_t unreceived_payload_ = 0;
+  std::deque<SentFrame> sent_frames_;
+
+  // Waking the one producer that waits for room.
+  alignas(64) std::atomic<uint32_t> producer_waits_{0};
+  std::atomic<uint32_t> progress_{0};
+  std::atomic<bool> aborted_{false};
+};
+
+class CommandQueue::Turn {
+ public:
+  explicit Turn(CommandQueue* queue);
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool grouped() const { return grouped_; }
+
+ private:
+  CommandQueue* const queue_;
+  const bool grouped_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_

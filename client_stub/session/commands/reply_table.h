@@ -1,0 +1,98 @@
+// The round trips that are under way: who waits for which reply, and where copied data goes.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_REPLY_TABLE_H_
+#define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_REPLY_TABLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "client_stub/session/waits/one_shot.h"
+#include "client_stub/session/waits/spin_mutex.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
+#include "proto/commands.h"
+
+namespace warpline::stub {
+
+// A thread that waits for `replies` replies. It lives on that thread's stack.
+class ReplyWaiter {
+ public:
+  // `fields` may be null.
+  explicit ReplyWaiter(int replies, std::string* fields = nullptr)
+      : remaining_(replies), fields_(fields) {}
+
+  // Waits until every reply came; returns the first error among them.
+  CudaResult Wait(std::chrono::nanoseconds spin) {
+    done_.Wait(spin);
+    return static_cast<CudaResult>(result_.load(std::memory_order_relaxed));
+  }
+
+  // One reply came. The last one wakes the thread.
+  void Complete(CudaResult result, std::string_view fields) { CompleteMany(1, result, fields); }
+
+  // `count` replies will not come, because their commands were not sent.
+  void Abandon(int count, CudaResult result) { CompleteMany(count, result, {}); }
+
+ private:
+  void CompleteMany(int count, CudaResult result, std::string_view fields) {
+    if (result != CudaResult::kSuccess) {
+      int none = 0;
+      result_.compare_exchange_strong(none, static_cast<int>(result), std::memory_order_relaxed);
+    } else if (fields_ != nullptr) {
+      fields_->assign(fields);
+    }
+    if (remaining_.fetch_sub(count, std::memory_order_acq_rel) == count) done_.Signal();
+  }
+
+  std::atomic<int> remaining_;
+  std::atomic<int> result_{0};
+  std::string* const fields_;
+  OneShot done_;
+};
+
+// What is expected of one command.
+struct ExpectedReply {
+  CommandId command{};
+  ReplyWaiter* waiter = nullptr;  // Null when nobody waits.
+  char* destination = nullptr;    // For CopyData: `bytes` bytes.
+  uint64_t bytes = 0;
+  uint64_t copied = 0;
+  // Instead of `destination`, when its pitch is not 0: the data are the rows of this box.
+  BoxPlace box = {};
+  BoxExtent extent = {};
+};
+
+// Thread-safe. Replies, data and failures come from the loop alone, so that nothing is written to a
+// destination after Fail().
+class ReplyTable {
+ public:
+  // Before the command can leave. False, with the error in `*error`, when the table has failed.
+  bool Expect(uint64_t seq, const ExpectedReply& expected, CudaResult* error);
+
+  enum class Outcome {
+    kTaken,
+    kUnexpected,  // No such round trip, or more or less data than it asked for.
+    kUnclaimed,   // The command failed and nobody waits for it.
+  };
+  // Loop: the reply to `seq`. `*command` is set unless kUnexpected.
+  Outcome Reply(uint64_t seq, CudaResult result, std::string_view fields, CommandId* command);
+  // Loop: data for `seq`.
+  Outcome CopyData(uint64_t seq, uint64_t offset, std::string_view data);
+  // Loop: every wait ends with `error`, and so does every later one.
+  void Fail(CudaResult error);
+
+  // Loop: true after Fail(); stray replies are then no surprise.
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<bool> failed_{false};
+  SpinMutex mu_;
+  CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  absl::flat_hash_map<uint64_t, ExpectedReply> expected_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_COMMANDS_REPLY_TABLE_H_

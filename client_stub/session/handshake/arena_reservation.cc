@@ -1,0 +1,64 @@
+#include "client_stub/session/handshake/arena_reservation.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace warpline::stub {
+namespace {
+
+constexpr uint64_t kGiB = 1ull << 30;
+constexpr uint64_t kTiB = 1ull << 40;
+
+// Free of everything on an ordinary process: far below the stacks and libraries at 0x7f..., the
+// executable at 0x55..., and outside AddressSanitizer's shadow (which ends at 0x10007fff8000).
+constexpr uint64_t kPlaces[] = {0x300000000000, 0x200000000000, 0x400000000000, 0x180000000000};
+// ThreadSanitizer ends the process for a mapping outside its few ranges; libraries are at the upper
+// end of this one.
+constexpr uint64_t kTsanPlaces[] = {0x7e8000000000, 0x7e9000000000, 0x7ea000000000, 0x7ec000000000};
+
+}  // namespace
+
+ArenaReservation& ArenaReservation::operator=(ArenaReservation&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+// Raw system calls, because mmap() may be intercepted by the program or a sanitizer, which then
+// take the range for ordinary memory.
+ArenaReservation::~ArenaReservation() {
+  if (bytes_ != 0) syscall(SYS_munmap, base_, bytes_);
+}
+
+ArenaReservation ArenaReservation::At(uint64_t base, uint64_t bytes) {
+  ArenaReservation reservation;
+  const long at = syscall(SYS_mmap, base, bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (at == -1) return reservation;
+  // Kernels before 4.17 take the address for a hint.
+  if (static_cast<uint64_t>(at) != base) {
+    syscall(SYS_munmap, at, bytes);
+    return reservation;
+  }
+  reservation.base_ = base;
+  reservation.bytes_ = bytes;
+  return reservation;
+}
+
+std::vector<ArenaCandidate> ArenaCandidates() {
+  std::vector<ArenaCandidate> candidates;
+  for (const uint64_t bytes : {4 * kTiB, kTiB, 256 * kGiB, 64 * kGiB, 16 * kGiB, 4 * kGiB}) {
+    for (const uint64_t base : kPlaces) candidates.push_back({base, bytes});
+    for (const uint64_t base : kTsanPlaces) {
+      if (base % bytes == 0) candidates.push_back({base, bytes});
+    }
+  }
+  return candidates;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,55 @@
+// The first message in each direction: what the client says of itself, and what it accepts of the
+// server's answer.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_HANDSHAKE_H_
+#define WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_HANDSHAKE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client_stub/session/handshake/arena_reservation.h"
+#include "client_stub/session/session.h"
+
+namespace warpline::stub {
+
+// A server's welcome after every check.
+struct Welcomed {
+  uint64_t session = 0;
+  std::string secret;
+  std::vector<RemoteDevice> devices;  // At least one.
+  Grant initial_grant;
+  uint64_t window_bytes = 0;
+  uint64_t window_commands = 0;
+  std::string server;
+  bool resumable = false;
+  uint32_t version = 0;  // Of the protocol.
+  uint64_t features = 0;
+  bool same_host = false;
+  // Where the server also listens, for clients on the host with this boot id. May be empty.
+  std::string boot_id;
+  std::string unix_socket;
+  // Of who listens there, in the namespace of users with this inode.
+  uint32_t server_uid = 0;
+  uint64_t user_namespace = 0;
+  std::string host_memory_socket;
+};
+
+// The payload of kHello.
+std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena);
+
+// Reads the payload of kWelcome. INVALID_ARGUMENT, naming the field, for what a correct server does
+// not send; FAILED_PRECONDITION for a version or a feature that the client does not know.
+absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandidate& arena);
+
+// Reads the payload of kRedirect: the status that the opening then ends with, INVALID_ARGUMENT for
+// a malformed one.
+absl::Status ParseRedirect(std::string_view payload);
+
+// Where `status` is that of a redirect, makes `options` those for the place that it names.
+bool FollowRedirect(const absl::Status& status, SessionOptions* options);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_HANDSHAKE_H_

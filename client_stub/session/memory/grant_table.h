@@ -1,0 +1,55 @@
+// The memory requests that are under way.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_GRANT_TABLE_H_
+#define WARPLINE_CLIENT_STUB_SESSION_MEMORY_GRANT_TABLE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "client_stub/session/session.h"
+#include "client_stub/session/waits/one_shot.h"
+#include "common/cuda/cuda_result.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// A thread that waits for a grant. It lives on that thread's stack.
+struct GrantWaiter {
+  // Asked for.
+  uint64_t va = 0;
+  uint64_t min_bytes = 0;
+  uint64_t want_bytes = 0;
+  // For a token, of something whose place and size the server says.
+  bool for_token = false;
+  // Answered.
+  CudaResult result = CudaResult::kSuccess;
+  Grant grant;
+  std::string token;
+  OneShot done;
+};
+
+// Thread-safe. Answers and failures come from the loop alone.
+class GrantTable {
+ public:
+  // Registers `waiter` and returns its request's id; 0, with the error in `*error`, when the table
+  // has failed.
+  uint64_t Expect(GrantWaiter* waiter, CudaResult* error);
+
+  // Loop: the answer to request `id`; `bytes` is 0 when it was refused with `error`. False when
+  // there is no such request or the grant is not what it asked for: the caller then fails the
+  // session, and thereby the waiter.
+  bool Answer(uint64_t id, const Grant& grant, CudaResult error, std::string token = {});
+
+  // Loop: every wait ends with `error`, and so does every later one.
+  void Fail(CudaResult error);
+
+ private:
+  Mutex mu_;
+  CudaResult error_ ABSL_GUARDED_BY(mu_) = CudaResult::kSuccess;
+  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_map<uint64_t, GrantWaiter*> waiters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_MEMORY_GRANT_TABLE_H_

@@ -1,0 +1,92 @@
+#include "client_stub/session/memory/host_memory_link.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <cstring>
+
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+using warpline_internal::HostMemoryAnswer;
+using warpline_internal::HostMemoryRequest;
+
+// Longer than another worker takes to take over.
+constexpr timeval kTimeout = {.tv_sec = 90, .tv_usec = 0};
+constexpr size_t kMaxAnswer = 256;
+
+bool Receive(int socket, HostMemoryAnswer* answer, UniqueFd* fd) {
+  char bytes[kMaxAnswer];
+  iovec part = {bytes, sizeof(bytes)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr header = {};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  ssize_t got;
+  do {
+    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 1) return false;
+  const cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
+      rights->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int number;
+    std::memcpy(&number, CMSG_DATA(rights), sizeof(number));
+    *fd = UniqueFd(number);
+  }
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return false;
+  return answer->ParseFromArray(bytes + 1, static_cast<int>(got) - 1);
+}
+
+}  // namespace
+
+bool HostMemoryLink::Connect() {
+  if (tried_) return socket_.valid();
+  tried_ = true;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (name_.empty() || name_.size() + 1 > sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path + 1, name_.data(), name_.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket.valid() ||
+      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+    return false;
+  }
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
+  socket_ = std::move(socket);
+  return true;
+}
+
+CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) {
+  HostMemoryRequest request;
+  request.set_session(session_);
+  request.set_secret(secret_);
+  request.set_va(va);
+  request.set_bytes(bytes);
+  request.set_give_back(give_back);
+  std::string packet(1, '\0');
+  if (!request.AppendToString(&packet)) return CudaResult::kInvalidValue;
+  MutexLock lock(&mu_);
+  if (!Connect()) return CudaResult::kNotSupported;
+  HostMemoryAnswer answer;
+  ssize_t sent;
+  do {
+    sent = send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent != static_cast<ssize_t>(packet.size()) || !Receive(socket_.get(), &answer, fd)) {
+    // Answers would not belong to their requests any more.
+    socket_ = UniqueFd();
+    return CudaResult::kNotSupported;
+  }
+  return static_cast<CudaResult>(answer.error());
+}
+
+}  // namespace warpline::stub

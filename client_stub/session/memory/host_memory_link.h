@@ -1,0 +1,38 @@
+// The client's way to host memory that it shares with its worker: a socket of the server's, on the
+// same host only, over which descriptors come.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_
+#define WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "common/cuda/cuda_result.h"
+#include "common/mutex.h"
+#include "common/unique_fd.h"
+
+namespace warpline::stub {
+
+// Thread-safe. Connects when it is first used, once.
+class HostMemoryLink {
+ public:
+  HostMemoryLink(std::string name, uint64_t session, std::string secret)
+      : name_(std::move(name)), session_(session), secret_(std::move(secret)) {}
+
+  // Waits for the server. kNotSupported when nobody is there.
+  CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd);
+
+ private:
+  bool Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string name_;
+  const uint64_t session_;
+  const std::string secret_;
+  Mutex mu_;
+  bool tried_ ABSL_GUARDED_BY(mu_) = false;
+  UniqueFd socket_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_

@@ -1,0 +1,207 @@
+// A session whose connection breaks or moves, against a server that cuts it wherever it is told to.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "client_stub/session/opening/session_impl.h"
+#include "client_stub/session/testing/fake_server.h"
+#include "common/log/log.h"
+#include "common/log/log_capture.h"
+#include "gtest/gtest.h"
+#include "proto/frames.h"
+
+namespace warpline::stub {
+namespace {
+
+class SessionResumeTest : public testing::Test {
+ protected:
+  SessionResumeTest() {
+    SetLogLevel(LogLevel::kError);
+    server_.resumable = true;
+  }
+  ~SessionResumeTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  void Open(const SessionOptions& options = {}) {
+    auto session = OpenSession(options, server_.MakeDialer());
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+
+  CudaResult Sync() { return session_->Call(WaitKind::kSynchronize, cmd::ContextSync{}); }
+
+  // Some of everything, with results that tell loss and repetition.
+  void Work(int round) {
+    const uint64_t before = session_->last_seq();
+    session_->Send(cmd::CopyToDevice{}, "some data");
+    std::string data(3000, '-');
+    const uint64_t src = session_->arena_base() + static_cast<uint64_t>(round);
+    ASSERT_EQ(session_->CopyOut(1, data.data(), src, data.size(), true, nullptr),
+              CudaResult::kSuccess);
+    for (size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], DeviceByte(src + i));
+    Grant grant;
+    ASSERT_EQ(session_->RequestMemory(session_->arena_base(), 2 << 20, 2 << 20, &grant),
+              CudaResult::kSuccess);
+    session_->ReturnMemory(grant);
+    ASSERT_EQ(Sync(), CudaResult::kSuccess);
+    ASSERT_EQ(session_->last_seq(), before + 3);
+  }
+
+  FakeServer server_;
+  std::unique_ptr<SessionImpl> session_;
+};
+
+TEST_F(SessionResumeTest, CutsAtEveryFrameLoseAndRepeatNothing) {
+  Open();
+  int rounds = 0;
+  for (int frames = 0; frames < 12; ++frames) {
+    server_.CutAfter(frames);
+    while (server_.resumes() < frames + 1) Work(rounds++);
+  }
+  // The fake server takes commands in order only, each once.
+  const auto commands = server_.commands();
+  ASSERT_EQ(commands.size(), session_->last_seq());
+  EXPECT_EQ(server_.memory_requests().size(), static_cast<size_t>(rounds));
+  while (server_.memory_returns().size() < static_cast<size_t>(rounds)) std::this_thread::yield();
+  EXPECT_EQ(session_->counters().resumes.load(), 12u);
+}
+
+TEST_F(SessionResumeTest, AServerThatEndsConnectionsAllTheTimeDoesNotFillTheLog) {
+  LogCapture log;
+  SetLogLevel(LogLevel::kInfo);
+  Open();
+  for (int cut = 0; cut < 60; ++cut) {
+    server_.CutAfter(0);
+    ASSERT_EQ(Sync(), CudaResult::kSuccess);
+  }
+  EXPECT_EQ(log.LinesWith("connection to the server lost").size(), 20u);
+  EXPECT_EQ(log.LinesWith("session resumed after").size(), 20u);
+}
+
+TEST_F(SessionResumeTest, RepliesLostWithTheConnectionComeAgain) {
+  Open();
+  server_.on_command = [this](const FakeServer::Command& command, std::string*) {
+    if (command.id != CommandId::kContextSync || command.seq != 1) return false;
+    server_.CutAfter(0);
+    return false;
+  };
+  EXPECT_EQ(Sync(), CudaResult::kSuccess);
+  EXPECT_EQ(Sync(), CudaResult::kSuccess);
+  EXPECT_EQ(server_.commands().size(), 2u);
+}
+
+TEST_F(SessionResumeTest, ServerThatIsNotBackYetIsAskedAgain) {
+  Open();
+  server_.refuse_resumes = 2;
+  server_.CutAfter(0);
+  EXPECT_EQ(Sync(), CudaResult::kSuccess);
+  EXPECT_EQ(session_->counters().resumes.load(), 1u);
+}
+
+TEST_F(SessionResumeTest, RefusedResumptionIsTheEnd) {
+  Open();
+  server_.resumable = false;
+  server_.CutAfter(0);
+  EXPECT_EQ(Sync(), CudaResult::kLaunchFailed);
+  EXPECT_EQ(session_->error(), CudaResult::kLaunchFailed);
+}
+
+TEST_F(SessionResumeTest, GivesUpInTheEnd) {
+  SessionOptions options;
+  options.resume = absl::Milliseconds(100);
+  Open(options);
+  server_.refuse_resumes = 1000000;
+  server_.CutAfter(0);
+  EXPECT_EQ(Sync(), CudaResult::kLaunchFailed);
+}
+
+TEST_F(SessionResumeTest, WithoutPatienceALostConnectionIsTheEnd) {
+  SessionOptions options;
+  options.resume = absl::ZeroDuration();
+  Open(options);
+  server_.CutAfter(0);
+  EXPECT_EQ(Sync(), CudaResult::kLaunchFailed);
+  EXPECT_EQ(server_.resumes(), 0);
+}
+
+TEST_F(SessionResumeTest, MovesToAnotherAddressAndBackWhenThatFails) {
+  std::atomic<int> elsewhere{0};
+  const Dialer dialer = server_.MakeDialer();
+  auto session =
+      OpenSession({},
+                  [&](const DialTarget& target, ChannelHandler* handler,
+                      absl::Duration deadline) -> absl::StatusOr<std::unique_ptr<Channel>> {
+                    if (target.endpoint == "nowhere") return absl::UnavailableError("nobody");
+                    if (target.endpoint == "elsewhere") ++elsewhere;
+                    return dialer(target, handler, deadline);
+                  });
+  ASSERT_TRUE(session.ok());
+  session_ = *std::move(session);
+  session_->MoveTo("elsewhere");
+  while (session_->counters().transfers.load() < 1) Work(1);
+  EXPECT_EQ(elsewhere.load(), 1);
+  session_->MoveTo("nowhere");
+  while (session_->counters().transfers.load() < 2) Work(2);
+  // What worked before is tried first.
+  EXPECT_EQ(elsewhere.load(), 2);
+  Work(3);
+}
+
+TEST_F(SessionResumeTest, ThreadsThatSendMeanwhileOnlyWait) {
+  Open();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      while (!stop.load()) {
+        session_->Send(cmd::CopyToDevice{}, "data");
+        ASSERT_EQ(Sync(), CudaResult::kSuccess);
+      }
+    });
+  }
+  for (int cut = 0; cut < 20; ++cut) {
+    const int before = server_.resumes();
+    server_.CutAfter(cut % 3);
+    while (server_.resumes() == before) std::this_thread::yield();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server_.commands().size(), session_->last_seq());
+}
+
+TEST_F(SessionResumeTest, ClosingWhileDisconnectedEndsByItsDeadline) {
+  Open();
+  server_.refuse_resumes = 1000000;
+  server_.CutAfter(0);
+  session_->Send(cmd::CopyToDevice{}, "data");
+  const absl::Time start = absl::Now();
+  session_->Close(absl::Milliseconds(100));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+  EXPECT_EQ(Sync(), CudaResult::kDeinitialized);
+}
+
+TEST_F(SessionResumeTest, ClosingWaitsForTheConnectionAndFlushes) {
+  Open();
+  server_.CutAfter(0);
+  session_->Send(cmd::CopyToDevice{}, "data");
+  session_->Close(absl::Seconds(5));
+  EXPECT_TRUE(server_.close_seen());
+  EXPECT_EQ(server_.commands().size(), 1u);
+}
+
+TEST_F(SessionResumeTest, BadResumptionsEndTheSession) {
+  for (const std::string& payload : {std::string("short"), std::string(16, '\xff'),
+                                     std::string(8, '\0') + std::string(8, '\1')}) {
+    FakeServer server;
+    server.resumable = true;
+    auto session = OpenSession({}, server.MakeDialer());
+    ASSERT_TRUE(session.ok());
+    server.Send(kResumed, payload);
+    while ((*session)->error() == CudaResult::kSuccess) std::this_thread::yield();
+  }
+}
+
+}  // namespace
+}  // namespace warpline::stub
