@@ -1,6 +1,6 @@
-// Page-locked host memory that client and worker share: one memory at one address in both and on
-// the device. There only where the server is on this host; elsewhere memory is mirrored when it
-// must be.
+// Page-locked host memory that client and worker share: the same memory at the same address in both
+// processes and on the device. It exists only where the server is on this host; elsewhere memory is
+// mirrored where that is necessary.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_
 
@@ -17,13 +17,13 @@ namespace warpline::stub {
 // Thread-safe.
 class SharedHostMemory {
  public:
-  // `session` is borrowed. Without `allowed` there is never any.
+  // `session` is borrowed. Without `allowed` there is no such memory.
   SharedHostMemory(Session* session, bool allowed) : session_(session), tried_(!allowed) {}
 
-  // Zeroed whole pages. kNotSupported where there is none, kOutOfMemory beyond what the server
-  // gives.
+  // Allocates zeroed whole pages. kNotSupported where there is no such memory, kOutOfMemory beyond
+  // the server's bound.
   CudaResult Allocate(uint64_t bytes, uint64_t* address);
-  // What Allocate() gave, when nothing under way uses it any more.
+  // Frees memory from Allocate() that no work under way uses any more.
   void Free(uint64_t address);
 
  private:
@@ -40,7 +40,7 @@ class SharedHostMemory {
   bool tried_ ABSL_GUARDED_BY(mu_);
   bool there_ ABSL_GUARDED_BY(mu_) = false;
   AddressRanges addresses_ ABSL_GUARDED_BY(mu_);               // Without a segment.
-  AddressRanges free_ ABSL_GUARDED_BY(mu_);                    // Of segments for small allocations.
+  AddressRanges free_ ABSL_GUARDED_BY(mu_);                    // In segments for small allocations.
   std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mu_);  // By address.
   std::map<uint64_t, uint64_t> allocated_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,5 +1,5 @@
-// How a module's image gets to the server: by its hash where the server may have it, otherwise in
-// parts, compressed where that pays.
+// Sends a module's image to the server: its hash where the server may have it, otherwise its bytes
+// in parts, compressed where that pays.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_
 
@@ -11,14 +11,15 @@
 
 namespace warpline::stub {
 
-// What a call ends with that uses a module whose image the server was asked for and does not have.
+// The result of a call that uses a module whose image was named by its hash and is not on the
+// server.
 inline constexpr CudaResult kImageMissing = CudaResult::kNotReady;
 
-// Whether the server is to be asked for such an image before it is sent.
+// Whether to ask the server for such an image before sending it.
 bool WorthAsking(const Session& session, std::string_view bytes);
 
-// Names `bytes` by their hash, as image `image`. Whether the server has them turns out with the
-// module that is made of it. Returns the command's number, 0 when the session is lost.
+// Names `bytes` by their hash, as image `image`. The first answer about the module that is made of
+// it tells whether the server has them. Returns the command's number, 0 when the session is lost.
 uint64_t AskForImage(Session* session, uint64_t image, std::string_view bytes);
 
 // Sends all of `bytes` as image `image`. Returns the last command's number, 0 when the session is

@@ -1,5 +1,5 @@
-// A session without a server: keeps what was sent, answers round trips at once, and retires when
-// told to.
+// A session without a server: it keeps the commands that are sent, answers round trips at once, and
+// retires commands when it is told to.
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 
@@ -27,17 +27,18 @@ class FakeSession : public Session {
     std::string tail;
   };
 
-  // Devices with an H200's limits and 1 GiB each, granted as it is asked for. The first two can
-  // access each other's memory, and no others.
+  // The devices have an H200's limits and 1 GiB each, granted as it is asked for. Only the first
+  // two can access each other's memory.
   explicit FakeSession(uint32_t devices = 1);
 
-  // ---- What tests do with it.
+  // ---- For tests.
 
   // From now on everything that is sent is complete (`complete`), or nothing more is.
   void SetComplete(bool complete);
   void SetError(CudaResult error);
   void SetDeferred(CudaResult error);
-  // From now on, what was agreed on with the server and where it is. None and here, to begin with.
+  // Sets the features that were agreed on with the server, and where the server is. At first there
+  // are no features, and the server is on this host.
   void SetFeatures(uint64_t features, bool same_host);
   // Answers a round trip instead of the default: a KernelFind of name "kernel" with parameters of
   // 8 and 4 bytes, a VariableFind or GlobalFind of "global" at kGlobalAddress, everything else
@@ -45,22 +46,23 @@ class FakeSession : public Session {
   using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
   void SetAnswer(CommandId id, Answer answer);
 
-  // From now on called before a one-way command is sent, on the thread that sends it.
+  // From now on calls `before` before a one-way command is sent, on the thread that sends it.
   void SetBeforeSend(std::function<void(CommandId)> before);
 
-  // The worker's notice that a HostCall's turn has come; kNoToken says that the session is lost.
+  // Sends the worker's notice that a HostCall's turn has come; kNoToken says that the session is
+  // lost.
   void HostDue(uint64_t token);
 
-  // The worker's notices for all MemoryUnmap commands that were sent since the last time.
+  // Sends the worker's notices for all MemoryUnmap commands that were sent since the last time.
   void ReportUnmapped();
-  // Handles that exist, and how often some were asked for.
+  // The number of handles that exist, and how often handles were asked for.
   size_t handles() const;
   int handle_requests() const;
 
   std::vector<Sent> sent() const;
-  // How often `id` was sent.
+  // Returns how often `id` was sent.
   int Count(CommandId id) const;
-  // The latest `id` that was sent, as the command's struct, with its tail.
+  // Returns the latest `Command` that was sent, as its struct, with its tail.
   template <typename Command>
   Command Latest(std::string* tail = nullptr) const;
   bool closed() const;
@@ -103,8 +105,8 @@ class FakeSession : public Session {
   CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
                            uint64_t* created) override;
   void ReturnHandle(uint64_t handle) override;
-  // Every offer gets another token; what was offered here is all that can be opened, by a handle of
-  // the same device.
+  // Every offer gets another token. Only what was offered here can be opened, by a handle of the
+  // same device.
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   void SetUnmappedCallback(std::function<void(uint64_t token)> callback) override;
