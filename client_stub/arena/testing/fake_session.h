@@ -22,17 +22,18 @@ class FakeSession final : public Session {
  public:
   static constexpr uint64_t kArenaBase = 1ull << 44;
 
-  // Every device has the quota; the server's limit is for all of them together.
+  // Every device has this quota; the server's limit is for all of them together.
   FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes = 1ull << 40,
               uint32_t devices = 1);
 
-  // A command of the application on `stream`.
+  // Sends a command of the application on `stream`.
   void Work(uint64_t stream);
   // Completes what was sent on `stream`, or everything; reports fences that are then complete.
   void RetireStream(uint64_t stream);
   void RetireAll();
 
-  // What the server has left for this session beyond what it granted; the quota unless set lower.
+  // Sets how much the server has for this session beyond what it granted; the quota unless set
+  // lower.
   void SetServerLimit(uint64_t bytes);
 
   // True when all of [va, va + bytes) is granted.
