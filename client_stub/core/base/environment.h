@@ -1,5 +1,5 @@
-// What the environment of the application asks for: Warpline's own variables and those of CUDA
-// that are the driver's business. Read once, at the first call that needs it.
+// The settings in the application's environment: Warpline's own variables, and those of CUDA that
+// concern the driver. Read once, at the first call that needs it.
 //
 //   WARPLINE_ENDPOINT         where the server or scheduler is: "host:port" or "unix:/path"
 //   WARPLINE_TOKEN_FILE       the file with the lease's token, kept fresh by `warpline run`

@@ -7,6 +7,16 @@
 // Looking a handle up takes no lock and never follows a stale handle into freed memory: objects
 // live in slots that stay until the process ends. A slot is used again only for the same kind and
 // under another generation.
+//
+// Example:
+//
+//   HandleTable<Event, HandleKind::kEvent, /*kReuse=*/true> events;
+//   const uint64_t handle = events.Add([&](Event& event, uint64_t number) {
+//     event.handle = HandleOf<CUevent>(number);  // Valid for others once this has returned.
+//   });
+//   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+//   const Event* const event = events.Find(handle);  // No lock.
+//   events.Remove(handle, [](Event& removed) { removed.wire = 0; });
 #ifndef WARPLINE_CLIENT_STUB_CORE_BASE_HANDLE_TABLE_H_
 #define WARPLINE_CLIENT_STUB_CORE_BASE_HANDLE_TABLE_H_
 
