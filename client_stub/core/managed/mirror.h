@@ -1,4 +1,4 @@
-// One range of host memory that mirrors a range of device memory, and which side has the newer
+// One range of host memory that a range of device memory mirrors. It knows which side has the newer
 // bytes of each page.
 //
 // A page that the device may have written is inaccessible in this process, and its bytes are

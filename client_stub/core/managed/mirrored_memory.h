@@ -1,7 +1,7 @@
 // Memory that the application's host code and its kernels both use, at one address wherever that is
 // possible: managed memory, managed variables, and host memory whose device address was asked for.
 //
-// Host pages mirror it (mirror.h). It is coherent where CUDA promises that for devices without
+// Device memory mirrors it (mirror.h). It is coherent where CUDA promises that for devices without
 // concurrent access: work that is asked for after a write of the host sees the write, and the host
 // sees what work wrote once the work is complete. A touch while work is under way waits for it.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRRORED_MEMORY_H_

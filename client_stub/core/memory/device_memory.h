@@ -35,8 +35,8 @@ class DeviceMemory {
                          uint64_t stream, uint64_t* address);
   CUresult FreeAsync(uint64_t address, uint64_t stream);
   // Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds `address`; returns false
-  // when there is none. The value is only stored for queries: it orders copies between devices that
-  // write to each other's memory.
+  // when there is none. The value is only stored for queries: in CUDA it orders copies for devices
+  // that write to each other's memory.
   bool SetSyncMemops(uint64_t address, bool value);
   // Frees everything that `context` still has allocated.
   void FreeAllOf(const Context* context);
