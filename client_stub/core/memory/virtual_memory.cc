@@ -167,8 +167,7 @@ CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
 CudaResult VirtualMemory::Send(Mappings::iterator mapping) {
   Mapped& mapped = mapping->second;
   uint32_t access = kNoAccess;
-  for (const uint8_t each : mapped.access)
-    access |= each;  // The right to write includes the right to read.
+  for (const uint8_t each : mapped.access) access |= each;  // Writing includes reading.
   if (access == mapped.access_sent) return CudaResult::kSuccess;
   const uint64_t seq =
       mapped.sent
