@@ -9,8 +9,7 @@
 namespace warpline::stub {
 namespace {
 
-using Access =
-    std::pair<const Context*, const Context*>;  // The first may access the second's memory.
+using Access = std::pair<const Context*, const Context*>;  // The user and the owner of memory.
 
 struct Peers {
   Mutex mu;

@@ -30,12 +30,10 @@ struct GraphExec {
   CUgraphExec handle = nullptr;
   uint64_t flags = 0;
   std::unique_ptr<Graph> graph;
-  absl::flat_hash_map<uint64_t, GraphNode*>
-      nodes;                        // Also those of child graphs; by their original's id.
-  std::shared_ptr<GraphPlan> plan;  // Made when needed; nullptr after a change.
+  absl::flat_hash_map<uint64_t, GraphNode*> nodes;  // Child graphs' too; by original's id.
+  std::shared_ptr<GraphPlan> plan;                  // Made when needed; nullptr after a change.
   FormerLaunch former;
-  uint64_t frame = 0;  // The server's frame graph; set for graphs with conditional nodes, which
-                       // only the device can run.
+  uint64_t frame = 0;  // Set for graphs with conditional nodes, which only the device can run.
 };
 
 // The functions here are called with GraphMutex() held, unless they say otherwise.

@@ -235,8 +235,7 @@ int RedirectObject(dl_phdr_info* object, size_t, void* own) {
       const auto type = ELF64_R_TYPE(import.r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
       const ElfW(Sym)& symbol = imports.symbols[ELF64_R_SYM(import.r_info)];
-      if (symbol.st_shndx != SHN_UNDEF)
-        continue;  // The object defines a function of that name itself.
+      if (symbol.st_shndx != SHN_UNDEF) continue;  // The object defines the function itself.
       const Wrapper* wrapper = Find(imports.strings + symbol.st_name);
       if (wrapper == nullptr) continue;
       const ElfW(Addr) slot = object->dlpi_addr + import.r_offset;
