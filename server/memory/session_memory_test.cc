@@ -298,8 +298,9 @@ TEST_F(SessionMemoryTest, QuotaIsAskedBeforeThePool) {
 
 TEST_F(SessionMemoryTest, WithoutTheRightToMemoryNothingIsGranted) {
   memory_ = std::make_shared<SessionMemory>(
-      SessionMemoryOptions{.arena = kArena, .entitlement = {.rights = kLaunchRight}}, quota_,
-      &host_);
+      SessionMemoryOptions{.arena = kArena,
+                           .entitlement = {.rights = RightOf(Capability::kLaunch)}},
+      quota_, &host_);
   Request(0, 2 * kMiB, 8 * kMiB);
   ASSERT_EQ(host_.grants.size(), 1u);
   EXPECT_EQ(host_.grants[0].error(), static_cast<int>(CudaResult::kNotPermitted));
