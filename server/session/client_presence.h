@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "server/handover/counters.h"
 #include "server/process/event_loop.h"
-#include "server/session/client_absence.h"
+#include "server/session/connection/client_absence.h"
 #include "server/session/session_lines.h"
 #include "server/session/session_snapshot.h"
 

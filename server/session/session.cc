@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/crypto/secret.h"
 #include "common/steady_time.h"
@@ -11,15 +10,13 @@
 #include "proto/frames.h"
 #include "proto/refusal.h"
 #include "server/handover/journal_file.h"
-#include "server/leases/placement.h"
-#include "server/session/message_frame.h"
+#include "server/session/connection/message_frame.h"
 
 namespace warpline {
 namespace {
 
 using warpline_internal::MemoryGrant;
 
-constexpr size_t kMaxProgramName = 256;
 constexpr size_t kSecretBytes = 16;
 
 }  // namespace
@@ -102,19 +99,6 @@ void Session::OnHello(warpline_internal::Hello hello) {
   });
 }
 
-absl::Status Session::CheckHello() {
-  terms_.version = AgreedVersion(hello_.min_version(), hello_.max_version());
-  if (terms_.version == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the client speaks protocol versions ", hello_.min_version(), " to ", hello_.max_version(),
-        ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
-  }
-  if (hello_.program().size() > kMaxProgramName) {
-    hello_.mutable_program()->resize(kMaxProgramName);
-  }
-  return ValidateArena({hello_.arena_base(), hello_.arena_bytes()}, kMaxArenaBytes);
-}
-
 absl::Status Session::TakeSeat() {
   auto seat = context_.leases->Join(hello_.token());
   hello_.clear_token();
@@ -126,15 +110,10 @@ absl::Status Session::TakeSeat() {
   return absl::OkStatus();
 }
 
-// A lease may name its devices. The ordinals that a program uses count those then.
 absl::Status Session::TakePlace() {
-  auto wanted = ParseDeviceNames(hello_.device());
-  if (!entitlement().devices.empty()) {
-    auto chosen = ChooseOfLease(entitlement().devices, wanted);
-    if (!chosen.ok()) return chosen.status();
-    wanted = *std::move(chosen);
-  }
-  auto placed = context_.owner->Place(wanted);
+  const auto wanted = WantedDevices(hello_, entitlement());
+  if (!wanted.ok()) return wanted.status();
+  auto placed = context_.owner->Place(*wanted);
   if (!placed.ok()) return placed.status();
   placed_ = *std::move(placed);
   lines_.SetDevices(absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
@@ -145,8 +124,9 @@ absl::Status Session::TakePlace() {
 
 void Session::HandleHello() {
   if (state_ != State::kWaiting) return;
-  const absl::Status checked = CheckHello();
-  if (!checked.ok()) return ProtocolError(checked);
+  const auto version = CheckHello(&hello_);
+  if (!version.ok()) return ProtocolError(version.status());
+  terms_.version = *version;
   if (const uint64_t most = context_.options->max_arena_bytes; hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
@@ -187,21 +167,8 @@ void Session::OpenTimedOut() {
 }
 
 void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
-  if (opened.error() != 0) {
-    // Not UNAVAILABLE, after which clients would ask for the same arena again.
-    if (opened.refusal().reason() == warpline_internal::Refusal::ARENA_UNAVAILABLE) {
-      return Refuse(ArenaUnavailable(
-          absl::StrFormat("%d bytes at %#x", hello_.arena_bytes(), hello_.arena_base())));
-    }
-    return Refuse(absl::UnavailableError(
-        absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
-                     CudaResultName(static_cast<CudaResult>(opened.error())), ")")));
-  }
-  const int devices = static_cast<int>(holdings_.devices().size());
-  const uint32_t all = (1u << devices) - 1;
-  for (int i = 0; i < devices; ++i) {
-    terms_.peers.push_back((i < opened.peers_size() ? opened.peers(i) & all : 0) | 1u << i);
-  }
+  if (opened.error() != 0) return Refuse(WhyNotOpened(opened, hello_));
+  terms_.peers = PeersOf(opened, holdings_.devices().size());
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
   client_.HoldNextGrant([this](MemoryGrant grant) {
     if (state_ == State::kOpening) Welcome(std::move(grant));

@@ -37,15 +37,15 @@
 #include "server/memory/memory_links.h"
 #include "server/process/event_loop.h"
 #include "server/session/client_presence.h"
+#include "server/session/connection/session_channel.h"
+#include "server/session/connection/session_port.h"
 #include "server/session/lost_memory.h"
-#include "server/session/session_channel.h"
 #include "server/session/session_client.h"
 #include "server/session/session_holdings.h"
 #include "server/session/session_lines.h"
 #include "server/session/session_messages.h"
 #include "server/session/session_modules.h"
 #include "server/session/session_options.h"
-#include "server/session/session_port.h"
 #include "server/session/session_snapshot.h"
 #include "server/session/session_worker.h"
 #include "server/session/task_shares.h"
@@ -108,7 +108,6 @@ class Session : public SessionControl,
 
   // Opening.
   void HandleHello();
-  absl::Status CheckHello();
   absl::Status TakeSeat();
   absl::Status TakePlace();
   void OpenDevices();

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "proto/frames.h"
-#include "server/session/message_frame.h"
+#include "server/session/connection/message_frame.h"
 
 namespace warpline {
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "proto/session.pb.h"
 #include "server/memory/memory_links.h"
-#include "server/session/session_port.h"
+#include "server/session/connection/session_port.h"
 
 namespace warpline {
 

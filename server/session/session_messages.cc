@@ -2,8 +2,14 @@
 
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/cuda/cuda_result.h"
 #include "common/process_identity.h"
+#include "memory/arena_book.h"
 #include "proto/frames.h"
+#include "proto/refusal.h"
+#include "server/leases/placement.h"
 
 namespace warpline {
 namespace {
@@ -11,6 +17,8 @@ namespace {
 // CUdevice_attribute.
 constexpr int kComputeMajor = 75;
 constexpr int kComputeMinor = 76;
+
+constexpr size_t kMaxProgramName = 256;
 
 // Such as 90.
 int ComputeCapability(const warpline_internal::DeviceInfo& info) {
@@ -30,6 +38,51 @@ uint64_t SinkBytes(const warpline_internal::Hello& hello) {
 }
 
 }  // namespace
+
+absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
+  const uint32_t version = AgreedVersion(hello->min_version(), hello->max_version());
+  if (version == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the client speaks protocol versions ", hello->min_version(), " to ", hello->max_version(),
+        ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
+  }
+  if (hello->program().size() > kMaxProgramName) {
+    hello->mutable_program()->resize(kMaxProgramName);
+  }
+  const absl::Status arena =
+      ValidateArena({hello->arena_base(), hello->arena_bytes()}, kMaxArenaBytes);
+  if (!arena.ok()) return arena;
+  return version;
+}
+
+absl::StatusOr<std::vector<std::string>> WantedDevices(const warpline_internal::Hello& hello,
+                                                       const Entitlement& entitlement) {
+  auto wanted = ParseDeviceNames(hello.device());
+  if (entitlement.devices.empty()) return wanted;
+  return ChooseOfLease(entitlement.devices, wanted);
+}
+
+absl::Status WhyNotOpened(const warpline_internal::WorkerOpened& opened,
+                          const warpline_internal::Hello& hello) {
+  // Not UNAVAILABLE, after which clients would ask for the same arena again.
+  if (opened.refusal().reason() == warpline_internal::Refusal::ARENA_UNAVAILABLE) {
+    return ArenaUnavailable(
+        absl::StrFormat("%d bytes at %#x", hello.arena_bytes(), hello.arena_base()));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
+                   CudaResultName(static_cast<CudaResult>(opened.error())), ")"));
+}
+
+std::vector<uint32_t> PeersOf(const warpline_internal::WorkerOpened& opened, size_t devices) {
+  const int count = static_cast<int>(devices);
+  const uint32_t all = (1u << count) - 1;
+  std::vector<uint32_t> peers;
+  for (int i = 0; i < count; ++i) {
+    peers.push_back((i < opened.peers_size() ? opened.peers(i) & all : 0) | 1u << i);
+  }
+  return peers;
+}
 
 WorkerDevice WorkersDevice(const SessionDevices& devices) {
   WorkerDevice device = {devices.device(0).backend(), devices.device(0).ordinal(), {}};

@@ -20,7 +20,7 @@
 #include "server/modules/module_cache.h"
 #include "server/process/child_process.h"
 #include "server/process/event_loop.h"
-#include "server/session/session_channel.h"
+#include "server/session/connection/session_channel.h"
 #include "server/session/task_shares.h"
 #include "server/workers/worker_pool.h"
 
