@@ -10,7 +10,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -24,12 +23,12 @@
 #include "common/sibling_program.h"
 #include "common/steady_time.h"
 #include "common/version.h"
-#include "proto/devices.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/device_status.h"
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
 #include "server/admin/scheduler_link.h"
+#include "server/backends/backend_names.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
 #include "server/nvml/sampler.h"
@@ -45,8 +44,8 @@ ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the server is ready.");
 ABSL_FLAG(std::string, device, "auto",
-          "What executes: cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor; cpu:N as "
-          "N devices), or auto (cuda where there is a GPU, else cpu).");
+          absl::StrCat("What executes: ", warpline::DescribeBackends(),
+                       ", or auto, the first of them that has a device."));
 ABSL_FLAG(warpline::ByteSize, session_memory, {},
           "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
           "--device_reserve.");
@@ -106,7 +105,7 @@ namespace {
 
 constexpr char kUsage[] = R"(runs the CUDA calls of remote programs on this host's GPUs.
 
-  warpline-server [--listen=127.0.0.1:14000] [--device=auto|cuda|cpu|cpu:N] [flags]
+  warpline-server [--listen=127.0.0.1:14000] [--device=auto] [flags]
 
 Programs reach it with WARPLINE_ENDPOINT=127.0.0.1:14000 and Warpline's libcuda.so.1 in their
 library path; `warpline run -- PROGRAM` sets both. The binaries warpline-worker and warpline-keeper
@@ -118,14 +117,6 @@ that start with # are comments). --undefok and --fromenv work as in other Abseil
 Signals: the first SIGTERM or SIGINT drains (health says NOT_SERVING, new sessions are refused,
 running ones may still be resumed and have --drain_seconds to end) and exits with 0; the second exits at once.)";
 
-// "cpu", or "cpu:2" for two devices.
-bool IsCpuDevice(absl::string_view device) {
-  if (device == "cpu") return true;
-  uint32_t count = 0;
-  return absl::ConsumePrefix(&device, "cpu:") && absl::SimpleAtoi(device, &count) && count >= 1 &&
-         count <= kMaxSessionDevices;
-}
-
 absl::Status CheckFlags() {
   const auto listen = absl::GetFlag(FLAGS_listen);
   if (listen.empty()) return absl::InvalidArgumentError("--listen names no address");
@@ -135,10 +126,9 @@ absl::Status CheckFlags() {
     if (!status.ok()) return status;
   }
   const std::string device = absl::GetFlag(FLAGS_device);
-  if (device != "auto" && device != "cuda" && !IsCpuDevice(device)) {
+  if (const auto choice = ParseDevice(device); !choice.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", device, ": expected auto, cuda, cpu, or cpu:N with N from 1 to ",
-                     kMaxSessionDevices));
+        absl::StrCat("--device=", device, ": ", std::string(choice.status().message())));
   }
   if (absl::GetFlag(FLAGS_max_sessions) < 1) {
     return absl::InvalidArgumentError("--max_sessions must be at least 1");
@@ -251,7 +241,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
   options.session.worker.path = *worker;
   options.tasks = SystemTaskLimit();
   // Those of the CPU device have a thread besides, which does their work.
-  options.tasks_per_stream = backend == "cuda" ? 1 : 2;
+  options.tasks_per_stream = UsesNvidiaDriver(backend) ? 1 : 2;
   const TaskShares shares({options.tasks, options.max_sessions, options.tasks_per_stream});
   if (!shares.suffices()) {
     LogWarning("the system lets the server have tasks=", options.tasks,
@@ -259,7 +249,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
                ": give it more (TasksMax, pids.max, RLIMIT_NPROC) or set "
                "--max_sessions");
   }
-  if (backend == "cuda") {
+  if (UsesNvidiaDriver(backend)) {
     // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
     // from another must find them where they were.
     options.session.worker.same_addresses = true;
@@ -270,7 +260,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const std::string& server_name,
     }
   }
   const int warm = absl::GetFlag(FLAGS_warm_workers);
-  options.session.warm_workers = warm >= 0 ? warm : backend == "cuda" ? 1 : 0;
+  options.session.warm_workers = warm >= 0 ? warm : UsesNvidiaDriver(backend) ? 1 : 0;
   options.session.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
   options.host_memory_bytes = absl::GetFlag(FLAGS_host_memory).bytes;
   options.session.max_arena_bytes = absl::GetFlag(FLAGS_arena_size).bytes;
@@ -327,7 +317,7 @@ absl::StatusOr<std::unique_ptr<LeaseBook>> MakeLeaseBook(const std::string& host
 // Null where no device has readings.
 std::unique_ptr<nvml::Sampler> MakeSampler(
     const std::vector<std::unique_ptr<DeviceMemory>>& devices) {
-  if (devices.front()->backend() != "cuda") return nullptr;
+  if (!UsesNvidiaDriver(devices.front()->backend())) return nullptr;
   nvml::SamplerOptions options;
   for (const auto& device : devices) options.pci_bus_ids.push_back(device->info().pci_bus_id());
   return std::make_unique<nvml::Sampler>(std::move(options));
