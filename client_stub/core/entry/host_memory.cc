@@ -17,7 +17,7 @@ namespace {
 
 // A copy that was not waited for may still be on its way into the range.
 void AwaitCopies(const HostMemory::Range& range) {
-  if (range.last_copy != 0 && !runtime().session->Retired(kNoStream, range.last_copy)) {
+  if (range.last_copy != 0 && !runtime().commands->Retired(kNoStream, range.last_copy)) {
     SynchronizeSession();
   }
 }

@@ -43,7 +43,7 @@ class MirroredMemory : private MirrorLink {
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
 
-  // Both are borrowed and live as long as the process. `stream`: the wire's number of the ones that
+  // All are borrowed and live as long as the process. `stream`: the wire's number of the ones that
   // carry the bytes both ways, on each device one, which are created when first needed.
   MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream);
 
@@ -168,7 +168,9 @@ class MirroredMemory : private MirrorLink {
   // Brings some of the first that waits.
   void BringSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Session* const session_;
+  const SessionTerms& terms_;
+  Commands* const commands_;
+  SessionStatus* const status_;
   DeviceMemory* const memory_;
   // On the first device. They are non-blocking and past barriers: they wait for no other stream.
   const uint64_t stream_;

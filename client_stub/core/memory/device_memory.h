@@ -16,6 +16,7 @@
 #include "client_stub/core/memory/ipc_memory.h"
 #include "client_stub/core/memory/virtual_memory.h"
 #include "client_stub/core/runtime/objects.h"
+#include "client_stub/session/session_terms.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -25,7 +26,7 @@ class DeviceMemory {
  public:
   // All are borrowed and must outlive this object.
   // `allocators`: of each device.
-  DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
+  DeviceMemory(const SessionTerms& terms, std::vector<Allocator*> allocators,
                VirtualMemory* virtual_memory, IpcMemory* ipc_memory);
 
   // As cuMemAlloc and cuMemFree, on the device of that number.

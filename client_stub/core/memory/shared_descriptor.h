@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "client_stub/session/session.h"
+#include "client_stub/session/session_terms.h"
 #include "common/unique_fd.h"
 
 namespace warpline::stub {
@@ -30,7 +30,7 @@ struct SharedDescriptor {
 
 // The session's number of the device with that UUID. False, with a line in the log, where it has
 // none: its memory cannot be opened.
-bool FindDeviceOf(const Session& session, const std::array<uint8_t, 16>& uuid, uint32_t* device);
+bool FindDeviceOf(const SessionTerms& terms, const std::array<uint8_t, 16>& uuid, uint32_t* device);
 
 // `*end` is ours, `*descriptor` the application's. False when the system has none left.
 bool MakeSharedDescriptor(const SharedDescriptor& what, UniqueFd* end, UniqueFd* descriptor);

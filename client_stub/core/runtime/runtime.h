@@ -16,7 +16,9 @@
 #include "client_stub/core/runtime/device.h"
 #include "client_stub/core/runtime/objects.h"
 #include "client_stub/core/runtime/thread_state.h"
-#include "client_stub/session/session.h"
+#include "client_stub/session/commands.h"
+#include "client_stub/session/session_status.h"
+#include "client_stub/session/session_terms.h"
 #include "proto/devices.h"
 
 namespace warpline::stub {
@@ -26,6 +28,7 @@ class HostCalls;
 class HostMemory;
 class IpcMemory;
 class MirroredMemory;
+class Session;
 class SharedHostMemory;
 class VirtualMemory;
 
@@ -40,6 +43,10 @@ struct Runtime {
   std::atomic<CUresult> gate{CUDA_ERROR_NOT_INITIALIZED};
 
   Session* session = nullptr;
+  // Parts of it that calls use all the time.
+  const SessionTerms* terms = nullptr;
+  Commands* commands = nullptr;
+  SessionStatus* status = nullptr;
   VirtualMemory* virtual_memory = nullptr;
   IpcMemory* ipc_memory = nullptr;
   DeviceMemory* memory = nullptr;
@@ -78,7 +85,7 @@ struct Runtime {
   // The device whose part of the arena holds `address`; nullptr outside of all.
   Device* DeviceAt(uint64_t address) {
     const uint64_t number =
-        DeviceOfAddress(address, session->arena_base(), session->arena_bytes(), device_count);
+        DeviceOfAddress(address, terms->arena_base, terms->arena_bytes, device_count);
     return number < device_count ? &devices[number] : nullptr;
   }
 };
@@ -118,16 +125,16 @@ inline CUresult EnterContext() {
 
 // The error that every call returns once the session is lost; CUDA_SUCCESS until then.
 inline CUresult SessionError() {
-  const CudaResult error = runtime().session->error();
+  const CudaResult error = runtime().status->error();
   // The text of a failed assertion comes with its error.
-  if (error != CudaResult::kSuccess) runtime().session->WriteOutput();
+  if (error != CudaResult::kSuccess) runtime().status->WriteOutput();
   return ToCu(error);
 }
 
 // What a wait returns that the completion board answered: what the server's answer would have been.
 inline CUresult WaitedFor() {
   WARPLINE_TRY(SessionError());
-  return ToCu(runtime().session->TakeDeferred());
+  return ToCu(runtime().status->TakeDeferred());
 }
 
 // For calls that create, use or destroy something on the device.

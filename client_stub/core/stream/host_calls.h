@@ -59,7 +59,8 @@ class HostCalls {
   void Run();
   void FinishLocked(uint64_t token) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Session* const session_;
+  Commands* const commands_;
+  SessionStatus* const status_;
   std::atomic<uint64_t> count_{0};  // Of calls_.
 
   Mutex mu_;

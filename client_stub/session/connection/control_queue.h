@@ -1,7 +1,7 @@
 // Frames of a session other than commands, from the threads that send them to the loop. Those that
 // the server counts are kept until it has acknowledged them, to be sent again on a new connection.
-#ifndef WARPLINE_CLIENT_STUB_SESSION_LINK_CONTROL_QUEUE_H_
-#define WARPLINE_CLIENT_STUB_SESSION_LINK_CONTROL_QUEUE_H_
+#ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONTROL_QUEUE_H_
+#define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONTROL_QUEUE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <deque>
 
 #include "absl/base/thread_annotations.h"
+#include "client_stub/session/connection/channel_slot.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
 
@@ -16,7 +17,10 @@ namespace warpline::stub {
 
 class ControlQueue {
  public:
-  // Any thread.
+  // `channel` is borrowed.
+  explicit ControlQueue(ChannelSlot* channel) : channel_(channel) {}
+
+  // Any thread. The frame leaves without any further call.
   void Push(Frame frame);
 
   // --- The loop.
@@ -29,6 +33,8 @@ class ControlQueue {
   bool Rewind(uint64_t count, size_t* again);
 
  private:
+  ChannelSlot* const channel_;
+
   std::atomic<bool> has_frames_{false};
   Mutex mu_;
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
@@ -40,4 +46,4 @@ class ControlQueue {
 
 }  // namespace warpline::stub
 
-#endif  // WARPLINE_CLIENT_STUB_SESSION_LINK_CONTROL_QUEUE_H_
+#endif  // WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONTROL_QUEUE_H_

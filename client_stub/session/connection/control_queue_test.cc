@@ -1,4 +1,4 @@
-#include "client_stub/session/link/control_queue.h"
+#include "client_stub/session/connection/control_queue.h"
 
 #include <string>
 #include <vector>
@@ -16,7 +16,8 @@ std::vector<std::string> TakeAll(ControlQueue* queue) {
 }
 
 TEST(ControlQueueTest, RewindSendsWhatWasNotReceivedBeforeWhatIsNew) {
-  ControlQueue queue;
+  ChannelSlot channel;
+  ControlQueue queue(&channel);
   queue.Push({kMemoryRequest, "one"});
   queue.Push({kMemoryReturn, "two"});
   queue.Push({kMemoryRequest, "three"});
@@ -33,7 +34,8 @@ TEST(ControlQueueTest, RewindSendsWhatWasNotReceivedBeforeWhatIsNew) {
 }
 
 TEST(ControlQueueTest, OnlyCountedFramesAreKept) {
-  ControlQueue queue;
+  ChannelSlot channel;
+  ControlQueue queue(&channel);
   queue.Push({kHello, "hello"});
   EXPECT_EQ(TakeAll(&queue).size(), 1u);
   EXPECT_FALSE(queue.OnReceived(1));
@@ -43,7 +45,8 @@ TEST(ControlQueueTest, OnlyCountedFramesAreKept) {
 }
 
 TEST(ControlQueueTest, RewindToWhereTheServerCannotBeIsRefused) {
-  ControlQueue queue;
+  ChannelSlot channel;
+  ControlQueue queue(&channel);
   queue.Push({kMemoryRequest, "one"});
   TakeAll(&queue);
   size_t again = 0;

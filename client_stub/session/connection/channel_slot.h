@@ -1,6 +1,6 @@
 // The channel that a session has at the moment, for threads that wake it while it may be exchanged.
-#ifndef WARPLINE_CLIENT_STUB_SESSION_LINK_CHANNEL_SLOT_H_
-#define WARPLINE_CLIENT_STUB_SESSION_LINK_CHANNEL_SLOT_H_
+#ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CHANNEL_SLOT_H_
+#define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CHANNEL_SLOT_H_
 
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -86,4 +86,4 @@ class ChannelSlot {
 
 }  // namespace warpline::stub
 
-#endif  // WARPLINE_CLIENT_STUB_SESSION_LINK_CHANNEL_SLOT_H_
+#endif  // WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CHANNEL_SLOT_H_

@@ -1,4 +1,4 @@
-#include "client_stub/session/link/control_queue.h"
+#include "client_stub/session/connection/control_queue.h"
 
 #include <utility>
 
@@ -7,9 +7,12 @@
 namespace warpline::stub {
 
 void ControlQueue::Push(Frame frame) {
-  MutexLock lock(&mu_);
-  frames_.push_back(std::move(frame));
-  has_frames_.store(true, std::memory_order_release);
+  {
+    MutexLock lock(&mu_);
+    frames_.push_back(std::move(frame));
+    has_frames_.store(true, std::memory_order_release);
+  }
+  channel_->Wake();
 }
 
 bool ControlQueue::Take(Frame* frame) {
