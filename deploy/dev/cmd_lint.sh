@@ -2,12 +2,12 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | FILES | FOLDERS]
 
-Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md
-shows them, then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are
-not committed yet; for a header, over the source of its name. As many at a time as there are
-processors. Compiles nothing but generated headers.
+Checks the include rules of deploy/folders.toml over the whole project, that ARCHITECTURE.md shows
+them, and that docs/threads.md has every thread, then runs clang-tidy (.clang-tidy) over the sources
+that differ from branch main or are not committed yet; for a header, over the source of its name. As
+many at a time as there are processors. Compiles nothing but generated headers.
   --all        clang-tidy over everything: some seconds a file
-  --includes   the include rules only
+  --includes   what is before clang-tidy only
 TEXT
 }
 
@@ -36,6 +36,8 @@ main() {
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
   "$PYTHON" "$ROOT/deploy/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
+  "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
+  say "docs/threads.md has every thread"
   case "$what" in
     --includes) return ;;
     --all) mapfile -t files < <(tracked_files '*.cc') ;;
