@@ -2,14 +2,14 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
 
-Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md
-shows them, then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are
-not committed yet; for a header, over the source of its name. As many at a time as there are
-processors. Compiles nothing but generated headers.
+Checks the include rules of deploy/folders.toml over the whole project, that ARCHITECTURE.md shows
+them, and that docs/threads.md has every thread, then runs clang-tidy (.clang-tidy) over the sources
+that differ from branch main or are not committed yet; for a header, over the source of its name. As
+many at a time as there are processors. Compiles nothing but generated headers.
   --all        clang-tidy over everything: some seconds a file
-  --includes   the include rules only
-  --threads    the include rules, and clang's thread-safety analysis over everything but tests:
-               two seconds a file
+  --includes   what is before clang-tidy only
+  --threads    that, and clang's thread-safety analysis over everything but tests: two seconds a
+               file
 TEXT
 }
 
@@ -46,6 +46,8 @@ main() {
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
   "$PYTHON" "$ROOT/deploy/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
+  "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
+  say "docs/threads.md has every thread"
   case "$what" in
     --includes) return ;;
     --threads)
