@@ -85,7 +85,7 @@ Token Lexer::Next() {
   if (IsDigit(c)) return Number();
   if (c == '.') return DotName();
   if (c == '"') return String();
-  // '%' is also the remainder operator; a register name has a letter after it.
+  // '%' is also the remainder operator; in a register name a letter follows it.
   if (IsNameStart(c) && (c != '%' || (IsNamePart(At(pos_ + 1)) && !IsDigit(At(pos_ + 1))))) {
     return Name();
   }
