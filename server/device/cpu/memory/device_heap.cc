@@ -56,7 +56,7 @@ bool DeviceHeap::Free(uint64_t address) {
   if (found == used_.end()) return false;
   uint64_t bytes = found->second;
   used_.erase(found);
-  // Neighbours that are free become one with it.
+  // Free neighbours become one with it.
   auto next = free_.lower_bound(address);
   if (next != free_.end() && next->first == address + bytes) {
     bytes += next->second;
