@@ -145,11 +145,9 @@ class Description {
   absl::Span<const MemoryAccess> accesses() const { return {accesses_.data(), access_count_}; }
 
   // --- What the modifiers say, where the row has them.
-  std::string_view type() const {
-    return type_;
-  }  // The last one, which is that of an element in memory
-  uint32_t vector() const { return vector_; }                // Elements
-  bool ordered() const { return ordered_; }                  // Volatile, relaxed or stronger
+  std::string_view type() const { return type_; }  // The last one; the type of an element in memory
+  uint32_t vector() const { return vector_; }      // Elements
+  bool ordered() const { return ordered_; }        // Volatile, relaxed or stronger
   std::string_view operation() const { return operation_; }  // "add"; empty where none is named
 
  private:
