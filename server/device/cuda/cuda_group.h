@@ -77,8 +77,7 @@ class CudaGroup {
   uint64_t arena_base_ = 0;
   uint64_t arena_bytes_ = 0;
   Mutex mu_;
-  std::map<uint64_t, Chunk> chunks_
-      ABSL_GUARDED_BY(mu_);  // By address; kept when there are several members.
+  std::map<uint64_t, Chunk> chunks_ ABSL_GUARDED_BY(mu_);  // By address; empty with one member.
 };
 
 }  // namespace warpline::device

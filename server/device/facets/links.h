@@ -2,6 +2,7 @@
 //
 //   LinkId link;
 //   std::string code;
+//   JitLog log;
 //   links->CreateLink({}, &link);
 //   links->AddToLink(link, type, data, "a.o", {}, &log);
 //   links->CompleteLink(link, &code, &log);

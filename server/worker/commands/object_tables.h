@@ -50,8 +50,8 @@ struct ObjectTables {
   HandleMap<std::shared_ptr<Graph>> graphs;
   HandleMap<std::shared_ptr<Frame>> frames;
 
-  uint64_t module_bytes =
-      0;                     // Bytes of images, and of what modules, links and graphs were made of.
+  // Bytes of images, and of what modules, links and graphs were made of.
+  uint64_t module_bytes = 0;
   uint64_t graph_nodes = 0;  // Sum over all graphs and frames.
 
   size_t size() const {

@@ -68,9 +68,8 @@ class HostProcess {
 
   const Options options_;
   std::unique_ptr<device::Backend> backend_;
-  std::vector<int> ordinals_;  // Those of the contexts.
-  std::vector<std::unique_ptr<device::Context>>
-      contexts_;  // By the numbers that the devices have in sessions.
+  std::vector<int> ordinals_;                               // Those of the contexts.
+  std::vector<std::unique_ptr<device::Context>> contexts_;  // By the sessions' device numbers.
   // The times that Prepare() took, for the log.
   absl::Duration driver_time_;
   absl::Duration context_time_;

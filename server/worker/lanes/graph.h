@@ -44,8 +44,8 @@ struct Graph {
   device::GraphId id{};
   bool prints = false;  // Whether its kernels may print.
   std::vector<device::GraphNode> nodes;
-  std::vector<std::shared_ptr<Kernel>>
-      kernels;                         // The kernel of each node; null where the node is no launch.
+  // The kernel of each node; null where the node is no launch.
+  std::vector<std::shared_ptr<Kernel>> kernels;
   std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
   std::shared_ptr<Frame> frame;        // For graphs with conditional nodes.
 };

@@ -37,8 +37,8 @@ class PrintRelay {
   const DeviceSet* const devices_;
   ReplySink* const sink_;
   std::atomic<bool> expected_{false};
-  Mutex
-      mu_;  // Held while text is sent, so that none is overtaken. Acquired before the sink's lock.
+  // Held while text is sent, so that none is overtaken. Acquired before the sink's lock.
+  Mutex mu_;
 };
 
 }  // namespace warpline::worker

@@ -68,8 +68,8 @@ struct Task {
   AnyCommand command;
   // The objects that the command names, by the table's rules.
   std::shared_ptr<Kernel> kernel;
-  std::shared_ptr<Kernel>
-      former_kernel;  // The one that a KernelSetAttribute changes into `kernel`.
+  // The kernel that a KernelSetAttribute changes into `kernel`.
+  std::shared_ptr<Kernel> former_kernel;
   std::shared_ptr<Module> module;
   std::shared_ptr<EventRecord> event;
   std::shared_ptr<EventRecord> second_event;

@@ -298,8 +298,8 @@ TEST_F(SessionTest, UnloadedModulesNoLongerCountAgainstTheLimit) {
     Add(cmd::ModuleLoad{2, 1});
     const uint64_t check = Add(cmd::ModuleCheck{2});
     Add(cmd::ModuleUnload{2});
-    Add(cmd::ImageData{3, 6, 0},
-        "half");  // The image is given up by a part that does not follow on it.
+    // The next part does not follow on this one, so the image is given up.
+    Add(cmd::ImageData{3, 6, 0}, "half");
     Add(cmd::ImageData{3, 6, 1}, "");
     ASSERT_TRUE(Send().ok());
     CudaResult result;

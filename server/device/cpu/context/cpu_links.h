@@ -35,8 +35,7 @@ class CpuLinks : public virtual device::Links {
   StreamSet& streams_;
   Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  std::unordered_map<uint64_t, std::string> links_
-      ABSL_GUARDED_BY(mu_);  // The only input of each link.
+  std::unordered_map<uint64_t, std::string> links_ ABSL_GUARDED_BY(mu_);  // Inputs of links.
 };
 
 }  // namespace warpline::cpu

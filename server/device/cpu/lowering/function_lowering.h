@@ -117,8 +117,7 @@ class FunctionLowering {
   // --- Operands (lower_operand.cc). `code` is a letter of AluRow::operands.
   bool Source(const Operand& operand, char code, uint32_t* slot, bool* negated = nullptr);
   bool Destination(const Operand& operand, char code, uint32_t* slot);
-  bool RegisterOf(const Operand& operand,
-                  Symbol* symbol);  // False, without an error, if it is none.
+  bool RegisterOf(const Operand& operand, Symbol* symbol);  // False, but no error, if it is none.
   bool SymbolAddress(const Operand& operand, char code, uint32_t* slot, bool* found);
   bool Predicate(const Operand& operand, uint32_t* slot, bool* negated);
 

@@ -76,9 +76,8 @@ struct KernelCode {
   std::vector<CallSite> calls;
   std::vector<IndirectSite> indirect_calls;
   std::vector<MatrixSite> matrices;
-  std::vector<ConstantSlot> constants;  // Those of the kernel's frame.
-  std::vector<std::pair<Special, uint32_t>>
-      specials;  // Those of the kernel's frame, filled for each block.
+  std::vector<ConstantSlot> constants;                 // Those of the kernel's frame.
+  std::vector<std::pair<Special, uint32_t>> specials;  // In that frame, filled for each block.
   // True when the kernel calls itself; the sizes below are then those of a stack of the default
   // size.
   bool recursive = false;

@@ -22,8 +22,8 @@ struct CpuArray {
   uint64_t pitch = 0;
   uint64_t slice = 0;
   std::unique_ptr<char, void (*)(void*)> bytes{nullptr, nullptr};
-  std::vector<uint64_t>
-      levels;  // The levels of a mipmapped array, by id; it has no bytes of its own.
+  // The levels of a mipmapped array, by id; such an array has no bytes of its own.
+  std::vector<uint64_t> levels;
 
   // Finds the place of a box. Returns false when the box leaves the array.
   bool Find(uint64_t x, uint64_t y, uint64_t z, const BoxExtent& extent, BoxPlace* place) const;
