@@ -23,7 +23,7 @@ TEST(EntitlementTest, ALeaseAllowsWhatItsRightsSay) {
   Entitlement entitlement;
   entitlement.lease = "1";
   entitlement.tenant = "vision";
-  entitlement.rights = kMemoryRight | kCopyInRight;
+  entitlement.rights = RightOf(Capability::kMemory) | RightOf(Capability::kCopyIn);
   EXPECT_TRUE(entitlement.leased());
   EXPECT_TRUE(entitlement.Allows(Capability::kMemory));
   EXPECT_FALSE(entitlement.Allows(Capability::kCopyOut));

@@ -18,6 +18,7 @@
 #include "common/version.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/device_status.h"
+#include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
 #include "server/modules/module_store.h"
 #include "server/session/task_shares.h"
@@ -27,8 +28,6 @@ namespace warpline::server {
 namespace {
 
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
-
-constexpr char kCuda[] = "cuda";
 
 absl::StatusOr<std::string> ProgramOr(const std::string& given, const char* name,
                                       const char* folder) {
@@ -85,7 +84,7 @@ std::unique_ptr<ModuleStore> OpenModuleStore(const ModuleStoreOptions& options) 
 ChildOptions WorkerProgram(std::string path, const std::string& backend, int hardware_queues) {
   ChildOptions program;
   program.path = std::move(path);
-  if (backend != kCuda) return program;
+  if (!UsesNvidiaDriver(backend)) return program;
   // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
   // from another must find them where they were.
   program.same_addresses = true;
@@ -124,10 +123,11 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.max_sessions = from.sessions.max_sessions;
   options.tasks = SystemTaskLimit();
   // Those of the CPU device have a thread besides, which does their work.
-  options.tasks_per_stream = backend == kCuda ? 1 : 2;
+  options.tasks_per_stream = UsesNvidiaDriver(backend) ? 1 : 2;
   WarnOfFewTasks(options);
   options.session.worker = WorkerProgram(*std::move(worker), backend, from.device.hardware_queues);
-  options.session.warm_workers = from.device.warm_workers.value_or(backend == kCuda ? 1 : 0);
+  options.session.warm_workers =
+      from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
   options.session.server_name = server_name;
@@ -154,7 +154,7 @@ std::string NameForScheduler(const ServerOptions& options) {
 }
 
 std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
-  if (devices.front()->backend() != kCuda) return nullptr;
+  if (!UsesNvidiaDriver(devices.front()->backend())) return nullptr;
   nvml::SamplerOptions options;
   for (const auto& device : devices) options.pci_bus_ids.push_back(device->info().pci_bus_id());
   return std::make_unique<nvml::Sampler>(std::move(options));

@@ -1,6 +1,6 @@
 // The seam between Warpline and the hardware: what a worker and a keeper ask of a device.
 //
-// Two backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
+// Backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
 // PTX on the processor. The interface follows the CUDA driver API call by call, so that a backend
 // returns the exact CUresult that CUDA would give. What it leaves out (handle tables, ordering
 // between lanes, quotas) is up to the worker and the server.
@@ -105,10 +105,10 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
 };
 
-// Opens the backend `name`: "cuda", "cpu", "cpu:N" for N CPU devices that share the host's cores
-// and memory, or "auto" (cuda when its driver loads and finds a device, otherwise cpu). UNAVAILABLE
-// when the driver or a device is missing, INVALID_ARGUMENT for another name. The choice is made in
-// server/device/backends.cc.
+// Opens the backend `name`: that of a backend (server/backends/backends.inc), "cpu:N" for N CPU
+// devices that share the host's cores and memory, or "auto" for the first backend that opens and
+// has a device. UNAVAILABLE when a driver or a device is missing, INVALID_ARGUMENT for another
+// name. It is defined in server/device/registry, which links every backend.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name);
 
 }  // namespace warpline::device

@@ -1,5 +1,5 @@
-// Tests every backend with one suite: what a worker and a keeper rely on. The cuda backend runs
-// where there is a GPU and is skipped elsewhere; the cpu backend runs everywhere.
+// Tests every backend with one suite: what a worker and a keeper rely on. A backend is skipped
+// where it has no device, as cuda is without a GPU; the cpu backend runs everywhere.
 #include "server/device/device.h"
 
 #include <cstring>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/backends/backend_names.h"
 
 namespace warpline::device {
 namespace {
@@ -88,7 +89,7 @@ AGAIN:
 }
 )";
 
-class DeviceTest : public ::testing::TestWithParam<const char*> {
+class DeviceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
@@ -559,8 +560,14 @@ TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
             CudaResult::kIllegalAddress);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::Values("cpu", "cuda"),
-                         [](const auto& info) { return std::string(info.param); });
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const BackendName& backend : BackendNames()) names.emplace_back(backend.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace warpline::device

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/backends/backend_names.h"
 #include "server/device/device.h"
 
 namespace warpline::device {
@@ -41,7 +42,7 @@ AGAIN:
 }
 )";
 
-class PeerTest : public ::testing::TestWithParam<const char*> {
+class PeerTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
@@ -246,10 +247,18 @@ TEST_P(PeerTest, AChunkBelongsToItsDeviceWhereverItLies) {
   EXPECT_EQ(contexts_[1]->UnmapChunk(twin, kChunk), CudaResult::kSuccess);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PeerTest, ::testing::Values("cpu:2", "cuda"),
-                         [](const auto& info) {
-                           return *info.param == 'c' && info.param[1] == 'p' ? "cpu" : "cuda";
-                         });
+// Two devices of each, where a backend has as many as it is asked for.
+std::vector<std::string> Pairs() {
+  std::vector<std::string> pairs;
+  for (const BackendName& backend : BackendNames()) {
+    pairs.push_back(std::string(backend.name) + (backend.several ? ":2" : ""));
+  }
+  return pairs;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, PeerTest, ::testing::ValuesIn(Pairs()), [](const auto& info) {
+  return info.param.substr(0, info.param.find(':'));
+});
 
 TEST(CpuDevicesTest, AreAsManyAsAskedFor) {
   EXPECT_EQ((*OpenBackend("cpu"))->DeviceCount(), 1);

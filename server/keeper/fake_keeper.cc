@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "common/log/log.h"
-#include "server/device/fake_backend.h"
+#include "server/device/testing/fake_backend.h"
 #include "server/keeper/keeper.h"
 #include "server/process/child_process.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "server/backends/backend_names.h"
 
 namespace warpline {
 namespace {
@@ -51,7 +52,7 @@ absl::Status DeviceMemory::StartOnLoop() {
   note_ = keeper_.note();
   const uint64_t total = info_.total_bytes();
   const uint64_t reserve = options_.reserve_bytes.value_or(
-      backend_ == "cuda" ? std::min(total / 8, kMaxDefaultReserve) : 0);
+      UsesNvidiaDriver(backend_) ? std::min(total / 8, kMaxDefaultReserve) : 0);
   capacity_bytes_ = total - std::min(total, reserve);
   capacity_bytes_ -= capacity_bytes_ % kChunkClasses.back();
   pool_.emplace(

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,6 +24,8 @@
 #include "server/process/event_loop.h"
 #include "server/session/server_log.h"
 #include "server/session/session.h"
+#include "server/session/session_options.h"
+#include "server/session/session_snapshot.h"
 #include "server/session/task_shares.h"
 #include "server/workers/worker_pool.h"
 #include "transport/channel.h"
@@ -113,7 +116,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
   // `sessions` are of this tenant.
-  void ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+  void ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
                    std::function<void()> tried);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer);

@@ -82,7 +82,7 @@ TEST_F(SessionResumeTest, RepliesThatTheClientLacksComeAgainOnceAndInOrder) {
   again->SendCommands(Body('e', 5));
   EXPECT_EQ(again->Await(kReplies)->substr(16), Body('e', 5));
   EXPECT_EQ(host_->counters().resumes.value(), 1u);
-  EXPECT_EQ(host_->Snapshot().sessions.at(0).frames_again, 2u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).traffic.frames_again, 2u);
 }
 
 TEST_F(SessionResumeTest, MemoryAndItsAnswersOutliveTheConnection) {

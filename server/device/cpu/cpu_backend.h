@@ -15,7 +15,7 @@ namespace warpline::device {
 
 // Makes a backend of `devices` devices, which all have the host's cores and share half of its
 // memory. They reach each other's memory.
-std::unique_ptr<Backend> NewCpuBackend(int devices = 1);
+absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int devices = 1);
 
 }  // namespace warpline::device
 

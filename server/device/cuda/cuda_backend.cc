@@ -91,7 +91,7 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend() {
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*devices*/) {
   absl::StatusOr<const DriverApi*> api = LoadDriver();
   if (!api.ok()) return api.status();
   int count = 0;

@@ -10,7 +10,7 @@
 namespace warpline::device {
 
 // UNAVAILABLE when there is no driver or no device.
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend();
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int devices);
 
 }  // namespace warpline::device
 

@@ -35,7 +35,7 @@ class ArithmeticTest : public ::testing::Test {
     runner_ = *std::move(runner);
   }
 
-  std::unique_ptr<device::Backend> backend_ = device::NewCpuBackend();
+  std::unique_ptr<device::Backend> backend_ = *device::NewCpuBackend();
   std::vector<ArithmeticCase> cases_ = ArithmeticCases();
   std::unique_ptr<ArithmeticRunner> runner_;
 };

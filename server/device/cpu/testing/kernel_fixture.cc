@@ -27,7 +27,7 @@ std::string KernelText(std::string_view body, std::string_view declarations) {
 }
 
 void KernelFixture::SetUp() {
-  backend_ = device::NewCpuBackend();
+  backend_ = *device::NewCpuBackend();
   chunks_ = *backend_->OpenChunkSource(0);
   context_ = *backend_->OpenContext(0);
   chunk_ = *chunks_->CreateChunk(kMappedBytes);

@@ -1,4 +1,4 @@
-#include "server/session/session_channel.h"
+#include "server/session/connection/session_channel.h"
 
 #include <cstddef>
 #include <cstring>

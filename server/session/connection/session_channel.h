@@ -1,8 +1,8 @@
 // One channel's side of a session: finds out from the first frame whether the client opens a
 // session or resumes one, checks what the client sends, passes commands on to the worker's ring
 // unparsed, and gives the channel what goes back.
-#ifndef WARPLINE_SERVER_SESSION_SESSION_CHANNEL_H_
-#define WARPLINE_SERVER_SESSION_SESSION_CHANNEL_H_
+#ifndef WARPLINE_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_
+#define WARPLINE_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_
 
 #include <chrono>
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/session.pb.h"
-#include "server/session/session_port.h"
+#include "server/session/connection/session_port.h"
 #include "transport/channel.h"
 
 namespace warpline {
@@ -148,4 +148,4 @@ class SessionChannel : public SessionHandler {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_SESSION_SESSION_CHANNEL_H_
+#endif  // WARPLINE_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_

@@ -1,6 +1,6 @@
 // A client that has lost its connection: how long its session waits for it to come back.
-#ifndef WARPLINE_SERVER_SESSION_CLIENT_ABSENCE_H_
-#define WARPLINE_SERVER_SESSION_CLIENT_ABSENCE_H_
+#ifndef WARPLINE_SERVER_SESSION_CONNECTION_CLIENT_ABSENCE_H_
+#define WARPLINE_SERVER_SESSION_CONNECTION_CLIENT_ABSENCE_H_
 
 #include <cstdint>
 #include <functional>
@@ -50,4 +50,4 @@ class ClientAbsence {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_SESSION_CLIENT_ABSENCE_H_
+#endif  // WARPLINE_SERVER_SESSION_CONNECTION_CLIENT_ABSENCE_H_

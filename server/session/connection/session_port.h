@@ -4,8 +4,8 @@
 // A session has one channel at a time, and none while it waits for its client to come back. A
 // channel on which the client resumes follows when the one before it has ended; until then it
 // waits.
-#ifndef WARPLINE_SERVER_SESSION_SESSION_PORT_H_
-#define WARPLINE_SERVER_SESSION_SESSION_PORT_H_
+#ifndef WARPLINE_SERVER_SESSION_CONNECTION_SESSION_PORT_H_
+#define WARPLINE_SERVER_SESSION_CONNECTION_SESSION_PORT_H_
 
 #include <atomic>
 #include <deque>
@@ -17,7 +17,7 @@
 #include "common/mutex.h"
 #include "server/handover/counters.h"
 #include "server/handover/worker_rings.h"
-#include "server/session/session_link.h"
+#include "server/session/connection/session_link.h"
 #include "transport/channel.h"
 
 namespace warpline {
@@ -105,4 +105,4 @@ class SessionPort {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_SESSION_SESSION_PORT_H_
+#endif  // WARPLINE_SERVER_SESSION_CONNECTION_SESSION_PORT_H_

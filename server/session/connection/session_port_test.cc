@@ -1,4 +1,4 @@
-#include "server/session/session_port.h"
+#include "server/session/connection/session_port.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "server/device/fake_backend.h"
+#include "server/device/testing/fake_backend.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "server/session/client_absence.h"
+#include "server/session/connection/client_absence.h"
 
 #include <errno.h>
 #include <sys/syscall.h>

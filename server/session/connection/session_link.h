@@ -1,7 +1,7 @@
 // What a session's frames have come to, over all of its connections: what has been received from
 // the client, and what was sent to it and may have to be sent again.
-#ifndef WARPLINE_SERVER_SESSION_SESSION_LINK_H_
-#define WARPLINE_SERVER_SESSION_SESSION_LINK_H_
+#ifndef WARPLINE_SERVER_SESSION_CONNECTION_SESSION_LINK_H_
+#define WARPLINE_SERVER_SESSION_CONNECTION_SESSION_LINK_H_
 
 #include <atomic>
 #include <cstddef>
@@ -73,4 +73,4 @@ class SessionLink {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_SESSION_SESSION_LINK_H_
+#endif  // WARPLINE_SERVER_SESSION_CONNECTION_SESSION_LINK_H_

@@ -1,6 +1,6 @@
 // A message of proto/session.proto as the payload of a frame.
-#ifndef WARPLINE_SERVER_SESSION_MESSAGE_FRAME_H_
-#define WARPLINE_SERVER_SESSION_MESSAGE_FRAME_H_
+#ifndef WARPLINE_SERVER_SESSION_CONNECTION_MESSAGE_FRAME_H_
+#define WARPLINE_SERVER_SESSION_CONNECTION_MESSAGE_FRAME_H_
 
 #include "proto/frames.h"
 #include "transport/channel.h"
@@ -17,4 +17,4 @@ Frame FrameOf(FrameKind kind, const Message& message) {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_SERVER_SESSION_MESSAGE_FRAME_H_
+#endif  // WARPLINE_SERVER_SESSION_CONNECTION_MESSAGE_FRAME_H_

@@ -1,6 +1,6 @@
 // A backend for tests: its memory is really shared, but it executes nothing.
-#ifndef WARPLINE_SERVER_DEVICE_FAKE_BACKEND_H_
-#define WARPLINE_SERVER_DEVICE_FAKE_BACKEND_H_
+#ifndef WARPLINE_SERVER_DEVICE_TESTING_FAKE_BACKEND_H_
+#define WARPLINE_SERVER_DEVICE_TESTING_FAKE_BACKEND_H_
 
 #include <cstdint>
 #include <memory>
@@ -21,4 +21,4 @@ std::unique_ptr<Backend> NewFakeBackend(const FakeBackendOptions& options);
 
 }  // namespace warpline::device
 
-#endif  // WARPLINE_SERVER_DEVICE_FAKE_BACKEND_H_
+#endif  // WARPLINE_SERVER_DEVICE_TESTING_FAKE_BACKEND_H_

@@ -1,4 +1,4 @@
-#include "server/session/session_link.h"
+#include "server/session/connection/session_link.h"
 
 #include <string>
 #include <vector>
