@@ -17,7 +17,7 @@ bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 bool IsNameStart(char c) { return IsLetter(c) || c == '_' || c == '$' || c == '%'; }
 bool IsNamePart(char c) { return IsLetter(c) || IsDigit(c) || c == '_' || c == '$'; }
 
-// Value of a digit in base 16, or -1.
+// Returns the value of a digit in base 16, or -1 for another character.
 int HexValue(char c) {
   if (IsDigit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -58,7 +58,8 @@ enum class CudaResult : int {
 // call of the session returns the same error.
 bool IsSticky(CudaResult result);
 
-// "CUDA_ERROR_ILLEGAL_ADDRESS", or "CUDA_ERROR_<number>" for one not listed above.
+// Returns a name such as "CUDA_ERROR_ILLEGAL_ADDRESS", or "CUDA_ERROR_<number>" for an error that
+// is not listed above.
 std::string CudaResultName(CudaResult result);
 
 // Maps RESOURCE_EXHAUSTED to out of memory, PERMISSION_DENIED to not permitted, INVALID_ARGUMENT to

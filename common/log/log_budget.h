@@ -53,7 +53,7 @@ class LogPermit {
     LogLine(LogLevel::kError, absl::StrCat(args...), Tail());
   }
 
-  // " (and 41 more in 300 s)", or nothing.
+  // Returns " (and 41 more in 300 s)", or nothing.
   std::string Tail() const;
 
  private:
@@ -66,7 +66,7 @@ class LogPermit {
 // and two additions.
 class LogBudget {
  public:
-  // Nanoseconds of a clock that does not go back, from 0 on. Thread-safe.
+  // Returns the nanoseconds of a clock that starts at 0 or later and does not go back. Thread-safe.
   using Clock = std::function<int64_t()>;
 
   // `kinds` must outlive the budget, and each must have a name of its own. `owner` tells in the
@@ -84,7 +84,7 @@ class LogBudget {
   void AddLeftOut(size_t kind, uint64_t lines);
   // Takes what is pending of a kind, so that another budget can say it.
   uint64_t TakeLeftOut(size_t kind);
-  // Says in one line what is pending of all kinds, if anything is.
+  // Says in one line what is pending for all kinds, if anything is.
   void Finish();
 
   // From now on, every line that any budget of the process does not say is also counted in `total`.

@@ -247,7 +247,7 @@ TEST_P(PeerTest, AChunkBelongsToItsDeviceWhereverItLies) {
   EXPECT_EQ(contexts_[1]->UnmapChunk(twin, kChunk), CudaResult::kSuccess);
 }
 
-// Two devices of each, where a backend has as many as it is asked for.
+// Asks each backend for two devices if it has as many as it is asked for, else for all that it has.
 std::vector<std::string> Pairs() {
   std::vector<std::string> pairs;
   for (const BackendName& backend : BackendNames()) {

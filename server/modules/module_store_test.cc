@@ -50,7 +50,7 @@ class ModuleStoreTest : public testing::Test {
     return store_->Keep(tenant, Memory(bytes).get(), bytes.size());
   }
 
-  // What Find() gives for the hash of `bytes`; "-" for nothing.
+  // Returns what Find() gives for the hash of `bytes`; "-" when it finds nothing.
   std::string Find(const std::string& tenant, std::string_view bytes) {
     ContentHash hash;
     EXPECT_TRUE(HashContent(bytes, &hash));

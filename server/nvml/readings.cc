@@ -107,19 +107,19 @@ constexpr uint32_t kLinks = 36;  // NVML_NVLINK_MAX_LINKS of CUDA 13.
 constexpr uint32_t kLinkCapabilities = 6;
 constexpr uint32_t kPeerCapabilities = 6;
 
-// nvmlPciInfo_t.
+// The layout of nvmlPciInfo_t.
 struct PciInfo {
   char legacy_bus_id[16];
   uint32_t domain, bus, device, device_id, subsystem_id;
   char bus_id[32];
 };
 
-// nvmlBAR1Memory_t.
+// The layout of nvmlBAR1Memory_t.
 struct Bar1 {
   uint64_t total, free, used;
 };
 
-// nvmlFieldValue_t.
+// The layout of nvmlFieldValue_t.
 struct FieldValue {
   uint32_t id = 0;
   uint32_t scope = 0;

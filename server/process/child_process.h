@@ -37,7 +37,7 @@ struct ChildOptions {
 struct ChildExit {
   bool by_signal = false;
   int value = 0;  // The signal, or the exit code.
-  // "signal 9" or "exit code 1".
+  // Returns a text such as "signal 9" or "exit code 1".
   std::string Describe() const;
 };
 

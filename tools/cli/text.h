@@ -14,9 +14,9 @@ namespace warpline::cli {
 // Returns `text` without control characters: a program's name comes from a tenant and goes to
 // somebody's terminal.
 std::string Shown(const std::string& text);
-// "1.5 GiB".
+// Returns a text such as "1.5 GiB".
 std::string ShownBytes(uint64_t bytes);
-// "12s", "3m07s", "5h02m", "3d04h".
+// Returns a text such as "12s", "3m07s", "5h02m" or "3d04h".
 std::string ShownAge(double seconds);
 // Writes one JSON object with every field, whatever its value, by the names of the .proto file.
 // Numbers of 64 bits are strings, as protobuf writes them.

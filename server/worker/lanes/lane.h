@@ -140,7 +140,7 @@ class Lane {
   uint64_t last_marked_ = 0;
   uint64_t retired_ = 0;
   uint64_t retired_seq_ = 0;
-  int64_t answers_ = 0;  // Number of answers in the batch that somebody waits for.
+  int64_t answers_ = 0;  // Answers in the batch to waiting callers.
 
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};

@@ -1,4 +1,4 @@
-// Knows what of a session is complete and who waits for it, and tells the client.
+// Knows what of a session is complete and what waits for it, and tells the client.
 //
 // Lanes finish apart from each other, but the numbers of commands are one order: all_seq is the
 // command up to which everything of the session is complete.

@@ -5,7 +5,8 @@
 namespace warpline::cpu {
 namespace {
 
-// Small blocks cost more in bookkeeping than they hold; this bounds how many there can be.
+// The unit of allocation. Smaller blocks would cost more in bookkeeping than they hold; this bounds
+// how many there can be.
 constexpr uint64_t kUnit = 64;
 
 }  // namespace
