@@ -1,5 +1,5 @@
-// One suite for every backend: what a worker and a keeper rely on. A backend is skipped where it
-// has no device, as cuda is without a GPU; the cpu backend runs everywhere.
+// Tests every backend with one suite: what a worker and a keeper rely on. A backend is skipped
+// where it has no device, as cuda is without a GPU; the cpu backend runs everywhere.
 #include "server/device/device.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kArenaBytes = 4096 * kMiB;
-// ThreadSanitizer leaves programs little of the address space; the last place is in its reach.
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 constexpr uint32_t kNonBlocking = 1;
 
@@ -118,7 +118,7 @@ class DeviceTest : public ::testing::TestWithParam<std::string> {
 
   void TearDown() override {
     if (staging_ != nullptr) context_->FreeStaging(staging_);
-    // So that the next test finds the arena's addresses free.
+    // Unmapped so that the next test finds the arena's addresses free.
     if (memory_ != 0) context_->UnmapChunk(memory_, 2 * kMiB);
   }
 
@@ -257,7 +257,7 @@ TEST_P(DeviceTest, BoxesKeepTheirRowsAndSlices) {
   const BoxExtent extent = {8, 2, 2};
   auto* const words = static_cast<uint32_t*>(staging_);
   for (uint32_t i = 0; i < 8; ++i) words[i] = i + 1;
-  // Rows of 16 bytes, slices of three of them.
+  // Rows of 16 bytes, and slices of three of them.
   const BoxPlace place = {memory_, 16, 48};
   ASSERT_EQ(context_->CopyBoxToDevice(place, staging_, extent, kLegacyStream),
             CudaResult::kSuccess);
@@ -413,7 +413,7 @@ TEST_P(DeviceTest, LegacyStreamWaitsForBlockingStreamsOnly) {
   StreamId helper{};
   ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &helper), CudaResult::kSuccess);
   ASSERT_EQ(Launch(spin, {{1, 1, 1}, {1, 1, 1}, 0}, blocking, memory_), CudaResult::kSuccess);
-  // Behind the spinning kernel by the legacy stream's rule.
+  // The copy comes after the spinning kernel by the rule of the legacy stream.
   ASSERT_EQ(context_->CopyOnDevice(memory_ + 8, memory_ + 4, 4, kLegacyStream),
             CudaResult::kSuccess);
   EventId legacy{};
@@ -484,7 +484,7 @@ TEST_P(DeviceTest, StrayAccessesOfASinkDoNoHarm) {
   Write(memory_, {4, 5}, kLegacyStream);
   EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
   EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{4, 5}));
-  // Neither over what is there nor outside the arena.
+  // A sink can be mapped neither over what is there nor outside the arena.
   EXPECT_EQ(context_->MapSink(memory_, 2 * kMiB), CudaResult::kInvalidValue);
   // A chunk takes its place, and nothing of it is left.
   ASSERT_EQ(context_->MapChunk(sink + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
@@ -514,7 +514,7 @@ TEST_P(DeviceTest, OneChunkIsMappedTwiceWithItsOwnAccessAtEachPlace) {
   EXPECT_EQ(context_->UnmapChunk(twin, 2 * kMiB), CudaResult::kSuccess);
 }
 
-// What a context does not say that it can is refused, and the rest is not.
+// A capability that a context does not claim is refused, and the others are not.
 TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   const Capabilities can = context_->capabilities();
   LaunchConfig config;
@@ -549,7 +549,8 @@ TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   if (can.Has(Capability::kVariableBlocks)) context_->FreeBlock(block);
 }
 
-// Last in its process for a real GPU: the fault ends every context of the process.
+// This is the last test in its process for a real GPU, because the fault ends every context of the
+// process.
 TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
   const KernelId store = Find("store");
   ASSERT_EQ(Launch(store, {{1, 1, 1}, {1, 1, 1}, 0}, kLegacyStream, base_ + 1024 * kMiB),

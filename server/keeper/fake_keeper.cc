@@ -1,5 +1,5 @@
-// A keeper process over the fake device. Its behaviour is set by arguments: `--devices=N`,
-// `--total_mib=N`.
+// A keeper process over the fake device. Its arguments `--devices=N` and `--total_mib=N` set its
+// behaviour.
 #include <cstdlib>
 #include <string>
 

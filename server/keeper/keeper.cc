@@ -45,7 +45,7 @@ absl::Status Keeper::Open(const warpline_internal::OpenKeeper& request, FromKeep
       break;
     }
     if (names.size() > 1 && UsesNvidiaDriver(name)) {
-      // Said to whoever wonders why the server runs on the processor.
+      // This tells the operator why the server runs on the processor.
       reply->set_message(std::string(backend.status().message()));
     }
   }
@@ -78,7 +78,7 @@ absl::Status Keeper::Create(const warpline_internal::CreateChunks& request, From
       if (absl::IsResourceExhausted(chunk.status())) break;
       return chunk.status();
     }
-    // The driver does not promise that new memory holds nothing of another process.
+    // The driver does not promise that new memory holds no data of another process.
     const absl::Status scrubbed = chunks_->ScrubChunk(chunk->get(), request.bytes());
     if (!scrubbed.ok()) return scrubbed;
     created->push_back(std::move(*chunk));

@@ -21,13 +21,13 @@
 
 namespace warpline {
 
-// The child's descriptor of the packet socket.
+// The number of the packet socket's descriptor in the child.
 inline constexpr int kChildSocketFd = 3;
 
 struct ChildOptions {
   std::string path;
   std::vector<std::string> args;  // After argv[0].
-  // Set on top of what ChildEnvironment() keeps.
+  // Variables that are set in addition to what ChildEnvironment() keeps.
   std::vector<std::pair<std::string, std::string>> environment;
   // Lays out the child's address space alike every time (ADDR_NO_RANDOMIZE).
   bool same_addresses = false;
@@ -37,34 +37,34 @@ struct ChildOptions {
 struct ChildExit {
   bool by_signal = false;
   int value = 0;  // The signal, or the exit code.
-  // "signal 9" or "exit code 1".
+  // Returns a text such as "signal 9" or "exit code 1".
   std::string Describe() const;
 };
 
 // Thread-compatible.
 class ChildProcess {
  public:
-  // Starts `options.path` with the other end of `*socket`, which is close-on-exec and blocking.
-  // Returns once the program runs. NOT_FOUND when it is not there, otherwise INTERNAL or
-  // RESOURCE_EXHAUSTED.
+  // Starts `options.path` and puts our end of the packet socket, close-on-exec and blocking, into
+  // `*socket`. Returns once the program runs. NOT_FOUND when the program does not exist, otherwise
+  // INTERNAL or RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options,
                                                              UniqueFd* socket);
 
-  // Kills and reaps: waits for the kernel to take the process down, which for a GPU context can
-  // take a second.
+  // Kills and reaps the child. It waits for the kernel to take the process down, which for a GPU
+  // context can take a second.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Readable once the child has exited.
+  // A descriptor that is readable once the child has exited.
   int pid_fd() const { return pid_fd_.get(); }
 
-  // SIGKILL. Nothing happens when the child has exited already.
+  // Sends SIGKILL. Does nothing when the child has already exited.
   void Kill();
-  // Reaps the child when it has exited. From then on it returns the same.
+  // Reaps the child when it has exited. From then on it always returns the same exit.
   std::optional<ChildExit> TryReap();
-  // Waits for the exit and reaps.
+  // Waits for the child to exit, and reaps it.
   ChildExit Reap();
 
  private:
@@ -76,9 +76,9 @@ class ChildProcess {
   std::optional<ChildExit> exit_;
 };
 
-// What a child inherits of `environment` ("NAME=value" entries): locale, search paths, and the
-// settings of the CUDA driver and of sanitizers. CUDA_VISIBLE_DEVICES is not among them: the
-// server numbers devices as the driver does without it.
+// Returns those of the `environment` entries ("NAME=value") that a child inherits: locale, search
+// paths, and the settings of the CUDA driver and of sanitizers. CUDA_VISIBLE_DEVICES is not among
+// them, because the server numbers devices as the driver does without it.
 std::vector<std::string> ChildEnvironment(char* const* environment);
 
 }  // namespace warpline

@@ -12,7 +12,7 @@ constexpr LogKind kPoolLines[kPoolLineCount] = {{"waiting_workers_died", 10, abs
 
 }  // namespace
 
-// A worker that waits, or is on its way to.
+// A worker that waits, or that is starting in order to wait.
 class WorkerPool::Entry : public WorkerEvents {
  public:
   Entry(WorkerPool* pool, WorkerDevice device, bool ready = false)
@@ -62,7 +62,7 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
 std::shared_ptr<WorkerProcess> WorkerPool::Take(const WorkerDevice& device, WorkerEvents* events) {
   if (device.several()) return Start(device, events);
   auto& entries = devices_[device.ordinal].entries;
-  // One that is almost there is better than a new one.
+  // A worker that has almost started is better than a new one.
   auto found = std::find_if(entries.begin(), entries.end(),
                             [](const auto& entry) { return entry->ready(); });
   if (found == entries.end()) found = entries.begin();

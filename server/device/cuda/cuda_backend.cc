@@ -76,7 +76,7 @@ class CudaBackend : public Backend {
     CUcontext context;
     CUresult result = api_->p_cuDevicePrimaryCtxRetain(&context, device);
     if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
-    // Leaves the calling thread's own as it is.
+    // Pushing leaves the calling thread's own context as it is.
     result = api_->p_cuCtxPushCurrent(context);
     if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "context");
     result = api_->p_cuCtxGetStreamPriorityRange(&info->least_stream_priority,

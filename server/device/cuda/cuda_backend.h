@@ -9,7 +9,7 @@
 
 namespace warpline::device {
 
-// UNAVAILABLE when there is no driver or no device.
+// Loads the driver. UNAVAILABLE when there is no driver or no device.
 absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int devices);
 
 }  // namespace warpline::device

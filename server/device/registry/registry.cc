@@ -9,7 +9,7 @@
 
 namespace warpline::device {
 
-// Each is defined by its backend.
+// Each backend defines its factory.
 #define WARPLINE_BACKEND(name, factory, several, nvidia_driver, what) \
   absl::StatusOr<std::unique_ptr<Backend>> factory(int devices);
 #include "server/backends/backends.inc"
@@ -19,7 +19,7 @@ namespace {
 
 using Factory = absl::StatusOr<std::unique_ptr<Backend>> (*)(int devices);
 
-// As BackendNames().
+// The factories, in the order of BackendNames().
 constexpr Factory kFactories[] = {
 #define WARPLINE_BACKEND(name, factory, several, nvidia_driver, what) factory,
 #include "server/backends/backends.inc"

@@ -1,4 +1,4 @@
-// A backend for tests: memory that is really shared, and nothing that executes.
+// A backend for tests: its memory is really shared, but it executes nothing.
 #ifndef WARPLINE_SERVER_DEVICE_TESTING_FAKE_BACKEND_H_
 #define WARPLINE_SERVER_DEVICE_TESTING_FAKE_BACKEND_H_
 
@@ -15,8 +15,8 @@ struct FakeBackendOptions {
   uint64_t total_bytes = 1ull << 30;
 };
 
-// Chunks are sealed memory files, so their contents and their lifetime can be checked. OpenContexts
-// returns UNIMPLEMENTED.
+// Chunks are sealed memory files, so their contents and their lifetime can be checked.
+// OpenContexts() returns UNIMPLEMENTED.
 std::unique_ptr<Backend> NewFakeBackend(const FakeBackendOptions& options);
 
 }  // namespace warpline::device

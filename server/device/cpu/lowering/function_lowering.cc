@@ -12,7 +12,7 @@ namespace warpline::cpu {
 namespace {
 
 constexpr uint32_t kMaxFrameBytes = 16u << 20;
-constexpr uint64_t kMaxLocalBytes = 512 << 10;  // CUDA's limit for a thread
+constexpr uint64_t kMaxLocalBytes = 512 << 10;  // CUDA's limit for a thread.
 
 uint32_t SlotBytes(Width width) { return static_cast<uint32_t>(width) * kLanes; }
 
@@ -72,7 +72,7 @@ bool FunctionLowering::Run() {
     if (!LowerStatement(statement)) return false;
     if (frame_bytes > kMaxFrameBytes) return Unsupported("too many registers");
   }
-  // Control that runs off the end returns.
+  // A function whose control runs off its end returns.
   guard_ = kNoSlot;
   Emit(OpKind::kReturn);
   frame_bytes = static_cast<uint32_t>(ptx::AlignUp(frame_bytes, 64));
@@ -158,7 +158,7 @@ bool FunctionLowering::LowerStatement(const ptx::Statement& statement) {
     scopes_.pop_back();
     return true;
   }
-  return true;  // Pragmas, target lists and prototypes are used by other statements, if at all.
+  return true;  // Other statements use pragmas, target lists and prototypes, if at all.
 }
 
 bool FunctionLowering::Declare(const ptx::Variable& variable) {
@@ -206,7 +206,7 @@ bool FunctionLowering::Declare(const ptx::Variable& variable) {
 }
 
 const FunctionLowering::Symbol* FunctionLowering::Find(const std::string& name) {
-  // %r12: prefix and index of a range, if there is no such name by itself.
+  // %r12 is the prefix and index of a range, if there is no such name by itself.
   size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
@@ -233,7 +233,7 @@ const FunctionLowering::Symbol* FunctionLowering::Find(const std::string& name) 
 bool FunctionLowering::BindLabels() {
   for (auto& [op, key] : branches_) {
     line_ = ops[op].line;
-    // From the branch's block outwards.
+    // Searches from the branch's block outwards.
     for (uint32_t scope = key.first;; scope = scope_parents_[scope]) {
       const auto it = label_pcs_.find(LabelKey(scope, key.second));
       if (it != label_pcs_.end()) {

@@ -1,6 +1,6 @@
 // Lowers one function body. Private to lowering.
 //
-// Methods return false after recording the first error; callers return at once.
+// Methods return false after they have recorded the first error; callers return at once.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_LOWERING_FUNCTION_LOWERING_H_
 #define WARPLINE_SERVER_DEVICE_CPU_LOWERING_FUNCTION_LOWERING_H_
 
@@ -25,14 +25,14 @@
 
 namespace warpline::cpu {
 
-// Where results and parameters of a .func live in its frame: byte offsets of the local frame, or
-// register slots.
+// Where a result or parameter of a .func lives in its frame: at a byte offset of the local frame,
+// or in a register slot.
 struct Formal {
   bool is_register = false;
   uint32_t at = 0;
-  uint32_t bytes = 0;  // Per lane for a register, 0 for a predicate.
+  uint32_t bytes = 0;  // For a register: bytes per lane, 0 for a predicate.
 };
-// A call through a register: where its arguments and results are in the caller's frame.
+// A call through a register, and where its arguments and results are in the caller's frame.
 struct IndirectCall {
   uint32_t caller = 0;
   std::vector<Formal> arguments;
@@ -46,7 +46,7 @@ struct Formals {
 };
 Formals LayOutFormals(const ptx::Function& function);
 
-// What functions of one kernel share while they are lowered.
+// What the functions of one kernel share while they are lowered.
 struct KernelContext {
   const ModuleSymbols* symbols = nullptr;
   std::unordered_map<const ptx::Variable*, uint64_t> shared_offsets;
@@ -117,16 +117,16 @@ class FunctionLowering {
   // --- Operands (lower_operand.cc). `code` is a letter of AluRow::operands.
   bool Source(const Operand& operand, char code, uint32_t* slot, bool* negated = nullptr);
   bool Destination(const Operand& operand, char code, uint32_t* slot);
-  bool RegisterOf(const Operand& operand, Symbol* symbol);  // False without error if not one.
+  bool RegisterOf(const Operand& operand, Symbol* symbol);  // False, but no error, if it is none.
   bool SymbolAddress(const Operand& operand, char code, uint32_t* slot, bool* found);
   bool Predicate(const Operand& operand, uint32_t* slot, bool* negated);
 
   // --- Emission.
   Op& Emit(OpKind kind);
   Op& EmitAlu(const AluRow& row);
-  // One whose fields are filled in, but for its line and its guard.
+  // Emits an op whose fields are filled in, except for its line and its guard.
   void EmitPrepared(Op op);
-  // An operation on slots, by its mnemonic in the ALU table.
+  // Emits an operation on slots, by its mnemonic in the ALU table.
   bool EmitNamed(std::string_view mnemonic, uint32_t d, uint32_t a, uint32_t b = kNoSlot,
                  uint32_t c = kNoSlot);
 
@@ -168,7 +168,7 @@ class FunctionLowering {
   bool LowerBarrierArrive(const Instruction& in, const ptx::Description& what);
   bool LowerBarrierTest(const Instruction& in, const ptx::Description& what);
   bool LowerBarrierPending(const Instruction& in);
-  // The address of an access as a generic one, of 64 bits, for each lane.
+  // Computes the address of an access as a generic one of 64 bits, for each lane.
   bool GenericAddress(const Instruction& in, const ptx::MemoryAccess& access, uint32_t* slot);
   Op& EmitHandler(MemoryFn fn);
   bool LowerMma(const Instruction& in);  // lower_matrix.cc
@@ -185,7 +185,7 @@ class FunctionLowering {
   bool LowerRedux(const Instruction& in);
   bool LowerActiveMask(const Instruction& in);
 
-  // The registers or literals of a load or store; one where it is no vector.
+  // The registers or literals of a load or store; just one when it is no vector.
   struct Elements {
     std::array<const Operand*, 4> operands{};
     size_t count = 0;
@@ -197,7 +197,7 @@ class FunctionLowering {
 
   KernelContext* const kernel_;
   const ptx::Function& function_;
-  const uint32_t index_;  // Of this function in the kernel; 0 is the kernel itself.
+  const uint32_t index_;  // The index of this function in the kernel; 0 is the kernel itself.
   absl::Status status_;
 
   std::vector<Scope> scopes_;
@@ -213,7 +213,7 @@ class FunctionLowering {
   uint32_t carry_ = kNoSlot;
   uint64_t local_top_ = 0;
 
-  // Of the instruction being lowered.
+  // These belong to the instruction that is being lowered.
   uint32_t line_ = 0;
   uint32_t guard_ = kNoSlot;
   bool guard_negated_ = false;

@@ -8,9 +8,9 @@
 namespace warpline::cpu {
 namespace {
 
-// Spelled as in the ALU table.
+// Spells the instruction as the ALU table does.
 std::string Mnemonic(const ptx::Instruction& in, const ptx::InstructionRow& row) {
-  // Of f16 and bf16 the approximations flush or not as they like.
+  // For f16 and bf16, the approximations may flush or not.
   const bool half = !in.modifiers.empty() && in.modifiers.back().find("f16") != std::string::npos;
   std::string key = in.opcode;
   for (const std::string& modifier : in.modifiers) {
@@ -18,14 +18,14 @@ std::string Mnemonic(const ptx::Instruction& in, const ptx::InstructionRow& row)
     if (modifier == "ftz" && (in.opcode == "slct" || half)) continue;
     absl::StrAppend(&key, ".", modifier);
   }
-  // mad of floats is fma, in every rounding.
+  // mad of floats is fma, with every rounding.
   if (in.opcode == "mad" && !in.modifiers.empty() && ptx::IsFloatType(in.modifiers.back())) {
     key.replace(0, 3, "fma");
   }
   return key;
 }
 
-// Where generic addresses of a state space start; 0 where they are the same.
+// Where the generic addresses of a state space start; 0 when they are the same as its own.
 uint64_t WindowOf(ptx::StateSpace space) {
   switch (space) {
     case ptx::StateSpace::kShared:
@@ -91,7 +91,7 @@ bool FunctionLowering::LowerMov(const Instruction& in) {
   return true;
 }
 
-// mov.b64 %rd, {%r1, %r2} and the reverse.
+// Handles mov.b64 %rd, {%r1, %r2} and the reverse.
 bool FunctionLowering::LowerMovVector(const Instruction& in, bool pack) {
   const std::vector<Operand>& parts = in.operands[pack ? 1 : 0].elements;
   const int bytes = ptx::TypeBytes(in.modifiers[0]);
@@ -173,7 +173,7 @@ bool FunctionLowering::LowerSetp(const Instruction& in) {
   return true;
 }
 
-// A setp into a temporary and a selection between true and false.
+// Emits a setp into a temporary, and a selection between true and false.
 bool FunctionLowering::LowerSet(const Instruction& in) {
   if (IsHalfCompare(in)) return LowerHalfSet(in);
   std::string key;

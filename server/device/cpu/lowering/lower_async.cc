@@ -1,4 +1,5 @@
-// cp.async, mbarrier, and generic addresses for handlers that check each lane themselves.
+// Lowers cp.async and mbarrier, and makes generic addresses for handlers that check each lane
+// themselves.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -76,7 +77,7 @@ bool FunctionLowering::LowerCopyAsync(const Instruction& in, const ptx::Descript
   return true;
 }
 
-// The arrival that stands for the copies so far. Without .noinc it was added to the count.
+// Emits the arrival that stands for the copies so far. Without .noinc it is added to the count.
 bool FunctionLowering::LowerCopyAsyncArrive(const Instruction& in, const ptx::Description& what) {
   if (!Has(in, "noinc")) return true;
   uint32_t barrier;

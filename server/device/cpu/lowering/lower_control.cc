@@ -1,4 +1,4 @@
-// Branches, calls, ends, fences.
+// Lowers branches, calls, ends and fences.
 #include <string>
 #include <vector>
 
@@ -97,7 +97,7 @@ bool FunctionLowering::Actuals(const Operand* list, std::vector<Formal>* actuals
   return true;
 }
 
-// The handler works on registers: .param variables are loaded before and stored after it.
+// The handler works on registers, so .param variables are loaded before and stored after it.
 bool FunctionLowering::LowerSystemCall(const SystemCall& call, const Operand* results,
                                        const Operand* arguments) {
   const std::string_view signature = call.signature;

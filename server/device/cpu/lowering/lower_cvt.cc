@@ -1,4 +1,4 @@
-// cvt: a chain of steps where registers are wider than types, or types have 8 bits.
+// Lowers cvt, as a chain of steps where registers are wider than types, or types have 8 bits.
 #include <initializer_list>
 #include <string>
 
@@ -45,7 +45,7 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
     return Unsupported(in);
   }
 
-  // The source, cut to its type: registers may be wider.
+  // The source is cut to its type, because registers may be wider.
   uint32_t a;
   Symbol symbol;
   if (!from_float && RegisterOf(in.operands[1], &symbol)) {
@@ -72,7 +72,7 @@ bool FunctionLowering::LowerCvt(const Instruction& in) {
     if (!Source(in.operands[1], CodeOf(from), &a)) return false;
   }
 
-  // The destination: the conversion goes to a register of its type, then widens.
+  // The conversion goes to a register of the destination's type, which is then widened.
   const Operand& target = in.operands[0];
   Width type_width;
   TypeWidth(to, &type_width);

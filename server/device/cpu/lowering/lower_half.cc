@@ -1,4 +1,4 @@
-// f16, bf16 and tf32: conversions and comparisons, by way of f32.
+// Lowers conversions and comparisons of f16, bf16 and tf32, by way of f32.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ bool IsPair(std::string_view type) { return type == "f16x2" || type == "bf16x2";
 
 struct Qualifiers {
   std::string rounding;
-  bool integral = false;  // rni and so on
+  bool integral = false;  // For rni and similar modifiers.
   bool sat = false;
   bool relu = false;
 };
@@ -59,8 +59,8 @@ bool FunctionLowering::LowerHalfCvt(const Instruction& in) {
     if (!Source(in.operands[1], 'f', &a) || !Destination(in.operands[0], 'i', &d)) return false;
     return EmitNamed(absl::StrCat("cvt.", q.rounding, ".tf32.f32"), d, a);
   }
-  // What is not a float of 32 or 64 bits goes through one: f64 holds every integer that rounds to
-  // a finite f16, f32 holds every f16.
+  // A source that is not a float of 32 or 64 bits goes through one: f64 holds every integer that
+  // rounds to a finite f16, and f32 holds every f16.
   const auto temporary = [&](const char* space, std::string_view type, Width width) {
     Operand operand;
     operand.name = absl::StrCat("%warpline_", space, "_", std::string(type));
@@ -110,7 +110,7 @@ bool FunctionLowering::LowerHalfCvt(const Instruction& in) {
          (!q.relu || EmitNamed(absl::StrCat("relu.", to), d, d));
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a is the upper half.
+// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
 bool FunctionLowering::LowerPairCvt(const Instruction& in, const std::string& rounding, bool relu) {
   if (in.modifiers.back() != "f32" || in.operands.size() != 3) return Unsupported(in);
   const std::string type = in.modifiers[in.modifiers.size() - 2].substr(
@@ -126,7 +126,7 @@ bool FunctionLowering::LowerPairCvt(const Instruction& in, const std::string& ro
          EmitNamed("pack.b32", d, b, a);
 }
 
-// An operand widened to f32, or both halves of one.
+// Widens an operand to f32, or both halves of one.
 bool FunctionLowering::WidenHalf(const Operand& operand, const std::string& type, uint32_t out[2]) {
   const bool pair = IsPair(type);
   const std::string half = pair ? type.substr(0, type.size() - 2) : type;
@@ -217,7 +217,7 @@ bool FunctionLowering::LowerHalfSet(const Instruction& in) {
   if (combine != 0 && !Source(in.operands[3], 'p', &c, &negated)) return false;
   const int bytes = ptx::TypeBytes(to);
   if (bytes != (pair ? 4 : bytes) || (bytes != 2 && bytes != 4)) return Unsupported(in);
-  // True is one for floats, all ones for integers.
+  // True is one for floats, and all ones for integers.
   const uint64_t one = to == "f16" || to == "f16x2"     ? 0x3c00
                        : to == "bf16" || to == "bf16x2" ? 0x3f80
                        : to == "f32"                    ? 0x3f800000

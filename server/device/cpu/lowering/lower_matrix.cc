@@ -1,4 +1,4 @@
-// mma, wmma, ldmatrix, stmatrix.
+// Lowers mma, wmma, ldmatrix and stmatrix.
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -38,7 +38,7 @@ struct MatrixName {
   bool saturate = false;
 };
 
-// The modifiers from `first` on; false for one that is unknown.
+// Parses the modifiers from `first` on; returns false for an unknown one.
 bool ParseName(const ptx::Instruction& in, size_t first, MatrixName* name) {
   for (size_t i = first; i < in.modifiers.size(); ++i) {
     const std::string& modifier = in.modifiers[i];
@@ -61,7 +61,7 @@ bool ParseName(const ptx::Instruction& in, size_t first, MatrixName* name) {
   return true;
 }
 
-// The types that go together: those of A and B alike, results as wide as hardware has them.
+// Whether the types go together: A and B must match, and results must be as wide as on hardware.
 bool TypesFit(MatrixType d, MatrixType a, MatrixType b, MatrixType c) {
   if (a == MatrixType::kS8 || a == MatrixType::kU8) {
     return (b == MatrixType::kS8 || b == MatrixType::kU8) && c == MatrixType::kS32 && d == c;
@@ -98,7 +98,7 @@ bool FunctionLowering::MatrixRegisters(const Operand& operand, bool destination,
     }
     matrix->slots.push_back(slot);
   }
-  // Every place that the handlers compute must be inside.
+  // Every place that the handlers compute must lie inside.
   const int elements = matrix->rows * matrix->columns;
   const int held = static_cast<int>(count) * MatrixElementsPerRegister(matrix->type) * kLanes;
   if (count > 16 || elements % kLanes != 0 || elements > kMaxMatrixElements || held < elements ||
@@ -109,7 +109,7 @@ bool FunctionLowering::MatrixRegisters(const Operand& operand, bool destination,
 }
 
 bool FunctionLowering::EmitMatrix(MatrixSite site, MemoryFn fn) {
-  // All lanes together, wherever they come from.
+  // All lanes run it together, wherever they come from.
   const uint32_t members = Constant(Width::k32, kAllLanes);
   Op& meet = Emit(OpKind::kWarpSync);
   meet.warp_sync = WarpSyncKind::kBarrier;
@@ -147,7 +147,7 @@ bool FunctionLowering::LowerMma(const Instruction& in) {
 bool FunctionLowering::LowerWmmaMultiply(const Instruction& in) {
   MatrixName name;
   if (!ParseName(in, 1, &name)) return Unsupported(in);
-  // With f16 only the types of D and C are named.
+  // With f16, only the types of D and C are named.
   if (name.types.size() == 2) {
     name.types = {name.types[0], MatrixType::kF16, MatrixType::kF16, name.types[1]};
   }

@@ -1,4 +1,4 @@
-// Loads, stores and atomics.
+// Lowers loads, stores and atomics.
 
 #include "absl/strings/str_cat.h"
 #include "ptx/printer.h"
@@ -8,7 +8,7 @@
 
 namespace warpline::cpu {
 
-// False for what this device does not have.
+// Returns false for a space that this device does not have.
 bool FunctionLowering::SpaceOf(ptx::StateSpace space, Space* out) const {
   switch (space) {
     case ptx::StateSpace::kGeneric:
@@ -25,7 +25,7 @@ bool FunctionLowering::SpaceOf(ptx::StateSpace space, Space* out) const {
       *out = Space::kLocal;
       return true;
     case ptx::StateSpace::kParam:
-      // In a .func parameters live in the local frame.
+      // The parameters of a .func live in the local frame.
       *out = function_.is_entry ? Space::kParam : Space::kLocal;
       return true;
     case ptx::StateSpace::kSharedCluster:
@@ -34,7 +34,8 @@ bool FunctionLowering::SpaceOf(ptx::StateSpace space, Space* out) const {
   return false;
 }
 
-// Fills the address fields of `op`, which must not have been emitted yet: this may emit others.
+// Fills in the address fields of `op`, which must not have been emitted yet, because this may emit
+// others.
 bool FunctionLowering::ResolveAddress(const Operand& operand, Space space, Op* op) {
   if (operand.kind != Operand::Kind::kAddress || !operand.elements.empty()) {
     return Invalid("expected an address");
@@ -43,7 +44,7 @@ bool FunctionLowering::ResolveAddress(const Operand& operand, Space space, Op* o
   op->imm = static_cast<uint64_t>(operand.offset);
   op->r[0] = kNoSlot;
   if (operand.name.empty()) {
-    // An absolute address of a local variable would depend on our own layout.
+    // An absolute address of a local variable would depend on the layout that this device chooses.
     if (space == Space::kLocal) return Unsupported("absolute local address");
     return true;
   }
@@ -66,7 +67,7 @@ bool FunctionLowering::ResolveAddress(const Operand& operand, Space space, Op* o
     const Space its = found->kind == Symbol::Kind::kParam    ? Space::kParam
                       : found->kind == Symbol::Kind::kShared ? Space::kShared
                                                              : Space::kLocal;
-    // A .param of a call site is local memory, also in a kernel.
+    // A .param of a call site is local memory, in a kernel as well.
     if (space != its && space != Space::kGeneric &&
         !(space == Space::kParam && its == Space::kLocal)) {
       return Invalid("variable of another state space");
@@ -164,7 +165,7 @@ bool FunctionLowering::LowerStore(const Instruction& in, const ptx::Description&
     if (width != Width::kPred && width != symbol.width) return Unsupported(in);
     width = symbol.width;
   }
-  if (width == Width::kPred) TypeWidth(what.type(), &width);  // Literals only
+  if (width == Width::kPred) TypeWidth(what.type(), &width);  // For literals only.
   char code = CodeOf(width);
   for (size_t i = 0; i < elements.count; ++i) {
     const Operand& element = *elements.operands[i];
@@ -183,7 +184,7 @@ bool FunctionLowering::LowerStore(const Instruction& in, const ptx::Description&
   return true;
 }
 
-// Of a vector, one atomic for each element, which is all that PTX promises.
+// A vector becomes one atomic for each element, which is all that PTX promises.
 bool FunctionLowering::LowerAtomic(const Instruction& in, const ptx::Description& what) {
   const ptx::MemoryAccess& access = what.accesses()[0];
   const AtomicRow* const row = FindAtomic(what.operation(), what.type());

@@ -1,4 +1,4 @@
-// Operands: registers, special registers, constants, addresses of symbols.
+// Lowers operands: registers, special registers, constants, addresses of symbols.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +48,7 @@ constexpr SpecialRow kSpecials[] = {
     {"%envreg0", Special::kZero, Width::k32},
     {"%envreg1", Special::kEnvReg1, Width::k32},
     {"%envreg2", Special::kEnvReg2, Width::k32},
-    // Clusters are of one block.
+    // Clusters consist of one block.
     {"%clusterid.x", Special::kCtaidX, Width::k32},
     {"%clusterid.y", Special::kCtaidY, Width::k32},
     {"%clusterid.z", Special::kCtaidZ, Width::k32},
@@ -75,7 +75,8 @@ const SpecialRow* FindSpecial(std::string_view name) {
   return nullptr;
 }
 
-// The bits of a literal in an operand of the given code; false if it has no such meaning.
+// Finds the bits of a literal in an operand of the given code; returns false if it has no such
+// meaning.
 bool LiteralBits(const ptx::Operand& operand, char code, uint64_t* bits) {
   using Kind = ptx::Operand::Kind;
   *bits = operand.value;
@@ -153,7 +154,7 @@ bool FunctionLowering::Source(const Operand& operand, char code, uint32_t* slot,
     if (row == nullptr) return Unsupported(absl::StrCat("register ", name));
     *slot = SpecialSlot(row->special, row->width);
     if (row->width == width) return true;
-    // mov.u32 of a 64-bit register takes its low half, and the other way round extends.
+    // mov.u32 of a 64-bit register takes its low half, and mov.u64 of a 32-bit one extends it.
     const uint32_t converted = NewSlot(width);
     const std::string to = absl::StrCat("u", 8 * static_cast<int>(width));
     const std::string from = absl::StrCat("u", 8 * static_cast<int>(row->width));

@@ -1,4 +1,4 @@
-// Barriers and exchanges between lanes.
+// Lowers barriers and exchanges between lanes.
 #include <string>
 
 #include "server/device/cpu/lowering/function_lowering.h"

@@ -15,7 +15,8 @@
 namespace warpline::cpu {
 namespace {
 
-// What a kernel that calls itself may use; without recursion the depth is known.
+// The depth for which a kernel that calls itself may use the stacks; without recursion the depth is
+// known.
 constexpr uint32_t kRecursionDepth = 256;
 constexpr size_t kMaxCallSites = 100'000;
 constexpr uint64_t kMaxSharedBytes = 1u << 20;
@@ -44,7 +45,7 @@ class KernelLowering {
   }
 
  private:
-  // Functions that can be reached, and the names that are mentioned.
+  // Collects the functions that can be reached, and the names that are mentioned.
   void Collect() {
     functions_.push_back(&kernel_);
     context_.function_index[&kernel_] = 0;
@@ -67,7 +68,7 @@ class KernelLowering {
     for (const ptx::Operand& operand : call.operands) {
       if (operand.kind != ptx::Operand::Kind::kName) continue;
       if (!operand.name.empty() && operand.name[0] == '%') {
-        // Through a register: any function whose address is known to someone.
+        // A call through a register may reach any function whose address is taken.
         if (calls_indirectly_) continue;
         calls_indirectly_ = true;
         for (const ptx::Function* function : context_.symbols->address_taken) AddCallee(function);
@@ -84,7 +85,7 @@ class KernelLowering {
     }
   }
 
-  // Every function that fits an indirect call becomes a call site of its own.
+  // Makes a call site of its own for every function that fits an indirect call.
   absl::Status ResolveIndirectCalls() {
     std::unordered_map<const ptx::Function*, Formals> laid_out;
     for (const ptx::Function* function : context_.symbols->address_taken) {
@@ -145,7 +146,8 @@ class KernelLowering {
       context_.shared_offsets[&variable] = top;
       top += std::min<uint64_t>(ptx::VariableBytes(variable), 2 * kMaxSharedBytes);
     };
-    // In the order of names, not of a hash table: layouts should not change between runs.
+    // Sorted by name, because layouts should not change between runs as the order of a hash table
+    // does.
     std::vector<const ptx::Variable*> module_variables;
     for (const auto& [name, variable] : context_.symbols->shared) {
       if (names_.count(name) != 0) module_variables.push_back(variable);
@@ -182,7 +184,8 @@ class KernelLowering {
       code_.specials = std::move(lowering.specials);
       code_.register_count = std::min<uint32_t>(lowering.frame_bytes / 128 + 16, 255);
     } else {
-      // A called function has its frame for itself only once it runs: it fills it first.
+      // A called function has its frame for itself only once it runs, so it fills in its constants
+      // first.
       for (const ConstantSlot& constant : lowering.constants) {
         code_.ops.push_back(Broadcast(constant));
       }
@@ -215,7 +218,7 @@ class KernelLowering {
     return op;
   }
 
-  // The stacks that the deepest chain of calls needs.
+  // Measures the stacks that the deepest chain of calls needs.
   absl::Status MeasureStacks() {
     const size_t count = functions_.size();
     std::vector<std::vector<uint32_t>> callees(count);
@@ -224,7 +227,7 @@ class KernelLowering {
       callees[site.caller].push_back(site.function);
       ++callers[site.function];
     }
-    // In topological order; what is left over calls itself.
+    // Visits them in topological order; the functions that are left over call themselves.
     std::vector<uint32_t> ready;
     std::vector<uint64_t> registers(count, 0), locals(count, 0);
     std::vector<uint32_t> depth(count, 0);

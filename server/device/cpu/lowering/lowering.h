@@ -13,7 +13,7 @@
 
 namespace warpline::cpu {
 
-// The names a module defines. Borrows the syntax tree.
+// The names that a module defines. Borrows the syntax tree.
 struct ModuleSymbols {
   struct Global {
     uint64_t address = 0;
@@ -24,18 +24,18 @@ struct ModuleSymbols {
   std::unordered_map<std::string, const ptx::Variable*> shared;
   std::unordered_map<std::string, const ptx::Function*> functions;  // The one with a body, if any.
   std::unordered_map<const ptx::Function*, uint64_t> function_addresses;
-  // Functions whose address a variable or an instruction takes: what indirect calls may reach.
+  // Functions whose address a variable or an instruction takes; indirect calls may reach these.
   std::vector<const ptx::Function*> address_taken;
 
-  // 0 for a function that has none: it has no body, or is a kernel.
+  // Returns 0 for a function without an address, which has no body or is a kernel.
   uint64_t AddressOf(const ptx::Function* function) const {
     const auto it = function_addresses.find(function);
     return it == function_addresses.end() ? 0 : it->second;
   }
 };
 
-// UNIMPLEMENTED, naming the instruction and its line, for what this device does not do;
-// INVALID_ARGUMENT for PTX that is not sound. Thread-safe.
+// UNIMPLEMENTED, naming the instruction and its line, for an instruction that this device does not
+// have; INVALID_ARGUMENT for PTX that is not sound. Thread-safe.
 absl::StatusOr<KernelCode> Lower(const ModuleSymbols& symbols, const ptx::Function& kernel);
 
 }  // namespace warpline::cpu
