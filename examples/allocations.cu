@@ -39,7 +39,8 @@ unsigned NextRandom(unsigned* state) {
   return *state >> 8;
 }
 
-// A size from 256 bytes to 512 MiB, spread evenly over the powers of two, in whole 64-bit words.
+// Returns a size from 256 bytes to 512 MiB, spread evenly over the powers of two, in whole 64-bit
+// words.
 size_t NextSize(unsigned* state) {
   const unsigned power = 8 + NextRandom(state) % 22;
   const size_t base = size_t{1} << power;

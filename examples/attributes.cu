@@ -1,5 +1,5 @@
-// What programs ask about kernels and the device: function attributes, dynamic shared memory,
-// occupancy, device properties, free memory.
+// The queries that programs make about kernels and the device: function attributes, dynamic shared
+// memory, occupancy, device properties, free memory.
 #include <vector>
 
 #include "check.h"

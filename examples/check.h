@@ -1,5 +1,5 @@
-// Flags, checks and the last line that every example program shares. Plain CUDA runtime API; any
-// user's program could contain this. Header only, not thread-safe unless a function says so.
+// Flags, checks and the last line that every example program shares. It uses the plain CUDA runtime
+// API; any user's program could contain it. Header only, not thread-safe unless a function says so.
 //
 // Order of use in main(): declare flags through Options, call Options::Finish(), do the work with
 // CUDA_CHECK and Expect, and end with `return Report(...)`.

@@ -76,7 +76,7 @@ void CheckInitialValues(Seen* device) {
 void CheckCopies(Seen* device) {
   const float scale = -8.0f;
   CUDA_CHECK(cudaMemcpyToSymbol(c_scale, &scale, sizeof(scale)));
-  // Entries 2 and 3 of the table only.
+  // Writes entries 2 and 3 of the table only.
   const int part[2] = {100, 200};
   CUDA_CHECK(cudaMemcpyToSymbol(c_table, part, sizeof(part), 2 * sizeof(int)));
   const int counter = 1000;

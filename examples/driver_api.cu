@@ -140,7 +140,7 @@ void CheckLaunches(CUmodule module, unsigned n) {
   DRIVER_CHECK(cuMemAlloc(&total, 4));
   DRIVER_CHECK(cuMemcpyHtoD(in, host.data(), n * 4));
 
-  // By an array of pointers to the parameters.
+  // Launches with an array of pointers to the parameters.
   unsigned a = 3, b = 11;
   void* parameters[] = {&out, &in, &a, &b, &n};
   const unsigned blocks = (n + 127) / 128;
@@ -153,7 +153,7 @@ void CheckLaunches(CUmodule module, unsigned n) {
   for (unsigned i = 0; i < n; ++i) wrong += got[i] != a * host[i] + b;
   examples::Expect(wrong == 0, "%u words are wrong after a launch with kernelParams", wrong);
 
-  // By one packed buffer.
+  // Launches with one packed buffer.
   struct {
     CUdeviceptr out, in;
     unsigned a, b, n;
@@ -168,7 +168,7 @@ void CheckLaunches(CUmodule module, unsigned n) {
   for (unsigned i = 0; i < n; ++i) wrong += got[i] != 5 * host[i] + 1000;
   examples::Expect(wrong == 0, "%u words are wrong after a launch with extra", wrong);
 
-  // The module's variable: its first value, then a new one.
+  // Reads the first value of the module's variable, then sets a new one.
   CUdeviceptr step;
   size_t step_size = 0;
   DRIVER_CHECK(cuModuleGetGlobal(&step, &step_size, module, "step"));

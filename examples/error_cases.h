@@ -1,4 +1,4 @@
-// The wrong things that the program `errors` does. The expected codes of all cases but the
+// The faults that the program `errors` provokes. The expected codes of all cases except the
 // undefined ones are those that CUDA 13.0 gives on an H200 (driver 580).
 #ifndef WARPLINE_EXAMPLES_ERROR_CASES_H_
 #define WARPLINE_EXAMPLES_ERROR_CASES_H_
@@ -9,9 +9,9 @@ namespace error_cases {
 
 enum class Kind {
   kPlain,   // The context stays usable.
-  kSticky,  // The context ends: own process.
-  // CUDA leaves open what happens, and the native driver may crash: only on request, with --case.
-  // The codes are what a driver that checks its handles should give.
+  kSticky,  // The context ends: runs in a process of its own.
+  // CUDA leaves open what happens, and the native driver may crash: these run only on request, with
+  // --case. The codes are those that a driver should give that checks its handles.
   kUndefined
 };
 
@@ -21,7 +21,7 @@ struct Case {
   void (*run)();
 };
 
-// One call of a case and the code it must give.
+// Compares the code of one call of a case with the code that it must give.
 inline void ExpectCode(cudaError_t got, cudaError_t expected, const char* call) {
   examples::Expect(got == expected, "%s gives %s (%d), expected %s (%d)", call,
                    cudaGetErrorName(got), int(got), cudaGetErrorName(expected), int(expected));
@@ -43,7 +43,7 @@ static __global__ void LastWord(int* out) {
   *out = words[threadIdx.x];
 }
 
-// Small work that must succeed after a refused call, with no error left over.
+// Does small work that must succeed after a refused call, with no error left over.
 inline void ExpectUsable(const char* after) {
   int* memory = nullptr;
   int value = 0;
@@ -161,7 +161,7 @@ inline void TooMuchSharedMemory() {
   CUDA_CHECK(cudaMalloc(&out, 256));
   LastWord<<<1, 32, 1 << 20>>>(out);
   EXPECT_CODE(cudaGetLastError(), cudaErrorInvalidValue);
-  // More than 48 KiB without asking for it first.
+  // Takes more than 48 KiB without asking for it first.
   LastWord<<<1, 32, 64 << 10>>>(out);
   EXPECT_CODE(cudaGetLastError(), cudaErrorInvalidValue);
   CUDA_CHECK(cudaFree(out));
@@ -218,7 +218,7 @@ inline void EventTimes() {
   float elapsed_ms = 0;
   CUDA_CHECK(cudaEventCreate(&start));
   CUDA_CHECK(cudaEventCreate(&stop));
-  // Neither was recorded.
+  // Neither event was recorded.
   EXPECT_CODE(cudaEventElapsedTime(&elapsed_ms, start, stop), cudaErrorInvalidResourceHandle);
   CUDA_CHECK(cudaEventDestroy(start));
   CUDA_CHECK(cudaEventDestroy(stop));
@@ -264,7 +264,7 @@ inline void GarbageHandles() {
 }
 
 inline void FreedAddress() {
-  // Far more than a driver would keep for reuse, so that the address should not be mapped.
+  // This is far more than a driver would keep for reuse, so the address should not be mapped.
   int* memory = nullptr;
   CUDA_CHECK(cudaMalloc(&memory, size_t{256} << 20));
   CUDA_CHECK(cudaFree(memory));

@@ -1,5 +1,5 @@
-// Does wrong things and checks that CUDA's own error code comes back. Errors that end the context
-// (an illegal access, a trap) stay for the life of the process, so each of those cases runs in a
+// Makes mistakes and checks that CUDA's own error code comes back. Errors that end the context (an
+// illegal access, a trap) stay for the life of the process, so each of those cases runs in a
 // process of its own: the program starts itself with --case=NAME.
 #include <spawn.h>
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ bool RunInOwnProcess(const char* name) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// In this process. A case that leaves the context usable must really do so.
+// Runs a case in this process. A case that is to leave the context usable must really do so.
 void RunHere(const Case& c) {
   c.run();
   if (c.kind != Kind::kPlain) return;

@@ -103,7 +103,7 @@ void CheckMemset(unsigned* device, int n, cudaStream_t stream) {
   CUDA_CHECK(cudaDeviceSynchronize());
   CUDA_CHECK(cudaMemsetAsync(device_bytes + 2048, 0xc3, 999, stream));
   std::memset(expected.data() + 2048, 0xc3, 999);
-  // A rectangle: 7 rows of 100 bytes, 160 bytes apart.
+  // Fills a rectangle: 7 rows of 100 bytes, 160 bytes apart.
   CUDA_CHECK(cudaMemset2DAsync(device_bytes + 4096, 160, 0x5a, 100, 7, stream));
   for (int row = 0; row < 7; ++row) std::memset(expected.data() + 4096 + row * 160, 0x5a, 100);
   CUDA_CHECK(cudaStreamSynchronize(stream));
@@ -115,7 +115,8 @@ void CheckMemset(unsigned* device, int n, cudaStream_t stream) {
   examples::Expect(wrong == 0, "%zu bytes are wrong after memset, the first at %zu", wrong, first);
 }
 
-// Pinned memory to the device, within the device, and back, all asynchronous on one stream.
+// Copies pinned memory to the device, within the device, and back, all asynchronously on one
+// stream.
 void CheckPinnedCopies(unsigned* device, int n, cudaStream_t stream) {
   const size_t bytes = n * sizeof(unsigned);
   unsigned *in, *out, *second;

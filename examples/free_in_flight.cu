@@ -10,8 +10,8 @@ constexpr int kThreads = 256;
 constexpr unsigned char kFill = 0xa5;
 
 // Each thread owns `words / kThreads` words. In every pass it checks that its words hold what the
-// pass before left, and adds one to each. Slow on purpose: one block, and every access waits for
-// the one before.
+// pass before left, and adds one to each. It is slow on purpose: one block, and every access waits
+// for the one before.
 __global__ void UseMemory(unsigned* memory, int words, int passes, unsigned tag, unsigned* wrong) {
   unsigned bad = 0;
   for (int i = threadIdx.x; i < words; i += kThreads) memory[i] = tag + i;
@@ -57,7 +57,7 @@ void Verify(const Run& run, unsigned* memory, cudaStream_t stream) {
   CUDA_CHECK_LAUNCH();
 }
 
-// cudaFree of memory in use. Whether it waits for the kernel is left open.
+// Calls cudaFree on memory in use. CUDA leaves open whether that waits for the kernel.
 void FreeRound(Run& run, int round, int replacements) {
   unsigned* memory;
   CUDA_CHECK(cudaMalloc(&memory, run.words * sizeof(unsigned)));
@@ -76,7 +76,8 @@ void FreeRound(Run& run, int round, int replacements) {
   for (unsigned* pointer : fresh) CUDA_CHECK(cudaFree(pointer));
 }
 
-// cudaFreeAsync in the kernel's own stream, with new memory taken in that stream and in another.
+// Calls cudaFreeAsync in the kernel's own stream, and takes new memory in that stream and in
+// another.
 void FreeAsyncRound(Run& run, int round, int replacements) {
   unsigned* memory;
   CUDA_CHECK(cudaMallocAsync(&memory, run.words * sizeof(unsigned), run.user));

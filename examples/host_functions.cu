@@ -31,8 +31,8 @@ void CUDART_CB Count(cudaStream_t, cudaError_t status, void* data) {
   if (status == cudaSuccess) static_cast<std::atomic<int>*>(data)->fetch_add(1);
 }
 
-// device -> pinned memory -> host function -> device -> kernel, several times over, and a second
-// stream that waits for it by an event.
+// Runs device -> pinned memory -> host function -> device -> kernel several times over, with a
+// second stream that waits for it by an event.
 void CheckPipeline(int n, int rounds) {
   Stage stage;
   stage.n = n;
@@ -55,7 +55,7 @@ void CheckPipeline(int n, int rounds) {
         cudaMemcpyAsync(stage.values, device, n * sizeof(unsigned), cudaMemcpyDefault, stream));
     CUDA_CHECK(cudaLaunchHostFunc(stream, Double, &stage));
     CUDA_CHECK(cudaStreamAddCallback(stream, Count, &callbacks, 0));
-    // Takes what the host function leaves.
+    // Takes the values that the host function leaves.
     CUDA_CHECK(
         cudaMemcpyAsync(device, stage.values, n * sizeof(unsigned), cudaMemcpyDefault, stream));
     expected = (expected + 1) * 2;
@@ -82,7 +82,7 @@ void CheckPipeline(int n, int rounds) {
   CUDA_CHECK(cudaFreeHost(stage.values));
 }
 
-// A box goes to the device, within it and back; what lies around it stays as it was.
+// Copies a box to the device, within it and back; everything around it must stay as it was.
 void CheckBoxes(size_t width, size_t height, size_t depth) {
   const cudaExtent extent = make_cudaExtent(width, height, depth);
   cudaPitchedPtr first, second;

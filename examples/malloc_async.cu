@@ -27,7 +27,7 @@ unsigned* Take(int words, cudaStream_t stream) {
   return memory;
 }
 
-// All on its own stream: take, fill, check, give back, without any wait in between.
+// Takes, fills, checks and gives back memory on one stream, without any wait in between.
 void OwnStreamRound(int round, cudaStream_t* streams, unsigned* wrong) {
   for (int s = 0; s < kStreams; ++s) {
     const int words = 1000 + 7919 * ((round * kStreams + s) % 5);
@@ -40,8 +40,8 @@ void OwnStreamRound(int round, cudaStream_t* streams, unsigned* wrong) {
   }
 }
 
-// Taken and filled on one stream, checked and given back on the next one, in the order that events
-// set. The taking stream goes on at once with other memory.
+// Takes and fills memory on one stream, checks it and gives it back on the next one, in the order
+// that events set. The taking stream goes on at once with other memory.
 void HandOverRound(int round, cudaStream_t* streams, cudaEvent_t* events, unsigned* wrong) {
   const int words = 5000;
   for (int s = 0; s < kStreams; ++s) {
@@ -64,8 +64,8 @@ void HandOverRound(int round, cudaStream_t* streams, cudaEvent_t* events, unsign
   }
 }
 
-// The other ways to give back: cudaFree of stream-ordered memory after a synchronize, and
-// cudaFreeAsync of cudaMalloc's memory.
+// Uses the other ways to give memory back: cudaFree of stream-ordered memory after a synchronize,
+// and cudaFreeAsync of cudaMalloc's memory.
 void MixedFree(cudaStream_t stream, unsigned* wrong) {
   const int words = 4096;
   unsigned* memory = Take(words, stream);

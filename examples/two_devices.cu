@@ -79,7 +79,7 @@ void CopyBetween(const Side& from, const Side& to, unsigned n) {
   ExpectCount("synchronous peer copy", to.memory, 200, from.step, n);
 }
 
-// A kernel on `reader` that reads memory of `owner`, once that has written it.
+// Runs a kernel on `reader` that reads memory of `owner`, once that has written it.
 void ReadNeighbour(const Side& owner, const Side& reader, const unsigned* owners, unsigned n) {
   CUDA_CHECK(cudaSetDevice(reader.device));
   CUDA_CHECK(cudaStreamWaitEvent(reader.stream, owner.done, 0));
@@ -121,7 +121,8 @@ void ShareMemory(const Side& owner, const Side& reader, unsigned n) {
   CUDA_CHECK(cudaDeviceDisablePeerAccess(owner.device));
 }
 
-// What goes with a device: pointers say whose they are, streams record no other's events.
+// Checks what belongs to a device: pointers tell whose they are, and streams record no other
+// device's events.
 void CheckOwnership(const Side& first, const Side& second) {
   for (const Side* side : {&first, &second}) {
     cudaPointerAttributes attributes;
@@ -149,7 +150,7 @@ int main(int argc, char** argv) {
   Side first, second;
   Prepare(&first, 0, n);
   Prepare(&second, 1, n);
-  // Work on both at once.
+  // Works on both at once.
   Fill(first, 1, n);
   Fill(second, 2, n);
   for (const Side* side : {&first, &second}) {

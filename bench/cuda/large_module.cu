@@ -14,7 +14,7 @@ __global__ void Mix(float* values) {
   values[threadIdx.x] = x;
 }
 
-// Names the kernel of every number up to kNumber, so that all of them are in the module.
+// Uses the kernel of every number up to kNumber, so that the module contains all of them.
 template <int kNumber>
 struct Kernels {
   static void Launch(int number, float* values) {

@@ -16,8 +16,8 @@ inline double NowUs() {
   return now.tv_sec * 1e6 + now.tv_nsec * 1e-3;
 }
 
-// The median time of one run of `work` in microseconds, after `warm_up` runs that do not count.
-// `between` runs before every run and is not timed.
+// Returns the median time of one run of `work` in microseconds, after `warm_up` runs that do not
+// count. `between` runs before every run and is not timed.
 template <typename Work, typename Between>
 double MedianUs(int warm_up, int repeats, Work work, Between between) {
   std::vector<double> times;
@@ -38,7 +38,7 @@ double MedianUs(int warm_up, int repeats, Work work) {
   return MedianUs(warm_up, repeats, work, [] {});
 }
 
-// One figure, at once: a later failure must not lose it.
+// Prints one figure at once, so that a later failure does not lose it.
 inline void Print(const char* name, double value, const char* unit) {
   std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", name, value, unit);
   std::fflush(stdout);

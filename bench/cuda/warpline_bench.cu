@@ -1,9 +1,10 @@
-// Times the CUDA calls that programs make most. An ordinary program of the runtime API: run as it
-// is with the native driver and with Warpline's, its figures compare (see compare.py).
+// Times the CUDA calls that programs make most. It is an ordinary program of the runtime API: run
+// unchanged with the native driver and with Warpline's, it gives figures to compare (see
+// compare.py).
 //
-// Prints one JSON object a line: {"name": ..., "value": ..., "unit": ...}, with the unit "ms",
-// "us" or "GB/s" (10^9 bytes). Results are checked outside the timed parts; a wrong one ends the
-// program with exit status 1.
+// Prints one JSON object a line: {"name": ..., "value": ..., "unit": ...}, with the unit "ms", "us"
+// or "GB/s" (10^9 bytes). Results are checked outside the timed parts; a wrong one ends the program
+// with exit status 1.
 #include "../../examples/check.h"
 #include "timing.h"
 
@@ -25,7 +26,8 @@ class Launches {
     Synchronize();
   }
 
-  // Only what the program's thread spends to issue; the device is idle at the start of each burst.
+  // Measures only the time that the program's thread spends on issuing; the device is idle at the
+  // start of each burst.
   void MeasureIssue() {
     constexpr int kBurst = 800;
     const double us = MedianUs(
@@ -94,7 +96,7 @@ void MeasureAllocation(int scale) {
   });
   Print("malloc_free", us, "us");
 
-  // A batch with its synchronize, so that work put off until later is in the figure.
+  // Measures a batch with its synchronize, so that work put off until later is in the figure.
   constexpr int kPairs = 1000;
   us = MedianUs(2, scale, [&] {
     for (int i = 0; i < kPairs; ++i) {

@@ -1,4 +1,4 @@
-// What the allocator does for memory that the application maps itself.
+// The allocator's part in memory that the application maps itself.
 #include "client_stub/arena/allocator_impl.h"
 #include "proto/frames.h"
 

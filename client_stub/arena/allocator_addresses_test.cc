@@ -44,7 +44,7 @@ TEST_F(AllocatorAddressesTest, ReleasedAddressesCanBeReservedAgainInOnePiece) {
   allocator_.ReleaseAddresses(first);
   allocator_.ReleaseAddresses(second);
   EXPECT_EQ(Reserve(128 * kMiB, 2 * kMiB, second), second);
-  // What is none is left alone.
+  // Addresses that are no reservation are left alone.
   allocator_.ReleaseAddresses(second + 2 * kMiB);
   allocator_.ReleaseAddresses(12345);
 }

@@ -52,7 +52,7 @@ Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
   if (device == 0) heap_.AddGrant(session->terms().initial_grant);
   notices_->SetFreedCallback(device, [this](uint64_t of_device) {
     const uint64_t token = of_device - HandleOnDevice(device_, 0);
-    // Only the loop writes it.
+    // Only the session's loop writes it.
     if (token > freed_token_.load(std::memory_order_relaxed)) {
       freed_token_.store(token, std::memory_order_release);
     }
@@ -69,7 +69,7 @@ CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uin
   }
   const uint64_t needed = RoundUp(bytes);
   Block* block = nullptr;
-  // Of a block under construction only this thread knows, but Find() walks past it.
+  // Only this thread uses a block under construction, but Find() walks past it.
   const auto finish = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     block->asked_bytes = bytes;
     block->stream_ordered = stream != nullptr;
@@ -138,7 +138,7 @@ CudaResult Allocator::Impl::Obtain(uint64_t bytes, Block** block) {
   }
 }
 
-// One attempt: what has retired meanwhile, and otherwise a request.
+// Makes one attempt: takes memory that has retired meanwhile, and otherwise requests some.
 CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
   Heap::Growth growth;
   {
@@ -149,7 +149,7 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
     *block = heap_.Take(bytes);
     if (*block != nullptr) return CudaResult::kSuccess;
     const uint64_t left = QuotaLeft();
-    // Who holds much asks for much, so that requests grow scarcer than the memory does.
+    // A session that holds much asks for much, so that requests grow scarcer than the memory does.
     const uint64_t held = quota_bytes_ - left;
     const uint64_t step =
         std::clamp(std::min(left / 8, std::max(held, kUsualStep)), kSmallestStep, kLargestStep);
@@ -191,7 +191,8 @@ uint64_t Allocator::Impl::QuotaLeft() const {
   return left - left % kChunkGranularity;
 }
 
-// Memory is free but in pieces: gives whole grants back so that a contiguous one can be asked for.
+// Called when memory is free but in pieces: gives whole grants back so that a contiguous one can be
+// asked for.
 bool Allocator::Impl::ReturnForGrowth(uint64_t bytes) {
   const uint64_t returnable = heap_.ReturnableBytes(kChunkGranularity);
   if (returnable == 0 || QuotaLeft() + returnable < bytes) return false;
@@ -257,8 +258,8 @@ uint64_t Allocator::Impl::DueFence() {
   return next_token_++;
 }
 
-// Fences of two threads may change places on their way: each was numbered after what it covers was
-// freed, so a later number still covers all that came before.
+// Fences of two threads may change places on their way. Each was numbered after the blocks that it
+// covers were freed, so a later number still covers all blocks before it.
 void Allocator::Impl::SendFence(uint64_t token) {
   if (token != 0) commands_->Send(cmd::FreeFence{HandleOnDevice(device_, token)});
 }

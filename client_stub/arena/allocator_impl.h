@@ -17,8 +17,8 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Lock order: grow_mu_, mu_. The session is only asked quick questions under mu_;
-// whatever may wait is sent without it.
+// Thread-safe. Lock order: grow_mu_, mu_. Under mu_ the session is only asked questions that it
+// answers at once; calls that may wait are made without mu_.
 class Allocator::Impl {
  public:
   Impl(Session* session, uint32_t device, Clock clock);
@@ -42,17 +42,17 @@ class Allocator::Impl {
   Block* TakeFromStream(uint64_t bytes, uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gets a block when no free one fits: by reclaiming, requesting, returning and, at last, waiting.
   CudaResult Obtain(uint64_t bytes, Block** block);
-  // Sets `*asked` when the server was asked, which then says why it refused.
+  // Sets `*asked` when the server was asked; a refusal then carries the server's own reason.
   CudaResult Grow(uint64_t bytes, Block** block, bool* asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
-  // As the server puts it when it is asked.
+  // Notes a refusal in the words that the server uses when it is asked.
   void NoteRefused(uint64_t bytes);
   bool ReturnForGrowth(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult WaitForRetirement() ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mu_);
   // Takes the live block at `address` out of use; null when there is none.
   Block* EndAllocation(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Retire(Block* block, uint64_t seq) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The token of the fence to be sent now for what retires; 0 when none is due.
+  // Returns the token of the fence to send now for the retiring blocks; 0 when none is due.
   uint64_t DueFence() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendFence(uint64_t token);
   bool Retired(const Block& block, uint64_t stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -70,7 +70,8 @@ class Allocator::Impl {
   const Clock clock_;
   const uint64_t quota_bytes_;
 
-  // The largest token that the worker reported, without the device; written by the session's loop.
+  // The largest token that the worker reported, without the device's bits. The session's loop
+  // writes it.
   std::atomic<uint64_t> freed_token_{0};
 
   // Held by the one thread that gets more memory.
@@ -83,10 +84,10 @@ class Allocator::Impl {
   uint64_t stream_free_blocks_ ABSL_GUARDED_BY(mu_) = 0;
   // Retiring blocks, in the order in which they were freed: numbers and tokens only grow.
   BlockList retiring_ ABSL_GUARDED_BY(mu_);
-  uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;  // Of the next fence.
+  uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;  // The next fence's.
   uint64_t unfenced_blocks_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t unfenced_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t retired_seq_ ABSL_GUARDED_BY(mu_) = 0;  // Waited for.
+  uint64_t retired_seq_ ABSL_GUARDED_BY(mu_) = 0;  // Everything up to this command has retired.
   absl::Time last_growth_ ABSL_GUARDED_BY(mu_);
   absl::Time last_trim_ ABSL_GUARDED_BY(mu_);
 };

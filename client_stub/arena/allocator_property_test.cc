@@ -59,8 +59,8 @@ class Model {
   struct Range {
     uint64_t bytes;
     bool live;
-    uint64_t seq = 0;              // At the free.
-    uint64_t stream = kAnyStream;  // Of a stream-ordered free.
+    uint64_t seq = 0;              // The latest command at the free.
+    uint64_t stream = kAnyStream;  // Set for a stream-ordered free.
   };
 
   uint64_t RandomSize() {
@@ -75,7 +75,7 @@ class Model {
     }
   }
 
-  // Drops freed ranges of which the work has retired.
+  // Drops freed ranges whose work has retired.
   void DropRetired() {
     std::erase_if(ranges_, [&](const auto& entry) {
       const Range& range = entry.second;
@@ -93,13 +93,13 @@ class Model {
     DropRetired();
     if (result != CudaResult::kSuccess) {
       ASSERT_EQ(result, CudaResult::kOutOfMemory);
-      // It waited for everything before it gave up, or there was nothing to wait for.
+      // The allocator waited for everything before it gave up, or there was nothing to wait for.
       ++out_of_memory_;
       return;
     }
     ASSERT_EQ(address % 512, 0u);
     ASSERT_TRUE(session_.Backed(address, bytes));
-    // A range that the same stream freed may be used by it again.
+    // The stream that freed a range may use it again.
     std::erase_if(ranges_, [&](const auto& entry) {
       return !entry.second.live && stream_ordered && entry.second.stream == stream &&
              entry.first < address + bytes && address < entry.first + entry.second.bytes;

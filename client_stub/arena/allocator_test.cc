@@ -235,7 +235,7 @@ TEST_F(AllocatorTest, ServersRefusalIsOutOfMemory) {
   EXPECT_EQ(TryAllocate(100 * kMiB), CudaResult::kOutOfMemory);
   EXPECT_EQ(session_.refusals(), 1);
   Allocate(40 * kMiB);
-  // It says itself why.
+  // The server itself says why.
   EXPECT_TRUE(session_.refused_because().empty());
 }
 
@@ -281,7 +281,7 @@ TEST_F(AllocatorTest, UnusedGrantsGoBackAfterAQuietTime) {
   const uint64_t a = Allocate(4 * kGiB);
   const uint64_t b = Allocate(4 * kGiB);
   EXPECT_EQ(allocator_.Free(a), CudaResult::kSuccess);
-  EXPECT_EQ(session_.returns(), 0);  // It may be wanted again.
+  EXPECT_EQ(session_.returns(), 0);  // The memory may be wanted again.
   now_ += absl::Seconds(11);
   EXPECT_EQ(allocator_.Free(b), CudaResult::kSuccess);
   EXPECT_GT(session_.returns(), 0);
@@ -291,7 +291,7 @@ TEST_F(AllocatorTest, UnusedGrantsGoBackAfterAQuietTime) {
 
 TEST_F(AllocatorTest, LostSessionsErrorComesBack) {
   session_.Fail(CudaResult::kLaunchFailed);
-  Allocate(1000);  // Needs nobody.
+  Allocate(1000);  // This needs no request.
   EXPECT_EQ(TryAllocate(kGiB), CudaResult::kLaunchFailed);
   session_.Fail(CudaResult::kSuccess);
   Allocate(kGiB);
@@ -330,7 +330,7 @@ TEST(AllocatorDevicesTest, EachDeviceHasItsPartQuotaAndFences) {
   EXPECT_EQ(last.Allocate(2 * kGiB, &other), CudaResult::kOutOfMemory);
   EXPECT_FALSE(first.Contains(b, 1));
   EXPECT_EQ(first.Free(b), CudaResult::kInvalidValue);
-  // The fence of one device says nothing of the other's.
+  // The fence of one device says nothing about the other's.
   session.Work(1);
   ASSERT_EQ(last.Free(b), CudaResult::kSuccess);
   EXPECT_EQ(session.fences(), 1);

@@ -10,16 +10,16 @@
 
 namespace warpline::stub {
 
-// What addresses and sizes of allocations are multiples of.
+// The addresses and sizes of blocks are multiples of this.
 inline constexpr uint64_t kAllocationUnit = 512;
 
 enum class BlockState : uint8_t {
-  kUnbacked,    // Nothing behind it.
+  kUnbacked,    // No memory is behind it.
   kRequested,   // Part of a growth that is under way.
   kFree,        // Backed and in the bins.
-  kLive,        // An allocation.
+  kLive,        // It is an allocation.
   kRetiring,    // Freed; work that may use it has not retired.
-  kReserved,    // Addresses that the application set aside; what is behind them is its business.
+  kReserved,    // The application reserved the addresses and maps memory there itself.
   kStreamFree,  // Freed in the order of a stream, for which it may be used again.
 };
 
@@ -75,7 +75,7 @@ using BlockList = BlockListOf<&Block::list_prev, &Block::list_next>;
 using BinList = BlockListOf<&Block::bin_prev, &Block::bin_next>;
 
 // Size classes: sixteen to a power of two, exact below 16 KiB. A block of a higher class is larger
-// than every block of a lower one. The last class takes everything from 8 TiB up.
+// than every block of a lower one. The last class takes everything from 15.5 TiB up.
 inline constexpr int kSizeClasses = 512;
 
 inline int SizeClass(uint64_t bytes) {

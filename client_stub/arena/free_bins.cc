@@ -3,7 +3,7 @@
 namespace warpline::stub {
 namespace {
 
-// Blocks of the wanted class that are looked at before a larger class is cut.
+// How many blocks of the wanted class are looked at before a larger class is cut.
 constexpr int kNearMisses = 8;
 
 }  // namespace
@@ -37,7 +37,7 @@ Block* FreeBins::FindFit(uint64_t bytes) const {
   if (const int larger = NextClass(size_class + 1); larger < kSizeClasses) {
     return bins_[larger].front();
   }
-  // The rest of the class, before the caller asks for more memory.
+  // Goes through the rest of the class before the caller asks for more memory.
   while (block != nullptr && block->bytes < bytes) block = block->list_next;
   return block;
 }

@@ -1,4 +1,4 @@
-// The free blocks by size class.
+// The free blocks, by size class.
 #ifndef WARPLINE_CLIENT_STUB_ARENA_FREE_BINS_H_
 #define WARPLINE_CLIENT_STUB_ARENA_FREE_BINS_H_
 
@@ -20,7 +20,7 @@ class FreeBins {
   // none at all.
   Block* TakeFit(uint64_t bytes);
 
-  // All blocks of the size class of `bytes` and above, and thus all of at least `bytes`.
+  // Returns all blocks of the size class of `bytes` and above, and thus all of at least `bytes`.
   std::vector<Block*> AtLeast(uint64_t bytes) const;
 
   uint64_t total_bytes() const { return total_bytes_; }

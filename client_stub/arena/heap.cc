@@ -100,7 +100,7 @@ Heap::Growth Heap::PlanGrowth(uint64_t bytes, uint64_t step, uint64_t limit) {
   for (const auto& [base, space] : unbacked_) {
     Block* before = space->prev;
     if (before != nullptr && before->state != BlockState::kFree) before = nullptr;
-    // What is still missing behind the free block.
+    // The bytes that are still missing behind the free block.
     const uint64_t have = before == nullptr ? 0 : before->bytes;
     const uint64_t missing = have >= bytes ? kChunkGranularity : bytes - have;
     const uint64_t min = (missing + kChunkGranularity - 1) / kChunkGranularity * kChunkGranularity;
@@ -224,7 +224,8 @@ std::vector<Grant> Heap::TakeReturnable(uint64_t least_bytes, uint64_t keep_byte
 // `grants` lie in the free block `block`, in address order.
 void Heap::CutGrants(Block* block, const std::vector<Grant>& grants) {
   bins_.Remove(block);
-  // Between free and unbacked, so that no part merges with the next one before its turn.
+  // This state is neither free nor unbacked, so that no part merges with the next one before its
+  // turn.
   block->state = BlockState::kRequested;
   for (const Grant& grant : grants) {
     if (block->base < grant.va) {

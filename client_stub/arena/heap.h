@@ -1,7 +1,7 @@
 // The arena's address space: which parts are backed, which are free, which are in use.
 //
-// A data structure without policy or waiting: the allocator decides when memory is requested,
-// returned, or may be used again.
+// This is a data structure without policy or waiting: the allocator decides when memory is
+// requested, returned, or may be used again.
 #ifndef WARPLINE_CLIENT_STUB_ARENA_HEAP_H_
 #define WARPLINE_CLIENT_STUB_ARENA_HEAP_H_
 
@@ -15,20 +15,20 @@
 
 namespace warpline::stub {
 
-// Thread-compatible. Addresses and sizes are multiples of kAllocationUnit, those of grants of
-// kChunkGranularity.
+// Thread-compatible. Addresses and sizes are multiples of kAllocationUnit; those of grants are
+// multiples of kChunkGranularity.
 class Heap {
  public:
-  // [base, base + bytes) may be used; nothing of it is backed yet.
+  // Manages [base, base + bytes), of which no part is backed yet.
   Heap(uint64_t base, uint64_t bytes);
 
-  // A free block of exactly `bytes`, now live; null when no free block is as large.
+  // Returns a free block of exactly `bytes`, now live; null when no free block is as large.
   Block* Take(uint64_t bytes);
-  // Makes a live, retiring or stream-free block free. Its neighbours may be merged into it: other
-  // free blocks' pointers do not survive.
+  // Makes a live, retiring or stream-free block free. Its neighbours may be merged into it:
+  // pointers to other free blocks become invalid.
   void Put(Block* block);
 
-  // The block, not free, that holds `address`; null when there is none.
+  // Returns the block that holds `address` and is not free; null when there is none.
   Block* Find(uint64_t address) const;
 
   // A request for memory under way.
@@ -41,20 +41,21 @@ class Heap {
   // Sets address space aside so that `bytes` fit once `min_bytes` of it are backed. At most
   // `limit` bytes are asked for, if possible `step`.
   Growth PlanGrowth(uint64_t bytes, uint64_t step, uint64_t limit);
-  // The first `granted` bytes are backed; takes `bytes` out of them, as Take().
+  // Called when the first `granted` bytes are backed; takes `bytes` out of them as Take() does.
   Block* CommitGrowth(const Growth& growth, uint64_t granted, uint64_t bytes);
   void CancelGrowth(const Growth& growth);
 
-  // Sets unbacked addresses aside, at a multiple of `alignment`, a power of two: from `wanted` on
-  // if they are unbacked there, else as high up as possible. Null when there is no room.
+  // Sets unbacked addresses aside, at a multiple of `alignment`, which is a power of two: from
+  // `wanted` on if they are unbacked there, else as high up as possible. Returns null when there is
+  // no room.
   Block* Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted);
-  // Ends that.
+  // Makes reserved addresses unbacked again.
   void Unreserve(Block* block);
 
   // Adds memory that was backed without being asked for, at the start of unbacked space.
   void AddGrant(const Grant& grant);
 
-  // Bytes of the grants of at least `least_bytes` each that are free as a whole.
+  // Returns the bytes of those grants of at least `least_bytes` that are free as a whole.
   uint64_t ReturnableBytes(uint64_t least_bytes) const;
   // Takes such grants out, as long as at least `keep_bytes` stay free.
   std::vector<Grant> TakeReturnable(uint64_t least_bytes, uint64_t keep_bytes);

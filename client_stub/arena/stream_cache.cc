@@ -5,8 +5,8 @@
 namespace warpline::stub {
 namespace {
 
-// A block is not cut, so that it serves the same request again; what is lost by that stays below a
-// quarter.
+// A block is not cut, so that it serves the same request again; this wastes less than a quarter of
+// it.
 constexpr int kClassesUp = 4;
 constexpr int kNearMisses = 4;
 

@@ -15,10 +15,10 @@ class StreamCache {
   // `seq` is the session's latest command at the free.
   void Put(Block* block, uint64_t seq);
 
-  // A block of at least `bytes` and not much more, now live; null when there is none.
+  // Returns a block of at least `bytes` and not much more, now live; null when there is none.
   Block* Take(uint64_t bytes);
 
-  // The block that was freed first; null when the cache is empty.
+  // Returns the block that was freed first; null when the cache is empty.
   Block* oldest() const { return by_age_.front(); }
   void Remove(Block* block);
 

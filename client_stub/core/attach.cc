@@ -1,4 +1,4 @@
-// Where the shim binds to this library: core_abi.h.
+// The shim binds to this library here (core_abi.h).
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/base/entry_point.h"
 #include "client_stub/core/lifecycle/initialization.h"
@@ -38,7 +38,7 @@ extern "C" int warpline_core_attach(const warpline_shim* shim, void** table) {
   return CUDA_SUCCESS;
 }
 
-// Behind warplineMemoryReadback() of the shim.
+// The shim's warplineMemoryReadback() calls this.
 extern "C" CUresult warpline_memory_readback(void* dst, CUdeviceptr src, size_t bytes) {
   using namespace warpline::stub;
   WARPLINE_TRY(EnterInitialized());

@@ -63,18 +63,18 @@ TEST_F(DevicesCallsTest, PeersAreThoseThatTheServerNamed) {
 TEST_F(DevicesCallsTest, PeerAccessIsEnabledOnceAndDisabledOnce) {
   EXPECT_EQ(cuCtxDisablePeerAccess(context_[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
   EXPECT_EQ(cuCtxEnablePeerAccess(context_[1], 1), CUDA_ERROR_INVALID_VALUE);
-  // As NVIDIA's driver, which does not say what cuda.h has for it.
+  // NVIDIA's driver returns these errors, not the ones that cuda.h names.
   EXPECT_EQ(cuCtxEnablePeerAccess(context_[0], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   EXPECT_EQ(cuCtxEnablePeerAccess(nullptr, 0), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(cuCtxEnablePeerAccess(context_[2], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   EXPECT_EQ(cuCtxEnablePeerAccess(context_[1], 0), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxEnablePeerAccess(context_[1], 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-  Use(1);  // It is of one direction.
+  Use(1);  // Access goes in one direction.
   EXPECT_EQ(cuCtxDisablePeerAccess(context_[0]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
   Use(0);
   EXPECT_EQ(cuCtxDisablePeerAccess(context_[1]), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxEnablePeerAccess(context_[1], 0), CUDA_SUCCESS);
-  // It ends with either context.
+  // Access ends with either context.
   EXPECT_EQ(cuDevicePrimaryCtxReset_v2(1), CUDA_SUCCESS);
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_[1], 1), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxDisablePeerAccess(context_[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
@@ -119,7 +119,7 @@ TEST_F(DevicesCallsTest, StreamsAreOfTheirContextsDevice) {
   EXPECT_EQ(session().Latest<cmd::Memset>().stream, HandleOnDevice(2, 1));
   ASSERT_EQ(cuStreamGetDevice(nullptr, &device), CUDA_SUCCESS);
   EXPECT_EQ(device, 2);
-  // So is a thread's own.
+  // A thread's own stream is the current device's, too.
   std::thread([&] {
     for (const int i : {1, 2, 1}) {
       Use(i);
@@ -233,7 +233,7 @@ TEST_F(DevicesCallsTest, AFunctionOfALibrarysKernelIsOfOneDevice) {
   CUlibrary owner;
   ASSERT_EQ(cuKernelGetLibrary(&owner, kernel), CUDA_SUCCESS);
   EXPECT_EQ(owner, library);
-  // An attribute is of a device, and so is a variable.
+  // An attribute belongs to one device, and so does a variable.
   EXPECT_EQ(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536, kernel, 1),
             CUDA_SUCCESS);
   int value = 0;
@@ -325,7 +325,7 @@ TEST_F(DevicesCallsTest, ACaptureOfOneDeviceDoesNotConcernAnothers) {
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
-// A kernel on the first device, one on the second after it.
+// The graph has a kernel on the first device, and after it one on the second.
 class DevicesGraphTest : public DevicesCallsTest {
  protected:
   CUgraphExec Capture(std::vector<int> devices) {
@@ -379,7 +379,7 @@ TEST_F(DevicesGraphTest, NodesOfSeveralDevicesGoToStreamsOfTheirs) {
     EXPECT_EQ(DeviceOfHandle(launches[0].stream), 0u);
     EXPECT_EQ(DeviceOfHandle(launches[1].stream), 1u);
     EXPECT_NE(launches[0].kernel, launches[1].kernel);
-    // There and back.
+    // The work goes to the second device and back.
     EXPECT_EQ(session().Count(CommandId::kEventRecord), 2);
     EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 2);
     EXPECT_EQ(session().Latest<cmd::StreamWaitEvent>().stream, launches[0].stream);

@@ -119,14 +119,14 @@ TEST_F(DevicesMemoryTest, SynchronousCopiesBetweenDevicesAreOrderedWithBoth) {
   ASSERT_EQ(cuMemsetD8Async(there, 0, 64, nullptr), CUDA_SUCCESS);
   Use(0);
   ASSERT_EQ(cuMemcpyPeer(here, context_[0], there, context_[1], 64), CUDA_SUCCESS);
-  // After the other device's legacy stream and its non-blocking one.
+  // The copy comes after the other device's legacy stream and its non-blocking one.
   EXPECT_EQ(session().Count(CommandId::kStreamWaitEvent), 2);
   EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 1);
   EXPECT_EQ(session().Latest<cmd::CopyOnDevice>().stream, 1u);
   ASSERT_FALSE(session().sent().empty());
   EXPECT_EQ(session().sent().back().id, CommandId::kStreamBarrier);
   session().Clear();
-  // A copy on one device is as ever.
+  // A copy on one device needs no such order.
   ASSERT_EQ(cuMemcpyDtoD_v2(here, here + 32, 32), CUDA_SUCCESS);
   EXPECT_EQ(session().sent().size(), 1u);
   session().Clear();
@@ -173,7 +173,7 @@ TEST_F(DevicesMemoryTest, EachDeviceHasItsPools) {
   ASSERT_EQ(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
   EXPECT_EQ(cuDeviceSetMemPool(0, pool), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuDeviceSetMemPool(1, pool), CUDA_SUCCESS);
-  // The stream says from whose.
+  // The stream says which device's pool is used.
   Use(1);
   const CUstream stream = NewStream();
   Use(0);
@@ -182,7 +182,7 @@ TEST_F(DevicesMemoryTest, EachDeviceHasItsPools) {
   EXPECT_EQ(DeviceOf(address), 1u);
   EXPECT_EQ(Attribute<CUmemoryPool>(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address), pool);
   EXPECT_EQ(Attribute<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, address), context_[1]);
-  // What was freed on a stream is taken again there, from whichever pool of the device.
+  // Memory that was freed on a stream is taken again there, from whichever pool of the device.
   EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
   CUdeviceptr again;
   ASSERT_EQ(cuMemAllocFromPoolAsync(&again, 64, pools[1], nullptr), CUDA_SUCCESS);
@@ -244,7 +244,7 @@ TEST_F(DevicesMemoryTest, HandlesOfOneDeviceAreMappedForSeveral) {
   EXPECT_EQ(session().Latest<cmd::MemoryMap>().handle, handle);
   EXPECT_EQ(session().Latest<cmd::MemoryMap>().access, 1u);
   ASSERT_EQ(cuMemSetAccess(address, kChunk, access, 2), CUDA_SUCCESS);
-  EXPECT_EQ(session().Latest<cmd::MemoryAccess>().access, 3u);  // As much as any has.
+  EXPECT_EQ(session().Latest<cmd::MemoryAccess>().access, 3u);  // The most that any device has.
   const auto get = [&](int device) {
     const CUmemLocation location = Location(device);
     unsigned long long flags = 99;
@@ -260,7 +260,7 @@ TEST_F(DevicesMemoryTest, HandlesOfOneDeviceAreMappedForSeveral) {
   EXPECT_EQ(Attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address), 1);
   access[0] = {Location(2), CU_MEM_ACCESS_FLAGS_PROT_READ};
   EXPECT_EQ(cuMemSetAccess(address, kChunk, access, 1), CUDA_ERROR_INVALID_DEVICE);
-  // What is taken from one stays the other's.
+  // Access that is taken from one device stays the other's.
   access[0] = {Location(0), CU_MEM_ACCESS_FLAGS_PROT_NONE};
   ASSERT_EQ(cuMemSetAccess(address, kChunk, access, 1), CUDA_SUCCESS);
   EXPECT_EQ(session().Latest<cmd::MemoryAccess>().access, 1u);
@@ -312,11 +312,11 @@ TEST_F(DevicesMemoryTest, WhatIsSharedSaysOfWhichDeviceItIs) {
   const CUdeviceptr memory = Allocate(64);
   CUipcMemHandle ipc;
   ASSERT_EQ(cuIpcGetMemHandle(&ipc, memory), CUDA_SUCCESS);
-  // As if of another process: its token is not one that was offered here.
+  // The handle looks like another process's: its token was not offered here.
   CUdeviceptr opened;
   EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
             CUDA_ERROR_INVALID_CONTEXT);
-  // The device is named by its UUID, of which this session has no other.
+  // The device is named by its UUID, and this session has no device with this one.
   ipc.reserved[sizeof(ipc.reserved) - 16] = 77;
   EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
             CUDA_ERROR_INVALID_VALUE);
@@ -356,7 +356,7 @@ TEST_F(DevicesMemoryTest, ManagedMemoryIsTheCurrentDevicesAndReachedByAll) {
   ASSERT_EQ(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(DeviceOf(managed), 1u);
   EXPECT_EQ(Attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, managed), 1);
-  // What the host wrote goes to its device before the other one's kernel.
+  // The bytes that the host wrote go to their device before the other device's kernel runs.
   *reinterpret_cast<volatile int*>(managed) = 7;
   Use(0);
   const CUfunction function = LoadKernel();

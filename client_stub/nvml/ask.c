@@ -1,5 +1,5 @@
-/* Why another process: gRPC and TLS stay out of programs that only look at their GPUs, and work
- * after any fork. See docs/decisions/0014-nvml.md. */
+/* Another process does the asking, so that gRPC and TLS stay out of programs that only look at
+ * their GPUs, and so that it works after any fork. See docs/decisions/0014-nvml.md. */
 #define _GNU_SOURCE
 #include "client_stub/nvml/ask.h"
 
@@ -23,7 +23,8 @@ enum { kPatienceMs = 10000, kMaxAnswer = 1 << 20 };
 
 static const char kProgram[] = "../bin/warpline";
 
-/* In the format of common/log/log.h. The same reason twice in a row is said once. */
+/* Writes a line in the format of common/log/log.h. The same reason twice in a row is written
+ * once. */
 static void Complain(const char* reason, size_t size) {
   static _Atomic uint64_t last;
   uint64_t hash = 1469598103934665603u;
@@ -55,7 +56,8 @@ static int FindProgram(char* path) {
   return 1;
 }
 
-/* The process's environment without what would be loaded into the program, for free(). */
+/* Returns the process's environment without the variables that would load libraries into the
+ * program. The caller frees it with free(). */
 static char** Environment(void) {
   size_t count = 0;
   while (environ != NULL && environ[count] != NULL) ++count;
@@ -111,8 +113,8 @@ static int IsWhole(const char* text, size_t size) {
   return size >= 5 && memcmp(text + size - 5, "\nend\n", 5) == 0;
 }
 
-/* Reads until the answer is whole, the pipe ends or the time is up. For free(); NULL for lack of
- * memory. */
+/* Reads until the answer is whole, the pipe ends or the time is up. The caller frees the text with
+ * free(); NULL for lack of memory. */
 static char* ReadAnswer(int input, size_t* size) {
   const int64_t deadline = NowMs() + kPatienceMs;
   size_t room = 16384;
@@ -137,7 +139,7 @@ static char* ReadAnswer(int input, size_t* size) {
     *size += (size_t)n;
   }
   if (text == NULL) return NULL;
-  /* What reads it goes from line to line until the final 0. */
+  /* The readers of the text go from line to line until the final 0. */
   for (size_t i = 0; i < *size; ++i) {
     if (text[i] == '\0') text[i] = '?';
   }
@@ -145,7 +147,7 @@ static char* ReadAnswer(int input, size_t* size) {
   return text;
 }
 
-/* The last line of a program that failed says why. */
+/* Repeats the last line of a program that failed, which says why. */
 static void ComplainWithLastLine(const char* text, size_t size) {
   while (size > 0 && text[size - 1] == '\n') --size;
   size_t start = size;
@@ -186,7 +188,8 @@ char* WarplineAskForDevices(void) {
   }
   const int whole = text != NULL && IsWhole(text, size);
   if (!whole) kill(child, SIGKILL);
-  /* A program that ignores its children, or waits for all of them, has it already. */
+  /* A program that ignores its children, or waits for all of them, has waited for this one
+   * already. */
   while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
   }
   if (whole) return text;

@@ -1,6 +1,6 @@
-/* Every function of NVML, as one that returns NVML_ERROR_NOT_SUPPORTED: weak, so that the functions
- * of this folder's C files take their places. A program that looks for a function which is not served
- * finds it, and is told so. x86-64. */
+/* Defines every function of NVML as one that returns NVML_ERROR_NOT_SUPPORTED. The symbols are weak,
+ * so that the functions of this folder's C files take their places. A program that looks up a
+ * function that is not served finds it, and is told so. x86-64. */
 .macro DEFAULT name
   .weak \name
   .type \name, @function

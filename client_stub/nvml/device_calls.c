@@ -1,4 +1,4 @@
-/* NVML's functions of a device: what it is, and its numbers. */
+/* NVML's functions about a device: its identity and its numbers. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdio.h>
@@ -125,7 +125,7 @@ int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, struct NvmlPciInfo* pci) {
   return pci == NULL ? kNvmlInvalidArgument : FillPci(device, pci);
 }
 
-/* Before the third form the structure ended with what was reserved. */
+/* Before the third form the structure ended after its reserved fields. */
 int nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, struct NvmlPciInfo* pci) {
   struct NvmlPciInfo full;
   NVML_TRY(WarplineNvmlCheck());
@@ -186,7 +186,7 @@ static int Number(nvmlDevice_t device, enum WarplineAge age, const char* name, u
   return kNvmlSuccess;
 }
 
-/* The number `name` followed by `argument`, which is below `bound`. */
+/* Gives the number whose name is `name` followed by `argument`, which must be below `bound`. */
 static int NumberOf(nvmlDevice_t device, enum WarplineAge age, const char* name, uint32_t argument,
                     uint32_t bound, uint32_t* value) {
   char full[64];
@@ -258,7 +258,7 @@ WIDE(nvmlDeviceGetCurrentClocksEventReasons, kWarplineNow, "throttle_reasons")
 WIDE(nvmlDeviceGetSupportedClocksThrottleReasons, kWarplineFixed, "throttle_reasons_supported")
 WIDE(nvmlDeviceGetSupportedClocksEventReasons, kWarplineFixed, "throttle_reasons_supported")
 
-/* These the CUDA device knows too, where the server has no NVML. */
+/* Where the server has no NVML, the CUDA device knows these too. */
 int nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, uint32_t* bits) {
   const int result = Number(device, kWarplineFixed, "memory_bus_width", bits);
   return result == kNvmlNotSupported ? Number(device, kWarplineFixed, "attribute_37", bits)
@@ -357,8 +357,7 @@ int nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, struct NvmlFieldVal
   return kNvmlSuccess;
 }
 
-/* NVML keeps some seconds of samples; here it is the latest one, of the time when it is asked for.
- */
+/* NVML keeps some seconds of samples. Here there is one sample, of the time of the call. */
 int nvmlDeviceGetSamples(nvmlDevice_t device, uint32_t type, uint64_t last_seen_us,
                          uint32_t* value_type, uint32_t* count, struct NvmlSample* samples) {
   enum { kUnsignedInt = 1 };
@@ -383,7 +382,7 @@ int nvmlDeviceGetSamples(nvmlDevice_t device, uint32_t type, uint64_t last_seen_
   return kNvmlSuccess;
 }
 
-/* ---- What a slice has none of */
+/* ---- Counters that are always zero for a slice */
 
 #define ZERO(function)                                     \
   int function(nvmlDevice_t device, uint32_t* value) {     \

@@ -1,6 +1,6 @@
 /* NVML's events: they can be registered and waited for, and none comes (event_sets.h). Codes and
- * their order are those of NVML 13.580 where a call is defined there. Where it is not, for a set
- * that is none, it is kNvmlInvalidArgument. */
+ * their order are those of NVML 13.580 where a call is defined there; elsewhere a wrong set is
+ * kNvmlInvalidArgument. */
 #include <stddef.h>
 
 #include "client_stub/nvml/event_sets.h"
@@ -9,10 +9,10 @@
 static const enum WarplineEventSetKind kDevice = kWarplineDeviceEvents;
 static const enum WarplineEventSetKind kSystem = kWarplineSystemEvents;
 
-/* Every type that nvml.h knows, and those below that it once knew. */
+/* Every type that nvml.h knows, and the lower bits that it once knew. */
 static const uint64_t kEventTypes = 0xffff;
 
-/* ---- Of devices */
+/* ---- Events of devices */
 
 int nvmlEventSetCreate(void** set) {
   NVML_TRY(WarplineNvmlCheck());
@@ -36,8 +36,8 @@ int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, uint64_t* types) {
   return kNvmlSuccess;
 }
 
-/* Programs that do not ask first take a refusal for a broken device. NVML, too, takes types that
- * the device lacks. */
+/* Programs that do not ask first would take a refusal for a broken device. NVML, too, accepts types
+ * that the device lacks. */
 int nvmlDeviceRegisterEvents(nvmlDevice_t device, uint64_t types, void* set) {
   NVML_TRY(WarplineDeviceIndex(device, &(uint32_t){0}));
   if (!WarplineEventSetIsOne(set, kDevice)) return kNvmlInvalidArgument;
@@ -54,7 +54,7 @@ int nvmlEventSetWait(void* set, void* data, uint32_t timeout_ms) {
   return nvmlEventSetWait_v2(set, data, timeout_ms);
 }
 
-/* ---- Of the system: drivers that are bound to GPUs and leave them */
+/* ---- Events of the system: drivers that are bound to GPUs and leave them */
 
 int nvmlSystemEventSetCreate(struct NvmlSystemEventSetRequest* request) {
   NVML_TRY(WarplineNvmlCheck());
@@ -87,7 +87,7 @@ int nvmlSystemEventSetWait(struct NvmlSystemEventSetWaitRequest* request) {
     return kNvmlInvalidArgument;
   }
   if (request->timeout_ms == 0) {
-    /* Asks for what there is already. */
+    /* Asks only for events that have come already. */
     request->count = 0;
     return kNvmlSuccess;
   }

@@ -13,10 +13,10 @@ enum { kMaxSets = 4096 };
 
 /* A set's handle is the address of its element, which holds its kind, or 0. */
 static _Atomic unsigned char g_sets[kMaxSets];
-/* Where the search for a free element begins: they are taken in turn, so that the handle of a freed
- * one is a new one's as late as possible. */
+/* Where the search for a free element begins. Elements are taken in turn, so that the handle of a
+ * freed set is used again as late as possible. */
 static _Atomic uint32_t g_next;
-/* How many were freed. Who waits for any set sleeps on it. */
+/* How many sets were freed. Threads that wait for any set sleep on it. */
 static _Atomic uint32_t g_freed;
 
 void* WarplineEventSetCreate(enum WarplineEventSetKind kind) {
@@ -28,7 +28,7 @@ void* WarplineEventSetCreate(enum WarplineEventSetKind kind) {
   return NULL;
 }
 
-/* The element that `set` is the address of; NULL for none. */
+/* Returns the element whose address `set` is; NULL when there is none. */
 static _Atomic unsigned char* Element(const void* set) {
   const uintptr_t offset = (uintptr_t)set - (uintptr_t)g_sets;
   return offset < sizeof(g_sets) ? &g_sets[offset] : NULL;
@@ -61,7 +61,8 @@ void WarplineEventSetWait(const void* set, enum WarplineEventSetKind kind, uint3
   while (1) {
     const uint32_t freed = atomic_load(&g_freed);
     if (!WarplineEventSetIsOne(set, kind)) break;
-    /* Until an absolute time. Anything but a wake-up or a free in between ends the wait. */
+    /* Waits until an absolute time. Any result except a wake-up, or a free in between, ends the
+     * wait. */
     if (syscall(SYS_futex, &g_freed, FUTEX_WAIT_BITSET_PRIVATE, freed, &end, NULL,
                 FUTEX_BITSET_MATCH_ANY) != 0 &&
         errno != EAGAIN) {

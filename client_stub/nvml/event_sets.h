@@ -1,7 +1,7 @@
 /* Sets of events, in which nothing ever happens. C.
  *
- * What NVML calls events, errors of a device above all, is the whole device's, so that of every
- * tenant on it; it is not passed on. A set can be made, waited for and freed.
+ * NVML's events, above all errors of a device, concern the whole device and thus every tenant on
+ * it, so they are not passed on. A set can be made, waited for and freed.
  *
  * All functions are thread-safe, take no lock and so work in the child of a fork, which has the
  * sets of its parent. A handle is compared, never followed: a set that was freed is told from one
@@ -11,13 +11,13 @@
 
 #include <stdint.h>
 
-/* A set of one kind is none of the other. */
+/* A set belongs to one kind only. */
 enum WarplineEventSetKind { kWarplineDeviceEvents = 1, kWarplineSystemEvents = 2 };
 
-/* A new set; NULL while there are 4096 of both kinds. */
+/* Returns a new set; NULL while there are 4096 of both kinds. */
 void* WarplineEventSetCreate(enum WarplineEventSetKind kind);
 int WarplineEventSetIsOne(const void* set, enum WarplineEventSetKind kind);
-/* Whether it was one. Who waits for it returns at once. */
+/* Frees a set, and returns whether it was one. Threads that wait for it return at once. */
 int WarplineEventSetFree(void* set, enum WarplineEventSetKind kind);
 /* Returns when the time is up, the set is freed, or a handler has taken a signal. */
 void WarplineEventSetWait(const void* set, enum WarplineEventSetKind kind, uint32_t timeout_ms);

@@ -27,7 +27,8 @@ static char* g_text;
 static int64_t g_asked_ns; /* When the answer was asked for. */
 static int g_lost;
 
-/* Another thread may have held the mutex, and been about to exchange the text. */
+/* In the child of a fork: another thread may have held the mutex and been about to exchange the
+ * text. */
 static void StartAnew(void) {
   pthread_mutex_init(&g_mutex, NULL);
   g_asked_ns = 0;
@@ -41,7 +42,7 @@ static int64_t NowNs(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Returns when it was called. */
+/* Locks the mutex and returns the time of the call. */
 static int64_t Lock(void) {
   const int64_t now = NowNs();
   pthread_once(&g_once, RegisterFork);
@@ -63,7 +64,8 @@ static int IsDue(enum WarplineAge age, int64_t called_ns) {
   return g_asked_ns < called_ns;
 }
 
-/* Asks, where that is due; with the mutex. Returns whether the facts are as new as `age` wants. */
+/* Asks Warpline where that is due. Called with the mutex held. Returns whether the facts are as new
+ * as `age` requires. */
 static int Refresh(enum WarplineAge age, int64_t called_ns) {
   if (!IsDue(age, called_ns)) return 1;
   if (g_lost && called_ns - g_asked_ns < kRetryNs) return 0;
@@ -77,7 +79,7 @@ static int Refresh(enum WarplineAge age, int64_t called_ns) {
   return 1;
 }
 
-/* The value behind `name` in the lines from `text` to the next device, or NULL. */
+/* Returns the value behind `name` in the lines from `text` to the next device, or NULL. */
 static const char* ValueIn(const char* text, const char* name) {
   const size_t length = strlen(name);
   while (text != NULL && *text != '\0') {
@@ -89,7 +91,7 @@ static const char* ValueIn(const char* text, const char* name) {
   return NULL;
 }
 
-/* The lines of a device, or NULL. */
+/* Returns the lines of a device, or NULL. */
 static const char* LinesOf(uint32_t index) {
   const char* line = g_text;
   while (line != NULL && *line != '\0') {
@@ -115,7 +117,7 @@ static int IndexOf(nvmlDevice_t device, uint32_t* index) {
   return *index < Count() ? kNvmlSuccess : kNvmlInvalidArgument;
 }
 
-/* With the mutex: the lines that belong to `device`. */
+/* Finds the lines that belong to `device`. Called with the mutex held. */
 static int Find(nvmlDevice_t device, enum WarplineAge age, int64_t called_ns, const char** lines) {
   if (g_opened == 0) return kNvmlUninitialized;
   uint32_t index = 0;
@@ -221,7 +223,7 @@ int WarplineText(nvmlDevice_t device, const char* name, char* text, size_t size)
 int WarplineProcessAt(nvmlDevice_t device, uint32_t index, struct WarplineProcess* process) {
   const char* lines = NULL;
   const int64_t called_ns = Lock();
-  /* One answer for all processes of a list. */
+  /* All processes of a list come from one answer. */
   int result = Find(device, index == 0 ? kWarplineExact : kWarplineFixed, called_ns, &lines);
   if (result == kNvmlSuccess) {
     const char* value = ValueIn(lines, "process");

@@ -1,8 +1,9 @@
-/* What Warpline last said of this program's devices, and whether NVML is initialized. C.
+/* Warpline's latest answers about this program's devices, and whether NVML is initialized. C.
  *
  * All functions are thread-safe and work in the child of a fork. They return NVML's codes:
- * kNvmlUninitialized before nvmlInit, kNvmlInvalidArgument for a handle or pointer that is none,
- * kNvmlNotSupported for what Warpline did not say, kNvmlGpuIsLost when it no longer answers. */
+ * kNvmlUninitialized before nvmlInit, kNvmlInvalidArgument for an invalid handle or pointer,
+ * kNvmlNotSupported for a fact that Warpline did not report, kNvmlGpuIsLost when it no longer
+ * answers. */
 #ifndef WARPLINE_CLIENT_STUB_NVML_FACTS_H_
 #define WARPLINE_CLIENT_STUB_NVML_FACTS_H_
 
@@ -11,22 +12,24 @@
 
 #include "client_stub/nvml/nvml_abi.h"
 
-/* How old a fact may be: as it was at nvmlInit, a fifth of a second, or of the time of the call. */
+/* How old a fact may be: as old as nvmlInit, a fifth of a second, or no older than the call. */
 enum WarplineAge { kWarplineFixed, kWarplineNow, kWarplineExact };
 
-/* nvmlInit and nvmlShutdown; they count. kNvmlDriverNotLoaded when Warpline does not answer. */
+/* nvmlInit and nvmlShutdown, which are counted. kNvmlDriverNotLoaded when Warpline does not
+ * answer. */
 int WarplineNvmlOpen(void);
 int WarplineNvmlClose(void);
-/* kNvmlSuccess while initialized. */
+/* Returns kNvmlSuccess while NVML is initialized. */
 int WarplineNvmlCheck(void);
 
 int WarplineDeviceCount(uint32_t* count);
 int WarplineDeviceAt(uint32_t index, nvmlDevice_t* device);
 int WarplineDeviceIndex(nvmlDevice_t device, uint32_t* index);
 
-/* A fact of a device, of the driver for `device` NULL. */
+/* Gives a fact about a device, or about the driver if `device` is NULL. */
 int WarplineNumber(nvmlDevice_t device, enum WarplineAge age, const char* name, uint64_t* value);
-/* kNvmlInsufficientSize when the text with its final 0 is longer than `size`. */
+/* Gives a fact as text. kNvmlInsufficientSize when the text with its final 0 is longer than
+ * `size`. */
 int WarplineText(nvmlDevice_t device, const char* name, char* text, size_t size);
 
 struct WarplineProcess {
@@ -34,18 +37,18 @@ struct WarplineProcess {
   uint64_t bytes;
   char name[256];
 };
-/* The process number `index` of the device; kNvmlNotFound when there are no more. */
+/* Gives the process number `index` of the device; kNvmlNotFound when there are no more. */
 int WarplineProcessAt(nvmlDevice_t device, uint32_t index, struct WarplineProcess* process);
 
-/* Returns from the function that it stands in unless `expression` is kNvmlSuccess. */
+/* Returns the value of `expression` from the calling function unless it is kNvmlSuccess. */
 #define NVML_TRY(expression)                           \
   do {                                                 \
     const int try_result = (expression);               \
     if (try_result != kNvmlSuccess) return try_result; \
   } while (0)
 
-/* Whether a structure that begins with its version is there, and of the one expected. Nothing
- * behind the version is looked at. */
+/* Checks that a structure that begins with its version is there and has the expected version. Reads
+ * nothing behind the version. */
 static inline int WarplineCheckVersion(const uint32_t* version, uint32_t expected) {
   if (version == NULL) return kNvmlInvalidArgument;
   return *version == expected ? kNvmlSuccess : kNvmlArgumentVersionMismatch;

@@ -1,4 +1,4 @@
-/* NVML's functions of what lies between devices: NVLink, peers, topology. */
+/* NVML's functions about connections between devices: NVLink, peers, topology. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* NVML's functions of memory and processes: the quota of the lease or session, and its programs. */
+/* NVML's functions about memory and processes: the quota of the lease or session, and its
+ * programs. */
 #include <string.h>
 
 #include "client_stub/nvml/facts.h"

@@ -1,5 +1,5 @@
 /* The part of NVML's binary interface that is served, as NVIDIA documents it (NVML API Reference).
- * nvml.h is no part of the toolkits that this builds with. C. */
+ * The toolkits that this builds with do not contain nvml.h. C. */
 #ifndef WARPLINE_CLIENT_STUB_NVML_NVML_ABI_H_
 #define WARPLINE_CLIENT_STUB_NVML_NVML_ABI_H_
 

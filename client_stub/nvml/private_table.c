@@ -1,8 +1,8 @@
 /* nvidia-smi asks for a private table of functions before anything else, and gives up without one.
- * It does well with functions that say that they are not supported, and then uses public ones. Only
- * its list of processes comes from the table alone: from three functions, of processes that
- * compute, draw and use MPS; and one says whether `nvidia-smi dmon` and `pmon` may watch the
- * device. Found by trial with nvidia-smi 535 and 580. */
+ * It works with functions that return "not supported", and then uses public ones. Only its list of
+ * processes comes from the table alone: from three functions, for processes that compute, draw and
+ * use MPS. One more says whether `nvidia-smi dmon` and `pmon` may watch the device. Found by trial
+ * with nvidia-smi 535 and 580. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +77,7 @@ int nvmlInternalGetExportTable(const void** table, const unsigned char* id) {
   if (table == NULL || id == NULL) return kNvmlInvalidArgument;
   *table = NULL;
   if (memcmp(id, kKnown, sizeof(kKnown)) != 0) return kNvmlNotFound;
-  /* Each thread that comes writes the same. */
+  /* Every thread writes the same values. */
   for (size_t i = 0; i < kEntries; ++i) {
     __atomic_store_n(&entries[i], EntryAt(i), __ATOMIC_RELEASE);
   }

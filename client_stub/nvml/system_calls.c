@@ -1,11 +1,12 @@
-/* NVML's functions that are of no device: initialization, versions, what there is none of. */
+/* NVML's functions that concern no device: initialization, versions, and features that do not exist
+ * here. */
 #include <stdio.h>
 #include <string.h>
 
 #include "client_stub/nvml/facts.h"
 
 int nvmlInitWithFlags(uint32_t flags) {
-  (void)flags; /* That there may be no GPU, and that they need not be attached to. */
+  (void)flags; /* They say that there may be no GPU, and that GPUs need not be attached to. */
   return WarplineNvmlOpen();
 }
 int nvmlInit_v2(void) { return WarplineNvmlOpen(); }
@@ -70,7 +71,7 @@ int nvmlSystemGetNVMLVersion(char* version, uint32_t size) {
   NVML_TRY(WarplineNvmlCheck());
   const int result = WarplineText(NULL, "nvml_version", version, size);
   if (result != kNvmlSuccess || version[0] != '\0') return result;
-  /* A server without NVML: as NVIDIA makes it up, of the major CUDA version and the driver's. */
+  /* A server without NVML: made as NVIDIA makes it, of the CUDA major version and the driver's. */
   char driver[80] = "";
   uint64_t cuda = 0;
   NVML_TRY(WarplineText(NULL, "driver_version", driver, sizeof(driver)));

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Before the result in its file.
+// Precedes the result in its file.
 struct Header {
   std::array<char, 8> magic;
   uint64_t bytes;
@@ -31,7 +31,8 @@ struct Header {
 static_assert(sizeof(Header) == 48);
 constexpr std::array<char, 8> kMagic = {'W', 'L', 'C', 'A', 'C', 'H', 'E', '2'};
 
-// Files that are being written begin with it; older ones were left behind.
+// The names of files that are being written begin with this; files that are older than kLeftBehind
+// were left behind.
 constexpr char kUnfinished[] = ".new-";
 constexpr auto kLeftBehind = std::chrono::hours(1);
 
@@ -59,7 +60,7 @@ bool WriteAll(int fd, const void* from, size_t bytes) {
   return true;
 }
 
-// Of a result and what it is the result of.
+// Hashes a result together with its name.
 bool HashEntry(const ContentHash& name, std::string_view result, ContentHash* hash) {
   ContentHasher hasher;
   hasher.Add({reinterpret_cast<const char*>(name.data()), name.size()});
@@ -79,7 +80,7 @@ bool CacheFolder::Find(const ContentHash& name, std::string* result) {
       open((path_ + "/" + HashText(name)).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat about;
   Header header;
-  // Code that another user left there would be run.
+  // A file of another user is refused, because its code would be run.
   if (file.get() < 0 || fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) ||
       about.st_uid != geteuid() || !ReadAll(file.get(), &header, sizeof(header)) ||
       header.magic != kMagic || header.bytes > kMaxCachedResult ||
@@ -92,7 +93,7 @@ bool CacheFolder::Find(const ContentHash& name, std::string* result) {
       hash != header.hash) {
     return false;
   }
-  futimens(file.get(), nullptr);  // When it was last used.
+  futimens(file.get(), nullptr);  // Notes when it was last used.
   *result = std::move(found);
   return true;
 }
@@ -123,7 +124,8 @@ bool CacheFolder::Put(const ContentHash& name, std::string_view result) {
     unlink(unfinished.c_str());
     return false;
   }
-  // Looked at the first time, and then each time that a sixteenth may have come.
+  // The folder is looked at the first time, and then each time that a sixteenth of the bound may
+  // have been added.
   if (unseen_bytes_.fetch_add(result.size()) + result.size() >= max_bytes_ / 16) {
     unseen_bytes_.store(0);
     DropOldest();
@@ -142,7 +144,7 @@ void CacheFolder::DropOldest() {
   std::error_code error;
   const auto now = fs::file_time_type::clock::now();
   for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
-    std::error_code gone;  // Another process does the same.
+    std::error_code gone;  // Another process may do the same.
     const uint64_t bytes = it->file_size(gone);
     if (gone) continue;
     const auto used = it->last_write_time(gone);
@@ -152,7 +154,7 @@ void CacheFolder::DropOldest() {
       continue;
     }
     ContentHash name;
-    if (!ParseHash(it->path().filename().string(), &name)) continue;  // Somebody else's.
+    if (!ParseHash(it->path().filename().string(), &name)) continue;  // Not one of our files.
     entries.push_back({it->path(), used, bytes});
     total += bytes;
   }

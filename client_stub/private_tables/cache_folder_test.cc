@@ -81,7 +81,7 @@ TEST_F(CacheFolderTest, TheLeastRecentlyUsedGo) {
     ASSERT_EQ(utime(FileOf(name).c_str(), &old), 0);
   }
   std::string result;
-  ASSERT_TRUE(folder.Find(Name("0"), &result));  // Used now.
+  ASSERT_TRUE(folder.Find(Name("0"), &result));  // This counts as a use.
   ASSERT_TRUE(folder.Put(Name("4"), code));
   EXPECT_TRUE(folder.Find(Name("0"), &result));
   EXPECT_FALSE(folder.Find(Name("1"), &result));

@@ -17,7 +17,7 @@ namespace warpline {
 namespace {
 
 constexpr char kCompileCache[] = "COMPILE_CACHE";
-// As the driver's own cache has it.
+// The bounds of the driver's own cache.
 constexpr uint64_t kDefaultBytes = 1ull << 30;
 constexpr uint64_t kMostBytes = 4ull << 30;
 constexpr int kDone = 0;
@@ -31,12 +31,12 @@ CacheFolder& Folder() {
   return *folder;
 }
 
-// What one compilation is known by, made and destroyed by who compiles.
+// Names one compilation. The compiler makes and destroys it.
 struct Key {
   ContentHash name;
 };
 
-// Text and its length, so that two neighbours cannot be mistaken for others.
+// Adds a text with its length, so that two neighbouring texts cannot be mistaken for others.
 void AddText(ContentHasher* hasher, std::string_view text) {
   const uint64_t bytes = text.size();
   hasher->Add({reinterpret_cast<const char*>(&bytes), sizeof(bytes)});
@@ -70,7 +70,7 @@ int DestroyKey(void* key) {
   return kDone;
 }
 
-// Anything but 0 says that there is none. The caller gives the data back with FreeData().
+// Any result but 0 says that there is none. The caller gives the data back with FreeData().
 int FindResult(void* key, int, void** data, uint32_t* bytes) {
   if (key == nullptr || data == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string result;
@@ -113,7 +113,7 @@ CompileCacheSettings ReadCompileCacheSettings(
     settings.max_bytes = std::min(asked, kMostBytes);
   }
   if (settings.max_bytes == 0) return settings;
-  // Beside what the driver keeps there, whose format is its own.
+  // The folder lies beside the files that the driver keeps there, which have their own format.
   if (const std::string path = text("CUDA_CACHE_PATH"); !path.empty()) {
     settings.path = path + "/warpline";
   } else if (const std::string cache = text("XDG_CACHE_HOME"); cache.starts_with('/')) {

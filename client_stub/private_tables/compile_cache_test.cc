@@ -28,7 +28,7 @@ void* Key(const std::string& source, const char* options, int kind = 1, int firs
   return key;
 }
 
-// What is kept for a key; empty when nothing is.
+// Returns the result that is kept for a key; empty when there is none.
 std::string Find(void* key) {
   void* data = nullptr;
   uint32_t bytes = 0;

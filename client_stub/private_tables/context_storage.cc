@@ -6,8 +6,8 @@
 namespace warpline {
 namespace {
 
-// Counts changes to all storages of the process. What a thread remembers is valid as long as the
-// number is the one that it was remembered under.
+// Counts changes to all storages of the process. A value that a thread remembers is valid as long
+// as the count is the one under which it was remembered.
 std::atomic<uint64_t> g_changes{1};
 
 struct Remembered {
@@ -18,12 +18,12 @@ struct Remembered {
   void* value = nullptr;
 };
 
-// A process has as many keys as copies of the runtime library, half a dozen with PyTorch.
+// A process has one key for each copy of the runtime library: half a dozen with PyTorch.
 constexpr size_t kRemembered = 16;
 
-// Not thread-local itself: all thread-local storage of this library comes from the few hundred
-// bytes that a process has for late libraries of the initial-exec kind
-// (core/runtime/thread_state.h).
+// The values lie behind a pointer and are not thread-local themselves, because all thread-local
+// storage of this library comes from the few hundred bytes that a process has for late libraries of
+// the initial-exec kind (core/runtime/thread_state.h).
 thread_local Remembered* t_remembered = nullptr;
 
 struct Owner {
@@ -39,7 +39,7 @@ Remembered* Slot(uintptr_t context, uintptr_t key) {
   const uint64_t mixed = (context ^ (key << 1)) * 0x9e3779b97f4a7c15u;
   if (t_remembered == nullptr) {
     t_remembered = new Remembered[kRemembered];
-    t_owner.used = true;  // From its first use on it is destroyed with the thread.
+    t_owner.used = true;  // After its first use it is destroyed with the thread.
   }
   return &t_remembered[mixed >> 60];
 }

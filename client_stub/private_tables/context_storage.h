@@ -24,19 +24,19 @@ class ContextStorage {
   ContextStorage& operator=(const ContextStorage&) = delete;
   ~ContextStorage();  // Runs no destructors.
 
-  // Replaces what was there, without running its destructor. `destructor` may be nullptr.
+  // Replaces an earlier value without running its destructor. `destructor` may be nullptr.
   void Put(CUcontext context, void* key, void* value, Destructor destructor);
 
-  // Returns false, and leaves *value, if there is none.
+  // Returns false, and leaves *value unchanged, if there is none.
   bool Get(CUcontext context, void* key, void** value);
 
   // Runs no destructor. Returns false if there was none.
   bool Delete(CUcontext context, void* key);
 
-  // Drops everything of the context, running destructors on this thread.
+  // Drops all values of the context and runs their destructors on this thread.
   void Forget(CUcontext context);
 
-  // For pthread_atfork(), so that the child finds the lock free.
+  // For pthread_atfork(): they ensure that the child finds the lock free.
   void LockForFork() ABSL_EXCLUSIVE_LOCK_FUNCTION(mu_) { mu_.Lock(); }
   void UnlockAfterFork() ABSL_UNLOCK_FUNCTION(mu_) { mu_.Unlock(); }
 

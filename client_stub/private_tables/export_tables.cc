@@ -51,7 +51,7 @@ CUresult PrimaryContextOf(CUcontext* context, CUdevice device) {
 
 // ---- TOOLS_RUNTIME_CALLBACK_HOOKS
 
-// Zero in the flags of a runtime call: no tool wants to hear of it, so no other slot is called.
+// The flags of all runtime calls are zero: no tool subscribes to any, so no other slot is called.
 // Indexed by CUPTI's numbers of the runtime's calls, of which CUDA 13.0 has 522.
 uint32_t g_callback_flags[4096];
 uint32_t g_other_flags[64];
@@ -204,7 +204,7 @@ CUresult CheckIntegrity(uint32_t version, uint64_t unix_seconds, uint8_t* answer
 
 struct Table {
   uint8_t id[16];
-  void* const* slots;  // nullptr: known, and refused without a word.
+  void* const* slots;  // nullptr: the table is known, and refused without a log line.
 };
 
 constexpr Table kTables[] = {
@@ -226,7 +226,7 @@ constexpr Table kTables[] = {
     {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
       0xf2},
      g_integrity_check},
-    // Error log: every runtime since 12.9 asks for it and does without.
+    // This is the error log. Every runtime since 12.9 asks for it and does without.
     {{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
       0xd9},
      nullptr},
@@ -235,7 +235,8 @@ constexpr Table kTables[] = {
 constexpr uint8_t kCompileCacheId[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
                                          0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
 
-// The tables of this file and those of libraries above the runtime. False for an unknown one.
+// Finds a table of this file or of the libraries above the runtime. Returns false for an unknown
+// one.
 bool FindTable(const CUuuid& id, void* const** slots) {
   for (const Table& table : kTables) {
     if (std::memcmp(table.id, id.bytes, sizeof(table.id)) != 0) continue;

@@ -1,7 +1,7 @@
 // cuGetExportTable(): the tables of functions that the CUDA runtime library asks of its driver
 // beside the documented API. README.md says what each is for and how that is known.
 //
-// Answered in the process, without the server, except through DriverView. Thread-safe.
+// The tables answer in the process, without the server, except through DriverView. Thread-safe.
 //
 // With --define=warpline_private_tables=off every table is refused: programs with a static
 // libcudart then fail at their first call; those that use only the driver API work.
@@ -15,9 +15,9 @@
 
 namespace warpline {
 
-// What the tables need of the driver around them. Implementations are thread-safe and answer as the
-// public call of the same meaning would: the runtime compares (a device's UUID and PCI location,
-// the driver's version). CurrentContext() is on the path of every runtime call.
+// The parts of the driver that the tables need. Implementations are thread-safe and answer as the
+// public call of the same meaning would, because the runtime compares the two (a device's UUID and
+// PCI location, the driver's version). CurrentContext() is on the path of every runtime call.
 class DriverView {
  public:
   virtual ~DriverView() = default;
@@ -27,31 +27,30 @@ class DriverView {
   virtual CUresult DeviceAttribute(int* value, CUdevice_attribute attribute, CUdevice device) = 0;
   virtual CUresult DeviceUuid(CUuuid* uuid, CUdevice device) = 0;
 
-  // The handle that retaining the device's primary context will give, without retaining it.
+  // Gives the handle that retaining the device's primary context will give, without retaining it.
   virtual CUresult PrimaryContext(CUdevice device, CUcontext* context) = 0;
 
-  // As cuCtxGetCurrent: CUDA_SUCCESS and nullptr where the thread has none.
+  // Works like cuCtxGetCurrent: CUDA_SUCCESS and nullptr where the thread has no context.
   virtual CUresult CurrentContext(CUcontext* context) = 0;
 
-  // As cuCtxGetId, of a context that is not nullptr.
+  // Works like cuCtxGetId for a context that is not nullptr.
   virtual CUresult ContextId(CUcontext context, uint64_t* id) = 0;
-  // As cuStreamGetId with `context` current, `per_thread` as for its _ptsz variant. Never 0.
-  // Without a context CUDA_ERROR_INVALID_HANDLE for a default stream; any other is known by its
-  // handle.
+  // Works like cuStreamGetId with `context` current; `per_thread` selects its _ptsz variant. The id
+  // is never 0. Without a context, a default stream is CUDA_ERROR_INVALID_HANDLE; any other stream
+  // is known by its handle.
   virtual CUresult StreamId(CUcontext context, CUstream stream, bool per_thread, uint64_t* id) = 0;
-  // As cuModuleEnumerateFunctions, all of them.
+  // Works like cuModuleEnumerateFunctions and gives all functions.
   virtual CUresult Functions(CUmodule module, std::vector<CUfunction>* functions) = 0;
 };
 
-// Stores the table `id` in *table: static memory, never freed. Every call must bring the same
-// `view`, which must outlive the process's last call into any table. A table that this driver does
-// not have gives CUDA_ERROR_INVALID_VALUE and nullptr, and a log line the first time it is asked
-// for.
+// Stores the table `id` in *table: static memory, never freed. Every call must pass the same
+// `view`, which must outlive the process's last call into any table. For a table that this driver
+// does not have it gives CUDA_ERROR_INVALID_VALUE and nullptr, and logs a line the first time.
 CUresult GetExportTable(DriverView* view, const CUuuid* id, const void** table);
 
-// Drops what libraries attached to `context` and runs their destructors, on this thread. Call when
-// a context is destroyed or a primary one reset, while its handle still is what the context calls
-// take.
+// Drops the values that libraries attached to `context` and runs their destructors, on this thread.
+// Call this when a context is destroyed or a primary context is reset, while its handle is still
+// the one that the context calls take.
 void ForgetContext(CUcontext context);
 
 }  // namespace warpline

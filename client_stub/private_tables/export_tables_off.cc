@@ -1,4 +1,4 @@
-// The build without private tables: all are refused.
+// Used by the build without private tables: all tables are refused.
 #include "client_stub/private_tables/export_tables.h"
 #include "common/log/log.h"
 

@@ -207,7 +207,8 @@ TEST(ExportTablesTest, LibrariesGetNumbersOfContextsAndStreams) {
   uint64_t id = 0;
   EXPECT_EQ(context_id(kPrimary, &id), CUDA_SUCCESS);
   EXPECT_EQ(id, 41u);
-  // As NVIDIA's driver answers a thread that has none, or asks for none.
+  // NVIDIA's driver gives these answers to a thread without a context, and to a call without an
+  // output.
   EXPECT_EQ(context_id(nullptr, &id), CUDA_SUCCESS);
   EXPECT_EQ(id, 0u);
   EXPECT_EQ(context_id(kPrimary, nullptr), CUDA_ERROR_INVALID_VALUE);

@@ -20,12 +20,12 @@ constexpr char kDeviceTopology[] = "1734dc26";
 
 CUresult ContextId(CUcontext context, uint64_t* id) {
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The answer for a thread that has none: libraries ask before they do anything in it.
+  // This is the answer for a thread without a context: libraries ask before they do anything in it.
   *id = 0;
   return context == nullptr ? CUDA_SUCCESS : View().ContextId(context, id);
 }
 
-// The object behind a stream's handle is only ever handed to the next function, and so it is the
+// The object behind a stream's handle is only ever handed to the next function, so it may be the
 // stream's number, which is never 0.
 CUresult StreamObject(CUcontext context, CUstream stream, void** object, int per_thread) {
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -43,7 +43,7 @@ CUresult StreamIdOf(CUcontext, void* object, uint64_t* id) {
 
 // ---- TOOLS_MODULE
 
-// 1 when `visit` has seen every kernel of the module; whoever calls takes anything else for an
+// Returns 1 when `visit` has seen every kernel of the module; callers take any other value for an
 // error.
 int VisitKernels(CUcontext, CUmodule module, void (*visit)(void*, CUfunction), void* data) {
   if (visit == nullptr) return 0;

@@ -7,7 +7,8 @@
 
 namespace warpline {
 
-// The slots of table `id`, static memory; nullptr when it is none of these. Thread-safe.
+// Returns the slots of table `id`, static memory; nullptr when it is none of these tables.
+// Thread-safe.
 void* const* LibraryTable(const CUuuid& id);
 
 }  // namespace warpline

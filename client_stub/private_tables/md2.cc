@@ -41,7 +41,8 @@ void Md2::Update(std::string_view bytes) {
 }
 
 Md2Digest Md2::Finish() {
-  // 1 to 16 bytes of padding, each of them their number; then the checksum as a block of its own.
+  // 1 to 16 bytes of padding follow, each with the value of their number; then the checksum as a
+  // block of its own.
   const auto padding = static_cast<uint8_t>(kBlockSize - filled_);
   std::fill(block_.begin() + filled_, block_.end(), padding);
   AbsorbBlock();

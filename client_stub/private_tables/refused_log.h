@@ -1,4 +1,4 @@
-// Says once for each table that it was refused. Thread-safe.
+// Logs once for each table that it was refused. Thread-safe.
 #ifndef WARPLINE_CLIENT_STUB_PRIVATE_TABLES_REFUSED_LOG_H_
 #define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_REFUSED_LOG_H_
 

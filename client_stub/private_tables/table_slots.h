@@ -1,4 +1,4 @@
-// What the files with tables share: how a slot is written, and the driver that slots ask.
+// Shared by the files with tables: how a slot is written, and the driver that slots ask.
 #ifndef WARPLINE_CLIENT_STUB_PRIVATE_TABLES_TABLE_SLOTS_H_
 #define WARPLINE_CLIENT_STUB_PRIVATE_TABLES_TABLE_SLOTS_H_
 
@@ -10,8 +10,8 @@
 
 namespace warpline {
 
-// The view that GetExportTable() was called with last, which is always the same. View() only from
-// slots: nobody has one before.
+// The view that GetExportTable() was called with; every call passes the same one. Only slots may
+// call View(), because there is no view before.
 void SetView(DriverView* view);
 DriverView& View();
 

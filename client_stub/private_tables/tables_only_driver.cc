@@ -1,6 +1,6 @@
-// A libcuda.so.1 for static_runtime_test: what a program with a static CUDA runtime calls to copy
-// memory and launch a kernel, on devices that exist in name only. Device memory is host memory and
-// kernels do nothing. $TEST_DEVICES says how many devices there are.
+// A libcuda.so.1 for static_runtime_test: the calls with which a program with a static CUDA runtime
+// copies memory and launches a kernel, on devices that exist in name only. Device memory is host
+// memory and kernels do nothing. $TEST_DEVICES says how many devices there are.
 #include <dlfcn.h>
 
 #include <cstdint>

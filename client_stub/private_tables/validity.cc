@@ -5,7 +5,7 @@
 namespace warpline {
 namespace {
 
-// Two of the three versions have an answer that depends on nothing.
+// For two of the three versions the answer is constant.
 constexpr Md2Digest kAnswer0 = {0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x33,
                                 0xe8, 0xd1, 0x4c, 0x1f, 0xaa, 0x83, 0xd3, 0x8e};
 constexpr Md2Digest kAnswer1 = {0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x18,
@@ -29,7 +29,7 @@ Md2Digest ValidityAnswer(const ValidityQuestion& question) {
     default:
       break;
   }
-  // Field by field, so that no padding is hashed. Little-endian, as every host of CUDA is.
+  // Appends field by field, so that no padding is hashed. Little-endian, like every host of CUDA.
   std::string message;
   AppendRaw(question.driver_version, &message);
   AppendRaw(question.version, &message);

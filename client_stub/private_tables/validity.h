@@ -15,7 +15,7 @@
 
 namespace warpline {
 
-// As cuDeviceGetUuid and cuDeviceGetAttribute report the device.
+// A device as cuDeviceGetUuid and cuDeviceGetAttribute report it.
 struct ValidityDevice {
   CUuuid uuid;
   int32_t pci_domain;
@@ -26,7 +26,7 @@ struct ValidityDevice {
 struct ValidityQuestion {
   uint32_t version;         // Asked by the runtime: its own version + 0, 1 or 2.
   uint64_t unix_seconds;    // Asked by the runtime.
-  uint32_t driver_version;  // As cuDriverGetVersion answers.
+  uint32_t driver_version;  // The answer of cuDriverGetVersion.
   uint32_t process;         // getpid().
   uint32_t thread;          // The low half of pthread_self() of the asking thread.
   const void* cudart_interface_table;

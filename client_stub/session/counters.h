@@ -1,4 +1,4 @@
-// What a session counts about itself; printed by WARPLINE_STAT=1 when the application ends.
+// The counters of a session. WARPLINE_STAT=1 prints them when the application ends.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COUNTERS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COUNTERS_H_
 
@@ -11,13 +11,14 @@
 
 namespace warpline::stub {
 
-// Thread-safe: relaxed atomics, exact when read after the threads that counted were joined.
+// Thread-safe: the counters are relaxed atomics, and exact when read after the threads that counted
+// were joined.
 struct Counters {
   std::atomic<uint64_t> commands{0};  // one-way commands and round trips sent
   std::array<std::atomic<uint64_t>, kCommandCount + 1> by_command{};  // by CommandId
   std::atomic<uint64_t> launches{0};
-  // Replies that a thread of the application waited for, other than in a synchronize or a copy
-  // out; and the same by command. Opening the session and memory requests are told apart.
+  // Replies that a thread of the application waited for, except in a synchronize or a copy out; and
+  // the same numbers by command. The session's opening and memory requests are counted apart.
   std::atomic<uint64_t> round_trips{0};
   std::array<std::atomic<uint64_t>, kCommandCount + 1> round_trips_by_command{};
   std::atomic<uint64_t> open_round_trips{0};
@@ -25,7 +26,7 @@ struct Counters {
   std::atomic<uint64_t> memory_refusals{0};  // by the server, or for want of quota
   std::atomic<uint64_t> synchronizes{0};
   std::atomic<uint64_t> copies_out{0};
-  // Waits of another kind: for the window, for credit, for memory that was freed to retire.
+  // Other waits: for the window, for credit, and for freed memory to retire.
   std::atomic<uint64_t> window_waits{0};
   std::atomic<uint64_t> free_waits{0};
   std::atomic<uint64_t> bytes_sent{0};

@@ -1,7 +1,8 @@
-// Which exported symbol a cuGetProcAddress() request means.
+// Finds the exported symbol that a cuGetProcAddress() request means.
 //
-// The table is generated from the toolkit's *Typedefs.h (tools/gen_entry_points.py), as are the
-// exports of libcuda.so.1, so every symbol named here is one of warpline_shim::names.
+// The table is generated from the toolkit's *Typedefs.h (tools/gen_entry_points.py). So are the
+// exports of libcuda.so.1; thus every symbol named here is one of warpline_shim::names.
+//
 // Stateless and thread-safe.
 #ifndef WARPLINE_CLIENT_STUB_SHIM_ENTRY_POINTS_H_
 #define WARPLINE_CLIENT_STUB_SHIM_ENTRY_POINTS_H_

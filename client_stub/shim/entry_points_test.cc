@@ -30,7 +30,7 @@ TEST(ResolveSymbolTest, AgreesWithEveryRequestOfTheRuntimeLibrary) {
     std::istringstream fields(line);
     for (std::string& f : field) std::getline(fields, f, ',');
     const std::string got = Resolve(field[0], std::stoi(field[1]), std::stoull(field[2]));
-    // Of the GL, EGL, VDPAU and profiler names only the request is recorded, not the answer.
+    // For the GL, EGL, VDPAU and profiler names only the request was recorded, not the answer.
     if (field[3].empty()) {
       EXPECT_NE(got, "") << line;
     } else {

@@ -58,7 +58,8 @@ HIDDEN _Atomic(void*) warpline_table[kCount] = {
 #undef WARPLINE_SYMBOL
 };
 
-/* Here because this library, unlike the core, sees the host's own stdout and stderr. */
+/* The function is here because this library, unlike the core, sees the host's own stdout and
+ * stderr. */
 static int Print(int descriptor, const char* text, size_t size, int wait) {
   FILE* stream = descriptor == STDERR_FILENO ? stderr : stdout;
   if (wait) {
@@ -74,14 +75,14 @@ static int Print(int descriptor, const char* text, size_t size, int wait) {
 static const struct warpline_shim g_shim = {WARPLINE_SHIM_ABI_VERSION, kCount, g_names,
                                             g_trampolines, Print};
 
-/* The core's, for what is no function of the driver. */
+/* The core's function for a call that is not part of the driver API. */
 static int (*g_readback)(void*, unsigned long long, size_t);
 
 static pthread_once_t g_bind_once = PTHREAD_ONCE_INIT;
-static _Atomic pid_t g_binding_thread; /* 0 while nobody binds. */
+static _Atomic pid_t g_binding_thread; /* 0 while no thread binds. */
 static atomic_flag g_reported[kCount];
 
-/* In the format of common/log/log.h, with one write(2). */
+/* Writes a line in the format of common/log/log.h, with one write(2). */
 static void LogLine(char level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 static void LogLine(char level, const char* format, ...) {
   struct timespec now;
@@ -101,7 +102,7 @@ static void LogLine(char level, const char* format, ...) {
   if (write(STDERR_FILENO, line, size) < 0) return; /* There is nowhere else to say it. */
 }
 
-/* Jumped to by warpline_unsupported. */
+/* warpline_unsupported jumps here. */
 HIDDEN int warpline_report_unsupported(uint32_t index) {
   if (!atomic_flag_test_and_set_explicit(&g_reported[index], memory_order_relaxed)) {
     LogLine('W', "%s is not supported", g_names[index]);
@@ -195,10 +196,10 @@ int warplineMemoryReadback(void* dst, unsigned long long src, size_t bytes) {
   return g_readback == NULL ? kSystemNotReady : g_readback(dst, src, bytes);
 }
 
-/* Called by warpline_lazy. Returns where the call shall go. */
+/* Called by warpline_lazy. Returns the address that the call goes to. */
 HIDDEN void* warpline_bind(uint32_t index) {
-  /* A constructor of the core or of one of its libraries calls the driver API: waiting for the
-   * binding to end would be waiting for itself. */
+  /* This call comes from a constructor of the core or of one of its libraries. If it waited for the
+   * binding to end, it would wait for itself. */
   if (atomic_load(&g_binding_thread) == gettid()) return NotReadyEntry(index);
   pthread_once(&g_bind_once, Bind);
   return atomic_load_explicit(&warpline_table[index], memory_order_acquire);

@@ -1,5 +1,5 @@
-// Runs the real libcuda.so.1 on a core of its own (fake_core.c). Every case has a process for
-// itself, since a process binds once.
+// Runs the real libcuda.so.1 on a core of its own (fake_core.c). Every case runs in its own
+// process, since a process binds once.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

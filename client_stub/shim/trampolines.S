@@ -80,7 +80,7 @@ warpline_lazy:
   .cfi_endproc
   .size warpline_lazy, . - warpline_lazy
 
-/* Where entries lead that the core does not implement. */
+/* Entries that the core does not implement lead here. */
   .globl warpline_unsupported
   .hidden warpline_unsupported
   .type warpline_unsupported, @function

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kBuffers = 6;
 constexpr int kStreams = 3;
-// Written by the host before every kernel: it must be there after a change of worker too.
+// The host writes these before every kernel; they must also be there after a change of worker.
 __constant__ uint32_t g_factors[8];
 
 __global__ void Mix(uint32_t* data, uint32_t words, uint32_t add, uint32_t factor) {
@@ -80,7 +80,7 @@ class Program {
   size_t bytes() const { return options_.words * sizeof(uint32_t); }
   uint32_t Pick(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
 
-  // False ends the program: an error, or a wrong result when wrong_ says so.
+  // Returns false to end the program: after an error, or after a wrong result, when wrong_ says so.
   bool Check(cudaError_t error, const char* what) {
     if (error == cudaSuccess) return true;
     error_ = error;
@@ -121,7 +121,7 @@ class Program {
     if (!Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) return false;
     std::memset(dirty_, 0, sizeof(dirty_));
     if (Pick(2) == 0) Rest(1 + Pick(60));
-    // Two records that a change of worker may lie between or behind.
+    // A change of worker may fall between these two records or behind them.
     float milliseconds = -1;
     if (!Check(cudaEventElapsedTime(&milliseconds, start_, end_), "cudaEventElapsedTime")) {
       return false;
@@ -130,7 +130,7 @@ class Program {
     return Pick(16) != 0 || Remake();
   }
 
-  // One operation; its order against others of the round is that of the legacy stream.
+  // Does one operation; its order against others of the round is that of the legacy stream.
   bool Step() {
     const int b = static_cast<int>(Pick(kBuffers));
     dirty_[b] = true;
@@ -174,7 +174,7 @@ class Program {
     for (uint32_t i = 0; i < options_.words; ++i) {
       mirror_[b][i] = mirror_[b][i] * factors_[factor] + (i ^ add);
     }
-    // Blocking streams: ordered against the legacy stream's copies by a wait for this one.
+    // The streams are blocking; a wait for this one orders it against the legacy stream's copies.
     cudaStream_t stream = streams_[Pick(kStreams)];
     if (options_.compute_ms > 0) {
       constexpr long long kCyclesPerMs = 1'800'000;
@@ -252,7 +252,7 @@ class Program {
   std::mt19937 random_;
   std::vector<uint32_t> mirror_[kBuffers];
   uint32_t* device_[kBuffers] = {};
-  bool dirty_[kBuffers] = {};  // Something was in flight for it since the last synchronize.
+  bool dirty_[kBuffers] = {};  // Work for it may be in flight since the last synchronize.
   uint32_t factors_[8] = {};
   cudaStream_t streams_[kStreams] = {};
   cudaEvent_t start_ = nullptr;

@@ -1,5 +1,5 @@
 // Maps memory by itself, works on it and rests, in turn, so that its worker can be replaced at
-// rest: what it mapped, and how, must outlive that. Arguments: seconds to go on for.
+// rest. Its mappings and their access must outlive that. Arguments: seconds to go on for.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   CUdeviceptr address;
   MUST(cuMemAddressReserve, &address, 128 * kMiB, 0, 0, 0);
-  // 22 MiB at two places, the second one read-only; 2 MiB that move about.
+  // Maps 22 MiB at two places, the second one read-only, and 2 MiB that move about.
   CUmemGenericAllocationHandle large, small;
   MUST(cuMemCreate, &large, 22 * kMiB, &properties, 0);
   MUST(cuMemCreate, &small, 2 * kMiB, &properties, 0);

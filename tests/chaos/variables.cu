@@ -18,8 +18,8 @@ namespace {
 constexpr uint32_t kWords = 300000;
 constexpr uint32_t kFirst = 1000;
 
-__device__ uint32_t g_count;           // Nobody on the host asks where it is.
-__device__ uint32_t g_start = kFirst;  // Initialised, and asked for.
+__device__ uint32_t g_count;           // The host never asks for its address.
+__device__ uint32_t g_start = kFirst;  // Initialised; the host asks for its address.
 __device__ uint32_t g_table[kWords];
 __device__ uint32_t* g_cursor;  // Points into the table.
 __constant__ uint32_t g_step = 1;

@@ -103,7 +103,7 @@ void Errors() {
 
 constexpr size_t kWidth = 256, kHeight = 16, kDepth = 4, kPitch = 512;
 
-// Rows to and from an array in all directions, at an offset.
+// Copies rows to and from an array in all directions, at an offset.
 void TwoDimensions() {
   if (!Begin()) return;
   CUarray array = nullptr, other = nullptr;
@@ -144,7 +144,7 @@ void TwoDimensions() {
     std::memcpy(&expected[(y + 1) * kPitch + 32], &in[(y + 2) * kPitch + 64], 128);
   }
   Same("cuMemcpy2DAsync", "array to device bytes", out, expected);
-  // And back to a place in the first one.
+  // Then copies back to a place in the first one.
   CUDA_MEMCPY2D back = {};
   back.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   back.srcDevice = memory;

@@ -18,7 +18,7 @@ const char* NameOf(Side side) {
   return side == Side::kHost ? "host" : side == Side::kDevice ? "device" : "unified";
 }
 
-// Memory on either side, and what is expected to be in it.
+// Memory on either side, and its expected content.
 struct Place {
   std::vector<unsigned char> host;
   CUdeviceptr device = 0;

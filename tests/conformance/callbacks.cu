@@ -1,4 +1,4 @@
-// Functions of the host in their place in a stream.
+// Host functions in the order of a stream.
 #include <atomic>
 
 #include "setting.h"
@@ -32,7 +32,8 @@ void CUDA_CB OnStream(CUstream stream, CUresult status, void* user) {
   g_user = user;
 }
 
-// What it sees of memory that a copy before it wrote, and what a copy behind it sees of its own.
+// What the function sees of memory that an earlier copy wrote, and what a later copy sees of the
+// function's own writes.
 struct Seen {
   unsigned* pinned;
   unsigned value;
@@ -111,7 +112,7 @@ void Callbacks() {
   CALL("no function", CUDA_ERROR_INVALID_VALUE, cuStreamAddCallback, stream, nullptr, nullptr, 0);
 }
 
-// After a fault a callback is told; a host function is not called.
+// After a fault a callback is told the error; a host function is not called.
 void AfterFault() {
   if (!Begin()) return;
   CUmodule module = nullptr;

@@ -1,5 +1,5 @@
-// What every conformance program shares: calls of the driver API by name, checks, and the lines
-// that tell how they went. Header only; each program is one translation unit.
+// Shared by all conformance programs: calls of the driver API by name, checks, and the lines that
+// tell how they went. Header only; each program is one translation unit.
 //
 // A program is a list of sections. Each section runs in a process of its own, forked before any
 // CUDA call, so that neither a sticky error nor a crash nor a hang reaches the next one. Every
@@ -43,7 +43,7 @@ inline Mode mode() {
 inline bool native() { return mode() == Mode::kNative; }
 inline bool on_cpu() { return mode() == Mode::kCpu; }
 
-// Shared between a section's process and its parent: what was tried last, and what was counted.
+// Shared between a section's process and its parent: the latest attempt and the counts.
 struct Progress {
   char call[128];
   char check[256];
@@ -69,7 +69,7 @@ inline void* Driver() {
   return library;
 }
 
-// A function of libcuda.so.1. Calling one that is not there gives kNoSuchSymbol.
+// Finds a function of libcuda.so.1. Calling one that does not exist gives kNoSuchSymbol.
 constexpr CUresult kNoSuchSymbol = static_cast<CUresult>(-1);
 
 template <typename T>
@@ -90,7 +90,8 @@ Entry<T> Find(const char* symbol) {
 
 #define CONFORMANCE_TEXT(x) #x
 #define CONFORMANCE_SYMBOL(x) CONFORMANCE_TEXT(x)
-// The driver function `fn` in the version that cuda.h means by that name, or in another by symbol.
+// The driver function `fn` in the version that cuda.h means by that name, or another version by its
+// symbol.
 #define CU(fn) (::conformance::Find<decltype(&fn)>(CONFORMANCE_SYMBOL(fn)))
 #define CU_SYMBOL(type, symbol) (::conformance::Find<decltype(&type)>(symbol))
 
@@ -111,7 +112,7 @@ inline bool Judge(CUresult expected, CUresult got) {
   return false;
 }
 
-// Judges a call that is not there yet when remote. Returns true only where it really succeeded.
+// Judges a call that is not supported yet when remote. Returns true only where it really succeeded.
 inline bool JudgeRefused(CUresult expected, CUresult refusal, CUresult got) {
   if (native()) return Judge(expected, got) && got == CUDA_SUCCESS;
   if (got == refusal) {
@@ -146,25 +147,26 @@ bool Equal(const char* call, const char* check, A got, B expected) {
                (long long)got, (long long)expected);  // NOLINT: any integer, enum or address
 }
 
-// `fn(...)` must give `expected`. Evaluates to whether it did.
+// Checks that `fn(...)` gives `expected`. Evaluates to whether it did.
 #define CALL(check, expected, fn, ...) \
   (::conformance::Mark(#fn, check), ::conformance::Judge(expected, CU(fn)(__VA_ARGS__)))
-// The same under a name given, for macros, to which a function comes by the name of its symbol.
+// Makes the same check under a given name, for macros that get the function by its symbol.
 #define CALL_NAMED(name, check, expected, fn, ...) \
   (::conformance::Mark(name, check), ::conformance::Judge(expected, CU(fn)(__VA_ARGS__)))
-// The same for a named ABI version of it: `symbol` has the type of `type`.
+// Makes the same check of a named ABI version: `symbol` has the type of `type`.
 #define CALL_SYMBOL(check, expected, type, symbol, ...) \
   (::conformance::Mark(symbol, check),                  \
    ::conformance::Judge(expected, CU_SYMBOL(type, symbol)(__VA_ARGS__)))
-// `fn(...)` must give `expected` natively and CUDA_ERROR_NOT_SUPPORTED remotely. Evaluates to true
-// only where it really succeeded.
+// Checks that `fn(...)` gives `expected` natively and CUDA_ERROR_NOT_SUPPORTED remotely. Evaluates
+// to true only where it really succeeded.
 #define REFUSED(check, expected, fn, ...) \
   (::conformance::Mark(#fn, check),       \
    ::conformance::JudgeRefused(expected, CUDA_ERROR_NOT_SUPPORTED, CU(fn)(__VA_ARGS__)))
 #define REFUSED_AS(check, expected, refusal, fn, ...) \
   (::conformance::Mark(#fn, check),                   \
    ::conformance::JudgeRefused(expected, refusal, CU(fn)(__VA_ARGS__)))
-// What a section cannot do without: leaves it where `fn(...)` fails. Prints nothing otherwise.
+// Makes a call that the section needs: leaves the section where `fn(...)` fails, and prints nothing
+// otherwise.
 #define SETUP(fn, ...)                                      \
   do {                                                      \
     ::conformance::Mark(#fn, "setup");                      \

@@ -1,4 +1,4 @@
-// Copies of one dimension, in every direction, waiting and not.
+// Copies of one dimension, in every direction, synchronous and asynchronous.
 #include "setting.h"
 
 namespace conformance {
@@ -35,7 +35,7 @@ void Waiting() {
   }
 }
 
-// cuMemcpy finds out the direction by the addresses.
+// cuMemcpy derives the direction from the addresses.
 void ByAddress() {
   if (!Begin()) return;
   constexpr size_t kSize = 5000;
@@ -84,7 +84,7 @@ void NotWaiting() {
   CALL("pageable", CUDA_SUCCESS, cuMemcpyDtoHAsync, target.data(), a, kSize, stream);
   CALL("after pageable", CUDA_SUCCESS, cuStreamSynchronize, stream);
   Same("cuMemcpyDtoHAsync", "pageable bytes are the same", target, source);
-  // Ordered behind work of its stream.
+  // The copy comes after earlier work of its stream.
   CALL("behind a memset", CUDA_SUCCESS, cuMemsetD8Async, a, 0x5a, kSize, stream);
   CALL("behind a memset", CUDA_SUCCESS, cuMemcpyDtoHAsync, pinned, a, kSize, stream);
   CALL("behind a memset", CUDA_SUCCESS, cuStreamSynchronize, stream);
@@ -105,7 +105,7 @@ void NotWaiting() {
               "cuMemcpyHtoDAsync_v2_ptsz", a, pinned, kSize, nullptr);
   CALL_SYMBOL("per-thread default stream", CUDA_SUCCESS, cuMemcpyHtoD, "cuMemcpyHtoD_v2_ptds", a,
               pinned, kSize);
-  // A driver may crash by what is no stream at all; ours may not.
+  // NVIDIA's driver may crash on an invalid stream; ours must not.
   if (!native()) {
     CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemcpyDtoDAsync, b, a, 16,
          Garbage<CUstream>());

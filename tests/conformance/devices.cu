@@ -1,4 +1,4 @@
-// Devices and what they tell of themselves, and the primary context.
+// Devices, their properties, and the primary context.
 #include "setting.h"
 
 namespace conformance {
@@ -52,7 +52,7 @@ void Queries() {
 void Attributes() {
   SETUP(cuInit, 0);
   int value = 0, major = 0, minor = 0;
-  // What libcudart asks for at its start; it fails if any of them does.
+  // libcudart asks for these when it starts; it fails if any of them does.
   static const int kAsked[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,  14,  16,  18,
                                19, 21, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41,  50,  75,  76,
                                78, 79, 80, 81, 82, 83, 86, 88, 89, 90, 95, 97, 106, 111, 115, 120};
@@ -95,7 +95,7 @@ void Attributes() {
             bound.least, bound.most);
     }
   }
-  // What is not there yet remotely must be said to be missing.
+  // Abilities that are missing remotely must be reported as missing.
   if (!native()) {
     for (const auto id : {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
                           CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS}) {

@@ -59,11 +59,11 @@ void States() {
   CALL("external, outside a capture", CUDA_ERROR_ILLEGAL_STATE, cuEventRecordWithFlags, event,
        stream, CU_EVENT_RECORD_EXTERNAL);
   CALL("unknown flags", CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags, event, stream, 0x100);
-  // A driver may crash by what is no stream at all; ours may not.
+  // NVIDIA's driver may crash on an invalid stream; ours must not.
   if (!native()) {
     CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuEventRecord, event, Garbage<CUstream>());
   }
-  // Destroying an event that is not reached yet leaves the stream as it is.
+  // Destroying an event that has not been reached yet does not disturb the stream.
   SETUP(cuLaunchKernel, busy, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
   SETUP(cuEventRecord, event, stream);
   CALL("not reached yet", CUDA_SUCCESS, cuEventDestroy, event);

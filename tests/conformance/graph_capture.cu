@@ -1,4 +1,4 @@
-// Stream capture: what becomes of work, how it spreads, and what is forbidden meanwhile.
+// Stream capture: what it makes of work, how it spreads, and what it forbids.
 #include "setting.h"
 
 namespace conformance {
@@ -91,7 +91,7 @@ void Plain() {
     CALL("captured", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
     EQUAL(cuGraphLaunch, "what was captured", First(s.a), 11);
   }
-  // No launch can be captured. A graph gets into another one as a child.
+  // A launch cannot be captured; a graph gets into another one as a child.
   CUgraph outer = nullptr;
   CUgraphExec both = nullptr;
   SETUP(cuStreamBeginCapture, s.stream, kGlobal);
@@ -190,7 +190,7 @@ void DestroyedFork() {
   CALL("after it all", CUDA_SUCCESS, cuStreamSynchronize, s.stream);
 }
 
-// Each of these ends the capture; what follows is invalid until it is ended.
+// Each of these invalidates the capture; everything after it fails until the capture is ended.
 void Forbidden() {
   Setting s;
   if (!s.ok) return;

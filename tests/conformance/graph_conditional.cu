@@ -1,4 +1,4 @@
-// Graphs with conditional nodes: what they run is decided by kernels, on the device.
+// Graphs with conditional nodes: kernels on the device decide what they run.
 #include <cuda_runtime.h>
 
 #include "setting.h"
@@ -10,7 +10,7 @@ __global__ void Set(CUgraphConditionalHandle handle, const unsigned* value) {
   cudaGraphSetConditional(handle, *value);
 }
 __global__ void Add(unsigned* at, unsigned value) { *at += value; }
-// Counts down to 0, and says so.
+// Counts down to 0, and sets the conditional to what is left.
 __global__ void CountDown(CUgraphConditionalHandle handle, unsigned* left) {
   if (*left > 0) --*left;
   cudaGraphSetConditional(handle, *left);
@@ -31,13 +31,13 @@ struct Conditional {
   CUstream stream = nullptr;
   CUdeviceptr words = 0;
 
-  // Device memory is the only one that kernels of such graphs are given here.
+  // Kernels of such graphs get only device memory here.
   unsigned Word(int index) const {
     unsigned value = 0xdead;
     CU(cuMemcpyDtoH)(&value, words + 4 * index, sizeof(value));
     return value;
   }
-  // Not a memset, which the stream would not wait for.
+  // This is no memset, because the stream would not wait for that.
   void SetWord(int index, unsigned value) const {
     CU(cuMemcpyHtoD)(words + 4 * index, &value, sizeof(value));
   }
@@ -96,7 +96,7 @@ struct Conditional {
   }
 };
 
-// False where there are none: on the CPU device, which says so.
+// Returns false where there are no conditional nodes: on the CPU device, which says so.
 bool Start(Conditional* c, unsigned first_value = 0, unsigned flags = 0) {
   if (!Begin()) return false;
   bool ok = CU(cuGraphCreate)(&c->graph, 0) == CUDA_SUCCESS &&
@@ -135,7 +135,7 @@ void IfElse() {
   CUgraph clone = nullptr;
   CALL("with conditional nodes", CUDA_ERROR_NOT_SUPPORTED, cuGraphClone, &clone, c.graph);
   CALL("conditional", CUDA_SUCCESS, cuGraphExecDestroy, exec);
-  // Once that is gone, another may be made.
+  // Once that one is gone, another may be made.
   const CUgraphExec again = c.Instantiate();
   c.SetWord(0, 1);
   c.Launch(again);
@@ -152,7 +152,7 @@ void While() {
              c.AddNode(c.graph, c.handle, CU_GRAPH_COND_TYPE_WHILE, 1, nullptr, &body))) {
     return;
   }
-  // The body by capture.
+  // Makes the body by a capture.
   CALL("a body", CUDA_SUCCESS, cuStreamBeginCaptureToGraph, c.stream, body, nullptr, nullptr, 0,
        CU_STREAM_CAPTURE_MODE_GLOBAL);
   Add<<<1, 1, 0, c.stream>>>(c.Pointer(1), 1);
@@ -219,7 +219,7 @@ void Nested() {
   }
   EQUAL(cuGraphLaunch, "a condition in a loop", c.Word(1), 5u);
   CALL("conditional", CUDA_SUCCESS, cuGraphDestroy, c.graph);
-  // What was made of the graph does not need it.
+  // The executable graph does not need the graph.
   c.SetWord(0, 2);
   c.SetWord(2, 1);
   c.Launch(exec);

@@ -162,7 +162,7 @@ void Work() {
   Affine affine(s.b, s.a, 3, 1);
   CUDA_KERNEL_NODE_PARAMS node = affine.Node(s.affine);
   CALL("affine", CUDA_SUCCESS, cuGraphAddKernelNode, &kernel, graph, &set, 1, &node);
-  affine.a = 99;  // It has been read.
+  affine.a = 99;  // The value has been read already.
   const CUDA_MEMCPY3D back =
       Copy(CU_MEMORYTYPE_DEVICE, nullptr, s.a, CU_MEMORYTYPE_DEVICE, nullptr, s.b, kBytes);
   CALL("on the device", CUDA_SUCCESS, cuGraphAddMemcpyNode, &copy, graph, &kernel, 1, &back,
@@ -203,7 +203,7 @@ void Work() {
   }
   CALL("known by now", CUDA_SUCCESS, cuGraphUpload, exec, s.stream);
 
-  // Changes of the executable graph, which leave the graph as it was.
+  // Changes the executable graph, which must leave the graph itself as it was.
   Affine other(s.b, s.a, 10, 2);
   CUDA_KERNEL_NODE_PARAMS changed = other.Node(s.affine);
   CALL("other parameters", CUDA_SUCCESS, cuGraphExecKernelNodeSetParams, exec, kernel, &changed);
@@ -242,7 +242,7 @@ void Work() {
        &info);
   EQUAL(cuGraphExecUpdate, "another shape", info.result,
         CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-  // The driver takes what it is given for a stream, and crashes.
+  // NVIDIA's driver takes any number for a stream, and crashes.
   if (!native()) {
     CALL("no stream", CUDA_ERROR_INVALID_HANDLE, cuGraphLaunch, exec, Garbage<CUstream>());
   }
@@ -472,7 +472,7 @@ void Objects() {
   EQUAL(cuGraphDestroy, "gives the object up", g_destroyed.load(), 1);
 }
 
-// Two streams, one executable graph: its launches follow each other.
+// Launches one executable graph on two streams; the launches follow each other.
 void Streams() {
   Setting s;
   if (!s.ok) return;

@@ -39,7 +39,7 @@ void Count(unsigned* words) {
   for (unsigned i = 0; i < kWords; ++i) words[i] = i;
 }
 
-// Both ways, several times, with nothing but launches and synchronizations in between.
+// Goes both ways several times, with nothing but launches and synchronizations in between.
 void Mapped() {
   Kernels kernels;
   if (!Load(&kernels)) return;
@@ -68,7 +68,7 @@ void Mapped() {
     HOLDS(cuMemHostAlloc, "what the host changes is seen by the next launch", wrong == 0,
           "in round %u", round);
   }
-  // The host's own pointer, as UVA allows.
+  // Passes the host's own pointer, as UVA allows.
   Affine(kernels, reinterpret_cast<CUdeviceptr>(out), reinterpret_cast<CUdeviceptr>(in), 0, 9);
   CU(cuCtxSynchronize)();
   EQUAL(cuMemHostAlloc, "the host's pointer in a kernel", words_out[4711], 9u);
@@ -77,7 +77,7 @@ void Mapped() {
   CALL("freed", CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer, &device_in, in, 0);
 }
 
-// What libraries do: a few bytes, for a flag or a scalar.
+// Does what libraries do: uses a few bytes, for a flag or a scalar.
 void Small() {
   Kernels kernels;
   if (!Load(&kernels)) return;
@@ -95,7 +95,7 @@ void Small() {
     wrong += *word != i;
   }
   HOLDS(cuMemHostAlloc, "a flag is set by each of 100 kernels", wrong == 0, "%u were not", wrong);
-  // Values of parameters may lie in it, too.
+  // Values of parameters may lie in mapped memory, too.
   *word = 1234;
   void* parameters[] = {&device, flag};
   CALL("a parameter in mapped memory", CUDA_SUCCESS, cuLaunchKernel, kernels.store, 1, 1, 1, 1, 1,
@@ -240,7 +240,7 @@ void Copies() {
 
 void Write(void* data) { *static_cast<unsigned*>(data) += 100; }
 
-// A function of a stream between two kernels.
+// Runs a host function between two kernels.
 void HostFunction() {
   Kernels kernels;
   if (!Load(&kernels)) return;
@@ -259,8 +259,8 @@ void HostFunction() {
   EQUAL(cuLaunchHostFunc, "the rest is the kernels'", words[kWords - 1], 2 * kWords);
 }
 
-// A kernel waits for the host and the host for the kernel, without a call in between. Only where
-// both are on one host, and share the memory.
+// A kernel waits for the host and the host for the kernel, without a call in between. This works
+// only where both are on one host and share the memory.
 void Polled() {
   const char* share = std::getenv("WARPLINE_SHARE_MEMORY");
   if (share != nullptr && std::strcmp(share, "0") == 0) return;

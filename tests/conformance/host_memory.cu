@@ -32,7 +32,7 @@ void Allocated() {
   CALL("twice", CUDA_ERROR_INVALID_VALUE, cuMemFreeHost, memory);
 }
 
-// Freed while a copy uses it: the free waits.
+// Frees memory while a copy uses it: the free waits.
 void InUse() {
   if (!Begin()) return;
   constexpr size_t kSize = 4 << 20;
@@ -85,7 +85,7 @@ void Registered() {
   std::free(memory);
 }
 
-// What kernels do with it is checked by host_mapped.
+// host_mapped checks what kernels do with it.
 void Mapped() {
   if (!Begin()) return;
   void *mapped = nullptr, *memory = nullptr;

@@ -1,7 +1,7 @@
-// The driver as such: initialization, versions, entry points, error texts.
+// The driver itself: initialization, versions, entry points, error texts.
 #include "setting.h"
 
-// As in cudaProfiler.h, which not every toolkit has.
+// cudaProfiler.h declares these, but not every toolkit has it.
 extern "C" CUresult cuProfilerStart();
 extern "C" CUresult cuProfilerStop();
 // The type of cuGetProcAddress as it first was, without a status.
@@ -83,7 +83,7 @@ void EntryPoints() {
           "gives %d, version %d", int(got), version);
     EQUAL(cuGetProcAddress, "status of a function found", status, CU_GET_PROC_ADDRESS_SUCCESS);
   }
-  // What is not there is no error: the status tells, and the address is NULL.
+  // A missing function is no error: the status tells, and the address is NULL.
   CALL("unknown name", CUDA_SUCCESS, cuGetProcAddress, "cuNoSuchFunction", &found, 13000,
        CU_GET_PROC_ADDRESS_DEFAULT, &status);
   HOLDS(cuGetProcAddress, "address of an unknown name", found == nullptr, "%p", found);

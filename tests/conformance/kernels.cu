@@ -13,7 +13,7 @@ __global__ void add_step(unsigned* total) { atomicAdd(total, step); }
 
 __global__ void read_table(unsigned* out) { out[threadIdx.x] = table[threadIdx.x]; }
 
-// Takes its time: `iterations` dependent steps of one thread.
+// Takes a while: `iterations` dependent steps of one thread.
 __global__ void busy(unsigned iterations, unsigned* out) {
   unsigned x = iterations;
   for (unsigned i = 0; i < iterations; ++i) x = x * 1664525u + 1013904223u;
@@ -22,7 +22,7 @@ __global__ void busy(unsigned iterations, unsigned* out) {
 
 __global__ void nothing() {}
 
-// The number of each thread of a grid of up to three dimensions, at its own place.
+// Writes the number of each thread of a grid of up to three dimensions to its own place.
 __global__ void places(unsigned* out) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -40,7 +40,7 @@ __global__ void many_parameters(char a, short b, int c, long long d, float e, Tw
          f.words[1] + f.words[2] + static_cast<long long>(g);
 }
 
-// Dynamic shared memory: reverses n words.
+// Reverses n words in dynamic shared memory.
 __global__ void reverse(unsigned* words, unsigned n) {
   extern __shared__ unsigned shared[];
   for (unsigned i = threadIdx.x; i < n; i += blockDim.x) shared[i] = words[i];

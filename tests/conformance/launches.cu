@@ -1,4 +1,4 @@
-// Launches: both forms of parameters, attributes, cooperative ones, and what is refused.
+// Launches: both forms of parameters, attributes, cooperative launches, and refusals.
 #include <atomic>
 #include <numeric>
 #include <thread>
@@ -19,7 +19,7 @@ struct Kernels {
   }
 };
 
-// The words of `out` that are not those of kernel `places`; all of them if the copy fails.
+// Counts the words of `out` that kernel `places` did not write; all of them if the copy fails.
 unsigned WrongPlaces(CUdeviceptr out, unsigned count) {
   std::vector<unsigned> words(count);
   if (CU(cuMemcpyDtoH)(words.data(), out, count * 4) != CUDA_SUCCESS) return count;
@@ -306,8 +306,8 @@ void Legacy() {
   CALL("after them", CUDA_SUCCESS, cuCtxSynchronize);
 }
 
-// What is refused of them, and when: limits of the block and of shared memory where they are set,
-// the size of the parameters by the launch.
+// Checks what these functions refuse, and when: limits of the block and of shared memory where they
+// are set, the size of the parameters at the launch.
 void LegacyLimits() {
   Kernels kernels;
   if (!kernels.Open()) return;
@@ -358,7 +358,7 @@ void LegacyLimits() {
   CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuLaunchGrid, nullptr, 1, 1);
   CALL("no function", CUDA_ERROR_INVALID_HANDLE, cuLaunchGridAsync, nullptr, 1, 1, nullptr);
   CALL("after them", CUDA_SUCCESS, cuCtxSynchronize);
-  if (native()) return;  // Which crashes on these.
+  if (native()) return;  // NVIDIA's driver crashes on these.
   CALL("before the beginning", CUDA_ERROR_INVALID_VALUE, cuParamSeti, kernels.places, -4, 1);
   CALL("from nowhere", CUDA_ERROR_INVALID_VALUE, cuParamSetv, kernels.places, 0, nullptr, 8);
   SETUP(cuModuleUnload, kernels.module);
@@ -367,7 +367,7 @@ void LegacyLimits() {
   CALL("unloaded", CUDA_ERROR_INVALID_HANDLE, cuLaunchGrid, kernels.places, 1, 1);
 }
 
-// What a launch finds set, in whatever order that was set.
+// Checks what a launch finds set, in whatever order it was set.
 void LegacySequences() {
   Kernels kernels;
   CUfunction store = nullptr;
@@ -398,7 +398,8 @@ void LegacySequences() {
   std::memcpy(&bits, &value, 4);
   EQUAL(cuParamSetf, "the bits of a float", launched(), bits);
 
-  // Both threads set the same. What one sets in between would be the other's, too.
+  // Both threads set the same values, because a value that one sets in between would hold for the
+  // other, too.
   CUcontext context = nullptr;
   SETUP(cuCtxGetCurrent, &context);
   SETUP(cuFuncSetBlockShape, kernels.places, 64, 1, 1);
@@ -420,7 +421,7 @@ void LegacySequences() {
         WrongPlaces(out, 256));
 }
 
-// No capture takes them: they are unsafe calls.
+// These calls cannot be captured: they are unsafe.
 void LegacyCaptures() {
   Kernels kernels;
   if (!kernels.Open()) return;

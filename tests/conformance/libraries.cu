@@ -38,7 +38,7 @@ void LoadInEveryForm() {
     CALL(form.form, CUDA_SUCCESS, cuCtxSynchronize);
     CALL(form.form, CUDA_SUCCESS, cuLibraryUnload, library);
   }
-  // Modules are not loaded from what nvcc puts around a container; libraries are.
+  // Libraries can be loaded from the wrapper that nvcc puts around a container; modules cannot.
   const std::vector<char> plain = Image("fatbin_plain/kernels.fatbin");
   const Wrapper wrapper = {0x466243b1, 1, plain.data(), nullptr};
   if (CALL("wrapper", CUDA_SUCCESS, cuLibraryLoadData, &library, &wrapper, nullptr, nullptr, 0,

@@ -1,4 +1,4 @@
-// The linker: one input and several, logs and options, and what is refused.
+// The linker: one input and several, logs and options, and refusals.
 #include "setting.h"
 
 namespace conformance {
@@ -53,7 +53,7 @@ constexpr char kBroken[] = R"(
 
 void* Text(const char* text) { return const_cast<char*>(text); }
 
-// Whether the device is of the architecture that the cubins are for.
+// Whether the device has the architecture that the cubins are for.
 bool OfImages() {
   int major = 0, minor = 0;
   CU(cuDeviceGetAttribute)(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, g_device);
@@ -153,7 +153,7 @@ void Files() {
   CALL("without a size", CUDA_SUCCESS, cuLinkComplete, state, &code, nullptr);
   CALL("a file", CUDA_SUCCESS, cuLinkDestroy, state);
   if (on_cpu()) return;
-  // The driver refuses one that is linked already, also on a device that it runs on.
+  // The driver refuses a cubin that is linked already, also on a device that it runs on.
   SETUP(cuLinkCreate, 0, nullptr, nullptr, &state);
   CALL("linked cubin", CUDA_ERROR_NO_BINARY_FOR_GPU, cuLinkAddFile, state, CU_JIT_INPUT_CUBIN,
        ImagePath("cubin/kernels.cubin").c_str(), 0, nullptr, nullptr);

@@ -184,7 +184,7 @@ void Attached() {
        linear, 0, CU_MEM_ATTACH_GLOBAL);
 }
 
-// What the host writes between two launches of a graph is there for the second.
+// The second of two launches of a graph must see what the host wrote in between.
 void InGraphs() {
   if (!Begin()) return;
   CUstream stream = nullptr;
@@ -305,7 +305,7 @@ void Prefetched() {
     Double(words, stream);
     CALL("to the host", CUDA_SUCCESS, cuMemPrefetchAsync, Address(words), kBytes, kOnHost, 0,
          stream);
-    // One that comes behind a prefetch counts all the same.
+    // A kernel behind a prefetch counts all the same.
     if (round % 2 == 1) Double(words, stream);
     CU(cuStreamSynchronize)(stream);
     const unsigned factor = round % 2 == 1 ? 4 : 2;
@@ -363,7 +363,7 @@ void Variables() {
   HOLDS(cuLibraryGetManaged, "a managed array",
         managed_table[7] == 1007 && managed_table[4999] == 4999, "%u and %u", managed_table[7],
         managed_table[4999]);
-  // Its address is good for kernels and copies.
+  // Kernels and copies can use its address.
   Affine<<<1, 32>>>(managed_table, managed_table, 1, 1, 10);
   unsigned out = 0;
   HOLDS(cuLibraryGetManaged, "cudaMemcpy from it",
@@ -374,7 +374,7 @@ void Variables() {
   EQUAL(cudaPointerGetAttributes, "a managed variable", attributes.type, cudaMemoryTypeManaged);
 }
 
-// What kernels follow: pointers into other managed memory.
+// Kernels follow pointers into other managed memory.
 void Pointers() {
   if (!Begin()) return;
   unsigned *a = Managed(), *b = Managed();
@@ -393,7 +393,7 @@ void Pointers() {
   HOLDS(cudaMallocManaged, "is freed", cudaFree(list) == cudaSuccess, "is not");
 }
 
-// System calls read and write it, too.
+// System calls read and write managed memory, too.
 void SystemCalls() {
   if (!Begin()) return;
   unsigned* words = Managed();
@@ -419,7 +419,7 @@ void SystemCalls() {
   close(file);
 }
 
-// A child process does as it likes; the parent's memory stays the parent's.
+// Whatever a child process does, the parent's memory stays the parent's.
 void Fork() {
   if (!Begin()) return;
   unsigned* words = Managed();
@@ -436,7 +436,7 @@ void Fork() {
   HOLDS(cuMemAllocManaged, "the parent's words after a fork", wrong == 0, "%u wrong words", wrong);
 }
 
-// A child that is made while pages are on their way, and writes them to a file.
+// Forks a child while pages are on their way, which writes them to a file.
 void ForkOfPrefetched() {
   if (!Begin()) return;
   unsigned* words = Managed();
@@ -454,7 +454,7 @@ void ForkOfPrefetched() {
     const pid_t child = fork();
     if (child == 0) {
       alarm(5);
-      // What comes of it is the child's affair; it must come.
+      // The child may get any result, but it must get one.
       _exit(write(nothing, words, kBytes) < -1 ? 1 : 0);
     }
     int status = -1;

@@ -1,4 +1,4 @@
-// Device memory: allocation, its end, its extent, what is free, and pointer attributes.
+// Device memory: allocating, freeing, extents, free memory, and pointer attributes.
 #include "setting.h"
 
 namespace conformance {
@@ -165,8 +165,8 @@ void HostPointerAttributes() {
 }
 
 // Programs read a little before and behind their allocations, such as the rows at the borders of a
-// grid, and never use what they read. NVIDIA's driver mostly has other memory there: what lies
-// behind depends on what was allocated before, and nothing lies before a large allocation.
+// grid, and never use what they read. NVIDIA's driver mostly has other memory there: the memory
+// behind depends on earlier allocations, and there is none before a large allocation.
 void Strays() {
   if (!Begin()) return;
   CUmodule module = nullptr;

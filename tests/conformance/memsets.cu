@@ -6,7 +6,7 @@ namespace {
 
 constexpr size_t kSize = 16384, kPitch = 256;
 
-// How many bytes of `memory` are not what `expected(i)` says.
+// Counts the bytes of `memory` that differ from `expected(i)`.
 template <typename F>
 size_t Wrong(CUdeviceptr memory, F expected) {
   std::vector<unsigned char> bytes(kSize);
@@ -16,7 +16,7 @@ size_t Wrong(CUdeviceptr memory, F expected) {
   return wrong;
 }
 
-// `width` bytes of `value`, repeated from `at` for `count` elements; 0xee elsewhere.
+// Returns `width` bytes of `value`, repeated from `at` for `count` elements; 0xee elsewhere.
 template <typename T>
 size_t WrongLine(CUdeviceptr memory, T value, size_t at, size_t count) {
   unsigned char pattern[sizeof(T)];
@@ -79,7 +79,7 @@ void Lines() {
   CALL("odd address", CUDA_ERROR_INVALID_VALUE, cuMemsetD16, memory + 1, 1, 4);
   CALL("address no multiple of 4", CUDA_ERROR_INVALID_VALUE, cuMemsetD32, memory + 2, 1, 4);
   CALL("past the end", CUDA_ERROR_INVALID_VALUE, cuMemsetD8, memory, 0, size_t{1} << 40);
-  // A driver may crash by what is no stream at all; ours may not.
+  // NVIDIA's driver may crash on an invalid stream; ours must not.
   if (!native()) {
     CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemsetD8Async, memory, 0, 4,
          Garbage<CUstream>());

@@ -7,7 +7,7 @@ namespace {
 const char kWrongPtx[] = ".version 6.4\n.target sm_75\n.address_size 64\nnonsense\n";
 const char kFuturePtx[] = ".version 99.0\n.target sm_75\n.address_size 64\n";
 
-// Kernel `affine` of the module must compute, and `step` must have its first value.
+// Checks that kernel `affine` of the module computes, and that `step` has its first value.
 void Use(const char* form, CUmodule module) {
   CUfunction affine = nullptr;
   CUdeviceptr in = 0, out = 0, step = 0;

@@ -1,6 +1,6 @@
-// Calls by threads that have no current context: what names its object by a handle works as
-// anywhere else, and what means "the current context" says that there is none. Worker threads of
-// OpenMP programs that call libraries are such threads.
+// Calls by threads that have no current context: calls that name their object by a handle work as
+// anywhere else, and calls that mean "the current context" report that there is none. Worker
+// threads of OpenMP programs that call libraries are such threads.
 #include <thread>
 
 #include "setting.h"
@@ -14,7 +14,7 @@ constexpr size_t kBytes = 4096;
 alignas(kBytes) char g_registered[kBytes];
 alignas(kBytes) char g_other[kBytes];
 
-// What the thread with a context made.
+// The objects that the thread with a context made.
 struct Made {
   CUstream stream = nullptr;
   CUstream other = nullptr;
@@ -306,7 +306,7 @@ void ObjectCalls(const Made& made) {
   CUdeviceptr reserved = 0;
   CUmemGenericAllocationHandle handle = 0;
   CALL("any", CUDA_SUCCESS, cuGraphCreate, &graph, 0);
-  // Not a kernel node: NVIDIA's driver crashes.
+  // A node that is no kernel node crashes NVIDIA's driver.
   CUDA_MEMSET_NODE_PARAMS fill = {};
   fill.dst = made.memory;
   fill.elementSize = 4;

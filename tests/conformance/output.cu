@@ -1,4 +1,4 @@
-// What kernels print, and what ends them: printf, assert, trap.
+// The output of kernels, and the ways to end them: printf, assert, trap.
 #include <algorithm>
 
 #include "setting.h"
@@ -6,7 +6,7 @@
 namespace conformance {
 namespace {
 
-// Turns a descriptor of this process into a file while it lives, and gives what was written.
+// Redirects a descriptor of this process to a file while it lives, and gives what was written.
 class Captured {
  public:
   explicit Captured(int descriptor) : descriptor_(descriptor), kept_(dup(descriptor)) {

@@ -27,7 +27,7 @@ void OnStream() {
   CALL("more than there is", CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync, &memory, size_t{1} << 46,
        stream);
   CALL("nowhere to write", CUDA_ERROR_INVALID_VALUE, cuMemAllocAsync, nullptr, 4096, stream);
-  // A driver may crash by what is no stream at all; ours may not.
+  // NVIDIA's driver may crash on an invalid stream; ours must not.
   if (!native()) {
     CALL("wrong stream", CUDA_ERROR_INVALID_HANDLE, cuMemAllocAsync, &memory, 4096,
          Garbage<CUstream>());
@@ -145,7 +145,7 @@ void Pools() {
   CALL("wrong device", CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate, &pool, &wrong);
 }
 
-// The same by location, as CUDA 13 asks.
+// Makes the same checks with locations, as CUDA 13 asks.
 void ByLocation() {
   if (!Begin()) return;
   CUmemLocation location = {};

@@ -1,5 +1,5 @@
-// The families that are not there yet: natively they work; remotely each gives the documented
-// error.
+// The families of calls that are not supported yet: natively they work; remotely each gives the
+// documented error.
 #include "setting.h"
 
 namespace conformance {

@@ -1,4 +1,4 @@
-// A program of relocatable device code: its image is a wrapper of version 2.
+// A program with relocatable device code: its image is a wrapper of version 2.
 #include <cuda_runtime.h>
 
 #include "setting.h"

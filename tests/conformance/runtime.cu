@@ -1,4 +1,4 @@
-// The runtime API above the driver: what ordinary programs call, through libcudart's own ways in.
+// The runtime API above the driver: the calls of ordinary programs, made through libcudart.
 #include <cuda_runtime.h>
 
 #include <numeric>

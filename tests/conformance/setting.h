@@ -1,5 +1,5 @@
-// What most sections start from: a context, the images that lie beside the program, and a loaded
-// module. Each returns false after a FAIL line of its own.
+// The start of most sections: a context, the images that lie beside the program, and a loaded
+// module. Each function returns false after printing a FAIL line.
 #ifndef WARPLINE_TESTS_CONFORMANCE_SETTING_H_
 #define WARPLINE_TESTS_CONFORMANCE_SETTING_H_
 
@@ -16,7 +16,7 @@ namespace conformance {
 inline CUdevice g_device = 0;
 inline CUcontext g_context = nullptr;
 
-// cuInit and device 0's primary context, current.
+// Calls cuInit and makes device 0's primary context current.
 inline bool Begin() {
   Mark("cuInit", "setup");
   if (!Setup(CU(cuInit)(0))) return false;
@@ -36,7 +36,8 @@ inline std::string ImagePath(const std::string& name) {
   return path + name;
 }
 
-// The bytes of an image, such as "ptx/kernels.ptx", with a NUL behind them. Empty if it is missing.
+// Returns the bytes of an image, such as "ptx/kernels.ptx", with a NUL behind them; empty if it is
+// missing.
 inline std::vector<char> Image(const std::string& name) {
   std::ifstream file(ImagePath(name), std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -68,7 +69,7 @@ T Garbage() {
   return reinterpret_cast<T>(uintptr_t{0x10});
 }
 
-// What nvcc puts before a container in an object file.
+// The wrapper that nvcc puts before a container in an object file.
 struct Wrapper {
   uint32_t magic, version;
   const void* data;

@@ -1,5 +1,5 @@
-// What crosses devices: needs two, and says so where there is one. Where the second cannot reach
-// the first, the sections that need it are left out.
+// Work that crosses devices. It needs two, and says so where there is one. Where the second cannot
+// reach the first, the sections that need it are left out.
 #include <cstring>
 #include <vector>
 
@@ -19,7 +19,8 @@ bool Use(int device) {
   return Setup(CU(cuCtxSetCurrent)(g_contexts[device]));
 }
 
-// Both primary contexts, the first one current. False, without a line of FAIL, for one device.
+// Retains both primary contexts and makes the first one current. Returns false, without a FAIL
+// line, when there is one device.
 bool BeginBoth() {
   int count = 0;
   if (!Begin()) return false;
@@ -51,14 +52,14 @@ CUdeviceptr Memory(int device, size_t bytes = kBytes) {
   return memory;
 }
 
-// Word i becomes first + i.
+// Sets word i to first + i.
 void Write(CUdeviceptr memory, unsigned first) {
   std::vector<unsigned> words(kWords);
   for (unsigned i = 0; i < kWords; ++i) words[i] = first + i;
   SETUP(cuMemcpyHtoD, memory, words.data(), kBytes);
 }
 
-// Whether word i is a * (first + i) + b.
+// Checks that word i is a * (first + i) + b.
 void Check(const char* call, const char* check, CUdeviceptr memory, unsigned first, unsigned a = 1,
            unsigned b = 0) {
   std::vector<unsigned> words(kWords);
@@ -152,7 +153,7 @@ void PeerAccess() {
   CALL("no context", CUDA_ERROR_INVALID_CONTEXT, cuCtxEnablePeerAccess, nullptr, 0);
   CALL("a peer", CUDA_SUCCESS, cuCtxEnablePeerAccess, g_contexts[1], 0);
   CALL("twice", CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess, g_contexts[1], 0);
-  // A kernel on the first device reads what the second one has.
+  // A kernel on the first device reads the second one's memory.
   CUfunction affine = nullptr;
   if (!AffineOn(0, &affine)) return;
   const CUdeviceptr here = Memory(0), there = Memory(1);
@@ -206,7 +207,7 @@ void Copies() {
   CALL("between devices", CUDA_SUCCESS, cuMemcpy3DPeerAsync, &box, stream);
   CALL("after it", CUDA_SUCCESS, cuStreamSynchronize, stream);
   Check("cuMemcpy3DPeerAsync", "copies", there, 5);
-  // A host's copy goes wherever the address says.
+  // A copy from the host goes to the device that the address names.
   if (!Use(0)) return;
   Write(there, 6);
   Check("cuMemcpyDtoH", "from a device that is not current", there, 6);

@@ -33,7 +33,7 @@ CUresult Say(const char* call, const char* check, CUresult expected, CUresult go
   return got;
 }
 
-// In the second process: notes what the call gave. Evaluates to it.
+// Used in the second process: notes the result of the call, and evaluates to it.
 #define THERE(check, expected, fn, ...) Say(#fn, check, expected, CU(fn)(__VA_ARGS__))
 
 struct Other {
@@ -262,7 +262,7 @@ void Descriptors() {
        reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   CALL("in the same process", CUDA_SUCCESS, cuMemRelease, own);
-  // The descriptor alone keeps what is not mapped; here the mapping does too.
+  // The descriptor alone keeps memory that is not mapped; here the mapping keeps it too.
   CALL("exported", CUDA_SUCCESS, cuMemRelease, handle);
   Message message = {};
   SendDescriptor(other.socket, message, descriptor);

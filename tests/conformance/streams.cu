@@ -60,7 +60,7 @@ void Priorities() {
   CALL("unknown flags", CUDA_ERROR_INVALID_VALUE, cuStreamCreateWithPriority, &stream, 0x100, 0);
 }
 
-// A query says that work is left, and none after a synchronize; streams keep their order.
+// A query reports that work is left, and none after a synchronize; streams keep their order.
 void Order() {
   if (!Begin()) return;
   CUmodule module = nullptr;
@@ -84,7 +84,7 @@ void Order() {
   CALL("busy", CUDA_SUCCESS, cuStreamSynchronize, stream);
   CALL("after it", CUDA_SUCCESS, cuStreamQuery, stream);
 
-  // The other stream sees what came before the event.
+  // The other stream sees the work before the event.
   SETUP(cuLaunchKernel, busy, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
   SETUP(cuMemsetD32Async, out, 1000, 1, stream);
   SETUP(cuEventRecord, event, stream);

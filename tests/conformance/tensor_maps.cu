@@ -1,10 +1,10 @@
-// Tensor maps: what is encoded, what is refused, and a kernel that loads a tile by one.
+// Tensor maps: encoding, refusals, and a kernel that loads a tile with one.
 #include "setting.h"
 
 namespace conformance {
 namespace {
 
-// Copies a tile of 16 by 16 words to shared memory by the map, and from there to `out`.
+// Copies a tile of 16 by 16 words to shared memory with the map, and from there to `out`.
 constexpr char kTile[] = R"(
 .version 8.0
 .target sm_90
@@ -46,7 +46,7 @@ COPY:
 
 constexpr cuuint64_t kWidth = 64, kHeight = 48;
 
-// What a map of 64 by 48 words is made of. Each check changes one thing.
+// The parameters of a map of 64 by 48 words. Each check changes one of them.
 struct Tiled {
   CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT32;
   cuuint32_t rank = 2;
@@ -60,7 +60,7 @@ struct Tiled {
   CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
 
   bool Encode(const char* check, CUresult expected, CUtensorMap* map) const {
-    // What the client finds by itself is refused with the documented error everywhere.
+    // Mistakes that the client finds by itself are refused with the documented error everywhere.
     if (on_cpu()) {
       return REFUSED(check, expected, cuTensorMapEncodeTiled, map, type, rank, address, sizes,
                      strides, box, steps, interleave, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
@@ -144,7 +144,7 @@ void TiledErrors() {
     change(&tiled);
     tiled.Encode(check, CUDA_ERROR_INVALID_VALUE, map);
   };
-  // Found by the client.
+  // The client finds this.
   CALL("no map", CUDA_ERROR_INVALID_VALUE, cuTensorMapEncodeTiled, nullptr, good.type, good.rank,
        good.address, good.sizes, good.strides, good.box, good.steps, good.interleave, good.swizzle,
        CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -157,11 +157,11 @@ void TiledErrors() {
   CALL("rank 6", CUDA_ERROR_INVALID_VALUE, cuTensorMapEncodeTiled, map, good.type, 6, good.address,
        good.sizes, good.strides, good.box, good.steps, good.interleave, good.swizzle,
        CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  // The driver writes to where it is told, and crashes.
+  // NVIDIA's driver writes to the address that it is given, and crashes.
   if (!native()) {
     CALL("no map", CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress, nullptr, good.address);
   }
-  // Found by the driver.
+  // The driver finds this.
   fails("unaligned address", [&](Tiled* t) { t->address = reinterpret_cast<void*>(memory + 8); });
   fails("size 0", [](Tiled* t) { t->sizes[1] = 0; });
   fails("size beyond 32 bits", [](Tiled* t) { t->sizes[1] = (1ull << 32) + 1; });

@@ -6,7 +6,7 @@ __global__ void fetch(cudaTextureObject_t texture, float* out, int n) {
   if (i < n) out[i] = tex1Dfetch<float>(texture, i);
 }
 
-// Texels at a distance from their corners, row after row.
+// Reads texels at a distance from their corners, row after row.
 __global__ void sample(cudaTextureObject_t texture, float* out, int width, int height, float dx,
                        float dy) {
   const int x = threadIdx.x, y = blockIdx.x;
@@ -23,14 +23,14 @@ __global__ void sample_layer(cudaTextureObject_t texture, float* out, int width,
       tex2DLayered<float>(texture, threadIdx.x + 0.5f, blockIdx.x + 0.5f, layer);
 }
 
-// Coordinates from 0 to 1, of a level.
+// Reads a level at coordinates from 0 to 1.
 __global__ void sample_level(cudaTextureObject_t texture, float* out, int width, int height,
                              float level) {
   out[blockIdx.x * width + threadIdx.x] =
       tex2DLod<float>(texture, (threadIdx.x + 0.5f) / width, (blockIdx.x + 0.5f) / height, level);
 }
 
-// Bytes as numbers from 0 to 1.
+// Reads bytes as numbers from 0 to 1.
 __global__ void sample_bytes(cudaTextureObject_t texture, float4* out, int width) {
   out[threadIdx.x] = tex2D<float4>(texture, threadIdx.x + 0.5f, 0.5f);
 }

@@ -1,4 +1,4 @@
-// Texture and surface objects: what kernels read by them, their descriptors, and errors.
+// Texture and surface objects: reads by kernels, descriptors, and errors.
 #include <cmath>
 
 #include "setting.h"

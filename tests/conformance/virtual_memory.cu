@@ -176,7 +176,7 @@ void Access() {
   CALL("all", CUDA_SUCCESS, cuMemGetAccess, &flags, &location, address + 100);
   EQUAL(cuMemGetAccess, "all", flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   EQUAL(cuMemSetAccess, "memory can be used", Filled(address, 5, 16), 5u);
-  // The same memory at another address, read-only.
+  // Maps the same memory at another address, read-only.
   const CUdeviceptr twin = address + 32 * kMiB;
   CALL("at a second address", CUDA_SUCCESS, cuMemMap, twin, kUnit, 0, handle, 0);
   CALL("read-only", CUDA_SUCCESS, cuMemSetAccess, twin, kUnit, &kRead, 1);
@@ -225,7 +225,7 @@ void KernelsUseIt() {
   CALL("moved about", CUDA_SUCCESS, cuMemRelease, handle);
 }
 
-// What PyTorch's expandable segments do.
+// Does what PyTorch's expandable segments do.
 void Segments() {
   if (!Begin()) return;
   const CUmemAllocationProp properties = Properties();
@@ -307,7 +307,7 @@ void Pointers() {
        handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
-// The end of the process's CUDA: last.
+// This ends CUDA in the process, so it comes last.
 void WriteThroughReadOnly() {
   if (!Begin()) return;
   CUmodule module = nullptr;

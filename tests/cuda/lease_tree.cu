@@ -1,6 +1,6 @@
-// A program that is several processes, each of which uses CUDA: what torchrun starts, in small. The
-// parent uses no CUDA itself, not even for the names of errors, since that would open a session of
-// its own; it tells its children what to do, one after another.
+// A program of several processes, each of which uses CUDA: a small version of what torchrun starts.
+// The parent uses no CUDA itself, not even for the names of errors, since that would open a session
+// of its own; it tells its children what to do, one after another.
 //
 // First each takes --gib/--processes; all together then hold --gib, which is to be their lease's
 // quota. Then each asks for one GiB more and has to be refused. For --hold_s all go on working;
@@ -22,7 +22,7 @@ __global__ void Fill(unsigned* words, size_t count, unsigned value) {
   if (i < count) words[i] = value;
 }
 
-// What a child is to do: allocate so many bytes, or one of these.
+// Orders to a child: to allocate so many bytes, or one of these.
 constexpr size_t kEnd = 0;
 constexpr size_t kWork = 1;
 

@@ -18,7 +18,7 @@ constexpr int kMutations = 3000;
 std::vector<std::string> g_files;
 
 void RunOn(const std::string& bytes) {
-  // Exactly as long as the input, so that a sanitizer sees a read behind its end.
+  // This copy is exactly as long as the input, so that a sanitizer sees a read behind its end.
   const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
 }

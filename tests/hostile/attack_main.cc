@@ -1,4 +1,4 @@
-// Attacks a server with what no honest client sends, and prints how much of it there was.
+// Attacks a server with messages that no honest client sends, and prints how many there were.
 //
 //   attack --endpoint=HOST:PORT --messages=100000 --vanish=200 --seed=1
 #include <arpa/inet.h>
@@ -40,7 +40,7 @@ std::unique_ptr<RawClient> MustConnect(const std::string& endpoint) {
   for (int attempt = 0; attempt < 50; ++attempt) {
     auto client = RawClient::Connect(endpoint);
     if (client.ok()) return *std::move(client);
-    // Full for the moment: sessions that just ended are still being cleared away.
+    // The server is full for the moment: sessions that just ended are still being cleared away.
     usleep(100'000);
   }
   return nullptr;
@@ -86,7 +86,7 @@ std::string WrongHello(Random& random) {
   return bytes;
 }
 
-// Sessions that never open.
+// Starts sessions that never open.
 bool AttackOpening(const std::string& endpoint, Random& random, int count, Score* score) {
   for (int i = 0; i < count; ++i) {
     std::unique_ptr<RawClient> client = MustConnect(endpoint);
@@ -104,7 +104,7 @@ bool AttackOpening(const std::string& endpoint, Random& random, int count, Score
   return true;
 }
 
-// Strangers who want to resume, with guessed and mutated messages.
+// Tries to resume sessions as a stranger, with guessed and mutated messages.
 bool AttackResumption(const std::string& endpoint, Random& random, int count, Score* score) {
   for (int i = 0; i < count; ++i) {
     std::unique_ptr<RawClient> client = MustConnect(endpoint);
@@ -125,7 +125,7 @@ bool AttackResumption(const std::string& endpoint, Random& random, int count, Sc
   return true;
 }
 
-// Authenticated sessions whose frames are cut, flipped and mixed up. Most end at once.
+// Opens authenticated sessions whose frames are cut, flipped and mixed up. Most end at once.
 bool AttackFrames(const std::string& endpoint, Random& random, int64_t messages, Score* score) {
   const int64_t end = score->messages + messages;
   while (score->messages < end) {
@@ -157,7 +157,7 @@ bool AttackFrames(const std::string& endpoint, Random& random, int64_t messages,
   return true;
 }
 
-// Authenticated sessions whose commands are well formed and mean nothing: they stay open.
+// Opens authenticated sessions whose commands are well formed and mean nothing: they stay open.
 bool AttackCommands(const std::string& endpoint, Random& random, int64_t messages, Score* score) {
   const int64_t end = score->messages + messages;
   while (score->messages < end) {
@@ -215,7 +215,7 @@ int TcpConnect(const std::string& endpoint) {
   return fd;
 }
 
-// Connections that speak no gRPC, or half of it.
+// Makes connections that speak no gRPC, or only half of it.
 bool AttackPort(const std::string& endpoint, Random& random, int count, Score* score) {
   for (int i = 0; i < count; ++i) {
     const int fd = TcpConnect(endpoint);
@@ -230,14 +230,14 @@ bool AttackPort(const std::string& endpoint, Random& random, int count, Score* s
   return true;
 }
 
-// Processes that are killed with a session open and commands under way.
+// Starts processes that are killed with a session open and commands under way.
 bool Vanish(const std::string& endpoint, uint64_t seed, int count) {
   for (int started = 0; started < count;) {
     std::vector<pid_t> children;
     for (int i = 0; i < 10 && started < count; ++i, ++started) {
       const pid_t pid = fork();
       if (pid == 0) {
-        // Its own gRPC: nothing of it existed before the fork.
+        // The process gets its own gRPC, which did not exist before the fork.
         execl("/proc/self/exe", "attack", absl::StrCat("--endpoint=", endpoint).c_str(),
               "--messages=-1", absl::StrCat("--seed=", seed + started).c_str(), nullptr);
         _exit(127);
@@ -253,7 +253,7 @@ bool Vanish(const std::string& endpoint, uint64_t seed, int count) {
   return true;
 }
 
-// One of the processes that vanish: works until it is killed.
+// Runs one of the processes that vanish: works until it is killed.
 int WorkUntilKilled(const std::string& endpoint, Random& random) {
   std::unique_ptr<RawClient> client = MustOpen(endpoint, /*resumable=*/true);
   if (client == nullptr) return 1;
@@ -277,7 +277,7 @@ int Main() {
   const int messages = absl::GetFlag(FLAGS_messages);
   if (messages < 0) return WorkUntilKilled(endpoint, random);
   Score score;
-  // Before gRPC starts in this process, since it forks.
+  // Called before gRPC starts in this process, since it forks.
   if (!Vanish(endpoint, seed, absl::GetFlag(FLAGS_vanish))) return 1;
   std::printf("vanished: %d\n", absl::GetFlag(FLAGS_vanish));
   std::fflush(stdout);

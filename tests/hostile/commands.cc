@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kArena = 0x300000000000;
 
-// A value that is plausible, extreme, or anything.
+// Returns a value that is plausible, extreme, or anything at all.
 uint64_t RandomValue(Random& random) {
   switch (random() % 6) {
     case 0:

@@ -17,7 +17,7 @@ using Random = std::mt19937_64;
 // exist, sizes and addresses that may make sense.
 void AppendRandomCommand(Random& random, std::string* commands);
 
-// A kCommands payload of `count` commands from number `first_seq`.
+// Returns a kCommands payload of `count` commands from number `first_seq`.
 std::string CommandsPayload(uint64_t first_seq, uint32_t count, const std::string& commands);
 
 // Flips, cuts, repeats or overwrites some bytes.

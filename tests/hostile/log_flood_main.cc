@@ -1,4 +1,4 @@
-// Does again and again what a server writes a line about, as fast as it can.
+// Repeats as fast as it can an action for which a server writes a log line.
 //
 //   log_flood --endpoint=HOST:PORT --what=commands --count=1000000
 //
@@ -92,7 +92,7 @@ absl::Status FloodResumptions(const std::string& endpoint, int count) {
   warpline_internal::Welcome welcome;
   welcome.ParseFromString(*payload);
   for (int i = 1; i <= count; ++i) {
-    client->reset();  // Without a word.
+    client->reset();  // Leaves without a message.
     client = RawClient::Connect(endpoint);
     if (!client.ok()) return client.status();
     warpline_internal::Resume resume;

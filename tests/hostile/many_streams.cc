@@ -10,7 +10,7 @@
 namespace warpline::hostile {
 namespace {
 
-// More than any session may have.
+// No session may have this many.
 constexpr uint64_t kStreams = 1100;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
@@ -26,7 +26,7 @@ absl::Status PlayManyStreams(const std::string& endpoint, int) {
   }
   AppendCommand(cmd::ContextSync{}, 0, &commands);
   (*client)->Send(kCommands, CommandsPayload(1, kStreams + 1, commands));
-  // What there are no threads for is refused; the session goes on.
+  // Streams without a thread for them are refused; the session goes on.
   const auto reply = (*client)->ExpectReply(kStreams + 1, kPatience);
   if (!reply.ok()) return reply.status();
   (*client)->Close();

@@ -30,7 +30,7 @@ RawClient::~RawClient() { channel_.reset(); }
 void RawClient::Send(uint32_t kind, std::string payload) {
   {
     MutexLock lock(&mu_);
-    // Bounded, since the server may have stopped reading.
+    // The queue is bounded, since the server may have stopped reading.
     while (out_.size() > 64 && !closed_) changed_.Wait(&mu_);
     if (closed_) return;
     out_.push_back({kind, std::move(payload)});

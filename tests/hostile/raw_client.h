@@ -1,4 +1,4 @@
-// A client that says whatever a test wants to a server.
+// A client that sends whatever a test wants to a server.
 #ifndef WARPLINE_TESTS_HOSTILE_RAW_CLIENT_H_
 #define WARPLINE_TESTS_HOSTILE_RAW_CLIENT_H_
 
@@ -52,7 +52,8 @@ class RawClient : private ChannelHandler {
   std::unique_ptr<Channel> channel_;
 };
 
-// A Hello that a server accepts, with the token of the lease that `warpline run` gave us, if any.
+// Returns a Hello that a server accepts, with the token of the lease that `warpline run` gave us,
+// if any.
 std::string ValidHello(bool resumable = false);
 
 }  // namespace warpline::hostile

@@ -16,12 +16,12 @@ namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kLegacyStream = 1;
-// What each session has touched: the worker of one takes a while to die, the memory of the other to
-// be scrubbed.
+// The memory that each session has touched: it makes one session's worker take a while to die, and
+// the other's memory take a while to be scrubbed.
 constexpr uint64_t kHeldBytes = 192 * kMiB;
 constexpr absl::Duration kPatience = absl::Seconds(60);
-// Between the end of the other session and the request: the moment that is looked for lies
-// somewhere in here.
+// The delays between the end of the other session and the request; the critical moment lies
+// somewhere among them.
 constexpr int kDelays = 16;
 constexpr absl::Duration kDelayStep = absl::Milliseconds(4);
 
@@ -40,7 +40,7 @@ warpline_internal::MemoryRequest Request(uint64_t id, uint64_t va, uint64_t byte
   return request;
 }
 
-// A session that has memory at `va` and has written all of it.
+// Opens a session that has memory at `va` and has written all of it.
 absl::StatusOr<std::unique_ptr<RawClient>> OpenAndTouch(const std::string& endpoint, uint64_t va) {
   auto client = RawClient::Connect(endpoint);
   if (!client.ok()) return client.status();
@@ -71,7 +71,7 @@ absl::Status PlayReadBackRace(const std::string& endpoint, int round) {
   (*other)->Close();
   absl::SleepFor(round % kDelays * kDelayStep);
   (*client)->Send(kMemoryRequest, Request(7, held + kHeldBytes, 2 * kMiB).SerializeAsString());
-  // No command: the worker ends the session.
+  // This is no command: the worker ends the session.
   (*client)->Send(kCommands, CommandsPayload(3, 1, std::string(32, '\xff')));
   const auto fault = (*client)->Expect(kFault, kPatience);
   if (!fault.ok()) return absl::Status(fault.status().code(), "instead of a fault");

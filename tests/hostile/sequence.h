@@ -1,4 +1,4 @@
-// Known ways in which one client could harm a server, each played round after round by a client of
+// Known ways in which a client could harm a server, each played round after round by a client of
 // its own. Every one of them did harm once.
 #ifndef WARPLINE_TESTS_HOSTILE_SEQUENCE_H_
 #define WARPLINE_TESTS_HOSTILE_SEQUENCE_H_
@@ -12,7 +12,7 @@ namespace warpline::hostile {
 
 struct Sequence {
   const char* name;
-  const char* what;  // What the client does, and what came of it once.
+  const char* what;  // The client's actions, and the harm that they once did.
   // Plays round `round` against the server at `endpoint`. OK when the server answered as it should,
   // a refusal included; otherwise what was seen instead.
   absl::Status (*play)(const std::string& endpoint, int round);
@@ -20,11 +20,11 @@ struct Sequence {
 
 absl::Span<const Sequence> Sequences();  // All of them.
 
-// A memory request whose chunks come while the session has lost its worker and reads back what is
-// left of it.
+// Makes a memory request whose chunks come while the session has lost its worker, and reads back
+// what is left of it.
 absl::Status PlayReadBackRace(const std::string& endpoint, int round);
 
-// As many streams, each a thread of the worker, as a session may have, and then some.
+// Creates as many streams as a session may have, each a thread of the worker, and then some more.
 absl::Status PlayManyStreams(const std::string& endpoint, int round);
 
 }  // namespace warpline::hostile

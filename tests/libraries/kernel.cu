@@ -1,4 +1,4 @@
-// The code of library_start: names as in C, so that it can be registered by hand.
+// The device code of library_start. Names are as in C, so that it can be registered by hand.
 extern "C" {
 __constant__ int table[4];
 __global__ void Add(int* values, int count) {

@@ -26,7 +26,7 @@ bool Check(const char* what, int result) {
   return result == 0;
 }
 
-// The function of that name and type; null when the library has none.
+// Returns the function of that name and type; null when the library has none.
 template <typename Function>
 Function* Find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
@@ -41,14 +41,15 @@ void* Open(const char* name) {
   return library;
 }
 
-// As nvcc's code registers a kernel. The host's function is a name for it and never called.
+// The form in which nvcc's code registers a kernel. The host's function only names the kernel and
+// is never called.
 struct Wrapper {
   int magic;
   int version;
   const void* data;
   void* unused;
 };
-// A container says its own size, and has to be aligned.
+// A container states its own size and has to be aligned.
 alignas(16) unsigned char g_container[64 << 10];
 Wrapper g_wrapper = {0x466243b1, 1, g_container, nullptr};
 void HostAdd() {}
@@ -111,14 +112,15 @@ void RunKernel(void* runtime) {
   Check("result", host[kCount - 1] == kCount - 1 + table[1] ? 0 : host[kCount - 1]);
 }
 
-// Calls what creates a handle in the library; each of them takes where to put it.
+// Calls the functions that create a handle in the library; each of them takes the place for it.
 void StartLibrary(const char* name) {
   void* const library = Open(name);
   if (library == nullptr) return;
   int started = 0;
   for (const char* create :
        {"cublasCreate_v2", "cublasLtCreate", "cudnnCreate", "cusolverDnCreate", "cusparseCreate"}) {
-    // A library finds those of the libraries that it needs, too; once each is enough.
+    // A library also finds the functions of the libraries that it needs; calling each once is
+    // enough.
     auto* const function = Find<int(void**)>(library, create);
     if (function == nullptr) continue;
     void* handle = nullptr;
@@ -134,8 +136,8 @@ void StartLibrary(const char* name) {
   Check(name, started > 0 ? 0 : 1);
 }
 
-// Libraries are called by threads that never called the runtime, such as those of OpenMP. Last of
-// all: the kernel is none that every device can run.
+// Threads that never called the runtime, such as those of OpenMP, call libraries. This comes last,
+// because not every device can run the kernel.
 void CallOnNewThread(const char* name) {
   void* const library = Open(name);
   using Gemv = int(void*, int, int, int, const double*, const double*, int, const double*, int,

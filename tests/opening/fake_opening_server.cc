@@ -44,7 +44,7 @@ class FakeOpeningServer final : public OpeningServer {
 
   const OpeningServerOptions options_;
   stub::FakeServer server_;
-  // The channel's loop's, of which one lives at a time.
+  // Used by the channels' loops, of which one lives at a time.
   int sessions_ = 0;
   int ending_ = 0;
   std::atomic<uint64_t> refused_{0};

@@ -1,5 +1,5 @@
-// A library that lies in the way: holds a page at each address that OBSTACLES names, as
-// "0x300000000000,0x200000000000". Loaded before a worker's program by LD_PRELOAD.
+// A library that blocks addresses: it holds a page at each address that OBSTACLES names, as
+// "0x300000000000,0x200000000000". LD_PRELOAD loads it before a worker's program.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// A server to open sessions on, for tests that hold for the client's fake one as for the real host.
+// A server to open sessions on, for tests that hold both for the client's fake server and for the
+// real host.
 #ifndef WARPLINE_TESTS_OPENING_OPENING_SERVER_H_
 #define WARPLINE_TESTS_OPENING_OPENING_SERVER_H_
 
@@ -11,7 +12,7 @@
 namespace warpline {
 
 struct OpeningServerOptions {
-  // What its workers cannot have: arenas that contain one of these addresses.
+  // Its workers cannot have arenas that contain one of these addresses.
   std::vector<uint64_t> obstacles = {};
   uint64_t most_arena_bytes = 1ull << 45;
   int max_sessions = 8;
@@ -21,13 +22,13 @@ class OpeningServer {
  public:
   virtual ~OpeningServer() = default;
   virtual stub::Dialer MakeDialer() = 0;
-  // Hellos that it has refused so far.
+  // Returns the number of Hellos that it has refused so far.
   virtual uint64_t refused() = 0;
 };
 
-// client_stub/session/testing's.
+// Makes the fake server of client_stub/session/testing.
 std::unique_ptr<OpeningServer> NewFakeOpeningServer(const OpeningServerOptions& options);
-// The server's session host on the CPU device, with real workers and a real keeper.
+// Makes the server's session host on the CPU device, with real workers and a real keeper.
 std::unique_ptr<OpeningServer> NewHostOpeningServer(const OpeningServerOptions& options);
 
 }  // namespace warpline

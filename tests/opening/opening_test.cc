@@ -1,5 +1,5 @@
-// How the client opens its session, and what it makes of refusals: the same with the client's fake
-// server as with the real host, so that the fake refuses nothing in a way of its own.
+// Tests how the client opens its session and handles refusals. They run with the client's fake
+// server and with the real host, so that the fake cannot refuse in a way of its own.
 #include <memory>
 #include <set>
 #include <string>
@@ -27,7 +27,7 @@ struct Kind {
 
 class OpeningTest : public testing::TestWithParam<Kind> {
  protected:
-  // The starts of the first `count` arenas that this process would offer.
+  // Returns the starts of the first `count` arenas that this process would offer.
   static std::vector<uint64_t> Places(size_t count) {
     std::vector<uint64_t> places;
     std::set<uint64_t> seen;

@@ -5,9 +5,9 @@
 //
 // Each round, every stream works on its own words and then reads a snapshot that another stream, of
 // another thread as a rule, made in the round before. Events alone order that: a reader waits for
-// the snapshot's event, and a writer waits for the event of whoever read the one it overwrites.
-// Threads meet once a round on the host, because a wait sees only events that were recorded before
-// it.
+// the snapshot's event, and a writer waits for the event of the stream that read the one it
+// overwrites. Threads meet once a round on the host, because a wait sees only events that were
+// recorded before it.
 #include <cuda_runtime.h>
 #include <pthread.h>
 
@@ -39,7 +39,7 @@ struct Settings {
   unsigned seed;
 };
 
-// What one stream owns. Used by one thread only, except that others read the snapshots of the round
+// What one stream owns. Only one thread uses it, except that others read the snapshots of the round
 // before.
 struct Lane {
   cudaStream_t stream = nullptr;
@@ -58,7 +58,7 @@ std::atomic<long long> g_operations{0};
 
 int Blocks(int n) { return (n + 127) / 128; }
 
-// The stream whose snapshot `reader` absorbs in a round: the same for all threads.
+// Returns the stream whose snapshot `reader` absorbs in a round: the same for all threads.
 int SourceOf(int reader, int round) {
   const int n = g_settings.streams;
   return (reader + 1 + (round * 7 + static_cast<int>(g_settings.seed % 5)) % (n - 1)) % n;
@@ -101,7 +101,7 @@ void Compare(const std::vector<unsigned>& expected, const unsigned* got, const c
   }
 }
 
-// One random operation on the lane's words, and on their mirror.
+// Does one random operation on the lane's words, and on their mirror.
 void Operate(Lane* lane) {
   const int n = g_settings.words;
   const size_t bytes = n * sizeof(unsigned);
@@ -201,7 +201,7 @@ void Round(int index, int round) {
   for (int i = 0; i < n; ++i) {
     lane.mirror[i] ^= source.mirrored_snapshots[before][n - 1 - i] * 2654435761u;
   }
-  // Whoever read the snapshot that is overwritten now did so in the round before.
+  // The stream that read the snapshot that is overwritten now did so in the round before.
   if (round > 0) {
     const Lane& reader = g_lanes[ReaderOf(index, round - 1)];
     CUDA_CHECK(cudaStreamWaitEvent(lane.stream, reader.finished[before], 0));
@@ -216,7 +216,8 @@ void Work(int thread) {
   for (int round = 0; round < g_settings.rounds; ++round) {
     for (int i = thread; i < g_settings.streams; i += g_settings.threads) Round(i, round);
     pthread_barrier_wait(&g_barrier);
-    // Recorded apart from the round: until here others still wait for what the events meant before.
+    // The events are recorded apart from the round: until here others still wait for what they
+    // meant before.
     for (int i = thread; i < g_settings.streams; i += g_settings.threads) {
       CUDA_CHECK(cudaEventRecord(g_lanes[i].finished[round % 2], g_lanes[i].stream));
     }

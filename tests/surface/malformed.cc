@@ -1,6 +1,6 @@
-// Calls every function that the client implements with what no program should give it: null
-// pointers, handles of nothing, addresses of nothing, numbers out of every range. Each returns an
-// error, unless it is in kAccepts, and none ends the process or the session.
+// Calls every function that the client implements with arguments that no program should give it:
+// null pointers, invalid handles and addresses, numbers out of every range. Each returns an error,
+// unless it is in kAccepts, and none ends the process or the session.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// What is given for the parameters of a call, by their types.
+// What the parameters of a call get, by their types.
 enum class Kind {
   kNothing,  // Null pointers, zeros.
   kHandles,  // Handles and addresses of nothing, zeroed memory to read and write, zeros.
@@ -60,7 +60,7 @@ CUresult CallWith(CUresult (*call)(A...), [[maybe_unused]] Kind kind, std::index
   return call(Argument<A>(kind, static_cast<int>(I))...);
 }
 
-// What may succeed all the same, and why. `kind` is one of kNames, or nullptr for all.
+// Calls that may succeed all the same, and why. `kind` is one of kNames, or nullptr for all.
 struct Accepts {
   const char* symbol;
   const char* kind;
@@ -70,7 +70,7 @@ constexpr Accepts kAccepts[] = {
 #include "tests/surface/accepts.inc"
 };
 
-// What ends the process by CUDA's contract, too.
+// Calls that end the process by CUDA's contract, too.
 struct LeftOut {
   const char* symbol;
   const char* why;
@@ -80,7 +80,7 @@ constexpr LeftOut kLeftOutOfGarbage[] = {
     {"cuMemcpyAsync", "addresses that are not the device's are the host's, and used"},
 };
 
-// A variant for other default streams is the same call.
+// Returns the symbol without its suffix: a variant for another default stream is the same call.
 std::string_view WithoutStream(std::string_view symbol) {
   for (const std::string_view suffix : {"_ptsz", "_ptds"}) {
     if (symbol.ends_with(suffix)) symbol.remove_suffix(suffix.size());
@@ -109,7 +109,7 @@ bool IsAccepted(std::string_view symbol, Kind kind) {
   return false;
 }
 
-// What is in the list and never succeeds should not be there.
+// A call in the list that never succeeds should not be there.
 void CheckAccepts(Kind kind) {
   for (size_t i = 0; i < std::size(kAccepts); ++i) {
     const Accepts& accepts = kAccepts[i];
@@ -135,7 +135,7 @@ void Check(const char* symbol, F* call, Kind kind) {
   const auto counted = [&]<typename... A>(CUresult (*function)(A...)) {
     return CallWith(function, kind, std::index_sequence_for<A...>());
   };
-  // Whoever ends the process is the last that was named.
+  // If a call ends the process, it is the last one named.
   std::printf("%s\n", symbol);
   std::fflush(stdout);
   const CUresult got = counted(call);

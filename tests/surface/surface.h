@@ -1,5 +1,5 @@
-// What the programs of this folder share: entry points of libcuda.so.1 by their symbols, and a
-// small computation that shows that the session still works.
+// Shared by the programs of this folder: entry points of libcuda.so.1 by their symbols, and a small
+// computation that shows that the session still works.
 #ifndef WARPLINE_TESTS_SURFACE_SURFACE_H_
 #define WARPLINE_TESTS_SURFACE_SURFACE_H_
 
@@ -46,7 +46,7 @@ inline constexpr char kPtx[] = R"(
 }
 )";
 
-// The primary context, retained and current whatever was called before.
+// Retains the primary context and makes it current, whatever was called before.
 inline CUcontext TakeContext() {
   CUcontext context = nullptr;
   if (SURFACE_CALL(cuInit)(0) != CUDA_SUCCESS ||

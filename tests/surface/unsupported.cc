@@ -17,7 +17,7 @@ constexpr Unsupported kUnsupported[] = {
 #undef WARPLINE_UNSUPPORTED
 };
 
-// As many arguments as any of them has; who has fewer does not look at the rest.
+// As many arguments as any of the calls has; a call with fewer does not look at the rest.
 using Call = CUresult (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                           uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 
@@ -30,7 +30,7 @@ CUresult CallWith(const char* symbol, uint64_t x) {
 }  // namespace
 
 int main() {
-  // Before cuInit too.
+  // This holds before cuInit, too.
   for (const uint64_t argument : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, 0x4141414141414141u}) {
     for (const Unsupported& call : kUnsupported) {
       const CUresult got = CallWith(call.symbol, argument);

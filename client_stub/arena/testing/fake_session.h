@@ -17,7 +17,7 @@ class FakeSession final : public Session, public FakeWork, public FakeGrants {
  public:
   static constexpr uint64_t kArenaBase = 1ull << 44;
 
-  // Every device has the quota; the server's limit is for all of them together.
+  // Every device has this quota; the server's limit is for all of them together.
   FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes = 1ull << 40,
               uint32_t devices = 1);
 

@@ -22,8 +22,8 @@ constexpr LogKind kLines[kCallLineCount] = {
 LogBudget& CallLog() {
   // Never destroyed: other threads may make calls until the process is gone.
   static LogBudget* const log = [] {
-    // What is pending is said by the process that it is of, and not again by the children of a
-    // fork.
+    // The process that a pending line belongs to writes it; children of a fork do not write it
+    // again.
     static const pid_t process = getpid();
     std::atexit([] {
       if (getpid() == process) CallLog().Finish();

@@ -1,5 +1,5 @@
-// What calls say in the log, beside their result: a program may make the same call that fails for
-// ever, and its stderr is not ours to fill.
+// The log lines that calls write beside returning an error. They go through one budget, because a
+// program may repeat a failing call for ever and its stderr must not be filled.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BASE_CALL_LOG_H_
 #define WARPLINE_CLIENT_STUB_CORE_BASE_CALL_LOG_H_
 
@@ -17,7 +17,7 @@ enum CallLine : size_t {
   kCallLineCount,
 };
 
-// Of the process. What is pending when it exits is said then.
+// Returns the process's budget. Lines still pending when the process exits are written then.
 LogBudget& CallLog();
 
 }  // namespace warpline::stub

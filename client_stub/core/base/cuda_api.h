@@ -16,7 +16,7 @@ namespace warpline::stub {
 
 inline CUresult ToCu(CudaResult result) { return static_cast<CUresult>(result); }
 
-// A handle's number, and back.
+// Converts a handle to its number; HandleOf() converts it back.
 template <typename Handle>
 uint64_t NumberOf(Handle handle) {
   return reinterpret_cast<uint64_t>(handle);
@@ -28,7 +28,7 @@ Handle HandleOf(uint64_t number) {
 
 }  // namespace warpline::stub
 
-// Leaves the entry with what `expression` gives unless that is CUDA_SUCCESS.
+// Returns the value of `expression` from the entry point unless it is CUDA_SUCCESS.
 #define WARPLINE_TRY(expression)                                                                 \
   do {                                                                                           \
     if (const CUresult try_result = (expression); try_result != CUDA_SUCCESS) return try_result; \

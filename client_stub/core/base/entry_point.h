@@ -10,15 +10,15 @@
 
 namespace warpline::stub {
 
-// The place of `symbol` among the shim's names; its count when it is none of them.
+// Returns the index of `symbol` among the shim's names, or their count when it is not one of them.
 uint32_t IndexOf(const warpline_shim& shim, std::string_view symbol);
 
-// From now on EntryPoint() answers with this shim's trampolines. It lives as long as the process.
+// Makes EntryPoint() answer with the trampolines of `shim`, which must live as long as the process.
 void SetShim(const warpline_shim* shim);
 
-// As cuGetProcAddress_v2: the address that the application calls, or nullptr with a status. The
-// address is the shim's trampoline, also for calls that this library does not implement: those
-// return CUDA_ERROR_NOT_SUPPORTED and say so once.
+// Works like cuGetProcAddress_v2: returns the address that the application calls, or nullptr with a
+// status. The address is the shim's trampoline, also for calls that this library does not
+// implement: those return CUDA_ERROR_NOT_SUPPORTED and say so once.
 void* EntryPoint(const char* name, int cuda_version, uint64_t flags,
                  CUdriverProcAddressQueryResult* status);
 

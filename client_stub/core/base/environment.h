@@ -1,19 +1,25 @@
-// What the environment of the application asks for: Warpline's own variables and those of CUDA
-// that are the driver's business. Read once, at the first call that needs it.
+// The settings in the application's environment: Warpline's own variables, and those of CUDA that
+// concern the driver. Read once, at the first call that needs it.
 //
 //   WARPLINE_ENDPOINT         where the server or scheduler is: "host:port" or "unix:/path"
 //   WARPLINE_TOKEN_FILE       the file with the lease's token, kept fresh by `warpline run`
 //   WARPLINE_CREDENTIAL       the tenant's credential, for a scheduler as endpoint
 //   WARPLINE_CREDENTIAL_FILE  a file with it, where the variable is not set
-//   WARPLINE_TLS_*            for an encrypted connection (common/serving/tls_files.h, read when
-//   dialling) WARPLINE_CONNECT_TIMEOUT  seconds that cuInit waits for it (5)
-//   WARPLINE_RESUME_SECONDS   how long a lost connection is tried to be replaced (30; 0: not at
-//   all) WARPLINE_TRANSFER         "0": the session stays on the connection that it was opened on
+//   WARPLINE_TLS_*            an encrypted connection (common/serving/tls_files.h); read at
+//   dialling WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
+//   WARPLINE_RESUME_SECONDS   how long a lost connection is tried again (30; 0: not at all)
+//   WARPLINE_TRANSFER         "0": the session stays on the connection that it was opened on
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
 //   CUDA_VISIBLE_DEVICES      the session's devices, in this order
 //   CUDA_LAUNCH_BLOCKING      "1": each launch waits and reports
+//
+// Example:
+//
+//   const Environment env = ReadEnvironment();
+//   if (env.visible.none) return CUDA_ERROR_NO_DEVICE;
+//   options.endpoint = env.endpoint;
 #ifndef WARPLINE_CLIENT_STUB_CORE_BASE_ENVIRONMENT_H_
 #define WARPLINE_CLIENT_STUB_CORE_BASE_ENVIRONMENT_H_
 
@@ -27,12 +33,12 @@ namespace warpline::stub {
 // CUDA_VISIBLE_DEVICES, parsed.
 struct VisibleDevices {
   bool none = false;   // The application wants to see no device.
-  std::string device;  // As Hello.device: "" for the server's choice, "0", "1,GPU-<uuid>".
+  std::string device;  // As in Hello.device: "" for the server's choice, "0", "1,GPU-<uuid>".
 };
 
-// `value` is nullptr where the variable is unset. As in CUDA, the list ends at its first entry that
-// names no device, so "" and "-1" hide every device; one that is named twice hides them, too. A
-// session has at most kMaxSessionDevices; the rest is left out.
+// Parses the variable's value; `value` is nullptr where the variable is unset. As in CUDA, the list
+// ends at its first entry that names no device, so "" and "-1" hide every device; a device that is
+// named twice hides them all, too. A session has at most kMaxSessionDevices; the rest is left out.
 VisibleDevices ParseVisibleDevices(const char* value);
 
 struct Environment {
@@ -50,7 +56,8 @@ struct Environment {
   bool launch_blocking = false;
 };
 
-// The first word of a file that holds a token or a credential; empty when it cannot be read.
+// Returns the first word of a file that holds a token or a credential; empty when the file cannot
+// be read.
 std::string ReadSecretFile(const std::string& path);
 
 // Reads the process's environment. A number that does not parse leaves the default.

@@ -4,9 +4,19 @@
 // A handle is never an address: its top byte says what it names, then come the slot's generation
 // and its index, and the low four bits are zero (some libraries tag them as they tag pointers).
 //   63..56 kind   55..36 generation   35..4 index   3..0 zero
-// Looking one up takes no lock and cannot follow a stale handle into freed memory: objects live in
-// slots that stay until the process ends and are used again, for the same kind only, under another
-// generation.
+// Looking a handle up takes no lock and never follows a stale handle into freed memory: objects
+// live in slots that stay until the process ends. A slot is used again only for the same kind and
+// under another generation.
+//
+// Example:
+//
+//   HandleTable<Event, HandleKind::kEvent, /*kReuse=*/true> events;
+//   const uint64_t handle = events.Add([&](Event& event, uint64_t number) {
+//     event.handle = HandleOf<CUevent>(number);  // Valid for others once this has returned.
+//   });
+//   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+//   const Event* const event = events.Find(handle);  // No lock.
+//   events.Remove(handle, [](Event& removed) { removed.wire = 0; });
 #ifndef WARPLINE_CLIENT_STUB_CORE_BASE_HANDLE_TABLE_H_
 #define WARPLINE_CLIENT_STUB_CORE_BASE_HANDLE_TABLE_H_
 
@@ -24,7 +34,7 @@ enum class HandleKind : uint8_t {
   kEvent = 0x53,
   kModule = 0x54,
   kLibrary = 0x55,
-  kKernel = 0x56,  // CUkernel and CUfunction: the runtime passes the one where the other is due.
+  kKernel = 0x56,  // CUkernel and CUfunction: the runtime passes one where the other is due.
   kMemoryPool = 0x57,
   kArray = 0x68,
   kMipmappedArray = 0x69,
@@ -35,8 +45,9 @@ enum class HandleKind : uint8_t {
   kUserObject = 0x63,
 };
 
-// Thread-safe. T is default-constructed in its slot. With kReuse a removed slot serves again, so T
-// must then bear being read, by an application that uses what it destroys, while it is set up anew.
+// Thread-safe. T is default-constructed in its slot. With kReuse a removed slot is used again: an
+// application that uses a handle while it destroys it may then read T while T is set up anew, and T
+// must tolerate that.
 template <typename T, HandleKind kKind, bool kReuse>
 class HandleTable {
  public:
@@ -71,14 +82,14 @@ class HandleTable {
     return handle;
   }
 
-  // nullptr for what is no handle of this table, or no longer one.
+  // Returns nullptr for a number that is not, or no longer, a handle of this table.
   T* Find(uint64_t handle) const {
     Slot* slot = SlotOf(handle);
     return slot == nullptr ? nullptr : &slot->object;
   }
 
   // Makes the handle invalid, then calls finish(object). Returns false, without having called
-  // `finish`, unless this call is the one that removed it.
+  // `finish`, unless this very call removed the handle.
   template <typename Finish>
   bool Remove(uint64_t handle, Finish finish) {
     Slot* slot = SlotOf(handle);
@@ -93,8 +104,8 @@ class HandleTable {
     return true;
   }
 
-  // Calls visit(object, handle) for every valid handle until it returns false. Takes no lock: what
-  // is added meanwhile may be left out.
+  // Calls visit(object, handle) for every valid handle until it returns false. Takes no lock: a
+  // handle that is added meanwhile may be left out.
   template <typename Visit>
   void ForEach(Visit visit) const {
     const uint32_t size = size_.load(std::memory_order_acquire);

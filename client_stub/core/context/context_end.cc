@@ -25,8 +25,8 @@ void ReleaseContents(Context* context) {
   DestroyEventsOf(context);
   DestroyStreamsOf(context);
   UnloadModulesOf(context);
-  // A device's contexts share the server's one: libraries begin anew with the primary one, which is
-  // the one that programs reset.
+  // A device's contexts share the server's one context. Libraries are loaded anew after the end of
+  // the primary context, because that is the one that programs reset.
   if (!context->primary) return;
   ResetLibraries(*context->device);
   ResetLimits(*context->device);

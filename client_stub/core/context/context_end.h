@@ -1,4 +1,4 @@
-// A context's end is the end of what was created in it.
+// Ending a context ends everything that was created in it.
 #ifndef WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_END_H_
 #define WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_END_H_
 

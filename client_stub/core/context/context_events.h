@@ -7,10 +7,11 @@
 
 namespace warpline::stub {
 
-// Records what every stream of the context was given so far.
+// Records in the event the work that every stream of the context has been given so far.
 CUresult RecordContext(const Context* context, Event* event);
 
-// What any stream of the process is given from now on comes after the event's latest record.
+// Orders all work that any stream of the process is given from now on after the event's latest
+// record.
 CUresult HoldContext(const Context* context, Event* event);
 
 }  // namespace warpline::stub

@@ -10,7 +10,7 @@
 namespace warpline::stub {
 namespace {
 
-// Bytes of local memory that a thread of any device has.
+// The local memory of a thread, on any device.
 constexpr size_t kMaxStackBytes = 512 << 10;
 
 struct FirstLimits {
@@ -24,14 +24,14 @@ FirstLimits& first_limits(const Device& device) {
   return limits[device.number];
 }
 
-// Those that CUDA knows but recent devices do not have.
+// CUDA_ERROR_UNSUPPORTED_LIMIT for limits that CUDA knows but recent devices do not have.
 CUresult CheckLimit(CUlimit limit) {
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   const bool unsupported = limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit > CU_LIMIT_CIG_ENABLED;
   return unsupported ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
 }
 
-// What a context has by its nature.
+// Limits that are fixed and cannot be set.
 bool Fixed(CUlimit limit) { return limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED; }
 
 CUresult Ask(const Device& device, CUlimit limit, uint64_t* value) {
@@ -46,7 +46,7 @@ CUresult Ask(const Device& device, CUlimit limit, uint64_t* value) {
   return CUDA_SUCCESS;
 }
 
-// What the server's context had before the application set it.
+// Remembers the value that the server's context had before the application set it.
 void RememberFirst(const Device& device, CUlimit limit) {
   FirstLimits& first = first_limits(device);
   {
@@ -84,7 +84,8 @@ CUresult GetLimit(Context* context, CUlimit limit, size_t* value) {
   uint64_t asked = 0;
   const CUresult result =
       Fixed(limit) ? CUDA_ERROR_UNSUPPORTED_LIMIT : Ask(*context->device, limit, &asked);
-  // A device that does not know the limit has what the application believes it to have.
+  // Where the device does not know the limit, the value that the application set or found is the
+  // answer.
   if (result == CUDA_ERROR_UNSUPPORTED_LIMIT) asked = context->limits[limit];
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_UNSUPPORTED_LIMIT) return result;
   *value = asked;

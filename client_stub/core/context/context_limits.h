@@ -1,4 +1,4 @@
-// The limits of a context. All contexts of the process share those of the server's one.
+// The limits of a context. All contexts of a device share the limits of the server's one context.
 #ifndef WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_LIMITS_H_
 #define WARPLINE_CLIENT_STUB_CORE_CONTEXT_CONTEXT_LIMITS_H_
 
@@ -9,16 +9,17 @@
 
 namespace warpline::stub {
 
-// Gives a new context what the device answers for limits that it does not let the server ask.
+// Sets, in a new context, the values that GetLimit() gives for limits that the device does not
+// know.
 void InitializeLimits(Context* context);
 
-// As cuCtxGetLimit and cuCtxSetLimit. Stacks, the printf FIFO and the malloc heap take memory of
-// the device beside the session's quota, and so the server bounds them: CUDA_ERROR_INVALID_VALUE
-// for a larger stack, CUDA_ERROR_OUT_OF_MEMORY for the others.
+// Work like cuCtxGetLimit and cuCtxSetLimit. Stacks, the printf FIFO and the malloc heap take
+// device memory outside the session's quota and are therefore bounded: CUDA_ERROR_INVALID_VALUE for
+// a larger stack, CUDA_ERROR_OUT_OF_MEMORY for the others.
 CUresult GetLimit(Context* context, CUlimit limit, size_t* value);
 CUresult SetLimit(Context* context, CUlimit limit, size_t value);
 
-// Gives those of a device that were set the values back that they had at first.
+// Restores the first values of all limits of the device that were set.
 void ResetLimits(const Device& device);
 
 }  // namespace warpline::stub

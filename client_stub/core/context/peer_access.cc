@@ -9,7 +9,8 @@
 namespace warpline::stub {
 namespace {
 
-using Access = std::pair<const Context*, const Context*>;  // Who, to whose memory.
+using Access =
+    std::pair<const Context*, const Context*>;  // The first may access the second's memory.
 
 struct Peers {
   Mutex mu;

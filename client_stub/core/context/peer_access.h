@@ -1,4 +1,4 @@
-// Which contexts were given access to the memory of others, as applications ask.
+// Remembers which contexts the application gave access to the memory of which others.
 #ifndef WARPLINE_CLIENT_STUB_CORE_CONTEXT_PEER_ACCESS_H_
 #define WARPLINE_CLIENT_STUB_CORE_CONTEXT_PEER_ACCESS_H_
 
@@ -7,13 +7,13 @@
 
 namespace warpline::stub {
 
-// As cuCtxEnablePeerAccess and cuCtxDisablePeerAccess. Devices that are able to access each other's
-// memory always do, so this is no more than what was asked for.
+// Work like cuCtxEnablePeerAccess and cuCtxDisablePeerAccess. Devices that can access each other's
+// memory always do, so only the request itself is recorded.
 CUresult EnablePeerAccess(const Context* context, const Context* peer);
 CUresult DisablePeerAccess(const Context* context, const Context* peer);
 bool HasPeerAccess(const Context* context, const Context* peer);
 
-// At the end of `context`: what it and others enabled.
+// Forgets, at the end of `context`, what it enabled and what others enabled for it.
 void ForgetPeerAccess(const Context* context);
 
 }  // namespace warpline::stub

@@ -1,4 +1,4 @@
-// Copies that an array has a part in.
+// Copies of which at least one end is an array.
 #include <algorithm>
 #include <string_view>
 
@@ -18,7 +18,7 @@ bool Fits(uint64_t start, uint64_t extent, uint64_t size) {
 bool IsWithin(const CopyEnd& end, const BoxExtent& extent) {
   const CUDA_ARRAY3D_DESCRIPTOR& shape = end.array->shape;
   const uint64_t element = end.array->element_bytes();
-  // The device knows the others.
+  // For other formats the device makes the check.
   if (element == 0) return true;
   return end.x % element == 0 && extent.width % element == 0 &&
          Fits(end.x, extent.width, shape.Width * element) &&
@@ -52,7 +52,7 @@ CUresult ReceiveArray(Stream* stream, const BoxPlace& to, const CopyEnd& from,
   return result;
 }
 
-// Both ends have been checked.
+// Sends the copy, both ends of which have been checked.
 CUresult SendArrayBox(Stream* stream, const CopyEnd& to, const CopyEnd& from,
                       const BoxExtent& extent, Completion completion) {
   const BoxPlace& target = to.box.place;
@@ -90,7 +90,7 @@ CUresult CopyArrayBox(Stream* stream, const CopyEnd& to_end, const CopyEnd& from
   const auto shared = [](const CopyEnd& end) {
     return end.array == nullptr && InHostArena(end.box.place.address);
   };
-  // Who waits for a copy waits for it on either side of memory that both access.
+  // A synchronous copy waits, whichever end is memory that host and device share.
   if (completion == Completion::kSynchronous && (shared(to) || shared(from))) {
     WARPLINE_TRY(SendArrayBox(stream, to, from, extent, completion));
     return SynchronizeStream(stream);

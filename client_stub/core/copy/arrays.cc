@@ -15,10 +15,10 @@ namespace {
 using ArrayTable = HandleTable<Array, HandleKind::kArray, true>;
 using MipmappedTable = HandleTable<Array, HandleKind::kMipmappedArray, true>;
 
-// Which of the parts that were asked for.
+// Names a part that was asked for.
 struct PartKey {
   uint64_t whole;
-  uint32_t what;  // As ArrayPart::what.
+  uint32_t what;  // The value of ArrayPart::what.
   uint32_t index;
 
   bool operator<(const PartKey& other) const {
@@ -59,7 +59,7 @@ bool TakeShape(const std::string& reply, CUDA_ARRAY3D_DESCRIPTOR* shape, unsigne
 template <typename Table>
 CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, unsigned int levels,
                 uint64_t* handle) {
-  // Arrays whose memory the application maps itself.
+  // The application would map the memory of these arrays itself.
   if ((shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -131,7 +131,7 @@ CUresult Destroy(Table* table, uint64_t handle) {
 }
 
 CUresult GetPart(const Array& whole, const PartKey& key, CUarray* part) {
-  // Held across the question, so that a part has one handle.
+  // Held across the round trip, so that each part has one handle.
   MutexLock lock(&tables().mu);
   if (const auto it = tables().parts.find(key); it != tables().parts.end()) {
     *part = HandleOf<CUarray>(it->second);
@@ -187,7 +187,7 @@ CUresult CreateArray(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& shape, CUa
 CUresult CreateMipmappedArray(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& shape,
                               unsigned int levels, CUmipmappedArray* array) {
   uint64_t handle;
-  // CUDA clamps it from below too.
+  // CUDA raises 0 levels to 1, too.
   WARPLINE_TRY(Create(&tables().mipmapped, context, shape, levels == 0 ? 1 : levels, &handle));
   *array = HandleOf<CUmipmappedArray>(handle);
   return CUDA_SUCCESS;

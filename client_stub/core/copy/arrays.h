@@ -1,6 +1,7 @@
-// Arrays, mipmapped ones among them, and what copies them.
+// Arrays, mipmapped arrays, and the copies to and from them.
 //
-// They lie in the worker's context, outside the arena, and are known here by their sizes alone.
+// Their memory lies in the worker's context, outside the arena; this process knows only their
+// shapes.
 #ifndef WARPLINE_CLIENT_STUB_CORE_COPY_ARRAYS_H_
 #define WARPLINE_CLIENT_STUB_CORE_COPY_ARRAYS_H_
 
@@ -12,32 +13,34 @@
 
 namespace warpline::stub {
 
-// Set before its handle becomes valid, and constant then.
+// Set up before its handle becomes valid, and constant from then on.
 struct Array {
   uint64_t wire = 0;
   CUDA_ARRAY3D_DESCRIPTOR shape = {};
-  unsigned int levels = 0;  // Of a mipmapped one.
+  unsigned int levels = 0;  // Set for mipmapped arrays only.
   Context* context = nullptr;
-  uint64_t whole = 0;          // The handle of that of which it is a level or plane; 0 for none.
-  uint64_t charged_bytes = 0;  // What cuMemGetInfo counts; 0 for parts.
+  uint64_t whole = 0;  // The handle of the array that this is a level or plane of; 0 for none.
+  uint64_t charged_bytes = 0;  // The bytes that cuMemGetInfo counts; 0 for parts.
 
-  // Of one element; 0 for formats that have none of their own.
+  // Returns the size of one element; 0 for formats whose elements have no size of their own.
   uint64_t element_bytes() const;
 };
 
-// nullptr for what is none.
+// Both return nullptr for a handle that names no such array.
 Array* FindArray(CUarray handle);
 Array* FindMipmappedArray(CUmipmappedArray handle);
 
-// Both wait for what the device makes of it.
+// Both wait for the device's result.
 CUresult CreateArray(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& shape, CUarray* array);
 CUresult CreateMipmappedArray(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& shape,
                               unsigned int levels, CUmipmappedArray* array);
-// The same handle each time. CUDA_ERROR_INVALID_VALUE for what the array does not have.
+// Both give the same handle each time. CUDA_ERROR_INVALID_VALUE for a level or plane that the array
+// lacks.
 CUresult GetLevel(CUmipmappedArray array, unsigned int level, CUarray* part);
 CUresult GetPlane(CUarray array, unsigned int plane, CUarray* part);
 
-// With its parts. CUDA_ERROR_INVALID_HANDLE for what is none.
+// Both destroy the array's parts with it. CUDA_ERROR_INVALID_HANDLE for a handle that names no such
+// array.
 CUresult DestroyArray(CUarray handle);
 CUresult DestroyMipmappedArray(CUmipmappedArray handle);
 void DestroyArraysOf(const Context* context);
@@ -51,7 +54,8 @@ struct CopyEnd {
   Box box;
 };
 
-// As CopyBox(), where at least one end is an array. CUDA_ERROR_INVALID_VALUE for what leaves it.
+// Works like CopyBox(), but at least one end is an array. CUDA_ERROR_INVALID_VALUE for a box that
+// leaves the array.
 CUresult CopyArrayBox(Stream* stream, const CopyEnd& to, const CopyEnd& from,
                       const BoxExtent& extent, Completion completion);
 

@@ -17,7 +17,7 @@
 namespace warpline::stub {
 namespace {
 
-// Of a copy to the device in one command: whole elements of any array.
+// The bytes that one command copies to the device: whole elements of any array.
 constexpr uint64_t kPartBytes = kMaxTail;
 
 constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
@@ -25,7 +25,8 @@ constexpr CUmemorytype kDevice = CU_MEMORYTYPE_DEVICE;
 
 uint64_t Address(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
-// For what does not go through SendOn(): CUDA_ERROR_NOT_SUPPORTED where only commands are recorded.
+// For commands that do not go through SendOn(): CUDA_ERROR_NOT_SUPPORTED where commands are only
+// recorded.
 CUresult CheckSendable(const Stream* stream) {
   if (stream->recorder != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return AnyCapture() ? CheckUncaptured(stream) : CUDA_SUCCESS;
@@ -38,22 +39,22 @@ CUresult CheckSynchronous(const Stream* stream, Completion completion) {
   return CheckUnsafe();
 }
 
-// A command of this stream is about to access the device's side of [address, address + bytes). What
-// is only recorded does so when it is launched.
+// Called before a command of this stream accesses the device's side of [address, address + bytes).
+// For a command that is only recorded, the launch does this.
 CUresult BeforeAccess(const Stream* stream, uint64_t address, uint64_t bytes) {
   if (stream->recorder != nullptr) return CUDA_SUCCESS;
   return runtime().mirrored->BeforeAccess(address, bytes);
 }
 
-// The device whose memory is at `address`; the stream's where nobody knows.
+// Returns the device whose memory is at `address`; the stream's device where that is unknown.
 Device* DeviceOf(const Stream* stream, uint64_t address) {
   DeviceMemory::Range range;
   if (!runtime().memory->Find(address, &range)) return stream->device;
   return &runtime().devices[range.device];
 }
 
-// Has a synchronous copy between devices come after what they were given. `*across` is whether it
-// is one.
+// Orders a synchronous copy between devices after the work that both were given. `*across` tells
+// whether it is such a copy.
 CUresult JoinDevices(Stream* stream, uint64_t to, uint64_t from, Completion completion,
                      bool* across) {
   *across = false;
@@ -102,7 +103,7 @@ CUresult CopyOnHost(Stream* stream, void* to, const void* from, uint64_t bytes,
   return CUDA_SUCCESS;
 }
 
-// Rows that lie without gaps on both sides are one row, and slices of one row are rows.
+// Turns rows that lie without gaps on both sides into one row, and slices of one row into rows.
 void Flatten(BoxPlace* to, BoxPlace* from, BoxExtent* extent) {
   while (extent->height == 1 || (to->pitch == extent->width && from->pitch == extent->width)) {
     extent->width *= extent->height;
@@ -162,9 +163,9 @@ void CopyBoxOnHost(const BoxPlace& to, const BoxPlace& from, const BoxExtent& ex
 
 }  // namespace
 
-// Page-locked memory is read in the order of the stream as far as anybody can tell: what earlier
-// copies and host functions are still to write there comes first. (Other memory CUDA may read at
-// once, too.)
+// As far as an application can tell, page-locked memory is read in the order of the stream: earlier
+// copies and host functions that are still to write there come first. (CUDA may read other memory
+// at once, too.)
 CUresult AwaitSource(const void* from, uint64_t bytes) {
   HostMemory::Range range;
   if (!runtime().host_memory->Find(from, &range)) return CUDA_SUCCESS;
@@ -257,8 +258,8 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
   return Receive(stream, to, from, bytes, wait);
 }
 
-// If an end may be host memory that the devices reach, who waits for a copy waits for it on either
-// side of that.
+// If an end may be host memory that the devices reach, a synchronous copy waits, whichever end that
+// is.
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;

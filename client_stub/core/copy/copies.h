@@ -1,8 +1,9 @@
-// Copies and fills of memory: checks both ends, then sends what is to happen.
+// Copies and fills of memory. Each function checks both ends and then sends the command.
 //
-// From host memory the source is read before a call returns, whatever kind of memory it is; where
-// it is page-locked, after what was asked to be written there before. A copy to host memory returns
-// when the data is there, unless it is asynchronous and the memory is page-locked (host_memory.h).
+// Host memory that is a source is read before the call returns, whatever kind of memory it is;
+// page-locked memory is read after the earlier writes to it that were asked for. A copy to host
+// memory returns when the data is there, unless it is asynchronous and the memory is page-locked
+// (host_memory.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_COPY_COPIES_H_
 #define WARPLINE_CLIENT_STUB_CORE_COPY_COPIES_H_
 
@@ -19,19 +20,20 @@ namespace warpline::stub {
 enum class Completion { kSynchronous, kAsynchronous };
 
 // All return CUDA_ERROR_INVALID_VALUE for a device range that is not within one allocation or
-// variable, and for host memory at nullptr. 0 bytes are CUDA_SUCCESS. As in CUDA, where the first
-// two are given an address of the arena for the host's end, they copy on the device.
-// A synchronous copy to the device comes before whatever any stream is given after it, although the
-// call does not wait for the device.
+// variable, and for host memory at nullptr. A copy of 0 bytes is CUDA_SUCCESS. As in CUDA, the
+// first two copy on the device when the host's end is given as an address of the arena.
+//
+// A synchronous copy to the device comes before everything that any stream is given after it,
+// although the call does not wait for the device.
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion);
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion);
-// Between devices, a synchronous copy comes after what either was given before and before whatever
-// any stream is given after it.
+// Between devices, a synchronous copy comes after everything that either device was given before
+// it, and before everything that any stream is given after it.
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                       Completion completion);
-// Each end is the device's or the host's by its address.
+// Decides by its address whether each end is the device's or the host's.
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                        Completion completion);
 
@@ -48,10 +50,11 @@ struct Box {
 // Checks one end of a copy that is about to be sent and makes the memory ready for it. Host memory
 // that the device reaches becomes the device's.
 CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box);
-// Returns when host memory that is to be read has in it what comes before, in the stream's order.
+// Returns when host memory that is to be read holds everything that the stream's order puts before
+// the read.
 CUresult AwaitSource(const void* from, uint64_t bytes);
-// Reads a box of host memory and sends it: send(part, rows) with each of its parts in turn, whose
-// rows lie without gaps in `rows`, of at most kMaxTail bytes. Stops at the first error.
+// Reads a box of host memory and calls send(part, rows) for each of its parts in turn. The part's
+// rows lie in `rows` without gaps and take at most kMaxTail bytes. Stops at the first error.
 CUresult SendRows(const BoxPlace& from, const BoxExtent& extent,
                   absl::FunctionRef<CUresult(const BoxPart& part, std::string_view rows)> send);
 CUresult CopyBox(Stream* stream, const Box& to, const Box& from, const BoxExtent& extent,

@@ -9,7 +9,7 @@
 namespace warpline::stub {
 namespace {
 
-// What a descriptor says of one end.
+// One end of a copy, as a descriptor gives it.
 struct End {
   CUmemorytype type;
   uint64_t host;
@@ -72,7 +72,7 @@ CUresult FindEnd(const End& end, const BoxExtent& extent, CopyEnd* found) {
   return found->array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-// What a node of a graph keeps of a copy.
+// The form in which a graph's node keeps a copy.
 CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D& c) { return c; }
 CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D_PEER& c) {
   CUDA_MEMCPY3D plain = {};
@@ -100,7 +100,7 @@ CUDA_MEMCPY3D Plain(const CUDA_MEMCPY3D_PEER& c) {
   return plain;
 }
 
-// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER.
+// `Descriptor` is CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER.
 template <typename Descriptor>
 CUresult CopyBetween(Stream* stream, const Descriptor& c, Completion completion) {
   if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -8,8 +8,8 @@
 
 namespace warpline::stub {
 
-// Check what they are given and fail as cuMemcpy3D and cuMemcpy3DPeer do; of the latter the
-// contexts are the caller's to check.
+// Both check the description and fail as cuMemcpy3D and cuMemcpy3DPeer do. The caller checks the
+// contexts of a CUDA_MEMCPY3D_PEER.
 CUresult CopyDescribed(Stream* stream, const CUDA_MEMCPY3D& copy, Completion completion);
 CUresult CopyDescribed(Stream* stream, const CUDA_MEMCPY3D_PEER& copy, Completion completion);
 

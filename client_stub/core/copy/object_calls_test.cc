@@ -143,7 +143,7 @@ TEST_F(ObjectCallsTest, ATextureObjectIsWhatTheServerSays) {
   EXPECT_EQ(cuSurfObjectDestroy(0), CUDA_SUCCESS);
   EXPECT_EQ(cuTexObjectDestroy(object), CUDA_SUCCESS);
   EXPECT_EQ(cuTexObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
-  // The end of the context is that of its objects.
+  // The end of the context ends its objects.
   ASSERT_EQ(cuTexObjectCreate(&object, &resource, &options, nullptr), CUDA_SUCCESS);
   ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kTextureDestroy), 2);
@@ -164,7 +164,7 @@ TEST_F(ObjectCallsTest, TexturesAreOfMemoryThatIsThere) {
   resource.flags = 1;
   EXPECT_EQ(cuTexObjectCreate(&object, &resource, &options, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(session().Count(CommandId::kTextureCreate), 0);
-  // One that says it is longer than its memory ends with it.
+  // A texture that claims to be longer than its memory ends with it.
   resource.flags = 0;
   CUdeviceptr memory;
   ASSERT_EQ(cuMemAlloc_v2(&memory, 512), CUDA_SUCCESS);

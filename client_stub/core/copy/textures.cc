@@ -14,7 +14,7 @@
 namespace warpline::stub {
 namespace {
 
-// The device, the number, which another device may use too, and whether it is a surface's.
+// The device; the number, which another device may use too; and whether it is a surface's.
 using Key = std::tuple<uint32_t, uint64_t, bool>;
 
 struct Table {
@@ -27,7 +27,7 @@ Table& table() {
   return *made;
 }
 
-// The key of an object of the current device, or of any other that has one by that number.
+// Finds the key of the current device's object with that number, else of any other device's.
 bool FindKey(const std::map<Key, TextureInfo>& objects, uint64_t object, bool is_surface,
              Key* key) {
   const uint32_t current = CurrentDevice().number;
@@ -38,8 +38,9 @@ bool FindKey(const std::map<Key, TextureInfo>& objects, uint64_t object, bool is
   return false;
 }
 
-// What is left of the memory that holds `address`. CUDA takes textures that say they are longer
-// than their memory, which programs do; what lies behind it is nobody's business.
+// Returns how much of the memory that holds `address` follows it. CUDA accepts textures that claim
+// to be longer than their memory, and programs make them; the bytes behind the memory must stay out
+// of reach.
 uint64_t BytesFrom(uint64_t address) {
   DeviceMemory::Range range;
   if (!runtime().memory->Find(address, &range)) return 0;
@@ -48,7 +49,7 @@ uint64_t BytesFrom(uint64_t address) {
   return base + bytes - address;
 }
 
-// `*device` is the array's, or whose memory it is.
+// `*device` becomes the device of the array or memory.
 CUresult SetResource(const CUDA_RESOURCE_DESC& resource, cmd::TextureCreate* command,
                      uint32_t* device) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
-// Texture and surface objects: numbers that kernels know, which the server gives out, and what they
-// were made of.
+// Texture and surface objects: the numbers that the server gives out and kernels know, and the
+// descriptions that they were made of.
 #ifndef WARPLINE_CLIENT_STUB_CORE_COPY_TEXTURES_H_
 #define WARPLINE_CLIENT_STUB_CORE_COPY_TEXTURES_H_
 
@@ -19,11 +19,11 @@ struct TextureInfo {
   bool is_surface = false;
 };
 
-// Waits for the server. What is wrong with the description is CUDA_ERROR_INVALID_VALUE.
+// Waits for the server. CUDA_ERROR_INVALID_VALUE for a wrong description.
 CUresult CreateTexture(const TextureInfo& info, uint64_t* object);
-// False for what is none of its kind.
+// Returns false for a number that is no object of that kind.
 bool FindTexture(uint64_t object, bool is_surface, TextureInfo* info);
-// CUDA_ERROR_INVALID_VALUE for what is none.
+// CUDA_ERROR_INVALID_VALUE for a number that is no object of that kind.
 CUresult DestroyTexture(uint64_t object, bool is_surface);
 void DestroyTexturesOf(const Context* context);
 

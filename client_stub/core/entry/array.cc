@@ -64,7 +64,8 @@ CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescri
   return CUDA_SUCCESS;
 }
 
-// None is sparse, and none has its memory mapped later, which is what these ask about.
+// These calls ask about sparse arrays and arrays whose memory is mapped later. There are none of
+// either.
 CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray handle) {
   Array* array;
   WARPLINE_TRY(EnterArray(handle, &array));

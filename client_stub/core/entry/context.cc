@@ -16,7 +16,7 @@ using namespace warpline::stub;
 
 namespace {
 
-// Of every context, whichever call made it.
+// The API version of every context, whichever call made it.
 constexpr unsigned int kApiVersion = 3020;
 
 CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device) {
@@ -39,14 +39,15 @@ CUresult CreateContext(CUcontext* context, unsigned int flags, CUdevice device) 
   return CUDA_SUCCESS;
 }
 
-// A context argument; nullptr means the current one where the call allows that.
+// Enters a call with a context argument; nullptr means the current context where the call allows
+// that.
 CUresult EnterWith(CUcontext handle, Context** context) {
   WARPLINE_TRY(EnterInitialized());
   *context = ContextOrCurrent(handle);
   return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-// The context of a call about peers.
+// Enters a call about peers and finds the peer's context.
 CUresult EnterPeer(CUcontext handle, Context** peer) {
   WARPLINE_TRY(Enter());
   *peer = FindContext(handle);
@@ -59,7 +60,7 @@ extern "C" {
 
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
                                 unsigned int flags, CUdevice dev) {
-  // Execution affinity and CUDA in graphics need what this driver does not pass on.
+  // Execution affinity and CUDA in graphics need features that this driver does not pass on.
   if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) {
     return ctxCreateParams->numExecAffinityParams != 0 ? CUDA_ERROR_INVALID_VALUE
                                                        : CUDA_ERROR_NOT_SUPPORTED;
@@ -98,7 +99,7 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
 
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
-// Counts those who use the context, as cuDevicePrimaryCtxRetain does.
+// Counts a reference to the context, as cuDevicePrimaryCtxRetain does.
 CUresult CUDAAPI cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   WARPLINE_TRY(EnterContext());
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -243,7 +244,7 @@ CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
   return CUDA_SUCCESS;
 }
 
-// A preference, which CUDA lets a driver disregard.
+// This is a preference, which CUDA lets a driver disregard.
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config) {
   WARPLINE_TRY(EnterContext());
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
@@ -281,7 +282,7 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexec
   if (pExecAffinity == nullptr || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Contexts of fewer multiprocessors are not made, and so this one has them all.
+  // Contexts with fewer multiprocessors are not made, so this one has them all.
   *pExecAffinity = {};
   pExecAffinity->type = type;
   pExecAffinity->param.smCount.val = static_cast<unsigned int>(

@@ -36,12 +36,12 @@ CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
   return CopyByAddress(stream, to, from, bytes, completion);
 }
 
-// An address says whose memory it is, so that the contexts need only be there.
+// The address tells whose memory it is, so the contexts only have to exist.
 CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
               size_t bytes, CUstream handle, DefaultStream null_means, Completion completion) {
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
-  // NULL is the current one, as NVIDIA's driver takes it.
+  // NULL means the current context, as in NVIDIA's driver.
   if (ContextOrCurrent(to_context) == nullptr || ContextOrCurrent(from_context) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }

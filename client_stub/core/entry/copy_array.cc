@@ -1,5 +1,5 @@
-// Copies of a run of bytes to and from arrays. CUDA has them for arrays of one dimension; in others
-// a run lies within the first row.
+// Copies of a run of bytes to and from arrays. CUDA defines them for arrays of one dimension; in
+// other arrays a run lies within the first row.
 #include "client_stub/core/copy/arrays.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/runtime/runtime.h"

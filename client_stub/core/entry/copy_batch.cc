@@ -1,5 +1,5 @@
-// Batches of copies: each copy of one is made as if it came by itself, in the batch's order, which
-// is one of the orders that CUDA allows.
+// Batches of copies. Each copy of a batch is made as if it came by itself, in the batch's order,
+// which is one of the orders that CUDA allows.
 #include "client_stub/core/copy/copies.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/runtime/runtime.h"
@@ -41,8 +41,8 @@ CUresult CheckAttributes(const CUmemcpyAttributes* attributes, const size_t* fir
   return CUDA_SUCCESS;
 }
 
-// `*failed` (may be null) is the copy that failed, or the largest number when it was none by
-// itself.
+// `*failed` (may be null) is the index of the copy that failed, or the largest number when no
+// single copy did.
 CUresult CopyBatch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes,
                    size_t count, const CUmemcpyAttributes* attributes, const size_t* first,
                    size_t attribute_count, size_t* failed, CUstream handle,
@@ -68,7 +68,7 @@ CUresult CopyBatch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t*
 CUresult FindBox(const CUmemcpy3DOperand& operand, const BoxExtent& extent, Box* box) {
   if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return CUDA_ERROR_INVALID_VALUE;
-  // Without arrays an element is a byte.
+  // In memory an element is a byte.
   const auto& pointer = operand.op.ptr;
   box->place.address = pointer.ptr;
   box->place.pitch = pointer.rowLength != 0 ? pointer.rowLength : extent.width;

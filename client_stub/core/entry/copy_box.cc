@@ -14,7 +14,7 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 constexpr Completion kSync = Completion::kSynchronous;
 constexpr Completion kAsync = Completion::kAsynchronous;
 
-// In the form of one in three dimensions.
+// Returns the copy in the three-dimensional form.
 CUDA_MEMCPY3D Plain(const CUDA_MEMCPY2D& c) {
   CUDA_MEMCPY3D plain = {};
   plain.srcXInBytes = c.srcXInBytes;
@@ -59,7 +59,7 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream handle, DefaultStream null_m
   return Copy(*copy, handle, null_means, completion);
 }
 
-// An address says whose memory it is, so that the contexts need only be there.
+// The address tells whose memory it is, so the contexts only have to exist.
 CUresult CopyPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream handle, DefaultStream null_means,
                   Completion completion) {
   WARPLINE_TRY(EnterStreamCall(handle));

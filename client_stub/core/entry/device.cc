@@ -11,8 +11,8 @@ using namespace warpline::stub;
 
 namespace {
 
-// What the device may be able to do but this driver cannot pass on: host memory that both access at
-// a time, sharing with other devices.
+// Abilities that the device may have but this driver cannot pass on: host memory that both access
+// at the same time, and sharing with other kinds of devices.
 constexpr CUdevice_attribute kWithheld[] = {
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
@@ -63,14 +63,14 @@ CUresult EnterDevice(CUdevice device) {
   return CheckDevice(device);
 }
 
-// From the attributes, because the runtime compares the two.
+// Made from the attributes, because the runtime compares the two.
 std::string PciBusId(const Device& device) {
   return absl::StrFormat("%04x:%02x:%02x.0", device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
                          device.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
                          device.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 }
 
-// As strncpy with an end: CUDA cuts what is too long.
+// Copies like strncpy, but always with a final 0: CUDA cuts a text that is too long.
 void CopyText(const std::string& text, char* to, int size) {
   const size_t length = std::min(text.size(), static_cast<size_t>(size) - 1);
   std::memcpy(to, text.data(), length);
@@ -149,7 +149,7 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
 CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
   WARPLINE_TRY(EnterInitialized());
   if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // "domain:bus:device.function", and the same without function, or without domain.
+  // Accepts "domain:bus:device.function", also without function or without domain.
   const absl::string_view asked = pciBusId;
   for (uint32_t i = 0; i < runtime().device_count; ++i) {
     const std::string full = PciBusId(runtime().devices[i]);
@@ -189,7 +189,7 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attri
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-      // The server does not tell, and programs do without.
+      // The server does not tell this, and programs do without.
       *value = 0;
       return CUDA_SUCCESS;
     default:
@@ -249,7 +249,7 @@ CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
   if (capabilities == nullptr || operations == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // As with cuDeviceGetP2PAttribute.
+  // cuDeviceGetP2PAttribute refuses this, too.
   if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
   std::fill_n(capabilities, count, 0);
   return CUDA_SUCCESS;

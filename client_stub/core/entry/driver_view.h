@@ -1,4 +1,4 @@
-// What the private tables see of this driver.
+// The private tables' view of this driver.
 #ifndef WARPLINE_CLIENT_STUB_CORE_ENTRY_DRIVER_VIEW_H_
 #define WARPLINE_CLIENT_STUB_CORE_ENTRY_DRIVER_VIEW_H_
 
@@ -7,7 +7,7 @@
 
 namespace warpline::stub {
 
-// Never nullptr; lives as long as the process.
+// Never returns nullptr; the view lives as long as the process.
 DriverView* TheDriverView();
 
 }  // namespace warpline::stub

@@ -8,7 +8,7 @@ struct ErrorText {
   const char* text;
 };
 
-// Without a default, so that the compiler says when cuda.h has an error that is missing here.
+// The switch has no default, so that the compiler reports an error of cuda.h that is missing here.
 ErrorText Describe(CUresult error) {
   switch (error) {
 #define WARPLINE_ERROR(code, text) \

@@ -1,5 +1,5 @@
-// Events. Creating, recording and destroying them is one way; only the time between two is asked of
-// the server.
+// Events. Creating, recording and destroying them is one-way; only the time between two events is
+// asked of the server.
 #include <cstring>
 
 #include "client_stub/core/graph/capture.h"
@@ -21,12 +21,12 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned int flags,
   Event* event = FindEvent(handle);
   Stream* stream = FindStream(stream_handle, null_means);
   if (flags == CU_EVENT_RECORD_EXTERNAL) {
-    // Asks for a node of a graph that is being captured.
+    // This flag asks for a node of a graph that is being captured.
     if (stream == nullptr || !Captured(*stream)) return CUDA_ERROR_ILLEGAL_STATE;
     return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CaptureExternalRecord(stream, event);
   }
   if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // Waited for on any device, recorded only on its own.
+  // An event can be waited for on any device, but recorded only on its own.
   if (event->context->device != stream->device) return CUDA_ERROR_INVALID_HANDLE;
   return RecordEvent(event, stream);
 }
@@ -44,7 +44,7 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   constexpr unsigned int kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (phEvent == nullptr || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  // What other processes open is refused, not what they would open.
+  // Only an event without timing can be shared with other processes.
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -89,7 +89,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   WARPLINE_TRY(EnterObject());
-  // This error is NVIDIA's.
+  // NVIDIA's driver returns this error.
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const Event* start = FindEvent(hStart);
   const Event* end = FindEvent(hEnd);

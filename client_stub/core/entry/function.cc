@@ -14,7 +14,7 @@ CUresult EnterFor(Handle handle, Kernel** kernel) {
   return FindFunction(NumberOf(handle), kernel);
 }
 
-// A kernel on a device.
+// Enters a call about a kernel on a device.
 CUresult EnterFor(CUkernel handle, CUdevice device, Kernel** kernel) {
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(SessionError());
@@ -23,7 +23,7 @@ CUresult EnterFor(CUkernel handle, CUdevice device, Kernel** kernel) {
   return FindKernelOn(NumberOf(handle), &runtime().devices[device], kernel);
 }
 
-// Some functions call no function at all an argument, where others call it a handle.
+// Some calls return a different error for no function at all than for a wrong handle.
 CUresult CheckGiven(CUfunction function) {
   WARPLINE_TRY(EnterInitialized());
   return function == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -58,7 +58,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
   return SetKernelAttribute(kernel, attrib, value);
 }
 
-// A preference, which CUDA lets a driver disregard.
+// This is a preference, which CUDA lets a driver disregard.
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(hfunc, &kernel));
@@ -92,7 +92,7 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* 
   return GetParameterInfo(*kernel, paramIndex, paramOffset, paramSize);
 }
 
-// The server had to load a kernel to tell its attributes.
+// Every kernel is loaded: the server had to load it to report its attributes.
 CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(function, &kernel));

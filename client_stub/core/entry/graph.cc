@@ -17,12 +17,12 @@ namespace cmd = warpline::cmd;
 
 namespace {
 
-// What a list that is read stands in the application.
+// The arrays of the application that a list is written to.
 struct Out {
-  CUgraphNode* first;   // May be nullptr, as all of them.
-  CUgraphNode* second;  // The other end, of edges.
+  CUgraphNode* first;   // May be nullptr, like the others.
+  CUgraphNode* second;  // The other end of each edge.
   CUgraphEdgeData* data;
-  bool lossy_is_wrong;  // An edge with data needs `data`.
+  bool lossy_is_wrong;  // An edge with data requires `data`.
 };
 
 struct Entry {
@@ -31,7 +31,7 @@ struct Entry {
   CUgraphEdgeData data = {};
 };
 
-// Writes as many as there is room for; the rest of the room is cleared.
+// Writes as many entries as there is room for, and clears the rest of the room.
 CUresult Give(const std::vector<Entry>& entries, const Out& out, size_t* count) {
   if (count == nullptr || (out.data != nullptr && out.first == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -70,7 +70,7 @@ CUresult GetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count, bool roots)
 CUresult GetEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                   size_t* count) {
   WARPLINE_TRY(EnterInitialized());
-  // Both ends or none.
+  // The application must ask for both ends or none.
   if ((from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   MutexLock lock(&GraphMutex());
   const Graph* const graph = FindGraph(handle);

@@ -42,7 +42,7 @@ CUresult Make(CUgraphExec* out, CUgraph handle, uint64_t flags, CUgraphNode* wro
   return result;
 }
 
-// The form with a text for what is wrong.
+// Instantiates a graph for the call that also returns a text about what is wrong.
 CUresult MakeWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* wrong, char* log,
                      size_t log_bytes) {
   WARPLINE_TRY(Enter());
@@ -52,7 +52,7 @@ CUresult MakeWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* wrong, char* 
 
 CUresult MakeWithFlags(CUgraphExec* out, CUgraph graph, uint64_t flags) {
   WARPLINE_TRY(Enter());
-  // Names no stream to upload in.
+  // This call names no stream to upload in.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
   return Make(out, graph, flags, nullptr);
 }
@@ -87,7 +87,7 @@ CUresult Launch(CUgraphExec exec, CUstream handle, DefaultStream null_means) {
   return runtime().launch_blocking ? SynchronizeStream(stream) : CUDA_SUCCESS;
 }
 
-// With GraphMutex() held.
+// Called with GraphMutex() held.
 CUresult FindNode(CUgraphExec exec_handle, CUgraphNode handle, GraphExec** exec, GraphNode** node) {
   *exec = FindGraphExec(exec_handle);
   if (*exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -102,7 +102,7 @@ CUresult Set(CUgraphExec exec_handle, CUgraphNode handle, const CUgraphNodeParam
   GraphNode* node;
   WARPLINE_TRY(FindNode(exec_handle, handle, &exec, &node));
   if (node->type != from.type) return CUDA_ERROR_INVALID_VALUE;
-  // The device's graph is as it was made.
+  // The device's graph cannot be changed.
   if (exec->frame != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (from.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     const Graph* const child = FindGraph(from.graph.graph);

@@ -18,7 +18,7 @@ CUresult Add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, 
   return AddNode(graph, dependencies, nullptr, count, params, node);
 }
 
-// With GraphMutex() held.
+// Called with GraphMutex() held.
 CUresult Set(GraphNode* node, CUgraphNodeType type, const CUgraphNodeParams& from) {
   if (node == nullptr || node->type != type || from.type != type) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_NOT_SUPPORTED;
@@ -111,7 +111,7 @@ bool IsKernelAttribute(CUkernelNodeAttrID attribute) {
   }
 }
 
-// With GraphMutex() held; nullptr for what is no kernel node.
+// Called with GraphMutex() held. Returns nullptr for a node that is no kernel node.
 const KernelNodeParams* KernelOf(const GraphNode* node) {
   return node == nullptr || node->params == nullptr
              ? nullptr
@@ -363,7 +363,7 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGra
 CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
                                                 CUDA_BATCH_MEM_OP_NODE_PARAMS_v1* nodeParams_out) {
   return Get<BatchMemOpNodeParams>(hNode, nodeParams_out, [&](const BatchMemOpNodeParams& node) {
-    // The application only reads it.
+    // The application only reads through it.
     auto* const operations = const_cast<CUstreamBatchMemOpParams*>(node.operations.data());
     *nodeParams_out = {node.context, static_cast<unsigned int>(node.operations.size()), operations,
                        node.flags};
@@ -410,7 +410,7 @@ CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dpt
 
 CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
   WARPLINE_TRY(EnterInitialized());
-  // What no graph holds has been given back already.
+  // Memory that no graph holds has been given back already.
   return CheckDevice(device);
 }
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
@@ -430,7 +430,7 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t bytes;
   std::memcpy(&bytes, value, sizeof(bytes));
-  // They can be reset and no more.
+  // These attributes can only be reset.
   return bytes == 0 ? ResetGraphMemoryAttribute(runtime().devices[device], attr)
                     : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,5 +1,5 @@
-// Page-locked host memory: this process's own, for copies that need not be waited for, with a
-// mirror on the device where its address there is asked for.
+// Page-locked host memory. It is this process's own memory, for copies that need not be waited for,
+// and gets a mirror on the device where its address there is asked for.
 #include "client_stub/core/memory/host_memory.h"
 
 #include <algorithm>
@@ -15,35 +15,35 @@ using namespace warpline::stub;
 
 namespace {
 
-// A copy that was not waited for may still be on its way into the range.
+// Waits for copies into the range that may still be under way.
 void AwaitCopies(const HostMemory::Range& range) {
   if (range.last_copy != 0 && !runtime().commands->Retired(kNoStream, range.last_copy)) {
     SynchronizeSession();
   }
 }
 
-// Host memory at `base` is new where `result` is success, and of the current device.
+// Notes the current device as the owner of new host memory at `base`, if `result` is success.
 CUresult NoteOwner(void* base, CUresult result) {
   if (result == CUDA_SUCCESS) runtime().host_memory->SetOwner(base, CurrentDevice().number);
   return result;
 }
 
-// CUDA_ERROR_NOT_SUPPORTED where there is none.
+// Allocates memory that host and device share. CUDA_ERROR_NOT_SUPPORTED where there is none.
 CUresult AllocateShared(uint64_t bytes, unsigned int flags, void** memory) {
   uint64_t address;
   WARPLINE_TRY(ToCu(runtime().shared_host_memory->Allocate(bytes, &address)));
   *memory = reinterpret_cast<void*>(address);
   runtime().host_memory->Add(*memory, bytes, flags, address, /*shared=*/true);
-  // For copies and fills it is the device's.
+  // Copies and fills treat it as the device's memory.
   runtime().memory->AddGlobal(CurrentDevice().number, nullptr, address, bytes);
   return CUDA_SUCCESS;
 }
 
-// The device has it no longer.
+// Ends the range's mapping on the device.
 void EndMapping(const HostMemory::Range& range) {
   if (range.device == 0) return;
   if (range.shared) {
-    // As CUDA's own: what runs may use it.
+    // Running work may use it; CUDA waits here, too.
     SynchronizeSession();
     runtime().memory->ForgetGlobal(range.device);
     return runtime().shared_host_memory->Free(range.device);
@@ -73,7 +73,8 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
     const CUresult shared = AllocateShared(bytesize, Flags, pp);
     if (shared != CUDA_ERROR_NOT_SUPPORTED) return NoteOwner(*pp, shared);
   }
-  // What will be asked for on the device has one address for both; the rest gets one when asked.
+  // Memory that the device will be asked about gets one address for both sides; other memory gets a
+  // device address when it is asked for.
   if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0 || bytesize == 0) {
     const CUresult own = runtime().host_memory->Allocate(bytesize, Flags, pp);
     return NoteOwner(*pp, own);

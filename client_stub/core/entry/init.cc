@@ -1,4 +1,4 @@
-// The driver as such: initialization, version, and the ways to its functions.
+// Calls about the driver itself: initialization, version, and the look-up of its functions.
 #include <atomic>
 
 #include "client_stub/core/base/entry_point.h"
@@ -19,8 +19,8 @@ bool ValidFlags(cuuint64_t flags) {
   return (flags & ~kKnown) == 0;
 }
 
-// The newest CUDA whose functions somebody has asked for: that of the newest runtime library in the
-// process.
+// The newest version of CUDA whose functions were asked for: that of the newest runtime library in
+// the process.
 std::atomic<int> g_newest_caller{0};
 
 void NoteCaller(int cuda_version) {
@@ -29,8 +29,8 @@ void NoteCaller(int cuda_version) {
   }
 }
 
-// A runtime library refuses drivers of an older major version than its own, and says no more than
-// cudaErrorInsufficientDriver.
+// Logs why a runtime library will refuse this driver: it refuses drivers of an older major version
+// than its own, and only says cudaErrorInsufficientDriver.
 void ExplainRefusal(int driver_version) {
   static std::atomic_flag said = ATOMIC_FLAG_INIT;
   const int newest = g_newest_caller.load(std::memory_order_relaxed);
@@ -62,7 +62,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVer
                                      CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   NoteCaller(cudaVersion);
-  // That there is none is told by the status and by NULL, as NVIDIA's driver does.
+  // The status and NULL tell that there is no such function, as in NVIDIA's driver.
   *pfn = EntryPoint(symbol, cudaVersion, flags, symbolStatus);
   return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-// Launches: checked here, then packed and sent (launch.h).
+// Launches, which are checked here, then packed and sent (launch.h).
 #include "client_stub/core/launch/launch.h"
 
 #include <string>
@@ -21,7 +21,7 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-// Parameters up to this size are packed on the stack: as many as devices took for a decade.
+// Parameters up to this size are packed on the stack. For a decade devices took no more.
 constexpr uint32_t kStackParameterBytes = 4096;
 
 CUresult Send(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
@@ -135,7 +135,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
   return LaunchCooperative(f, launch, hStream, kPerThread, kernelParams);
 }
 
-// A launch on several devices at once, which no device says it could.
+// Launches on several devices at once. No device reports that it can do this.
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
                                                       unsigned int numDevices, unsigned int) {
   WARPLINE_TRY(Enter());

@@ -1,6 +1,6 @@
-// Launches as of CUDA 3: the function keeps its block, shared memory and parameters until they are
-// set anew. What is checked when, and what a launch makes of parameters that do not fit, is as
-// NVIDIA's driver 580 has it.
+// Launches in the form of CUDA 3: the function keeps its block, shared memory and parameters until
+// they are set anew. The order of the checks, and the treatment of parameters that do not fit,
+// follow NVIDIA's driver 580.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ using namespace warpline::stub;
 
 namespace {
 
-// What parameters take at most, whatever the kernel has.
+// The largest size of parameters, whatever the kernel has.
 constexpr size_t kMaxParameterBytes = 32764;
 
 CUresult EnterFor(CUfunction handle, Kernel** kernel) {
@@ -46,7 +46,7 @@ CUresult LaunchGrid(CUfunction handle, int width, int height, CUstream stream) {
     launch = kernel->legacy;
   }
   if (launch.parameter_bytes > kernel->parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  // Zero behind the size that was set, whatever was set there.
+  // Bytes behind the size that was set are zero, whatever was written there.
   launch.parameters.resize(launch.parameter_bytes);
   launch.parameters.resize(kernel->parameter_bytes);
   size_t bytes = launch.parameters.size();

@@ -12,8 +12,9 @@ using namespace warpline::stub;
 
 namespace {
 
-// Reads the options of cuLibraryLoadData; false for one that it cannot honour. Where none of them
-// takes a value there may be no values: cuBLASLt says so that its code is preserved.
+// Reads the options of cuLibraryLoadData; returns false for an option that cannot be honoured.
+// Where no option takes a value there may be no array of values: cuBLASLt says in this form that
+// its code is preserved.
 bool ReadLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values,
                         bool* preserved) {
   if (count != 0 && options == nullptr) return false;
@@ -58,7 +59,7 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_o
   WARPLINE_TRY(jit.Read(numJitOptions, jitOptions, jitOptionsValues));
   std::string_view bytes;
   const CUresult result = FindImage(code, &bytes);
-  // As loading is lazy, so is finding out that there is nothing to load.
+  // Loading is lazy, so a library without an image fails only when it is used.
   if (result == CUDA_ERROR_INVALID_IMAGE) bytes = {};
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_IMAGE) return result;
   return AddLibrary(bytes, preserved, &jit, library);
@@ -71,7 +72,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
   WARPLINE_TRY(EnterInitialized());
   WARPLINE_TRY(SessionError());
   bool preserved = false;
-  // Nobody but this call knows the file's bytes.
+  // Only this call knows the file's bytes, so they cannot be preserved.
   if (library == nullptr || fileName == nullptr ||
       !ReadLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved) ||
       preserved) {
@@ -149,7 +150,7 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary
   return CUDA_SUCCESS;
 }
 
-// Functions at one address for host and device need a host that shares the device's memory.
+// A function has one address for host and device only where the host shares the device's memory.
 CUresult CUDAAPI cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char*) {
   Library* found;
   WARPLINE_TRY(EnterLibrary(library, &found));

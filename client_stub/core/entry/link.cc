@@ -31,7 +31,7 @@ CUresult EnterLink(CUlinkState state, Link** link) {
   return CUDA_SUCCESS;
 }
 
-// The options of one input, which may not ask for logs.
+// Reads the options of one input, which may not ask for logs.
 CUresult ReadOptions(unsigned int count, CUjit_option* options, void** values, JitOptions* read) {
   for (unsigned int i = 0; options != nullptr && i < count; ++i) {
     switch (options[i]) {

@@ -19,7 +19,7 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-// As the calls without types name a location.
+// Returns the location that a call without types names by `device`.
 CUmemLocation LocationOf(CUdevice device) {
   if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, 0};
   return {CU_MEM_LOCATION_TYPE_DEVICE, device};
@@ -30,7 +30,7 @@ bool HasNode(int node) {
          access(("/sys/devices/system/node/node" + std::to_string(node)).c_str(), F_OK) == 0;
 }
 
-// Checks a location and makes it one of a device, of the host or of a node that has a number.
+// Checks a location and resolves it to a device, the host, or a numbered node of the host.
 CUresult Resolve(CUmemLocation* location) {
   switch (location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
@@ -55,14 +55,14 @@ CUresult Say(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocati
   WARPLINE_TRY(Enter());
   const bool accessed =
       advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-  // The others have no place.
+  // Other advice names no location.
   if (accessed || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION) {
     if (accessed && where.type != CU_MEM_LOCATION_TYPE_DEVICE &&
         where.type != CU_MEM_LOCATION_TYPE_HOST) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const CUresult known = Resolve(&where);
-    // The real driver knows no such place to access it from.
+    // For a location that does not exist, advice about access gets this error from NVIDIA's driver.
     if (known != CUDA_SUCCESS) return accessed ? CUDA_ERROR_INVALID_VALUE : known;
   }
   const int accessor = where.type == CU_MEM_LOCATION_TYPE_DEVICE ? where.id : CU_DEVICE_CPU;
@@ -103,7 +103,8 @@ struct Batch {
   const CUdeviceptr* addresses;
   const size_t* sizes;
   size_t count;
-  // Locations, each for the ranges from its index up to that of the next; none for nullptr.
+  // Locations, each for the ranges from its index in `first` up to the next one's; nullptr where
+  // the call names none.
   const CUmemLocation* locations;
   const size_t* first;
   size_t location_count;
@@ -125,7 +126,7 @@ CUresult CheckLocations(const Batch& batch, std::vector<CUmemLocation>* location
   return CUDA_SUCCESS;
 }
 
-// All of a batch is checked before the first of it is done.
+// Checks all of a batch before it does the first part.
 CUresult Run(const Batch& batch, bool discard, bool prefetch, unsigned long long flags,
              CUstream handle, DefaultStream null_means) {
   WARPLINE_TRY(Enter());

@@ -16,7 +16,7 @@ namespace {
 // Rows of a pitched allocation start at multiples of this, as on NVIDIA's devices.
 constexpr uint64_t kPitchAlignment = 512;
 
-// In a capture an allocation is a node, and so is a free.
+// In a capture, an allocation becomes a node, and so does a free.
 CUresult CaptureAllocate(Stream* stream, const Device& device, size_t bytes, CUdeviceptr* dptr) {
   CUDA_MEM_ALLOC_NODE_PARAMS_v2 params = {};
   params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -38,7 +38,7 @@ CUresult CaptureFree(Stream* stream, CUdeviceptr address) {
                      });
 }
 
-// From the current pool of the stream's device where there is no `pool`.
+// Allocates from `pool`, or from the current pool of the stream's device without one.
 CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstream handle,
                        DefaultStream null_means) {
   WARPLINE_TRY(EnterStreamCall(handle));
@@ -53,8 +53,9 @@ CUresult AllocateAsync(CUdeviceptr* dptr, size_t bytes, MemoryPool* pool, CUstre
     *dptr = address;
     return CUDA_SUCCESS;
   }
-  // It is of the current context, or the stream's where there is none, if that is the device's, and
-  // ends with it.
+  // The allocation belongs to the current context, or the stream's where there is none, provided
+  // that context is one of the pool's device; else to the device's primary context. It ends with
+  // that context.
   const Context* owner = t_thread.current != nullptr ? t_thread.current : stream->context;
   if (owner == nullptr || owner->device != pool->device) owner = pool->device->primary;
   WARPLINE_TRY(runtime().memory->AllocateAsync(pool->device->number, owner, pool, bytes,

@@ -1,4 +1,4 @@
-// Fills of device memory: one way, on the call's stream.
+// Fills of device memory. They are one-way and run on the call's stream.
 #include "client_stub/core/copy/copies.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/streams.h"

@@ -18,7 +18,7 @@ CUresult Load(CUmodule* module, const void* image, JitOptions options = {}) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string_view bytes;
   WARPLINE_TRY(FindImage(image, &bytes));
-  // Libraries alone are loaded by what nvcc wraps around a container.
+  // The wrapper that nvcc puts around a container is accepted for libraries only.
   if (warpline::fatbin::IsWrapper(image)) return CUDA_ERROR_INVALID_IMAGE;
   return AddModule(t_thread.current, bytes, &options, module);
 }
@@ -36,7 +36,7 @@ extern "C" {
 CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   WARPLINE_TRY(EnterInitialized());
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Said to be eager, the runtime would load all that a program and its libraries carry.
+  // If this said "eager", the runtime would load everything that a program and its libraries carry.
   *mode = CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }

@@ -1,4 +1,5 @@
-// Occupancy: what the device's driver says of one launch, and the calls that are made of it.
+// Occupancy: the device's driver answers for one launch, and the other calls are computed from its
+// answers.
 #include "client_stub/core/launch/occupancy.h"
 
 #include <algorithm>
@@ -63,7 +64,8 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
                        kernel->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   if (blockSizeLimit > 0) limit = std::min(limit, blockSizeLimit);
   int best_threads = 0, best_block = 0, best_blocks = 0;
-  // From the largest block down in whole warps, so that of equals the largest is taken.
+  // Tries blocks from the largest down in whole warps, so that of equally good blocks the largest
+  // is taken.
   for (int aligned = (limit + warp - 1) / warp * warp; aligned > 0; aligned -= warp) {
     const int block = std::min(aligned, limit);
     const size_t dynamic =
@@ -99,8 +101,8 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
   int blocks;
   WARPLINE_TRY(MaxActiveBlocks(kernel, blockSize, 0, 0, &blocks));
   if (numBlocks > blocks) return CUDA_ERROR_INVALID_VALUE;
-  // As NVIDIA's driver computes it: each block's share in whole units of 128 bytes, less what the
-  // kernel has of its own, up to what it may take.
+  // This is NVIDIA's formula: each block's share in whole units of 128 bytes, less the kernel's
+  // static shared memory, up to the most that the kernel may take.
   constexpr int kUnit = 128;
   const int share =
       kernel->device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /

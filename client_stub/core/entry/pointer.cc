@@ -1,4 +1,4 @@
-// What an address is: answered from the tables of device and host memory.
+// Attributes of addresses, answered from the tables of device and host memory.
 #include <cstring>
 
 #include "client_stub/core/context/peer_access.h"
@@ -21,7 +21,7 @@ struct Pointer {
   DeviceMemory::Range device_range;
   HostMemory::Range host_range;
   bool managed = false;
-  // Of memory that both access: its two addresses.
+  // The two addresses of memory that both sides access.
   uint64_t on_device = 0;
   uint64_t host_address = 0;
 };
@@ -36,7 +36,7 @@ Pointer Describe(CUdeviceptr address) {
     pointer.host_address =
         pointer.on_device == address ? mirrored.host + (address - mirrored.device) : address;
   }
-  // Mapped memory is the host's, managed memory the device's.
+  // Mapped memory counts as the host's, managed memory as the device's.
   const auto* host =
       reinterpret_cast<const void*>(pointer.on_device != 0 ? pointer.host_address : address);
   if (!pointer.managed) pointer.host = runtime().host_memory->Find(host, &pointer.host_range);
@@ -68,8 +68,8 @@ const Context* OwnerOf(const Pointer& pointer) {
   return owner != nullptr ? owner : DeviceOf(pointer).primary;
 }
 
-// What the current context's device may do. CUmemAccess_flags and those of pointers have the same
-// values.
+// Returns the access of the current context's device. CUmemAccess_flags and the flags of pointers
+// have the same values.
 unsigned int AccessOf(const Pointer& pointer) {
   const Device& device = CurrentDevice();
   const DeviceMemory::Range& range = pointer.device_range;
@@ -82,8 +82,8 @@ unsigned int AccessOf(const Pointer& pointer) {
   return given ? VirtualMemory::kReadWrite : VirtualMemory::kNoAccess;
 }
 
-// Attributes of an address that is in one of the tables. What cuda.h calls a boolean is four bytes,
-// as NVIDIA's driver writes it.
+// Gives the attributes of an address that is in one of the tables. An attribute that cuda.h calls a
+// boolean takes four bytes, as in NVIDIA's driver.
 CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, void* data) {
   const bool device = pointer.device;
   const uint64_t base =
@@ -140,19 +140,19 @@ CUresult GiveAttribute(const Pointer& pointer, CUpointer_attribute attribute, vo
   }
 }
 
-// What cuPointerGetAttributes gives where there is nothing to say.
+// Gives the values that cuPointerGetAttributes has for addresses without an answer.
 CUresult GiveNothing(CUdeviceptr address, bool known, CUpointer_attribute attribute, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return Give<uint64_t>(data, known ? 0 : address);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return CUDA_SUCCESS;  // Left as they are.
+      return CUDA_SUCCESS;  // The outputs stay as they are.
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Give<unsigned int>(data, 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return Give<int>(data, -2);  // As CUDA's: no device.
+      return Give<int>(data, -2);  // CUDA's value for no device.
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
@@ -189,7 +189,7 @@ CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute at
   unsigned int flag;
   std::memcpy(&flag, value, sizeof(flag));
   if (!runtime().memory->SetSyncMemops(ptr, flag != 0)) return CUDA_ERROR_INVALID_VALUE;
-  // What was asked for before is complete when the attribute holds.
+  // Work that was asked for before is complete once the attribute holds.
   return flag != 0 ? SynchronizeSession() : CUDA_SUCCESS;
 }
 

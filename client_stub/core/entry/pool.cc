@@ -87,7 +87,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult location = CheckLocation(&poolProps->location);
   if (location != CUDA_SUCCESS) {
-    // A device that is not there is a wrong value here, unlike elsewhere.
+    // For a device that does not exist this call returns another error than others do.
     return location == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : location;
   }
   if (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
@@ -153,7 +153,7 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
       uint64_t bytes;
       std::memcpy(&bytes, value, sizeof(bytes));
-      if (bytes != 0) return CUDA_ERROR_INVALID_VALUE;  // They can be reset and no more.
+      if (bytes != 0) return CUDA_ERROR_INVALID_VALUE;  // These can only be reset.
       attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? found->ResetUsedHigh() : found->ResetReservedHigh();
       return CUDA_SUCCESS;
     }
@@ -207,7 +207,8 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* ma
     } else if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE && !own) {
       shared_with &= ~(1u << device.number);
     } else {
-      // The owning device's access cannot be taken away, and nobody's is for reading only.
+      // The owning device's access cannot be taken away, and no device can have access for reading
+      // only.
       return CUDA_ERROR_INVALID_VALUE;
     }
   }

@@ -1,5 +1,5 @@
-// The devices' primary contexts, which the runtime library uses. Their handles are the same for the
-// process's life; the last release and a reset end what was created in it.
+// The devices' primary contexts, which the runtime library uses. A handle stays the same for the
+// process's life. The last release and a reset end everything that was created in the context.
 #include "client_stub/core/context/context_end.h"
 #include "client_stub/core/context/context_limits.h"
 #include "client_stub/core/runtime/contexts.h"

@@ -1,8 +1,7 @@
-// Memory and events that processes of one lease share (ipc_memory.h).
-//
-// An event that was shared is recorded by waiting for what it records: whoever hears of the record
-// in another process finds it complete, without a way for streams of different workers to wait for
-// each other (docs/decisions/0013-shared-memory-and-events.md).
+// Memory and events that the processes of one lease share (ipc_memory.h). Recording a shared event
+// waits for the work that it records: a process that hears of the record finds it complete, and
+// streams of different workers need no way to wait for each other
+// (docs/decisions/0013-shared-memory-and-events.md).
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -22,14 +21,14 @@ namespace {
 
 constexpr size_t kTokenBytes = 16;
 
-// The 64 bytes of CUDA's handles. What they are of is part of the magic.
+// The 64 bytes of CUDA's handles. The magic also tells what kind of object they stand for.
 struct Content {
   char magic[8];
   char token[kTokenBytes];
   uint64_t chunk_bytes;
   uint64_t offset;
   uint64_t bytes;
-  // Of memory: the UUID of its device. Of a pointer: the pool's token.
+  // For memory, the UUID of its device; for a pointer, the pool's token.
   char from[kTokenBytes];
 };
 static_assert(sizeof(Content) == CU_IPC_HANDLE_SIZE);
@@ -69,7 +68,7 @@ std::string UuidOf(uint32_t device) {
   return std::string(uuid.begin(), uuid.end());
 }
 
-// A token that stands for nothing but itself.
+// Gets a token that stands for nothing else.
 CUresult NewToken(std::string* token) {
   SharedMemory shared;
   WARPLINE_TRY(ToCu(runtime().session->memory().Share({}, &shared)));
@@ -134,7 +133,7 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent handle) 
   OfferedAllocation offered;
   WARPLINE_TRY(NewToken(&offered.token));
   event->shared.store(true);
-  // What was recorded before.
+  // Waits for earlier records.
   WARPLINE_TRY(SynchronizeEvent(event));
   Write(kEvent, offered, {}, pHandle);
   return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-// Streams. Creating and destroying them is one way; queries read the completion board.
+// Streams. Creating and destroying them is one-way; queries read the completion board.
 #include "client_stub/core/graph/capture.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/runtime/runtime.h"
@@ -47,7 +47,7 @@ CUresult WaitEvent(CUstream handle, CUevent event_handle, unsigned int flags,
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags == CU_EVENT_WAIT_DEFAULT) return WaitForEvent(stream, event);
   if (flags != CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  // Asks for a node of a graph that is being captured.
+  // This flag asks for a node of a graph that is being captured.
   return Captured(*stream) ? CaptureExternalWait(stream, event) : CUDA_ERROR_ILLEGAL_STATE;
 }
 
@@ -87,7 +87,8 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
   Stream* stream;
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // A default stream is of the current context, without which only a guessed number names one.
+  // A default stream belongs to the current context; without one, only a guessed number names a
+  // stream.
   const Context* owner = stream->context != nullptr ? stream->context : t_thread.current;
   if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *context = owner->handle;
@@ -97,7 +98,7 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
 CUresult GetContexts(CUstream handle, CUcontext* context, CUgreenCtx* green,
                      DefaultStream null_means) {
   WARPLINE_TRY(GetContext(handle, context, null_means));
-  // There are none.
+  // There are no green contexts.
   if (green != nullptr) *green = nullptr;
   return CUDA_SUCCESS;
 }
@@ -108,7 +109,7 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t bytes, unsigned int
   WARPLINE_TRY(EnterOn(handle, null_means, &stream));
   const bool known =
       flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
-  // The legacy stream is no single one.
+  // The legacy stream does not count as a single stream.
   if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream->legacy())) {
     return CUDA_ERROR_INVALID_VALUE;
   }

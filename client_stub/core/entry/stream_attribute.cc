@@ -1,4 +1,5 @@
-// What can be set of a stream after its creation. Kept here; what concerns the device goes there.
+// Attributes that can be set after a stream was created. They are kept here; those that concern the
+// device are sent to it.
 #include <algorithm>
 #include <cstring>
 
@@ -40,7 +41,8 @@ bool Valid(const CUlaunchMemSyncDomainMap& map) {
 }
 
 CUresult SendAttribute(Stream* stream, CUstreamAttrID attribute, const CUstreamAttrValue& value) {
-  // In a capture it would be for the kernels to come, which the device may run without.
+  // In a capture the attribute would be for the kernels to come, which the device can run without
+  // it.
   if (Captured(*stream)) return CUDA_SUCCESS;
   const warpline::cmd::StreamSetAttribute command = {stream->wire, static_cast<uint32_t>(attribute),
                                                      0};
@@ -61,7 +63,7 @@ CUresult Set(Stream* stream, CUstreamAttrID attribute, const CUstreamAttrValue& 
       case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
         if (!Valid(value.syncPolicy)) return CUDA_ERROR_INVALID_VALUE;
         own.sync_policy = value.syncPolicy;
-        return CUDA_SUCCESS;  // How a thread waits is this side's affair.
+        return CUDA_SUCCESS;  // Only this side decides how a thread waits.
       case CU_LAUNCH_ATTRIBUTE_PRIORITY: {
         const RemoteDevice& device = *stream->device->remote;
         sent.priority = std::clamp(value.priority, device.greatest_stream_priority,

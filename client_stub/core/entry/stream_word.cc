@@ -12,7 +12,7 @@ namespace {
 
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
-// cuda.h: fewer than 256.
+// cuda.h requires fewer than 256 operations.
 constexpr unsigned int kMaxOperations = 255;
 
 CUresult Submit(CUstream handle, const CUstreamBatchMemOpParams* operations, unsigned int count,
@@ -21,7 +21,7 @@ CUresult Submit(CUstream handle, const CUstreamBatchMemOpParams* operations, uns
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!Captured(*stream)) return SendMemOps(stream, operations, count);
   SharedNodeParams params;
-  // The node's driver only reads them.
+  // The operations are only read.
   auto* const given = const_cast<CUstreamBatchMemOpParams*>(operations);
   WARPLINE_TRY(ReadBatchMemOpNode({nullptr, count, given, 0}, &params));
   return CaptureNode(stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, params);
@@ -32,7 +32,7 @@ CUresult One(CUstream stream, CUstreamBatchMemOpType kind, CUdeviceptr address, 
   WARPLINE_TRY(EnterStreamCall(stream));
   CUstreamBatchMemOpParams operation = {};
   operation.operation = kind;
-  // Both have these members at the same places.
+  // Wait and write operations have these members at the same places.
   operation.waitValue.address = address;
   operation.waitValue.value64 = value;
   operation.waitValue.flags = flags;

@@ -1,5 +1,5 @@
-// Tensor maps. The server's driver encodes them; what it made of the same parameters is remembered,
-// since a map depends on nothing else.
+// Tensor maps. The server's driver encodes them. Its answer for each set of parameters is
+// remembered, since a map depends on nothing else.
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kTiled = 0, kIm2col = 1, kIm2colWide = 2, kReplaceAddress = 3;
 constexpr cuuint32_t kMaxRank = 5;
 constexpr size_t kMapAlignment = 64;
-// Programs use some hundred; at a KiB each, this bounds what is kept.
+// Programs use a few hundred; at 1 KiB each, this bounds the memory.
 constexpr size_t kMaxRemembered = 8192;
 
 struct Remembered {
@@ -58,7 +58,8 @@ CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map)
   return CUDA_SUCCESS;
 }
 
-// What all three kinds have. CUDA_ERROR_INVALID_VALUE for what cannot be sent.
+// Describes what all three kinds of maps have. CUDA_ERROR_INVALID_VALUE for parameters that cannot
+// be sent.
 CUresult Describe(uint32_t kind, const CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
                   const void* address, const cuuint64_t* sizes, const cuuint64_t* strides,
                   const cuuint32_t* element_strides, warpline::cmd::TensorMapEncode* command) {

@@ -59,7 +59,7 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObj
   WARPLINE_TRY(EnterTexture(texObject, false, &info));
   if (pTexDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pTexDesc = info.options;
-  // NVIDIA's driver does not give it back.
+  // NVIDIA's driver does not give the border colour back.
   std::fill(std::begin(pTexDesc->borderColor), std::end(pTexDesc->borderColor), 0.0f);
   return CUDA_SUCCESS;
 }
@@ -92,7 +92,7 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject) {
   if (Exiting()) return CUDA_SUCCESS;
   WARPLINE_TRY(Enter());
-  if (surfObject == 0) return CUDA_SUCCESS;  // As free() of nothing; programs rely on it.
+  if (surfObject == 0) return CUDA_SUCCESS;  // This works like free(nullptr); programs rely on it.
   return DestroyTexture(surfObject, /*is_surface=*/true);
 }
 

@@ -75,7 +75,8 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, un
   if (found == nullptr || held == nullptr || !ValidCount(count)) return CUDA_ERROR_INVALID_VALUE;
   const auto it = found->objects.find(held);
   if (it == found->objects.end()) return CUDA_ERROR_INVALID_VALUE;
-  // More than the graph holds counts as all, as with the driver: the others' are not touched.
+  // As with NVIDIA's driver, a count above the graph's references releases all of those and no
+  // others.
   const uint64_t released = std::min<uint64_t>(count, it->second);
   it->second -= released;
   if (it->second == 0) found->objects.erase(it);

@@ -29,7 +29,7 @@ CUresult CheckProperties(const CUmemAllocationProp* properties) {
   return CheckDevice(properties->location.id);
 }
 
-// Bits for what there is none of here: Windows, and memory of several hosts.
+// Refuses handle types that cannot exist here: those of Windows, and memory of several hosts.
 CUresult CheckHandleTypes(CUmemAllocationHandleType types) {
   return types == CU_MEM_HANDLE_TYPE_NONE || types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
              ? CUDA_SUCCESS
@@ -151,7 +151,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     }
   }
   WARPLINE_TRY(SessionError());
-  // Of several for one device the last one holds.
+  // Where several entries name one device, the last one holds.
   for (size_t i = 0; i < count; ++i) {
     WARPLINE_TRY(ToCu(
         memory().SetAccess(ptr, size, static_cast<uint32_t>(desc[i].location.id), desc[i].flags)));
@@ -203,7 +203,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   return CUDA_SUCCESS;
 }
 
-// Sparse arrays and textures.
+// Maps memory of sparse arrays and textures, of which there are none.
 CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream) {
   return RefuseArrays(mapInfoList, count);
 }
@@ -212,7 +212,7 @@ CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo* mapInfoList, unsigned i
   return RefuseArrays(mapInfoList, count);
 }
 
-// What a driver of this host could hand to another device: there is none.
+// Asks for a handle that another device's driver on this host could use. There is none.
 CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
                                                CUmemRangeHandleType, unsigned long long) {
   WARPLINE_TRY(EnterInitialized());

@@ -10,13 +10,14 @@
 namespace warpline::stub {
 namespace {
 
-// Of a capture that has ended: its graph is not the application's where it is no good.
+// Called at the end of a capture. The application does not get a graph that an invalid capture
+// made.
 void LeaveGraph(const CaptureSequence& sequence) {
   --sequence.graph->captures;
   if (!sequence.valid && sequence.own_graph) DestroyGraph(sequence.graph);
 }
 
-// Whether everything that the capture's streams did is part of what `origin` comes to.
+// Whether the last nodes of `origin` come after everything that the capture's other streams did.
 bool Joined(const CaptureSequence& sequence, const std::vector<GraphEdge>& front) {
   if (sequence.fronts.size() == 1 && sequence.left.empty()) return true;
   absl::flat_hash_set<const GraphNode*> reached;
@@ -92,7 +93,7 @@ CUresult EndCapture(Stream* stream, CUgraph* graph) {
     InvalidateCapture(sequence);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  // Who captures into a graph knows it.
+  // The caller knows a graph that it captures into itself.
   if (graph == nullptr && sequence->own_graph) return CUDA_ERROR_INVALID_VALUE;
   CUgraph unwanted;
   if (graph == nullptr) graph = &unwanted;

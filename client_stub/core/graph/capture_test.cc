@@ -190,7 +190,7 @@ TEST_F(CaptureTest, ADestroyedStreamEndsItsCapture) {
   EXPECT_EQ(Set(nullptr), CUDA_SUCCESS);
 }
 
-// As the sample graphMemoryNodes does.
+// The sample graphMemoryNodes does this.
 TEST_F(CaptureTest, AStreamThatJoinedMayBeDestroyedBeforeTheEnd) {
   for (const bool join : {true, false}) {
     CUstream helper;

@@ -48,7 +48,7 @@ void RemoveHandle(GraphNode* node) {
   tables().nodes.Remove(NumberOf(node->handle), [](GraphNodeRef& ref) { ref.node = nullptr; });
 }
 
-// Only kernels have ports, and what is programmatic leads from one kernel to another.
+// Only kernels have ports, and a programmatic edge leads from one kernel to another.
 bool ValidEdge(const GraphNode& from, const GraphNode& to, const CUgraphEdgeData& data) {
   if (IsDefaultEdge(data)) return true;
   const CUgraphEdgeData known = {data.from_port, 0, data.type, {}};

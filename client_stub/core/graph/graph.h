@@ -1,11 +1,21 @@
-// Graphs as this process keeps them: plain data. Nodes, what each does, and what it comes after.
+// Graphs as this process keeps them. They are plain data: nodes, what each node does, and what it
+// comes after.
 //
 // Graphs never leave the process as such. A capture appends to one, getters read it, and an
 // executable graph (graph_exec.h) is a copy of one.
 //
 // One lock, GraphMutex() (captures.h), guards every graph, its nodes, and the captures that append
-// to them. All functions here are called with it held. What a node does is immutable: setting it
-// replaces it, so that copies of graphs share it and may be read without the lock.
+// to them. All functions here are called with it held. The parameters of a node are immutable:
+// setting them replaces them, so that copies of a graph share them and they may be read without the
+// lock.
+//
+//   MutexLock lock(&GraphMutex());
+//   Graph* const graph = CreateGraph();
+//   if (graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+//   GraphNode *first, *second;
+//   WARPLINE_TRY(AddGraphNode(graph, {}, CU_GRAPH_NODE_TYPE_MEMSET, fill, nullptr, &first));
+//   WARPLINE_TRY(AddGraphNode(graph, {{.node = first}}, CU_GRAPH_NODE_TYPE_KERNEL, kernel, nullptr,
+//                             &second));
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_H_
 
@@ -28,25 +38,26 @@ struct Graph;
 struct UserObject;
 
 struct GraphNode {
-  // Unique in the process, but for the copy in an executable graph, which has its original's.
+  // Unique in the process, except that the copy in an executable graph has its original's id.
   uint64_t id = 0;
   uint64_t cloned_from = 0;  // The id of the node that cuGraphClone copied; 0 for none.
   CUgraphNode handle = nullptr;
   Graph* graph = nullptr;
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   std::shared_ptr<const GraphNodeParams> params;
-  std::unique_ptr<Graph> child;  // Of a child graph node.
-  // Of a conditional node, and their handles as the application reads them.
+  std::unique_ptr<Graph> child;  // Set for a child graph node.
+  // The bodies of a conditional node, and their handles in the form in which the application reads
+  // them.
   std::vector<std::unique_ptr<Graph>> bodies;
   std::vector<CUgraph> body_handles;
-  bool enabled = true;  // Of executable graphs.
+  bool enabled = true;  // Used in executable graphs.
   std::vector<GraphEdge> dependencies;
   std::vector<GraphEdge> dependents;
 };
 
 struct Graph {
   Graph() = default;
-  // Makes the handles invalid and gives the references to user objects up.
+  // Makes the handles invalid and gives up the references to user objects.
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -57,18 +68,18 @@ struct Graph {
   const GraphNode* parent = nullptr;              // The node that owns it.
   int captures = 0;                               // Captures under way that append to it.
   std::vector<std::unique_ptr<GraphNode>> nodes;  // In the order of their creation.
-  std::map<UserObject*, uint64_t> objects;        // References that it holds.
-  // The server's graph that conditional handles were made of, 0 for none, and those, with whether
-  // they have a node. Of graphs that no node owns.
+  std::map<UserObject*, uint64_t> objects;        // The references that it holds.
+  // For graphs that no node owns: the server's graph in which the conditional handles were made (0
+  // for none), and those handles, each with whether it has a node.
   uint64_t frame = 0;
   std::map<CUgraphConditionalHandle, bool> conditionals;
 };
 
-// nullptr for what is none.
+// Both return nullptr for a handle that names none.
 Graph* FindGraph(CUgraph handle);
 GraphNode* FindGraphNode(CUgraphNode handle);
 
-// A graph of its own, with a handle; nullptr when there are too many.
+// Creates a graph that no node owns, with a handle; returns nullptr when there are too many.
 Graph* CreateGraph();
 // Takes over a graph that was made without an owner, such as a clone.
 Graph* AdoptGraph(std::unique_ptr<Graph> graph);
@@ -85,10 +96,12 @@ bool GraphHasMemoryNodes(const Graph& graph);
 // Whether a capture appends to it or to any graph in its nodes.
 bool GraphIsCaptured(const Graph& graph);
 bool GraphHasConditionalNodes(const Graph& graph);
-// The graph that is in no node: itself, or the one that it is in at last.
+// Returns the outermost graph: `graph` itself if no node owns it, else the one that it lies in at
+// last.
 Graph* RootOf(Graph* graph);
 
-// As AddGraphNode, of a conditional node, whose bodies it makes. `params` gets their handles.
+// Works like AddGraphNode() for a conditional node and makes its bodies. `params` gets their
+// handles.
 CUresult AddConditionalNode(Graph* graph, const std::vector<GraphEdge>& dependencies,
                             CUDA_CONDITIONAL_NODE_PARAMS* params, GraphNode** node);
 
@@ -101,14 +114,14 @@ CUresult AddGraphEdge(GraphNode* from, GraphNode* to, const CUgraphEdgeData& dat
 CUresult RemoveGraphEdge(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data);
 
 enum class GraphCopy {
-  kClone,       // Handles and ids of its own.
-  kExecutable,  // No handles; the original's ids.
+  kClone,       // The copy has handles and ids of its own.
+  kExecutable,  // The copy has no handles and keeps the original's ids.
 };
-// Child graphs with it.
+// Copies the graph with its child graphs.
 std::unique_ptr<Graph> CopyGraph(const Graph& graph, GraphCopy how);
 
-// The nodes in an order in which each comes after what it depends on, and otherwise in that of
-// their creation. False for a graph with a cycle.
+// Orders the nodes so that each comes after its dependencies, and otherwise as they were created.
+// Returns false for a graph with a cycle.
 bool TopologicalOrder(const Graph& graph, std::vector<GraphNode*>* order);
 
 struct GraphRef {

@@ -176,7 +176,7 @@ TEST_F(GraphCallsTest, MemoryOfAGraphIsFreedByANodeOrTheApplicationOnce) {
   EXPECT_EQ(used, 4096u);
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph_), CUDA_SUCCESS);
-  // It stays while the application has it.
+  // The memory stays while the application has it.
   EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(params.dptr), CUDA_SUCCESS);
   EXPECT_EQ(cuMemsetD8_v2(params.dptr, 0, 16), CUDA_ERROR_INVALID_VALUE);
@@ -236,7 +236,7 @@ TEST_F(ConditionalTest, TheDeviceMakesTheGraphWhenItIsInstantiated) {
   ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kGraphLaunch), 1);
   EXPECT_EQ(session().Count(CommandId::kMemset), 0);
-  // There is one of it at a time, and it stays as it is.
+  // Only one executable graph may exist at a time, and it cannot be changed.
   CUgraphExec second = nullptr;
   EXPECT_EQ(cuGraphInstantiateWithFlags(&second, graph_, 0), CUDA_ERROR_NOT_SUPPORTED);
   CUgraphExecUpdateResultInfo info;
@@ -281,7 +281,7 @@ TEST_F(ConditionalTest, WrongOnesAreRefused) {
   ASSERT_EQ(AddConditional(CU_GRAPH_COND_TYPE_SWITCH, 3, &params), CUDA_SUCCESS);
   const CUgraph body = params.conditional.phGraph_out[1];
   EXPECT_EQ(AddConditional(CU_GRAPH_COND_TYPE_SWITCH, 3, &params), CUDA_ERROR_INVALID_VALUE);
-  // What involves this process does not run inside the device's graph.
+  // Nodes that involve this process cannot run inside the device's graph.
   const CUDA_HOST_NODE_PARAMS_v1 call = {[](void*) {}, nullptr};
   CUgraphNode node;
   ASSERT_EQ(cuGraphAddHostNode(&node, body, nullptr, 0, &call), CUDA_SUCCESS);

@@ -82,7 +82,7 @@ void Append(const Graph& graph, unsigned int flags, std::string* text) {
   for (const auto& node : graph.nodes) index.emplace(node.get(), index.size());
   absl::StrAppend(text, "subgraph cluster_", graph.id, " {\nlabel=\"graph_", graph.id, "\"\n");
   for (const auto& node : graph.nodes) {
-    // Names of kernels are the application's.
+    // The application chooses the names of kernels.
     const std::string details = absl::StrReplaceAll(Details(*node, flags), {{"\"", "'"}});
     absl::StrAppend(text, "\"", prefix, index[node.get()], "\"[shape=\"rectangle\" label=\"",
                     index[node.get()], "\\n", TypeName(node->type), details, "\"];\n");

@@ -8,9 +8,9 @@
 
 namespace warpline::stub {
 
-// With GraphMutex() held. `flags` are CUgraphDebugDot_flags.
+// Called with GraphMutex() held. `flags` are CUgraphDebugDot_flags.
 std::string GraphToDot(const Graph& graph, unsigned int flags);
-// False when the file cannot be written.
+// Returns false when the file cannot be written.
 bool WriteDot(const char* path, const std::string& text);
 
 }  // namespace warpline::stub

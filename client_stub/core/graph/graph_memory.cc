@@ -22,7 +22,7 @@ struct Block {
   bool has_node = true;
 };
 
-// Of one device.
+// The graph memory of one device.
 struct Usage {
   uint64_t used = 0;
   uint64_t used_high = 0;
@@ -42,7 +42,7 @@ Books& books() {
   return *made;
 }
 
-// Of blocks: frees need not look while there are none.
+// The number of blocks. Frees need not look into the books while there are none.
 std::atomic<uint64_t> g_blocks{0};
 
 void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
@@ -53,7 +53,7 @@ void SetLive(Books& b, Block* block, bool live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.
   usage.used_high = std::max(usage.used_high, usage.used);
 }
 
-// True when nobody needs the block any more; the caller frees its memory.
+// Returns true when the block is no longer needed; the caller then frees its memory.
 bool DropIfUnused(Books& b, uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(b.mu) {
   const auto it = b.blocks.find(address);
   if (it == b.blocks.end() || it->second.live || it->second.has_node) return false;
@@ -103,7 +103,7 @@ CUresult NoteGraphFreeNode(uint64_t graph, uint64_t address) {
   const auto it = b.blocks.find(address);
   if (it == b.blocks.end()) return CUDA_ERROR_INVALID_VALUE;
   uint64_t& freed_by = it->second.freed_by;
-  // Once in its own graph or in others, not both.
+  // Memory may be freed once in its own graph, or in other graphs, but not in both.
   const bool own = graph == it->second.graph;
   if (freed_by != 0 && (own || freed_by == it->second.graph || freed_by == graph)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -139,7 +139,7 @@ bool FreeGraphMemory(uint64_t address, CUresult* result) {
     MutexLock lock(&b.mu);
     const auto it = b.blocks.find(address);
     if (it == b.blocks.end()) return false;
-    // What its own graph frees is not the application's to free.
+    // The application may not free memory that its own graph frees.
     const bool free = it->second.live && it->second.freed_by != it->second.graph;
     *result = free ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (!free) return true;

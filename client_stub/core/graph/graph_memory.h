@@ -1,6 +1,8 @@
-// Memory that graphs allocate: its address is fixed when the node is made, and the arena's memory
-// behind it stays as long as a graph has the node or the application has not freed it. In between a
-// launch makes it the application's ("live") and a free, by a node or a call, takes it back.
+// Memory that graphs allocate. Its address is fixed when the node is made. The arena's memory
+// behind it stays as long as a graph has the node or the application has not freed it. In between,
+// a launch makes it the application's ("live"), and a free, by a node or a call, takes it back.
+//
+// Everything here is thread-safe.
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_MEMORY_H_
 
@@ -12,7 +14,7 @@
 
 namespace warpline::stub {
 
-// What a node holds: its end gives the memory back. Thread-safe, as all of this.
+// A node's hold on its memory. Its destructor gives the memory back unless the memory is live.
 class GraphAllocation {
  public:
   GraphAllocation(uint64_t address, uint64_t bytes, uint64_t graph)
@@ -29,23 +31,24 @@ class GraphAllocation {
   const uint64_t graph_;
 };
 
-// On a device, for the graph of that id. CUDA_ERROR_OUT_OF_MEMORY.
+// Allocates memory on a device for the graph with the id `graph`. CUDA_ERROR_INVALID_VALUE for 0
+// bytes, CUDA_ERROR_OUT_OF_MEMORY when there is none.
 CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
                           std::shared_ptr<GraphAllocation>* allocation);
 
-// A free node of graph `graph`. CUDA_ERROR_INVALID_VALUE for what is no such memory, or has a free
-// node in a way that excludes this one.
+// Notes that graph `graph` has a free node for the memory at `address`. CUDA_ERROR_INVALID_VALUE
+// where that is no memory of a graph, or has a free node that excludes this one.
 CUresult NoteGraphFreeNode(uint64_t graph, uint64_t address);
 
-// A launch gets to a node.
+// Used when a launch reaches a node.
 bool IsGraphMemoryLive(uint64_t address);
 void SetGraphMemoryLive(uint64_t address, bool live);
 
-// For cuMemFree and cuMemFreeAsync: false when `address` is not memory of a graph. Otherwise
-// `*result` is what the call returns.
+// For cuMemFree and cuMemFreeAsync. Returns false when `address` is not memory of a graph;
+// otherwise `*result` is the value that the call returns.
 bool FreeGraphMemory(uint64_t address, CUresult* result);
 
-// As cuDeviceGetGraphMemAttribute and cuDeviceSetGraphMemAttribute.
+// Work like cuDeviceGetGraphMemAttribute and cuDeviceSetGraphMemAttribute.
 CUresult GetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute,
                                  uint64_t* value);
 CUresult ResetGraphMemoryAttribute(const Device& device, CUgraphMem_attribute attribute);

@@ -25,7 +25,7 @@ CUresult ReadChild(const CUDA_CHILD_GRAPH_NODE_PARAMS& from, std::unique_ptr<Gra
   return *child == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-// Whether it is a body of a conditional node, or in one.
+// Whether the graph is a body of a conditional node, or lies in one.
 bool InConditional(const Graph& graph) {
   for (const GraphNode* node = graph.parent; node != nullptr; node = node->graph->parent) {
     if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return true;
@@ -147,7 +147,7 @@ CUresult AddNode(CUgraph handle, const CUgraphNode* dependencies, const CUgraphE
     const CUresult result =
         AddGraphNode(graph, edges, from->type, std::move(params), std::move(child), &node);
     if (result != CUDA_SUCCESS) {
-      // A graph that was to be moved stays the application's.
+      // After a failure the application keeps the graph that was to be moved.
       if (from->type == CU_GRAPH_NODE_TYPE_GRAPH &&
           from->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
         child.release();

@@ -1,4 +1,4 @@
-// Nodes from what an application says of them, whichever call it uses.
+// Makes nodes from an application's descriptions, whichever call they come by.
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_NODES_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_NODES_H_
 
@@ -9,10 +9,10 @@
 
 namespace warpline::stub {
 
-// All with GraphMutex() held.
+// All functions here are called with GraphMutex() held.
 
-// What a node is to do, of any type but those that allocate and free. CUDA_ERROR_NOT_SUPPORTED for
-// external semaphores and for conditional nodes, which do not change.
+// Reads the description of a node of any type except those that allocate and free.
+// CUDA_ERROR_NOT_SUPPORTED for external semaphores and for conditional nodes, which cannot change.
 CUresult ReadNode(const CUgraphNodeParams& from, SharedNodeParams* params,
                   std::unique_ptr<Graph>* child);
 
@@ -26,7 +26,7 @@ CUresult AddMemFreeNode(Graph* graph, const std::vector<GraphEdge>& dependencies
 CUresult AddNode(CUgraph handle, const CUgraphNode* dependencies, const CUgraphEdgeData* data,
                  size_t count, CUgraphNodeParams* from, CUgraphNode* node);
 
-// Parameters in the form of the calls that take any type.
+// Returns empty parameters of `type`, in the form of the calls that take any type.
 CUgraphNodeParams AsNode(CUgraphNodeType type);
 
 }  // namespace warpline::stub

@@ -41,7 +41,8 @@ std::vector<CUlaunchAttribute> ValuesOf(const LaunchAttributes& attributes) {
   return values;
 }
 
-// In a graph the order of kernels is in its edges: these two ask for it in a stream.
+// These two attributes ask for an order of kernels in a stream. In a graph the edges give the
+// order.
 bool IsOfStreams(const CUlaunchAttribute& attribute) {
   return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
          attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
@@ -147,7 +148,7 @@ CUresult ReadHostNode(const CUDA_HOST_NODE_PARAMS_v2& from, SharedNodeParams* ma
 }
 
 CUresult ReadBatchMemOpNode(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& from, SharedNodeParams* made) {
-  // cuda.h: fewer than 256.
+  // cuda.h requires fewer than 256 operations.
   if (from.paramArray == nullptr || from.count == 0 || from.count > 255 || from.flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -173,7 +174,7 @@ CUDA_KERNEL_NODE_PARAMS_v3 GiveKernelNode(const KernelNodeParams& node) {
   given.blockDimY = node.launch.block[1];
   given.blockDimZ = node.launch.block[2];
   given.sharedMemBytes = node.launch.dynamic_shared_bytes;
-  // The application reads the parameters through it.
+  // The application only reads the parameters through it.
   given.kernelParams = node.pointers.empty() ? nullptr : const_cast<void**>(node.pointers.data());
   return given;
 }

@@ -1,4 +1,4 @@
-// What the nodes of graphs do, and how that is read from an application and given back to it.
+// The parameters of graph nodes, and how they are read from an application and given back to it.
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_PARAMS_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_GRAPH_PARAMS_H_
 
@@ -21,9 +21,9 @@ struct KernelNodeParams {
   Kernel* kernel = nullptr;
   LaunchGeometry launch;
   LaunchAttributes attributes;
-  std::vector<CUlaunchAttribute> values;  // What `attributes` was read from.
+  std::vector<CUlaunchAttribute> values;  // The values that `attributes` was read from.
   std::string packed;                     // The kernel's parameter buffer.
-  std::vector<void*> pointers;            // To each parameter in it.
+  std::vector<void*> pointers;            // Points to each parameter in `packed`.
 };
 
 struct MemcpyNodeParams {
@@ -47,7 +47,7 @@ struct MemFreeNodeParams {
   CUdeviceptr address = 0;
 };
 
-// Its bodies are the node's.
+// The node itself holds the bodies.
 struct ConditionalNodeParams {
   CUDA_CONDITIONAL_NODE_PARAMS params = {};
 };
@@ -65,26 +65,27 @@ using GraphNodeParams =
                  ConditionalNodeParams>;
 using SharedNodeParams = std::shared_ptr<const GraphNodeParams>;
 
-// A kernel node from packed parameters and read attributes.
+// Makes a kernel node from packed parameters and attributes that have been read.
 SharedNodeParams MakeKernelNode(Kernel* kernel, const LaunchGeometry& launch,
                                 const LaunchAttributes* attributes, std::string_view packed);
-// With other attributes: as ReadLaunchAttributes().
+// Makes the same node with other attributes. Fails as ReadLaunchAttributes() does.
 CUresult WithAttributes(const KernelNodeParams& node, const std::vector<CUlaunchAttribute>& values,
                         SharedNodeParams* made);
 
-// Each checks what the application gave as the call of a stream would, and fails as that does.
+// Each checks the application's parameters as the corresponding call on a stream would, and fails
+// as that call does.
 CUresult ReadKernelNode(const CUDA_KERNEL_NODE_PARAMS_v3& from, SharedNodeParams* made);
 CUresult ReadMemcpyNode(const CUDA_MEMCPY3D& from, CUcontext context, SharedNodeParams* made);
 CUresult ReadMemsetNode(const CUDA_MEMSET_NODE_PARAMS_v2& from, SharedNodeParams* made);
 CUresult ReadHostNode(const CUDA_HOST_NODE_PARAMS_v2& from, SharedNodeParams* made);
 CUresult ReadBatchMemOpNode(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& from, SharedNodeParams* made);
-// Of an event node; `record` tells which.
+// Reads an event node: one that records the event if `record`, else one that waits for it.
 CUresult ReadEventNode(CUevent event, bool record, SharedNodeParams* made);
 
-// Points into `node`, which the caller keeps.
+// Returns parameters that point into `node`, which the caller keeps.
 CUDA_KERNEL_NODE_PARAMS_v3 GiveKernelNode(const KernelNodeParams& node);
 
-// The copy of one run of bytes, as cuGraphMemcpyNodeGetParams tells of it.
+// Describes the copy of one run of bytes as cuGraphMemcpyNodeGetParams does.
 CUDA_MEMCPY3D LinearCopy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from,
                          uint64_t bytes);
 

@@ -1,5 +1,5 @@
-// Objects of the application that graphs hold references to: what must live as long as a graph that
-// uses it. When the last reference goes, the application's function is called.
+// Objects of the application that must live as long as a graph that uses them; graphs hold
+// references to them. When the last reference goes, the application's function is called.
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_USER_OBJECTS_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_USER_OBJECTS_H_
 
@@ -16,12 +16,13 @@ struct UserObject {
   uint64_t references = 0;
 };
 
-// All with GraphMutex() held.
+// All functions here are called with GraphMutex() held.
 UserObject* FindUserObject(CUuserObject handle);
-// nullptr when there are too many.
+// Returns nullptr when there are too many.
 UserObject* CreateUserObject(void* data, CUhostFn destroy, uint64_t references);
 void RetainUserObject(UserObject* object, uint64_t count);
-// More than there are counts as all. The function is called later, on a thread of the driver's.
+// A `count` above the number of references releases all. The application's function is called
+// later, on a thread of this driver.
 void ReleaseUserObject(UserObject* object, uint64_t count);
 
 }  // namespace warpline::stub

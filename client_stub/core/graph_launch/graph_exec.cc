@@ -43,16 +43,16 @@ bool Acyclic(const Graph& graph) {
 
 struct Steps {
   std::vector<GraphPlan::Step> all;
-  uint32_t bodies = 1;  // The graph itself among them.
+  uint32_t bodies = 1;  // Counts the graph itself.
 };
 
-// Appends the graph's steps, which are in `body`, those without dependencies after `before`.
-// Returns the steps that nothing comes after.
+// Appends the graph's steps, which belong to `body`. Steps without dependencies come after
+// `before`. Returns the steps that no other step comes after.
 std::vector<uint32_t> Flatten(const Graph& graph, const std::vector<uint32_t>& before,
                               uint32_t body, Steps* steps) {
   std::vector<GraphNode*> order;
   TopologicalOrder(graph, &order);
-  // What comes after a node comes after these.
+  // The steps that a node's dependents come after.
   absl::flat_hash_map<const GraphNode*, std::vector<uint32_t>> ends;
   std::vector<uint32_t> last;
   for (const GraphNode* node : order) {
@@ -88,8 +88,8 @@ std::shared_ptr<GraphPlan> PlanOf(GraphExec* exec) {
   return exec->plan;
 }
 
-// What a launch does to the memory of graphs. CUDA_ERROR_INVALID_VALUE where an allocation of the
-// former launch is in the way.
+// Does what a launch does to the memory of graphs. CUDA_ERROR_INVALID_VALUE where an allocation of
+// the former launch is in the way.
 CUresult LaunchMemory(const GraphPlan& plan, bool auto_free) {
   for (const GraphPlan::Step& step : plan.steps()) {
     const auto* alloc =
@@ -109,7 +109,7 @@ CUresult LaunchMemory(const GraphPlan& plan, bool auto_free) {
   return CUDA_SUCCESS;
 }
 
-// A launch comes after the former one of the same graph, in whichever stream that was.
+// Orders a launch after the former launch of the same graph, in whichever stream that was.
 CUresult ComeAfterFormer(const FormerLaunch& launch, Stream* stream) {
   if (launch.wire == 0 || launch.wire == stream->wire) return CUDA_SUCCESS;
   Commands& commands = *runtime().commands;
@@ -138,7 +138,7 @@ CUresult Differs(CUgraphExecUpdateResult result, const GraphNode* node,
   return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
-// What may not change of a node that both graphs have.
+// Compares those parameters of a node that an update may not change.
 CUresult CompareNodes(const GraphNode& mine, const GraphNode& other,
                       CUgraphExecUpdateResultInfo* info) {
   if (mine.type != other.type) {
@@ -210,7 +210,7 @@ CUresult Instantiate(const Graph& graph, uint64_t flags, GraphExec** out, const 
       CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   if ((flags & ~kKnown) != 0 || graph.parent != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // No kernel of this driver's reaches its graphs.
+  // Kernels cannot reach this driver's graphs.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (GraphIsCaptured(graph)) return CUDA_ERROR_ILLEGAL_STATE;
   if (!Acyclic(graph)) {
@@ -286,7 +286,7 @@ CUresult UpdateExec(GraphExec* exec, const Graph& graph, CUgraphExecUpdateResult
 }
 
 CUresult LaunchExec(CUgraphExec handle, Stream* stream) {
-  // Before the memory of the graph counts as allocated.
+  // Checked before the memory of the graph counts as allocated.
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   std::shared_ptr<GraphPlan> plan;
   FormerLaunch former;

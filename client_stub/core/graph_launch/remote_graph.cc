@@ -27,7 +27,7 @@ constexpr uint64_t kPartBytes = kMaxTail;
 class NodeRecorder : public CommandRecorder {
  public:
   CUresult Add(CommandId id, std::string_view fields, std::string_view tail) override {
-    // A node is one command, of those that graphs have.
+    // A node is one command, of a kind that graphs may have.
     if (id_ != 0 || !IsGraphCommand(id)) return CUDA_ERROR_NOT_SUPPORTED;
     id_ = static_cast<uint32_t>(id);
     fields_ = fields;
@@ -48,7 +48,7 @@ class NodeRecorder : public CommandRecorder {
   std::string tail_;
 };
 
-// The source of a copy is read when the graph gets there: host functions before it may write it.
+// Waits for host functions that may write the source of a copy, since the source is read now.
 void AwaitHostFunctions(const Stream* stream, const CUDA_MEMCPY3D& copy) {
   const bool host =
       copy.srcMemoryType == CU_MEMORYTYPE_HOST ||
@@ -73,7 +73,7 @@ bool IsLocal(const GraphNodeParams& params) {
          std::holds_alternative<EventWaitNodeParams>(params);
 }
 
-// The device whose stream a node needs; nullptr where any stream will do.
+// Returns the device whose stream a node needs; nullptr where any stream will do.
 Device* DeviceOf(const SharedNodeParams& params) {
   if (params == nullptr) return nullptr;
   if (const auto* kernel = std::get_if<KernelNodeParams>(params.get())) {
@@ -85,7 +85,8 @@ Device* DeviceOf(const SharedNodeParams& params) {
   return nullptr;
 }
 
-// A stream for launches in streams of other devices; nullptr where none could be made.
+// Returns the stream of a device for graphs that are launched on other devices; nullptr where none
+// could be made.
 Stream* SideStream(Device* device) {
   struct Streams {
     Mutex mu;
@@ -101,7 +102,7 @@ Stream* SideStream(Device* device) {
   return stream;
 }
 
-// Where work of one stream goes on, on other devices and back, in one order.
+// Follows the work of one stream to other devices and back, in one order.
 class Path {
  public:
   explicit Path(Stream* start) : start_(start), at_(start) {}
@@ -126,7 +127,7 @@ class Path {
   Stream* at_;
 };
 
-// Gives the stream what a node does.
+// Gives the stream the work of a node.
 struct Sender {
   Stream* stream;
 
@@ -156,13 +157,13 @@ struct Sender {
     const Event* const event = FindEvent(node.event);
     return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : WaitForEvent(stream, event);
   }
-  // Of memory only this process's books are kept, and those elsewhere.
+  // Only the books of this process are kept for memory nodes, and not here.
   CUresult operator()(const MemAllocNodeParams&) const { return CUDA_SUCCESS; }
   CUresult operator()(const MemFreeNodeParams&) const { return CUDA_SUCCESS; }
   CUresult operator()(const BatchMemOpNodeParams& node) const {
     return SendMemOps(stream, node.operations.data(), node.operations.size());
   }
-  // Not in a stream.
+  // A stream cannot run it.
   CUresult operator()(const ConditionalNodeParams&) const { return CUDA_ERROR_NOT_SUPPORTED; }
 };
 
@@ -256,7 +257,7 @@ uint64_t GraphPlan::Remote(Device* device, bool make) {
     MutexLock lock(&mu_);
     const bool now = !tried_ && (make || std::exchange(launched_, true)) && !steps_.empty();
     if (!now) return wire_;
-    // Who launches meanwhile does without.
+    // A launch in between does without the copy.
     tried_ = true;
   }
   const uint64_t wire = Create(device_ != nullptr ? device_ : device);

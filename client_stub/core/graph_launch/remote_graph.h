@@ -1,4 +1,4 @@
-// What an executable graph does, in order, and its copy on the server.
+// The steps of an executable graph, in order, and its copy on the server.
 #ifndef WARPLINE_CLIENT_STUB_CORE_GRAPH_LAUNCH_REMOTE_GRAPH_H_
 #define WARPLINE_CLIENT_STUB_CORE_GRAPH_LAUNCH_REMOTE_GRAPH_H_
 
@@ -15,19 +15,21 @@
 
 namespace warpline::stub {
 
-// Thread-safe; `steps` is constant. Its end gives the server's copy up.
+// Thread-safe; `steps` is constant. The destructor gives up the server's copy.
 //
-// Kernels are given to a stream of their device, and so is the server's copy of a graph with nodes
-// of one device. A graph over several devices goes from stream to stream, one node after the other.
+// A kernel is given to a stream of its device, and so is the server's copy of a graph whose nodes
+// are on one device. A graph over several devices goes from stream to stream, one node after the
+// other.
 class GraphPlan {
  public:
   struct Step {
-    SharedNodeParams params;      // nullptr for nothing.
-    std::vector<uint32_t> after;  // Of the steps before it.
+    SharedNodeParams params;      // nullptr: the step does nothing.
+    std::vector<uint32_t> after;  // Indices of steps before this one.
     uint32_t body = 0;            // proto/graph_definition.h
   };
 
-  // `frame`: the server's graph that has the conditional handles, for graphs with such nodes.
+  // `frame` is the server's graph in which the conditional handles were made; 0 for graphs without
+  // such nodes.
   explicit GraphPlan(std::vector<Step> steps, uint64_t frame = 0);
   ~GraphPlan();
   GraphPlan(const GraphPlan&) = delete;
@@ -35,17 +37,18 @@ class GraphPlan {
 
   const std::vector<Step>& steps() const { return steps_; }
 
-  // Has the server make the graph of a frame, which nothing is launched without. Once, before all
-  // else. CUDA_ERROR_NOT_SUPPORTED for one with nodes that need this process.
+  // Has the server make its copy of a graph with a frame, without which nothing can be launched.
+  // Called once, before everything else. CUDA_ERROR_NOT_SUPPORTED for a graph with nodes that need
+  // this process, or another device.
   CUresult Make();
-  // Gives `stream` one launch.
+  // Launches the graph once on `stream`.
   CUresult Launch(Stream* stream);
-  // Has the server make its copy now, if it can, for launches in streams of `device`.
+  // Has the server make its copy now, if it can, for launches on streams of `device`.
   void Upload(Device* device);
 
  private:
-  // The server's number for its copy, which is made if `make`; 0 without one. `device`: whose it
-  // becomes where no node says.
+  // Returns the server's number for its copy, 0 without one. Makes the copy if `make`, or if the
+  // graph has been launched before. The copy belongs to `device` where no node names a device.
   uint64_t Remote(Device* device, bool make);
   bool Define(Device* device, std::string* definition) const;
   uint64_t Create(Device* device) const;
@@ -54,8 +57,8 @@ class GraphPlan {
 
   const std::vector<Step> steps_;
   const uint64_t frame_;
-  Device* device_ = nullptr;  // Of the nodes that have one; constant.
-  bool several_ = false;      // They have different ones; constant.
+  Device* device_ = nullptr;  // The device of the nodes that have one; constant.
+  bool several_ = false;      // The nodes have different devices; constant.
 
   Mutex mu_;
   bool launched_ ABSL_GUARDED_BY(mu_) = false;

@@ -8,7 +8,8 @@
 namespace warpline::stub {
 namespace {
 
-// Of blocks in a cluster: what every device that has them takes, and what any does on request.
+// The number of blocks in a cluster: what every device with clusters takes, and what any device
+// takes on request.
 constexpr uint64_t kPortableCluster = 8;
 constexpr uint64_t kLargestCluster = 16;
 

@@ -1,4 +1,4 @@
-// Whether the blocks of a launch that are to run together can: in clusters, or all at once.
+// Checks whether blocks that are to run together can: in clusters, or all at once.
 #ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_BLOCK_GROUPS_H_
 #define WARPLINE_CLIENT_STUB_CORE_LAUNCH_BLOCK_GROUPS_H_
 

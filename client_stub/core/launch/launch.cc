@@ -55,7 +55,7 @@ CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char*
   if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string_view packed;
   WARPLINE_TRY(ReadExtra(extra, &packed));
-  // NVIDIA's driver takes fewer bytes than the kernel has, and says this of more.
+  // NVIDIA's driver accepts fewer bytes than the kernel has, and returns this error for more.
   if (packed.size() > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   std::memcpy(to, packed.data(), packed.size());
   return CUDA_SUCCESS;
@@ -65,8 +65,8 @@ CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch
                     const LaunchAttributes* attributes, std::string_view packed) {
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
-  // After the parameters were read, which may lie there. What is only recorded has it done by who
-  // launches it.
+  // Called after the parameters were read, since they may lie in mirrored memory. For a recorded
+  // command, the launch of the graph does this.
   if (stream->recorder == nullptr) WARPLINE_TRY(runtime().mirrored->BeforeWork(stream->wire));
   if (attributes == nullptr || attributes->plain()) {
     cmd::Launch command = {.stream = stream->wire, .kernel = wire};

@@ -1,4 +1,4 @@
-// Launches: packed here, then one way.
+// Launches: their parameters are packed here, and they are sent without waiting for an answer.
 #ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_H_
 #define WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_H_
 
@@ -12,11 +12,12 @@
 
 namespace warpline::stub {
 
-// Gathers the parameters into `to` (kernel.parameter_bytes), from one form or the other. Bytes that
-// neither gives are zero, not whatever the stack held.
+// Packs the parameters into `to` (kernel.parameter_bytes) from `params` or from `extra`. Bytes that
+// neither gives are zero, not left over from the stack. CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for more
+// bytes than the kernel has.
 CUresult PackParameters(const Kernel& kernel, void** params, void** extra, char* to);
 
-// Sends a launch that has been checked, on a stream that does not capture; `attributes` may be
+// Sends a launch that has been checked, on a stream that does not capture. `attributes` may be
 // nullptr.
 CUresult SendLaunch(Kernel* kernel, Stream* stream, const LaunchGeometry& launch,
                     const LaunchAttributes* attributes, std::string_view packed);

@@ -20,7 +20,7 @@ CUresult AddEvent(CUevent handle, LaunchAttributes* read) {
   Event* const event = FindEvent(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
-  // Its work is complete no later than the launch itself is.
+  // The event's work is complete no later than the launch itself is.
   read->events.push_back(event);
   return CUDA_SUCCESS;
 }
@@ -78,10 +78,10 @@ CUresult ReadOne(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
       break;
     default:
-      // Of streams and graphs only, or unknown.
+      // The attribute is one of streams or graphs only, or is unknown.
       return CUDA_ERROR_INVALID_VALUE;
   }
-  // What advises the device goes to those that know all of it.
+  // Advice goes to those devices that know all of it.
   if (HasClusters()) Forward(attribute, read);
   return CUDA_SUCCESS;
 }
@@ -90,7 +90,7 @@ CUresult ReadOne(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
 
 CUresult ReadLaunchAttributes(const CUlaunchAttribute* attributes, unsigned int count,
                               LaunchAttributes* read) {
-  // One of each, and room for more to come.
+  // This is room for one attribute of each kind, and for more kinds to come.
   if (count > 64 || (count != 0 && attributes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) WARPLINE_TRY(ReadOne(attributes[i], read));
   return CUDA_SUCCESS;

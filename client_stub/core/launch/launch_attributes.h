@@ -1,4 +1,4 @@
-// The attributes of cuLaunchKernelEx: what they ask for, checked as far as this process can.
+// The attributes of cuLaunchKernelEx, read and checked as far as this process can.
 #ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_ATTRIBUTES_H_
 #define WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_ATTRIBUTES_H_
 
@@ -13,17 +13,17 @@ namespace warpline::stub {
 
 struct LaunchAttributes {
   bool cooperative = false;
-  uint32_t cluster[3] = {};  // All 0 where none was asked for.
-  std::string wire;          // Those that the device is told.
+  uint32_t cluster[3] = {};  // All 0 where no cluster was asked for.
+  std::string wire;          // The attributes that the device is told.
   uint32_t wire_count = 0;
-  std::vector<Event*> events;  // To be recorded behind the launch.
+  std::vector<Event*> events;  // The events to record behind the launch.
 
   bool plain() const { return !cooperative && wire_count == 0; }
 };
 
-// CUDA_ERROR_INVALID_VALUE for an attribute that no launch takes or a value that it cannot have,
-// CUDA_ERROR_NOT_SUPPORTED for one that would change what the launch means on a device that lacks
-// it. Those that only advise are passed over where the device would not heed them.
+// CUDA_ERROR_INVALID_VALUE for an attribute that no launch takes or a value that it cannot have;
+// CUDA_ERROR_NOT_SUPPORTED for an attribute that would change the launch's meaning on a device that
+// lacks it. Attributes that only advise are ignored where the device would not heed them.
 CUresult ReadLaunchAttributes(const CUlaunchAttribute* attributes, unsigned int count,
                               LaunchAttributes* read);
 

@@ -88,7 +88,7 @@ TEST_F(LaunchCallsTest, MoreSharedMemoryOnceTheKernelMayTakeIt) {
   EXPECT_EQ(cuFuncSetAttribute(kernel_, CU_FUNC_ATTRIBUTE_NUM_REGS, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-// The worker leaves the device what it once allowed, so this is the only check.
+// The worker never lowers the size that it once allowed the device, so this is the only check.
 TEST_F(LaunchCallsTest, LessSharedMemoryOnceTheKernelMayTakeLess) {
   constexpr auto kAttribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   ASSERT_EQ(cuFuncSetAttribute(kernel_, kAttribute, 100 << 10), CUDA_SUCCESS);

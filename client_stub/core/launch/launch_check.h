@@ -1,4 +1,4 @@
-// Whether a launch is one that the device accepts, from what is known of device and kernel: CUDA
+// Checks whether the device accepts a launch, from what is known of the device and the kernel. CUDA
 // reports these errors from the call itself.
 #ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_CHECK_H_
 #define WARPLINE_CLIENT_STUB_CORE_LAUNCH_LAUNCH_CHECK_H_
@@ -17,12 +17,12 @@ struct LaunchGeometry {
   uint32_t dynamic_shared_bytes = 0;
 };
 
-// CUDA_ERROR_INVALID_VALUE for a block that the device does not have. Stateless.
+// CUDA_ERROR_INVALID_VALUE for a block that exceeds the device's limits. Stateless.
 CUresult CheckBlock(const uint32_t (&block)[3], const DeviceLimits& device);
 
-// CUDA_ERROR_INVALID_VALUE for a geometry that the device does not have, or more dynamic shared
-// memory than the kernel may take; CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for more threads than the
-// kernel's registers leave room for. Stateless.
+// CUDA_ERROR_INVALID_VALUE for a geometry that exceeds the device's limits, or for more dynamic
+// shared memory than the kernel may take; CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for more threads than
+// the kernel's registers leave room for. Stateless.
 CUresult CheckLaunch(const LaunchGeometry& launch, const DeviceLimits& device,
                      const KernelLimits& kernel);
 

@@ -159,7 +159,8 @@ TEST_F(LaunchExCallsTest, LaunchesOfOldUseWhatTheFunctionWasGiven) {
 TEST_F(LaunchExCallsTest, LaunchesOfOldTakeParametersUpToTheSizeThatWasSet) {
   const uint64_t words[2] = {~0ull, ~0ull};
   std::string tail;
-  // Without a size, none is taken; a smaller one takes fewer, and what was set is kept.
+  // Without a size no bytes are taken; a smaller size takes fewer, and the bytes that were set are
+  // kept.
   EXPECT_EQ(cuParamSetv(kernel_, 0, const_cast<uint64_t*>(words), 16), CUDA_SUCCESS);
   for (const size_t size : {0, 16, 8, 12, 16}) {
     if (size != 0) {
@@ -169,7 +170,7 @@ TEST_F(LaunchExCallsTest, LaunchesOfOldTakeParametersUpToTheSizeThatWasSet) {
     session().Latest<cmd::Launch>(&tail);
     EXPECT_EQ(tail, std::string(size, '\xff') + std::string(16 - size, '\0')) << size;
   }
-  // More than the kernel has may be set, but not launched.
+  // More bytes than the kernel has may be set, but not launched.
   EXPECT_EQ(cuParamSeti(kernel_, 16, 1), CUDA_SUCCESS);
   EXPECT_EQ(cuParamSetf(kernel_, 32760, 1.0f), CUDA_SUCCESS);
   ASSERT_EQ(cuLaunch(kernel_), CUDA_SUCCESS);

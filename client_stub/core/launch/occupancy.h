@@ -1,4 +1,4 @@
-// How many blocks of a kernel fit on a multiprocessor.
+// Asks how many blocks of a kernel fit on a multiprocessor.
 #ifndef WARPLINE_CLIENT_STUB_CORE_LAUNCH_OCCUPANCY_H_
 #define WARPLINE_CLIENT_STUB_CORE_LAUNCH_OCCUPANCY_H_
 
@@ -10,12 +10,12 @@
 
 namespace warpline::stub {
 
-// Asks the device's driver, once for each set of arguments. CUDA_ERROR_INVALID_VALUE for a block
+// Asks the device's driver once for each set of arguments. CUDA_ERROR_INVALID_VALUE for a block
 // that no device takes.
 CUresult MaxActiveBlocks(Kernel* kernel, int block_threads, uint64_t dynamic_shared_bytes,
                          unsigned int flags, int* blocks);
 
-// What the device's driver says of launches in clusters.
+// What AskClusters() asks the device's driver about launches in clusters.
 enum class ClusterQuestion : uint32_t { kMaxActive = 0, kMaxSize = 1 };
 CUresult AskClusters(Kernel* kernel, const LaunchGeometry& launch,
                      const LaunchAttributes& attributes, ClusterQuestion question, int* answer);

@@ -31,7 +31,7 @@ namespace warpline::stub {
 
 namespace {
 
-// For the server to take what is pending when the process ends.
+// How long the server has to take pending commands when the process ends.
 constexpr absl::Duration kExitDeadline = absl::Seconds(2);
 
 struct Initialization {
@@ -43,7 +43,7 @@ constinit NoDestructor<Initialization> g_initialization;
 
 std::atomic<SessionOpener> g_opener{nullptr};
 std::atomic<decltype(SessionOptions::printer)> g_printer{nullptr};
-// In the child of a fork that follows the first cuInit.
+// True in the child of a fork that follows the first cuInit.
 std::atomic<bool> g_forked{false};
 
 // Runs in a copy of the process that has one thread and whose locks are in any state.
@@ -54,7 +54,7 @@ void TurnAwayInChild() {
   runtime().gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
 }
 
-// Programs that end without waiting for their kernels get to see what those printed.
+// Programs that end without waiting for their kernels still get their kernels' output.
 void WaitForOutput(Session& session) {
   if (!session.status().ExpectsOutput()) return;
   const absl::Time end = absl::Now() + kExitDeadline;
@@ -100,7 +100,7 @@ CUresult RefuseUnreachable(const absl::Status& status) {
                status.message(), "): correct CUDA_VISIBLE_DEVICES");
       return CUDA_ERROR_NO_DEVICE;
     case absl::StatusCode::kUnauthenticated:
-      // TLS, and the message says what to do.
+      // TLS failed, and the message says what to do.
       LogError(status.message());
       return CUDA_ERROR_NOT_PERMITTED;
     default:
@@ -168,7 +168,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   atexit(CloseAtExit);
 }
 
-// Says which file it is when one cannot be read.
+// Reads token and credential. Logs the name of a file that cannot be read.
 bool ReadSecrets(const Environment& env, SessionOptions* options) {
   options->credential = env.credential;
   if (options->credential.empty() && !env.credential_file.empty()) {
@@ -215,7 +215,7 @@ CUresult Open() {
   options.transfer = env.transfer;
   if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
   auto session = g_opener.load()(options);
-  // As with CUDA, the list ends before what names no device.
+  // As in CUDA, the list ends before the first entry that names no device.
   while (session.status().code() == absl::StatusCode::kNotFound && DropLastDevice(&options)) {
     session = g_opener.load()(options);
   }
@@ -246,7 +246,7 @@ CUresult InitializeDriver() {
   Initialization& initialization = g_initialization.value;
   MutexLock lock(&initialization.mu);
   if (!initialization.done) {
-    // Before the first thread starts, so that no fork goes unnoticed.
+    // Installed before the first thread starts, so that no fork goes unnoticed.
     pthread_atfork(nullptr, nullptr, TurnAwayInChild);
     initialization.result = Open();
     initialization.done = true;

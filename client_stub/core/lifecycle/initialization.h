@@ -1,4 +1,4 @@
-// cuInit, and what ends with the process: its exit, and the child of a fork.
+// cuInit, the end of the process, and the child of a fork.
 #ifndef WARPLINE_CLIENT_STUB_CORE_LIFECYCLE_INITIALIZATION_H_
 #define WARPLINE_CLIENT_STUB_CORE_LIFECYCLE_INITIALIZATION_H_
 
@@ -14,11 +14,11 @@ namespace warpline::stub {
 // cuInit: opens the session. The outcome is remembered, so that only the first call waits.
 CUresult InitializeDriver();
 
-// How InitializeDriver opens a session. Replaceable before cuInit.
+// The function with which InitializeDriver() opens a session. Replaceable before cuInit.
 using SessionOpener = absl::StatusOr<std::unique_ptr<Session>> (*)(const SessionOptions& options);
 void SetSessionOpener(SessionOpener opener);
 
-// What kernels print goes through it (SessionOptions::printer). Before cuInit.
+// Sets the function that writes what kernels print (SessionOptions::printer). Call before cuInit.
 void SetPrinter(int (*printer)(int descriptor, const char* text, size_t bytes, int wait));
 
 }  // namespace warpline::stub

@@ -23,7 +23,7 @@ int InChild(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Where CUresult does not fit an exit status: 255.
+// A CUresult that does not fit an exit status becomes 255.
 int AsStatus(CUresult result) { return result < 255 ? static_cast<int>(result) : 255; }
 
 TEST(LifecycleTest, CallsBeforeCuInitAreNotInitialized) {
@@ -53,7 +53,7 @@ TEST(LifecycleTest, VersionAndErrorTextsNeedNoInitialization) {
             0);
 }
 
-// What a runtime library does that is newer than the driver of the server; it then gives up.
+// Does what a runtime library does that is newer than the server's driver; it then gives up.
 TEST(LifecycleTest, LibrariesThatAreTooNewAreNamedOnceInTheLog) {
   EXPECT_EQ(InChild([] {
               setenv("WARPLINE_DRIVER_VERSION", "12080", 1);
@@ -203,7 +203,7 @@ TEST(LifecycleTest, ChildOfAForkBeforeCuInitMayInitialize) {
             CUDA_SUCCESS);
 }
 
-// What libraries call from exit handlers that run after ours.
+// Makes the calls that libraries make from exit handlers that run after ours.
 void CallLate() {
   CUdeviceptr pointer;
   const bool right = cuMemFree_v2(FakeSession::kArenaBase) == CUDA_SUCCESS &&

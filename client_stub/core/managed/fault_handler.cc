@@ -18,10 +18,10 @@
 namespace warpline::stub {
 namespace {
 
-// Bit of the processor's error code in a page fault.
+// The bit of the processor's error code that marks a write.
 constexpr greg_t kWriteFault = 2;
 
-// On the stack of the thread that faulted, which waits until it is answered.
+// Lies on the stack of the thread that faulted, which waits until the fault is answered.
 struct Fault {
   uint64_t address;
   bool write;
@@ -37,8 +37,8 @@ constinit std::atomic<bool> g_running{false};
 constinit std::atomic<pid_t> g_thread{0};
 constinit std::atomic<uint64_t> g_low{0};
 constinit std::atomic<uint64_t> g_high{0};
-// Whose turn it is after ours. Replaced while handlers may run: one that is read halfway would be
-// of a program that installs handlers and faults at the same time.
+// The handler that comes after ours. It is replaced while handlers may run: a handler can be read
+// halfway only if a program installs handlers and faults at the same time.
 struct sigaction g_next;
 // The thread that is in that handler, should it come back to ours.
 constinit std::atomic<pid_t> g_passing{0};
@@ -69,7 +69,7 @@ bool Resolve(const siginfo_t* info, const ucontext_t* context) {
   return fault.resolved;
 }
 
-// The default action, with the fault happening again on return.
+// Restores the default action, and the fault happens again on return.
 void LetItDie(int signal) {
   struct sigaction fatal = {};
   fatal.sa_handler = SIG_DFL;
@@ -82,7 +82,7 @@ void Pass(int signal, siginfo_t* info, void* context) {
   const pid_t self = Self();
   const bool handled = has_info ? next.sa_sigaction != nullptr
                                 : next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN;
-  // A handler that passes faults on to the one before it comes back to ours where that was first.
+  // If that handler passes faults on to the one before it, and that is ours, we arrive here again.
   if (!handled || g_passing.load() == self) return LetItDie(signal);
   g_passing.store(self);
   if (has_info) {
@@ -116,7 +116,8 @@ void Install() {
 
 void Answer(Fault* fault, FaultResolver resolver) {
   fault->resolved = resolver(fault->address, fault->write, fault->host_call);
-  // The fault is gone with its thread's stack once it is answered; a wake-up of nobody is no harm.
+  // The fault is gone with its thread's stack once it is answered; a wake-up that finds no waiter
+  // does no harm.
   std::atomic<uint32_t>* const word = &fault->answered;
   word->store(1, std::memory_order_release);
   Futex(word, FUTEX_WAKE, 1);

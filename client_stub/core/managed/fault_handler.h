@@ -1,8 +1,8 @@
-// Faults of the application on pages that this library keeps inaccessible.
+// Handles faults of the application on pages that this library keeps inaccessible.
 //
-// The handler itself only passes a fault on to a thread of this library and waits: it needs little
-// stack, which may be an alternative one, and calls nothing that is not safe in a signal. What is
-// none of ours goes to the handler that was there before.
+// The handler itself only passes a fault on to a thread of this library and waits. It needs little
+// stack, which may be an alternative one, and calls nothing that is unsafe in a signal. A fault on
+// any other address goes to the handler that was installed before.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_FAULT_HANDLER_H_
 #define WARPLINE_CLIENT_STUB_CORE_MANAGED_FAULT_HANDLER_H_
 
@@ -10,19 +10,21 @@
 
 namespace warpline::stub {
 
-// Makes the page at `address` accessible; false when it is none of ours. `host_call`: the thread
-// that touched it runs a function of a stream. Called on one thread.
+// Makes the page at `address` accessible; returns false when the page is not one of ours.
+// `host_call` says that the faulting thread runs a function of a stream. Called on one thread.
 using FaultResolver = bool (*)(uint64_t address, bool write, bool host_call);
 
-// All thread-safe.
+// All functions here are thread-safe.
 
-// Once; false when the system has no thread for it.
+// Called once. Returns false when the system has no thread for the handler.
 bool StartFaultHandler(FaultResolver resolver);
-// Where faults may be ours: [low, high).
+// Sets the range of addresses [low, high) in which faults may be ours.
 void SetFaultSpan(uint64_t low, uint64_t high);
-// Takes the signal again where the application has taken it since; its handler comes after ours.
+// Installs the handler again where the application has installed its own since; the application's
+// handler then comes after ours.
 void RenewFaultHandler();
-// In the child of a fork, which has no such thread: every fault goes on. Async-signal-safe.
+// Called in the child of a fork, which does not have our thread: every fault then goes to the
+// former handler. Async-signal-safe.
 void StopFaultHandler();
 
 }  // namespace warpline::stub

@@ -63,7 +63,7 @@ TEST_F(ManagedCallsTest, WorkOfAnotherThreadComesAfterTheBytesThatAreOnTheirWay)
   ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
   std::atomic<bool> done{false};
   std::thread other;
-  // The bytes are sent, and what orders the streams after them is about to be.
+  // The bytes are sent, and the command that orders the streams after them is about to be.
   session().SetBeforeSend([&](CommandId id) {
     if (id != CommandId::kStreamBarrier || other.joinable()) return;
     other = std::thread([&] {
@@ -71,7 +71,7 @@ TEST_F(ManagedCallsTest, WorkOfAnotherThreadComesAfterTheBytesThatAreOnTheirWay)
       EXPECT_EQ(Launch(), CUDA_SUCCESS);
       done = true;
     });
-    // It has to wait for this thread, so that this ends by the clock.
+    // It has to wait for this thread, so only the clock can end this wait.
     const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
     while (!done && absl::Now() < give_up) std::this_thread::yield();
   });
@@ -100,7 +100,7 @@ TEST_F(ManagedCallsTest, APrefetchToTheHostBringsThePagesBeforeATouch) {
   ASSERT_EQ(Launch(), CUDA_SUCCESS);
   session().Clear();
   ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
-  // On a thread of its own; nothing is touched here.
+  // The fetch happens on a thread of its own; nothing is touched here.
   while (session().Count(CommandId::kCopyFromDevice) == 0) std::this_thread::yield();
   EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().src, memory_);
   EXPECT_EQ(Word(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, memory_, kBytes), CU_DEVICE_CPU);
@@ -114,7 +114,7 @@ TEST_F(ManagedCallsTest, ALaunchEndsAPrefetchThatHasNotBegun) {
   ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
   ASSERT_EQ(Launch(), CUDA_SUCCESS);
   session().SetComplete(true);
-  // Another one, which its thread does later, tells that the first one's turn is over.
+  // A second prefetch, which the thread does later, shows that the first one is finished.
   CUdeviceptr other;
   ASSERT_EQ(cuMemAllocManaged(&other, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
   ASSERT_EQ(cuMemPrefetchAsync(other, 4096, 0, stream_), CUDA_SUCCESS);
@@ -161,7 +161,7 @@ TEST_F(ManagedCallsTest, DiscardedBytesAreNotSent) {
   size = kBytes;
   ASSERT_EQ(cuMemPrefetchBatchAsync(&address, &size, 1, &to, &first, 1, 0, stream_), CUDA_SUCCESS);
   EXPECT_EQ(BytesSent(), kBytes / 2);
-  // To the host: what is discarded is not fetched, and what the host writes then is sent.
+  // To the host: discarded pages are not fetched, and the host's later writes are sent.
   to = kHost;
   ASSERT_EQ(cuMemDiscardAndPrefetchBatchAsync(&address, &size, 1, &to, &first, 1, 0, stream_),
             CUDA_SUCCESS);

@@ -11,8 +11,8 @@
 namespace warpline::stub {
 namespace {
 
-// What a touch takes at least costs little more than one page by itself: a round trip is the most
-// of it.
+// A round trip is most of the cost of a touch, so fetching this many pages costs little more than
+// one.
 constexpr size_t kLeastWindow = 16;
 constexpr size_t kMostWindow = 1024;
 
@@ -73,7 +73,7 @@ CUresult Mirror::GiveToDevice(uint64_t offset, uint64_t bytes) {
   for (size_t i = first; i < end;) {
     const size_t run = RunEnd(i, end);
     if (states_[i] == kHost) {
-      // Who writes meanwhile waits for us in the handler of its fault.
+      // A thread that writes meanwhile waits for us in the handler of its fault.
       Protect(i, run, PROT_READ);
       const CUresult pushed = Push(i, run);
       SetStates(i, run, kSame);
@@ -134,7 +134,7 @@ bool Mirror::AnyOnDevice(uint64_t offset, uint64_t bytes) const {
   return std::find(first, end, kDevice) != end;
 }
 
-// Pages of one state.
+// Goes through the pages in runs of one state.
 CUresult Mirror::Allow(size_t first, size_t end, bool write) {
   CUresult result = CUDA_SUCCESS;
   if (states_[first] == kDevice) result = Pull(first, end, write);

@@ -1,9 +1,13 @@
-// One range of host memory that a range of device memory mirrors, and who has the newer bytes of
-// each page.
+// One range of host memory that a range of device memory mirrors. It knows which side has the newer
+// bytes of each page.
 //
-// Pages that the device may have written are inaccessible in this process and come when they are
-// touched; pages that the host has written go to the device before its next work. What is not
-// touched does not move.
+// A page that the device may have written is inaccessible in this process, and its bytes are
+// fetched when it is touched. A page that the host has written is sent to the device before the
+// device's next work. A page that is not touched does not move.
+//
+//   Mirror mirror({.host = host, .device = device, .bytes = 16 << 12}, Mirror::kHost, &link);
+//   mirror.GiveToDevice(0, mirror.bytes());      // Before a kernel that may access the range.
+//   mirror.Touch(5 << 12, /*write=*/false);      // From the handler of a fault on the sixth page.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRROR_H_
 #define WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRROR_H_
 
@@ -17,17 +21,17 @@
 
 namespace warpline::stub {
 
-// How bytes get from one side to the other.
+// Carries bytes from one side to the other.
 class MirrorLink {
  public:
   virtual ~MirrorLink() = default;
-  // Sends host bytes to device memory; they are there before any work that is asked for later.
+  // Sends host bytes to device memory. They arrive before any work that is asked for later.
   virtual CUresult Push(uint64_t device, std::string_view bytes) = 0;
   // Reads device memory once all work that was asked for so far is complete.
   virtual CUresult Pull(void* to, uint64_t device, uint64_t bytes) = 0;
 };
 
-// Thread-compatible. Its pages may be touched by any thread at any time.
+// Thread-compatible, while any thread may touch its pages at any time.
 class Mirror {
  public:
   static constexpr uint64_t kPageBytes = 4096;
@@ -43,9 +47,9 @@ class Mirror {
     uint64_t begin;
     uint64_t end;
   };
-  // Of whole pages at `host`, which is mapped already and writable; all begin as `state`. With
-  // `extents` the device's side, from `device` on, exists only there, and no other bytes of the
-  // pages move. `link` is borrowed.
+  // Whole pages at `host`, which are mapped already and writable; all pages begin in the state
+  // `state`. With `extents` the device's side, from `device` on, exists only there, and no other
+  // bytes of the pages move. `link` is borrowed.
   struct Place {
     uint64_t host;
     uint64_t device;
@@ -56,34 +60,34 @@ class Mirror {
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
 
-  // Instead of those in the place.
+  // Replaces the extents of the place.
   void SetExtents(std::vector<Extent> extents) { extents_ = std::move(extents); }
 
   uint64_t host() const { return host_; }
   uint64_t device() const { return device_; }
   uint64_t bytes() const { return states_.size() * kPageBytes; }
 
-  // Whether the host may read any of it, so that there is something to do before the device works.
+  // Whether the host may read any page, so that there is something to do before the device works.
   bool host_has_any() const { return host_pages_ != 0; }
 
-  // The device may read and write [offset, offset + bytes) from now on: sends what the host has
-  // written there, and takes it from the host.
+  // Lets the device read and write [offset, offset + bytes) from now on: sends what the host has
+  // written there, and takes those pages from the host.
   CUresult GiveToDevice(uint64_t offset, uint64_t bytes);
-  // Has the page at `offset` ready for a load or, with `write`, a store; and some behind it, more
-  // and more while pages are touched one after another. When the device's bytes cannot be had, the
-  // host goes on with its own and this returns why.
+  // Makes the page at `offset` ready for a load or, with `write`, a store. Pages behind it are made
+  // ready too, more and more of them while pages are touched one after another. When the device's
+  // bytes cannot be had, the host goes on with its own bytes and this returns the error.
   CUresult Touch(uint64_t offset, bool write);
-  // The same for all of [offset, offset + bytes), and nothing behind it.
+  // Makes all of [offset, offset + bytes) ready in the same way, and nothing behind it.
   CUresult Fetch(uint64_t offset, uint64_t bytes, bool write);
-  // All pages become the host's, with the device's newer bytes.
+  // Gives all pages to the host, with the device's newer bytes.
   CUresult GiveToHost() { return Fetch(0, bytes(), /*write=*/true); }
 
-  // Nobody needs the bytes of [offset, offset + bytes), whole pages: what the host has written
-  // there is not sent, and with `to_host` the host goes on with what it has instead of asking the
-  // device.
+  // Drops the bytes of [offset, offset + bytes), which are whole pages: what the host has written
+  // there is not sent, and with `to_host` the host goes on with the bytes that it has instead of
+  // asking the device.
   void Discard(uint64_t offset, uint64_t bytes, bool to_host);
 
-  // Whether a touch there has to ask the device.
+  // Whether a touch at `offset` has to ask the device.
   bool OnDevice(uint64_t offset) const { return states_[offset / kPageBytes] == kDevice; }
   bool AnyOnDevice(uint64_t offset, uint64_t bytes) const;
 
@@ -94,7 +98,7 @@ class Mirror {
   CUresult Allow(size_t first, size_t end, bool write);
   CUresult Push(size_t first, size_t end);
   CUresult Pull(size_t first, size_t end, bool write);
-  // The bytes of pages [first, end) that the device has too.
+  // Returns the parts of pages [first, end) that the device has too.
   std::vector<Extent> Shared(size_t first, size_t end) const;
 
   const uint64_t host_;
@@ -102,9 +106,9 @@ class Mirror {
   std::vector<Extent> extents_;
   MirrorLink* const link_;
   std::vector<State> states_;
-  size_t host_pages_ = 0;  // Not kDevice.
-  size_t next_page_ = 0;   // Behind those of the latest Touch().
-  size_t window_;          // Pages that the next one takes.
+  size_t host_pages_ = 0;  // The number of pages that are not kDevice.
+  size_t next_page_ = 0;   // The page behind those of the latest Touch().
+  size_t window_;          // The number of pages that the next Touch() takes.
 };
 
 }  // namespace warpline::stub

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kPage = Mirror::kPageBytes;
 constexpr uint64_t kDeviceBase = 0x1000000;
 
-// Device memory that is a string.
+// A device whose memory is a string.
 class FakeLink : public MirrorLink {
  public:
   explicit FakeLink(uint64_t bytes) : memory(bytes, 'd') {}
@@ -73,7 +73,7 @@ TEST_F(MirrorTest, OnlyWrittenPagesGoDown) {
   EXPECT_EQ(link_.memory[3 * kPage], 'h');
   EXPECT_EQ(link_.memory[4 * kPage], 'd');
   EXPECT_FALSE(mirror.host_has_any());
-  // What was read meanwhile need not go down again.
+  // Pages that were only read need not be sent again.
   ASSERT_EQ(mirror.Touch(3 * kPage, /*write=*/false), CUDA_SUCCESS);
   ASSERT_EQ(mirror.GiveToDevice(0, kPages * kPage), CUDA_SUCCESS);
   EXPECT_EQ(link_.pushed, kPage);

@@ -1,4 +1,4 @@
-// What MirroredMemory does with the hints that applications give it.
+// The part of MirroredMemory that handles the hints of applications.
 #include <algorithm>
 #include <system_error>
 
@@ -9,7 +9,7 @@ namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kPage = Mirror::kPageBytes;
-// What is brought at a time, while a touch of something else may have to wait.
+// The bytes that are fetched at a time, while a touch of other pages may have to wait.
 constexpr uint64_t kBroughtBytes = 4ull << 20;
 
 uint64_t Up(uint64_t offset) { return (offset + kPage - 1) / kPage * kPage; }
@@ -91,7 +91,7 @@ void MirroredMemory::BringLater(const Pages& pages) {
       StartLoopThread("wl-prefetch", [this] { RunPrefetches(); }).detach();
       prefetches_ = true;
     } catch (const std::system_error&) {
-      return;  // It comes when it is touched.
+      return;  // The pages come when they are touched.
     }
   }
   coming_.push_back(pages);
@@ -100,15 +100,15 @@ void MirroredMemory::BringLater(const Pages& pages) {
   any_coming_.NotifyOne();
 }
 
-// As a touch of the same pages would, only before it.
+// Fetches pages as a touch of them would, but earlier.
 void MirroredMemory::RunPrefetches() {
   while (true) {
     {
       MutexLock lock(&mu_);
       while (coming_.empty()) any_coming_.Wait(&mu_);
     }
-    // What was asked for before the prefetch, at least. What is asked for meanwhile and may write
-    // the pages ends it.
+    // Waits at least for the work that was asked for before the prefetch. Later work that may write
+    // the pages ends the prefetch.
     AwaitWork();
     MutexLock lock(&mu_);
     if (status_->error() != CudaResult::kSuccess) {

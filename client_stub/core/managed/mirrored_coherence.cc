@@ -1,5 +1,5 @@
-// How the bytes of mirrored memory get from one side to the other: what the host wrote goes before
-// work, what the device wrote comes when it is touched.
+// Moves the bytes of mirrored memory between host and device: the host's writes are sent before
+// work, and the device's come when they are touched.
 #include <algorithm>
 #include <atomic>
 #include <iterator>
@@ -12,10 +12,10 @@
 namespace warpline::stub {
 namespace {
 
-// Small enough for the lock under which a command's bytes are copied.
+// Small enough for the lock that is held while a command's bytes are copied.
 constexpr uint64_t kPartBytes = kMaxTail;
 
-// The process's one, for the signal handler's thread.
+// The process's one object, for the signal handler's thread.
 std::atomic<MirroredMemory*> g_memory{nullptr};
 
 }  // namespace
@@ -48,8 +48,8 @@ CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
   return CUDA_SUCCESS;
 }
 
-// Not a copy that waits: that would write what kernels printed with the application's stdio, whose
-// lock the thread that touched the memory may hold.
+// This is no copy that waits, because such a copy would write the output of kernels with the
+// application's stdio, whose lock the thread that touched the memory may hold.
 CUresult MirroredMemory::Pull(void* to, uint64_t device, uint64_t bytes) {
   const uint64_t stream = StreamFor(device);
   uint64_t seq = 0;
@@ -57,7 +57,7 @@ CUresult MirroredMemory::Pull(void* to, uint64_t device, uint64_t bytes) {
   return ToCu(commands_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
 }
 
-// What any stream is given from now on finds what was pushed.
+// Makes the work that any stream is given from now on see the bytes that were pushed.
 CUresult MirroredMemory::Order() {
   uint32_t pushed = pushed_.exchange(0);
   for (uint32_t device = 0; pushed != 0; ++device, pushed >>= 1) {
@@ -73,14 +73,15 @@ CUresult MirroredMemory::GiveAll(uint64_t stream) {
   CUresult result = CUDA_SUCCESS;
   for (auto& [page, entry] : entries_) {
     if (!entry.mirror->host_has_any()) continue;
-    // By its attachment no kernel of this stream accesses it.
+    // Its attachment says that no kernel of this stream accesses it.
     if (entry.range.attached == CU_MEM_ATTACH_HOST) continue;
     if (entry.range.attached == CU_MEM_ATTACH_SINGLE && entry.range.stream != stream) continue;
     const CUresult given = entry.mirror->GiveToDevice(0, entry.mirror->bytes());
     if (result == CUDA_SUCCESS) result = given;
   }
   Renew();
-  // Before it is counted: who finds nothing of the host's does not come by, and sends its work.
+  // Done before the count changes: a thread that finds no pages of the host in the count does not
+  // come here, and sends its work.
   const CUresult ordered = Order();
   CountLocked();
   return result == CUDA_SUCCESS ? ordered : result;
@@ -121,7 +122,8 @@ void MirroredMemory::AwaitWork() {
 
 // ---- Touches.
 
-// Pages are inaccessible from here on: signals and system calls come by us.
+// Installs the signal handler and the C library's hooks again; called whenever pages become
+// inaccessible.
 void MirroredMemory::Renew() {
   RenewFaultHandler();
   InterposeSystemCalls([](uint64_t address, uint64_t bytes, bool write) {
@@ -135,7 +137,7 @@ bool MirroredMemory::OnFault(uint64_t address, bool write, bool host_call) {
 }
 
 bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
-  bool waited = host_call;  // By the order of its stream.
+  bool waited = host_call;  // The order of its stream has waited already.
   while (true) {
     {
       MutexLock lock(&mu_);
@@ -143,13 +145,14 @@ bool MirroredMemory::Resolve(uint64_t address, bool write, bool host_call) {
       if (entry == nullptr) return false;
       const uint64_t offset = address - entry->mirror->host();
       if (waited || !entry->mirror->OnDevice(offset)) {
-        // Should the device's bytes not come, the session is lost; the program finds out by itself.
+        // If the device's bytes do not come, the session is lost, and the program finds out by
+        // itself.
         entry->mirror->Touch(offset, write);
         CountLocked();
         return true;
       }
     }
-    // Not with the lock: what is waited for may be a function that touches memory itself.
+    // Waits without the lock, because the work may include a function that touches memory itself.
     AwaitWork();
     waited = true;
   }

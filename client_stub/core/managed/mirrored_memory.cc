@@ -28,13 +28,15 @@ namespace {
 constexpr uint64_t kPage = Mirror::kPageBytes;
 // CU_STREAM_NON_BLOCKING, on the wire.
 constexpr uint32_t kNonBlocking = 1;
-// Device memory beyond this is not zeroed for who never wrote it; nor does CUDA promise it.
+// Device memory beyond this is not zeroed for a host that never wrote it; nor does CUDA promise
+// that.
 constexpr uint64_t kMostZeroed = 64ull << 20;
 
 uint64_t Down(uint64_t address) { return address / kPage * kPage; }
 uint64_t Up(uint64_t address) { return Down(address + kPage - 1); }
 
-// Raw, as where the arena is reserved: nobody should take it for the program's own.
+// Makes the system call itself, as arena_reservation.cc does, so that tools do not count the pages
+// as the program's own.
 bool MapPages(uint64_t at, uint64_t bytes, int protection, int how) {
   const long got = syscall(SYS_mmap, at, bytes, protection,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | how, -1, 0);
@@ -46,8 +48,8 @@ bool MapPages(uint64_t at, uint64_t bytes, int protection, int how) {
 
 void ReserveAgain(uint64_t at, uint64_t bytes) { MapPages(at, bytes, PROT_NONE, MAP_FIXED); }
 
-// Whether [begin, end) is this process's own memory, all of it writable, and no stack: what others
-// share cannot be followed, and a handler needs its stack.
+// Whether [begin, end) is private memory of this process, all of it writable, and no stack. Shared
+// memory cannot be followed, and a signal handler needs its stack.
 bool IsPlainMemory(uint64_t begin, uint64_t end) {
   std::ifstream maps("/proc/self/maps");
   std::string line;
@@ -130,7 +132,7 @@ void MirroredMemory::EndLocked(Entries::iterator entry) {
 
 CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* context,
                                   uint64_t bytes, unsigned int attached, uint64_t* address) {
-  // One page more, so that whole pages are ours alone.
+  // One page is added, so that whole pages belong to this range alone.
   const uint64_t pages_bytes = Up(bytes);
   uint64_t allocation;
   if (bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -179,7 +181,7 @@ CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, ui
   const bool overlaps = (next != entries_.end() && next->first < end) ||
                         (next != entries_.begin() &&
                          std::prev(next)->first + std::prev(next)->second.mirror->bytes() > first);
-  // Two ranges that have a page in common cannot be followed apart.
+  // Two ranges that share a page cannot be followed apart.
   if (overlaps || !StartLocked()) {
     memory_->Free(allocation);
     return overlaps ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
@@ -242,8 +244,8 @@ std::vector<MirroredMemory::Entries::iterator> MirroredMemory::VariablesAt(uint6
   return found;
 }
 
-// Puts a mirror of all the variables in the place of those of the parts. The host has the bytes of
-// all of them then; they were hardly used, since programs ask for their variables when they start.
+// Replaces the parts by one mirror of all their variables. The host then has the bytes of all of
+// them; they were hardly used, since programs ask for their variables when they start.
 CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator>& parts,
                                              const Variable& added) {
   const Range& known = parts[0]->second.range;
@@ -258,7 +260,7 @@ CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator
     end = std::max(end, part.mirror->device() + part.mirror->bytes());
     variables.insert(variables.end(), part.variables.begin(), part.variables.end());
   }
-  // What lies between the parts is new.
+  // The bytes between the parts are new.
   std::vector<Mirror::Extent> gaps;
   uint64_t next = first;
   for (const auto& part : parts) {
@@ -394,7 +396,7 @@ uint64_t MirroredMemory::Translate(uint64_t address) const {
   return address - range.host < range.bytes ? range.device + (address - range.host) : address;
 }
 
-// ---- What the application says of it.
+// ---- Attachment.
 
 CUresult MirroredMemory::Attach(uint64_t address, uint64_t bytes, unsigned int flags,
                                 uint64_t stream) {

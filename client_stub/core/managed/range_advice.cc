@@ -16,7 +16,7 @@ bool Same(const Advice& a, const Advice& b) {
          Same(a.prefetched, b.prefetched) && a.accessed_by == b.accessed_by;
 }
 
-// A location as the calls without types name it. A node of the host is the host.
+// Returns a location in the form of the calls without types. A node of the host counts as the host.
 int DeviceOf(const CUmemLocation& location) {
   switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
@@ -58,7 +58,8 @@ void RangeAdvice::Change(uint64_t begin, uint64_t end, const std::function<void(
   const auto first = Split(begin);
   const auto last = Split(end);
   for (auto it = first; it != last; ++it) change(&it->second);
-  // Neighbours that no longer differ become one, so that there are never more than were told apart.
+  // Neighbours that no longer differ become one, so that there are never more parts than
+  // differences.
   auto it = first == parts_.begin() ? first : std::prev(first);
   while (it != parts_.end() && it->first <= end) {
     const auto next = std::next(it);

@@ -1,5 +1,5 @@
-// What an application has said of the pages of one range of managed memory: cuMemAdvise's advice
-// and where it was last prefetched to.
+// An application's hints for the pages of one range of managed memory: cuMemAdvise's advice, and
+// the latest prefetch.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_RANGE_ADVICE_H_
 #define WARPLINE_CLIENT_STUB_CORE_MANAGED_RANGE_ADVICE_H_
 
@@ -13,7 +13,7 @@
 
 namespace warpline::stub {
 
-// Of type CU_MEM_LOCATION_TYPE_INVALID where there is none.
+// The locations have the type CU_MEM_LOCATION_TYPE_INVALID where there is none.
 struct Advice {
   bool read_mostly = false;
   CUmemLocation preferred = {};
@@ -24,24 +24,24 @@ struct Advice {
 // Thread-compatible.
 class RangeAdvice {
  public:
-  // Changes what is said of [begin, end), offsets of whole pages.
+  // Changes the advice for [begin, end), offsets of whole pages.
   void Change(uint64_t begin, uint64_t end, const std::function<void(Advice*)>& change);
 
-  // What holds for all of [begin, end).
+  // Returns the advice that holds for all of [begin, end).
   Advice Common(uint64_t begin, uint64_t end) const;
 
-  // How many parts differ from the one before, and the first.
+  // Returns the number of parts: the first one, and each that differs from the one before it.
   size_t parts() const { return parts_.size(); }
 
  private:
   using Parts = std::map<uint64_t, Advice>;
   Parts::iterator Split(uint64_t at);
 
-  Parts parts_ = {{0, {}}};  // By where each begins; it ends where the next begins.
+  Parts parts_ = {{0, {}}};  // Keyed by the begin of each part; a part ends where the next begins.
 };
 
-// One of CUDA's attributes of a range, as cuMemRangeGetAttribute writes it.
-// CUDA_ERROR_INVALID_VALUE for an unknown one and for a size that it does not have.
+// Writes one of CUDA's attributes of a range as cuMemRangeGetAttribute does.
+// CUDA_ERROR_INVALID_VALUE for an unknown attribute and for a size that it does not have.
 CUresult GiveRangeAttribute(const Advice& advice, CUmem_range_attribute attribute, void* data,
                             size_t bytes);
 

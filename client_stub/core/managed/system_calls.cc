@@ -25,7 +25,7 @@ constinit std::atomic<BufferPreparer> g_prepare{nullptr};
 constinit std::atomic<uint64_t> g_low{0};
 constinit std::atomic<uint64_t> g_high{0};
 
-// Another thread's launch may take a page again before the call has come to it.
+// Another thread's launch may take a page away again before the call has reached it.
 constexpr int kTries = 8;
 
 struct Buffer {
@@ -54,7 +54,7 @@ bool Ready(const struct iovec* parts, int count, bool write) {
   return found;
 }
 
-// Makes the call with its buffer ready, again when that was taken away.
+// Makes the call with its buffer ready, and again when the buffer was taken away meanwhile.
 template <typename Prepare, typename Call>
 ssize_t Retry(Prepare prepare, Call call) {
   for (int i = 1;; ++i) {
@@ -111,8 +111,8 @@ WRAP_BUFFER(sendmsg, false, (int fd, const msghdr* h, int f), h->msg_iov, static
 WRAP_BUFFER(getrandom, true, (void* b, size_t n, unsigned f), b, n, (b, n, f))
 // clang-format on
 
-// Large items go to and from the buffer without a copy, in the C library's own calls. How much of a
-// file was read by a call that failed nobody knows; these are not tried again.
+// The C library's own calls move large items to and from the buffer without a copy. After a call
+// has failed, nothing tells how much of a file was read; so these are not tried again.
 #define WRAP_STREAM(name, to_buffer, parameters, bytes, arguments) \
   void* g_real_##name = nullptr;                                   \
   size_t Wrapped_##name parameters {                               \
@@ -156,7 +156,7 @@ const Wrapper* Find(const char* name) {
   return nullptr;
 }
 
-// What a loaded object's dynamic section says of its imports.
+// The imports of a loaded object, from its dynamic section.
 struct Imports {
   const ElfW(Sym) * symbols = nullptr;
   const char* strings = nullptr;
@@ -198,7 +198,7 @@ Imports ReadDynamic(const dl_phdr_info& object, const ElfW(Dyn) * dynamic) {
   return imports;
 }
 
-// Import tables of most libraries are read-only by now, and become so again.
+// Import tables of most libraries are read-only by now, and become so again here.
 void Redirect(void** slot, void* to, bool read_only) {
   if (*slot == to) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -216,7 +216,7 @@ int RedirectObject(dl_phdr_info* object, size_t, void* own) {
     const ElfW(Addr) address = object->dlpi_addr + header.p_vaddr;
     if (header.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(address);
     if (header.p_type == PT_GNU_RELRO) {
-      // As the loader protects it: whole pages, the last one only if it is full.
+      // The loader protects whole pages, the last one only if it is full.
       const auto page = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
       relro_begin = address & ~(page - 1);
       relro_end = (address + header.p_memsz) & ~(page - 1);
@@ -235,7 +235,8 @@ int RedirectObject(dl_phdr_info* object, size_t, void* own) {
       const auto type = ELF64_R_TYPE(import.r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
       const ElfW(Sym)& symbol = imports.symbols[ELF64_R_SYM(import.r_info)];
-      if (symbol.st_shndx != SHN_UNDEF) continue;  // Its own function of that name.
+      if (symbol.st_shndx != SHN_UNDEF)
+        continue;  // The object defines a function of that name itself.
       const Wrapper* wrapper = Find(imports.strings + symbol.st_name);
       if (wrapper == nullptr) continue;
       const ElfW(Addr) slot = object->dlpi_addr + import.r_offset;

@@ -1,4 +1,4 @@
-// Free ranges of addresses.
+// A set of free ranges of addresses.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_ADDRESS_RANGES_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_ADDRESS_RANGES_H_
 
@@ -11,7 +11,7 @@ namespace warpline::stub {
 // Thread-compatible.
 class AddressRanges {
  public:
-  // [begin, begin + bytes) is free; neighbours become one range.
+  // Adds [begin, begin + bytes) to the free addresses; neighbouring ranges become one.
   void Add(uint64_t begin, uint64_t bytes) {
     auto next = free_.lower_bound(begin);
     if (next != free_.end() && begin + bytes == next->first) {
@@ -28,7 +28,7 @@ class AddressRanges {
     free_[begin] = bytes;
   }
 
-  // Takes `bytes` from the first range that has as much; false when none has.
+  // Takes `bytes` from the first range that is long enough; returns false when none is.
   bool Take(uint64_t bytes, uint64_t* begin) {
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       if (it->second < bytes) continue;
@@ -41,7 +41,7 @@ class AddressRanges {
     return false;
   }
 
-  // Takes exactly [begin, begin + bytes); false when not all of it is free.
+  // Takes exactly [begin, begin + bytes); returns false when not all of it is free.
   bool TakeAt(uint64_t begin, uint64_t bytes) {
     auto it = free_.upper_bound(begin);
     if (it == free_.begin()) return false;
@@ -56,7 +56,7 @@ class AddressRanges {
   }
 
  private:
-  std::map<uint64_t, uint64_t> free_;  // By address.
+  std::map<uint64_t, uint64_t> free_;  // Address to bytes.
 };
 
 }  // namespace warpline::stub

@@ -52,7 +52,7 @@ CUresult DeviceMemory::AllocateAsync(uint32_t device, const Context* context, Me
   return result;
 }
 
-// The owner goes before the address can be handed out again.
+// Removes the owner before the address can be handed out again.
 CUresult DeviceMemory::Free(uint64_t address) {
   Allocation allocation;
   Allocator* const allocator = AllocatorOf(address);
@@ -165,7 +165,7 @@ bool DeviceMemory::IsDevice(uint64_t address) const {
 bool DeviceMemory::FindMapped(uint64_t address, Range* range) const {
   VirtualMemory::Mapping mapping;
   if (!virtual_memory_->Find(address, &mapping)) return false;
-  range->id = mapping.id << 1 | 1;  // Apart from those of allocations.
+  range->id = mapping.id << 1 | 1;  // Odd, unlike the ids of allocations.
   range->device = DeviceOfHandle(mapping.handle);
   range->mapped = true;
   range->access = mapping.access;

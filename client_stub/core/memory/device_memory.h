@@ -1,8 +1,8 @@
 // Which device addresses this process may name: its allocations, with the context that each belongs
 // to, and the variables of its modules.
 //
-// Calls that take device pointers are checked here before anything is sent, so that a wrong pointer
-// is the caller's error at once and not a fault of the device later.
+// Calls check their device pointers here before anything is sent, so that a wrong pointer is the
+// caller's error at once and not a fault of the device later.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_DEVICE_MEMORY_H_
 
@@ -29,31 +29,33 @@ class DeviceMemory {
   DeviceMemory(const SessionTerms& terms, std::vector<Allocator*> allocators,
                VirtualMemory* virtual_memory, IpcMemory* ipc_memory);
 
-  // As cuMemAlloc and cuMemFree, on the device of that number.
+  // Work like cuMemAlloc and cuMemFree; Allocate() takes memory of the device with that number.
   CUresult Allocate(uint32_t device, const Context* context, uint64_t bytes, uint64_t* address);
   CUresult Free(uint64_t address);
-  // As cuMemAllocFromPoolAsync and cuMemFreeAsync, `stream` being the wire's number.
+  // Work like cuMemAllocFromPoolAsync and cuMemFreeAsync; `stream` is the wire's number.
   CUresult AllocateAsync(uint32_t device, const Context* context, MemoryPool* pool, uint64_t bytes,
                          uint64_t stream, uint64_t* address);
   CUresult FreeAsync(uint64_t address, uint64_t stream);
-  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds `address`; false when there is
-  // none. Kept for who asks: it orders copies for devices that write to each other's memory.
+  // Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds `address`; returns false
+  // when there is none. The value is only stored for queries: in CUDA it orders copies for devices
+  // that write to each other's memory.
   bool SetSyncMemops(uint64_t address, bool value);
-  // Frees what `context` still has allocated.
+  // Frees everything that `context` still has allocated.
   void FreeAllOf(const Context* context);
 
-  // A module's variable is at [address, address + bytes); or, without a module, host memory that
+  // Adds a module's variable at [address, address + bytes) or, without a module, host memory that
   // every device has at the same address.
   void AddGlobal(uint32_t device, const Module* module, uint64_t address, uint64_t bytes);
   void ForgetGlobal(uint64_t address);
   void ForgetGlobalsOf(const Module* module);
 
-  // True when [address, address + bytes) lies in one live allocation, in memory that the
+  // Returns true when [address, address + bytes) lies in one live allocation, in memory that the
   // application mapped, or in one variable.
   bool Contains(uint64_t address, uint64_t bytes) const;
-  // True when `address` lies in the arena, which this process holds but cannot access.
+  // Returns true when `address` lies in the arena, which this process reserves but cannot access.
   bool InArena(uint64_t address) const { return address - arena_base_ < arena_bytes_; }
-  // True when `address` is the device's by its value: inside the arena, or in a variable.
+  // Returns true when the value of `address` shows that it is the device's: it lies inside the
+  // arena, or in a variable.
   bool IsDevice(uint64_t address) const;
 
   struct Range {
@@ -62,17 +64,17 @@ class DeviceMemory {
     uint64_t id = 0;  // Unique to the allocation; 0 for a variable.
     uint32_t device = 0;
     bool sync_memops = false;
-    const MemoryPool* pool = nullptr;  // nullptr unless it came from one.
-    const Context* context = nullptr;  // nullptr for a variable and what was mapped.
-    // What lies around it: the same, unless the application mapped it.
+    const MemoryPool* pool = nullptr;  // nullptr unless it came from a pool.
+    const Context* context = nullptr;  // nullptr for a variable and for mapped memory.
+    // What CU_POINTER_ATTRIBUTE_MAPPING_* answer: the same as `base` and `bytes`.
     uint64_t mapping_base = 0;
     uint64_t mapping_bytes = 0;
-    bool mapped = false;  // By the application, with the access that it set of each device.
+    bool mapped = false;  // Mapped by the application, which set `access`.
     VirtualMemory::AccessByDevice access = {};
     uint64_t handle_types = 0;  // CUmemAllocationHandleType
     bool ipc_capable = false;   // cuIpcGetMemHandle takes it.
   };
-  // The allocation or variable that holds `address`; false when there is none.
+  // Finds the allocation or variable that holds `address`; returns false when there is none.
   bool Find(uint64_t address, Range* range) const;
 
  private:
@@ -92,7 +94,8 @@ class DeviceMemory {
   void NoteAllocated(const Context* context, MemoryPool* pool, uint64_t address, uint64_t bytes);
   void NoteFreed(uint64_t address);
   bool FindMapped(uint64_t address, Range* range) const;
-  // Whose part of the arena holds `address`; the first one's for addresses outside of all.
+  // Returns the device whose part of the arena holds `address`; the first one for addresses outside
+  // all parts.
   uint32_t DeviceOf(uint64_t address) const;
   Allocator* AllocatorOf(uint64_t address) const { return allocators_[DeviceOf(address)]; }
   const Global* FindGlobal(uint64_t address, uint64_t* base) const

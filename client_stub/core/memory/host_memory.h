@@ -1,9 +1,9 @@
-// The host memory that the application may copy to and from asynchronously: what cuMemHostAlloc and
-// cuMemAllocHost gave it and what it registered itself.
+// Page-locked host memory, to and from which the application may copy asynchronously: the ranges
+// that cuMemHostAlloc and cuMemAllocHost gave it, and those that it registered itself.
 //
-// What a pinned range means here is that a copy to it need not be waited for, so the ranges also
-// remember until when one may still be under way. The device reaches those that have a mirror
-// (mirrored_memory.h).
+// Here, page-locked means only that a copy to the range need not be waited for, so each range also
+// remembers until when such a copy may be under way. The device reaches the ranges that have a
+// mirror (mirrored_memory.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_HOST_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_HOST_MEMORY_H_
 
@@ -24,36 +24,38 @@ class HostMemory {
     unsigned int flags = 0;
     bool registered = false;  // The application's own memory.
     uint64_t id = 0;
-    uint64_t last_copy = 0;  // Number of the latest copy to it that was not waited for.
-    // What such copies wrote to lies in here.
+    uint64_t last_copy = 0;  // The number of the latest copy to it that was not waited for.
+    // All that such copies wrote to lies in [copied_begin, copied_end).
     uint64_t copied_begin = ~uint64_t{0};
     uint64_t copied_end = 0;
-    bool kept = false;    // It is none of ours to give back.
+    bool kept = false;    // The memory is not given back here.
     bool shared = false;  // Host and device have one memory (shared_host_memory.h).
-    uint64_t device = 0;  // Its address there; 0 while nobody asked for one.
+    uint64_t device = 0;  // Its address on the device; 0 until it is asked for.
     uint32_t owner = 0;   // The device that was current when it was allocated or registered.
   };
 
-  // Page-aligned zeroed memory; nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when the system has
-  // none.
+  // Allocates page-aligned zeroed memory; gives nullptr for 0 bytes. CUDA_ERROR_OUT_OF_MEMORY when
+  // the system has none.
   CUresult Allocate(uint64_t bytes, unsigned int flags, void** base);
-  // The same with memory that is somebody else's, who gives it back.
+  // Adds memory that the caller allocated and gives back itself.
   void Add(void* base, uint64_t bytes, unsigned int flags, uint64_t device, bool shared);
   void SetOwner(void* base, uint32_t owner);
-  // The device has the range that starts at `base`, too.
+  // Notes that the device has the range that starts at `base`, at `device`.
   void SetDevice(void* base, uint64_t device);
-  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED when it overlaps a range.
+  // Adds the application's own memory. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED when it overlaps a
+  // range.
   CUresult Register(void* base, uint64_t bytes, unsigned int flags);
 
-  // The range that holds `address`; false when there is none.
+  // Finds the range that holds `address`; returns false when there is none.
   bool Find(const void* address, Range* range) const;
-  // True when [address, address + bytes) lies in one range.
+  // Returns true when [address, address + bytes) lies in one range.
   bool Contains(const void* address, uint64_t bytes) const;
-  // Copy `seq` writes to [address, address + bytes), which is in one range, and is not waited for.
+  // Notes that copy `seq` writes to [address, address + bytes), which lies in one range, and is not
+  // waited for.
   void NoteCopy(const void* address, uint64_t bytes, uint64_t seq);
 
-  // Forgets the range that starts at `base`, and gives its memory back if Allocate() gave it.
-  // Nothing may be on its way there any more. Returns false if there is no such range.
+  // Forgets the range that starts at `base`, and frees its memory if Allocate() gave it. No copy to
+  // it may be under way any more. Returns false if there is no such range.
   bool Remove(void* base);
 
  private:

@@ -1,7 +1,7 @@
-// Allocations that processes of one lease share: those of this process that it offers, and those of
+// Allocations that the processes of one lease share: those that this process offers, and those of
 // others that it has opened (cuIpc*, and pointers of memory pools).
 //
-// What is opened is mapped chunk by chunk, so that the mapping reaches beyond the allocation.
+// An opened allocation is mapped in whole chunks, so the mapping may reach beyond the allocation.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_IPC_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_IPC_MEMORY_H_
 
@@ -17,13 +17,13 @@
 
 namespace warpline::stub {
 
-// What one process tells another of an allocation.
+// What one process tells another about an allocation.
 struct OfferedAllocation {
   std::string token;
-  uint64_t chunk_bytes = 0;  // Of what the token opens.
-  uint64_t offset = 0;       // Of the allocation therein.
+  uint64_t chunk_bytes = 0;  // The size of the chunks that the token opens.
+  uint64_t offset = 0;       // Where the allocation begins in them.
   uint64_t bytes = 0;
-  uint32_t device = 0;  // Whose memory it is, by this session's numbers.
+  uint32_t device = 0;  // The device whose memory it is, by this session's numbers.
 };
 
 // Thread-safe.
@@ -33,18 +33,19 @@ class IpcMemory {
   IpcMemory(MemoryRequests* requests, VirtualMemory* memory)
       : requests_(requests), memory_(memory) {}
 
-  // Of the live allocation [base, base + bytes) of a device, whose id tells it from earlier ones
-  // there.
+  // Offers the live allocation [base, base + bytes) of a device. `id` tells it from earlier
+  // allocations there.
   CudaResult Offer(uint32_t device, uint64_t base, uint64_t bytes, uint64_t id,
                    OfferedAllocation* offered);
 
-  // As cuIpcOpenMemHandle: what is open already is at the same address and has to be closed as
-  // often. kInvalidContext for an allocation of this process, kInvalidValue for what nobody offers.
+  // Works like cuIpcOpenMemHandle: an allocation that is open already keeps its address and has to
+  // be closed as often as it was opened. kInvalidContext for an allocation of this process,
+  // kInvalidValue for one that is not offered.
   CudaResult Open(const OfferedAllocation& offered, uint64_t* address);
-  // As cuIpcCloseMemHandle: kInvalidValue for what was not opened.
+  // Works like cuIpcCloseMemHandle: kInvalidValue for an address that Open() did not give.
   CudaResult Close(uint64_t address);
 
-  // The opened allocation that holds `address`; false when there is none.
+  // Finds the opened allocation that holds `address`; returns false when there is none.
   bool Find(uint64_t address, uint64_t* base, uint64_t* bytes) const;
 
  private:
@@ -54,7 +55,7 @@ class IpcMemory {
   };
   struct Opened {
     uint64_t bytes = 0;
-    uint64_t mapping = 0;  // Where what the token opens is mapped.
+    uint64_t mapping = 0;  // Where the token's chunks are mapped.
     uint64_t uses = 0;
     std::string token;
   };
@@ -62,7 +63,7 @@ class IpcMemory {
   MemoryRequests* const requests_;
   VirtualMemory* const memory_;
 
-  // Held while something is opened, so that nothing is twice. Before mu_.
+  // Held while an allocation is opened, so that none is opened twice. Taken before mu_.
   Mutex open_mu_;
   mutable Mutex mu_;
   absl::flat_hash_map<uint64_t, Offered> offered_ ABSL_GUARDED_BY(mu_);  // By address.

@@ -209,7 +209,7 @@ TEST_F(MemoryCallsTest, BoxesAreOneCommandEachWay) {
   copy.srcHeight = 1;
   EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
   copy.srcHeight = 4;
-  // There is none of that handle.
+  // No array has that handle.
   copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
   EXPECT_EQ(cuMemcpy3D_v2(&copy), CUDA_ERROR_INVALID_HANDLE);
 }
@@ -376,7 +376,7 @@ TEST_F(MemoryCallsTest, PoolsCountWhatTheyGave) {
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), CUDA_SUCCESS);
   EXPECT_EQ(read(CU_MEMPOOL_ATTR_USED_MEM_HIGH), 1024u);
-  // What it gave outlives it.
+  // Its allocations outlive the pool.
   EXPECT_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
   EXPECT_EQ(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemAllocFromPoolAsync(&third, 16, pool, nullptr), CUDA_ERROR_INVALID_VALUE);

@@ -1,4 +1,4 @@
-// Memory handles: how VirtualMemory gets, keeps and gives them back.
+// The part of VirtualMemory that gets, keeps and gives back memory handles.
 #include <algorithm>
 #include <utility>
 
@@ -10,9 +10,9 @@ namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
-// Of handles that nothing refers to: what stays for the next ones.
+// How many bytes of handles that nothing refers to are kept for later.
 constexpr uint64_t kMostKept = 64 * kMiB;
-// A program that makes many handles of one size gets more at a time.
+// A program that makes many handles of one size gets several at a time.
 constexpr uint64_t kMostAtOnce = 16;
 constexpr uint64_t kMostAtOnceBytes = 256 * kMiB;
 constexpr uint64_t kQuotaPart = 32;
@@ -42,7 +42,7 @@ CudaResult VirtualMemory::Obtain(const Kind& kind, uint64_t* handle) {
   }
   MutexLock create(&create_mu_);
   CudaResult result = Ask(kind, handle);
-  // Memory may be held for other uses, and then for work that has yet to retire.
+  // Memory may be held for other uses, or by work that has yet to retire.
   for (const bool wait : {false, true}) {
     if (result != CudaResult::kOutOfMemory) return result;
     const CudaResult returned = allocators_[kind.first]->ReturnUnused(wait);
@@ -79,7 +79,7 @@ CudaResult VirtualMemory::Ask(const Kind& kind, uint64_t* handle) {
   uint64_t first;
   {
     MutexLock lock(&mu_);
-    // Another thread may have got more than it needed.
+    // Another thread may have got more handles than it needed.
     if (TakeKept(kind, handle)) return CudaResult::kSuccess;
     first = NewHandle(device, count);
   }
@@ -174,7 +174,7 @@ void VirtualMemory::Settle(uint64_t number) {
   if (std::exchange(handle.charged, false)) AllocatorOf(number)->Discharge(handle.bytes);
   if (handle.leaving > 0 || !handle.exported.empty()) return;
   const uint64_t bytes = handle.bytes;
-  // What another session may have open must not become something else here.
+  // Memory that another session may have open must not be used again for something else.
   const bool shared = handle.opened || !handle.token.empty();
   handles_.erase(it);
   if (shared || kept_bytes_ + bytes > kMostKept) {
@@ -236,7 +236,7 @@ CudaResult VirtualMemory::Export(uint64_t handle, UniqueFd* descriptor) {
 
 CudaResult VirtualMemory::Import(int descriptor, uint64_t* handle) {
   SharedDescriptor what;
-  // As the driver for what is no descriptor of its memory.
+  // The driver returns this for a descriptor that is not of its memory.
   if (!ReadSharedDescriptor(descriptor, &what) || what.kind != SharedDescriptor::Kind::kMemory) {
     return CudaResult::kUnknown;
   }
@@ -280,7 +280,7 @@ CudaResult VirtualMemory::OpenShared(uint32_t device, const std::string& token, 
     if (result == CudaResult::kSuccess) result = SetAccess(*address, bytes, device, kReadWrite);
     if (result != CudaResult::kSuccess) FreeAddresses(*address, bytes);
   }
-  // The mapping keeps it.
+  // The mapping keeps the handle.
   Release(number);
   return result;
 }

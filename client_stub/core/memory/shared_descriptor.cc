@@ -45,7 +45,7 @@ bool MakeSharedDescriptor(const SharedDescriptor& what, UniqueFd* end, UniqueFd*
 
 bool ReadSharedDescriptor(int descriptor, SharedDescriptor* what) {
   Content content;
-  // Of a packet that is longer, MSG_TRUNC tells how long.
+  // With MSG_TRUNC, recv() returns the full length of a longer packet.
   if (recv(descriptor, &content, sizeof(content), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) !=
           static_cast<ssize_t>(sizeof(content)) ||
       std::memcmp(content.magic, kMagic, sizeof(kMagic)) != 0) {

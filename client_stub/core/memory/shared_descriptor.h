@@ -1,9 +1,9 @@
-// Descriptors that stand for memory which a session offers: real ones, which travel between
+// Descriptors that stand for memory that a session offers: real ones, which travel between
 // processes as any descriptor does.
 //
-// Each is one end of a pair of sockets, in which the offer's token lies and from which every
-// process that gets it can read without taking it. The process that made it keeps the other end and
-// sees there when no copy is open any more.
+// Each is one end of a pair of sockets that holds the offer's token. Every process that gets a copy
+// can read the token without removing it. The process that made the pair keeps the other end, on
+// which it sees when the last copy has been closed.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_DESCRIPTOR_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_DESCRIPTOR_H_
 
@@ -23,8 +23,8 @@ struct SharedDescriptor {
   enum class Kind : uint32_t { kMemory = 1, kPool = 2 };
   Kind kind = Kind::kMemory;
   std::string token;   // 16 bytes.
-  uint64_t bytes = 0;  // Of memory.
-  // The UUID of the device whose memory it is: other sessions may number it otherwise.
+  uint64_t bytes = 0;  // For kMemory.
+  // The UUID of the device whose memory it is; other sessions may number the device differently.
   std::array<uint8_t, 16> device = {};
 };
 
@@ -32,11 +32,12 @@ struct SharedDescriptor {
 // none: its memory cannot be opened.
 bool FindDeviceOf(const SessionTerms& terms, const std::array<uint8_t, 16>& uuid, uint32_t* device);
 
-// `*end` is ours, `*descriptor` the application's. False when the system has none left.
+// Makes a pair: `*end` is ours, `*descriptor` the application's. Returns false when the system has
+// no descriptors left.
 bool MakeSharedDescriptor(const SharedDescriptor& what, UniqueFd* end, UniqueFd* descriptor);
-// False for any other descriptor, or none.
+// Reads what a descriptor stands for. Returns false for any other descriptor, or none.
 bool ReadSharedDescriptor(int descriptor, SharedDescriptor* what);
-// True when no copy of the descriptor whose other end this is can be used any more.
+// Returns true when no open copy is left of the descriptor whose other end is `end`.
 bool NobodyHolds(int end);
 
 }  // namespace warpline::stub

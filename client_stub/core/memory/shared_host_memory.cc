@@ -16,17 +16,18 @@
 namespace warpline::stub {
 namespace {
 
-// Smaller allocations share segments of the other size.
+// Allocations below kLarge share segments of kSegmentBytes.
 constexpr uint64_t kLarge = 1u << 20;
 constexpr uint64_t kSegmentBytes = 2u << 20;
-// ThreadSanitizer's programs have their arena, and must have all their memory, above.
+// Programs under ThreadSanitizer have their arena above this address, and must have all their
+// memory there.
 constexpr uint64_t kSanitizersOwn = 0x7e0000000000;
 
 uint64_t Up(uint64_t bytes) {
   return (bytes + kHostPageBytes - 1) / kHostPageBytes * kHostPageBytes;
 }
 
-// Raw, as where the arena is reserved.
+// Makes the system call itself, as arena_reservation.cc does.
 bool MapAt(uint64_t at, uint64_t bytes, int protection, int how, int fd) {
   const long got = syscall(SYS_mmap, at, bytes, protection, how, fd, 0);
   if (got == -1) return false;
@@ -64,7 +65,7 @@ CudaResult SharedHostMemory::AddSegment(uint64_t bytes, uint64_t* address) {
     addresses_.Add(*address, bytes);
     return result;
   }
-  // As memory that a driver locked: the child of a fork has no part in it.
+  // As with memory that a driver has locked, the child of a fork has no part in it.
   madvise(reinterpret_cast<void*>(*address), bytes, MADV_DONTFORK);
   segments_[*address].bytes = bytes;
   return CudaResult::kSuccess;

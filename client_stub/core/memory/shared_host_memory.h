@@ -1,6 +1,6 @@
-// Page-locked host memory that client and worker share: one memory at one address in both and on
-// the device. There only where the server is on this host; elsewhere memory is mirrored when it
-// must be.
+// Page-locked host memory that client and worker share: the same memory at the same address in both
+// processes and on the device. It exists only where the server is on this host; elsewhere memory is
+// mirrored where that is necessary.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_SHARED_HOST_MEMORY_H_
 
@@ -22,10 +22,10 @@ class SharedHostMemory {
   SharedHostMemory(const SessionTerms& terms, MemoryRequests* memory, bool allowed)
       : terms_(terms), memory_(memory), tried_(!allowed) {}
 
-  // Zeroed whole pages. kNotSupported where there is none, kOutOfMemory beyond what the server
-  // gives.
+  // Allocates zeroed whole pages. kNotSupported where there is no such memory, kOutOfMemory beyond
+  // the server's bound.
   CudaResult Allocate(uint64_t bytes, uint64_t* address);
-  // What Allocate() gave, when nothing under way uses it any more.
+  // Frees memory from Allocate() that no work under way uses any more.
   void Free(uint64_t address);
 
  private:
@@ -43,7 +43,7 @@ class SharedHostMemory {
   bool tried_ ABSL_GUARDED_BY(mu_);
   bool there_ ABSL_GUARDED_BY(mu_) = false;
   AddressRanges addresses_ ABSL_GUARDED_BY(mu_);               // Without a segment.
-  AddressRanges free_ ABSL_GUARDED_BY(mu_);                    // Of segments for small allocations.
+  AddressRanges free_ ABSL_GUARDED_BY(mu_);                    // In segments for small allocations.
   std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mu_);  // By address.
   std::map<uint64_t, uint64_t> allocated_ ABSL_GUARDED_BY(mu_);
 };

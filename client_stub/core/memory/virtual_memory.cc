@@ -120,7 +120,7 @@ CudaResult VirtualMemory::Map(uint64_t address, uint64_t bytes, uint64_t handle)
         return CudaResult::kSuccess;
       }
     }
-    // What was there before may still be in use.
+    // The former mapping may still be in use.
     if (const CudaResult result = WaitForUnmaps(); result != CudaResult::kSuccess) return result;
   }
 }
@@ -142,7 +142,7 @@ CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
   MutexLock lock(&mu_);
   const auto whole = Whole(address, bytes);
   if (whole.empty()) {
-    // As the driver: reserved addresses with nothing mapped are as they should be.
+    // As in the driver, unmapping reserved addresses with nothing mapped succeeds.
     const bool nothing =
         bytes > 0 && bytes % kChunkGranularity == 0 && address % kChunkGranularity == 0 &&
         ReservationOf(address, bytes) != reservations_.end() && !AnyMapped(address, bytes);
@@ -171,7 +171,7 @@ CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
 CudaResult VirtualMemory::Send(Mappings::iterator mapping) {
   Mapped& mapped = mapping->second;
   uint32_t access = kNoAccess;
-  for (const uint8_t each : mapped.access) access |= each;  // Who may write may read.
+  for (const uint8_t each : mapped.access) access |= each;  // Writing includes reading.
   if (access == mapped.access_sent) return CudaResult::kSuccess;
   const uint64_t seq =
       mapped.sent

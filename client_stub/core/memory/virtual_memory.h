@@ -1,12 +1,14 @@
-// Memory that the application maps by itself (cuMemCreate, cuMemMap and their family): which
-// address ranges it reserved, which handles it has, and which handle is mapped where.
+// Memory that the application maps by itself (cuMemCreate, cuMemMap and their family): the address
+// ranges that it reserved, its handles, and which handle is mapped where.
 //
 // All of it is decided here, from what this process knows. Handles come from the server, several at
 // a time once a program makes many; mapping, access and unmapping are one-way commands. A handle
-// that is no longer mapped or referred to is kept for the next one of its size, within bounds.
+// that is neither mapped nor referred to any more is kept, within bounds, for the next one of its
+// size.
 //
-// What was unmapped may still be in use by running work. The worker undoes a mapping when that has
-// retired and says so; until then its addresses and its handle are neither used again nor returned.
+// Running work may still use memory that was unmapped. The worker undoes a mapping when that work
+// has retired and reports it; until then neither the addresses nor the handle are used again or
+// returned.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_VIRTUAL_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_VIRTUAL_MEMORY_H_
 
@@ -31,19 +33,20 @@ namespace warpline::stub {
 // Thread-safe. Lock order: create_mu_, mu_, done_mu_.
 class VirtualMemory {
  public:
-  // As CUmemAccess_flags.
+  // The values of CUmemAccess_flags.
   static constexpr uint32_t kNoAccess = 0;
   static constexpr uint32_t kReadWrite = 3;
 
-  // What each device may do, by its number.
+  // The access of each device, by its number.
   using AccessByDevice = std::array<uint8_t, kMaxSessionDevices>;
 
-  // All are borrowed and must outlive this object. `allocators`: of each device.
+  // All are borrowed and must outlive this object. `allocators` holds each device's, by number.
   VirtualMemory(Session* session, std::vector<Allocator*> allocators);
   ~VirtualMemory();
 
-  // As the driver calls of the same names, with their errors. Any device's memory may be mapped at
-  // any addresses: `device` only says where they are taken from, if there are enough.
+  // Work like the driver calls of the same names, with their errors. Any device's memory may be
+  // mapped at any addresses: `device` only says whose part of the arena the addresses are taken
+  // from, if it has enough.
   CudaResult Reserve(uint32_t device, uint64_t bytes, uint64_t alignment, uint64_t wanted,
                      uint64_t* address);
   CudaResult FreeAddresses(uint64_t address, uint64_t bytes);
@@ -52,63 +55,65 @@ class VirtualMemory {
   CudaResult Retain(uint64_t address, uint64_t* handle);
   CudaResult Map(uint64_t address, uint64_t bytes, uint64_t handle);
   CudaResult Unmap(uint64_t address, uint64_t bytes);
-  // Of one device; others keep what they may do.
+  // Sets the access of one device; others keep theirs.
   CudaResult SetAccess(uint64_t address, uint64_t bytes, uint32_t device, uint32_t access);
 
-  // The CUmemAllocationHandleTypes that a handle was made for; false for what is no handle.
+  // Finds the CUmemAllocationHandleTypes that a handle was made for; returns false for a number
+  // that is no handle.
   bool FindHandle(uint64_t handle, uint64_t* handle_types);
 
   struct Mapping {
     uint64_t base = 0;
     uint64_t bytes = 0;
     AccessByDevice access = {};
-    uint64_t handle = 0;  // Which says whose memory it is.
+    uint64_t handle = 0;  // Its number tells the device.
     uint64_t handle_types = 0;
-    // Of the reserved range around it.
+    // The reserved range around the mapping.
     uint64_t reserved_base = 0;
     uint64_t reserved_bytes = 0;
     uint64_t id = 0;  // Unique to the mapping.
   };
-  // The mapping that holds `address`; false where there is none.
+  // Finds the mapping that holds `address`; returns false when there is none.
   bool Find(uint64_t address, Mapping* mapping) const;
-  // True when [address, address + bytes) lies in mappings, without gaps, that some device may
-  // access.
+  // Returns true when [address, address + bytes) lies in mappings, without gaps, that some device
+  // may access.
   bool Contains(uint64_t address, uint64_t bytes) const;
 
-  // As cuMemExportToShareableHandle and the reverse: a descriptor that stands for the handle. The
-  // memory stays for as long as a copy of the descriptor is open anywhere.
+  // Work like cuMemExportToShareableHandle and cuMemImportFromShareableHandle. The descriptor
+  // stands for the handle. The memory stays for as long as a copy of the descriptor is open
+  // anywhere.
   CudaResult Export(uint64_t handle, UniqueFd* descriptor);
   CudaResult Import(int descriptor, uint64_t* handle);
 
-  // Opens `bytes` of memory of a device that another session offers and maps it. CloseShared()
+  // Opens `bytes` of a device's memory that another session offers, and maps them. CloseShared()
   // undoes that.
   CudaResult OpenShared(uint32_t device, const std::string& token, uint64_t bytes,
                         uint64_t* address);
   CudaResult CloseShared(uint64_t address);
 
-  // Gives a device's handles back that are kept for later: others need the memory.
+  // Gives back a device's handles that are kept for later, because other uses need the memory.
   void ReturnUnused(uint32_t device);
 
  private:
-  using Kind = std::pair<uint32_t, uint64_t>;  // Of handles: the device, and the size.
+  using Kind = std::pair<uint32_t, uint64_t>;  // Of a handle: its device and its size.
   struct Handle {
     uint64_t bytes = 0;
     uint64_t handle_types = 0;
-    uint64_t references = 0;  // The application's.
+    uint64_t references = 0;  // Held by the application.
     uint64_t mapped = 0;
     uint64_t leaving = 0;  // Mappings that are being undone.
     bool charged = false;
-    bool opened = false;             // Another session's memory.
-    std::string token;               // Once it is offered.
-    std::vector<UniqueFd> exported;  // Our ends; each ends when no copy of the other is open.
+    bool opened = false;             // The memory is another session's.
+    std::string token;               // Set once it is offered.
+    std::vector<UniqueFd> exported;  // Our ends; closed when no copy of the other is open.
   };
   struct Mapped {
     uint64_t bytes = 0;
     uint64_t handle = 0;
     uint64_t id = 0;
     AccessByDevice access = {};
-    bool sent = false;  // The worker has it: from the first access on.
-    // What it was told: as much as any device may do.
+    bool sent = false;  // The worker knows it: from the first access on.
+    // The access that the worker was told: the most that any device has.
     uint32_t access_sent = kNoAccess;
   };
   struct Leaving {
@@ -123,21 +128,22 @@ class VirtualMemory {
   using Mappings = std::map<uint64_t, Mapped>;
   using Reservations = std::map<uint64_t, Reservation>;
 
-  // From what is kept, else from the server.
+  // Takes a handle from those that are kept, else from the server.
   CudaResult Obtain(const Kind& kind, uint64_t* handle);
   bool TakeKept(const Kind& kind, uint64_t* handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult Ask(const Kind& kind, uint64_t* handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mu_);
-  // For `count` handles from it on.
+  // Returns the first of `count` new handles, which follow each other.
   uint64_t NewHandle(uint32_t device, uint64_t count = 1) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddHandle(uint64_t handle, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes note of what the worker has unmapped, and of descriptors that were closed.
+  // Notes what the worker has unmapped, and which descriptors were closed.
   void Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectExports() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A handle may have lost its last use.
+  // Keeps the handle for later, or gives it back, if it has lost its last use.
   void Settle(uint64_t handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits for what is leaving, and for everything else under way.
+  // Waits for the mappings that are being undone, and for all other work under way.
   CudaResult WaitForUnmaps();
-  // The mappings that make up exactly [address, address + bytes); empty when they do not.
+  // Returns the mappings that make up exactly [address, address + bytes); empty when there are none
+  // such.
   std::vector<Mappings::iterator> Whole(uint64_t address, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Reservations::iterator ReservationOf(uint64_t address, uint64_t bytes)
@@ -157,7 +163,7 @@ class VirtualMemory {
   Notices* const notices_;
   const std::vector<Allocator*> allocators_;  // By device.
 
-  // Held by the one thread that gets more handles.
+  // Held by the one thread that asks the server for handles.
   Mutex create_mu_;
 
   mutable Mutex mu_;
@@ -174,7 +180,7 @@ class VirtualMemory {
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
 
-  // Tokens that the worker has reported; written by the session's loop.
+  // Tokens that the worker has reported. The session's loop writes them.
   Mutex done_mu_;
   std::vector<uint64_t> done_ ABSL_GUARDED_BY(done_mu_);
 };

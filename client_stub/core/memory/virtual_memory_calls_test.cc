@@ -49,7 +49,7 @@ TEST_F(VirtualMemoryCallsTest, MappingAndAccessAreOneCommandAndNoWait) {
   EXPECT_EQ(map.mapping, address_);
   EXPECT_EQ(map.bytes, kUnit);
   EXPECT_EQ(map.access, 3u);
-  // Set already.
+  // The access is set already.
   ASSERT_EQ(cuMemSetAccess(address_, kUnit, &access_, 1), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kMemoryAccess), 0);
   access_.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
@@ -67,7 +67,7 @@ TEST_F(VirtualMemoryCallsTest, ManyHandlesTakeFewRequests) {
   for (int i = 0; i < 30; ++i) handles.push_back(Create());
   EXPECT_LE(session().handle_requests() - before, 6);
   for (const auto handle : handles) EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-  // Some are kept.
+  // Some handles are kept.
   const int released = session().handle_requests();
   const auto handle = Create();
   EXPECT_EQ(session().handle_requests(), released);
@@ -87,7 +87,7 @@ TEST_F(VirtualMemoryCallsTest, AddressesAndHandlesAreUsedAgainOnlyOnceNothingRun
     session().ReportUnmapped();
     return CudaResult::kSuccess;
   });
-  // Elsewhere at once, there after a wait.
+  // Mapping elsewhere succeeds at once, mapping there after a wait.
   ASSERT_EQ(cuMemMap(address_ + 20 * kMiB, 20 * kMiB, 0, other, 0), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kContextSync), 0);
   ASSERT_EQ(cuMemMap(address_, 20 * kMiB, 0, other, 0), CUDA_SUCCESS);
@@ -194,7 +194,7 @@ TEST_F(VirtualMemoryCallsTest, ADescriptorAloneKeepsTheMemory) {
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
             CUDA_ERROR_UNKNOWN);
   const auto other = Create(8 * kMiB);
-  EXPECT_EQ(session().handles(), held);  // The one is gone, the other there.
+  EXPECT_EQ(session().handles(), held);  // The one handle is gone, the other is there.
   EXPECT_EQ(cuMemRelease(other), CUDA_SUCCESS);
 }
 

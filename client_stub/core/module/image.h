@@ -1,4 +1,4 @@
-// The image behind a pointer or path that the application hands to cuModuleLoadData,
+// Finds the image behind a pointer or path that the application hands to cuModuleLoadData,
 // cuLibraryLoadData and the like.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_H_
@@ -11,10 +11,10 @@
 namespace warpline::stub {
 
 // Finds the bytes to send for `image` (common/fatbin/image_view.h). They stay the caller's.
-// CUDA_ERROR_INVALID_IMAGE for what is no image; CUDA_ERROR_INVALID_VALUE for nullptr.
+// CUDA_ERROR_INVALID_IMAGE for a pointer to anything else; CUDA_ERROR_INVALID_VALUE for nullptr.
 CUresult FindImage(const void* image, std::string_view* bytes);
 
-// Reads a whole file, whatever it holds. CUDA_ERROR_FILE_NOT_FOUND when it cannot be read.
+// Reads a whole file, whatever it contains. CUDA_ERROR_FILE_NOT_FOUND when it cannot be read.
 CUresult ReadImageFile(const char* path, std::string* bytes);
 
 }  // namespace warpline::stub

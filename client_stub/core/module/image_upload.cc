@@ -17,13 +17,13 @@ using Compressor = std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)>;
 
 // The fastest of the usual levels: cubins shrink to a fifth with it at some hundred MB/s.
 constexpr int kLevel = 1;
-// Looked at to see whether an image shrinks at all; it does when it loses a fifth.
+// A sample of this size shows whether an image shrinks: it must lose a fifth.
 constexpr size_t kSample = 128u << 10;
 constexpr size_t kLeastImage = 64u << 10;
 
 bool Pays(size_t compressed, size_t raw) { return compressed < raw - raw / 5; }
 
-// The compressed bytes in `*out`, or false where they would not be much fewer.
+// Compresses `raw` into `*out`; returns false where that would not save much.
 bool Compress(ZSTD_CCtx* compressor, std::string_view raw, std::string* out) {
   out->resize(ZSTD_compressBound(raw.size()));
   const size_t size =
@@ -43,7 +43,7 @@ Compressor CompressorFor(const SessionTerms& terms, std::string_view bytes) {
   Compressor compressor(ZSTD_createCCtx(), &ZSTD_freeCCtx);
   std::string ignored;
   if (compressor == nullptr) return none;
-  // From the middle: an image starts with headers and tables.
+  // The sample comes from the middle, because an image starts with headers and tables.
   const std::string_view sample =
       bytes.substr((bytes.size() - std::min(bytes.size(), kSample)) / 2);
   return Compress(compressor.get(), sample.substr(0, kSample), &ignored) ? std::move(compressor)
@@ -59,7 +59,7 @@ bool WorthAsking(const SessionTerms& terms, std::string_view bytes) {
 uint64_t AskForImage(Commands* commands, uint64_t image, std::string_view bytes) {
   cmd::ImageFind find = {image, bytes.size()};
   ContentHash hash;
-  // Without a hash of its own it has none that anybody stored anything under.
+  // If hashing fails, the hash stays zero, under which nothing is stored.
   if (HashContent(bytes, &hash)) std::memcpy(find.sha256, hash.data(), sizeof(find.sha256));
   return commands->Send(find);
 }

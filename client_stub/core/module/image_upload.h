@@ -1,5 +1,5 @@
-// How a module's image gets to the server: by its hash where the server may have it, otherwise in
-// parts, compressed where that pays.
+// Sends a module's image to the server: its hash where the server may have it, otherwise its bytes
+// in parts, compressed where that pays.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_IMAGE_UPLOAD_H_
 
@@ -12,7 +12,8 @@
 
 namespace warpline::stub {
 
-// What a call ends with that uses a module whose image the server was asked for and does not have.
+// The result of a call that uses a module whose image was named by its hash and is not on the
+// server.
 inline constexpr CudaResult kImageMissing = CudaResult::kNotReady;
 
 // Whether the server is to be asked for such an image before it is sent.

@@ -10,20 +10,20 @@
 
 namespace warpline::stub {
 
-// Refers to the caller's arrays: use it within the call.
+// Refers to the caller's arrays: use it only within the call.
 class JitOptions {
  public:
   // CUDA_ERROR_INVALID_VALUE for an option that CUDA does not know, CUDA_ERROR_NOT_SUPPORTED for
-  // those that hand addresses to the linker. Those for link-time optimization have no effect, as in
-  // CUDA.
+  // options that hand addresses to the linker. Options for link-time optimization have no effect,
+  // as in CUDA.
   CUresult Read(unsigned int count, CUjit_option* options, void** values);
 
-  // What is sent with the image; empty when the compiler is to do as it always does.
+  // The options that are sent with the image; empty when the compiler is to use its defaults.
   const std::string& wire() const { return wire_; }
-  // The caller wants to be told what the compiler said.
+  // Whether the caller wants the compiler's log.
   bool wants_log() const { return wants_log_; }
 
-  // Fills in the caller's buffers, and the sizes of what was written to them.
+  // Fills in the caller's buffers and the sizes of what was written to them.
   void WriteLog(float wall_ms, std::string_view info, std::string_view errors);
 
  private:

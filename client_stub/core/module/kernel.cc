@@ -78,7 +78,7 @@ CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int 
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
-      // What the kernel was compiled with stays.
+      // Values that the kernel was compiled with cannot be changed.
       const bool own = (kernel->set_attributes.load() >> attribute & 1) != 0;
       if (value < 0 || (kernel->attribute(attribute) != 0 && !own)) return CUDA_ERROR_INVALID_VALUE;
       break;

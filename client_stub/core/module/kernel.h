@@ -1,5 +1,4 @@
-// A kernel of a module: what the server said of it when it was found, which is what launches are
-// checked and packed with.
+// A kernel of a module: the server's description of it, with which launches are checked and packed.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_KERNEL_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_KERNEL_H_
 
@@ -21,7 +20,7 @@ namespace warpline::stub {
 // Thread-safe: plain members are constant.
 struct Kernel {
   static constexpr int kAttributes = 16;  // CUfunction_attribute 0 to 15.
-  // More parameter bytes than any device takes.
+  // No device takes this many parameter bytes.
   static constexpr uint32_t kMaxParameterBytes = 32768;
 
   struct Parameter {
@@ -32,15 +31,16 @@ struct Kernel {
   Module* module = nullptr;
   Device* device = nullptr;  // The module's.
   std::string name;
-  // 0 once the context that it was found in has ended: Module::Bind() gives it another.
+  // 0 once the context that it was found in has ended; Module::Bind() then finds another number.
   std::atomic<uint64_t> wire{0};
   CUkernel handle = nullptr;
-  // Of a library's kernel on this device, where there are several; made when it is asked for.
+  // The CUfunction of a library's kernel on this device, where there are several devices; made when
+  // it is asked for.
   std::atomic<uint64_t> function{0};
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
   std::atomic<int> attributes[kAttributes] = {};
-  std::atomic<uint32_t> set_attributes{0};  // A bit for each that the application has set.
+  std::atomic<uint32_t> set_attributes{0};  // One bit for each that the application has set.
 
   int attribute(CUfunction_attribute which) const {
     return attributes[which].load(std::memory_order_relaxed);
@@ -51,38 +51,39 @@ struct Kernel {
             attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)};
   }
 
-  // What cuFuncSetBlockShape, cuParamSetv and their like said, for cuLaunch.
+  // The values that cuFuncSetBlockShape, cuParamSetv and their like set for cuLaunch.
   struct LegacyLaunch {
     int block[3] = {1, 1, 1};
     unsigned int shared_bytes = 0;
-    std::string parameters;  // What was set, of whatever size.
+    std::string parameters;  // The bytes that were set, however many.
     unsigned int parameter_bytes = 0;
   };
   Mutex legacy_mu;
   LegacyLaunch legacy ABSL_GUARDED_BY(legacy_mu);
 
-  // Answers of cuOccupancyMaxActiveBlocksPerMultiprocessor, which are asked for again and again.
+  // Answers of cuOccupancyMaxActiveBlocksPerMultiprocessor, which programs ask for again and again.
   using OccupancyKey = std::tuple<uint32_t, uint64_t, uint32_t>;  // Threads, shared bytes, flags.
   Mutex occupancy_mu;
   std::map<OccupancyKey, int> occupancy ABSL_GUARDED_BY(occupancy_mu);
 };
 
-// Fills in attributes and parameters from the bytes of a KernelFind reply. False for a reply that
-// makes no sense.
+// Fills in attributes and parameters from the bytes of a KernelFind reply. Returns false for a
+// malformed reply.
 bool ParseKernelReply(std::string_view reply, Kernel* kernel);
 
-// A CUfunction or a CUkernel, the latter as it was first found; nullptr for anything else.
+// Finds the kernel of a CUfunction or a CUkernel, the latter as it was first found; returns nullptr
+// for anything else.
 Kernel* FindKernel(uint64_t handle);
-// The same on a device. CUDA_ERROR_INVALID_HANDLE for another device's CUfunction; a kernel that
-// has not been used on the device has to be found there first.
+// Finds the kernel on a device. CUDA_ERROR_INVALID_HANDLE for another device's CUfunction. A kernel
+// that has not been used on the device is looked up there first.
 CUresult FindKernelOn(uint64_t handle, Device* device, Kernel** kernel);
-// The same where nothing but the handle says which device is meant: on the current one, unless it
-// is another device's CUfunction.
+// Finds the kernel where only the handle says which device is meant: on the current device, unless
+// it is another device's CUfunction.
 CUresult FindFunction(uint64_t handle, Kernel** kernel);
-// A kernel's CUfunction; nullptr when there are too many, or its module is gone.
+// Returns a kernel's CUfunction; nullptr when there are too many, or its module is gone.
 CUfunction FunctionOf(Kernel* kernel);
 
-// As cuFuncGetAttribute, cuFuncSetAttribute, cuFuncGetParamInfo.
+// Work like cuFuncGetAttribute, cuFuncSetAttribute and cuFuncGetParamInfo.
 CUresult GetKernelAttribute(const Kernel& kernel, CUfunction_attribute attribute, int* value);
 CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int value);
 CUresult GetParameterInfo(const Kernel& kernel, size_t index, size_t* offset, size_t* bytes);

@@ -1,4 +1,4 @@
-// What the check of a launch needs of a kernel's attributes.
+// The attributes of a kernel that the check of a launch needs.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_KERNEL_LIMITS_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_KERNEL_LIMITS_H_
 

@@ -16,7 +16,7 @@ Module* Library::On(Device* device) {
     return module;
   }
   modules_.push_back(std::make_unique<Module>(device, nullptr, this, image_, jit_options_));
-  // Who got here as it was unloaded is told so by the module.
+  // If the library was unloaded meanwhile, the module tells the caller so.
   if (unloaded_) modules_.back()->Unload();
   place.store(modules_.back().get(), std::memory_order_release);
   return modules_.back().get();

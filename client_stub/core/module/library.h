@@ -1,7 +1,7 @@
-// A library of the application: code that is of no context, and becomes a module on each device
-// where something of it is first used.
+// A library of the application: code that belongs to no context and becomes a module on each device
+// where part of it is first used.
 //
-// A CUkernel of a library is one for all devices: it stands for the kernel of that name in the
+// A library's CUkernel is the same on all devices: it stands for the kernel of that name in the
 // module on the device that a call means.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_LIBRARY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_LIBRARY_H_
@@ -32,30 +32,33 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Set before it is known to others, and constant then.
+  // Set before other threads know the library, and constant from then on.
   CUlibrary handle = nullptr;
 
-  // Nothing is sent before something of it is looked up.
+  // Returns the module on `device`, which it makes at the first call. Nothing is sent before part
+  // of the module is looked up.
   Module* On(Device* device);
 
-  // As Module's. They ask the current device's module for what is not known yet.
+  // Work like Module's methods, and ask the current device's module for names that are not known
+  // yet.
   CUresult FindKernel(const std::string& name, CUkernel* kernel);
-  // What one of its kernels, as it is on some device, is on another one.
+  // Finds on `device` a kernel that is known on another device.
   CUresult FindKernelOn(Device* device, const Kernel* kernel, Kernel** found);
   CUresult KernelNames(std::vector<std::string>* names);
   CUresult FirstKernels(size_t count, std::vector<CUkernel>* kernels);
 
   // Makes the handles of its modules and kernels invalid. Called once.
   void Unload();
-  // What it had on a device goes, since the primary context there ends; handles of kernels stay.
+  // Drops what the library has on a device, because the primary context there ends; handles of
+  // kernels stay valid.
   void Reset(const Device& device);
 
  private:
   const std::string jit_options_;
   std::array<std::atomic<Module*>, kMaxSessionDevices> on_ = {};
 
-  // Kernels that were launched on another device than they were first found on. Each such launch
-  // looks here.
+  // Kernels that were launched on a device other than the one where they were first found. Each
+  // such launch looks here.
   using KernelOnDevice = std::pair<const Kernel*, uint32_t>;
   Mutex elsewhere_mu_;
   absl::flat_hash_map<KernelOnDevice, Kernel*> elsewhere_ ABSL_GUARDED_BY(elsewhere_mu_);
@@ -64,7 +67,7 @@ class Library {
   ModuleImage image_ ABSL_GUARDED_BY(mu_);
   bool unloaded_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<Module>> modules_ ABSL_GUARDED_BY(mu_);
-  // As they were first found.
+  // Kernels as they were first found.
   std::map<std::string, CUkernel> kernels_ ABSL_GUARDED_BY(mu_);
 };
 

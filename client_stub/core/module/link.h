@@ -1,8 +1,8 @@
-// A linking of device code that is under way, as cuLink* know it.
+// One run of the linker, from cuLinkCreate to cuLinkDestroy.
 //
-// The server's linker does the work as inputs come, so that each call has the result that CUDA
-// gives. The inputs are kept here too: a worker that took over from another does not know the link,
-// and gets them again.
+// The server's linker works as inputs come, so that each call has the result that CUDA gives. The
+// inputs are kept here too: a worker that took over from another does not know the link, and gets
+// them again.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_LINK_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_LINK_H_
 
@@ -18,7 +18,7 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Of one device. The arrays of its options are the caller's, as CUDA has it.
+// Thread-safe. Links for one device. The arrays of its options stay the caller's, as in CUDA.
 class Link {
  public:
   Link(const Device& device, const JitOptions& options) : device_(device), options_(options) {}
@@ -26,12 +26,12 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Begins it. Called once, first.
+  // Begins the link. Called once, before all else.
   CUresult Create();
-  // `options` in their form for the wire.
+  // Adds an input. `options` are in their form for the wire.
   CUresult Add(CUjitInputType type, std::string_view data, std::string_view name,
                std::string_view options);
-  // `*code` stays valid until the link's end, or another Complete().
+  // Completes the link. `*code` stays valid until the link's end, or another Complete().
   CUresult Complete(std::string_view* code);
 
  private:
@@ -44,7 +44,7 @@ class Link {
 
   CUresult Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CUresult Send(const Input& input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sends everything again to a worker that does not know it.
+  // Sends everything again, to a worker that does not know the link.
   CUresult Repeat() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CUresult Fetch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteLog() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -58,7 +58,7 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
 void Module::SendInstead(uint64_t wire) {
   Runtime& r = runtime();
   MutexLock lock(&mu_);
-  // Another thread may have been here, or it was unloaded.
+  // Another thread may have been here, or the module was unloaded.
   if (wire_ != wire || !uploaded_ || unloaded_) return;
   r.commands->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber(*device_);
@@ -131,7 +131,7 @@ CUresult Module::FindKernel(const std::string& name, Kernel** kernel) {
 
   MutexLock lock(&mu_);
   if (unloaded_) return CUDA_ERROR_INVALID_HANDLE;
-  // Another thread may have looked for the same one meanwhile.
+  // Another thread may have looked the same kernel up meanwhile.
   const auto [it, inserted] = kernels_.try_emplace(name, nullptr);
   if (inserted) {
     runtime().kernels.Add([&](KernelRef& ref, uint64_t handle) {

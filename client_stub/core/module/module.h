@@ -1,10 +1,10 @@
-// A module of the application, or what a library (library.h) is on one device: its image until the
+// A module of the application, or a library's (library.h) module on one device: its image until the
 // server has it, and the kernels and variables that were looked up in it.
 //
-// A library is sent when something of it is first looked up, a module when it is loaded. One
+// A library is sent when part of it is first looked up, a module when it is loaded. The first
 // look-up of a name asks the server; later ones are answered here. A library outlives the contexts
 // that it is used in: after the end of the primary one it is sent again when it is next needed, and
-// its variables have their first values.
+// its variables then have their first values.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_MODULE_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_MODULE_H_
 
@@ -24,18 +24,18 @@
 
 namespace warpline::stub {
 
-// What modules are made of. One that is empty is CUDA_ERROR_INVALID_IMAGE to whoever looks
-// something up.
+// The code that a module is made of. Looking something up in an empty one is
+// CUDA_ERROR_INVALID_IMAGE.
 struct ModuleImage {
   std::string_view bytes;
-  std::shared_ptr<const std::string> copy;  // Holds the bytes, unless the application does.
+  std::shared_ptr<const std::string> copy;  // Owns the bytes, unless the application does.
 };
 
 // Thread-safe. Owns its kernels.
 class Module {
  public:
-  // Of a context, or else of a library. An application's own bytes stay valid until Unload(), or,
-  // with a context, until Check() returned.
+  // Makes a context's module, or else a library's. The application's own bytes must stay valid
+  // until Unload() or, with a context, until Check() has returned.
   Module(Device* device, const Context* context, Library* library, ModuleImage image,
          std::string_view jit_options);
   Module(const Module&) = delete;
@@ -45,57 +45,61 @@ class Module {
   const Context* context() const { return context_; }
   Library* library() const { return library_; }
 
-  // Sends the image or its hash, if that has not been done, without waiting for what becomes of it.
+  // Sends the image or its hash, if that has not been done, without waiting for the outcome of
+  // loading it.
   CUresult Upload();
-  // Waits for what loading it ended with.
+  // Waits for the outcome of loading the module.
   CUresult Check();
-  // What the just-in-time compiler had to say of a module that was loaded with options.
+  // Writes the log of the just-in-time compiler for a module that was loaded with options.
   CUresult WriteLog(JitOptions* options);
 
-  // CUDA_ERROR_NOT_FOUND for a name that it does not have, or what loading it ended with.
+  // CUDA_ERROR_NOT_FOUND for a name that the module does not have, or the error with which loading
+  // it ended.
   CUresult FindKernel(const std::string& name, Kernel** kernel);
   CUresult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes);
-  // Where host code finds a managed variable; CUDA_ERROR_NOT_FOUND for any other.
+  // Finds the host's address of a managed variable; CUDA_ERROR_NOT_FOUND for any other.
   CUresult FindManaged(const std::string& name, uint64_t* address, uint64_t* bytes);
 
-  // The same as cuModuleGetGlobal: either result may be null, `name` may not.
+  // Works like cuModuleGetGlobal: either result may be null, `name` may not.
   CUresult GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes);
 
-  // The names of its kernels.
+  // Lists the names of its kernels.
   CUresult KernelNames(std::vector<std::string>* names);
 
-  // The handle of one of its kernels on this device alone.
+  // Returns the handle of one of its kernels, for this device alone.
   CUfunction FunctionOf(Kernel* kernel);
 
-  // The number of a kernel for the wire, which it may have to be found for again.
+  // Gives the number of a kernel for the wire; looks the kernel up again where that is necessary.
   CUresult Bind(Kernel* kernel, uint64_t* wire);
 
-  // The handle under which the module is, or becomes, known as a CUmodule.
+  // Returns the CUmodule of this module, and makes it at the first call.
   CUmodule ModuleHandle();
 
   // Makes its handles and those of its kernels invalid. Called once.
   void Unload();
-  // Of a library: what it had in the context that ends now goes. Its handle and those of its
-  // kernels stay valid.
+  // For a library's module: drops what it has in the context that ends now. Its CUmodule becomes
+  // invalid; the handles of its kernels stay valid.
   void Reset();
 
  private:
   struct Global {
     uint64_t address;
     uint64_t bytes;
-    uint64_t host;  // Of a managed variable; 0 for others.
+    uint64_t host;  // The host's address of a managed variable; 0 for others.
   };
 
-  // Sends the image or its hash, if that has not been done, and gives its number for the wire.
+  // Asks the server for a variable.
   CUresult AskForVariable(const std::string& name, cmd::VariableFindReply* found);
   CUresult FindVariable(const std::string& name, Global* variable);
-  // Sends the image, if that has not been done, and gives its number for the wire.
+  // Sends the image or its hash, if that has not been done, and gives the module's number for the
+  // wire.
   CUresult Upload(uint64_t* wire);
-  // A round trip about the module, `make(wire)`. Where it turns out that the server does not have
-  // the image that it was asked for, the image is sent and the call made again.
+  // Makes a round trip about the module with the command `make(wire)`. Where the server turns out
+  // not to have the image that was named by its hash, sends the image and makes the call again.
   template <typename Make>
   CUresult Ask(Make make, std::string_view tail = {}, std::string* reply = nullptr);
-  // The server lacks the image of module `wire`: another number is for the one that is sent.
+  // Called when the server lacks the image of module `wire`: gives the module another number, under
+  // which the image itself is sent next.
   void SendInstead(uint64_t wire);
 
   Device* const device_;

@@ -35,7 +35,7 @@ TEST_F(ModuleCallsTest, JitOptionsAreSentAndTheLogComesBack) {
   EXPECT_EQ(std::memcmp(tail.data(), expected, sizeof(expected)), 0);
   EXPECT_STREQ(info, "info");
   EXPECT_EQ(values[2], reinterpret_cast<void*>(4));
-  // Cut to what the buffer holds.
+  // The text is cut to the buffer's size.
   EXPECT_STREQ(errors, "er");
   EXPECT_EQ(values[4], reinterpret_cast<void*>(2));
   float wall_ms;
@@ -217,7 +217,7 @@ TEST_F(ModuleCallsTest, ManagedVariablesMayShareAPage) {
   for (const uint64_t address : {counter + 1, table, table + 19999, other}) {
     EXPECT_EQ(byte(address), 0x5a) << std::hex << address;  // From the device.
   }
-  EXPECT_EQ(byte(counter + 4), 0);  // Of none of them.
+  EXPECT_EQ(byte(counter + 4), 0);  // It belongs to none of them.
   ASSERT_EQ(cuLibraryUnload(first), CUDA_SUCCESS);
   EXPECT_EQ(byte(other), 0x5a);
   ASSERT_EQ(cuLibraryUnload(second), CUDA_SUCCESS);
@@ -257,7 +257,8 @@ TEST_F(ModuleCallsTest, AContextsEventsCoverItsStreams) {
   session().SetComplete(false);
   ASSERT_EQ(cuMemsetD8Async(memory, 0, 64, stream), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxRecordEvent(context_, event), CUDA_SUCCESS);
-  // One on the stream, for the legacy stream to wait for, and the event itself there.
+  // One record is on the stream, for the legacy stream to wait for; the other is the event itself,
+  // on the legacy stream.
   EXPECT_EQ(session().Count(CommandId::kEventRecord), 2);
   EXPECT_EQ(session().Latest<cmd::EventRecord>().stream, 1u);
   EXPECT_EQ(session().Latest<cmd::StreamWaitEvent>().stream, 1u);

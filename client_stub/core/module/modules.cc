@@ -10,7 +10,7 @@
 namespace warpline::stub {
 namespace {
 
-// More than calls that take their time between two steps.
+// More than the number of calls that may be under way with an unloaded module.
 constexpr size_t kKeptModules = 256;
 
 template <typename T>
@@ -19,7 +19,7 @@ struct Graveyard {
   std::deque<std::unique_ptr<T>> dead ABSL_GUARDED_BY(mu);
 };
 
-// Modules, or libraries.
+// `T` is Module or Library.
 template <typename T>
 void UnloadAndKeep(T* unloaded) {
   static Graveyard<T>* const graveyard = new Graveyard<T>;
@@ -75,7 +75,7 @@ CUresult AddLibrary(std::string_view image, bool preserved, JitOptions* options,
     delete added;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // What loading ended with is the first look-up's to return.
+  // The first look-up returns the error with which loading ended.
   if (options->wants_log()) added->On(&CurrentDevice())->WriteLog(options);
   *library = added->handle;
   return CUDA_SUCCESS;

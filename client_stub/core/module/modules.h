@@ -1,7 +1,7 @@
 // The handles of modules and libraries.
 //
-// An unloaded module's memory is kept until many others have been unloaded, so that a call that
-// another thread is making with one of its kernels still finds what it looked up.
+// The memory of an unloaded module is kept until many others have been unloaded, so that another
+// thread that is in a call with one of its kernels still finds it.
 #ifndef WARPLINE_CLIENT_STUB_CORE_MODULE_MODULES_H_
 #define WARPLINE_CLIENT_STUB_CORE_MODULE_MODULES_H_
 
@@ -13,16 +13,15 @@
 
 namespace warpline::stub {
 
-// nullptr for what is no module, or no library.
+// Both return nullptr for a handle that names none.
 Module* FindModule(CUmodule handle);
 Library* FindLibrary(CUlibrary handle);
 
 // Loads a module and waits for the outcome.
 CUresult AddModule(const Context* context, std::string_view image, JitOptions* options,
                    CUmodule* module);
-// Makes a library known. Nothing is sent yet, unless `options` want to know what becomes of it.
-// Its bytes stay the application's and valid until it is unloaded when `preserved`; otherwise they
-// are copied.
+// Makes a library known. Nothing is sent yet, unless `options` ask for a log. With `preserved` the
+// bytes stay the application's and valid until the library is unloaded; otherwise they are copied.
 CUresult AddLibrary(std::string_view image, bool preserved, JitOptions* options,
                     CUlibrary* library);
 
@@ -30,7 +29,7 @@ CUresult RemoveModule(CUmodule handle);
 CUresult RemoveLibrary(CUlibrary handle);
 // Unloads the modules of a context; libraries belong to none.
 void UnloadModulesOf(const Context* context);
-// Library::Reset() of every library.
+// Calls Library::Reset() of every library.
 void ResetLibraries(const Device& device);
 
 }  // namespace warpline::stub

@@ -1,5 +1,5 @@
-// Contexts by their handles: the primary ones and those that the application creates. All share the
-// session.
+// Finds contexts by their handles: the primary contexts and those that the application creates. All
+// share the session.
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_CONTEXTS_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_CONTEXTS_H_
 
@@ -8,12 +8,12 @@
 
 namespace warpline::stub {
 
-// nullptr for what is no context's handle.
+// Returns nullptr for a number that is no context's handle.
 Context* FindContext(CUcontext handle);
-// The same, with nullptr standing for the thread's current context.
+// Works like FindContext(), but nullptr stands for the thread's current context.
 Context* ContextOrCurrent(CUcontext handle);
 
-// The flags that a context may have been created with.
+// Whether a context may be created with these flags.
 bool ValidContextFlags(unsigned int flags);
 
 }  // namespace warpline::stub

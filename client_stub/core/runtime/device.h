@@ -1,4 +1,4 @@
-// A device of the session as this process keeps it, and how to get to the one that a call means.
+// A device of the session as this process keeps it.
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_DEVICE_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_DEVICE_H_
 
@@ -13,10 +13,10 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Plain members are set before the driver is initialized and constant afterwards; so
-// is where it lies, since contexts, streams, pools and kernels point to their device.
+// Thread-safe. Plain members are set before the driver is initialized and constant afterwards. The
+// object never moves, because contexts, streams, pools and kernels point to their device.
 struct Device {
-  uint32_t number = 0;  // In the session, and the application's CUdevice.
+  uint32_t number = 0;  // The number in the session, which is the application's CUdevice.
   const RemoteDevice* remote = nullptr;
   Allocator* allocator = nullptr;
   DeviceLimits limits;
@@ -26,7 +26,7 @@ struct Device {
   std::atomic<MemoryPool*> current_pool{nullptr};
 
   int attribute(int which) const { return remote->attributes[which]; }
-  // Whether it can access the memory of another one.
+  // Whether this device can access the memory of `other`.
   bool can_access(const Device& other) const { return (remote->peers >> other.number & 1) != 0; }
 };
 

@@ -1,4 +1,4 @@
-// What a device takes of a launch, as this process knows it.
+// The limits that a device sets for launches, as this process knows them.
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_DEVICE_LIMITS_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_DEVICE_LIMITS_H_
 

@@ -7,7 +7,7 @@
 namespace warpline::stub {
 namespace {
 
-// In which CUDA's pools reserve memory.
+// CUDA's pools reserve memory in multiples of this.
 constexpr uint64_t kGranuleBytes = 32ull << 20;
 
 uint64_t RoundUp(uint64_t bytes) {

@@ -1,8 +1,8 @@
-// A memory pool: its settings and what CUDA tells of it.
+// A memory pool: its settings and the figures that CUDA reports for it.
 //
-// Memory of all pools comes from their device's part of the arena, by its rules
-// (arena/allocator.h); no pool holds any back. What a pool reports as reserved is what CUDA's would
-// hold.
+// The memory of all pools comes from their device's part of the arena and follows the arena's rules
+// (arena/allocator.h); no pool keeps memory for itself. The size that a pool reports as reserved is
+// the size that CUDA's pool would keep.
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_MEMORY_POOL_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_MEMORY_POOL_H_
 
@@ -21,19 +21,20 @@ struct Device;
 struct MemoryPool {
   CUmemoryPool handle = nullptr;
   Device* device = nullptr;
-  uint64_t max_bytes = 0;                 // 0: as much as there is.
+  uint64_t max_bytes = 0;                 // 0: no bound.
   unsigned int handle_types = 0;          // CUmemAllocationHandleType: what it can be exported as.
-  bool imported = false;                  // Another process's: nothing is allocated from it.
-  std::atomic<int> reuse[3] = {1, 1, 1};  // By CUmemPool_attribute, from 1.
+  bool imported = false;                  // Another process's pool: nothing is allocated from it.
+  std::atomic<int> reuse[3] = {1, 1, 1};  // Indexed by CUmemPool_attribute, less 1.
 
-  // Other devices that were given access, a bit for each. All can access what they are able to.
+  // The other devices that were given access, one bit for each. Every device can access what it is
+  // able to.
   std::atomic<uint32_t> shared_with{0};
   bool AccessibleTo(const Device& accessing) const;
 
-  // False when the pool may not hold so much.
+  // Counts an allocation of `bytes`. Returns false when the pool may not hold so much.
   bool Take(uint64_t bytes);
   void Give(uint64_t bytes);
-  // Gives back what is not used, down to `keep` bytes.
+  // Gives unused memory back until `keep` bytes stay reserved.
   void Trim(uint64_t keep);
 
   uint64_t release_threshold() const;
@@ -49,9 +50,10 @@ struct MemoryPool {
   void ResetUsedHigh();
   void ResetReservedHigh();
 
-  // The token under which it is shared; empty until it is.
+  // Returns the token under which the pool is shared; empty until it is.
   std::string share_token() const;
-  // Of two threads that share it at once, the first one's holds. Returns what holds.
+  // When two threads share the pool at the same time, the first one's token holds. Returns the
+  // token that holds.
   std::string SetShareToken(const std::string& token);
   void ResetShareToken(const std::string& token);
 

@@ -21,14 +21,15 @@ class Module;
 struct Device;
 struct Kernel;
 
-// All contexts of a device share the server's one; what is apart is their handles, flags, limits
-// and what dies with them.
+// All contexts of a device share the server's one context. Each has handles, flags and limits of
+// its own, and a list of what ends with it.
 struct Context {
   CUcontext handle = nullptr;
   bool primary = false;
   Device* device = nullptr;
   uint64_t id = 0;
-  // A primary context lives while somebody retains it; any other has one until it is destroyed.
+  // A primary context lives while its count of retains is positive; any other context has one
+  // reference until it is destroyed.
   std::atomic<int> references{1};
   std::atomic<unsigned int> flags{0};
   std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
@@ -47,14 +48,15 @@ struct StreamAttributes {
 
 struct Stream {
   CUstream handle = nullptr;
-  uint64_t wire = 0;  // In commands. Never used twice.
+  uint64_t wire = 0;  // Its number in commands. Never used twice.
   unsigned int flags = 0;
   std::atomic<int> priority{0};
   Device* device = nullptr;
-  Context* context = nullptr;           // nullptr: whichever of the device's is current.
+  Context* context = nullptr;           // nullptr: whichever context of the device is current.
   std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
   std::atomic<uint64_t> capture{0};     // The capture that it is part of (captures.h), or 0.
-  CommandRecorder* recorder = nullptr;  // Takes what would be sent; of no stream with a handle.
+  CommandRecorder* recorder = nullptr;  // Takes the commands instead of the session. Never set for
+                                        // a stream that has a handle.
 
   Mutex attributes_mu;
   StreamAttributes attributes ABSL_GUARDED_BY(attributes_mu);
@@ -77,9 +79,9 @@ struct Event {
   Context* context = nullptr;
   std::atomic<bool> shared{false};  // With other processes.
 
-  // Where the latest record went. The number is stored first and loaded last: a reader that meets
-  // a record halfway holds the newer number to the older stream, which says "complete" only if the
-  // older record is.
+  // The number and the stream of the latest record. The number is stored first and loaded last: a
+  // reader that meets a record halfway compares the newer number with the older stream, and so says
+  // "complete" only if the older record is.
   std::atomic<uint64_t> seq{0};  // 0: never recorded.
   std::atomic<uint64_t> stream{0};
   // The capture in which the latest record was made, or 0.
@@ -101,8 +103,8 @@ struct LibraryRef {
 
 struct KernelRef {
   Kernel* kernel = nullptr;
-  // A CUfunction is of one device. A library's CUkernel is of all: it leads to the kernel as it was
-  // first found, on one of them.
+  // A CUfunction belongs to one device. A library's CUkernel belongs to all: it leads to the kernel
+  // as it was first found, on one of them.
   bool bound = false;
 };
 

@@ -1,10 +1,20 @@
-// The driver's state in this process, and what every entry point does first.
+// The driver's state in this process, and the checks with which every entry point begins.
 //
 // One Runtime exists from the loading of the library to the end of the process; no destructor runs,
 // because libraries of the application call in from exit handlers that run after ours. Nothing
 // happens before cuInit (initialization.h): no thread, no connection. After a fork that follows
 // cuInit, and once the process's exit has begun, `gate` turns every entry away before it touches a
 // lock.
+//
+// An entry point checks its caller, finds its objects and sends a command:
+//
+//   CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
+//     Stream* stream;
+//     WARPLINE_TRY(EnterOn(hStream, DefaultStream::kLegacy, &stream));  // stream/streams.h
+//     Event* const event = FindEvent(hEvent);
+//     if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+//     return RecordEvent(event, stream);  // Ends in runtime().session->Send().
+//   }
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_RUNTIME_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_RUNTIME_H_
 
@@ -37,9 +47,9 @@ inline constexpr uint64_t kLegacyStream = 1;
 
 // Thread-safe. Plain members are set before `gate` opens and constant afterwards.
 struct Runtime {
-  // What an entry that needs the device returns: CUDA_SUCCESS between a successful cuInit and exit,
-  // CUDA_ERROR_NOT_INITIALIZED before it and in the child of a fork, CUDA_ERROR_DEINITIALIZED once
-  // exit has begun.
+  // The value that an entry that needs the device returns: CUDA_SUCCESS between a successful cuInit
+  // and exit, CUDA_ERROR_NOT_INITIALIZED before it and in the child of a fork,
+  // CUDA_ERROR_DEINITIALIZED once exit has begun.
   std::atomic<CUresult> gate{CUDA_ERROR_NOT_INITIALIZED};
 
   Session* session = nullptr;
@@ -55,17 +65,17 @@ struct Runtime {
   SharedHostMemory* shared_host_memory = nullptr;
   HostCalls* host_calls = nullptr;
   bool launch_blocking = false;
-  // Captures under way (captures.h).
+  // The number of captures under way (captures.h).
   std::atomic<int> captures{0};
-  // Set where a legacy stream does not come before all others: with the first non-blocking stream,
-  // and where there are several devices.
+  // Set when a legacy stream does not come before all other streams: with the first non-blocking
+  // stream, and when there are several devices.
   std::atomic<bool> legacy_overtaken{false};
 
-  // By number; of the first `device_count`.
+  // Indexed by number; the first `device_count` are in use.
   Device devices[kMaxSessionDevices];
   uint32_t device_count = 0;
 
-  // Numbers for the wire; those below 16 are the protocol's.
+  // The next number for the wire; numbers below 16 belong to the protocol.
   std::atomic<uint64_t> next_number{16};
   std::atomic<uint64_t> next_context_id{1};
 
@@ -78,11 +88,11 @@ struct Runtime {
   MemoryPoolTable pools;
 
   uint64_t NewNumber() { return next_number.fetch_add(1, std::memory_order_relaxed); }
-  // Of an object that belongs to a device.
+  // Returns a number for an object that belongs to a device.
   uint64_t NewNumber(const Device& device) { return HandleOnDevice(device.number, NewNumber()); }
 
   bool several_devices() const { return device_count > 1; }
-  // The device whose part of the arena holds `address`; nullptr outside of all.
+  // Returns the device whose part of the arena holds `address`; nullptr outside all parts.
   Device* DeviceAt(uint64_t address) {
     const uint64_t number =
         DeviceOfAddress(address, terms->arena_base, terms->arena_bytes, device_count);
@@ -90,7 +100,7 @@ struct Runtime {
   }
 };
 
-// Leaves a static object's destructor out.
+// Holds a static object whose destructor never runs.
 template <typename T>
 union NoDestructor {
   constexpr NoDestructor() : value() {}
@@ -104,12 +114,12 @@ extern NoDestructor<Runtime> g_runtime;
 
 inline Runtime& runtime() { return internal::g_runtime.value; }
 
-// The process's environment, read at the first call.
+// Returns the process's environment, which is read at the first call.
 const Environment& environment();
 
-// ---- What entry points begin with.
+// ---- Checks with which entry points begin.
 
-// For calls that need cuInit. None may be made by a function that a stream calls.
+// For calls that need cuInit. A function that a stream calls may make none of them.
 inline CUresult EnterInitialized() {
   if (t_thread.runs_host_calls) return CUDA_ERROR_NOT_PERMITTED;
   return runtime().gate.load(std::memory_order_acquire);
@@ -123,7 +133,7 @@ inline CUresult EnterContext() {
   return context->alive() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-// The error that every call returns once the session is lost; CUDA_SUCCESS until then.
+// Returns the error that every call returns once the session is lost; CUDA_SUCCESS until then.
 inline CUresult SessionError() {
   const CudaResult error = runtime().status->error();
   // The text of a failed assertion comes with its error.
@@ -131,7 +141,8 @@ inline CUresult SessionError() {
   return ToCu(error);
 }
 
-// What a wait returns that the completion board answered: what the server's answer would have been.
+// Returns the result of a wait that the completion board answered: the one that the server would
+// have given.
 inline CUresult WaitedFor() {
   WARPLINE_TRY(SessionError());
   return ToCu(runtime().status->TakeDeferred());
@@ -143,7 +154,7 @@ inline CUresult Enter() {
   return SessionError();
 }
 
-// For calls whose handle names its context, which need not be current, nor any other.
+// For calls whose handle names its context. That context need not be current, and no other need be.
 inline CUresult EnterObject() {
   WARPLINE_TRY(EnterInitialized());
   const Context* context = t_thread.current;
@@ -156,8 +167,8 @@ inline bool Exiting() {
   return runtime().gate.load(std::memory_order_relaxed) == CUDA_ERROR_DEINITIALIZED;
 }
 
-// CUDA_SUCCESS for a command that was sent; for number 0 what the session was lost with, or that
-// the server does not know such a command.
+// Returns CUDA_SUCCESS for a command that was sent. For number 0 it returns the error with which
+// the session was lost, or CUDA_ERROR_NOT_SUPPORTED where the server does not know the command.
 inline CUresult SentAs(uint64_t seq) {
   if (seq != 0) return CUDA_SUCCESS;
   const CUresult error = SessionError();
@@ -165,12 +176,12 @@ inline CUresult SentAs(uint64_t seq) {
 }
 
 inline CUresult CheckDevice(CUdevice device) {
-  // Negative ones are large.
+  // Negative numbers become large ones.
   return static_cast<uint32_t>(device) < runtime().device_count ? CUDA_SUCCESS
                                                                 : CUDA_ERROR_INVALID_DEVICE;
 }
 
-// That of the thread's context; the first one for a thread without a context.
+// Returns the device of the thread's context; the first device for a thread without a context.
 inline Device& CurrentDevice() {
   return t_thread.current != nullptr ? *t_thread.current->device : runtime().devices[0];
 }

@@ -1,4 +1,4 @@
-// What a thread of the application has to itself: its contexts and its default stream.
+// The state of one thread of the application: its contexts and its default streams.
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_THREAD_STATE_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_THREAD_STATE_H_
 
@@ -11,27 +11,27 @@ namespace warpline::stub {
 
 struct ThreadState {
   Context* current;              // The top of the thread's stack of contexts, or nullptr.
-  std::vector<Context*>* below;  // The rest of it. Created when first needed.
-  // The per-thread default streams, by device, and what releases them at the thread's end. Created
-  // when first needed.
+  std::vector<Context*>* below;  // The rest of the stack. Created when first needed.
+  // The per-thread default streams, by device, and the function that releases them at the thread's
+  // end. Created when first needed.
   Stream** default_streams;
   void (*release_streams)(Stream** default_streams);
   CUstreamCaptureMode capture_mode;
-  bool runs_host_calls;  // It runs the functions that streams call.
+  bool runs_host_calls;  // This thread runs the functions that streams call.
 };
 
-// In the static part of thread-local storage: one load to reach, in a library that was loaded late
-// too.
+// Lies in the static part of thread-local storage: one load reaches it, also in a library that was
+// loaded late.
 extern __thread ThreadState t_thread __attribute__((tls_model("initial-exec")));
 
-// Makes `context` (may be nullptr) the top of the stack; what was there goes below.
+// Makes `context` (may be nullptr) the top of the stack; the former top goes below it.
 void PushContext(Context* context);
 // Removes the top and returns it; nullptr when the stack is empty.
 Context* PopContext();
 // Replaces the top.
 inline void SetContext(Context* context) { t_thread.current = context; }
 
-// Has what this thread has here released when it ends.
+// Has this thread's state released when the thread ends.
 void WatchThreadEnd();
 
 }  // namespace warpline::stub

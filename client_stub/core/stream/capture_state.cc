@@ -42,7 +42,7 @@ CUresult CaptureEventWait(Stream* stream, const Event* event) {
   CaptureSequence* const own = CaptureOf(*stream);
   if (own != nullptr && !own->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (recorded == nullptr) {
-    // It was recorded in a capture that has ended, or in none.
+    // The event was recorded in a capture that has ended, or in none.
     if (own == nullptr) return CUDA_ERROR_CAPTURED_EVENT;
     InvalidateCapture(own);
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;

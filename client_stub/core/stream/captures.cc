@@ -18,7 +18,7 @@ Sequences& sequences() {
 
 uint64_t g_next_id = 1;  // Guarded by GraphMutex().
 
-// Threads are told apart by it; unlike the system's, these numbers are not used again.
+// Returns a number for this thread. Unlike the system's, these numbers are not used again.
 uint64_t ThisThread() {
   static std::atomic<uint64_t> next{1};
   static thread_local const uint64_t mine = next.fetch_add(1);

@@ -1,6 +1,7 @@
-// The captures under way: which streams each has reached, and what comes next there.
+// The captures under way: the streams that each has reached, and what the next node there depends
+// on.
 //
-// What a capture makes is a graph, which capture.h appends to; nothing here looks into it.
+// A capture makes a graph, which capture.h appends to; nothing here looks into the graph.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_CAPTURES_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_CAPTURES_H_
 
@@ -25,48 +26,51 @@ Mutex& GraphMutex();
 // One capture under way.
 struct CaptureSequence {
   uint64_t id = 0;
-  Graph* graph = nullptr;  // What it appends to.
-  bool own_graph = false;  // Made by the capture.
+  Graph* graph = nullptr;  // The graph that it appends to.
+  bool own_graph = false;  // The capture made the graph.
   bool valid = true;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t thread = 0;
   const Stream* origin = nullptr;
 
-  // What the next node of a stream depends on, and as the application was last shown it.
+  // What the next node of a stream depends on, and the form in which the application was last shown
+  // it.
   struct Front {
     std::vector<GraphEdge> edges;
     std::vector<CUgraphNode> shown_nodes;
     std::vector<CUgraphEdgeData> shown_data;
   };
   std::map<Stream*, Front> fronts;
-  // Of streams that were destroyed meanwhile: their work has to be joined all the same.
+  // The last nodes of streams that were destroyed meanwhile; their work has to be joined all the
+  // same.
   std::vector<GraphEdge> left;
-  // What was recorded, by the event's number on the wire.
+  // What each event recorded, by the event's number on the wire.
   std::map<uint64_t, std::vector<GraphEdge>> events;
 
-  // Called once its streams have left it, and before it is gone.
+  // Called once its streams have left it, before it is deleted.
   void (*ended)(const CaptureSequence& sequence) = nullptr;
 };
 
-// Begins it in a stream, on this thread, behind `edges`. Its id is set here.
+// Begins the capture in a stream, on this thread, behind `edges`. Its id is set here.
 void StartCapture(std::unique_ptr<CaptureSequence> sequence, Stream* origin,
                   std::vector<GraphEdge> edges);
 bool StartedOnThisThread(const CaptureSequence& sequence);
-// nullptr for one that has ended.
+// Returns nullptr for a capture that has ended.
 CaptureSequence* FindCapture(uint64_t id);
-// nullptr for a stream that does not capture.
+// Returns nullptr for a stream that does not capture.
 CaptureSequence* CaptureOf(const Stream& stream);
-// The capture of a stream that is given something. CUDA_ERROR_ILLEGAL_STATE where there is none.
+// Finds the capture of a stream that is given work. CUDA_ERROR_ILLEGAL_STATE where there is none,
+// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED where it is invalid.
 CUresult ValidCapture(const Stream& stream, CaptureSequence** sequence);
-// Calls visit(sequence) for each.
+// Calls visit(sequence) for each capture under way.
 void ForEachCapture(const std::function<void(CaptureSequence*)>& visit);
 
-// From now on whatever its streams are given is refused, until it is ended.
+// Refuses all work of its streams from now on, until it is ended.
 void InvalidateCapture(CaptureSequence* sequence);
-// Takes every stream out of it. It is gone then.
+// Takes every stream out of the capture and deletes it.
 void CloseCapture(CaptureSequence* sequence);
 
-// Adds those that are not there yet.
+// Adds those `edges` that `into` does not have yet.
 void MergeEdges(std::vector<GraphEdge>* into, const std::vector<GraphEdge>& edges);
 
 }  // namespace warpline::stub

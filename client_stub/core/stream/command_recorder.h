@@ -1,4 +1,4 @@
-// Takes the commands of a stream in place of the session: what a graph's nodes would send.
+// Takes the commands of a stream in place of the session, to learn what a graph's nodes would send.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_COMMAND_RECORDER_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_COMMAND_RECORDER_H_
 
@@ -12,7 +12,7 @@ namespace warpline::stub {
 class CommandRecorder {
  public:
   virtual ~CommandRecorder() = default;
-  // CUDA_ERROR_NOT_SUPPORTED for a command that it cannot take.
+  // Returns CUDA_ERROR_NOT_SUPPORTED for a command that it cannot take.
   virtual CUresult Add(CommandId id, std::string_view fields, std::string_view tail) = 0;
 };
 

@@ -16,7 +16,7 @@ Event* FindEvent(CUevent handle) { return runtime().events.Find(NumberOf(handle)
 CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
   Runtime& r = runtime();
   const uint64_t wire = r.NewNumber();
-  // The rest says how this process waits.
+  // The other flags say how this process waits.
   const uint32_t wire_flags = flags & CU_EVENT_DISABLE_TIMING;
   const uint64_t seq = r.commands->Send(cmd::EventCreate{wire, wire_flags, 0});
   if (seq == 0) return SentAs(seq);
@@ -54,7 +54,7 @@ CUresult RecordEvent(Event* event, Stream* stream) {
   const CUresult result = SendOn(stream, cmd::EventRecord{event->wire, stream->wire}, {}, &seq);
   if (result != CUDA_SUCCESS) return result;
   event->NoteRecorded(stream->wire, seq);
-  // Who opened it elsewhere takes it for complete.
+  // A process that opened the event takes it for complete.
   return event->shared.load(std::memory_order_relaxed) ? SynchronizeEvent(event) : CUDA_SUCCESS;
 }
 

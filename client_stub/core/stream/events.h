@@ -1,4 +1,4 @@
-// Events, and whether what they recorded is complete.
+// Events, and whether the work that they recorded is complete.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_EVENTS_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_EVENTS_H_
 
@@ -7,7 +7,7 @@
 
 namespace warpline::stub {
 
-// nullptr for what is no event.
+// Returns nullptr for a handle that names no event.
 Event* FindEvent(CUevent handle);
 
 CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event);
@@ -15,12 +15,13 @@ CUresult DestroyEvent(CUevent handle);
 void DestroyEventsOf(const Context* context);
 
 CUresult RecordEvent(Event* event, Stream* stream);
-// As cuStreamWaitEvent without flags.
+// Works like cuStreamWaitEvent without flags.
 CUresult WaitForEvent(Stream* stream, const Event* event);
 
-// True when the latest record is complete; an event never recorded is. Reads memory only.
+// Returns true when the latest record is complete, or the event was never recorded. Reads memory
+// only.
 bool EventComplete(const Event& event);
-// Returns when the latest record is complete: from memory if it already is.
+// Returns when the latest record is complete. Asks the server only if it is not complete yet.
 CUresult SynchronizeEvent(Event* event);
 
 }  // namespace warpline::stub

@@ -1,4 +1,5 @@
-// What a node of a graph comes after.
+// An edge of a graph, as seen from one of its nodes: the node at the other end, and the edge's
+// data.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_GRAPH_EDGE_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_GRAPH_EDGE_H_
 

@@ -15,7 +15,7 @@
 namespace warpline::stub {
 namespace {
 
-// Below what the worker queues for a session (SessionLimits), and the window of commands.
+// Less than the worker queues for a session (SessionLimits), and less than the window of commands.
 constexpr uint64_t kMaxPacedBytes = 128ull << 20;
 constexpr uint64_t kMaxPacedCommands = 32u << 10;
 
@@ -117,7 +117,7 @@ void HostCalls::Run() {
         token = due_.front();
         due_.pop_front();
       } else {
-        // Their turn will not come; callbacks are told why, in their order.
+        // The turn of these calls will not come. Callbacks are told why, in their order.
         token = calls_.begin()->first;
       }
       const auto it = calls_.find(token);

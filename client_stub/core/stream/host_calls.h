@@ -2,8 +2,8 @@
 // cuStreamAddCallback.
 //
 // A HostCall command keeps the function's place in its stream. The worker says when its turn has
-// come; a thread of ours, one for the process, then runs the function and answers, and the stream
-// goes on. As in CUDA the functions of all streams run one after another.
+// come; our thread, one for the process, then runs the function and answers, and the stream goes
+// on. As in CUDA, the functions of all streams run one after another.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_HOST_CALLS_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_HOST_CALLS_H_
 
@@ -22,11 +22,11 @@ namespace warpline::stub {
 class HostCalls {
  public:
   struct Call {
-    CUhostFn function = nullptr;          // One of the two.
-    CUstreamCallback callback = nullptr;  // Also told of errors.
-    CUstream stream = nullptr;            // What `callback` is told.
+    CUhostFn function = nullptr;          // Either this or `callback` is set.
+    CUstreamCallback callback = nullptr;  // Is also told of errors.
+    CUstream stream = nullptr;            // The stream that `callback` is told.
     void* data = nullptr;
-    bool in_stream = true;  // It keeps a stream waiting.
+    bool in_stream = true;  // A stream waits for the call.
   };
 
   // `session` is borrowed and must outlive this object.
@@ -35,22 +35,22 @@ class HostCalls {
   // Notes the call and returns the token for its HostCall command; 0 when the system has no thread
   // to run it.
   uint64_t Add(const Call& call);
-  // Has `function` called on the thread that runs them, in no stream's order.
+  // Calls `function` on the thread that runs them, in no stream's order.
   void RunSoon(CUhostFn function, void* data);
-  // The command was not sent.
+  // Forgets a call whose command was not sent.
   void Forget(uint64_t token);
 
-  // True while some call has not returned.
+  // Returns true while some call has not returned.
   bool any() const { return count_.load(std::memory_order_relaxed) > 0; }
-  // Before a command of a stream while any(). The answer to a call takes the same way as what is
-  // sent behind the call, and would not get through if that filled the worker's queues: a thread
+  // Called before a command of a stream while any(). The answer to a call takes the same way as the
+  // commands behind it, and would not get through if those filled the worker's queues. So a thread
   // that has sent a great deal waits here until the calls have returned.
   void Pace(uint64_t bytes);
 
   // Returns when the calls that were added so far have returned.
   void Await();
 
-  // Whether the calling thread is the one that runs the functions: they may not call CUDA.
+  // Whether the calling thread is the one that runs the functions, which may not call CUDA.
   static bool OnThread();
 
  private:
@@ -70,7 +70,7 @@ class HostCalls {
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mu_);  // By token, which is their order.
   std::deque<uint64_t> due_ ABSL_GUARDED_BY(mu_);
-  // Sent since the first of calls_.
+  // What was sent since the first of calls_.
   uint64_t paced_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t paced_commands_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -12,7 +12,7 @@
 namespace warpline::stub {
 namespace {
 
-// As it lies in StreamMemOps' tail.
+// The form of an operation in StreamMemOps' tail.
 struct Operation {
   uint32_t kind = 0;
   uint32_t flags = 0;
@@ -25,7 +25,7 @@ CUresult CheckFlags(const Operation& op) {
   switch (op.kind) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      // Nothing that this driver has writes from afar.
+      // No remote writer exists under this driver whose writes would need a flush.
       if ((op.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
       return op.flags <= CU_STREAM_WAIT_VALUE_NOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:

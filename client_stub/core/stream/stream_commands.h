@@ -1,4 +1,4 @@
-// What graphs and calls of the application give a stream in the same way.
+// Commands that graphs and calls of the application give a stream in the same way.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_STREAM_COMMANDS_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_STREAM_COMMANDS_H_
 

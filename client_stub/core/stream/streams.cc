@@ -12,13 +12,13 @@ namespace {
 void Forget(Stream& stream) {
   Runtime& r = runtime();
   if (Captured(stream)) ForgetCapture(&stream);
-  // It may have freed other devices' memory.
+  // The stream may have freed other devices' memory.
   for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
   r.commands->Send(cmd::StreamDestroy{stream.wire});
   r.commands->ForgetStream(stream.wire);
 }
 
-// At the end of the thread whose default streams they are.
+// Called at the end of the thread whose default streams these are.
 void ReleaseStreams(Stream** streams) {
   for (uint32_t i = 0; i < kMaxSessionDevices; ++i) {
     if (streams[i] == nullptr || EnterInitialized() != CUDA_SUCCESS) continue;
@@ -76,7 +76,7 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
       MutexLock lock(&s.attributes_mu);
       s.attributes = {};
     }
-    // Its creation is no work: a new stream is idle, whatever the server still has to do.
+    // Creating the stream is no work: a new stream is idle, whatever the server still has to do.
     s.last_seq.store(0, std::memory_order_relaxed);
     s.capture.store(0, std::memory_order_relaxed);
     *stream = &s;
@@ -93,7 +93,7 @@ CUresult OrderOtherStreamsAfter(Stream* stream) {
 
 CUresult DestroyStream(CUstream handle) {
   const Stream* stream = runtime().streams.Find(NumberOf(handle));
-  // A stream without a context is some thread's default one.
+  // A stream without a context is a thread's default stream.
   if (stream == nullptr || stream->context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return runtime().streams.Remove(NumberOf(handle), Forget) ? CUDA_SUCCESS
                                                             : CUDA_ERROR_INVALID_HANDLE;

@@ -1,7 +1,7 @@
-// Streams, their default ones among them, and waiting for what was sent on them.
+// Streams, including the default ones, and waiting for the work that was sent on them.
 //
 // Stream and event commands go through here, so that a stream knows the latest command that it
-// carries: whether that has retired answers most waits without the server.
+// carries: whether that command has retired answers most waits without the server.
 #ifndef WARPLINE_CLIENT_STUB_CORE_STREAM_STREAMS_H_
 #define WARPLINE_CLIENT_STUB_CORE_STREAM_STREAMS_H_
 
@@ -14,22 +14,22 @@
 
 namespace warpline::stub {
 
-// Which stream a call means that names none, or NULL.
+// Which stream a call means that names no stream, or NULL.
 enum class DefaultStream { kLegacy, kPerThread };
 
-// nullptr for what is no stream. NULL is the call's default, 1 the legacy stream, 2 the thread's
-// own, which is created here; all three are of the current device.
+// Returns nullptr for a handle that names no stream. NULL is the call's default, 1 the legacy
+// stream, 2 the thread's own, which is created here; all three belong to the current device.
 Stream* FindStream(CUstream handle, DefaultStream null_means);
 
 inline bool IsDefaultStream(CUstream handle) {
   return handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
 }
-// What calls on a stream begin with. A stream that was created names its context; the default ones
-// are those of the current context, and CUDA_ERROR_INVALID_CONTEXT without one.
+// Every call on a stream begins with this check. A stream that was created names its context. The
+// default streams belong to the current context; without one this is CUDA_ERROR_INVALID_CONTEXT.
 inline CUresult EnterStreamCall(CUstream handle) {
   return IsDefaultStream(handle) ? Enter() : EnterObject();
 }
-// The same, and finds it. CUDA_ERROR_INVALID_HANDLE for what is no stream.
+// Does the same and finds the stream. CUDA_ERROR_INVALID_HANDLE for a handle that names none.
 inline CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stream) {
   WARPLINE_TRY(EnterStreamCall(handle));
   *stream = FindStream(handle, null_means);
@@ -39,7 +39,8 @@ inline CUresult EnterOn(CUstream handle, DefaultStream null_means, Stream** stre
 // `context` is nullptr for a default stream of a thread.
 CUresult CreateStream(Device* device, Context* context, unsigned int flags, int priority,
                       Stream** stream);
-// Its work completes; CUDA_ERROR_INVALID_HANDLE for what is no stream that cuStreamCreate gave.
+// Destroys a stream, whose work still completes. CUDA_ERROR_INVALID_HANDLE for a handle that
+// cuStreamCreate did not give.
 CUresult DestroyStream(CUstream handle);
 // Destroys all streams that `context` owns.
 void DestroyStreamsOf(const Context* context);
@@ -57,26 +58,28 @@ CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = 
   return SentAs(seq);
 }
 
-// What any stream is given from now on comes after what `stream` was given so far. Needed after
-// synchronous copies, which do not wait for the device. Only non-blocking streams and those of
-// other devices overtake the legacy stream, so for that one nothing is sent before there is one.
+// Orders all work that any stream is given from now on after the work that `stream` was given so
+// far. Needed after synchronous copies, which do not wait for the device. Only non-blocking streams
+// and those of other devices overtake the legacy stream, so for the legacy stream nothing is sent
+// before there is such a stream.
 CUresult OrderOtherStreamsAfter(Stream* stream);
 
-// True when everything sent on the stream so far is complete; for the legacy stream, which waits
-// for the blocking ones, theirs too. Reads memory only.
+// Returns true when everything sent on the stream so far is complete; for the legacy stream, which
+// waits for the blocking streams, everything sent on those too. Reads memory only.
 bool StreamComplete(const Stream& stream);
 
-// Returns when everything sent on the stream so far is complete: from memory if it already is.
+// Returns when everything sent on the stream so far is complete. Asks the server only if it is not
+// complete yet.
 CUresult SynchronizeStream(Stream* stream);
-// The same for everything that a device was given.
+// Waits in the same way for all work of a device.
 CUresult SynchronizeDevice(const Device& device);
-// The same for everything that this process sent.
+// Waits in the same way for everything that this process has sent.
 CUresult SynchronizeSession();
 
-// What `stream` is given from now on comes after what `before` was given so far.
+// Orders the work that `stream` is given from now on after the work that `before` was given so far.
 CUresult Join(Stream* before, Stream* stream);
-// The same for all that a device's streams were given; of the contexts' streams those of `context`
-// only, unless it is nullptr.
+// Orders it after the work of all streams of a device; of the streams that belong to contexts only
+// those of `context` count, unless it is nullptr.
 CUresult JoinDevice(Device* device, const Context* context, Stream* stream);
 
 }  // namespace warpline::stub

@@ -8,13 +8,14 @@
 
 namespace warpline::stub {
 
-// PTX that looks like it, for modules that no one compiles.
+// Text that looks like PTX, for modules that are never compiled.
 inline constexpr char kPtx[] = ".version 9.0\n.target sm_75\n.address_size 64\n";
 
-// A kernel with two parameters: 8 bytes, and 4 bytes at 12. Of a module in the current context.
+// Loads a kernel with two parameters: 8 bytes, and 4 bytes at offset 12. Its module belongs to the
+// current context.
 CUfunction LoadKernel();
 
-// Opens a fake session, whichever endpoint is named. Call before cuInit.
+// Makes cuInit open a fake session, whichever endpoint is named. Call before cuInit.
 void UseFakeSession(uint32_t devices = 1);
 
 // Each test begins with the primary context retained and current on its thread, an empty record of
@@ -31,8 +32,8 @@ class CoreTest : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// The same with three devices, of which the first two are peers: each test begins with all primary
-// contexts retained, the first one current.
+// A CoreTest with three devices, of which the first two are peers. Each test begins with all
+// primary contexts retained and the first one current.
 class DevicesTest : public testing::Test {
  protected:
   static constexpr int kDevices = 3;
@@ -46,7 +47,7 @@ class DevicesTest : public testing::Test {
   static CUdeviceptr Allocate(size_t bytes);
   static CUstream NewStream(unsigned int flags = 0);
   static CUlibrary LoadLibrary();
-  // Of what LoadKernel() gives, or of a kernel.
+  // Launches a CUfunction from LoadKernel(), or a CUkernel.
   static CUresult Launch(void* function, CUstream stream);
 
   CUcontext context_[kDevices] = {};

@@ -26,8 +26,8 @@ class FakeSession : public Session,
   static constexpr uint64_t kArenaBase = uint64_t{1} << 44;
   static constexpr uint64_t kArenaBytes = uint64_t{1} << 32;
 
-  // Devices with an H200's limits and 1 GiB each, granted as it is asked for. The first two can
-  // access each other's memory, and no others.
+  // The devices have an H200's limits and 1 GiB each, granted as it is asked for. Only the first
+  // two can access each other's memory.
   explicit FakeSession(uint32_t devices = 1);
 
   // What was agreed on with the server and where it is. None and here, to begin with. While nobody

@@ -1,9 +1,9 @@
-// The commands of a session between the threads that append them and the loop that sends them, and
-// from there until the server has received them.
+// Holds the commands of a session from the threads that append them to the loop that sends them,
+// and from there until the server has received them.
 //
-// One ring holds it all: what waits to be sent, and behind it what was sent and may have to be sent
-// again. Producers are ordered by a lock; the loop takes no lock, so a producer may wait for room
-// while it holds it.
+// One ring holds them all: the commands that wait to be sent and, behind them, those that were sent
+// and may have to be sent again. Producers are ordered by a lock; the loop takes no lock, so a
+// producer may wait for room while it holds the lock.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_QUEUE_H_
 
@@ -20,7 +20,7 @@ namespace warpline::stub {
 
 class CommandQueue {
  public:
-  // Address space for the ring; pages come as they are used. A power of two.
+  // The address space of the ring, a power of two; pages come as they are used.
   static constexpr size_t kCapacity = 16u << 20;
 
   CommandQueue();
@@ -28,11 +28,12 @@ class CommandQueue {
   CommandQueue(const CommandQueue&) = delete;
   CommandQueue& operator=(const CommandQueue&) = delete;
 
-  // False when there is no memory for the ring; nothing else may be called then.
+  // Returns false when there is no memory for the ring; no other function may be called then.
   bool ok() const { return ring_ != nullptr; }
 
-  // Bounds what may be sent without being received and outstanding without being retired. Called
-  // once, before the first command. `bytes` is at least kMaxCommandsPayload.
+  // Bounds the bytes that may be sent without being received, and the commands that may be
+  // outstanding without being retired. Called once, before the first command. `bytes` is at least
+  // kMaxCommandsPayload.
   void SetWindow(uint64_t bytes, uint64_t commands);
 
   // --- Producers, any thread ---
@@ -40,42 +41,44 @@ class CommandQueue {
   // Holds the producers' lock for a scope, unless the calling thread is inside a group.
   class Turn;
 
-  // Keeps the lock until EndGroup(), so that what the thread puts meanwhile stays together.
+  // Keeps the lock until EndGroup(), so that the thread's commands stay together.
   void BeginGroup();
   void EndGroup();
   bool InGroup() const;
 
-  // The three below: with a Turn.
-  // True when a command of `bytes` (aligned, with its header) fits in the window now.
+  // This and the next three are called with a Turn. Returns true when a command of `bytes`
+  // (aligned, with its header) fits in the window now.
   bool HasRoom(size_t bytes);
-  // Waits until it fits. False when the queue was aborted. Nobody else appends meanwhile.
+  // Waits until the command fits. Returns false when the queue was aborted. No other thread appends
+  // meanwhile.
   bool WaitForRoom(size_t bytes);
-  // The number that Put() will give next.
+  // Returns the number that Put() will give next.
   uint64_t next_seq() const { return last_seq_.load(std::memory_order_relaxed) + 1; }
   // Appends a command that HasRoom() or WaitForRoom() allowed.
   void Put(CommandId id, const void* body, size_t body_bytes, std::string_view tail);
 
-  // The number of the latest command; any thread.
+  // Returns the number of the latest command. Any thread.
   uint64_t last_seq() const { return last_seq_.load(std::memory_order_acquire); }
 
   // Ends all waits for room, now and later. Any thread.
   void Abort();
 
-  // True when everything put so far has been received. Any thread.
+  // Returns true when everything put so far has been received. Any thread.
   bool AllReceived() const;
 
   // --- The loop ---
 
-  // Fills `payload` with the next kCommands payload, which says that so many of the server's frames
-  // were handled; false when there is nothing to send or the window is used up.
+  // Fills `payload` with the next kCommands payload, which acknowledges `acked` of the server's
+  // frames; returns false when there is nothing to send or the window is used up.
   bool Take(std::string* payload, uint32_t acked = 0);
-  // The server has everything up to `seq`. False when that was never sent.
+  // Notes that the server has everything up to `seq`. Returns false when that was never sent.
   bool OnReceived(uint64_t seq);
-  // A new connection to a server that has everything up to `seq`: the rest is sent again. `*again`
-  // is how many frames that were. False when it cannot have come so far.
+  // Begins a new connection to a server that has everything up to `seq`: the rest is sent again.
+  // `*again` gets the number of frames that are sent again. Returns false when the server cannot
+  // have come so far.
   bool Rewind(uint64_t seq, size_t* again);
-  // `count` commands have retired, in whatever order: one stalled stream does not use up the window
-  // of the others. False when fewer were sent.
+  // Notes that `count` commands have retired, in whatever order: one stalled stream does not use up
+  // the window of the others. Returns false when fewer were sent.
   bool OnRetired(uint64_t count);
 
  private:
@@ -97,7 +100,7 @@ class CommandQueue {
   uint64_t window_commands_ = 0;
   uint64_t ring_limit_ = 0;
 
-  // Written by producers, with the lock.
+  // Producers write these, with the lock.
   alignas(64) SpinMutex producers_;
   std::atomic<uint64_t> group_owner_{0};
   std::atomic<uint64_t> tail_{0};
@@ -105,7 +108,7 @@ class CommandQueue {
   uint64_t known_head_ = 0;  // Copies of head_ and retired_, refreshed when they seem to matter.
   uint64_t known_retired_ = 0;
 
-  // Written by the loop.
+  // The loop writes these.
   alignas(64) std::atomic<uint64_t> head_{0};
   std::atomic<uint64_t> retired_{0};
   std::atomic<uint64_t> received_seq_{0};
@@ -114,7 +117,7 @@ class CommandQueue {
   uint64_t unreceived_payload_ = 0;
   std::deque<SentFrame> sent_frames_;
 
-  // Waking the one producer that waits for room.
+  // These wake the one producer that waits for room.
   alignas(64) std::atomic<uint32_t> producer_waits_{0};
   std::atomic<uint32_t> progress_{0};
   std::atomic<bool> aborted_{false};

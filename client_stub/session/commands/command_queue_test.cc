@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1u << 20;
 
-// Puts an ImageData command whose `image` is `mark`; false when there is no room.
+// Puts an ImageData command whose `image` is `mark`; returns false when there is no room.
 bool TryPut(CommandQueue* queue, uint64_t mark, size_t tail_bytes) {
   const cmd::ImageData command = {.image = mark, .total = tail_bytes, .offset = 0};
   const std::string tail(tail_bytes, static_cast<char>('a' + mark % 26));
@@ -58,7 +58,7 @@ Taken Parse(const std::string& payload) {
 }
 
 TEST(CommandQueueTest, OneFrameTakesEverythingPending) {
-  // On the heap for its alignment.
+  // The queue is on the heap because of its alignment.
   const auto owned = std::make_unique<CommandQueue>();
   CommandQueue& queue = *owned;
   queue.SetWindow(4 * kMiB, 100);
@@ -81,7 +81,8 @@ TEST(CommandQueueTest, CommandsStayWholeAroundTheRingAndWithinAFrame) {
   uint64_t put = 0;
   uint64_t seen = 0;
   std::string payload;
-  // Odd sizes, some frames long, three times around.
+  // Puts commands of odd sizes, some of them frames long, until the ring has been filled three
+  // times.
   for (size_t bytes = 0; bytes < 3 * CommandQueue::kCapacity;) {
     const size_t tail = (put * 104729) % 500000;
     while (!TryPut(&queue, put, tail)) {
@@ -146,7 +147,7 @@ TEST(CommandQueueTest, AcknowledgementOfWhatWasNotSentIsRefused) {
   EXPECT_TRUE(queue.OnReceived(1));
   EXPECT_TRUE(queue.OnRetired(1));
   EXPECT_FALSE(queue.OnReceived(2));
-  EXPECT_TRUE(queue.OnReceived(0));  // Old news.
+  EXPECT_TRUE(queue.OnReceived(0));  // This is known already.
   EXPECT_TRUE(queue.AllReceived());
 }
 
@@ -180,7 +181,7 @@ TEST(CommandQueueTest, RewindToWhereTheServerCannotBeIsRefused) {
   queue.SetWindow(4 * kMiB, 1000);
   std::string payload;
   for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(TryPut(&queue, i, 100));
-  ASSERT_TRUE(queue.Take(&payload));  // One frame of all four.
+  ASSERT_TRUE(queue.Take(&payload));  // All four are in one frame.
   size_t again = 0;
   EXPECT_FALSE(queue.Rewind(5, &again));
   EXPECT_FALSE(queue.Rewind(2, &again));

@@ -12,8 +12,8 @@ bool CompletionBoard::Update(uint64_t stream, uint64_t seq, uint64_t all_seq) {
     if (it != shard.seqs.end()) {
       it->second = std::max(it->second, seq);
     } else if (seq > all_seq_.load(std::memory_order_relaxed)) {
-      // What the whole session has passed needs no entry: it may be the late last report of a
-      // stream that is forgotten, and nobody would drop it again.
+      // A command that the whole session has passed needs no entry: the report may be the late last
+      // one of a stream that is forgotten, and then the entry would never be dropped.
       if (streams_.fetch_add(1, std::memory_order_relaxed) >= kMaxStreams) return false;
       shard.seqs.emplace(stream, seq);
     }
@@ -49,7 +49,7 @@ void CompletionBoard::DropForgotten(uint64_t all_seq) {
     Shard& shard = shards_[Index(forgotten.stream)];
     SpinMutexLock shard_lock(&shard.mu);
     const auto it = shard.seqs.find(forgotten.stream);
-    // A stream that was used again under the same handle keeps its entry.
+    // A stream whose handle was used again keeps its entry.
     if (it != shard.seqs.end() && it->second <= forgotten.last_seq) {
       shard.seqs.erase(it);
       streams_.fetch_sub(1, std::memory_order_relaxed);

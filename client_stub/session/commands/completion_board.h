@@ -1,4 +1,5 @@
-// What the worker has reported complete: up to which command on each stream, and of the session.
+// The worker's reports of completion: up to which command each stream, and the whole session, is
+// complete.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMPLETION_BOARD_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMPLETION_BOARD_H_
 
@@ -15,14 +16,15 @@ namespace warpline::stub {
 // Thread-safe.
 class CompletionBoard {
  public:
-  // More streams than this are not believed.
+  // Reports about more streams than this are not believed.
   static constexpr size_t kMaxStreams = 1u << 16;
 
-  // Everything up to `seq` on `stream` is complete, and everything of the session up to `all_seq`.
-  // Numbers that lie behind earlier ones change nothing. False when there are too many streams.
+  // Notes that everything up to `seq` on `stream` is complete, and everything of the session up to
+  // `all_seq`. Numbers behind earlier ones change nothing. Returns false when there are too many
+  // streams.
   bool Update(uint64_t stream, uint64_t seq, uint64_t all_seq);
 
-  // True when command `seq` of `stream` is complete.
+  // Returns true when command `seq` of `stream` is complete.
   bool Retired(uint64_t stream, uint64_t seq) const;
 
   uint64_t all_seq() const { return all_seq_.load(std::memory_order_acquire); }
@@ -47,7 +49,7 @@ class CompletionBoard {
   std::atomic<size_t> streams_{0};
   std::array<Shard, 16> shards_;
   std::atomic<bool> has_forgotten_{false};
-  SpinMutex forgotten_mu_;  // Before a shard's.
+  SpinMutex forgotten_mu_;  // Taken before a shard's.
   std::vector<Forgotten> forgotten_ ABSL_GUARDED_BY(forgotten_mu_);
 };
 

@@ -16,7 +16,7 @@ TEST(CompletionBoardTest, StreamsRetireOnTheirOwn) {
   EXPECT_TRUE(board.Retired(5, 10));
   EXPECT_FALSE(board.Retired(5, 11));
   EXPECT_FALSE(board.Retired(6, 10));
-  EXPECT_TRUE(board.Retired(6, 2));  // The whole session is that far.
+  EXPECT_TRUE(board.Retired(6, 2));  // The whole session has come that far.
 }
 
 TEST(CompletionBoardTest, OldNewsChangesNothing) {

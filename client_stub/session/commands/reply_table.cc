@@ -7,7 +7,7 @@
 namespace warpline::stub {
 namespace {
 
-// Writes data, which begins `offset` bytes into the rows of a box, where they lie.
+// Writes data, which begins `offset` bytes into the rows of a box, to its place in the box.
 void Scatter(const BoxPlace& box, const BoxExtent& extent, uint64_t offset, std::string_view data) {
   while (!data.empty()) {
     const uint64_t row = offset / extent.width;
@@ -40,7 +40,7 @@ ReplyTable::Outcome ReplyTable::Reply(uint64_t seq, CudaResult result, std::stri
     SpinMutexLock lock(&mu_);
     const auto it = expected_.find(seq);
     if (it == expected_.end()) return Outcome::kUnexpected;
-    // A copy that claims success without all of its data is not one; the caller fails the session
+    // A copy that reports success without all of its data has failed. The caller fails the session,
     // and thereby the waiter.
     if (result == CudaResult::kSuccess && it->second.copied != it->second.bytes) {
       return Outcome::kUnexpected;
@@ -70,7 +70,8 @@ ReplyTable::Outcome ReplyTable::CopyData(uint64_t seq, uint64_t offset, std::str
     expected.copied += data.size();
     target = expected;
   }
-  // Only the loop removes entries, and this is the loop: the destination is still the command's.
+  // Only the loop removes entries, and this is the loop, so the destination still belongs to the
+  // command.
   if (target.box.pitch != 0) {
     Scatter(target.box, target.extent, offset, data);
   } else if (!data.empty()) {

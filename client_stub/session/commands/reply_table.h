@@ -1,4 +1,5 @@
-// The round trips that are under way: who waits for which reply, and where copied data goes.
+// The round trips that are under way: which thread waits for which reply, and where copied data
+// goes.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_REPLY_TABLE_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_REPLY_TABLE_H_
 
@@ -23,16 +24,16 @@ class ReplyWaiter {
   explicit ReplyWaiter(int replies, std::string* fields = nullptr)
       : remaining_(replies), fields_(fields) {}
 
-  // Waits until every reply came; returns the first error among them.
+  // Waits until every reply has come; returns the first error among them.
   CudaResult Wait(std::chrono::nanoseconds spin) {
     done_.Wait(spin);
     return static_cast<CudaResult>(result_.load(std::memory_order_relaxed));
   }
 
-  // One reply came. The last one wakes the thread.
+  // Notes that one reply came. The last one wakes the thread.
   void Complete(CudaResult result, std::string_view fields) { CompleteMany(1, result, fields); }
 
-  // `count` replies will not come, because their commands were not sent.
+  // Notes that `count` replies will not come, because their commands were not sent.
   void Abandon(int count, CudaResult result) { CompleteMany(count, result, {}); }
 
  private:
@@ -52,38 +53,39 @@ class ReplyWaiter {
   OneShot done_;
 };
 
-// What is expected of one command.
+// The reply that is expected for one command.
 struct ExpectedReply {
   CommandId command{};
-  ReplyWaiter* waiter = nullptr;  // Null when nobody waits.
+  ReplyWaiter* waiter = nullptr;  // Null when no thread waits.
   char* destination = nullptr;    // For CopyData: `bytes` bytes.
   uint64_t bytes = 0;
   uint64_t copied = 0;
-  // Instead of `destination`, when its pitch is not 0: the data are the rows of this box.
+  // Used instead of `destination` when its pitch is not 0: the data are the rows of this box.
   BoxPlace box = {};
   BoxExtent extent = {};
 };
 
-// Thread-safe. Replies, data and failures come from the loop alone, so that nothing is written to a
+// Thread-safe. Only the loop passes in replies, data and failures, so nothing is written to a
 // destination after Fail().
 class ReplyTable {
  public:
-  // Before the command can leave. False, with the error in `*error`, when the table has failed.
+  // Registers the reply before the command can leave. Returns false, with the error in `*error`,
+  // when the table has failed.
   bool Expect(uint64_t seq, const ExpectedReply& expected, CudaResult* error);
 
   enum class Outcome {
     kTaken,
     kUnexpected,  // No such round trip, or more or less data than it asked for.
-    kUnclaimed,   // The command failed and nobody waits for it.
+    kUnclaimed,   // The command failed and no thread waits for it.
   };
-  // Loop: the reply to `seq`. `*command` is set unless kUnexpected.
+  // Called on the loop with the reply to `seq`. Sets `*command` unless it returns kUnexpected.
   Outcome Reply(uint64_t seq, CudaResult result, std::string_view fields, CommandId* command);
-  // Loop: data for `seq`.
+  // Called on the loop with data for `seq`.
   Outcome CopyData(uint64_t seq, uint64_t offset, std::string_view data);
-  // Loop: every wait ends with `error`, and so does every later one.
+  // Called on the loop: every wait ends with `error`, and so does every later one.
   void Fail(CudaResult error);
 
-  // Loop: true after Fail(); stray replies are then no surprise.
+  // Called on the loop: returns true after Fail(), when stray replies are no surprise.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
  private:

@@ -64,7 +64,7 @@ TEST_F(ReplyTableTest, DataOutsideTheDestinationIsRefused) {
   EXPECT_EQ(table_.CopyData(2, 0, "x"), Outcome::kUnexpected);
   EXPECT_EQ(table_.CopyData(1, 2, "cd"), Outcome::kTaken);
   EXPECT_EQ(table_.CopyData(1, 0, "ab"), Outcome::kTaken);
-  EXPECT_EQ(table_.CopyData(1, 0, "a"), Outcome::kUnexpected);  // More than was asked for.
+  EXPECT_EQ(table_.CopyData(1, 0, "a"), Outcome::kUnexpected);  // This is more than was asked for.
   EXPECT_EQ(std::string(buffer, 8), std::string("\0\0abcd\0\0", 8));
 }
 

@@ -14,8 +14,9 @@ namespace {
 constexpr uint64_t kGiB = 1ull << 30;
 constexpr uint64_t kTiB = 1ull << 40;
 
-// Free of everything on an ordinary process: far below the stacks and libraries at 0x7f..., the
-// executable at 0x55..., and outside AddressSanitizer's shadow (which ends at 0x10007fff8000).
+// These places are free in an ordinary process: they are far below the stacks and libraries at
+// 0x7f... and the executable at 0x55..., and outside AddressSanitizer's shadow (which ends at
+// 0x10007fff8000).
 constexpr uint64_t kPlaces[] = {0x300000000000, 0x200000000000, 0x400000000000, 0x180000000000};
 // ThreadSanitizer ends the process for a mapping outside its few ranges; libraries are at the upper
 // end of this one.
@@ -29,8 +30,8 @@ ArenaReservation& ArenaReservation::operator=(ArenaReservation&& other) noexcept
   return *this;
 }
 
-// Raw system calls, because mmap() may be intercepted by the program or a sanitizer, which then
-// take the range for ordinary memory.
+// The destructor and At() make raw system calls, because a program or a sanitizer that intercepts
+// mmap() would take the range for ordinary memory.
 ArenaReservation::~ArenaReservation() {
   if (bytes_ != 0) syscall(SYS_munmap, base_, bytes_);
 }
@@ -40,7 +41,7 @@ ArenaReservation ArenaReservation::At(uint64_t base, uint64_t bytes) {
   const long at = syscall(SYS_mmap, base, bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (at == -1) return reservation;
-  // Kernels before 4.17 take the address for a hint.
+  // Kernels before 4.17 take the address as a hint only.
   if (static_cast<uint64_t>(at) != base) {
     syscall(SYS_munmap, at, bytes);
     return reservation;

@@ -31,9 +31,10 @@ class ArenaReservation {
   uint64_t bytes_ = 0;
 };
 
-// Places to try, the preferred one first: sizes from 4 TiB down to 4 GiB, starts that are multiples
-// of the size. The places lie where neither the kernel's default layout nor AddressSanitizer's
-// shadow is, and then in the only range that ThreadSanitizer leaves to programs.
+// Returns places to try, the preferred one first: sizes from 4 TiB down to 4 GiB, starts that are
+// multiples of the size. The first places lie outside the kernel's default layout and
+// AddressSanitizer's shadow; the last ones lie in the only range that ThreadSanitizer leaves to
+// programs.
 struct ArenaCandidate {
   uint64_t base;
   uint64_t bytes;

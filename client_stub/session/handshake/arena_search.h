@@ -32,23 +32,23 @@ class ArenaSearch {
   explicit ArenaSearch(std::vector<ArenaCandidate> candidates)
       : candidates_(std::move(candidates)) {}
 
-  // The next candidate that the server may take, as far as is known; none when there is no other or
-  // the server has refused too many.
+  // Returns the next candidate that the server may take, as far as is known; none when there is no
+  // other or the server has refused too many.
   std::optional<ArenaCandidate> Next();
 
-  // The server refused the last candidate with `status`. False when that was not because of the
-  // arena: then no other will do either.
+  // Notes that the server refused the last candidate with `status`. Returns false when the arena
+  // was not the reason: then no other candidate will do either.
   bool OnRefused(const absl::Status& status);
 
   int refusals() const { return refusals_; }
 
-  // Once there is no candidate left: RESOURCE_EXHAUSTED, with what stood in the way.
+  // Called once there is no candidate left: returns RESOURCE_EXHAUSTED, with the reasons.
   absl::Status Failure() const;
 
  private:
   const std::vector<ArenaCandidate> candidates_;
   size_t next_ = 0;
-  uint64_t most_bytes_ = ~uint64_t{0};  // That the server allows.
+  uint64_t most_bytes_ = ~uint64_t{0};  // The most that the server allows.
   int refusals_ = 0;
   std::string last_refusal_;
 };

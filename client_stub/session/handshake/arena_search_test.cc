@@ -58,7 +58,7 @@ TEST(ArenaSearchTest, OtherRefusalsEndIt) {
   ASSERT_TRUE(search.Next().has_value());
   EXPECT_FALSE(search.OnRefused(absl::AbortedError("the arena's addresses are taken")));
   EXPECT_FALSE(search.OnRefused(absl::UnavailableError("draining")));
-  // A reason that only a newer server knows.
+  // This reason is one that only a newer server knows.
   warpline_internal::Refusal newer;
   newer.set_reason(static_cast<warpline_internal::Refusal::Reason>(77));
   absl::Status status = absl::AbortedError("newer");

@@ -15,32 +15,32 @@ namespace warpline::stub {
 
 // A thread that waits for a grant. It lives on that thread's stack.
 struct GrantWaiter {
-  // Asked for.
+  // The request.
   uint64_t va = 0;
   uint64_t min_bytes = 0;
   uint64_t want_bytes = 0;
-  // For a token, of something whose place and size the server says.
+  // The request is for a token; the server names the place and size of what it stands for.
   bool for_token = false;
-  // Answered.
+  // The answer.
   CudaResult result = CudaResult::kSuccess;
   Grant grant;
   std::string token;
   OneShot done;
 };
 
-// Thread-safe. Answers and failures come from the loop alone.
+// Thread-safe. Only the loop passes in answers and failures.
 class GrantTable {
  public:
   // Registers `waiter` and returns its request's id; 0, with the error in `*error`, when the table
   // has failed.
   uint64_t Expect(GrantWaiter* waiter, CudaResult* error);
 
-  // Loop: the answer to request `id`; `bytes` is 0 when it was refused with `error`. False when
-  // there is no such request or the grant is not what it asked for: the caller then fails the
-  // session, and thereby the waiter.
+  // Called on the loop with the answer to request `id`; `bytes` is 0 when it was refused with
+  // `error`. Returns false when there is no such request or the grant does not match it: the caller
+  // then fails the session, and thereby the waiter.
   bool Answer(uint64_t id, const Grant& grant, CudaResult error, std::string token = {});
 
-  // Loop: every wait ends with `error`, and so does every later one.
+  // Called on the loop: every wait ends with `error`, and so does every later one.
   void Fail(CudaResult error);
 
  private:

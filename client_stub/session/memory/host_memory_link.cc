@@ -16,7 +16,7 @@ namespace {
 using warpline_internal::HostMemoryAnswer;
 using warpline_internal::HostMemoryRequest;
 
-// Longer than another worker takes to take over.
+// This is longer than another worker takes to take over.
 constexpr timeval kTimeout = {.tv_sec = 90, .tv_usec = 0};
 constexpr size_t kMaxAnswer = 256;
 
@@ -82,7 +82,7 @@ CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, 
     sent = send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent != static_cast<ssize_t>(packet.size()) || !Receive(socket_.get(), &answer, fd)) {
-    // Answers would not belong to their requests any more.
+    // Later answers would not belong to their requests any more.
     socket_ = UniqueFd();
     return CudaResult::kNotSupported;
   }

@@ -1,4 +1,4 @@
-// The client's way to host memory that it shares with its worker: a socket of the server's, on the
+// Gets host memory that the client shares with its worker: through a socket of the server's, on the
 // same host only, over which descriptors come.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_
@@ -13,13 +13,13 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Connects when it is first used, once.
+// Thread-safe. Connects once, when it is first used.
 class HostMemoryLink {
  public:
   HostMemoryLink(std::string name, uint64_t session, std::string secret)
       : name_(std::move(name)), session_(session), secret_(std::move(secret)) {}
 
-  // Waits for the server. kNotSupported when nobody is there.
+  // Waits for the server's answer. kNotSupported when no server listens there.
   CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd);
 
  private:

@@ -32,7 +32,7 @@ CudaResult ReadBackTable::Wait(uint64_t id, absl::Duration deadline) {
 bool ReadBackTable::Answer(uint64_t id, CudaResult error, std::string_view data) {
   MutexLock lock(&mu_);
   const auto it = requests_.find(id);
-  // One that was not waited for any longer.
+  // The thread may have stopped waiting for this request.
   if (it == requests_.end()) return id != 0 && id <= last_id_;
   Request& request = it->second;
   if (request.done || (error == CudaResult::kSuccess && data.size() != request.bytes)) return false;

@@ -1,4 +1,4 @@
-// Requests for what is left of a lost session's memory.
+// Requests to read what is left of a lost session's memory.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_READ_BACK_TABLE_H_
 #define WARPLINE_CLIENT_STUB_SESSION_MEMORY_READ_BACK_TABLE_H_
 
@@ -12,18 +12,19 @@
 
 namespace warpline::stub {
 
-// Thread-safe. These waits are rare and long: they sleep.
+// Thread-safe. These waits are rare and long, so they sleep.
 class ReadBackTable {
  public:
   // Registers `bytes` to be written to `dst` and returns the request's id; 0 once the table has
   // failed.
   uint64_t Expect(void* dst, uint64_t bytes);
-  // Waits for the answer to request `id`; afterwards nothing is written to its destination.
+  // Waits for the answer to request `id`; afterwards nothing is written to its destination. Returns
   // kUnknown when none came within `deadline`.
   CudaResult Wait(uint64_t id, absl::Duration deadline);
-  // The loop: an answer. False when there is no such request or it has another size.
+  // Called on the loop with an answer. Returns false when there is no such request or it has
+  // another size.
   bool Answer(uint64_t id, CudaResult error, std::string_view data);
-  // The loop: no answer comes any more.
+  // Called on the loop when no answer comes any more.
   void Fail(CudaResult error);
 
  private:

@@ -8,7 +8,7 @@
 namespace warpline::stub {
 namespace {
 
-// The text with a # for each number in it.
+// Returns the text with a # for each number in it.
 std::string KindOf(std::string_view text) {
   std::string kind;
   for (const char c : text) {

@@ -1,5 +1,6 @@
-// What of refused requests for memory is worth a line in an application's log: each reason once. An
-// allocator that runs into its limit and tries again, as PyTorch's does, is nothing to report.
+// Decides which refused requests for memory deserve a line in an application's log: each reason
+// gets one. An allocator that runs into its limit and tries again, as PyTorch's does, deserves
+// none.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_REFUSAL_LOG_H_
 #define WARPLINE_CLIENT_STUB_SESSION_MEMORY_REFUSAL_LOG_H_
 
@@ -16,12 +17,14 @@ namespace warpline::stub {
 // Thread-safe.
 class RefusalLog {
  public:
-  // Reasons come from a server that is not trusted: so much of one is shown, and so many.
+  // Reasons come from a server that is not trusted, so both the text of one and the number of kinds
+  // are bounded.
   static constexpr size_t kMostText = 256;
   static constexpr size_t kMostKinds = 8;
 
-  // The line for a request that was refused with `error` because of `why`; empty when a refusal of
-  // the same kind had its line. Reasons that differ in their numbers alone are of one kind.
+  // Returns the line for a request that was refused with `error` because of `why`; empty when a
+  // refusal of the same kind had its line. Reasons that differ only in their numbers are of one
+  // kind.
   std::string LineFor(CudaResult error, std::string_view why);
 
  private:

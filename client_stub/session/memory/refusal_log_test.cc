@@ -18,7 +18,7 @@ TEST(RefusalLogTest, EachReasonHasOneLine) {
   EXPECT_TRUE(absl::StrContains(line, "CUDA_ERROR_OUT_OF_MEMORY")) << line;
   EXPECT_EQ(log.LineFor(kShort, "quota of 100 bytes: 99 in use, 4 wanted"), "");
   EXPECT_NE(log.LineFor(kShort, "the device is out of memory"), "");
-  // Back and forth.
+  // The two reasons alternate.
   EXPECT_EQ(log.LineFor(kShort, "quota of 7 bytes: 0 in use, 1000 wanted"), "");
   EXPECT_EQ(log.LineFor(kShort, "the device is out of memory"), "");
 }

@@ -18,7 +18,7 @@ void OutputBuffer::Add(int descriptor, std::string_view text) {
     much = held_bytes_ > kMaxHeldBytes;
     pending_.store(true, std::memory_order_release);
   }
-  // A thread that writes already takes this text too. The loop must not wait for it: who reads the
+  // A thread that is writing takes this text too. The loop must not wait for it: the reader of the
   // application's output may be waiting for a call that only the loop can answer.
   if (!much || !write_mu_.TryLock()) return;
   WriteHeld(/*wait=*/false);
@@ -43,8 +43,8 @@ void OutputBuffer::WriteHeld(bool wait) {
       }
     }
     for (const auto& [descriptor, text] : texts) {
-      // What cannot be written without waiting for the application is lost, as with a printf FIFO
-      // that nobody empties.
+      // Text that cannot be written without waiting for the application is lost, as in a printf
+      // FIFO that is never emptied.
       printer_(descriptor, text.data(), text.size(), wait ? 1 : 0);
     }
   }

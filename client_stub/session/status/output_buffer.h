@@ -1,8 +1,8 @@
-// What kernels printed, on its way to the application's own stdout and stderr.
+// The output of kernels, on its way to the application's own stdout and stderr.
 //
-// The loop adds it as it arrives, before whatever tells that the kernels are complete; the thread
-// that waited for them writes it before its call returns. Only when nobody waits and much has come
-// does the loop write itself.
+// The loop adds it as it arrives, before any report that the kernels are complete; the thread that
+// waited for them writes it before its call returns. The loop writes by itself only when no thread
+// waits and much output has come.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_STATUS_OUTPUT_BUFFER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_STATUS_OUTPUT_BUFFER_H_
 
@@ -25,19 +25,19 @@ class OutputBuffer {
   using Printer = int (*)(int descriptor, const char* text, size_t bytes, int wait);
 
   static constexpr size_t kMaxHeldBytes = 1u << 20;
-  // While a thread of the application writes. What comes beyond is lost.
+  // The bound while a thread of the application writes. Output beyond it is lost.
   static constexpr size_t kMaxBehindWriterBytes = 16u << 20;
 
-  // Null drops everything. Before anything else.
+  // Null drops everything. Called before anything else.
   void SetPrinter(Printer printer) { printer_ = printer; }
 
-  // The loop's. Empty text only notes that some may follow.
+  // Called on the loop. Empty text only notes that some may follow.
   void Add(int descriptor, std::string_view text);
   // Writes everything that was added before. One load when there is nothing.
   void Write() {
     if (pending_.load(std::memory_order_acquire)) WriteAndWait();
   }
-  // Kernels of this session may print.
+  // Returns true when kernels of this session may print.
   bool expected() const { return expected_.load(std::memory_order_relaxed); }
 
  private:
@@ -46,10 +46,11 @@ class OutputBuffer {
 
   Printer printer_ = nullptr;
   std::atomic<bool> expected_{false};
-  // Until it is written, so that a second thread does not return before the first has written.
+  // Stays set until all is written, so that a second thread does not return before the first has
+  // written.
   std::atomic<bool> pending_{false};
 
-  Mutex write_mu_;  // Held while the application's stdio is called. Before mu_.
+  Mutex write_mu_;  // Held while the application's stdio is called. Taken before mu_.
   Mutex mu_;
   std::deque<std::pair<int, std::string>> held_ ABSL_GUARDED_BY(mu_);
   size_t held_bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -78,7 +78,7 @@ TEST_F(OutputBufferTest, LoopDoesNotWaitForAThreadThatWrites) {
   };
   buffer_.Add(1, "first");
   buffer_.Write();
-  // That thread writes what came meanwhile, up to the bound.
+  // That thread writes the text that came meanwhile, up to the bound.
   EXPECT_EQ(printed_.substr(0, 8), "1:first ");
   EXPECT_GT(printed_.size(), OutputBuffer::kMaxBehindWriterBytes);
   EXPECT_LT(printed_.size(), OutputBuffer::kMaxBehindWriterBytes + (2u << 20));

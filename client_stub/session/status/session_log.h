@@ -1,6 +1,6 @@
-// What a session says in the application's log, and how often: a program may fail in every command,
-// and a server may end connections and report failures as it likes. What ends the session is said
-// once, without a budget.
+// The lines that a session writes to the application's log, and how often: a program may fail in
+// every command, and a server may end connections and report failures as it likes. The end of the
+// session is logged once, without a budget.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_STATUS_SESSION_LOG_H_
 #define WARPLINE_CLIENT_STUB_SESSION_STATUS_SESSION_LOG_H_
 

@@ -1,4 +1,4 @@
-// What a fake server has of its session: a way to its client.
+// A fake server's way to its client.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_TESTING_CLIENT_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_TESTING_CLIENT_LINK_H_
 
@@ -13,7 +13,7 @@ class ClientLink {
   virtual ~ClientLink() = default;
   // Queues a frame for the client.
   virtual void ToClient(Frame frame) = 0;
-  // Ends the stream after what was queued.
+  // Ends the stream after the frames that were queued.
   virtual void ServerClose(const absl::Status& status) = 0;
 };
 

@@ -41,7 +41,7 @@ void FakeServer::OnFrame(ClientLink* link, Frame frame) {
   const int left = cut_after_.load();
   if (left >= 0 && frame.kind != kHello && frame.kind != kResume) {
     cut_after_.store(left - 1);
-    // What comes now is lost with the connection.
+    // Frames that come now are lost with the connection.
     if (left == 0) {
       MutexLock lock(&mu_);
       if (IsCountedControl(frame.kind)) --controls_;
@@ -134,7 +134,7 @@ void FakeServer::OnCommands(const Frame& frame) {
   MutexLock lock(&mu_);
   for (uint64_t i = 0; i < header.count && !reader.Done(); ++i) {
     const auto view = reader.Next();
-    // Whatever is wrong shows as a session that ends.
+    // Any mistake shows as a session that ends.
     if (!view.ok() || header.first_seq + i != last_seq_ + 1) {
       link_->ServerClose(absl::InvalidArgumentError("bad commands"));
       return;

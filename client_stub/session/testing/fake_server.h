@@ -1,5 +1,5 @@
-// The server's end of a session for tests: welcomes, acknowledges, answers and retires at once, or
-// holds back what a test wants held back.
+// The server's end of a session for tests: it welcomes, acknowledges, answers and retires at once,
+// or holds back what a test wants held back.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_TESTING_FAKE_SERVER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_TESTING_FAKE_SERVER_H_
 
@@ -19,7 +19,7 @@
 
 namespace warpline::stub {
 
-// Thread-safe. One session at a time; must outlive it.
+// Thread-safe. Serves one session at a time and must outlive it.
 class FakeServer {
  public:
   struct Command {
@@ -35,7 +35,7 @@ class FakeServer {
 
   // Changes the welcome before it is sent.
   std::function<void(const warpline_internal::Hello&, warpline_internal::Welcome*)> edit_welcome;
-  // Refuses the session with what it returns, unless OK.
+  // Refuses the session with the status that it returns, unless that is OK.
   std::function<absl::Status(const warpline_internal::Hello&)> admit;
   // Answers a command instead of the default; returns false to get the default.
   std::function<bool(const Command&, std::string* replies)> on_command;
@@ -54,7 +54,7 @@ class FakeServer {
   void Close(const absl::Status& status);
   // Loses the connection as soon as the client has sent so many frames more.
   void CutAfter(int frames) { cut_after_.store(frames); }
-  // So many resumptions are refused with UNAVAILABLE.
+  // This many resumptions are refused with UNAVAILABLE.
   std::atomic<int> refuse_resumes{0};
   int resumes() const { return resumes_.load(); }
 
@@ -65,7 +65,8 @@ class FakeServer {
   // Waits until command `seq` has arrived.
   void AwaitCommand(uint64_t seq) const;
 
-  // What a link calls: on its loop, with every frame of the client; and when it goes away.
+  // A link calls these on its loop: the first with every frame of the client, the second when it
+  // goes away.
   void OnFrame(ClientLink* link, Frame frame);
   void OnLinkGone(ClientLink* link);
 
@@ -86,14 +87,14 @@ class FakeServer {
   mutable Mutex mu_;
   mutable CondVar arrived_;
   ClientLink* link_ ABSL_GUARDED_BY(mu_) = nullptr;
-  // Was cut; what it still brings is lost.
+  // This link was cut; frames that it still brings are lost.
   const ClientLink* cut_link_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool hold_received_ ABSL_GUARDED_BY(mu_) = false;
   bool hold_retired_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t controls_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_attempt_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<Frame> counted_ ABSL_GUARDED_BY(mu_);  // All that the client was sent.
+  std::vector<Frame> counted_ ABSL_GUARDED_BY(mu_);  // All that were sent to the client.
   uint64_t granted_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, uint64_t> unretired_ ABSL_GUARDED_BY(mu_);  // Stream, its latest command.
   std::vector<uint64_t> fences_ ABSL_GUARDED_BY(mu_);
@@ -105,7 +106,7 @@ class FakeServer {
   std::atomic<int> resumes_{0};
 };
 
-// What the fake server's device memory holds at `address`.
+// Returns the byte that the fake server's device memory holds at `address`.
 inline char DeviceByte(uint64_t address) {
   return static_cast<char>(address * 31 + (address >> 8));
 }

@@ -1,5 +1,5 @@
-// A channel to a server that lives in the same loop: what the client sends is handed to a function,
-// and what was queued for the client is handed to its handler. For tests and benchmarks.
+// A channel to a server that lives in the same loop: a function gets what the client sends, and the
+// client's handler gets what was queued for it. For tests and benchmarks.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_TESTING_LOOPBACK_CHANNEL_H_
 #define WARPLINE_CLIENT_STUB_SESSION_TESTING_LOOPBACK_CHANNEL_H_
 

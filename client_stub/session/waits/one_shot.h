@@ -1,5 +1,5 @@
-// A wait for one event, for waits that are expected to last microseconds: the waiter looks at
-// memory for a while before it sleeps, and the signaller enters the kernel only for a sleeper.
+// A wait for one event that is expected to last microseconds: the waiter looks at memory for a
+// while before it sleeps, and the signaller enters the kernel only for a sleeper.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_WAITS_ONE_SHOT_H_
 #define WARPLINE_CLIENT_STUB_SESSION_WAITS_ONE_SHOT_H_
 
@@ -26,7 +26,7 @@ inline void FutexWakeAll(std::atomic<uint32_t>* word) {
           nullptr, 0);
 }
 
-// Calls `done` until it returns true or `limit` has passed; returns what it returned last.
+// Calls `done` until it returns true or `limit` has passed; returns its last result.
 template <typename Done>
 bool SpinUntil(std::chrono::nanoseconds limit, const Done& done) {
   if (done()) return true;
@@ -42,7 +42,7 @@ bool SpinUntil(std::chrono::nanoseconds limit, const Done& done) {
 }
 
 // One thread waits and one signals, once. The waiter may destroy the object as soon as Wait()
-// returns: the signaller's last touch is the exchange, and a wake-up of an address that is no
+// returns: the signaller touches it last in the exchange, and a wake-up of an address that is no
 // longer in use is harmless.
 class OneShot {
  public:

@@ -1,5 +1,5 @@
-// A Mutex for sections of some tens of nanoseconds: a thread that finds it taken tries for a moment
-// before it sleeps.
+// A Mutex for sections of some tens of nanoseconds: a thread that finds it locked tries for a
+// moment before it sleeps.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_WAITS_SPIN_MUTEX_H_
 #define WARPLINE_CLIENT_STUB_SESSION_WAITS_SPIN_MUTEX_H_
 

@@ -1,4 +1,4 @@
-// A burn-in test of old: a parent that does not use CUDA and a child for each device, which
+// An old-style burn-in test: a parent that does not use CUDA and a child for each device, which
 // launches with the functions of CUDA's first versions, reports through a pipe and is stopped by
 // SIGTERM.
 #include <stdatomic.h>
@@ -80,7 +80,7 @@ static int Round(struct Job* job, unsigned round) {
   const int result = round % 3 == 0   ? old->launch_grid(job->fill, blocks, 1)
                      : round % 3 == 1 ? old->launch_grid_async(job->fill, blocks, 1, NULL)
                                       : old->launch_grid_async(job->fill, blocks, 1, (void*)2);
-  // One block more, with another value: what was launched before keeps its own.
+  // Launches one block more, with another value: earlier launches keep their own.
   if (result != 0 || old->set_int(job->fill, 8, 7 * round) != 0 || old->launch(job->fill) != 0 ||
       job->w.synchronize() != 0 || job->w.copy_out(job->got, job->memory, sizeof(job->got)) != 0) {
     return WorkloadFailed("round", (int)round);
@@ -91,7 +91,7 @@ static int Round(struct Job* job, unsigned round) {
   return 0;
 }
 
-// Ends by the signal, or of itself once it has come.
+// The child ends by the signal, or by itself once the signal has come.
 static void RunChild(int device, int reports) {
   static struct Job job;
   if (device % 2 == 0) signal(SIGTERM, OnTerm);
@@ -103,7 +103,7 @@ static void RunChild(int device, int reports) {
   exit(0);
 }
 
-// Asks in a process of its own, so that this one stays without CUDA.
+// Counts in a process of its own, so that this one stays without CUDA.
 static int CountDevices(void) {
   const pid_t child = fork();
   if (child == 0) {
@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 0; i < devices; ++i) kill(children[i], SIGTERM);
   for (int i = 0; i < devices; ++i) {
-    // They may be at a write that nobody reads otherwise.
+    // The children may be blocked in a write that is not read otherwise.
     close(reports[i]);
     const int status = AwaitChild(children[i]);
     const int ended = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

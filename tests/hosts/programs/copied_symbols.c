@@ -1,5 +1,5 @@
 // Linked without PIE, so that `environ` and `stdout` of libc are copied into the program: libc then
-// uses the copies, and who finds libc's own has stale ones.
+// uses the copies, and a library that finds libc's own has stale ones.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 extern char** environ;
 
 int main(void) {
-  // As a launcher does that names the server itself: through a new array, by the copy.
+  // Sets the environment as a launcher does that names the server itself: through a new array, by
+  // the copy.
   static char* variables[64];
   static char variable[256];
   int count = 1;

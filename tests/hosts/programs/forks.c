@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 20; ++i) {
     child = fork();
     if (child == 0) {
-      // As with CUDA itself, whatever the child calls; and it ends in order.
+      // As with CUDA itself, every call of the child fails; and the child ends in order.
       if (w.init(0) != kWorkloadNotInitialized) return 1;
       if (w.synchronize() != kWorkloadNotInitialized) return 1;
       exit(0);

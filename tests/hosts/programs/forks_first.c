@@ -15,7 +15,7 @@ static int AllAtOnce(void) {
   return failed == 0 ? 0 : WorkloadFailed("parent and children at once", failed);
 }
 
-// What the parent does after its fork.
+// The parent's action after its fork.
 enum Parent { kIdle, kExits, kLeaves, kIsKilled, kEndings };
 
 // Uses CUDA or not, and ends once its child works.

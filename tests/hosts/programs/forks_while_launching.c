@@ -1,4 +1,4 @@
-// Forks while threads launch. Whatever the children call says that CUDA is not initialized, they
+// Forks while threads launch. Every call of the children reports that CUDA is not initialized. They
 // end in any way, some after their parent, and the parent's results stay right. In between,
 // programs are started by system(), popen() and posix_spawn().
 #include <pthread.h>
@@ -81,7 +81,7 @@ static int StartPrograms(void) {
   return 0;
 }
 
-// Works as long as `await` is open elsewhere; what it found goes to `out`.
+// Starts a child that works as long as `await` is open elsewhere; its findings go to `out`.
 static pid_t StartLasting(struct Workload* w, const int await[2], const int out[2]) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -117,7 +117,7 @@ static int ForkAndLaunch(struct Workload* w) {
   return 0;
 }
 
-// The program proper, below a process that sees its child outlive it.
+// Runs the program proper, below a process that sees its child outlive it.
 static void Run(const int await[2], const int out[2]) {
   struct Workload w;
   if (OpenWorkload(&w) != 0 || RunOpenWorkload(&w, 2) != 0) _exit(1);

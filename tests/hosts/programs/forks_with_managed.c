@@ -27,7 +27,7 @@ static void Touch(unsigned* words, int how) {
   volatile unsigned* const touched = words;
   if (how == 0 && touched[5] == 0) _exit(2);
   if (how == 1) touched[5] = 3;
-  // The kernel does it.
+  // The operating system's kernel reads the page in a system call.
   int ends[2];
   if (how == 2 && pipe(ends) == 0) _exit(write(ends[1], words, 64) == 64 ? 0 : 3);
   _exit(0);
@@ -41,7 +41,7 @@ int main(void) {
   unsigned* words = NULL;
   for (unsigned round = 0; round < 9; ++round) {
     if (FillManaged(&w, round, &words) != 0) return WorkloadFailed("launch", (int)round);
-    // Some children come when the host has the page, some when it has not.
+    // Some children are made when the host has the page, some when it has not.
     if (round % 2 == 1 && words[7] != round + 7) return WorkloadFailed("word", (int)words[7]);
     const pid_t child = fork();
     if (child == 0) Touch(words, (int)(round % 3));

@@ -1,4 +1,5 @@
-// A C program, and what a guest may not touch in it: signals, the environment, open descriptors.
+// A C program that checks what a guest may not touch in it: signals, the environment, open
+// descriptors.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +22,7 @@ static int CountVariables(void) {
 
 int main(void) {
   struct sigaction before[NSIG];
-  // The system fills the first bytes only.
+  // The system fills only the first bytes.
   sigset_t mask_before = {{0}};
   sigset_t mask = {{0}};
   signal(SIGUSR1, OnSignal);

@@ -1,4 +1,4 @@
-// A plug-in with messages and a protobuf of its own: the system's.
+// A plug-in with messages and a protobuf of its own, the system's.
 #include <string>
 
 #include "proto/admin.pb.h"

@@ -1,4 +1,4 @@
-// What host programs with several processes share: pipes that end in time, and waits that do.
+// Shared by host programs with several processes: reads from pipes and waits that end in time.
 #ifndef WARPLINE_TESTS_HOSTS_PROGRAMS_PROCESSES_H_
 #define WARPLINE_TESTS_HOSTS_PROGRAMS_PROCESSES_H_
 
@@ -21,7 +21,7 @@ static inline int AwaitByte(int input) {
   return (unsigned char)byte;
 }
 
-// Returns the child's status as waitpid() gives it; one that does not end is killed.
+// Returns the child's status as waitpid() gives it; kills a child that does not end.
 static inline int AwaitChild(pid_t child) {
   int status = 0;
   for (int waited = 0; waited < kProcessPatienceMs; waited += 10) {

@@ -1,5 +1,5 @@
-// Has a symbol that is unique in a process whatever its loader was told, by the name of one of
-// protobuf's, and exports it.
+// Exports a symbol with the name of one of protobuf's that is unique in a process, whatever its
+// loader was told.
 #include <cstdio>
 
 #include "workload.h"
@@ -8,7 +8,7 @@ namespace google::protobuf::internal {
 
 struct ShutdownData {
   static ShutdownData* get() {
-    static ShutdownData* data = reinterpret_cast<ShutdownData*>(0x10);  // Nobody may touch it.
+    static ShutdownData* data = reinterpret_cast<ShutdownData*>(0x10);  // It must not be touched.
     return data;
   }
 };

@@ -1,5 +1,5 @@
-// A small CUDA program for hosts of every kind: libcuda.so.1 is taken as the CUDA runtime takes it,
-// by dlopen. C and C++; prototypes are our own, as these programs know nothing of Warpline.
+// A small CUDA program for hosts of every kind: it opens libcuda.so.1 as the CUDA runtime does, by
+// dlopen. C and C++; prototypes are our own, as these programs know nothing of Warpline.
 #ifndef WARPLINE_TESTS_HOSTS_PROGRAMS_WORKLOAD_H_
 #define WARPLINE_TESTS_HOSTS_PROGRAMS_WORKLOAD_H_
 
@@ -100,7 +100,8 @@ static inline int RunOpenWorkload(struct Workload* w, unsigned rounds) {
   return 0;
 }
 
-// All of it. Returns 0 when every result was right; otherwise stderr says what failed.
+// Runs the whole workload. Returns 0 when every result was right; otherwise stderr says what
+// failed.
 static inline int RunWorkload(unsigned rounds) {
   struct Workload w;
   return OpenWorkload(&w) || RunOpenWorkload(&w, rounds);
