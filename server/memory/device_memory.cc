@@ -65,7 +65,7 @@ absl::Status DeviceMemory::StartOnLoop() {
 
 void DeviceMemory::WatchKeeper() {
   keeper_pid_.store(keeper_.pid(), std::memory_order_relaxed);
-  keeper_watch_ = loop_.Watch(keeper_.pid_fd(), [this] { OnKeeperExit(); });
+  keeper_watch_ = loop_.Watch(keeper_.exit_fd(), [this] { OnKeeperExit(); });
 }
 
 void DeviceMemory::OnKeeperExit() {

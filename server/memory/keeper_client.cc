@@ -15,7 +15,7 @@ using warpline_internal::ToKeeper;
 
 absl::Status KeeperClient::Start() {
   Stop();
-  auto process = ChildProcess::Start(options_.program, &socket_);
+  auto process = options_.launcher->Launch(ProcessRole::kKeeper, options_.program, &socket_);
   if (!process.ok()) return process.status();
   process_ = std::move(*process);
   const timeval timeout = absl::ToTimeval(options_.answer_timeout);

@@ -21,7 +21,9 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
+#include "server/process/child_process.h"
 #include "server/process/event_loop.h"
+#include "server/process/running_process.h"
 #include "server/session/server_log.h"
 #include "server/session/session.h"
 #include "server/session/session_options.h"
@@ -34,7 +36,8 @@ namespace warpline {
 
 struct SessionHostOptions {
   SessionOptions session;
-  LeaseBook* leases = nullptr;  // Borrowed, and outliving the host.
+  ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
+  LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.

@@ -23,6 +23,7 @@
 namespace warpline {
 
 struct WorkerPoolOptions {
+  ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
   ChildOptions program;
   // Workers that wait, for each device.
   int warm = 0;

@@ -15,10 +15,10 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
-#include "server/process/child_process.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/process/life_line.h"
+#include "server/process/running_process.h"
 
 namespace warpline {
 
@@ -53,8 +53,10 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   WorkerProcess(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerEvents* events)
       : control_(control), spawner_(spawner), deaths_(deaths), events_(events) {}
 
-  // Starts the program and has it open the device. Failures come as OnWorkerDied().
-  void Start(ChildOptions program, warpline_internal::PrepareWorker prepare);
+  // Has `launcher` (borrowed) start the program, which opens the device. Failures come as
+  // OnWorkerDied().
+  void Start(ProcessLauncher* launcher, ChildOptions program,
+             warpline_internal::PrepareWorker prepare);
 
   // Hands the events to another: a warm worker becomes that of a session. What came before, such as
   // OnWorkerPrepared(), does not come again.
@@ -86,7 +88,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   pid_t pid() const { return process_ == nullptr ? 0 : process_->pid(); }
 
  private:
-  void OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process, UniqueFd socket,
+  void OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process, UniqueFd socket,
                  const warpline_internal::PrepareWorker& prepare);
   void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
   // Sends the first message, with a life line for the process to hold.
@@ -105,7 +107,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   WorkerEvents* events_;
   // What Open() was called with before the worker was prepared.
   std::function<void()> pending_open_;
-  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<RunningProcess> process_;
   UniqueFd socket_;
   EventLoop::Token socket_watch_ = 0;
   EventLoop::Token exit_watch_ = 0;
