@@ -36,12 +36,13 @@ absl::StatusOr<std::string> ProgramOr(const std::string& given, ProcessRole role
   return FindProgram(role);
 }
 
-absl::StatusOr<std::unique_ptr<SupervisedLauncher>> StartSupervisor(const DeviceOptions& from) {
+absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
+    const DeviceOptions& from) {
   auto path = ProgramOr(from.supervisor_program, ProcessRole::kSupervisor);
   if (!path.ok()) return path.status();
   ChildOptions program;
   program.path = *std::move(path);
-  return SupervisedLauncher::Create(std::move(program));
+  return supervisor::SupervisedLauncher::Create(std::move(program));
 }
 
 absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,

@@ -63,7 +63,7 @@ class GpuServer {
   const std::string name_;  // For clients' logs.
 
   // In this order each part uses only those before it; the destructor ends them in reverse.
-  std::unique_ptr<SupervisedLauncher> launcher_;
+  std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<SessionHost> host_;

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct PlacementCandidate {
   std::string uuid;  // 16 bytes
@@ -40,6 +40,6 @@ absl::StatusOr<DeviceNames> ChooseOfLease(const DeviceNames& lease_devices,
 // "GPU-6c3a5e0e-....", as nvidia-smi prints a device's UUID of 16 bytes.
 std::string FormatDeviceUuid(const std::string& uuid);
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_LEASES_PLACEMENT_H_

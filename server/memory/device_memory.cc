@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Between attempts to start a keeper that does not start.
@@ -162,4 +162,4 @@ void DeviceMemory::Drain() {
   } while (stats().pool.dirty_bytes > 0);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 
 using warpline_internal::FromKeeper;
 using warpline_internal::ToKeeper;
@@ -86,4 +86,4 @@ absl::Status KeeperClient::Scrub(absl::Span<const Chunk> chunks) {
   return Ask(request, fds, nullptr).status();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -19,7 +19,7 @@
 #include "server/process/child_process.h"
 #include "server/process/running_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct KeeperOptions {
   ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
@@ -71,6 +71,6 @@ class KeeperClient : public ChunkMaker {
   std::string note_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_KEEPER_CLIENT_H_

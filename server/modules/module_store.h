@@ -25,7 +25,7 @@
 #include "common/unique_fd.h"
 #include "server/handover/counters.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct ModuleStoreOptions {
   std::string dir;
@@ -111,6 +111,6 @@ class ModuleStore {
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MODULES_MODULE_STORE_H_

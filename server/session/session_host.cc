@@ -13,7 +13,7 @@
 #include "server/leases/placement.h"
 #include "server/session/reclaim_policy.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // How long a session whose worker is replaced for its memory may be held up by what is in flight.
@@ -298,4 +298,4 @@ void SessionHost::AddTraffic(TrafficCounters* total) {
   });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

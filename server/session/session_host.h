@@ -32,7 +32,7 @@
 #include "server/workers/worker_pool.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct SessionHostOptions {
   SessionOptions session;
@@ -159,6 +159,6 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   HostMemoryPort host_memory_port_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_HOST_H_

@@ -10,7 +10,7 @@
 int main() {
   warpline::SetLogName("supervisor");
   signal(SIGPIPE, SIG_IGN);
-  warpline::Supervisor supervisor(warpline::kChildSocketFd);
+  warpline::supervisor::Supervisor supervisor(warpline::kChildSocketFd);
   const absl::Status status = supervisor.Run();
   if (status.ok()) return 0;
   warpline::LogError("the server's word to its supervisor: ", std::string(status.message()));

@@ -15,7 +15,7 @@
 #include "proto/supervisor.pb.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::supervisor {
 namespace {
 
 using warpline_internal::FromSupervisor;
@@ -173,4 +173,4 @@ absl::StatusOr<std::unique_ptr<RunningProcess>> SupervisedLauncher::Launch(
   return Ask(current()->socket.get(), request, socket);
 }
 
-}  // namespace warpline
+}  // namespace warpline::supervisor

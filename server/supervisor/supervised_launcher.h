@@ -12,7 +12,7 @@
 #include "server/process/child_process.h"
 #include "server/process/running_process.h"
 
-namespace warpline {
+namespace warpline::supervisor {
 
 // Thread-safe. Outlives the processes that it launched; with it the supervisor ends, and so does
 // what is left of them.
@@ -48,6 +48,6 @@ class SupervisedLauncher : public ProcessLauncher {
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::supervisor
 
 #endif  // WARPLINE_SERVER_SUPERVISOR_SUPERVISED_LAUNCHER_H_

@@ -9,7 +9,7 @@
 #include "server/process/packet_socket.h"
 #include "server/process/process_roles.h"
 
-namespace warpline {
+namespace warpline::supervisor {
 
 using warpline_internal::FromSupervisor;
 using warpline_internal::SpawnProcess;
@@ -106,4 +106,4 @@ void Supervisor::ReapEnded() {
   }
 }
 
-}  // namespace warpline
+}  // namespace warpline::supervisor

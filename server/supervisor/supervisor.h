@@ -13,7 +13,7 @@
 #include "proto/supervisor.pb.h"
 #include "server/process/child_process.h"
 
-namespace warpline {
+namespace warpline::supervisor {
 
 // Used by one thread.
 class Supervisor {
@@ -42,6 +42,6 @@ class Supervisor {
   std::list<Child> children_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::supervisor
 
 #endif  // WARPLINE_SERVER_SUPERVISOR_SUPERVISOR_H_

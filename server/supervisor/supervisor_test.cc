@@ -20,7 +20,7 @@
 #include "server/process/packet_socket.h"
 #include "server/supervisor/supervised_launcher.h"
 
-namespace warpline {
+namespace warpline::supervisor {
 namespace {
 
 using warpline_internal::FromSupervisor;
@@ -195,4 +195,4 @@ TEST_F(SupervisorTest, PassesOverWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::supervisor

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 enum PoolLine : size_t { kDiedLine, kNotReadyLine, kPoolLineCount };
@@ -180,4 +180,4 @@ int WorkerPool::waiting() const {
   return count;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

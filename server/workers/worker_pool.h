@@ -20,7 +20,7 @@
 #include "server/process/event_loop.h"
 #include "server/workers/worker_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct WorkerPoolOptions {
   ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
@@ -90,6 +90,6 @@ class WorkerPool {
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_POOL_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // A dying process lets go of its life line first of all, closes its socket later and can be reaped
@@ -210,4 +210,4 @@ void WorkerProcess::Gone() {
   events_->OnWorkerGone();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -20,7 +20,7 @@
 #include "server/process/life_line.h"
 #include "server/process/running_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What becomes of a worker. Called on the control loop.
 class WorkerEvents {
@@ -122,6 +122,6 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   std::string why_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_PROCESS_H_
