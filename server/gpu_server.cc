@@ -13,7 +13,6 @@
 #include "common/log/log.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
-#include "common/sibling_program.h"
 #include "common/steady_time.h"
 #include "common/version.h"
 #include "server/admin/admin_service.h"
@@ -21,6 +20,8 @@
 #include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
 #include "server/modules/module_store.h"
+#include "server/process/process_roles.h"
+#include "server/process/running_process.h"
 #include "server/session/task_shares.h"
 #include "transport/grpc/grpc_tls.h"
 
@@ -29,17 +30,27 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
 
-absl::StatusOr<std::string> ProgramOr(const std::string& given, const char* name,
-                                      const char* folder) {
+absl::StatusOr<std::string> ProgramOr(const std::string& given, ProcessRole role) {
   if (!given.empty()) return given;
-  return FindSibling(name, folder);
+  return FindProgram(role);
 }
 
-absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, size_t descriptors) {
-  auto keeper = ProgramOr(from.keeper_program, "warpline-keeper", "keeper");
+absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
+    const DeviceOptions& from) {
+  auto path = ProgramOr(from.supervisor_program, ProcessRole::kSupervisor);
+  if (!path.ok()) return path.status();
+  ChildOptions program;
+  program.path = *std::move(path);
+  return supervisor::SupervisedLauncher::Create(std::move(program));
+}
+
+absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,
+                                    size_t descriptors) {
+  auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
   Devices devices;
   DeviceMemoryOptions options;
+  options.keeper.launcher = launcher;
   options.keeper.program.path = *std::move(keeper);
   options.keeper.backend = from.backend;
   options.reserve_bytes = from.reserve_bytes;
@@ -117,7 +128,7 @@ void WarnOfFewTasks(const SessionHostOptions& options) {
 absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
                                                const std::string& server_name,
                                                const std::string& backend) {
-  auto worker = ProgramOr(from.device.worker_program, "warpline-worker", "worker");
+  auto worker = ProgramOr(from.device.worker_program, ProcessRole::kWorker);
   if (!worker.ok()) return worker.status();
   SessionHostOptions options;
   options.max_sessions = from.sessions.max_sessions;
@@ -174,7 +185,12 @@ absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions optio
 }
 
 absl::Status GpuServer::Compose() {
-  auto devices = OpenDevices(options_.device, RaiseDescriptorLimit());
+  // The supervisor has the limit that there is when it starts.
+  const size_t descriptors = RaiseDescriptorLimit();
+  auto launcher = StartSupervisor(options_.device);
+  if (!launcher.ok()) return launcher.status();
+  launcher_ = *std::move(launcher);
+  auto devices = OpenDevices(options_.device, launcher_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();
@@ -187,6 +203,7 @@ absl::Status GpuServer::Compose() {
   if (!book.ok()) return book.status();
   leases_ = *std::move(book);
   host->leases = leases_.get();
+  host->launcher = launcher_.get();
   sampler_ = MakeSampler(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
@@ -280,6 +297,8 @@ GpuServer::~GpuServer() {
   host_.reset();
   sampler_.reset();
   leases_.reset();
+  // By now it has nothing to supervise.
+  launcher_.reset();
 }
 
 }  // namespace warpline::server

@@ -37,6 +37,7 @@ struct DeviceOptions {
   // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
   int hardware_queues = 0;
   // Empty for the programs that lie beside this one.
+  std::string supervisor_program;
   std::string worker_program;
   std::string keeper_program;
 };

@@ -13,7 +13,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::AcquireRequest;
@@ -207,4 +207,4 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
   };
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

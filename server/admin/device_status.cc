@@ -10,7 +10,7 @@
 #include "lease/entitlement.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::DeviceStatus;
@@ -137,4 +137,4 @@ absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
   return reply.SerializeAsString();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

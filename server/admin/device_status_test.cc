@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::DeviceStatusReply;
@@ -212,4 +212,4 @@ TEST_F(DeviceStatusTest, ServersOfASchedulerWantAToken) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

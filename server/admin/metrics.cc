@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using prometheus::ClientMetric;
@@ -181,4 +181,4 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   return f.Take();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class ReplacementsTest : public SessionFixture {
@@ -64,4 +64,4 @@ TEST_F(ReplacementsTest, FinishedOnesAreForgottenForOthers) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -10,7 +10,7 @@
 #include "proto/devices.h"
 #include "proto/refusal.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr size_t kLeaseIdBytes = 8;
@@ -305,4 +305,4 @@ void LeaseBook::ForgetIdle(const std::vector<std::string>& leases) {
   for (const std::string& lease : leases) shared_->idle.erase(lease);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -23,7 +23,7 @@
 #include "lease/token.h"
 #include "memory/quota.h"
 
-namespace warpline {
+namespace warpline::server {
 
 class LeaseBook;
 
@@ -134,6 +134,6 @@ class LeaseBook {
   const std::shared_ptr<LeaseSeat::Shared> shared_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_LEASES_LEASE_BOOK_H_

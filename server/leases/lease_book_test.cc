@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr uint64_t kGiB = 1ull << 30;
@@ -224,4 +224,4 @@ TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -13,7 +13,7 @@
 #include "lease/entitlement.h"
 #include "proto/devices.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr size_t kMaxNameInError = 64;
@@ -137,4 +137,4 @@ absl::StatusOr<DeviceNames> ChooseOfLease(const DeviceNames& lease_devices,
   return Chosen(lease_devices, *chosen);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct PlacementCandidate {
   std::string uuid;  // 16 bytes
@@ -42,6 +42,6 @@ absl::StatusOr<DeviceNames> ChooseOfLease(const DeviceNames& lease_devices,
 // Formats a device's UUID of 16 bytes as nvidia-smi prints it: "GPU-6c3a5e0e-....".
 std::string FormatDeviceUuid(const std::string& uuid);
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_LEASES_PLACEMENT_H_

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "lease/entitlement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 std::vector<PlacementCandidate> ThreeDevices() {
@@ -98,4 +98,4 @@ TEST(PlacementTest, SessionOfALeaseHasSomeOfItsDevices) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

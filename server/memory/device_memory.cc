@@ -7,7 +7,7 @@
 #include "common/log/log.h"
 #include "server/backends/backend_names.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Between attempts to start a keeper that does not start.
@@ -66,7 +66,7 @@ absl::Status DeviceMemory::StartOnLoop() {
 
 void DeviceMemory::WatchKeeper() {
   keeper_pid_.store(keeper_.pid(), std::memory_order_relaxed);
-  keeper_watch_ = loop_.Watch(keeper_.pid_fd(), [this] { OnKeeperExit(); });
+  keeper_watch_ = loop_.Watch(keeper_.exit_fd(), [this] { OnKeeperExit(); });
 }
 
 void DeviceMemory::OnKeeperExit() {
@@ -163,4 +163,4 @@ void DeviceMemory::Drain() {
   } while (stats().pool.dirty_bytes > 0);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

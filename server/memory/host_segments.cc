@@ -6,7 +6,7 @@
 #include "common/sealed_memory.h"
 #include "proto/frames.h"
 
-namespace warpline {
+namespace warpline::server {
 
 bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
   if (bytes == 0 || va % kHostPageBytes != 0 || bytes % kHostPageBytes != 0 || !InHostArena(va) ||
@@ -128,4 +128,4 @@ uint64_t HostSegments::bytes() const {
   return sum;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -18,7 +18,7 @@
 #include "proto/worker.pb.h"
 #include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop.
 class HostSegments {
@@ -77,6 +77,6 @@ class HostSegments {
   std::map<uint64_t, Pending> pending_;   // By id.
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_HOST_SEGMENTS_H_

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::HostMemoryRequest;
@@ -133,4 +133,4 @@ TEST_F(HostSegmentsTest, ASessionWhoseNextWorkerCannotMapThemIsOver) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -14,7 +14,7 @@
 #include "proto/session.pb.h"
 #include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 class DeviceMemory;
 
@@ -69,6 +69,6 @@ class MemoryReclaimer {
   virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_MEMORY_LINKS_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/devices.h"
 
-namespace warpline {
+namespace warpline::server {
 
 class SessionDevices::Device : public ChunkSource {
  public:
@@ -157,4 +157,4 @@ uint64_t SessionDevices::KeptBytes(const DeviceMemory* device, const Quota* quot
   return bytes;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

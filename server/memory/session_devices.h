@@ -24,7 +24,7 @@
 #include "server/process/event_loop.h"
 #include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What a session's devices need around them. All borrowed.
 struct SessionDevicesLinks {
@@ -92,6 +92,6 @@ class SessionDevices {
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_SESSION_DEVICES_H_

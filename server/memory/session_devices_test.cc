@@ -10,7 +10,7 @@
 #include "proto/devices.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::ElementsAre;
@@ -261,4 +261,4 @@ TEST_F(SessionDevicesTest, WorkersAreNotReplacedOnRequest) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

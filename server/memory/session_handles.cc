@@ -7,7 +7,7 @@
 #include "proto/frames.h"
 #include "server/memory/session_memory.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryGrant;
@@ -219,4 +219,4 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   StartHolding(*std::move(chunks), std::move(handles), Reservation());
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

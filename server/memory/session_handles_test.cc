@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/memory/session_memory.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryDone;
@@ -380,4 +380,4 @@ TEST_F(SessionHandlesTest, WhatIsOfferedIsOpenedOnItsDeviceOnly) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -8,7 +8,7 @@
 #include "proto/frames.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 
 using warpline_internal::MemoryGrant;
 using warpline_internal::MemoryRequest;
@@ -471,4 +471,4 @@ void SessionMemory::End() {
   links_.chunks->Return(std::move(chunks));
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

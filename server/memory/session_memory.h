@@ -30,7 +30,7 @@
 #include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct SessionMemoryOptions {
   // The device's number in the session (proto/devices.h). It is in the highest byte of all handles
@@ -207,6 +207,6 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t outside_bytes_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_

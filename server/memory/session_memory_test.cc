@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryDone;
@@ -451,4 +451,4 @@ TEST_F(SessionMemoryTest, NothingIsTriedAgainForAnAbandonedSession) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes,
                        Found found) {
@@ -23,4 +23,4 @@ void ModuleCache::Keep(const std::string& tenant, std::shared_ptr<UniqueFd> imag
   });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

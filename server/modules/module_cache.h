@@ -16,7 +16,7 @@
 #include "server/modules/module_store.h"
 #include "server/process/event_loop.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Thread-safe. The destructor waits for what is under way; callbacks may come until then.
 class ModuleCache {
@@ -40,6 +40,6 @@ class ModuleCache {
   EventLoop keeper_{"module-keep"};
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MODULES_MODULE_CACHE_H_

@@ -19,7 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 enum StoreLine : size_t { kChangedLine, kDiskLine, kStoreLineCount };
@@ -311,4 +311,4 @@ uint64_t ModuleStore::images() const {
   return images_;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -26,7 +26,7 @@
 #include "common/unique_fd.h"
 #include "server/handover/counters.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct ModuleStoreOptions {
   std::string dir;
@@ -113,6 +113,6 @@ class ModuleStore {
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MODULES_MODULE_STORE_H_

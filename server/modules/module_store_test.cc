@@ -16,7 +16,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -220,4 +220,4 @@ TEST_F(ModuleStoreTest, WhatACrashLeftBehindIsRemoved) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

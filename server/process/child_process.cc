@@ -124,10 +124,6 @@ absl::Status StartError(const std::string& path, int error) {
 
 }  // namespace
 
-std::string ChildExit::Describe() const {
-  return absl::StrCat(by_signal ? "signal " : "exit code ", value);
-}
-
 std::vector<std::string> ChildEnvironment(char* const* environment) {
   std::vector<std::string> kept;
   for (; *environment != nullptr; ++environment) {
@@ -141,6 +137,13 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
                                                                   UniqueFd* socket) {
   auto pair = PacketSocketPair();
   if (!pair.ok()) return pair.status();
+  auto child = StartWith(options, std::move(pair->second));
+  if (child.ok()) *socket = std::move(pair->first);
+  return child;
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::StartWith(const ChildOptions& options,
+                                                                      UniqueFd socket) {
   int error_pipe[2];
   if (pipe2(error_pipe, O_CLOEXEC) != 0) return StartError(options.path, errno);
   const UniqueFd error_read(error_pipe[0]);
@@ -161,7 +164,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   }
   const std::vector<char*> argv = Pointers(args);
   const std::vector<char*> envp = Pointers(environment);
-  const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(), pair->second.get(),
+  const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(), socket.get(),
                           error_write.get(),    null_fd.get(), getpid(),    options.same_addresses};
   const pid_t pid = fork();
   if (pid < 0) return StartError(options.path, errno);
@@ -170,7 +173,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   UniqueFd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const int pid_fd_error = errno;
   std::unique_ptr<ChildProcess> child(new ChildProcess(pid, std::move(pid_fd)));
-  if (child->pid_fd() < 0) return StartError(options.path, pid_fd_error);
+  if (child->exit_fd() < 0) return StartError(options.path, pid_fd_error);
 
   error_write.Reset(-1);
   int error = 0;
@@ -179,8 +182,20 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     got = read(error_read.get(), &error, sizeof(error));
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof(error))) return StartError(options.path, error);
-  *socket = std::move(pair->first);
   return child;
+}
+
+ProcessLauncher* ChildLauncher() {
+  class Launcher : public ProcessLauncher {
+    absl::StatusOr<std::unique_ptr<RunningProcess>> Launch(ProcessRole, const ChildOptions& options,
+                                                           UniqueFd* socket) override {
+      auto child = ChildProcess::Start(options, socket);
+      if (!child.ok()) return child.status();
+      return std::unique_ptr<RunningProcess>(*std::move(child));
+    }
+  };
+  static Launcher* const launcher = new Launcher;
+  return launcher;
 }
 
 ChildProcess::~ChildProcess() {

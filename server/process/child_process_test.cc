@@ -69,7 +69,7 @@ TEST(ChildProcessTest, ExitIsSeenOnThePidFdAndReaped) {
   UniqueFd socket;
   auto child = ChildProcess::Start(Shell("exit 7"), &socket);
   ASSERT_TRUE(child.ok()) << child.status();
-  pollfd poll_fd = {(*child)->pid_fd(), POLLIN, 0};
+  pollfd poll_fd = {(*child)->exit_fd(), POLLIN, 0};
   EXPECT_EQ(poll(&poll_fd, 1, 10000), 1);
   const auto exit = (*child)->TryReap();
   ASSERT_TRUE(exit.has_value());

@@ -4,7 +4,7 @@
 
 #include "common/text.h"
 
-namespace warpline {
+namespace warpline::server {
 
 void ClientPresence::MayReturn(ClientProcess client, absl::Duration patience) {
   client_ = std::move(client);
@@ -38,4 +38,4 @@ void ClientPresence::Describe(ContinuitySnapshot* snapshot) const {
   snapshot->transfers = transfers_;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

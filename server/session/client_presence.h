@@ -13,7 +13,7 @@
 #include "server/session/session_lines.h"
 #include "server/session/session_snapshot.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop. Not destroyed while its client is away.
 class ClientPresence {
@@ -49,6 +49,6 @@ class ClientPresence {
   uint64_t transfers_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_CLIENT_PRESENCE_H_

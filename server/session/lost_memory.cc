@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 void LostMemory::Read(const warpline_internal::ReadBack& request) {
   if (reader_ == nullptr)
@@ -35,4 +35,4 @@ void LostMemory::OnMemoryDone(const warpline_internal::MemoryDone& done) {
   (void)holdings_->OnMemoryDone(done);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

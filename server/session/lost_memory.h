@@ -13,7 +13,7 @@
 #include "server/session/session_worker.h"
 #include "server/workers/memory_reader.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop. gone() is true at its end.
 class LostMemory : private MemoryReaderHost {
@@ -51,6 +51,6 @@ class LostMemory : private MemoryReaderHost {
   std::shared_ptr<MemoryReader> reader_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_LOST_MEMORY_H_

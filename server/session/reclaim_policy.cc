@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace warpline {
+namespace warpline::server {
 
 std::vector<uint64_t> ReclaimPolicy::Choose(std::vector<KeepingSession> sessions) const {
   std::sort(sessions.begin(), sessions.end(),
@@ -18,4 +18,4 @@ std::vector<uint64_t> ReclaimPolicy::Choose(std::vector<KeepingSession> sessions
   return chosen;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

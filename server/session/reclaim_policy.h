@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace warpline {
+namespace warpline::server {
 
 // A session, and how much it keeps of what is wanted.
 struct KeepingSession {
@@ -25,6 +25,6 @@ class ReclaimPolicy {
   std::vector<uint64_t> Choose(std::vector<KeepingSession> sessions) const;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_RECLAIM_POLICY_H_

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using Ids = std::vector<uint64_t>;
@@ -26,4 +26,4 @@ TEST(ReclaimPolicyTest, OneRequestHoldsUpFourSessionsAtMost) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

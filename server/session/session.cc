@@ -12,7 +12,7 @@
 #include "server/handover/journal_file.h"
 #include "server/session/connection/message_frame.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryGrant;
@@ -499,4 +499,4 @@ SessionSnapshot Session::Snapshot() const {
   return snapshot;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

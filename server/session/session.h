@@ -50,7 +50,7 @@
 #include "server/session/session_worker.h"
 #include "server/session/task_shares.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop, but for SessionControl, which posts to it. Shared by the owner's table,
 // the channel's side, and callbacks under way.
@@ -169,6 +169,6 @@ class Session : public SessionControl,
   EventLoop::Token timer_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_H_

@@ -5,7 +5,7 @@
 #include "proto/frames.h"
 #include "server/session/connection/message_frame.h"
 
-namespace warpline {
+namespace warpline::server {
 
 bool SessionClient::TryCount() {
   if (pending_.fetch_add(1, std::memory_order_relaxed) < max_pending_) return true;
@@ -30,4 +30,4 @@ void SessionClient::AnswerRead(warpline_internal::ReadBackDone done, std::string
   port_->PushAfterFault(FrameOf(kReadBackDone, done));
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -12,7 +12,7 @@
 #include "server/memory/memory_links.h"
 #include "server/session/connection/session_port.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop, but for TryCount().
 class SessionClient : public ClientLink {
@@ -53,6 +53,6 @@ class SessionClient : public ClientLink {
   std::string memory_refusal_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_CLIENT_H_

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 absl::Status BadMessage(absl::string_view what) {
@@ -90,4 +90,4 @@ void SessionHoldings::Describe(SessionSnapshot* snapshot) const {
   snapshot->memory.refusal = client_->memory_refusal();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

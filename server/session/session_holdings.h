@@ -18,7 +18,7 @@
 #include "server/session/session_snapshot.h"
 #include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop. Lives until nothing is being taken any more.
 class SessionHoldings : public Survivor {
@@ -69,6 +69,6 @@ class SessionHoldings : public Survivor {
   HostSegments host_segments_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_HOLDINGS_H_

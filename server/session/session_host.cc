@@ -13,7 +13,7 @@
 #include "server/leases/placement.h"
 #include "server/session/reclaim_policy.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // How long a session whose worker is replaced for its memory may be held up by what is in flight.
@@ -44,7 +44,8 @@ SessionHost::SessionHost(SessionHostOptions options,
                    ? nullptr
                    : std::make_unique<ModuleCache>(std::move(options_.modules))),
       pool_(&control_, &spawner_, &deaths_,
-            WorkerPoolOptions{.program = options_.session.worker,
+            WorkerPoolOptions{.launcher = options_.launcher,
+                              .program = options_.session.worker,
                               .warm = options_.session.warm_workers}),
       tasks_({.tasks = options_.tasks,
               .max_sessions = options_.max_sessions,
@@ -297,4 +298,4 @@ void SessionHost::AddTraffic(TrafficCounters* total) {
   });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -21,7 +21,9 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
+#include "server/process/child_process.h"
 #include "server/process/event_loop.h"
+#include "server/process/running_process.h"
 #include "server/session/server_log.h"
 #include "server/session/session.h"
 #include "server/session/session_options.h"
@@ -30,11 +32,12 @@
 #include "server/workers/worker_pool.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct SessionHostOptions {
   SessionOptions session;
-  LeaseBook* leases = nullptr;  // Borrowed, and outliving the host.
+  ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
+  LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.
@@ -156,6 +159,6 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   HostMemoryPort host_memory_port_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_HOST_H_

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 
 std::string SessionLines::Keys() const {
   return absl::StrCat("session=", id_, " gpu=", devices_.empty() ? "-1" : devices_,
@@ -33,4 +33,4 @@ LogPermit SessionLines::AskForLast() const {
   return Ask(devices_.empty() ? kRefusedLine : kSessionLine);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

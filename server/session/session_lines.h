@@ -9,7 +9,7 @@
 #include "common/log/keyed_log_budget.h"
 #include "server/session/server_log.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop.
 class SessionLines {
@@ -54,6 +54,6 @@ class SessionLines {
   bool quiet_ = false;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_LINES_H_

@@ -11,7 +11,7 @@
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // CUdevice_attribute.
@@ -144,4 +144,4 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   return welcome;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -16,7 +16,7 @@
 #include "server/session/session_options.h"
 #include "server/workers/worker_pool.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // The version that both ends speak. Otherwise the client has broken the protocol, and this says
 // how. Cuts what is too long.
@@ -56,6 +56,6 @@ struct WelcomeTerms {
 };
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms);
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_MESSAGES_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Offers that are not yet stored; more are dropped, and the images sent again some day.
@@ -52,4 +52,4 @@ void SessionModules::Keep(const warpline_internal::KeepModule& keep, UniqueFd im
                [self = shared_from_this()] { self->control_->Post([self] { --self->keeping_; }); });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

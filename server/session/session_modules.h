@@ -14,7 +14,7 @@
 #include "server/process/event_loop.h"
 #include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop. Shared with what the cache has been asked for.
 class SessionModules : public std::enable_shared_from_this<SessionModules> {
@@ -50,6 +50,6 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
   int keeping_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_MODULES_H_

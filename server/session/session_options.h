@@ -24,7 +24,7 @@
 #include "server/session/task_shares.h"
 #include "server/workers/worker_pool.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct SessionOptions {
   // How a worker is started.
@@ -82,6 +82,6 @@ struct SessionContext {
   KeyedLogBudget* log = nullptr;  // Of the kinds of server_log.h.
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_OPTIONS_H_

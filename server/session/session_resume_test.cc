@@ -12,7 +12,7 @@
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::Hello;
@@ -261,4 +261,4 @@ TEST_F(SessionResumeTest, CutsAnywhereLoseAndRepeatNothing) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

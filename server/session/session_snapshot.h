@@ -11,7 +11,7 @@
 #include "server/handover/counters.h"
 #include "server/handover/session_usage.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What its client said of itself; anything.
 struct ClientSnapshot {
@@ -84,6 +84,6 @@ struct SessionSnapshot {
   SessionUsage usage;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_SNAPSHOT_H_

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::HasSubstr;
@@ -304,4 +304,4 @@ TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

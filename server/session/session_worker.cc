@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWorker open,
                                   uint64_t ring_bytes) {
@@ -181,4 +181,4 @@ void SessionWorker::OnWorkerGone() {
   parts_.events->OnWorkerGone();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -26,7 +26,7 @@
 #include "server/workers/worker_pool.h"
 #include "server/workers/worker_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What becomes of a session's worker. Called on the control loop.
 class SessionWorkerEvents {
@@ -133,6 +133,6 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_WORKER_H_

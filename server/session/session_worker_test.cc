@@ -11,7 +11,7 @@
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST_F(SessionWorkerTest, WarmWorkersThatDoNotStartLeaveTheServerUsable) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

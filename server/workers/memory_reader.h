@@ -17,7 +17,7 @@
 #include "proto/worker.pb.h"
 #include "server/workers/worker_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What the reader needs from its session. Called on the control loop.
 class MemoryReaderHost {
@@ -75,6 +75,6 @@ class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<Me
   uint64_t read_id_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_MEMORY_READER_H_

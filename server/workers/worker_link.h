@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "proto/worker.pb.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Called on the control loop.
 class WorkerLink {
@@ -20,6 +20,6 @@ class WorkerLink {
                             absl::Span<const int> fds) = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_LINK_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 enum PoolLine : size_t { kDiedLine, kNotReadyLine, kPoolLineCount };
@@ -55,7 +55,7 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
   for (const int ordinal : device.more_ordinals) prepare.add_more_ordinals(ordinal);
   auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
   worker->set_generation(generation_);
-  worker->Start(options_.program, std::move(prepare));
+  worker->Start(options_.launcher, options_.program, std::move(prepare));
   return worker;
 }
 
@@ -180,4 +180,4 @@ int WorkerPool::waiting() const {
   return count;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

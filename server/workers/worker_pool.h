@@ -20,9 +20,10 @@
 #include "server/process/event_loop.h"
 #include "server/workers/worker_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct WorkerPoolOptions {
+  ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
   ChildOptions program;
   // The number of workers that wait for each device.
   int warm = 0;
@@ -90,6 +91,6 @@ class WorkerPool {
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_POOL_H_

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/process/death_watch.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class Events : public WorkerEvents {
@@ -148,4 +148,4 @@ TEST_F(WorkerPoolTest, WorkersOfAnOlderProgramAreNotTakenBack) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

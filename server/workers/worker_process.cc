@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // A dying process lets go of its life line first, closes its socket later, and can be reaped last,
@@ -18,23 +18,24 @@ constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 
 }  // namespace
 
-void WorkerProcess::Start(ChildOptions program, warpline_internal::PrepareWorker prepare) {
-  spawner_->Post([self = shared_from_this(), program = std::move(program),
+void WorkerProcess::Start(ProcessLauncher* launcher, ChildOptions program,
+                          warpline_internal::PrepareWorker prepare) {
+  spawner_->Post([self = shared_from_this(), launcher, program = std::move(program),
                   prepare = std::move(prepare)]() mutable {
     struct Started {
-      absl::StatusOr<std::unique_ptr<ChildProcess>> process;
+      absl::StatusOr<std::unique_ptr<RunningProcess>> process;
       UniqueFd socket;
     };
     // Posted functions must be copyable, and processes are not.
     auto started = std::make_shared<Started>();
-    started->process = ChildProcess::Start(program, &started->socket);
+    started->process = launcher->Launch(ProcessRole::kWorker, program, &started->socket);
     self->control_->Post([self, started, prepare = std::move(prepare)] {
       self->OnSpawned(std::move(started->process), std::move(started->socket), prepare);
     });
   });
 }
 
-void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process,
+void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process,
                               UniqueFd socket, const warpline_internal::PrepareWorker& prepare) {
   if (!process.ok()) {
     Died(std::string(process.status().message()));
@@ -43,7 +44,7 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> proc
   }
   process_ = std::move(*process);
   socket_ = std::move(socket);
-  exit_watch_ = control_->Watch(process_->pid_fd(), [this] { OnExit(); });
+  exit_watch_ = control_->Watch(process_->exit_fd(), [this] { OnExit(); });
   if (exit_watch_ == 0) {
     Died("cannot be watched");
     process_->Kill();
@@ -215,4 +216,4 @@ void WorkerProcess::Gone() {
   events_->OnWorkerGone();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -15,12 +15,12 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
-#include "server/process/child_process.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/process/life_line.h"
+#include "server/process/running_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Receives what becomes of a worker. Called on the control loop.
 class WorkerEvents {
@@ -54,8 +54,10 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   WorkerProcess(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerEvents* events)
       : control_(control), spawner_(spawner), deaths_(deaths), events_(events) {}
 
-  // Starts the program and makes it open the device. Failures are reported through OnWorkerDied().
-  void Start(ChildOptions program, warpline_internal::PrepareWorker prepare);
+  // Has `launcher` (borrowed) start the program, which opens the device. Failures come as
+  // OnWorkerDied().
+  void Start(ProcessLauncher* launcher, ChildOptions program,
+             warpline_internal::PrepareWorker prepare);
 
   // Sends the events to another receiver: a warm worker becomes that of a session. What came
   // before, such as OnWorkerPrepared(), does not come again.
@@ -87,7 +89,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   pid_t pid() const { return process_ == nullptr ? 0 : process_->pid(); }
 
  private:
-  void OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process, UniqueFd socket,
+  void OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process, UniqueFd socket,
                  const warpline_internal::PrepareWorker& prepare);
   void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
   // Sends the first message, with a life line for the process to hold.
@@ -106,7 +108,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   WorkerEvents* events_;
   // The call of Open() that waits until the worker is prepared.
   std::function<void()> pending_open_;
-  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<RunningProcess> process_;
   UniqueFd socket_;
   EventLoop::Token socket_watch_ = 0;
   EventLoop::Token exit_watch_ = 0;
@@ -122,6 +124,6 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   std::string why_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_PROCESS_H_

@@ -184,7 +184,7 @@ def descriptors(pid):
 
 
 def worker_count(pid):
-    return sum(1 for child in local_server._children(pid)
+    return sum(1 for child in local_server.descendants(pid)
                if "worker" in pathlib.Path("/proc/%d/comm" % child).read_text())
 
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/process_identity.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr char kProcessEnded[] = "client vanished: its process has ended";
@@ -60,4 +60,4 @@ void ClientAbsence::Finish(const std::string& reason) {
   give_up(reason);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -10,7 +10,7 @@
 #include "common/unique_fd.h"
 #include "server/process/event_loop.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // A client's process, in its own words (Hello).
 struct ClientProcess {
@@ -48,6 +48,6 @@ class ClientAbsence {
   EventLoop::Token timer_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_CONNECTION_CLIENT_ABSENCE_H_

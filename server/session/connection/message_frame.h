@@ -5,7 +5,7 @@
 #include "proto/frames.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 template <typename Message>
 Frame FrameOf(FrameKind kind, const Message& message) {
@@ -15,6 +15,6 @@ Frame FrameOf(FrameKind kind, const Message& message) {
   return frame;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_CONNECTION_MESSAGE_FRAME_H_

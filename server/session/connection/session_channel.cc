@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/frames.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::Hello;
@@ -345,4 +345,4 @@ bool SessionChannel::NextFrame(Frame* frame) {
   return true;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -18,7 +18,7 @@
 #include "server/session/connection/session_port.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What the channel's side asks of the control side. Thread-safe, never blocks.
 class SessionControl {
@@ -146,6 +146,6 @@ class SessionChannel : public SessionHandler {
   Clock::time_point last_activity_ = Clock::now();
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_

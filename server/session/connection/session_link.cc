@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Below this a second copy costs less than sharing one.
@@ -74,4 +74,4 @@ bool SessionLink::NextAgain(Frame* frame) {
   return true;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

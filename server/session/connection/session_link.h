@@ -14,7 +14,7 @@
 #include "proto/frames.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Belongs to the loop of the session's channel; handed over from one channel to the next by
 // SessionPort.
@@ -71,6 +71,6 @@ class SessionLink {
   std::atomic<uint64_t> kept_bytes_{0};  // Written by the loop alone.
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_CONNECTION_SESSION_LINK_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 void Send(SessionLink* link, std::string payload) {
@@ -111,4 +111,4 @@ TEST(SessionLinkTest, AClientThatCannotResumeCostsNothing) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 bool SessionPort::Attach(Channel* channel) {
   MutexLock lock(&mu_);
@@ -122,4 +122,4 @@ void SessionPort::Wake() {
   if (channel_ != nullptr) channel_->Wake();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

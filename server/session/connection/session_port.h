@@ -20,7 +20,7 @@
 #include "server/session/connection/session_link.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Thread-safe. Outlives the channel, which is why it is shared.
 class SessionPort {
@@ -103,6 +103,6 @@ class SessionPort {
   std::shared_ptr<WorkerRings> rings_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_CONNECTION_SESSION_PORT_H_

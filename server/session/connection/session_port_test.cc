@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class FakeChannel : public Channel {
@@ -42,4 +42,4 @@ TEST(SessionPortTest, ChannelThatIsThereAtTheEndIsClosed) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server
