@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "ptx/types.h"
 #include "server/device/cpu/lowering/function_lowering.h"
+#include "server/device/cpu/lowering/kernel_context.h"
 #include "server/device/cpu/machine/device_limits.h"
 
 namespace warpline::cpu {
@@ -173,23 +174,24 @@ class KernelLowering {
 
   absl::Status LowerFunction(uint32_t index) {
     FunctionLowering lowering(&context_, *functions_[index], index);
-    if (!lowering.Run()) return lowering.status();
+    absl::Status status = lowering.Run();
+    if (!status.ok()) return status;
+    CodeBuilder& code = lowering.code();
     FunctionCode function;
     function.name = functions_[index]->name;
     function.entry_pc = static_cast<uint32_t>(code_.ops.size());
-    function.frame_bytes = lowering.frame_bytes;
-    function.local_bytes = lowering.local_bytes;
+    function.frame_bytes = lowering.frame_bytes();
+    function.local_bytes = lowering.local_bytes();
     if (index == 0) {
-      code_.constants = std::move(lowering.constants);
-      code_.specials = std::move(lowering.specials);
-      code_.register_count = std::min<uint32_t>(lowering.frame_bytes / 128 + 16, 255);
+      code_.constants = code.constants();
+      code_.specials = code.specials();
+      code_.register_count = std::min<uint32_t>(lowering.frame_bytes() / 128 + 16, 255);
     } else {
-      // A called function has its frame for itself only once it runs, so it fills in its constants
-      // first.
-      for (const ConstantSlot& constant : lowering.constants) {
+      // A called function has its frame for itself only once it runs: it fills it first.
+      for (const ConstantSlot& constant : code.constants()) {
         code_.ops.push_back(Broadcast(constant));
       }
-      for (const auto& [special, slot] : lowering.specials) {
+      for (const auto& [special, slot] : code.specials()) {
         Op op;
         op.kind = OpKind::kSpecial;
         op.special = special;
@@ -198,7 +200,7 @@ class KernelLowering {
       }
     }
     const auto base = static_cast<uint32_t>(code_.ops.size());
-    for (Op& op : lowering.ops) {
+    for (Op& op : code.ops()) {
       if (op.kind == OpKind::kBranch) op.target += base;
       code_.ops.push_back(op);
     }

@@ -19,6 +19,7 @@
 #include "ptx/parser.h"
 #include "ptx/printer.h"
 #include "server/device/cpu/alu/alu.h"
+#include "server/device/cpu/lowering/module_symbols.h"
 
 namespace warpline::cpu {
 namespace {

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SERVER_DEVICE_CPU_LOWERING_OPERAND_CODE_H_
 #define WARPLINE_SERVER_DEVICE_CPU_LOWERING_OPERAND_CODE_H_
 
+#include <cstdint>
 #include <string_view>
 
 #include "server/device/cpu/machine/op.h"
@@ -18,6 +19,12 @@ Width WidthOf(char code);
 char CodeOf(Width width);
 // Returns '?' for a type of 8 or 128 bits, which has no letter.
 char CodeOf(std::string_view type);
+
+// Bytes of a slot for all lanes.
+inline uint32_t SlotBytes(Width width) { return static_cast<uint32_t>(width) * kLanes; }
+
+inline bool IsHalf(std::string_view type) { return type == "f16" || type == "bf16"; }
+inline bool IsPair(std::string_view type) { return type == "f16x2" || type == "bf16x2"; }
 
 }  // namespace warpline::cpu
 

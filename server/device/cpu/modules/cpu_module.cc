@@ -13,6 +13,7 @@
 #include "ptx/lexer.h"
 #include "ptx/parser.h"
 #include "ptx/types.h"
+#include "server/device/cpu/lowering/lowering.h"
 #include "server/device/cpu/machine/device_limits.h"
 #include "server/device/cpu/machine/op.h"
 #include "server/device/cpu/modules/cpu_log.h"

@@ -17,7 +17,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "ptx/ast.h"
-#include "server/device/cpu/lowering/lowering.h"
+#include "server/device/cpu/lowering/module_symbols.h"
 #include "server/device/cpu/machine/kernel_code.h"
 #include "server/device/cpu/memory/memory_map.h"
 #include "server/device/facets/types.h"

@@ -1,10 +1,11 @@
-// Lowers cvt, as a chain of steps where registers are wider than types, or types have 8 bits.
+#include "server/device/cpu/lowering/conversion_lowering.h"
+
+#include <cstdint>
 #include <initializer_list>
-#include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "ptx/types.h"
-#include "server/device/cpu/lowering/function_lowering.h"
 #include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
@@ -19,8 +20,8 @@ bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> list
 
 }  // namespace
 
-bool FunctionLowering::LowerCvt(const Instruction& in) {
-  if (IsHalfCvt(in)) return LowerHalfCvt(in);
+bool ConversionLowering::Convert(const Instruction& in) {
+  if (IsOfHalves(in)) return ConvertHalf(in);
   if (in.operands.size() != 2 || in.modifiers.size() < 2) return Invalid("malformed cvt");
   std::string to = in.modifiers[in.modifiers.size() - 2];
   std::string from = in.modifiers.back();

@@ -1,4 +1,7 @@
-// Lowers mma, wmma, ldmatrix and stmatrix.
+#include "server/device/cpu/lowering/matrix_lowering.h"
+
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -6,7 +9,6 @@
 
 #include "ptx/types.h"
 #include "server/device/cpu/execution/matrix_ops.h"
-#include "server/device/cpu/lowering/function_lowering.h"
 
 namespace warpline::cpu {
 namespace {
@@ -83,8 +85,8 @@ bool TypesFit(MatrixType d, MatrixType a, MatrixType b, MatrixType c) {
 
 }  // namespace
 
-bool FunctionLowering::MatrixRegisters(const Operand& operand, bool destination, bool exact,
-                                       Matrix* matrix) {
+bool MatrixLowering::Registers(const Operand& operand, bool destination, bool exact,
+                               Matrix* matrix) {
   const bool is_list = operand.kind == Operand::Kind::kVector;
   const size_t count = is_list ? operand.elements.size() : 1;
   const char code = matrix->type == MatrixType::kF64   ? 'd'
@@ -108,8 +110,8 @@ bool FunctionLowering::MatrixRegisters(const Operand& operand, bool destination,
   return true;
 }
 
-bool FunctionLowering::EmitMatrix(MatrixSite site, MemoryFn fn) {
-  // All lanes run it together, wherever they come from.
+bool MatrixLowering::EmitSite(MatrixSite site, MemoryFn fn) {
+  // All lanes together, wherever they come from.
   const uint32_t members = Constant(Width::k32, kAllLanes);
   Op& meet = Emit(OpKind::kWarpSync);
   meet.warp_sync = WarpSyncKind::kBarrier;
@@ -119,7 +121,7 @@ bool FunctionLowering::EmitMatrix(MatrixSite site, MemoryFn fn) {
   return true;
 }
 
-bool FunctionLowering::LowerMma(const Instruction& in) {
+bool MatrixLowering::Multiply(const Instruction& in) {
   MatrixName name;
   if (!ParseName(in, 0, &name) || name.types.size() != 4 || in.operands.size() != 4 ||
       name.layouts != std::vector<std::string>{"row", "col"}) {
@@ -137,14 +139,14 @@ bool FunctionLowering::LowerMma(const Instruction& in) {
       !TypesFit(site.d.type, site.a.type, site.b.type, site.c.type)) {
     return Unsupported(in);
   }
-  return MatrixRegisters(in.operands[1], false, true, &site.a) &&
-         MatrixRegisters(in.operands[2], false, true, &site.b) &&
-         MatrixRegisters(in.operands[3], false, true, &site.c) &&
-         MatrixRegisters(in.operands[0], true, true, &site.d) &&
-         EmitMatrix(std::move(site), MatrixMultiply);
+  return Registers(in.operands[1], false, true, &site.a) &&
+         Registers(in.operands[2], false, true, &site.b) &&
+         Registers(in.operands[3], false, true, &site.c) &&
+         Registers(in.operands[0], true, true, &site.d) &&
+         EmitSite(std::move(site), MatrixMultiply);
 }
 
-bool FunctionLowering::LowerWmmaMultiply(const Instruction& in) {
+bool MatrixLowering::MultiplyWmma(const Instruction& in) {
   MatrixName name;
   if (!ParseName(in, 1, &name)) return Unsupported(in);
   // With f16, only the types of D and C are named.
@@ -163,14 +165,14 @@ bool FunctionLowering::LowerWmmaMultiply(const Instruction& in) {
   site.a = {name.types[1], shape.m, shape.k, {}};
   site.b = {name.types[2], shape.k, shape.n, {}};
   site.c = {name.types[3], shape.m, shape.n, {}};
-  return MatrixRegisters(in.operands[1], false, false, &site.a) &&
-         MatrixRegisters(in.operands[2], false, false, &site.b) &&
-         MatrixRegisters(in.operands[3], false, false, &site.c) &&
-         MatrixRegisters(in.operands[0], true, false, &site.d) &&
-         EmitMatrix(std::move(site), MatrixMultiply);
+  return Registers(in.operands[1], false, false, &site.a) &&
+         Registers(in.operands[2], false, false, &site.b) &&
+         Registers(in.operands[3], false, false, &site.c) &&
+         Registers(in.operands[0], true, false, &site.d) &&
+         EmitSite(std::move(site), MatrixMultiply);
 }
 
-bool FunctionLowering::LowerWmmaAccess(const Instruction& in, const ptx::MemoryAccess& access) {
+bool MatrixLowering::AccessWmma(const Instruction& in, const ptx::MemoryAccess& access) {
   MatrixName name;
   if (in.modifiers.size() < 2) return Invalid("malformed wmma");
   if (!ParseName(in, 2, &name) || name.types.size() != 1 || name.layouts.size() != 1) {
@@ -185,14 +187,14 @@ bool FunctionLowering::LowerWmmaAccess(const Instruction& in, const ptx::MemoryA
   site.d.columns = which == "a" ? name.shape.k : name.shape.n;
   site.column_major = name.layouts[0] == "col";
   if (!GenericAddress(in, access, &site.address)) return false;
-  if (!MatrixRegisters(in.operands[stores ? 1 : 0], !stores, stores, &site.d)) return false;
+  if (!Registers(in.operands[stores ? 1 : 0], !stores, stores, &site.d)) return false;
   const int lead = site.column_major ? site.d.rows : site.d.columns;
   site.stride = Constant(Width::k32, static_cast<uint64_t>(lead));
   if (in.operands.size() == 3 && !Source(in.operands[2], 'i', &site.stride)) return false;
-  return EmitMatrix(std::move(site), stores ? MatrixStore : MatrixLoad);
+  return EmitSite(std::move(site), stores ? MatrixStore : MatrixLoad);
 }
 
-bool FunctionLowering::LowerTiles(const Instruction& in, const ptx::MemoryAccess& access) {
+bool MatrixLowering::AccessTiles(const Instruction& in, const ptx::MemoryAccess& access) {
   const bool stores = access.kind == ptx::AccessKind::kWrite;
   MatrixSite site;
   for (const std::string& modifier : in.modifiers) site.column_major |= modifier == "trans";
@@ -201,8 +203,8 @@ bool FunctionLowering::LowerTiles(const Instruction& in, const ptx::MemoryAccess
   if (count != 1 && count != 2 && count != 4) return Invalid("malformed matrix access");
   site.d = {MatrixType::kF16, 8, 8 * count, {}};
   return GenericAddress(in, access, &site.address) &&
-         MatrixRegisters(registers, !stores, true, &site.d) &&
-         EmitMatrix(std::move(site), stores ? TileStore : TileLoad);
+         Registers(registers, !stores, true, &site.d) &&
+         EmitSite(std::move(site), stores ? TileStore : TileLoad);
 }
 
 }  // namespace warpline::cpu

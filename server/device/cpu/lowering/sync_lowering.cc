@@ -1,7 +1,9 @@
-// Lowers barriers and exchanges between lanes.
-#include <string>
+#include "server/device/cpu/lowering/sync_lowering.h"
 
-#include "server/device/cpu/lowering/function_lowering.h"
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace warpline::cpu {
 namespace {
@@ -40,7 +42,7 @@ const Name* FindName(const Name (&names)[kCount], std::string_view text) {
 
 }  // namespace
 
-bool FunctionLowering::LowerWarpBarrier(const Instruction& in) {
+bool SyncLowering::WarpBarrier(const Instruction& in) {
   uint32_t members;
   if (!Source(in.operands[0], 'i', &members)) return false;
   Op& op = Emit(OpKind::kWarpSync);
@@ -49,7 +51,7 @@ bool FunctionLowering::LowerWarpBarrier(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerBlockBarrier(const Instruction& in) {
+bool SyncLowering::BlockBarrier(const Instruction& in) {
   std::string operation;
   std::string reduction;
   for (const std::string& modifier : in.modifiers) {
@@ -91,7 +93,7 @@ bool FunctionLowering::LowerBlockBarrier(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerShfl(const Instruction& in) {
+bool SyncLowering::Shuffle(const Instruction& in) {
   const Name* const name = in.modifiers.size() == 3 && in.modifiers[0] == "sync"
                                ? FindName(kShuffles, in.modifiers[1])
                                : nullptr;
@@ -116,7 +118,7 @@ bool FunctionLowering::LowerShfl(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerVote(const Instruction& in) {
+bool SyncLowering::Vote(const Instruction& in) {
   // Both vote.sync.all and vote.all.sync are accepted.
   const Name* name = nullptr;
   if (in.modifiers.size() == 3 && in.modifiers[0] == "sync") {
@@ -140,7 +142,7 @@ bool FunctionLowering::LowerVote(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerMatch(const Instruction& in) {
+bool SyncLowering::Match(const Instruction& in) {
   if (in.modifiers.size() != 3 || in.modifiers[1] != "sync") return Unsupported(in);
   const bool any = in.modifiers[0] == "any";
   const bool wide = in.modifiers[2] == "b64";
@@ -164,7 +166,7 @@ bool FunctionLowering::LowerMatch(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerRedux(const Instruction& in) {
+bool SyncLowering::Reduce(const Instruction& in) {
   const Name* const name = in.modifiers.size() == 3 && in.modifiers[0] == "sync"
                                ? FindName(kReductions, in.modifiers[1] + "." + in.modifiers[2])
                                : nullptr;
@@ -180,7 +182,7 @@ bool FunctionLowering::LowerRedux(const Instruction& in) {
   return true;
 }
 
-bool FunctionLowering::LowerActiveMask(const Instruction& in) {
+bool SyncLowering::ActiveMask(const Instruction& in) {
   uint32_t d;
   if (!Destination(in.operands[0], 'i', &d)) return false;
   Emit(OpKind::kActiveMask).r[0] = d;

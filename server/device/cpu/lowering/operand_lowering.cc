@@ -1,10 +1,10 @@
-// Lowers operands: registers, special registers, constants, addresses of symbols.
+#include "server/device/cpu/lowering/operand_lowering.h"
+
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ptx/types.h"
-#include "server/device/cpu/lowering/function_lowering.h"
 #include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
@@ -102,7 +102,7 @@ bool LiteralBits(const ptx::Operand& operand, char code, uint64_t* bits) {
 
 }  // namespace
 
-bool FunctionLowering::RegisterOf(const Operand& operand, Symbol* symbol) {
+bool OperandLowering::RegisterOf(const Operand& operand, Symbol* symbol) {
   if (operand.kind != Operand::Kind::kName) return false;
   const Symbol* const found = Find(operand.name);
   if (found == nullptr || found->kind != Symbol::Kind::kRegister) return false;
@@ -117,7 +117,7 @@ bool FunctionLowering::RegisterOf(const Operand& operand, Symbol* symbol) {
   return true;
 }
 
-bool FunctionLowering::Source(const Operand& operand, char code, uint32_t* slot, bool* negated) {
+bool OperandLowering::Source(const Operand& operand, char code, uint32_t* slot, bool* negated) {
   const Width width = WidthOf(code);
   if (code == 'p') {
     bool inverted = false;
@@ -152,7 +152,7 @@ bool FunctionLowering::Source(const Operand& operand, char code, uint32_t* slot,
                                  : absl::StrCat(operand.name, ".", operand.component);
     const SpecialRow* const row = FindSpecial(name);
     if (row == nullptr) return Unsupported(absl::StrCat("register ", name));
-    *slot = SpecialSlot(row->special, row->width);
+    *slot = code_.SpecialSlot(row->special, row->width);
     if (row->width == width) return true;
     // mov.u32 of a 64-bit register takes its low half, and mov.u64 of a 32-bit one extends it.
     const uint32_t converted = NewSlot(width);
@@ -168,8 +168,8 @@ bool FunctionLowering::Source(const Operand& operand, char code, uint32_t* slot,
   return Invalid(absl::StrCat("unknown operand ", operand.name));
 }
 
-bool FunctionLowering::SymbolAddress(const Operand& operand, char code, uint32_t* slot,
-                                     bool* found) {
+bool OperandLowering::SymbolAddress(const Operand& operand, char code, uint32_t* slot,
+                                    bool* found) {
   const bool element = operand.kind == Operand::Kind::kElement;
   if (operand.kind != Operand::Kind::kName && !element) return true;
   if (code != 'l' && code != 'i') return true;
@@ -218,7 +218,7 @@ bool FunctionLowering::SymbolAddress(const Operand& operand, char code, uint32_t
   return true;
 }
 
-bool FunctionLowering::Predicate(const Operand& operand, uint32_t* slot, bool* negated) {
+bool OperandLowering::Predicate(const Operand& operand, uint32_t* slot, bool* negated) {
   if (operand.kind == Operand::Kind::kInteger) {
     *slot = Constant(Width::kPred, operand.value != 0 ? 1 : 0);
     *negated = false;
@@ -233,7 +233,7 @@ bool FunctionLowering::Predicate(const Operand& operand, uint32_t* slot, bool* n
   return true;
 }
 
-bool FunctionLowering::Destination(const Operand& operand, char code, uint32_t* slot) {
+bool OperandLowering::Destination(const Operand& operand, char code, uint32_t* slot) {
   if (operand.kind == Operand::Kind::kName && operand.name == "_") {
     *slot = NewSlot(WidthOf(code));
     return true;
@@ -245,6 +245,115 @@ bool FunctionLowering::Destination(const Operand& operand, char code, uint32_t* 
   }
   *slot = symbol.slot;
   return true;
+}
+
+bool OperandLowering::SpaceOf(ptx::StateSpace space, Space* out) const {
+  switch (space) {
+    case ptx::StateSpace::kGeneric:
+      *out = Space::kGeneric;
+      return true;
+    case ptx::StateSpace::kGlobal:
+    case ptx::StateSpace::kConst:
+      *out = Space::kGlobal;
+      return true;
+    case ptx::StateSpace::kShared:
+      *out = Space::kShared;
+      return true;
+    case ptx::StateSpace::kLocal:
+      *out = Space::kLocal;
+      return true;
+    case ptx::StateSpace::kParam:
+      // In a .func parameters live in the local frame.
+      *out = function_.is_entry ? Space::kParam : Space::kLocal;
+      return true;
+    case ptx::StateSpace::kSharedCluster:
+      return false;
+  }
+  return false;
+}
+
+bool OperandLowering::ResolveAddress(const Operand& operand, Space space, Op* op) {
+  if (operand.kind != Operand::Kind::kAddress || !operand.elements.empty()) {
+    return Invalid("expected an address");
+  }
+  op->space = space;
+  op->imm = static_cast<uint64_t>(operand.offset);
+  op->r[0] = kNoSlot;
+  if (operand.name.empty()) {
+    // An absolute address of a local variable would depend on our own layout.
+    if (space == Space::kLocal) return Unsupported("absolute local address");
+    return true;
+  }
+  Operand base;
+  base.name = operand.name;
+  Symbol symbol;
+  if (RegisterOf(base, &symbol)) {
+    if (symbol.width != Width::k32 && symbol.width != Width::k64) {
+      return Invalid("address register has the wrong size");
+    }
+    if (symbol.width == Width::k32 && space != Space::kShared && space != Space::kLocal &&
+        space != Space::kParam) {
+      return Invalid("32-bit address of global memory");
+    }
+    op->r[0] = symbol.slot;
+    op->wide_address = symbol.width == Width::k64;
+    return true;
+  }
+  if (const Symbol* const found = Find(operand.name)) {
+    const Space its = found->kind == Symbol::Kind::kParam    ? Space::kParam
+                      : found->kind == Symbol::Kind::kShared ? Space::kShared
+                                                             : Space::kLocal;
+    // A .param of a call site is local memory, also in a kernel.
+    if (space != its && space != Space::kGeneric &&
+        !(space == Space::kParam && its == Space::kLocal)) {
+      return Invalid("variable of another state space");
+    }
+    op->space = its;
+    op->imm += found->offset;
+    return true;
+  }
+  uint32_t slot;
+  bool known = false;
+  if (!SymbolAddress(base, space == Space::kShared ? 'i' : 'l', &slot, &known)) return false;
+  if (!known) return Invalid(absl::StrCat("unknown symbol ", operand.name));
+  if (space == Space::kGeneric && kernel_->symbols->shared.count(operand.name) != 0) {
+    op->space = Space::kShared;
+  }
+  op->r[0] = slot;
+  op->wide_address = space != Space::kShared;
+  return true;
+}
+
+bool OperandLowering::GenericAddress(const Instruction& in, const ptx::MemoryAccess& access,
+                                     uint32_t* slot) {
+  Space space;
+  if (!SpaceOf(access.space, &space)) return Unsupported(in);
+  Op op;
+  if (!ResolveAddress(in.operands[access.operand], space, &op)) return false;
+  uint64_t offset = op.imm;
+  if (op.space == Space::kShared) offset += kSharedWindow;
+  if (op.space == Space::kLocal) offset += kLocalWindow;
+  if (op.space == Space::kParam) offset += kParamWindow;
+  if (op.r[0] == kNoSlot) {
+    if (op.space != Space::kLocal) {
+      *slot = Constant(Width::k64, offset);
+      return true;
+    }
+    *slot = NewSlot(Width::k64);
+    Op& address = Emit(OpKind::kLocalAddress);
+    address.r[0] = *slot;
+    address.imm = offset;
+    return true;
+  }
+  uint32_t base = op.r[0];
+  if (!op.wide_address) {
+    base = NewSlot(Width::k64);
+    if (!EmitNamed("cvt.u64.u32", base, op.r[0])) return false;
+  }
+  *slot = base;
+  if (offset == 0) return true;
+  *slot = NewSlot(Width::k64);
+  return EmitNamed("add.u64", *slot, base, Constant(Width::k64, offset));
 }
 
 }  // namespace warpline::cpu

@@ -1,10 +1,11 @@
-// Lowers cp.async and mbarrier, and makes generic addresses for handlers that check each lane
-// themselves.
-#include <string>
+#include "server/device/cpu/lowering/async_lowering.h"
 
-#include "absl/strings/str_cat.h"
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "server/device/cpu/execution/async_ops.h"
-#include "server/device/cpu/lowering/function_lowering.h"
 
 namespace warpline::cpu {
 namespace {
@@ -18,45 +19,7 @@ bool Has(const ptx::Instruction& in, std::string_view modifier) {
 
 }  // namespace
 
-bool FunctionLowering::GenericAddress(const Instruction& in, const ptx::MemoryAccess& access,
-                                      uint32_t* slot) {
-  Space space;
-  if (!SpaceOf(access.space, &space)) return Unsupported(in);
-  Op op;
-  if (!ResolveAddress(in.operands[access.operand], space, &op)) return false;
-  uint64_t offset = op.imm;
-  if (op.space == Space::kShared) offset += kSharedWindow;
-  if (op.space == Space::kLocal) offset += kLocalWindow;
-  if (op.space == Space::kParam) offset += kParamWindow;
-  if (op.r[0] == kNoSlot) {
-    if (op.space != Space::kLocal) {
-      *slot = Constant(Width::k64, offset);
-      return true;
-    }
-    *slot = NewSlot(Width::k64);
-    Op& address = Emit(OpKind::kLocalAddress);
-    address.r[0] = *slot;
-    address.imm = offset;
-    return true;
-  }
-  uint32_t base = op.r[0];
-  if (!op.wide_address) {
-    base = NewSlot(Width::k64);
-    if (!EmitNamed("cvt.u64.u32", base, op.r[0])) return false;
-  }
-  *slot = base;
-  if (offset == 0) return true;
-  *slot = NewSlot(Width::k64);
-  return EmitNamed("add.u64", *slot, base, Constant(Width::k64, offset));
-}
-
-Op& FunctionLowering::EmitHandler(MemoryFn fn) {
-  Op& op = Emit(OpKind::kAtomic);
-  op.memory = fn;
-  return op;
-}
-
-bool FunctionLowering::LowerCopyAsync(const Instruction& in, const ptx::Description& what) {
+bool AsyncLowering::Copy(const Instruction& in, const ptx::Description& what) {
   const ptx::MemoryAccess& target = what.accesses()[0];
   const uint64_t bytes = target.bytes;
   if (bytes != 4 && bytes != 8 && bytes != 16) return Invalid("cp.async of a wrong size");
@@ -77,8 +40,8 @@ bool FunctionLowering::LowerCopyAsync(const Instruction& in, const ptx::Descript
   return true;
 }
 
-// Emits the arrival that stands for the copies so far. Without .noinc it is added to the count.
-bool FunctionLowering::LowerCopyAsyncArrive(const Instruction& in, const ptx::Description& what) {
+// The arrival that stands for the copies so far. Without .noinc it was added to the count.
+bool AsyncLowering::ArriveAfterCopies(const Instruction& in, const ptx::Description& what) {
   if (!Has(in, "noinc")) return true;
   uint32_t barrier;
   if (!GenericAddress(in, what.accesses()[0], &barrier)) return false;
@@ -89,7 +52,7 @@ bool FunctionLowering::LowerCopyAsyncArrive(const Instruction& in, const ptx::De
   return true;
 }
 
-bool FunctionLowering::LowerBarrierInit(const Instruction& in, const ptx::Description& what) {
+bool AsyncLowering::Init(const Instruction& in, const ptx::Description& what) {
   uint32_t barrier, count;
   if (!GenericAddress(in, what.accesses()[0], &barrier)) return false;
   if (!Source(in.operands[1], 'i', &count)) return false;
@@ -99,7 +62,7 @@ bool FunctionLowering::LowerBarrierInit(const Instruction& in, const ptx::Descri
   return true;
 }
 
-bool FunctionLowering::LowerBarrierArrive(const Instruction& in, const ptx::Description& what) {
+bool AsyncLowering::Arrive(const Instruction& in, const ptx::Description& what) {
   const ptx::MemoryAccess& access = what.accesses()[0];
   const bool has_state = access.operand > 0;
   const size_t next = access.operand + size_t{1};
@@ -117,7 +80,7 @@ bool FunctionLowering::LowerBarrierArrive(const Instruction& in, const ptx::Desc
   return true;
 }
 
-bool FunctionLowering::LowerBarrierTest(const Instruction& in, const ptx::Description& what) {
+bool AsyncLowering::Test(const Instruction& in, const ptx::Description& what) {
   const bool parity = Has(in, "parity");
   uint32_t barrier, state, done;
   if (!GenericAddress(in, what.accesses()[0], &barrier)) return false;
@@ -132,7 +95,7 @@ bool FunctionLowering::LowerBarrierTest(const Instruction& in, const ptx::Descri
   return true;
 }
 
-bool FunctionLowering::LowerBarrierPending(const Instruction& in) {
+bool AsyncLowering::Pending(const Instruction& in) {
   uint32_t state, count;
   if (!Source(in.operands[1], 'l', &state) || !Destination(in.operands[0], 'i', &count)) {
     return false;

@@ -1,95 +1,17 @@
-// Lowers loads, stores and atomics.
+#include "server/device/cpu/lowering/memory_lowering.h"
+
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "ptx/printer.h"
+#include "ptx/types.h"
 #include "server/device/cpu/execution/memory_ops.h"
-#include "server/device/cpu/lowering/function_lowering.h"
 #include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
 
-// Returns false for a space that this device does not have.
-bool FunctionLowering::SpaceOf(ptx::StateSpace space, Space* out) const {
-  switch (space) {
-    case ptx::StateSpace::kGeneric:
-      *out = Space::kGeneric;
-      return true;
-    case ptx::StateSpace::kGlobal:
-    case ptx::StateSpace::kConst:
-      *out = Space::kGlobal;
-      return true;
-    case ptx::StateSpace::kShared:
-      *out = Space::kShared;
-      return true;
-    case ptx::StateSpace::kLocal:
-      *out = Space::kLocal;
-      return true;
-    case ptx::StateSpace::kParam:
-      // The parameters of a .func live in the local frame.
-      *out = function_.is_entry ? Space::kParam : Space::kLocal;
-      return true;
-    case ptx::StateSpace::kSharedCluster:
-      return false;
-  }
-  return false;
-}
-
-// Fills in the address fields of `op`, which must not have been emitted yet, because this may emit
-// others.
-bool FunctionLowering::ResolveAddress(const Operand& operand, Space space, Op* op) {
-  if (operand.kind != Operand::Kind::kAddress || !operand.elements.empty()) {
-    return Invalid("expected an address");
-  }
-  op->space = space;
-  op->imm = static_cast<uint64_t>(operand.offset);
-  op->r[0] = kNoSlot;
-  if (operand.name.empty()) {
-    // An absolute address of a local variable would depend on the layout that this device chooses.
-    if (space == Space::kLocal) return Unsupported("absolute local address");
-    return true;
-  }
-  Operand base;
-  base.name = operand.name;
-  Symbol symbol;
-  if (RegisterOf(base, &symbol)) {
-    if (symbol.width != Width::k32 && symbol.width != Width::k64) {
-      return Invalid("address register has the wrong size");
-    }
-    if (symbol.width == Width::k32 && space != Space::kShared && space != Space::kLocal &&
-        space != Space::kParam) {
-      return Invalid("32-bit address of global memory");
-    }
-    op->r[0] = symbol.slot;
-    op->wide_address = symbol.width == Width::k64;
-    return true;
-  }
-  if (const Symbol* const found = Find(operand.name)) {
-    const Space its = found->kind == Symbol::Kind::kParam    ? Space::kParam
-                      : found->kind == Symbol::Kind::kShared ? Space::kShared
-                                                             : Space::kLocal;
-    // A .param of a call site is local memory, in a kernel as well.
-    if (space != its && space != Space::kGeneric &&
-        !(space == Space::kParam && its == Space::kLocal)) {
-      return Invalid("variable of another state space");
-    }
-    op->space = its;
-    op->imm += found->offset;
-    return true;
-  }
-  uint32_t slot;
-  bool known = false;
-  if (!SymbolAddress(base, space == Space::kShared ? 'i' : 'l', &slot, &known)) return false;
-  if (!known) return Invalid(absl::StrCat("unknown symbol ", operand.name));
-  if (space == Space::kGeneric && kernel_->symbols->shared.count(operand.name) != 0) {
-    op->space = Space::kShared;
-  }
-  op->r[0] = slot;
-  op->wide_address = space != Space::kShared;
-  return true;
-}
-
-bool FunctionLowering::ElementsOf(const Instruction& in, const ptx::Description& what,
-                                  Elements* elements) {
+bool MemoryLowering::ElementsOf(const Instruction& in, const ptx::Description& what,
+                                Elements* elements) {
   const int bytes = ptx::TypeBytes(what.type());
   if (bytes == 0 || bytes > 8 || what.vector() > 4 || what.accesses()[0].bytes > 16) {
     return Unsupported(in);
@@ -106,7 +28,7 @@ bool FunctionLowering::ElementsOf(const Instruction& in, const ptx::Description&
   return true;
 }
 
-bool FunctionLowering::LowerLoad(const Instruction& in, const ptx::Description& what) {
+bool MemoryLowering::Load(const Instruction& in, const ptx::Description& what) {
   const ptx::MemoryAccess& access = what.accesses()[0];
   Elements elements;
   Space space;
@@ -144,7 +66,7 @@ bool FunctionLowering::LowerLoad(const Instruction& in, const ptx::Description& 
   return true;
 }
 
-bool FunctionLowering::LowerStore(const Instruction& in, const ptx::Description& what) {
+bool MemoryLowering::Store(const Instruction& in, const ptx::Description& what) {
   const ptx::MemoryAccess& access = what.accesses()[0];
   Elements elements;
   Space space;
@@ -184,8 +106,8 @@ bool FunctionLowering::LowerStore(const Instruction& in, const ptx::Description&
   return true;
 }
 
-// A vector becomes one atomic for each element, which is all that PTX promises.
-bool FunctionLowering::LowerAtomic(const Instruction& in, const ptx::Description& what) {
+// Of a vector, one atomic for each element, which is all that PTX promises.
+bool MemoryLowering::Update(const Instruction& in, const ptx::Description& what) {
   const ptx::MemoryAccess& access = what.accesses()[0];
   const AtomicRow* const row = FindAtomic(what.operation(), what.type());
   Space space;

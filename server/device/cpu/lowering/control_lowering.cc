@@ -1,27 +1,29 @@
-// Lowers branches, calls, ends and fences.
+#include "server/device/cpu/lowering/control_lowering.h"
+
+#include <cstddef>
+#include <cstdint>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/cuda/cuda_result.h"
 #include "server/device/cpu/execution/memory_ops.h"
-#include "server/device/cpu/execution/system_calls.h"
-#include "server/device/cpu/lowering/function_lowering.h"
 #include "server/device/cpu/lowering/operand_code.h"
 
 namespace warpline::cpu {
 
-bool FunctionLowering::LowerBranch(const Instruction& in) {
+bool ControlLowering::Branch(const Instruction& in) {
   if (in.operands[0].kind != Operand::Kind::kName) return Invalid("malformed branch");
   for (const std::string& modifier : in.modifiers) {
     if (modifier != "uni") return Unsupported(in);
   }
-  branches_.emplace_back(ops.size(), LabelKey(scopes_.back().id, in.operands[0].name));
+  scopes_.BranchTo(in.operands[0].name);
   Emit(OpKind::kBranch);
   return true;
 }
 
-bool FunctionLowering::LowerCall(const Instruction& in, const ptx::Description& what) {
+bool ControlLowering::Call(const Instruction& in, const ptx::Description& what) {
   const auto list_at = [&](size_t i) {
     return i < in.operands.size() && what.roles()[i] == ptx::Role::kList ? &in.operands[i]
                                                                          : nullptr;
@@ -35,7 +37,7 @@ bool FunctionLowering::LowerCall(const Instruction& in, const ptx::Description& 
   Symbol pointer;
   if (RegisterOf(target, &pointer)) {
     if (pointer.width != Width::k64) return Invalid("call through a register of the wrong size");
-    return LowerIndirectCall(results, pointer.slot, arguments);
+    return CallIndirectly(results, pointer.slot, arguments);
   }
 
   const auto found = kernel_->symbols->functions.find(name);
@@ -45,28 +47,28 @@ bool FunctionLowering::LowerCall(const Instruction& in, const ptx::Description& 
   const ptx::Function& callee = *found->second;
   if (!callee.has_body) {
     const SystemCall* const call = FindSystemCall(name);
-    if (call != nullptr) return LowerSystemCall(*call, results, arguments);
+    if (call != nullptr) return CallSystem(*call, results, arguments);
   }
   const auto index = kernel_->function_index.find(&callee);
   if (!callee.has_body || index == kernel_->function_index.end()) {
     return Unsupported(absl::StrCat("call of external function ", name));
   }
   CallSite site;
-  site.caller = index_;
+  site.caller = context_.index;
   site.function = index->second;
   const Formals formals = LayOutFormals(callee);
-  if (!LowerCallCopies(arguments, formals.params, &site.arguments)) return false;
-  if (!LowerCallCopies(results, formals.results, &site.results)) return false;
+  if (!CopiesOf(arguments, formals.params, &site.arguments)) return false;
+  if (!CopiesOf(results, formals.results, &site.results)) return false;
   Op& op = Emit(OpKind::kCall);
   op.target = static_cast<uint32_t>(kernel_->calls.size());
   kernel_->calls.push_back(std::move(site));
   return true;
 }
 
-bool FunctionLowering::LowerIndirectCall(const Operand* results, uint32_t target,
-                                         const Operand* arguments) {
+bool ControlLowering::CallIndirectly(const Operand* results, uint32_t target,
+                                     const Operand* arguments) {
   IndirectCall call;
-  call.caller = index_;
+  call.caller = context_.index;
   if (!Actuals(arguments, &call.arguments) || !Actuals(results, &call.results)) return false;
   Op& op = Emit(OpKind::kCallIndirect);
   op.r[0] = target;
@@ -75,7 +77,7 @@ bool FunctionLowering::LowerIndirectCall(const Operand* results, uint32_t target
   return true;
 }
 
-bool FunctionLowering::Actuals(const Operand* list, std::vector<Formal>* actuals) {
+bool ControlLowering::Actuals(const Operand* list, std::vector<Formal>* actuals) {
   if (list == nullptr) return true;
   for (const Operand& operand : list->elements) {
     const Symbol* const symbol =
@@ -97,9 +99,8 @@ bool FunctionLowering::Actuals(const Operand* list, std::vector<Formal>* actuals
   return true;
 }
 
-// The handler works on registers, so .param variables are loaded before and stored after it.
-bool FunctionLowering::LowerSystemCall(const SystemCall& call, const Operand* results,
-                                       const Operand* arguments) {
+bool ControlLowering::CallSystem(const SystemCall& call, const Operand* results,
+                                 const Operand* arguments) {
   const std::string_view signature = call.signature;
   std::vector<Formal> given, taken;
   if (!Actuals(arguments, &given) || !Actuals(results, &taken)) return false;
@@ -135,8 +136,8 @@ bool FunctionLowering::LowerSystemCall(const SystemCall& call, const Operand* re
   return true;
 }
 
-bool FunctionLowering::LowerCallCopies(const Operand* list, const std::vector<Formal>& formals,
-                                       std::vector<CallCopy>* copies) {
+bool ControlLowering::CopiesOf(const Operand* list, const std::vector<Formal>& formals,
+                               std::vector<CallCopy>* copies) {
   const size_t count = list == nullptr ? 0 : list->elements.size();
   if (count != formals.size()) return Invalid("call with the wrong number of arguments");
   for (size_t i = 0; i < count; ++i) {
@@ -163,12 +164,12 @@ bool FunctionLowering::LowerCallCopies(const Operand* list, const std::vector<Fo
   return true;
 }
 
-bool FunctionLowering::LowerTrap() {
+bool ControlLowering::Trap() {
   Emit(OpKind::kTrap).imm = static_cast<uint64_t>(CudaResult::kLaunchFailed);
   return true;
 }
 
-bool FunctionLowering::LowerFence(const Instruction& in) {
+bool ControlLowering::Fence(const Instruction& in) {
   for (const std::string& modifier : in.modifiers) {
     if (modifier.find("tensormap") != std::string::npos) return Unsupported(in);
   }

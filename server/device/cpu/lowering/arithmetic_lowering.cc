@@ -1,9 +1,14 @@
-// Arithmetic, moves, comparisons, address conversions.
+#include "server/device/cpu/lowering/arithmetic_lowering.h"
+
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/device/cpu/lowering/function_lowering.h"
+#include "ptx/types.h"
+#include "server/device/cpu/alu/alu.h"
 
 namespace warpline::cpu {
 namespace {
@@ -42,7 +47,7 @@ uint64_t WindowOf(ptx::StateSpace space) {
 
 }  // namespace
 
-bool FunctionLowering::LowerAlu(const Instruction& in, const ptx::Description& what) {
+bool ArithmeticLowering::Compute(const Instruction& in, const ptx::Description& what) {
   const AluRow* const row = FindAlu(Mnemonic(in, what.row()));
   if (row == nullptr) return Unsupported(in);
   const std::string_view codes = row->operands;
@@ -68,16 +73,15 @@ bool FunctionLowering::LowerAlu(const Instruction& in, const ptx::Description& w
   op.negated = negated;
   op.imm = immediate;
   if (row->uses_carry) {
-    if (carry_ == kNoSlot) carry_ = NewSlot(Width::kPred);
-    op.r[5] = carry_;
+    op.r[5] = code_.CarrySlot();
   }
   return true;
 }
 
-bool FunctionLowering::LowerMov(const Instruction& in) {
+bool ArithmeticLowering::Move(const Instruction& in) {
   if (in.modifiers.size() != 1) return Invalid("malformed mov");
-  if (in.operands[0].kind == Operand::Kind::kVector) return LowerMovVector(in, false);
-  if (in.operands[1].kind == Operand::Kind::kVector) return LowerMovVector(in, true);
+  if (in.operands[0].kind == Operand::Kind::kVector) return MoveVector(in, false);
+  if (in.operands[1].kind == Operand::Kind::kVector) return MoveVector(in, true);
   const AluRow* const row = FindAlu(absl::StrCat("mov.", in.modifiers[0]));
   if (row == nullptr) return Unsupported(in);
   uint32_t d, a;
@@ -91,8 +95,8 @@ bool FunctionLowering::LowerMov(const Instruction& in) {
   return true;
 }
 
-// Handles mov.b64 %rd, {%r1, %r2} and the reverse.
-bool FunctionLowering::LowerMovVector(const Instruction& in, bool pack) {
+// mov.b64 %rd, {%r1, %r2} and the reverse.
+bool ArithmeticLowering::MoveVector(const Instruction& in, bool pack) {
   const std::vector<Operand>& parts = in.operands[pack ? 1 : 0].elements;
   const int bytes = ptx::TypeBytes(in.modifiers[0]);
   if ((bytes != 4 && bytes != 8) || (parts.size() != 2 && parts.size() != 4) ||
@@ -121,89 +125,7 @@ bool FunctionLowering::LowerMovVector(const Instruction& in, bool pack) {
   return true;
 }
 
-// setp.lt.and.ftz.f32 -> "setp.lt.ftz.f32" and the combination. `types` end the modifiers.
-bool FunctionLowering::ParseCompare(const Instruction& in, size_t types, std::string* key,
-                                    uint64_t* combine) {
-  if (in.modifiers.size() < 1 + types) return Invalid("malformed comparison");
-  *key = absl::StrCat("setp.", in.modifiers[0]);
-  *combine = 0;
-  for (size_t i = 1; i + types < in.modifiers.size(); ++i) {
-    const std::string& modifier = in.modifiers[i];
-    if (modifier == "and") {
-      *combine = 1;
-    } else if (modifier == "or") {
-      *combine = 2;
-    } else if (modifier == "xor") {
-      *combine = 3;
-    } else if (modifier == "ftz") {
-      absl::StrAppend(key, ".ftz");
-    } else {
-      return Unsupported(in);
-    }
-  }
-  absl::StrAppend(key, ".", in.modifiers.back());
-  return true;
-}
-
-bool FunctionLowering::LowerSetp(const Instruction& in) {
-  if (IsHalfCompare(in)) return LowerHalfSetp(in);
-  std::string key;
-  uint64_t combine;
-  if (!ParseCompare(in, 1, &key, &combine)) return false;
-  const AluRow* const row = FindAlu(key);
-  if (row == nullptr) return Unsupported(in);
-  if (in.operands.size() != (combine != 0 ? 4u : 3u)) return Invalid("wrong number of operands");
-  const Operand& first = in.operands[0];
-  const bool pair = first.kind == Operand::Kind::kPair;
-  uint32_t p, q = kNoSlot, a, b, c = kNoSlot;
-  bool negated = false;
-  if (!Source(in.operands[1], row->operands[1], &a)) return false;
-  if (!Source(in.operands[2], row->operands[2], &b)) return false;
-  if (combine != 0 && !Source(in.operands[3], 'p', &c, &negated)) return false;
-  if (!Destination(pair ? first.elements[0] : first, 'p', &p)) return false;
-  if (pair && !Destination(first.elements[1], 'p', &q)) return false;
-  Op& op = EmitAlu(*row);
-  op.r[0] = p;
-  op.r[1] = q;
-  op.r[2] = a;
-  op.r[3] = b;
-  op.r[4] = c;
-  op.imm = combine;
-  op.negated = negated;
-  return true;
-}
-
-// Emits a setp into a temporary, and a selection between true and false.
-bool FunctionLowering::LowerSet(const Instruction& in) {
-  if (IsHalfCompare(in)) return LowerHalfSet(in);
-  std::string key;
-  uint64_t combine;
-  if (!ParseCompare(in, 2, &key, &combine)) return false;
-  const AluRow* const row = FindAlu(key);
-  if (row == nullptr) return Unsupported(in);
-  if (in.operands.size() != (combine != 0 ? 4u : 3u)) return Invalid("wrong number of operands");
-  const std::string& type = in.modifiers[in.modifiers.size() - 2];
-  if (ptx::TypeBytes(type) != 4) return Unsupported(in);
-  uint32_t a, b, c = kNoSlot, d;
-  bool negated = false;
-  if (!Source(in.operands[1], row->operands[1], &a)) return false;
-  if (!Source(in.operands[2], row->operands[2], &b)) return false;
-  if (combine != 0 && !Source(in.operands[3], 'p', &c, &negated)) return false;
-  if (!Destination(in.operands[0], 'i', &d)) return false;
-  const uint32_t p = NewSlot(Width::kPred);
-  const uint32_t yes = Constant(Width::k32, type == "f32" ? 0x3f800000 : 0xffffffff);
-  const uint32_t no = Constant(Width::k32, 0);
-  Op& op = EmitAlu(*row);
-  op.r[0] = p;
-  op.r[2] = a;
-  op.r[3] = b;
-  op.r[4] = c;
-  op.imm = combine;
-  op.negated = negated;
-  return EmitNamed("selp.b32", d, yes, no, p);
-}
-
-bool FunctionLowering::LowerCvta(const Instruction& in) {
+bool ArithmeticLowering::ConvertAddress(const Instruction& in) {
   if (in.modifiers.size() < 2 || in.modifiers.back() != "u64") return Unsupported(in);
   const bool to = in.modifiers[0] == "to";
   if (in.modifiers.size() != (to ? 3u : 2u)) return Invalid("malformed cvta");
@@ -219,7 +141,7 @@ bool FunctionLowering::LowerCvta(const Instruction& in) {
   return EmitNamed(to ? "sub.u64" : "add.u64", d, a, Constant(Width::k64, window));
 }
 
-bool FunctionLowering::LowerIsspacep(const Instruction& in) {
+bool ArithmeticLowering::TestSpace(const Instruction& in) {
   if (in.modifiers.size() != 1) return Invalid("malformed isspacep");
   ptx::StateSpace space;
   if (!ptx::FindStateSpace(in.modifiers[0], &space) || space == ptx::StateSpace::kConst) {
@@ -230,7 +152,7 @@ bool FunctionLowering::LowerIsspacep(const Instruction& in) {
   if (!Destination(in.operands[0], 'p', &p)) return false;
   if (space == ptx::StateSpace::kGlobal) return EmitNamed("below_windows", p, a);
   if (!EmitNamed("window", p, a)) return false;
-  ops.back().imm = WindowOf(space);
+  code_.ops().back().imm = WindowOf(space);
   return true;
 }
 
