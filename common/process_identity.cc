@@ -39,7 +39,7 @@ uint64_t UserNamespace() { return InodeOf("/proc/self/ns/user"); }
 
 uint64_t ProcessStartTime(uint32_t pid) {
   const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
-  // The program's name, the second field, may contain anything.
+  // The program's name, which is the second field, may contain anything.
   size_t at = text.rfind(')');
   if (at == std::string::npos) return 0;
   for (int field = 2; field < 22; ++field) {

@@ -1,4 +1,5 @@
-// Which process on which host: so that a server knows whether a client of the same host still runs.
+// Identifies a process on a host, so that a server knows whether a client of the same host still
+// runs.
 #ifndef WARPLINE_COMMON_PROCESS_IDENTITY_H_
 #define WARPLINE_COMMON_PROCESS_IDENTITY_H_
 
@@ -7,15 +8,16 @@
 
 namespace warpline {
 
-// All are thread-safe, and empty or 0 where the kernel does not say.
+// These functions are thread-safe, and return an empty string or 0 where the kernel does not say.
 
-// Of the running kernel; another one after each boot.
+// The id of this boot of the running kernel; it changes with each boot.
 std::string BootId();
 // The inode of this process's namespace of process ids.
 uint64_t PidNamespace();
-// That of its namespace of users: two processes in the same one mean the same user by a number.
+// The inode of this process's namespace of users. Two processes in the same namespace mean the same
+// user by the same number.
 uint64_t UserNamespace();
-// When a process started, in ticks since the boot; 0 when it does not run.
+// The time when a process started, in ticks since the boot; 0 when it does not run.
 uint64_t ProcessStartTime(uint32_t pid);
 
 }  // namespace warpline

@@ -1,4 +1,4 @@
-// Memory behind a descriptor, of a size that nobody can change.
+// Memory behind a descriptor, whose size cannot be changed.
 #ifndef WARPLINE_COMMON_SEALED_MEMORY_H_
 #define WARPLINE_COMMON_SEALED_MEMORY_H_
 
@@ -9,10 +9,10 @@
 
 namespace warpline {
 
-// Makes `bytes` of zeros, sealed against growing and shrinking for good: whoever else gets the
-// descriptor cannot make an access to a mapping of it fault. The caller owns it; it is closed on
-// exec. `name` is shown in /proc. RESOURCE_EXHAUSTED, with errno's text, when there is no memory or
-// descriptor for it. Thread-safe.
+// Makes `bytes` of zeros that are sealed against growing and shrinking for good, so that no other
+// process with the descriptor can make an access to a mapping of it fault. The caller owns the
+// descriptor; it is closed on exec. `name` is shown in /proc. RESOURCE_EXHAUSTED, with errno's
+// text, when there is no memory or descriptor for it. Thread-safe.
 absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes);
 
 }  // namespace warpline

@@ -1,4 +1,4 @@
-// An annotated lock that many may share.
+// An annotated reader-writer lock.
 #ifndef WARPLINE_COMMON_SHARED_MUTEX_H_
 #define WARPLINE_COMMON_SHARED_MUTEX_H_
 
@@ -8,14 +8,14 @@
 
 namespace warpline {
 
-// Whoever wants it alone comes before those that ask to share it from then on. Not reentrant,
-// shared neither.
+// A thread that waits for the lock alone goes before threads that ask later to share it. It is not
+// reentrant, not even when shared.
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() {
     pthread_rwlockattr_t attributes;
     pthread_rwlockattr_init(&attributes);
-    // std::shared_mutex would let those who share it starve the others.
+    // std::shared_mutex would let readers starve writers.
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&lock_, &attributes);
     pthread_rwlockattr_destroy(&attributes);
@@ -33,7 +33,7 @@ class ABSL_LOCKABLE SharedMutex {
   pthread_rwlock_t lock_;
 };
 
-// Holds a SharedMutex for a scope, alone.
+// Holds a SharedMutex exclusively for a scope.
 class ABSL_SCOPED_LOCKABLE ExclusiveMutexLock {
  public:
   explicit ExclusiveMutexLock(SharedMutex* mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu) : mu_(mu) {
@@ -47,7 +47,7 @@ class ABSL_SCOPED_LOCKABLE ExclusiveMutexLock {
   SharedMutex* const mu_;
 };
 
-// Holds a SharedMutex for a scope, with others.
+// Holds a SharedMutex shared with other readers for a scope.
 class ABSL_SCOPED_LOCKABLE SharedMutexLock {
  public:
   explicit SharedMutexLock(SharedMutex* mu) ABSL_SHARED_LOCK_FUNCTION(mu) : mu_(mu) {

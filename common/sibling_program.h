@@ -1,4 +1,4 @@
-// Where the other programs of an installation are.
+// Finds the other programs of an installation.
 #ifndef WARPLINE_COMMON_SIBLING_PROGRAM_H_
 #define WARPLINE_COMMON_SIBLING_PROGRAM_H_
 
@@ -8,8 +8,9 @@
 
 namespace warpline {
 
-// The program `name` ("warpline-worker") that belongs to the running executable: beside it, or
-// where Bazel builds it (`folder` is then its package under server/). NOT_FOUND names the places.
+// Finds the program `name` ("warpline-worker") that belongs to the running executable: beside it,
+// or where Bazel builds it (`folder` is then its package under server/). NOT_FOUND names the
+// places.
 absl::StatusOr<std::string> FindSibling(const std::string& name, const std::string& folder);
 
 }  // namespace warpline

@@ -1,4 +1,4 @@
-// Time that nobody can set: what expires, is waited for, or is judged late goes by it.
+// A clock that cannot be set. Deadlines, waits and lateness are measured with it.
 #ifndef WARPLINE_COMMON_STEADY_TIME_H_
 #define WARPLINE_COMMON_STEADY_TIME_H_
 
@@ -6,9 +6,9 @@
 
 namespace warpline {
 
-// The wall clock's time when it was first asked for in this process, and since then as much later
-// as CLOCK_MONOTONIC has gone on. So it can be written down and shown, and a wall clock that is set
-// meanwhile changes nothing. Thread-safe.
+// The wall clock's time when it was first asked for in this process, plus what CLOCK_MONOTONIC has
+// advanced since. So the time can be written down and shown, and setting the wall clock meanwhile
+// changes nothing. Thread-safe.
 absl::Time SteadyNow();
 
 }  // namespace warpline

@@ -9,7 +9,7 @@
 namespace warpline {
 namespace {
 
-// Bytes of the character that starts `text`; 0 when it is none.
+// The length in bytes of the character that starts `text`; 0 when no valid character does.
 size_t CharacterBytes(absl::string_view text) {
   const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = at(0);
@@ -19,7 +19,7 @@ size_t CharacterBytes(absl::string_view text) {
   for (size_t i = 1; i < bytes; ++i) {
     if ((at(i) & 0xc0) != 0x80) return 0;
   }
-  // Forms that are longer than need be, halves of surrogate pairs, and what is beyond Unicode.
+  // Refuses overlong forms, halves of surrogate pairs, and numbers beyond Unicode.
   if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f)) return 0;
   if ((first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f)) return 0;
   return bytes;

@@ -1,4 +1,4 @@
-// Text from tenants, made fit for messages and reports.
+// Makes text from tenants fit for messages and reports.
 #ifndef WARPLINE_COMMON_TEXT_H_
 #define WARPLINE_COMMON_TEXT_H_
 
@@ -9,18 +9,19 @@
 
 namespace warpline {
 
-// True when `text` is UTF-8, as the `string` fields of protobuf messages have to be: a message with
-// other bytes in one is refused by who reads it.
+// True when `text` is UTF-8, as the `string` fields of protobuf messages must be: a receiver
+// refuses a message with other bytes in one.
 bool IsUtf8(absl::string_view text);
 
-// At most `max_bytes` of `text`, always UTF-8: what is not is written as "\xff" and the like.
+// At most `max_bytes` of `text`, always as UTF-8: bytes that are not are written as "\xff" and the
+// like.
 std::string FitText(absl::string_view text, size_t max_bytes);
 
-// `text` between double quotes, with a backslash before those and backslashes in it: one value of a
-// log line, whatever it says.
+// Puts `text` between double quotes, with a backslash before each quote and backslash in it, so
+// that it is one value of a log line whatever it says.
 std::string Quoted(absl::string_view text);
 
-// Whether `text` is a name: 1 to `max_bytes` letters, digits and characters of `others`.
+// Whether `text` is a name of 1 to `max_bytes` letters, digits and characters of `others`.
 bool IsPlainName(absl::string_view text, size_t max_bytes, absl::string_view others);
 
 }  // namespace warpline

@@ -19,7 +19,7 @@ TEST(TextTest, TellsUtf8FromOtherBytes) {
 TEST(TextTest, FittedTextIsUtf8AndShort) {
   EXPECT_EQ(FitText("name", 8), "name");
   EXPECT_EQ(FitText("\xc3\xa4", 8), "\xc3\xa4");
-  // Cut within a character.
+  // The limit falls within a character.
   EXPECT_EQ(FitText("a\xc3\xa4", 2), "a\\");
   EXPECT_EQ(FitText("\xff", 8), "\\xff");
   EXPECT_TRUE(IsUtf8(FitText(std::string(1000, '\xff'), 256)));

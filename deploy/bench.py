@@ -94,7 +94,7 @@ def parse_arguments():
     parser.add_argument("--bundle", metavar="DIR",
                         help="run from a folder made by ./dev bundle (default: this file's)")
     parser.add_argument("--bazel_bin", metavar="DIR", help=argparse.SUPPRESS)
-    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"],
+    parser.add_argument("--device", default="auto",
                         help="where the server runs kernels (default: a GPU if there is one)")
     parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[],
                         help="a further flag for the server (may be repeated)")

@@ -125,7 +125,7 @@ def parse_arguments():
                        help="run from a folder made by ./dev bundle (default: this file's)")
     where.add_argument("--bazel_bin", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--programs", metavar="FILE", help="the list of programs")
-    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"],
+    parser.add_argument("--device", default="auto",
                         help="where the server runs kernels (default: a GPU if there is one)")
     parser.add_argument("--only", metavar="NAME", action="append", default=[],
                         help="run this program only (may be repeated)")

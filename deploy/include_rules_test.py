@@ -57,7 +57,7 @@ class IncludeRules(unittest.TestCase):
             self.assertEqual(1, len(self.faults("server/device/cpu/a.cc", header)), header)
 
     def test_our_own_headers_are_no_cuda_headers(self):
-        self.assertEqual([], self.faults("server/device/a.cc", "server/device/cuda/cuda_context.h",
+        self.assertEqual([], self.faults("server/device/cuda/a.cc", "server/device/cuda/cuda_context.h",
                                          "custom.h"))
 
     def test_ucx_headers_stay_in_their_transport(self):

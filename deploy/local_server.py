@@ -23,6 +23,7 @@ CLIENT_LIBRARIES = {
 BINARIES = {
     "bin/warpline": "tools/cli/warpline",
     "bin/warpline-server": "server/warpline-server",
+    "bin/warpline-supervisor": "server/supervisor/warpline-supervisor",
     "bin/warpline-worker": "server/worker/warpline-worker",
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",

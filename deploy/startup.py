@@ -2,7 +2,7 @@
 """Measures how long a program takes to start through a Warpline server on this machine, and what
 idle sessions cost the server's host.
 
-    startup.py [--device=auto|cuda|cpu] [--runs=20] [--sessions=64] [--bundle=DIR]
+    startup.py [--device=auto] [--runs=20] [--sessions=64] [--bundle=DIR]
 
 Start: milliseconds from entering cuInit to the first synchronize returned (bench/cuda/startup.cu),
 remote and, where there is a GPU, native in turn; median, least and most of the runs. Idle sessions:
@@ -137,7 +137,7 @@ def main():
     parser.add_argument("--bundle", metavar="DIR", help="a folder made by ./dev bundle "
                         "(default: this file's)")
     parser.add_argument("--bazel_bin", metavar="DIR", help=argparse.SUPPRESS)
-    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--pause", type=float, default=PAUSE_S, metavar="SECONDS",

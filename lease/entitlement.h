@@ -1,9 +1,9 @@
-// What a session is entitled to: for whom it runs, on which devices, with how much of each, and
-// what it may do there.
+// What a session is entitled to: for which tenant it runs, on which devices, with how much of each,
+// and what it may do there.
 //
-// Made once for each session, of its token, where the session is let in (LeaseBook::Join() in
-// server/leases/), and handed from there to all that acts for the session. It is never missing: a
-// session without a lease has an entitlement of its own, with all rights.
+// It is made once for each session from its token, where the session is admitted (LeaseBook::Join()
+// in server/leases/), and is passed from there to everything that acts for the session. It is never
+// missing: a session without a lease has an entitlement of its own, with all rights.
 #ifndef WARPLINE_LEASE_ENTITLEMENT_H_
 #define WARPLINE_LEASE_ENTITLEMENT_H_
 
@@ -17,57 +17,57 @@
 
 namespace warpline {
 
-// The tenant of sessions without a lease, and of leases that a server gives itself.
+// The tenant of sessions without a lease, and of leases that a server issues itself.
 inline constexpr char kLocalTenant[] = "local";
 
-// A part of each device.
+// The part of each device that a session gets.
 struct DeviceSlice {
   // --- Enforced.
-  // Memory of each device, by all sessions of a lease together; 0 for all that the server gives.
+  // Memory of each device for all sessions of a lease together; 0 for all that the server gives.
   uint64_t memory_bytes = 0;
-  // Of one session: handles that it may have, and bytes of loaded modules.
+  // What one session may have: handles, and bytes of loaded modules.
   uint64_t max_handles = 1u << 20;
   uint64_t max_module_bytes = 4ull << 30;
 
-  // --- Carried from the token to all who will enforce it, and enforced by nobody yet.
-  uint32_t sm_percent = 100;  // Of the device's multiprocessors, 1 to 100.
-  // Of two sessions that both have work, that of higher priority goes first; of equals, each gets
-  // time by its weight.
+  // --- Carried from the token to where it will be enforced, but not enforced yet.
+  uint32_t sm_percent = 100;  // Share of the device's multiprocessors, 1 to 100.
+  // When two sessions both have work, the one of higher priority goes first; sessions of equal
+  // priority get time by their weights.
   int32_t priority = 0;
   uint32_t weight = 1;
-  // How long one launch may run.
+  // The longest time that one launch may run.
   absl::Duration launch_time_limit = absl::InfiniteDuration();
-  uint32_t hardware_queues = 0;  // 0 for what the server gives to all.
+  uint32_t hardware_queues = 0;  // 0 for the number that the server gives to every session.
 };
 
 struct Entitlement {
-  // Both empty for a session without a lease.
+  // Both are empty for a session without a lease.
   std::string tenant = {};
   std::string lease = {};
-  // "GPU-<uuid>" each, in the order in which the session is to see them. Empty for what the session
-  // asks for.
+  // "GPU-<uuid>" each, in the order in which the session sees them. Empty when the session itself
+  // says which it wants.
   std::vector<std::string> devices = {};
   DeviceSlice slice = {};
   Rights rights = kAllRights;
-  // Opens no session afterwards.
+  // After this time the token opens no session.
   absl::Time expires = absl::InfiniteFuture();
-  // When the lease ends whoever holds it.
+  // The time when the lease ends, whether or not it is still held.
   absl::Time ends = absl::InfiniteFuture();
 
   bool leased() const { return !lease.empty(); }
   bool Allows(Capability capability) const { return warpline::Allows(rights, capability); }
-  // What it may hold of a device that gives `capacity_bytes` altogether.
+  // The bytes that it may hold on a device that gives `capacity_bytes` in all.
   uint64_t MemoryOn(uint64_t capacity_bytes) const {
     return slice.memory_bytes == 0 || slice.memory_bytes > capacity_bytes ? capacity_bytes
                                                                           : slice.memory_bytes;
   }
-  // Whose contents, such as module images, it may find: those of sessions without a lease are of
-  // people on their own, like those of the server's own leases.
+  // The tenant whose cached contents, such as module images, the session may find. Sessions without
+  // a lease, and the server's own leases, belong to people on their own and share one name.
   std::string contents_tenant() const { return leased() ? tenant : kLocalTenant; }
 };
 
-// Devices as people and messages write them: names with commas between, blanks around each
-// ignored. An empty text has none.
+// Reads device names as people and messages write them: separated by commas, with blanks around
+// each ignored. An empty text names none.
 std::vector<std::string> ParseDeviceNames(absl::string_view text);
 std::string FormatDeviceNames(const std::vector<std::string>& names);
 

@@ -23,7 +23,7 @@ TEST(EntitlementTest, ALeaseAllowsWhatItsRightsSay) {
   Entitlement entitlement;
   entitlement.lease = "1";
   entitlement.tenant = "vision";
-  entitlement.rights = kMemoryRight | kCopyInRight;
+  entitlement.rights = RightOf(Capability::kMemory) | RightOf(Capability::kCopyIn);
   EXPECT_TRUE(entitlement.leased());
   EXPECT_TRUE(entitlement.Allows(Capability::kMemory));
   EXPECT_FALSE(entitlement.Allows(Capability::kCopyOut));
@@ -41,7 +41,7 @@ TEST(DeviceNamesTest, AreSeparatedByCommas) {
   EXPECT_EQ(ParseDeviceNames(""), Names());
   EXPECT_EQ(ParseDeviceNames("0"), Names({"0"}));
   EXPECT_EQ(ParseDeviceNames(" GPU-a , 1"), Names({"GPU-a", "1"}));
-  // What names nothing stays, to be refused or to end the list.
+  // An entry that names nothing stays; its reader refuses it or ends the list there.
   EXPECT_EQ(ParseDeviceNames("1,"), Names({"1", ""}));
   EXPECT_EQ(FormatDeviceNames({"GPU-a", "1"}), "GPU-a,1");
 }

@@ -1,5 +1,5 @@
 // What a token allows its sessions to do. The rights and their bits are rows of the table of
-// commands (`[[capability]]` in proto/calls.toml); what every session may do needs none.
+// commands (`[[capability]]` in proto/calls.toml); what every session may do needs no right.
 #ifndef WARPLINE_LEASE_RIGHTS_H_
 #define WARPLINE_LEASE_RIGHTS_H_
 
@@ -12,7 +12,7 @@
 
 namespace warpline {
 
-// A set of rights, as tokens carry it. The bits mean the same in every version.
+// A set of rights, as tokens carry it. A bit means the same in every version.
 using Rights = uint64_t;
 
 inline constexpr Rights kAllRights = 1u << 0;  // Everything that a session can do.
@@ -38,10 +38,10 @@ constexpr bool Allows(Rights rights, Capability capability) {
   return right == 0 || (rights & (kAllRights | right)) != 0;
 }
 
-// "all", "none", or names of capabilities separated by commas, such as "launch,load,memory".
-// INVALID_ARGUMENT, naming what was wrong.
+// Reads "all", "none", or names of capabilities separated by commas, such as "launch,load,memory".
+// INVALID_ARGUMENT names what was wrong.
 absl::StatusOr<Rights> ParseRights(absl::string_view text);
-// What ParseRights() takes.
+// Writes what ParseRights() reads.
 std::string FormatRights(Rights rights);
 
 }  // namespace warpline

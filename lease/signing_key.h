@@ -1,4 +1,4 @@
-// Ed25519 keys, by OpenSSL.
+// Ed25519 keys, made with OpenSSL.
 #ifndef WARPLINE_LEASE_SIGNING_KEY_H_
 #define WARPLINE_LEASE_SIGNING_KEY_H_
 
@@ -10,24 +10,24 @@
 
 namespace warpline {
 
-// What checks signatures. Immutable and thread-safe.
+// A public key, which checks signatures. Immutable and thread-safe.
 struct VerifyKey {
   std::string id;          // Short, and different for different keys.
   std::string public_key;  // 32 bytes
 };
 
-// True when `signature` is that of the holder of `key`; false also for a malformed key.
+// True when the holder of `key` made `signature`. False also for a malformed key.
 bool VerifySignature(const VerifyKey& key, absl::string_view text, absl::string_view signature);
 
-// What signs. Immutable and thread-safe.
+// A private key, which signs. Immutable and thread-safe.
 class SigningKey {
  public:
   static absl::StatusOr<SigningKey> Generate();
-  // From PrivateBytes(). INVALID_ARGUMENT for what is no key.
+  // Takes what private_bytes() gave. INVALID_ARGUMENT for bytes that are no key.
   static absl::StatusOr<SigningKey> FromPrivateBytes(absl::string_view bytes);
 
   const VerifyKey& verify_key() const { return verify_key_; }
-  // 32 bytes, secret.
+  // 32 bytes. Keep them secret.
   const std::string& private_bytes() const { return private_bytes_; }
   absl::StatusOr<std::string> Sign(absl::string_view text) const;
 
@@ -39,7 +39,7 @@ class SigningKey {
   VerifyKey verify_key_;
 };
 
-// SHA-256, 32 bytes.
+// The SHA-256 of `text`, 32 bytes.
 std::string Sha256(absl::string_view text);
 
 }  // namespace warpline

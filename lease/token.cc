@@ -10,7 +10,7 @@ namespace warpline {
 namespace {
 
 constexpr uint32_t kFormat = 1;
-// So that a signature for something else is never one for a token.
+// The purpose is signed as well, so that a signature for something else is never one for a token.
 constexpr char kPurpose[] = "warpline token 1:";
 
 std::string Signed(absl::string_view body) { return absl::StrCat(kPurpose, body); }
@@ -19,7 +19,7 @@ int64_t ToMs(absl::Time time) {
   return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
 }
 
-// What is as it is by default stays out of the message: zero says that.
+// Leaves a number at its default out of the message; zero stands for the default.
 template <typename Number>
 Number UnlessDefault(Number value, Number by_default) {
   return value == by_default ? 0 : value;

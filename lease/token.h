@@ -1,7 +1,8 @@
-// Tokens: what a session shows a server to be let in. A token names a lease, its server, its
-// devices and its quota, and is signed by who gave the lease: the scheduler, or the server itself.
+// Tokens, which a session shows to a server to be admitted. A token names a lease, its server, its
+// devices and its quota, and is signed by the issuer of the lease: the scheduler, or the server
+// itself.
 //
-// As text, it is base64url(TokenBody) "." base64url(signature): printable and one line.
+// As text, a token is base64url(TokenBody) "." base64url(signature): printable and one line.
 #ifndef WARPLINE_LEASE_TOKEN_H_
 #define WARPLINE_LEASE_TOKEN_H_
 
@@ -17,10 +18,10 @@
 
 namespace warpline {
 
-// Longer ones are refused unread.
+// Longer texts are refused unread.
 inline constexpr size_t kMaxTokenText = 2048;
 
-// An entitlement to sessions on one server, to so many at a time.
+// Entitles its bearer to `max_sessions` sessions at a time on one server.
 struct LeaseToken : Entitlement {
   std::string server;
   uint32_t max_sessions = 0;
@@ -28,11 +29,11 @@ struct LeaseToken : Entitlement {
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);
 
-// The token of `text` when one of `keys` signed it. UNAUTHENTICATED, with words that are safe to
-// log, otherwise. Does not look at what it says: see CheckToken().
+// Returns the token of `text` when one of `keys` signed it, otherwise UNAUTHENTICATED with words
+// that are safe to log. Does not judge what the token says: see CheckToken().
 absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<VerifyKey>& keys);
 
-// Whether `token` opens a session on `server` at `now`: UNAUTHENTICATED when it has expired, is for
+// Whether `token` opens a session on `server` at `now`. UNAUTHENTICATED when it has expired, is for
 // another server, or gives rights that this version does not know.
 absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now);
 

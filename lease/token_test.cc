@@ -96,7 +96,7 @@ TEST_F(TokenTest, OtherKeysTokenIsRefused) {
   const SigningKey other = SigningKey::Generate().value();
   EXPECT_FALSE(OpenToken(Text(), {other.verify_key()}).ok());
   EXPECT_FALSE(OpenToken(Text(), {}).ok());
-  // Another key that claims this one's name.
+  // Another key claims this one's name.
   EXPECT_FALSE(OpenToken(Text(), {{key_.verify_key().id, other.verify_key().public_key}}).ok());
   EXPECT_TRUE(OpenToken(Text(), {other.verify_key(), key_.verify_key()}).ok());
 }

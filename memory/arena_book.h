@@ -1,4 +1,4 @@
-// Which ranges of one session's arena are backed by which chunks.
+// Knows which ranges of one session's arena are backed by which chunks.
 #ifndef WARPLINE_MEMORY_ARENA_BOOK_H_
 #define WARPLINE_MEMORY_ARENA_BOOK_H_
 
@@ -21,16 +21,17 @@ struct ArenaRange {
 };
 
 inline constexpr uint64_t kMinArenaBytes = 4ull << 30;
-// What the address space of an H200 takes in one reservation.
+// As much as the address space of an H200 takes in one reservation.
 inline constexpr uint64_t kMaxArenaBytes = 1ull << 45;
-// User addresses of x86-64 Linux end here.
+// The user addresses of x86-64 Linux end here.
 inline constexpr uint64_t kAddressLimit = 1ull << 47;
 
-// INVALID_ARGUMENT, with the reason, unless the size is a power of two from kMinArenaBytes to
-// `max_bytes` and the base a multiple of it other than 0, all below kAddressLimit.
+// Returns OK when the size is a power of two from kMinArenaBytes to `max_bytes`, the base is a
+// multiple of it other than 0, and all of the arena lies below kAddressLimit. INVALID_ARGUMENT says
+// why not.
 absl::Status ValidateArena(const ArenaRange& arena, uint64_t max_bytes);
 
-// What was granted at one address in one go.
+// Memory that was granted at one address in one go.
 struct Grant {
   uint64_t va = 0;
   std::vector<Chunk> chunks;  // In order of address.
@@ -38,23 +39,25 @@ struct Grant {
   uint64_t bytes() const { return TotalBytes(chunks); }
 };
 
-// Owns the descriptors of what is backed, and the quota that it takes. Thread-compatible.
+// Owns the descriptors of the chunks that back the arena, and the quota that they take.
+// Thread-compatible.
 class ArenaBook {
  public:
-  // `arena` has been validated.
+  // `arena` must have been validated.
   explicit ArenaBook(const ArenaRange& arena) : arena_(arena) {}
 
-  // Checks a request as it came from a client: INVALID_ARGUMENT when sizes or address are not
+  // Checks a request as it came from a client. INVALID_ARGUMENT when sizes or address are not
   // multiples of 2 MiB, min_bytes is 0 or above want_bytes, the range [va, va + want_bytes) leaves
-  // the arena, or a part of it is backed already.
+  // the arena, or a part of it is already backed.
   absl::Status CheckRequest(uint64_t va, uint64_t min_bytes, uint64_t want_bytes) const;
 
-  // Enters a grant for a request that CheckRequest() accepts now, with no more bytes than it
-  // wanted. INVALID_ARGUMENT, and the grant is dropped, when it would not accept it.
+  // Enters a grant for a request that CheckRequest() accepts now, with no more bytes than the
+  // request wanted. Drops the grant and returns INVALID_ARGUMENT when CheckRequest() would not
+  // accept it.
   absl::Status Add(Grant grant);
 
-  // Removes the grants that make up exactly [va, va + bytes), in order of address.
-  // INVALID_ARGUMENT, with nothing removed, when there is a gap or a grant lies there in part.
+  // Removes and returns the grants that make up exactly [va, va + bytes), in order of address.
+  // INVALID_ARGUMENT, with nothing removed, when there is a gap or a grant lies there only in part.
   absl::StatusOr<std::vector<Grant>> Remove(uint64_t va, uint64_t bytes);
 
   // Calls `visit(va, chunk)` for every chunk, in order of address.
@@ -71,17 +74,19 @@ class ArenaBook {
   // True when all of [va, va + bytes) is backed.
   bool Backs(uint64_t va, uint64_t bytes) const;
 
-  // Another hold on the chunks that back [va, va + bytes), which also back what lies around it, and
-  // where the first of them starts. INVALID_ARGUMENT when not all of it is backed.
+  // A further hold on the chunks that back a range, and the address where the first chunk starts.
+  // The chunks may back more than the range.
   struct Shared {
     uint64_t va = 0;
     std::vector<Chunk> chunks;
   };
+  // Takes a further hold on the chunks that back [va, va + bytes). INVALID_ARGUMENT when a part of
+  // the range is not backed.
   absl::StatusOr<Shared> Share(uint64_t va, uint64_t bytes);
-  // Where that would start and how long it would be, without holding it.
+  // Returns the range that Share() would give, without taking a hold.
   absl::StatusOr<ArenaRange> ShareableRange(uint64_t va, uint64_t bytes) const;
 
-  // Removes all.
+  // Removes and returns all grants.
   std::vector<Grant> Clear();
 
   uint64_t backed_bytes() const { return backed_bytes_; }

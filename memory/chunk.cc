@@ -17,7 +17,7 @@ absl::StatusOr<Chunk> ShareChunk(Chunk* chunk, Reservation* holder) {
 }
 
 std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks) {
-  // Two holds on one chunk may be given back together: each is looked at by itself.
+  // Two holds on one chunk may be given back together, so each is looked at by itself.
   std::vector<Chunk> last;
   for (Chunk& chunk : chunks) {
     const bool others = chunk.share != nullptr && chunk.share.use_count() > 1;

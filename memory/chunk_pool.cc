@@ -47,7 +47,8 @@ absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_by
     granted_bytes_ += bytes;
     got += bytes;
     if (made->size() < count) {
-      // The device is shorter than our books think. What lies pooled in other sizes is memory too.
+      // The device has less memory than our books say. Chunks that lie pooled in other sizes are
+      // memory too.
       if (retried || pooled_bytes_ == 0) break;
       retried = true;
       GiveUpPooled((count - made->size()) * size);
@@ -61,13 +62,13 @@ bool ChunkPool::MakeRoomFor(uint64_t bytes) {
     return held_bytes() + bytes <= options_.capacity_bytes && chunks_ < options_.max_chunks;
   };
   if (fits()) return true;
-  // Chunks of other sizes are given up only if that is enough.
+  // Chunks of other sizes are given up only when that makes enough room.
   if (held_bytes() - pooled_bytes_ + bytes > options_.capacity_bytes) return false;
   GiveUpPooled(bytes);
   return fits();
 }
 
-// Closing the descriptor of a chunk that nobody maps frees its memory.
+// Closing the descriptor of a chunk that is mapped nowhere frees its memory.
 void ChunkPool::GiveUpPooled(uint64_t needed_bytes) {
   uint64_t freed = 0;
   for (std::vector<Chunk>& clean : clean_) {
@@ -89,7 +90,7 @@ absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t 
     return absl::ResourceExhaustedError(
         absl::StrCat("the device has ", room, " bytes left, ", min_bytes, " were asked for"));
   }
-  // Returned memory is needed now, not later.
+  // When clean memory does not suffice, returned memory is scrubbed now rather than later.
   if (want_bytes > options_.capacity_bytes - std::min(options_.capacity_bytes, held_bytes())) {
     while (ScrubSome()) {
     }

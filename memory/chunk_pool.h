@@ -1,4 +1,5 @@
-// The chunks of one device: made on demand, scrubbed between tenants, kept for the next request.
+// The chunks of one device: made on demand, scrubbed between tenants, and kept for the next
+// request.
 #ifndef WARPLINE_MEMORY_CHUNK_POOL_H_
 #define WARPLINE_MEMORY_CHUNK_POOL_H_
 
@@ -14,14 +15,14 @@
 
 namespace warpline {
 
-// Makes and zeroes device memory: in a server the keeper process. The pool calls it on its own
-// thread, and calls may block.
+// Makes and zeroes device memory; in a server the keeper process does this. The pool calls it on
+// its own thread, and calls may block.
 class ChunkMaker {
  public:
   virtual ~ChunkMaker() = default;
-  // Makes `count` chunks of `bytes`, zeroed; fewer (also none) when the device's memory runs out.
+  // Makes `count` zeroed chunks of `bytes` each; fewer, or none, when the device's memory runs out.
   virtual absl::StatusOr<std::vector<UniqueFd>> Create(uint64_t bytes, size_t count) = 0;
-  // Zeroes the chunks, at most kMaxBatch.
+  // Zeroes the chunks. Takes at most kMaxBatch of them.
   virtual absl::Status Scrub(absl::Span<const Chunk> chunks) = 0;
 
   static constexpr size_t kMaxBatch = 200;
@@ -31,9 +32,9 @@ class ChunkMaker {
 class ChunkPool {
  public:
   struct Options {
-    // Bytes that may exist at a time, granted and pooled: the device's memory less a reserve.
+    // The bytes that may exist at a time, granted and pooled: the device's memory less a reserve.
     uint64_t capacity_bytes = 0;
-    // Chunks, and with them descriptors, that may exist at a time.
+    // The number of chunks, and so of descriptors, that may exist at a time.
     size_t max_chunks = 16384;
   };
 
@@ -47,23 +48,23 @@ class ChunkPool {
   // `maker` is borrowed.
   ChunkPool(const Options& options, ChunkMaker* maker) : options_(options), maker_(maker) {}
 
-  // Hands out zeroed chunks, largest first, for as much of `want_bytes` as there is room for and at
-  // least `min_bytes`; both are multiples of 2 MiB, min_bytes <= want_bytes.
-  // RESOURCE_EXHAUSTED when there is not that much; the maker's error when it fails.
-  // With `largest_bytes`, no chunk is larger than that.
+  // Hands out zeroed chunks, largest first, for as much of `want_bytes` as there is room for, and
+  // for at least `min_bytes`. Both are multiples of 2 MiB, and min_bytes <= want_bytes. No chunk is
+  // larger than `largest_bytes`. RESOURCE_EXHAUSTED when there is less room than that; the maker's
+  // error when it fails.
   absl::StatusOr<std::vector<Chunk>> Take(uint64_t min_bytes, uint64_t want_bytes,
                                           uint64_t largest_bytes = kChunkClasses.front());
 
-  // Takes back chunks of Take() that nobody maps any more. They are granted again only after
-  // ScrubSome() cleaned them.
+  // Takes back chunks of Take() that are no longer mapped anywhere. They are granted again only
+  // after ScrubSome() has cleaned them.
   void Return(std::vector<Chunk> chunks);
 
-  // Cleans one batch of returned chunks; true when more are left. Chunks that cannot be scrubbed
-  // are given up, which hands their memory back to the device.
+  // Cleans one batch of returned chunks; returns true when more are left. Chunks that cannot be
+  // scrubbed are given up, which hands their memory back to the device.
   bool ScrubSome();
 
-  // Hands all clean chunks back to the device. For a pool that nobody has used for a while: others
-  // may want the memory, and making chunks anew costs little.
+  // Hands all clean chunks back to the device. Meant for a pool that has not been used for a while:
+  // others may want the memory, and making chunks anew costs little.
   void Trim() { GiveUpPooled(pooled_bytes_); }
 
   Stats stats() const;

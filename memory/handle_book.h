@@ -1,4 +1,4 @@
-// Which memory handles of its application a session holds, and the chunks behind them.
+// The memory handles of its application that a session holds, and the chunks behind them.
 #ifndef WARPLINE_MEMORY_HANDLE_BOOK_H_
 #define WARPLINE_MEMORY_HANDLE_BOOK_H_
 
@@ -14,28 +14,28 @@
 
 namespace warpline {
 
-// Memory that the application made (cuMemCreate) or opened, apart from where it is mapped.
+// Memory that the application made (cuMemCreate) or opened, wherever it is mapped.
 struct HeldMemory {
   std::vector<Chunk> chunks;
-  // Of shared chunks none: they bring their own.
+  // Covers the chunks that are not shared; shared chunks bring their own reservation.
   Reservation reservation;
   uint64_t bytes() const { return TotalBytes(chunks); }
 };
 
-// Owns the descriptors, and the quota that they take. Thread-compatible.
+// Owns the descriptors and the quota that they take. Thread-compatible.
 class HandleBook {
  public:
   bool Has(uint64_t handle) const { return held_.contains(handle); }
-  // 0 for a handle that there is not.
+  // Returns 0 for a handle that does not exist.
   uint64_t BytesOf(uint64_t handle) const;
-  // False, and nothing changes, for a handle that exists.
+  // Returns false, and changes nothing, when the handle already exists.
   bool Add(uint64_t handle, HeldMemory memory);
   std::optional<HeldMemory> Remove(uint64_t handle);
 
-  // Another hold on a handle's chunks. INVALID_ARGUMENT for a handle that there is not.
+  // Takes another hold on a handle's chunks. INVALID_ARGUMENT for a handle that does not exist.
   absl::StatusOr<std::vector<Chunk>> Share(uint64_t handle);
 
-  // Calls `visit(handle, chunk)` for every chunk, a handle's in their order.
+  // Calls `visit(handle, chunk)` for every chunk; a handle's chunks come in their order.
   template <typename Visit>
   void ForEachChunk(Visit visit) const {
     for (const auto& [handle, memory] : held_) {
@@ -43,7 +43,7 @@ class HandleBook {
     }
   }
 
-  // Removes all.
+  // Removes and returns everything.
   std::vector<HeldMemory> Clear();
 
   uint64_t bytes() const { return bytes_; }

@@ -49,7 +49,7 @@ TEST(HandleBookTest, SharedMemoryTakesItsQuotaUntilTheLastHolderIsGone) {
   ASSERT_TRUE(second.Add(9, std::move(opened)));
   EXPECT_EQ(quota->used_bytes(), 4 * kMiB);
 
-  // The one that made it goes first: nothing goes back to the pool yet.
+  // The session that made it goes first; nothing goes back to the pool yet.
   EXPECT_TRUE(TakeUnshared(std::move(first.Remove(1)->chunks)).empty());
   EXPECT_EQ(quota->used_bytes(), 4 * kMiB);
   EXPECT_EQ(TakeUnshared(std::move(second.Remove(9)->chunks)).size(), 2u);

@@ -1,4 +1,9 @@
 // A bound on bytes that are handed out, and reservations that cannot leak.
+//
+//   const std::shared_ptr<Quota> quota = Quota::Create(uint64_t{8} << 30);
+//   Reservation held = quota->Reserve(min_bytes, want_bytes, kChunkGranularity);
+//   if (held.bytes() < min_bytes) return absl::ResourceExhaustedError("...");
+//   held.ShrinkTo(used_bytes);  // The rest goes back; `held` gives back what is left when it ends.
 #ifndef WARPLINE_MEMORY_QUOTA_H_
 #define WARPLINE_MEMORY_QUOTA_H_
 
@@ -23,13 +28,13 @@ class Reservation {
   ~Reservation() { ShrinkTo(0); }
 
   uint64_t bytes() const { return bytes_; }
-  // Null where it never held anything.
+  // Null when it never held anything.
   const Quota* quota() const { return quota_.get(); }
-  // Gives back all but `bytes`; does nothing when it holds less.
+  // Gives back all but `bytes`. Does nothing when it holds less.
   void ShrinkTo(uint64_t bytes);
-  // Hands over a hold on `bytes` of what it holds, or on all of it where that is less.
+  // Hands over a hold on `bytes` of what it holds, or on all of it when it holds less.
   Reservation Split(uint64_t bytes);
-  // Takes over a hold on the same quota.
+  // Takes over a hold. REQUIRES: `other` is on the same quota.
   void Merge(Reservation other);
 
  private:
@@ -37,20 +42,20 @@ class Reservation {
   Reservation(std::shared_ptr<Quota> quota, uint64_t bytes)
       : quota_(std::move(quota)), bytes_(bytes) {}
 
-  // Shared, since memory is still being reclaimed when the session that owned the quota is gone.
+  // Shared, because memory is still being reclaimed after the session that owned the quota is gone.
   std::shared_ptr<Quota> quota_;
   uint64_t bytes_ = 0;
 };
 
-// Thread-safe.
+// Counts what is reserved against a limit. Thread-safe.
 class Quota : public std::enable_shared_from_this<Quota> {
  public:
   static std::shared_ptr<Quota> Create(uint64_t limit_bytes) {
     return std::shared_ptr<Quota>(new Quota(limit_bytes));
   }
 
-  // Reserves as much of `want_bytes` as is left, in whole multiples of `unit_bytes`; nothing when
-  // that is less than `min_bytes`.
+  // Reserves as much of `want_bytes` as is left, in whole multiples of `unit_bytes`, or nothing
+  // when that is less than `min_bytes`.
   Reservation Reserve(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes);
 
   uint64_t limit_bytes() const { return limit_bytes_; }

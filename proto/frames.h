@@ -34,15 +34,15 @@
 
 namespace warpline {
 
-// Client and server each speak a range of versions, and use the newest that both do. What has come
-// with a version is used only where that much was agreed on: commands say it in the table of calls
-// ([[version]]), and a client refuses to send one that the server does not know. Frames, and
-// notices that nobody asked for by a command, are guarded by feature bits instead. The least
-// version goes up when the support of old peers is given up.
+// Client and server each speak a range of versions, and use the newest one that both know. What a
+// version added is used only where that version was agreed on: the table of calls says it for
+// commands ([[version]]), and a client refuses to send one that the server does not know. Frames,
+// and notices that no command asked for, are guarded by feature bits instead. The least version
+// goes up when support for old peers is given up.
 inline constexpr uint32_t kLeastProtocolVersion = 1;
 inline constexpr uint32_t kProtocolVersion = 2;
 
-// The newest version in both ranges; 0 when there is none.
+// The newest version in both ranges; 0 when they do not overlap.
 constexpr uint32_t AgreedVersion(uint32_t least, uint32_t newest) {
   const uint32_t version = newest < kProtocolVersion ? newest : kProtocolVersion;
   return version < kLeastProtocolVersion || version < least ? 0 : version;
@@ -66,12 +66,12 @@ enum FrameKind : uint32_t {
   kMemoryRequest = 3,
   kMemoryReturn = 4,
   kClose = 5,
-  kAck = 6,     // AckBody
+  kAck = 6,     // AckBody.
   kResume = 7,  // Resume; the first frame on another connection of a session.
   kReadBack = 10,
   // Server to client.
   kWelcome = 16,
-  kReceived = 17,  // ReceivedBody
+  kReceived = 17,  // ReceivedBody.
   kReplies = 18,   // The worker's replies (proto/calls.toml), unparsed.
   kMemoryGrant = 19,
   kFault = 20,
@@ -80,68 +80,69 @@ enum FrameKind : uint32_t {
   kRedirect = 31,
 };
 
-// Starts the payload of kCommands. Commands of a session are numbered from 1, without gaps.
+// Starts the payload of kCommands. The commands of a session are numbered from 1, without gaps.
 struct CommandsHeader {
   uint64_t first_seq;
   uint32_t count;
-  // The lower half of what an AckBody would say, so that most acknowledgements travel for nothing.
-  // 0 without kFeatureResume, and on the way from the server to the worker.
+  // The lower half of what an AckBody would say, so that most acknowledgements travel for free. It
+  // is 0 without kFeatureResume, and on the way from the server to the worker.
   uint32_t acked;
 };
 static_assert(sizeof(CommandsHeader) == 16);
 
-// All commands up to and including `seq` have reached the worker's ring, and so many memory frames
-// have been taken.
+// Says that all commands up to and including `seq` have reached the worker's ring, and that
+// `controls` memory frames have been taken.
 struct ReceivedBody {
   uint64_t seq;
   uint64_t controls;
 };
 static_assert(sizeof(ReceivedBody) == 16);
 
-// How many of the server's counted frames the client has handled.
+// Says how many of the server's counted frames the client has handled.
 struct AckBody {
   uint64_t frames;
 };
 
-// As ReceivedBody, at the moment of the resumption.
+// Says the same as ReceivedBody, for the moment of the resumption.
 using ResumedBody = ReceivedBody;
 
-// Which frames of the server are counted.
+// Whether a frame of the server is counted.
 constexpr bool IsCountedToClient(uint32_t kind) {
   return kind == kReplies || kind == kMemoryGrant || kind == kFault;
 }
 
-// Which frames of the client are counted, beside commands.
+// Whether a frame of the client is counted; commands are counted apart.
 constexpr bool IsCountedControl(uint32_t kind) {
   return kind == kMemoryRequest || kind == kMemoryReturn;
 }
 
-// A client acknowledges no later than after so much, whichever comes first.
+// A client acknowledges after this many bytes or frames at the latest, whichever comes first.
 inline constexpr uint64_t kAckBytes = 1u << 20;
 inline constexpr uint64_t kAckFrames = 1024;
 
-// The largest kCommands payload; longer data is split by the client.
+// The largest kCommands payload; the client splits longer data.
 inline constexpr uint32_t kMaxCommandsPayload = 1u << 20;
 
-// The largest piece of memory that one kReadBack may ask for: its answer is one frame.
+// The largest piece of memory that one kReadBack may ask for, since its answer is one frame.
 inline constexpr uint64_t kMaxReadBack = 512u << 10;
 
-// Module images from this size on are asked for by hash, and kept.
+// Module images from this size on are asked for by hash, and are kept.
 inline constexpr uint64_t kMinCachedImage = 16u << 10;
 
-// What a compressed part of an image may hold.
+// The most bytes that a compressed part of an image may expand to.
 inline constexpr uint64_t kMaxImagePart = 1u << 20;
-// What may lie before the first allocation of a device for stray accesses (OpenWorker.sink_bytes).
+// The most bytes that may lie before the first allocation of a device to take stray accesses
+// (OpenWorker.sink_bytes).
 inline constexpr uint64_t kMostSinkBytes = 64u << 20;
 
-// Host memory that client and worker share, on one host, lies at the same addresses in both: where
-// neither arenas nor what systems and sanitizers place by themselves are.
+// Host memory that a client and a worker of one host share lies at the same addresses in both, in a
+// range that arenas do not use and where systems and sanitizers place nothing by themselves.
 inline constexpr uint64_t kHostArenaBase = 0x500000000000;
 inline constexpr uint64_t kHostArenaBytes = 1ull << 40;
 inline constexpr uint64_t kHostPageBytes = 4096;
 constexpr bool InHostArena(uint64_t address) { return address - kHostArenaBase < kHostArenaBytes; }
 
-// Smallest unit of physical memory.
+// The smallest unit of physical memory.
 inline constexpr uint64_t kChunkGranularity = 2ull << 20;
 
 }  // namespace warpline

@@ -85,7 +85,7 @@ bool TakeGraphStep(std::string_view* rest, uint32_t index, GraphStep* step) {
   step->after.resize(head.after);
   if (!after.empty()) std::memcpy(step->after.data(), after.data(), after.size());
   for (size_t i = 0; i < step->after.size(); ++i) {
-    // In their order, so that none is named twice.
+    // The entries are in ascending order, so that none is named twice.
     if (step->after[i] >= index || (i > 0 && step->after[i] <= step->after[i - 1])) return false;
   }
   return true;

@@ -1,13 +1,14 @@
 // How a graph crosses the wire: the steps of an image (ImageData) that GraphCreate names.
 //
 // A step is a command of a stream, without the stream, and the steps that it comes after, all of
-// which lie before it. So there are no cycles, and running the steps in their order is right.
+// which precede it in the image. So there are no cycles, and running the steps in their order is
+// right.
 //   u16 command (0: nothing)  u16 body  u32 count of `after`  u32 bytes of fields  u32 bytes of
-//   tail u32 after[count], fields, tail, each filled up with zeros to a multiple of 8 bytes
+//   tail  u32 after[count], fields, tail, each filled up with zeros to a multiple of 8 bytes
 //
-// A conditional step has bodies, which steps behind it belong to. The graph itself is body 0; the
-// others have their numbers in the order of the conditional steps. A step comes after steps of its
-// own body only.
+// A conditional step has bodies, to which later steps belong. The graph itself is body 0; the other
+// bodies are numbered in the order of the conditional steps. A step comes after steps of its own
+// body only.
 #ifndef WARPLINE_PROTO_GRAPH_DEFINITION_H_
 #define WARPLINE_PROTO_GRAPH_DEFINITION_H_
 
@@ -22,7 +23,7 @@ namespace warpline {
 
 inline constexpr uint64_t kMaxGraphDefinitionBytes = 64ull << 20;
 
-// Whether a graph may have such a step.
+// Whether `id` may be a step of a graph.
 bool IsGraphCommand(CommandId id);
 
 // The `command` of a conditional step, whose fields are a ConditionalStep.
@@ -30,7 +31,7 @@ inline constexpr uint32_t kConditionalStep = 0xffff;
 inline constexpr uint32_t kMaxGraphBodies = 0xffff;
 
 struct ConditionalStep {
-  uint64_t conditional = 0;  // As ConditionalCreate gave it.
+  uint64_t conditional = 0;  // The handle that ConditionalCreate gave.
   uint32_t type = 0;         // A CUgraphConditionalNodeType.
   uint32_t bodies = 0;
 };
@@ -46,7 +47,7 @@ struct GraphStep {
   std::string_view tail;
 };
 
-// Takes step number `index` off the front of `*rest`. False for what is none.
+// Takes step number `index` off the front of `*rest`. Returns false when no valid step is there.
 bool TakeGraphStep(std::string_view* rest, uint32_t index, GraphStep* step);
 
 }  // namespace warpline

@@ -23,7 +23,7 @@ constexpr bool Within(const MemorySpan& span, uint64_t base, uint64_t bytes) {
   return span.bytes <= bytes && span.address >= base && span.address - base <= bytes - span.bytes;
 }
 
-// Whether it does not wrap around.
+// Whether `span` does not wrap around the end of the address space.
 constexpr bool EndsInAddressSpace(const MemorySpan& span) {
   return span.bytes == 0 || span.address <= ~uint64_t{0} - (span.bytes - 1);
 }
@@ -38,13 +38,14 @@ constexpr uint64_t Sum(uint64_t a, uint64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? ~uint64_t{0} : sum;
 }
 
-// From the first byte of the first row to the last byte of the last one.
+// The distance from the first byte of the first row to the end of the last row.
 constexpr uint64_t RowsBytes(uint64_t pitch, uint64_t row_bytes, uint64_t rows) {
   return row_bytes == 0 || rows == 0 ? 0 : Sum(Product(pitch, rows - 1), row_bytes);
 }
 
-// The same for a box of rows and slices. What is no box (BoxSpan() of common/cuda/box.h) is the
-// largest number, unless it has no bytes at all.
+// The distance from the first byte to the end of the last byte of a box of rows and slices. Returns
+// the largest number for what is no box (BoxSpan() of common/cuda/box.h), and 0 when it has no
+// bytes at all.
 inline uint64_t BoxBytes(uint64_t pitch, uint64_t slice, uint64_t width, uint64_t height,
                          uint64_t depth) {
   if (width == 0 || height == 0 || depth == 0) return 0;

@@ -21,7 +21,7 @@ TEST(RefusalTest, StatusSaysWhy) {
   EXPECT_EQ(RefusalOf(absl::OkStatus()).reason(), Refusal::UNSPECIFIED);
 }
 
-// Clients from before there were typed refusals go by this.
+// Clients from before typed refusals go by this.
 TEST(RefusalTest, OldClientsTryAnotherArena) {
   for (const absl::Status& status :
        {ArenaUnavailable("taken"), ArenaTooLarge(1ull << 42, 1ull << 36)}) {

@@ -1,9 +1,19 @@
 // How commands and replies lie in the payloads of kCommands and kReplies frames.
 //
-// A command is a CommandHeader, the struct of proto/commands.h, and a tail; `size` counts all three
-// and the next command starts at the next multiple of 8. Its number is the header's first_seq plus
-// its place. A reply is a ReplyHeader, a body, and a tail; the body of ReplyId::kReply is a
-// ReplyBody followed by the command's reply struct. All integers are little-endian, as on x86-64.
+// A command is a CommandHeader, the struct of proto/commands.h, and a tail; `size` counts all
+// three, and the next command starts at the next multiple of 8. Its number is the header's
+// first_seq plus its place. A reply is a ReplyHeader, a body, and a tail; the body of
+// ReplyId::kReply is a ReplyBody followed by the command's reply struct. All integers are
+// little-endian, as on x86-64.
+//
+//   std::string payload;
+//   std::memcpy(AppendCommand(command, data.size(), &payload), data.data(), data.size());
+//   ...
+//   CommandReader reader(payload);
+//   while (!reader.Done()) {
+//     const absl::StatusOr<CommandView> view = reader.Next();
+//     if (!view.ok()) return view.status();
+//   }
 #ifndef WARPLINE_PROTO_WIRE_H_
 #define WARPLINE_PROTO_WIRE_H_
 
@@ -33,8 +43,8 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
-// Body of ReplyId::kReply, before the command's own reply fields, which are there when `result` is
-// 0 and absent otherwise.
+// The start of the body of ReplyId::kReply. The command's own reply fields follow when `result` is
+// 0, and are absent otherwise.
 struct ReplyBody {
   int32_t result;  // CUresult
   uint32_t reserved;
@@ -43,14 +53,14 @@ static_assert(sizeof(ReplyBody) == 8);
 
 inline constexpr size_t AlignWire(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
-// Bytes that AppendCommand will add.
+// The number of bytes that AppendCommand() will add.
 template <typename Command>
 constexpr size_t CommandBytes(size_t tail_bytes) {
   return AlignWire(sizeof(CommandHeader) + CommandTraits<Command>::kBodyBytes + tail_bytes);
 }
 
-// Appends one command. `tail_bytes` of the tail are left for the caller to fill through the
-// returned pointer, valid until `out` changes again.
+// Appends one command. The caller fills the `tail_bytes` of the tail through the returned pointer,
+// which is valid until `out` changes again.
 template <typename Command>
 char* AppendCommand(const Command& command, size_t tail_bytes, std::string* out) {
   constexpr size_t kFixed = sizeof(CommandHeader) + CommandTraits<Command>::kBodyBytes;
@@ -78,15 +88,14 @@ class CommandReader {
   explicit CommandReader(std::string_view commands) : rest_(commands) {}
 
   bool Done() const { return rest_.empty(); }
-  // INVALID_ARGUMENT for bytes that are not a known, complete command. Not to be called when
-  // Done().
+  // INVALID_ARGUMENT for bytes that are not a known, complete command. REQUIRES: !Done().
   absl::StatusOr<CommandView> Next();
 
  private:
   std::string_view rest_;
 };
 
-// Appends a reply to round trip `seq`. `fields` are the bytes of the command's reply struct.
+// Appends the reply to round trip `seq`. `fields` are the bytes of the command's reply struct.
 void AppendReply(uint64_t seq, int32_t result, std::string_view fields, std::string_view tail,
                  std::string* out);
 
@@ -121,7 +130,7 @@ class ReplyReader {
   std::string_view rest_;
 };
 
-// Takes a fixed struct off the front of `body`; false when there are too few bytes.
+// Takes a fixed struct off the front of `body`; returns false when there are too few bytes.
 template <typename T>
 bool TakeStruct(std::string_view* body, T* out) {
   if (body->size() < sizeof(T)) return false;

@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as commands and as replies.
+// Fuzz target: reads arbitrary bytes as commands and as replies.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

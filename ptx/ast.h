@@ -1,8 +1,9 @@
 // The syntax tree of a PTX module.
 //
-// Opcodes stay generic: a base opcode, its modifiers in order, its operands. What an opcode means
-// is for whoever walks the tree (the CPU device, the guard). Constant expressions are already
-// folded. Plain values: copyable, comparable. Comparison ignores source lines.
+// Opcodes stay generic: a base opcode, its modifiers in order, and its operands. What an opcode
+// means is decided by the code that walks the tree (the CPU device, the guard). Constant
+// expressions are already folded. The nodes are plain values: copyable and comparable. Comparison
+// ignores source lines.
 #ifndef WARPLINE_PTX_AST_H_
 #define WARPLINE_PTX_AST_H_
 
@@ -13,7 +14,7 @@
 
 namespace warpline::ptx {
 
-// Where something stood in the text. All lines compare equal.
+// The line of the text on which something stood. All lines compare equal.
 struct SourceLine {
   uint32_t number = 0;
   friend bool operator==(SourceLine, SourceLine) { return true; }
@@ -121,8 +122,8 @@ struct Prototype {
   bool operator==(const Prototype&) const = default;
 };
 
-// Statements of a body in order. Nested scopes are not nested here: OpenBlock and CloseBlock
-// bracket them, in balance.
+// The statements of a body are in order. Nested scopes are not nested here: OpenBlock and
+// CloseBlock bracket them, in balance.
 struct Statement {
   std::variant<Instruction, Label, Variable, OpenBlock, CloseBlock, Pragma, TargetList, Prototype>
       node;
@@ -135,7 +136,7 @@ struct Statement {
 struct Directive {
   std::string name;
   std::vector<uint64_t> values;
-  std::string text;  // Of a .pragma.
+  std::string text;  // The text of a .pragma.
   bool operator==(const Directive&) const = default;
 };
 

@@ -25,7 +25,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   return parts;
 }
 
-// By opcode, the longest names first.
+// The rows by opcode, those with the longest names first.
 using Index = std::unordered_map<std::string_view, std::vector<Entry>>;
 
 Index* BuildIndex() {
@@ -64,7 +64,7 @@ bool IsOneOf(std::string_view text, absl::Span<const std::string_view> list) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Caches and scopes: who sees what when, but not where it is.
+// Cache and scope modifiers: they say when other threads see an access, but not where it goes.
 bool IsHint(std::string_view modifier) {
   static constexpr std::string_view kHints[] = {"weak", "cta", "cluster", "gpu",     "sys",
                                                 "ca",   "cg",  "cs",      "cv",      "lu",
@@ -95,7 +95,7 @@ bool IsShape(std::string_view modifier) {
          modifier.find_first_not_of("mnk0123456789") == std::string_view::npos;
 }
 
-// Types of matrices besides those of registers.
+// The types that PTX has for matrices and not for registers.
 bool IsType(std::string_view modifier) {
   static constexpr std::string_view kTypes[] = {"tf32", "s4", "u4", "b1"};
   return TypeBytes(modifier) != 0 || IsOneOf(modifier, kTypes);
@@ -127,7 +127,7 @@ const InstructionRow* FindInstruction(const Instruction& instruction) {
   return entry == nullptr ? nullptr : entry->row;
 }
 
-// Tries the operands that may be left out both ways, those that are there first.
+// Tries both ways for each operand that may be left out, first with the operand.
 bool Description::MatchOperands(const Instruction& instruction, std::string_view letters,
                                 size_t operand) {
   if (letters.empty()) {
@@ -151,7 +151,7 @@ bool Description::MatchOperands(const Instruction& instruction, std::string_view
   return optional && MatchOperands(instruction, rest, operand);
 }
 
-// False for one that the row does not have. A type stands at the end.
+// Returns false for a modifier that the row does not have. A type stands at the end.
 bool Description::ReadModifiers(absl::Span<const std::string> modifiers,
                                 absl::Span<const std::string_view> words) {
   for (const std::string& modifier : modifiers) {

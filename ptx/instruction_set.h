@@ -1,9 +1,8 @@
-// The instructions of PTX: what each operand is, and which memory an instruction touches.
+// Describes the instructions of PTX: what each operand is, and which memory an instruction touches.
 //
-// One table for all who walk a syntax tree and have to know what it does: the CPU device's lowering
-// takes its dispatch, its operands and its accesses from it. An instruction that is not in the
-// table, or has a modifier that could change which memory it touches and is not known, is to be
-// refused.
+// One table serves all code that walks a syntax tree and must know what it does: the CPU device's
+// lowering takes its dispatch, its operands and its accesses from it. Refuse an instruction that is
+// not in the table, or that has an unknown modifier which could change the memory that it touches.
 //
 //   Description ld;
 //   if (Describe(instruction, &ld) != Verdict::kKnown) return Refuse(instruction);
@@ -25,9 +24,9 @@
 
 namespace warpline::ptx {
 
-// Instructions that are handled alike.
+// A group of instructions that are handled alike.
 enum class Family : uint8_t {
-  kArithmetic,  // From registers to registers, nothing else
+  kArithmetic,  // Works from registers to registers and on nothing else
   kMove,
   kCompare,
   kSet,
@@ -80,23 +79,23 @@ enum class Role : uint8_t {
 };
 
 enum class AccessKind : uint8_t {
-  kNone,  // The address is named, and nothing there is read or written.
+  kNone,  // The address is named, but nothing there is read or written.
   kRead,
   kWrite,
   kUpdate,  // Both, in one step
 };
 
-// One access to memory, of each thread that executes the instruction.
+// One access to memory by each thread that executes the instruction.
 struct MemoryAccess {
-  uint8_t operand = 0;  // The place of its address among the operands
+  uint8_t operand = 0;  // The index of its address among the operands
   AccessKind kind = AccessKind::kNone;
   StateSpace space = StateSpace::kGeneric;
-  // How many from the address on; 0 when it is not known before the instruction runs, as for the
-  // rows of a matrix, which are a stride apart, and for kNone.
+  // The number of bytes from the address on. It is 0 for kNone, and when the number is not known
+  // before the instruction runs, as for the rows of a matrix, which are a stride apart.
   uint64_t bytes = 0;
 };
 
-// What says how many bytes an access has.
+// Where the number of bytes of an access comes from.
 enum class Extent : uint8_t {
   kNone,
   kElements,   // The type, times the vector
@@ -107,46 +106,46 @@ enum class Extent : uint8_t {
 };
 
 struct InstructionRow {
-  // The opcode and the modifiers that follow it at once and are part of its name.
+  // The opcode, and the modifiers that follow it at once and are part of its name.
   std::string_view mnemonic;
   Family family;
-  // A letter for each operand: d destination, s source, p predicate, i immediate, t target, l list,
-  // and for addresses R read, W written, U updated, N named. A question mark follows what may be
-  // left out.
+  // One letter for each operand: d destination, s source, p predicate, i immediate, t target, l
+  // list, and for addresses R read, W written, U updated, N named. A question mark follows an
+  // operand that may be left out.
   std::string_view operands;
-  // The further modifiers that it may have, words and classes of them, where it touches memory;
-  // elsewhere they are not looked at. Classes: <space>, <hint> of caches and scopes, <order>,
-  // <vector>, <type>, <operation> of an atomic, <shape> of a matrix.
+  // The further modifiers that it may have, as words and classes of words. They are checked only
+  // where the instruction touches memory. The classes are <space>, <hint> of caches and scopes,
+  // <order>, <vector>, <type>, <operation> of an atomic, and <shape> of a matrix.
   std::string_view modifiers = {};
   Extent extent = Extent::kNone;
-  // `rn` is how it rounds when it does not say.
+  // Whether it rounds as `rn` does when it does not say how.
   bool rounds_to_nearest = false;
 };
 
 absl::Span<const InstructionRow> InstructionRows();
 
-// Null for an instruction that is not in the table.
+// Returns null for an instruction that is not in the table.
 const InstructionRow* FindInstruction(const Instruction& instruction);
 
 inline constexpr size_t kMostOperands = 8;
 
 enum class Verdict : uint8_t {
   kKnown,
-  kUnknown,        // The table has no such instruction, or not with such modifiers.
-  kWrongOperands,  // The row has other operands.
+  kUnknown,        // The table has no such instruction, or none with such modifiers.
+  kWrongOperands,  // The operands do not fit the row.
 };
 
-// What the table says of one instruction. Borrows its strings.
+// What the table says of one instruction. It borrows strings of the instruction.
 class Description {
  public:
   const InstructionRow& row() const { return *row_; }
-  // Of each operand.
+  // The role of each operand.
   absl::Span<const Role> roles() const { return {roles_.data(), count_}; }
-  // In the order of their operands.
+  // The accesses, in the order of their operands.
   absl::Span<const MemoryAccess> accesses() const { return {accesses_.data(), access_count_}; }
 
-  // --- What modifiers say, where the row has them.
-  std::string_view type() const { return type_; }  // The last one; of an element in memory
+  // --- What the modifiers say, where the row has them.
+  std::string_view type() const { return type_; }  // The last one; the type of an element in memory
   uint32_t vector() const { return vector_; }      // Elements
   bool ordered() const { return ordered_; }        // Volatile, relaxed or stronger
   std::string_view operation() const { return operation_; }  // "add"; empty where none is named
@@ -159,12 +158,12 @@ class Description {
   void FindAccesses(const Instruction& instruction);
 
   const InstructionRow* row_ = nullptr;
-  size_t count_ = 0;  // Of the operands
+  size_t count_ = 0;  // Number of operands
   std::array<Role, kMostOperands> roles_{};
-  std::array<char, kMostOperands> letters_{};  // Of InstructionRow::operands
+  std::array<char, kMostOperands> letters_{};  // Taken from InstructionRow::operands
   std::array<MemoryAccess, 2> accesses_{};
   size_t access_count_ = 0;
-  size_t space_count_ = 0;  // That are named
+  size_t space_count_ = 0;  // Number of spaces that are named
   std::string_view type_;
   std::string_view operation_;
   uint32_t vector_ = 1;

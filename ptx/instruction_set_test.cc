@@ -70,7 +70,7 @@ TEST(InstructionSetTest, AccessesHaveSpaceDirectionAndSize) {
        {{1, Kind::kRead, Space::kShared, 8}}},
       {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1,%r2,%r3,%r4}, [%r5];",
        {{1, Kind::kRead, Space::kShared, 16}}},
-      // Rows lie a stride apart that a register may hold.
+      // The rows lie a stride apart, and a register may hold the stride.
       {"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1,%r2}, [%l1], %r3;",
        {{1, Kind::kRead, Space::kGlobal, 0}}},
       {"wmma.store.d.sync.aligned.col.m16n16k16.f32 [%l1], {%f1}, 16;",
@@ -170,7 +170,7 @@ TEST(InstructionSetTest, NamesInTheTableAreUnique) {
   }
 }
 
-// The parser's own files have one texture fetch.
+// The parser's own test files contain one texture fetch.
 TEST(InstructionSetTest, CorpusOfTheParserIsKnown) {
   std::set<std::string> unknown;
   for (const char* const path : {"ptx/corpus/body.ptx", "ptx/corpus/declarations.ptx"}) {

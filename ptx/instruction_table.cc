@@ -84,7 +84,7 @@ constexpr InstructionRow kRows[] = {
     {"applypriority", Family::kHint, "Ni", "<space> <hint>"},
     {"discard", Family::kHint, "Wi", "<space> L2", Extent::kImmediate},
 
-    // --- Copies that run beside the program, and the barriers that they report to.
+    // --- Copies that run beside the program, and the barriers to which they report.
     {"cp.async", Family::kCopyAsync, "WRis?s?", "<space> <hint>", Extent::kImmediate},
     {"cp.async.commit_group", Family::kCopyAsyncGroup, ""},
     {"cp.async.wait_group", Family::kCopyAsyncGroup, "i"},

@@ -17,7 +17,7 @@ bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 bool IsNameStart(char c) { return IsLetter(c) || c == '_' || c == '$' || c == '%'; }
 bool IsNamePart(char c) { return IsLetter(c) || IsDigit(c) || c == '_' || c == '$'; }
 
-// Value of a digit in base 16, or -1.
+// Returns the value of a digit in base 16, or -1 for another character.
 int HexValue(char c) {
   if (IsDigit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -85,7 +85,7 @@ Token Lexer::Next() {
   if (IsDigit(c)) return Number();
   if (c == '.') return DotName();
   if (c == '"') return String();
-  // '%' is also the remainder operator; a register name has a letter after it.
+  // '%' is also the remainder operator; in a register name a letter follows it.
   if (IsNameStart(c) && (c != '%' || (IsNamePart(At(pos_ + 1)) && !IsDigit(At(pos_ + 1))))) {
     return Name();
   }

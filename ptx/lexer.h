@@ -1,6 +1,6 @@
 // Splits PTX text into tokens, in linear time and without copying.
 //
-// White space and comments are skipped wherever they stand, inside an opcode too, as ptxas does.
+// White space and comments are skipped wherever they stand, even inside an opcode, as ptxas does.
 // Thread-compatible.
 #ifndef WARPLINE_PTX_LEXER_H_
 #define WARPLINE_PTX_LEXER_H_
@@ -14,7 +14,7 @@ namespace warpline::ptx {
 
 enum class TokenKind : uint8_t {
   kEnd,
-  kError,    // Lexer::error() says what.
+  kError,    // Lexer::error() says what is wrong.
   kName,     // ld, %r1, $L__BB0_1, _
   kDotName,  // .global, .L2::cache_hint; `text` leaves the dot out.
   kInteger,  // `bits`
@@ -24,7 +24,7 @@ enum class TokenKind : uint8_t {
   kPunct,    // `punct`
 };
 
-// Operators of two characters, as `Token::punct`.
+// Operators of two characters, as they appear in `Token::punct`.
 inline constexpr char kShiftLeft = 'L';
 inline constexpr char kShiftRight = 'R';
 inline constexpr char kEqual = 'E';
@@ -48,7 +48,7 @@ class Lexer {
   // `text` must outlive the lexer and its tokens.
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // The next token. After kEnd or kError it keeps returning that.
+  // Returns the next token. After kEnd or kError it keeps returning that token.
   Token Next();
 
   const std::string& error() const { return error_; }

@@ -24,7 +24,7 @@ void Parser::Advance() {
 bool Parser::Fail(std::string_view message) {
   if (error_.empty()) {
     error_line_ = token_.line;
-    // A token that is no token explains more than what was expected in its place.
+    // The lexer's error explains more than the name of the token that was expected in its place.
     error_ = token_.kind == TokenKind::kError ? lexer_.error() : std::string(message);
     if (error_.size() > 200) error_.resize(200);
   }

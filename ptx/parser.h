@@ -1,8 +1,12 @@
 // Parses PTX text into its syntax tree.
 //
-// Made for hostile text: time is linear, recursion is bounded, sizes are limited. Debug sections,
-// .file and .loc are dropped. Meaning (types, known opcodes, declared names) is not checked here.
-// Thread-safe.
+// The parser is made for hostile text: its time is linear, its recursion is bounded, and sizes are
+// limited. Debug sections, .file and .loc are dropped. It does not check meaning (types, known
+// opcodes, declared names). Thread-safe.
+//
+//   const absl::StatusOr<Module> module = Parse(text);
+//   if (!module.ok()) return module.status();  // "line 7: ..."
+//   for (const auto& item : module->items) { ... }
 #ifndef WARPLINE_PTX_PARSER_H_
 #define WARPLINE_PTX_PARSER_H_
 
@@ -25,7 +29,7 @@ struct ParseLimits {
   size_t expression_depth = 64;
 };
 
-// INVALID_ARGUMENT with "line N: ..." for text that is not PTX or exceeds a limit.
+// Returns INVALID_ARGUMENT with "line N: ..." for text that is not PTX or exceeds a limit.
 absl::StatusOr<Module> Parse(std::string_view text, const ParseLimits& limits = {});
 
 }  // namespace warpline::ptx

@@ -15,7 +15,7 @@ constexpr Binary kBinary[] = {
     {kNotEqual, 6},   {'&', 5},  {'^', 4},  {'|', 3},        {kAndAnd, 2},       {kOrOr, 1},
 };
 
-// Precedence of a binary operator, 0 for anything else.
+// Returns the precedence of a binary operator, or 0 for any other token.
 int Precedence(const Token& token) {
   if (token.kind != TokenKind::kPunct) return 0;
   for (const Binary& binary : kBinary) {

@@ -1,6 +1,6 @@
 // The recursive-descent parser behind parser.h. Private to this package.
 //
-// Every method returns false after recording the first error; callers return at once.
+// Every method returns false after it has recorded the first error; callers return at once.
 #ifndef WARPLINE_PTX_PARSER_IMPL_H_
 #define WARPLINE_PTX_PARSER_IMPL_H_
 
@@ -62,7 +62,8 @@ class Parser {
   bool ParseDirectives(std::vector<Directive>* directives);
 
   // --- Variables (parser_variable.cc).
-  // After the state space: appends one Variable per declared name. Stops before `;`, `,` or `)`.
+  // Starts after the state space, and appends one Variable for each declared name. Stops before
+  // `;`, `,` or `)`.
   bool ParseVariables(std::string linkage, std::string space, bool allow_list,
                       std::vector<Variable>* variables);
   bool ParseVariableModifiers(Variable* variable);
@@ -106,7 +107,7 @@ class Parser {
   uint32_t error_line_ = 0;
 };
 
-// True for a type that PTX names after a state space: u32, f64, b8, pred, texref, ...
+// Whether `text` is a type that PTX names after a state space: u32, f64, b8, pred, texref, ...
 bool IsTypeName(std::string_view text);
 
 }  // namespace warpline::ptx

@@ -1,4 +1,4 @@
-// What stands at module level: headers, functions, debug information to drop.
+// Parses the module level: headers, functions, and debug information to drop.
 #include <string>
 #include <utility>
 #include <vector>

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kHeader[] = ".version 9.0\n.target sm_90\n.address_size 64\n";
 
-// The module of `items`, checked to survive printing.
+// Parses the module of `items`, and checks that it survives printing.
 Module Good(const std::string& items) {
   absl::StatusOr<Module> module = Parse(kHeader + items);
   EXPECT_TRUE(module.ok()) << module.status() << "\n" << items;
@@ -49,7 +49,7 @@ std::vector<Instruction> Body(const std::string& body) {
   return instructions;
 }
 
-// How the first operand's text is read and written again.
+// Parses an instruction with these operands, and prints it again.
 std::string Canonical(const std::string& operands) {
   const auto instructions = Body(absl::StrCat("op ", operands, ";"));
   return instructions.empty() ? "" : Print(instructions[0]);

@@ -144,7 +144,7 @@ bool Parser::PadInit(uint64_t multiple, Variable* variable) {
 }
 
 bool Parser::ParseInitializer(const std::vector<uint64_t>& dims, Variable* variable) {
-  // strides[d] elements lie in one brace of depth d; a brace closes by padding to that.
+  // A brace of depth d holds strides[d] elements; when it closes, it is padded to that number.
   std::vector<uint64_t> strides(dims.begin(), dims.end());
   if (variable->vector_width > 1) strides.push_back(variable->vector_width);
   if (!strides.empty() && strides.front() == 0) strides.front() = 1;
@@ -160,7 +160,7 @@ bool Parser::ParseInitializer(const std::vector<uint64_t>& dims, Variable* varia
         ++depth;
       } else if (Accept('}')) {
         --depth;
-        // The outermost brace may stay short: what is missing is zero.
+        // The outermost brace may stay short: the missing elements are zero.
         if (depth > 0 && !PadInit(strides[depth], variable)) return false;
         if (depth > 0 && !AtPunct('}') && !Expect(',')) return false;
       } else {
@@ -187,7 +187,7 @@ bool Parser::ParseInitElement(Variable* variable) {
   if (token_.kind == TokenKind::kName && token_.text != "WARP_SZ") {
     return ParseInitSymbol(0, variable);
   }
-  // 0xFF00(symbol): one byte of an address.
+  // 0xFF00(symbol) is one byte of an address.
   if (token_.kind == TokenKind::kInteger && NextIsPunct('(')) {
     const uint64_t mask = token_.bits;
     Advance();

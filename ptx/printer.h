@@ -1,6 +1,7 @@
 // Writes a syntax tree as canonical PTX text: Parse(Print(m)) equals m.
 //
-// One statement a line; constants as decimal integers or hexadecimal floats. Thread-safe.
+// It writes one statement a line, and constants as decimal integers or hexadecimal floats.
+// Thread-safe.
 #ifndef WARPLINE_PTX_PRINTER_H_
 #define WARPLINE_PTX_PRINTER_H_
 
@@ -11,7 +12,7 @@
 namespace warpline::ptx {
 
 std::string Print(const Module& module);
-// One instruction without its line end, for messages.
+// Writes one instruction without its line end, for messages.
 std::string Print(const Instruction& instruction);
 
 }  // namespace warpline::ptx

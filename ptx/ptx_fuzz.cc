@@ -1,4 +1,4 @@
-// Fuzz target: text that parses must print to text that parses to the same.
+// Fuzz target: text that parses must print to text that parses to the same tree.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

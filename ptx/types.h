@@ -1,4 +1,4 @@
-// What PTX prescribes of types, state spaces, and the layout of variables. Thread-safe.
+// What PTX prescribes for types, state spaces, and the layout of variables. Thread-safe.
 #ifndef WARPLINE_PTX_TYPES_H_
 #define WARPLINE_PTX_TYPES_H_
 
@@ -10,7 +10,7 @@
 
 namespace warpline::ptx {
 
-// Bytes of a fundamental type; 0 for .pred and for what is unknown.
+// The bytes of a fundamental type; 0 for .pred and for an unknown type.
 int TypeBytes(std::string_view type);
 bool IsSignedType(std::string_view type);
 bool IsFloatType(std::string_view type);
@@ -19,15 +19,16 @@ enum class StateSpace : uint8_t {
   kGeneric,
   kGlobal,
   kConst,
-  kShared,         // Of the block
+  kShared,         // Of this block
   kSharedCluster,  // Of any block of the cluster
   kLocal,
   kParam,
 };
-// The space that a modifier such as "global" or "shared::cta" names; false for one that names none.
+// Finds the space that a modifier such as "global" or "shared::cta" names. Returns false for one
+// that names none.
 bool FindStateSpace(std::string_view modifier, StateSpace* space);
 
-// The size of a whole variable. An array without a size has none.
+// The size of a whole variable; 0 for an array without a size.
 uint64_t VariableBytes(const Variable& variable);
 uint64_t VariableAlignment(const Variable& variable);
 
@@ -35,7 +36,8 @@ struct Placement {
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
-// Places variables one after the other, each aligned. `*total` is where the next one could start.
+// Places the variables one after the other, each aligned. `*total` is where the next one could
+// start.
 std::vector<Placement> PlaceInOrder(const std::vector<Variable>& variables, uint64_t* total);
 
 inline uint64_t AlignUp(uint64_t value, uint64_t alignment) {

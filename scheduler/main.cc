@@ -69,10 +69,10 @@ programs need one. `warpline servers add NAME` does the same for a server, which
 Signals: SIGTERM or SIGINT ends it, with exit code 0. Sessions go on; leases are kept in the state
 folder.)";
 
-// As servers have it.
+// Servers have the same limit.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
 
-// One connection of each server, and those of programs that ask.
+// Allows one connection of each server, and those of programs that ask.
 constexpr int kMaxConnections = 4096;
 
 absl::Status CheckFlags() {
@@ -102,7 +102,7 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_forget_after).get() < absl::GetFlag(FLAGS_lost_after).get()) {
     return absl::InvalidArgumentError("--forget_after must not be less than --lost_after");
   }
-  // A token is signed by the newest key but one for a moment after each change.
+  // For a moment after each change, tokens are signed by the second newest key.
   if (absl::GetFlag(FLAGS_key_period).get() < 2 * absl::GetFlag(FLAGS_lease_ttl).get()) {
     return absl::InvalidArgumentError("--key_period must be at least two of --lease_ttl");
   }

@@ -9,8 +9,8 @@
 
 namespace warpline::scheduler {
 
-// All of service Scheduler in proto/scheduler.proto, and Admin/Stat. `scheduler` is borrowed;
-// `name` is what `warpline ps` shows.
+// Serves all of service Scheduler in proto/scheduler.proto, and Admin/Stat. `scheduler` is
+// borrowed; `name` is what `warpline ps` shows for it.
 UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name);
 
 }  // namespace warpline::scheduler

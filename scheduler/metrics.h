@@ -14,7 +14,7 @@ namespace warpline::scheduler {
 // Thread-safe.
 class SchedulerMetrics : public prometheus::Collectable {
  public:
-  // Borrowed.
+  // `scheduler` is borrowed.
   explicit SchedulerMetrics(Scheduler* scheduler) : scheduler_(scheduler) {}
   std::vector<prometheus::MetricFamily> Collect() const override;
 

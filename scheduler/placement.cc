@@ -11,7 +11,7 @@ namespace warpline::scheduler {
 namespace {
 
 constexpr uint64_t kDefaultShare = 4;
-// Leases are whole chunks, so that no quota ends in a piece that nobody can use.
+// A lease is a multiple of this, so that no quota ends in a piece too small to use.
 constexpr uint64_t kUnit = 2ull << 20;
 
 uint64_t FreeBytes(const DeviceState& device) {
@@ -24,7 +24,7 @@ uint64_t WantOf(const DeviceState& device, const PlacementRequest& request) {
   return want - want % kUnit;
 }
 
-// Less is better.
+// A smaller rank is better.
 using Rank = std::pair<uint64_t, int>;
 
 Rank RankOf(const DeviceState& device, PlacementPolicy policy) {
@@ -32,13 +32,14 @@ Rank RankOf(const DeviceState& device, PlacementPolicy policy) {
   return {policy == PlacementPolicy::kPack ? free : ~free, device.leases};
 }
 
-// What a server offers: what of it is wanted at all, and the part of that with enough memory.
+// The devices that a server can offer: all those that were asked for, and those of them that have
+// enough memory.
 struct Offer {
   std::vector<size_t> wanted;
   std::vector<size_t> fitting;
 };
 
-// One of each server that has what is wanted.
+// Makes one offer for each server that has the devices asked for.
 std::vector<Offer> OffersFor(const std::vector<DeviceState>& devices,
                              const PlacementRequest& request) {
   std::map<std::string, Offer> by_server;
@@ -108,7 +109,7 @@ absl::StatusOr<Placement> Place(const std::vector<DeviceState>& devices,
     if (best.empty() || better(chosen.back(), best.back())) best = std::move(chosen);
   }
   if (best.empty()) return NoRoom(devices, offers, request, count);
-  // The order that was named, else that of the server.
+  // Sorts by the order that was named, or else by the server's order.
   std::sort(best.begin(), best.end(), [&](size_t a, size_t b) {
     const auto place = [&](size_t i) {
       return std::find(request.named.begin(), request.named.end(), devices[i].uuid);

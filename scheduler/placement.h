@@ -1,4 +1,10 @@
-// Which devices of the pool a lease gets.
+// Chooses the devices of the pool that a lease gets.
+//
+//   PlacementRequest request;
+//   request.memory_bytes = uint64_t{8} << 30;
+//   const auto placed = Place(devices, request, PlacementPolicy::kSpread);
+//   if (!placed.ok()) return placed.status();
+//   for (const size_t i : placed->devices) Lease(devices[i].uuid, placed->memory_bytes);
 #ifndef WARPLINE_SCHEDULER_PLACEMENT_H_
 #define WARPLINE_SCHEDULER_PLACEMENT_H_
 
@@ -26,24 +32,25 @@ struct DeviceState {
 };
 
 struct PlacementRequest {
-  // Of each device; 0 for a quarter of whatever device it becomes, the least of several.
+  // The memory on each device; 0 for a quarter of the device that is chosen, the least of the
+  // quarters when there are several.
   uint64_t memory_bytes = 0;
-  // Those that it must be, in this order, different ones; empty for any.
+  // The devices that it must be, all different and in this order; empty for any.
   std::vector<std::string> named = {};
-  // How many, where none are named; at least 1.
+  // The number of devices when none are named; at least 1.
   size_t count = 1;
 };
 
 struct Placement {
-  std::vector<size_t> devices;  // The indices, all of one server.
-  uint64_t memory_bytes = 0;    // Of each.
+  std::vector<size_t> devices;  // Indices of devices, all of one server.
+  uint64_t memory_bytes = 0;    // On each device.
 };
 
-// Stateless. Of equal devices the one with fewer leases, then the earlier one; of servers with
-// enough devices for a lease of several, the one whose last choice is the best. UNAVAILABLE when
-// the pool has no device, NOT_FOUND when no server has all that are named, RESOURCE_EXHAUSTED,
-// saying what is free, when the memory fits nowhere or no server has so many devices that it fits
-// on.
+// Chooses devices for `request`. Among equal devices the one with fewer leases is chosen, then the
+// earlier one; among servers with enough devices for a lease of several, the one whose last choice
+// is the best. The function is stateless. UNAVAILABLE when the pool has no device, NOT_FOUND when
+// no server has all devices that are named, RESOURCE_EXHAUSTED, saying what is free, when the
+// memory fits nowhere or fits on too few devices of every server.
 absl::StatusOr<Placement> Place(const std::vector<DeviceState>& devices,
                                 const PlacementRequest& request, PlacementPolicy policy);
 

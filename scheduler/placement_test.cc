@@ -65,7 +65,7 @@ TEST(PlacementTest, SeveralDevicesAreOfOneServer) {
   pool.push_back({"b", "GPU-3", 80 * kGiB, 0, 0});
   pool.push_back({"b", "GPU-4", 80 * kGiB, 5 * kGiB, 0});
   using Indices = std::vector<size_t>;
-  // The second best of b is better than that of a, whose best is worse.
+  // The second best device of b is better than that of a, whose best is worse.
   EXPECT_EQ(Place(pool, {4 * kGiB, {}, 2}, PlacementPolicy::kSpread)->devices, (Indices{3, 4}));
   EXPECT_EQ(Place(pool, {4 * kGiB, {}, 3}, PlacementPolicy::kSpread)->devices, (Indices{2, 3, 4}));
   EXPECT_EQ(Place(pool, {4 * kGiB, {}, 2}, PlacementPolicy::kPack)->devices, (Indices{0, 1}));

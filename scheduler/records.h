@@ -1,4 +1,4 @@
-// What the scheduler remembers: tenants, servers with their devices, and leases.
+// The scheduler's records: tenants, servers with their devices, and leases.
 #ifndef WARPLINE_SCHEDULER_RECORDS_H_
 #define WARPLINE_SCHEDULER_RECORDS_H_
 
@@ -11,19 +11,19 @@
 
 namespace warpline::scheduler {
 
-// The tenant of a scheduler that nobody has given tenants yet.
+// The tenant of a scheduler to which no tenant has been added yet.
 inline constexpr char kDefaultTenant[] = "default";
 
 struct TenantRecord {
   std::string name;
-  // SHA-256 of the credential, in hex. Credentials are random, so that no slow hash is needed.
+  // The SHA-256 of the credential, in hex. Credentials are random, so a slow hash is not needed.
   std::string credential_hash;
-  uint64_t memory_bytes = 0;         // Of all leases together; 0 for no limit.
+  uint64_t memory_bytes = 0;         // For all leases together; 0 for no limit.
   uint32_t max_leases = 0;           // 0 for no limit.
-  uint32_t max_lease_sessions = 64;  // Of one lease.
-  uint64_t max_seconds = 0;          // That a lease may last; 0 for no limit.
-  uint32_t max_sessions = 0;         // Of all leases together; 0 for no limit.
-  Rights rights = kAllRights;        // Of its sessions.
+  uint32_t max_lease_sessions = 64;  // For one lease.
+  uint64_t max_seconds = 0;          // The longest time that a lease may last; 0 for no limit.
+  uint32_t max_sessions = 0;         // For all leases together; 0 for no limit.
+  Rights rights = kAllRights;        // Those of its sessions.
 };
 
 struct DeviceRecord {
@@ -44,28 +44,28 @@ struct ServerRecord {
 
 enum class LeaseState {
   kActive,
-  kRevoked,   // By the operator or by running out: kept until its sessions have been told why.
-  kReleased,  // By its holder: the same.
+  kRevoked,   // By the operator, or because it ran out. Kept until its sessions have been told why.
+  kReleased,  // By its holder. Kept for as long.
 };
 
 struct LeaseRecord {
   std::string id;
   std::string tenant;
   std::string server;
-  std::vector<std::string> devices;  // Of that server, at least one.
-  uint64_t memory_bytes = 0;         // Of each.
+  std::vector<std::string> devices;  // Devices of that server, at least one.
+  uint64_t memory_bytes = 0;         // On each device.
   uint32_t max_sessions = 0;
   std::string program;
   uint32_t pid = 0;
-  // Nobody renews it: it lives while it has sessions.
+  // The lease is not renewed; it lives while it has sessions.
   bool by_sessions = false;
   LeaseState state = LeaseState::kActive;
   std::string reason;
   absl::Time created;
-  absl::Time expires;                        // Of a lease that is not active: when it is forgotten.
-  absl::Time ends = absl::InfiniteFuture();  // Whoever renews it.
+  absl::Time expires;  // For a lease that is not active: when it is forgotten.
+  absl::Time ends = absl::InfiniteFuture();  // The end, even if it is renewed.
 
-  // Of all devices.
+  // The memory on all devices together.
   uint64_t total_bytes() const { return memory_bytes * devices.size(); }
 };
 

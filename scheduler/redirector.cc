@@ -26,8 +26,9 @@ using warpline_internal::Hello;
 
 constexpr size_t kMaxProgramName = 256;
 
-// How many devices a client wants that names them by ordinals. Those count the devices that the
-// program sees, which are all of its lease: NOT_FOUND unless they are 0 and up without gaps.
+// The number of devices that a client wants when it names them by ordinals. These count the devices
+// that the program sees, which are all of its lease's. NOT_FOUND unless they are 0 and up without
+// gaps.
 absl::StatusOr<uint32_t> CountOf(const std::string& device) {
   if (device.empty()) return 0;
   std::set<uint32_t> ordinals;
@@ -45,7 +46,7 @@ absl::StatusOr<uint32_t> CountOf(const std::string& device) {
 
 }  // namespace
 
-// One conversation: a hello, and its answer. Runs on the channel's loop.
+// One conversation: a hello and its answer. Runs on the channel's loop.
 class Conversation : public SessionHandler {
  public:
   Conversation(Redirector* owner, bool local) : owner_(owner), local_(local) {}
@@ -128,7 +129,7 @@ std::unique_ptr<SessionHandler> Redirector::Accept(const std::string& peer, absl
 void Redirector::EndSilent(absl::Duration patience) {
   const absl::Time now = SteadyNow();
   MutexLock lock(&mu_);
-  // Closing returns at once; a channel is there until OnClosed(), which waits for this lock.
+  // Closing returns at once; a channel exists until OnClosed(), which waits for this lock.
   for (const auto& [channel, since] : channels_) {
     if (now - since >= patience) channel->Close(absl::DeadlineExceededError("no Hello came"));
   }

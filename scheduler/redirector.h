@@ -1,5 +1,5 @@
-// What a program gets that dials the scheduler as if it were a server: a lease of its own, and the
-// address and token to open its session with.
+// Answers programs that dial the scheduler as if it were a server: gives each a lease of its own,
+// and the address and token with which to open its session.
 #ifndef WARPLINE_SCHEDULER_REDIRECTOR_H_
 #define WARPLINE_SCHEDULER_REDIRECTOR_H_
 
@@ -16,18 +16,18 @@
 
 namespace warpline::scheduler {
 
-// Thread-safe. Outlives its channels.
+// Thread-safe. Must outlive its channels.
 class Redirector : public Acceptor {
  public:
-  // Borrowed.
+  // `scheduler` is borrowed.
   explicit Redirector(Scheduler* scheduler) : scheduler_(scheduler) {}
 
   std::unique_ptr<SessionHandler> Accept(const std::string& peer, absl::Status* refusal) override;
 
-  // Refuses from now on.
+  // Refuses programs from now on.
   void StartDrain() { draining_.store(true); }
 
-  // Ends the channels that have not said hello within `patience`; to be called every second or so.
+  // Ends the channels that have not said hello within `patience`. Call it every second or so.
   void EndSilent(absl::Duration patience);
 
  private:
@@ -37,7 +37,7 @@ class Redirector : public Acceptor {
   std::atomic<bool> draining_{false};
 
   Mutex mu_;
-  // Open channels and when they came.
+  // The open channels, and when each was opened.
   std::map<Channel*, absl::Time> channels_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using warpline_internal::Hello;
 using warpline_internal::Redirect;
 
-// Says its hello and waits for what comes of it.
+// Says its hello and waits for the answer.
 class Client : public ChannelHandler {
  public:
   explicit Client(const Hello& hello) { hello_ = Frame{kHello, hello.SerializeAsString()}; }
@@ -58,7 +58,7 @@ class Client : public ChannelHandler {
 
 class RedirectorTest : public testing::Test {
  protected:
-  // A pool with one server of three devices, and a tenant.
+  // Makes a pool with one server of three devices, and a tenant.
   void SetUp() override {
     std::string folder = testing::TempDir() + "/redirector_XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
@@ -94,7 +94,8 @@ class RedirectorTest : public testing::Test {
     server_ = std::make_unique<InprocServer>(redirector_.get(), ChannelOptions());
   }
 
-  // The devices of the lease that a program gets which asks for `device`; or why it gets none.
+  // Returns the devices of the lease that a program gets when it asks for `device`, or why it gets
+  // none.
   std::string Dial(const std::string& device) {
     Hello hello;
     hello.set_min_version(kLeastProtocolVersion);

@@ -27,12 +27,13 @@ using warpline_internal::ServerReport;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxDevicesText = 1024;
 constexpr size_t kLeaseIdBytes = 8;
-// Of a tenant's sessions, what a lease gets that names no number.
+// A lease that asks for no number of sessions gets the tenant's sessions divided by this.
 constexpr uint32_t kSessionsShare = 4;
-// Of each tenant: who acquires and releases all the time must not fill the table.
+// Bounds the ended leases that are kept for each tenant, so that a tenant that acquires and
+// releases all the time does not fill the table.
 constexpr size_t kMaxEnded = 64;
 
-// How many sessions a lease gets of a tenant whose leases have `held` of them.
+// The number of sessions that a new lease gets when its tenant's leases have `held` of them.
 absl::StatusOr<uint32_t> SessionsFor(const TenantRecord& tenant, uint32_t wanted, uint64_t held,
                                      bool by_sessions) {
   if (wanted > tenant.max_lease_sessions) {
@@ -48,12 +49,12 @@ absl::StatusOr<uint32_t> SessionsFor(const TenantRecord& tenant, uint32_t wanted
                                                      " sessions and its leases hold ", held));
   }
   if (wanted != 0) return wanted;
-  // Who dialled the scheduler is one process.
+  // A client that dialled the scheduler is one process.
   const uint32_t share = by_sessions ? 1 : std::max(1u, tenant.max_sessions / kSessionsShare);
   return static_cast<uint32_t>(std::min<uint64_t>({share, left, tenant.max_lease_sessions}));
 }
 
-// INVALID_ARGUMENT for devices that no session could have.
+// INVALID_ARGUMENT for a set of devices that no session could have.
 absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
   PlacementRequest wanted;
   wanted.memory_bytes = request.memory_bytes();
@@ -97,8 +98,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions op
 absl::Status Scheduler::TakeState() {
   MutexLock lock(&mu_);
   const absl::Time now = Now();
-  // Tenants and credentials are read with each request. Without them nobody could ask for anything,
-  // which is better known now.
+  // Tenants and credentials are read with each request. Without them no request could be answered,
+  // and it is better to know that now.
   if (const auto tenants = store_->Tenants(); !tenants.ok()) return tenants.status();
   if (const auto named = store_->ServersWithCredential(); !named.ok()) return named.status();
   auto servers = store_->Servers();
@@ -110,17 +111,17 @@ absl::Status Scheduler::TakeState() {
   }
   auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();
-  // Nobody could renew a lease while there was no scheduler.
+  // While there was no scheduler, leases could not be renewed.
   for (LeaseRecord& lease : *leases) {
     if (lease.state != LeaseState::kActive) continue;
-    // Whatever the clock said before.
+    // This holds whatever the clock said before.
     lease.expires = std::min(now + options_.lease_ttl, lease.ends);
     if (const absl::Status updated = store_->UpdateLease(lease); !updated.ok()) return updated;
   }
   return absl::OkStatus();
 }
 
-// --- Who asks.
+// --- Credentials of the caller.
 
 absl::StatusOr<TenantRecord> Scheduler::TenantOf(const std::string& credential, bool local) {
   const auto tenants = store_->Tenants();
@@ -332,7 +333,7 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token) {
   lease->expires = std::min(Now() + options_.lease_ttl, lease->ends);
   lease->by_sessions = false;
   if (auto status = store_->UpdateLease(*lease); !status.ok()) return status;
-  // What its limits and rights are now.
+  // A renewed lease goes by the tenant's limits and rights of now.
   TenantRecord tenant;
   const auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
@@ -394,7 +395,7 @@ void Scheduler::HousekeepLeases(absl::Time now) {
       status = EndLease(std::move(lease), LeaseState::kRevoked,
                         "it has lasted as long as its tenant's leases may");
     } else if (now >= lease.expires) {
-      // Its sessions may be running well: there is no word of them.
+      // Its sessions may be running well; the scheduler has only not heard of them.
       const auto server = servers_.find(lease.server);
       if (server != servers_.end() && !IsUp(server->second, now)) continue;
       ++counts_.expired;

@@ -1,8 +1,8 @@
-// The scheduler: who may hold what of the pool's devices, and where.
+// Decides which tenant may hold what of the pool's devices, and where.
 //
 // A tenant's process asks for a lease and gets a server's address and a token for it. The lease
 // lives while its holder renews it, or while a server reports sessions of it. Servers learn from
-// the answers to their reports which leases to end; the scheduler itself connects to nobody.
+// the answers to their reports which leases to end; the scheduler itself opens no connections.
 #ifndef WARPLINE_SCHEDULER_SCHEDULER_H_
 #define WARPLINE_SCHEDULER_SCHEDULER_H_
 
@@ -27,27 +27,27 @@
 
 namespace warpline::scheduler {
 
-// How long an ended lease is remembered, so that its sessions can be told why.
+// How long an ended lease is remembered, so that its sessions can be told why it ended.
 inline constexpr absl::Duration kLeaseAfterlife = absl::Minutes(10);
 
 struct SchedulerOptions {
   PlacementPolicy policy = PlacementPolicy::kSpread;
-  // A lease that nobody renews and that has no sessions is over after this.
+  // A lease that is not renewed and has no sessions ends after this time.
   absl::Duration lease_ttl = absl::Seconds(60);
-  // Servers report this often, and are lost when nothing came for `lost_after`.
+  // Servers report this often, and count as lost when nothing came for `lost_after`.
   absl::Duration report_interval = absl::Seconds(1);
   absl::Duration lost_after = absl::Seconds(5);
-  // A lost server's leases are kept for this long; then it is forgotten and they run out.
+  // A lost server's leases are kept for this long; then the server is forgotten and they run out.
   absl::Duration forget_after = absl::Hours(1);
-  // Of the whole pool.
+  // Limits for the whole pool.
   size_t max_leases = 4096;
   size_t max_servers = 1024;
   std::string operator_credential;
-  // Must not be set back or forward while it runs: SteadyNow().
+  // A clock that is not set back or forward while the scheduler runs: SteadyNow().
   std::function<absl::Time()> clock;
 };
 
-// For metrics.
+// Counts for metrics.
 struct SchedulerCounts {
   uint64_t tenants = 0, servers_up = 0, servers_lost = 0, leases = 0, leased_bytes = 0;
   uint64_t capacity_bytes = 0, sessions = 0;
@@ -55,19 +55,19 @@ struct SchedulerCounts {
 };
 
 // Thread-safe. `local` says that a request comes from the scheduler's own host. Requests are not
-// trusted: what is too long or malformed is INVALID_ARGUMENT, who may not ask gets UNAUTHENTICATED,
-// and UNAVAILABLE means that the state could not be written.
+// trusted: one that is too long or malformed gets INVALID_ARGUMENT, and one whose sender has no
+// right to it UNAUTHENTICATED. UNAVAILABLE means that the state could not be written.
 class Scheduler {
  public:
-  // Goes on from what the store holds. An error, which names the file and says what to do, when
-  // that cannot be read or written: a scheduler that forgot its leases would give the devices out
-  // twice.
+  // Goes on from what the store holds. Returns an error, which names the file and says what to do,
+  // when the store cannot be read or written: a scheduler that forgot its leases would give the
+  // devices out twice.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(SchedulerOptions options,
                                                            std::unique_ptr<Store> store,
                                                            KeyRing keys);
 
   // RESOURCE_EXHAUSTED for a tenant's limit or a full pool, NOT_FOUND for an unknown device. With
-  // `by_sessions` nobody will renew the lease.
+  // `by_sessions` the lease lives by its sessions alone and will not be renewed.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
       const warpline_internal::AcquireRequest& request, bool by_sessions, bool local);
   // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended.
@@ -76,25 +76,25 @@ class Scheduler {
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
 
-  // The operator's.
+  // The following are for the operator alone.
   absl::StatusOr<warpline_internal::TenantReply> PutTenant(
       const warpline_internal::TenantRequest& request);
   absl::Status RemoveTenant(const warpline_internal::TenantRequest& request);
   absl::Status Revoke(const warpline_internal::RevokeRequest& request);
-  // Gives a server a credential: ALREADY_EXISTS for a new one that has one, NOT_FOUND for another
-  // credential of one that has none.
+  // Gives a server a credential. ALREADY_EXISTS when a new one is asked for and it has one,
+  // NOT_FOUND when another one is asked for and it has none.
   absl::StatusOr<warpline_internal::ServerReply> PutServer(
       const warpline_internal::ServerRequest& request);
-  // Ends its leases, too. NOT_FOUND.
+  // Removes the server and ends its leases. NOT_FOUND when it is unknown.
   absl::Status RemoveServer(const warpline_internal::ServerRequest& request);
-  // Also for anybody on the scheduler's host.
+  // The following are for the operator, and for any user of the scheduler's host.
   absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential, bool local);
   absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential, bool local);
   absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential, bool local);
-  // The sessions of all servers, as they last reported them.
+  // Returns the sessions of all servers, as they were last reported.
   absl::StatusOr<warpline_internal::StatReply> Stat(const std::string& name, bool local);
 
-  // Ends what has run out and makes new keys; to be called every second or so.
+  // Ends what has run out, and makes new keys. Call it every second or so.
   void Housekeep();
 
   SchedulerCounts Counts();
@@ -102,13 +102,13 @@ class Scheduler {
  private:
   struct LiveServer {
     absl::Time heard;
-    bool lost = true;  // For the log, and until it is heard of.
+    bool lost = true;  // For the log; true until a report has come.
     absl::Time lost_at;
     warpline_internal::ServerReport report;
   };
 
   Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
-  // Once, before anything else.
+  // Reads the store. Called once, before anything else.
   absl::Status TakeState();
 
   absl::Time Now() const { return options_.clock(); }
@@ -119,7 +119,7 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
   absl::Status CheckReader(const std::string& credential, bool local) const;
-  // Of a tenant's ended leases only the latest are remembered.
+  // Forgets all but the latest ended leases of a tenant.
   absl::Status ForgetEnded(const std::vector<LeaseRecord>& leases, const std::string& tenant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
@@ -136,14 +136,14 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepLeases(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepServers(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sessions of each lease, as reported.
+  // The number of sessions of each lease, as reported.
   std::map<std::string, uint32_t> SessionsByLease() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const SchedulerOptions options_;
   Mutex mu_;
   const std::unique_ptr<Store> store_ ABSL_PT_GUARDED_BY(mu_);
   KeyRing keys_ ABSL_GUARDED_BY(mu_);
-  // By name: every server of the store.
+  // Both by name, with an entry for every server of the store.
   std::map<std::string, LiveServer> servers_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ServerRecord> records_ ABSL_GUARDED_BY(mu_);
   SchedulerCounts counts_ ABSL_GUARDED_BY(mu_);

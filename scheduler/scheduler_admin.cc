@@ -1,4 +1,4 @@
-// What the operator asks of the scheduler.
+// The operator's requests to the scheduler.
 #include <algorithm>
 #include <utility>
 

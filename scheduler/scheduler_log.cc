@@ -6,13 +6,13 @@
 namespace warpline::scheduler {
 namespace {
 
-// Of one tenant or server.
+// The budget of one tenant or server.
 constexpr LogKind kEach[kSchedulerLineCount] = {
     {"granted", 200, absl::Seconds(30)}, {"refused", 20, absl::Minutes(1)},
     {"ended", 200, absl::Seconds(30)},   {"over", 200, absl::Seconds(30)},
     {"servers", 40, absl::Minutes(1)},   {"not_written", 10, absl::Minutes(1)},
 };
-// Of all of them. There are no more than operators made.
+// The budget of all of them together. There are only as many as operators made.
 constexpr LogKind kAll[kSchedulerLineCount] = {
     {"granted", 4000, absl::Seconds(1)}, {"refused", 200, absl::Seconds(10)},
     {"ended", 4000, absl::Seconds(1)},   {"over", 4000, absl::Seconds(1)},

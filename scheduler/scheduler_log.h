@@ -1,6 +1,6 @@
-// What the scheduler says in the log of tenants and servers, and how often: a tenant's program may
-// ask for leases and release them all day, and a server that was taken over may report anything.
-// What operators do is said without a budget.
+// What the scheduler logs about tenants and servers, and how often. A tenant's program may acquire
+// and release leases all day, and a server that was taken over may report anything, so their lines
+// have a budget. What operators do is logged without one.
 #ifndef WARPLINE_SCHEDULER_SCHEDULER_LOG_H_
 #define WARPLINE_SCHEDULER_SCHEDULER_LOG_H_
 
@@ -14,14 +14,14 @@ namespace warpline::scheduler {
 enum SchedulerLine : size_t {
   kGrantedLine,
   kRefusedLine,
-  kEndedLine,  // By tenant, operator or time.
-  kOverLine,   // With its last session.
+  kEndedLine,  // Ended by tenant, operator or time.
+  kOverLine,   // Ended with its last session.
   kServerLine,
-  kStoreLine,  // What could not be written; of the key "".
+  kStoreLine,  // Something could not be written; the key is "".
   kSchedulerLineCount,
 };
 
-// For a KeyedLogBudget by the keys below.
+// Options for a KeyedLogBudget whose keys are made by the two functions below.
 KeyedLogBudgetOptions SchedulerLogOptions();
 
 std::string TenantKey(const std::string& tenant);

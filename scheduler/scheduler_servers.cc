@@ -30,7 +30,7 @@ absl::Status CheckReport(const ServerReport& report) {
               report.leases_size() <= kMaxSessions && report.idle_leases_size() <= kMaxSessions;
   std::set<std::string> uuids;
   for (const auto& device : report.devices()) {
-    // Commas stand between devices.
+    // Commas separate devices, so an id must not contain one.
     fits = fits && uuids.insert(device.uuid()).second && absl::StartsWith(device.uuid(), "GPU-") &&
            device.uuid().size() <= kMaxText && !absl::StrContains(device.uuid(), ',') &&
            device.name().size() <= kMaxText && device.backend().size() <= kMaxText &&
@@ -174,7 +174,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (auto status = store_->UpdateLease(**lease); !status.ok()) return status;
   }
   for (const std::string& id : report.idle_leases()) {
-    // A session has joined since it fell idle, as when a client opens again what broke.
+    // A session has joined since the lease fell idle, as when a client opens again what broke.
     if (in_use.count(id) > 0) continue;
     auto lease = store_->FindLease(id);
     if (!lease.ok()) return lease.status();
@@ -199,8 +199,8 @@ void Scheduler::HousekeepServers(absl::Time now) {
                        " silent_seconds=", absl::ToInt64Seconds(now - live.heard));
       }
     }
-    // From when that was noticed: after a jump of the clock, or a pause of this machine, servers
-    // get their chance to report.
+    // Counts from when the loss was noticed: after a jump of the clock, or a pause of this machine,
+    // servers get their chance to report.
     if (!live.lost || now - live.lost_at < options_.forget_after) {
       ++server;
       continue;

@@ -62,7 +62,7 @@ class SchedulerTest : public testing::Test {
     return reply.value_or(ReportReply());
   }
 
-  // As what AddServer() has added.
+  // Adds the credential that AddServer() gave the report's server.
   ServerReport WithCredential(ServerReport report) const {
     const auto found = servers_.find(report.name());
     if (found != servers_.end()) report.set_credential(found->second);
@@ -163,7 +163,7 @@ TEST_F(SchedulerTest, ATenantThatIsRefusedAllTheTimeDoesNotFillTheLog) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Acquire(1000).ok());
   EXPECT_EQ(log.LinesWith("refused a lease").size(), 20u);
   EXPECT_EQ(scheduler_->Counts().refused, 1000u);
-  // Lines of another kind, and the end, where what was left out is said.
+  // Lines of another kind are still said, and at the end it is said what was left out.
   EXPECT_TRUE(Acquire(1).ok());
   EXPECT_EQ(log.LinesWith("granted lease").size(), 1u);
   Restart();
@@ -189,7 +189,7 @@ TEST_F(SchedulerTest, EndedLeasesKeepNobodyFromGettingOne) {
     ASSERT_TRUE(lease.ok()) << lease.status();
     ASSERT_TRUE(scheduler_->Release(lease->token()).ok());
   }
-  // What is remembered is bounded, too.
+  // The number of ended leases that are remembered is bounded, too.
   EXPECT_LT(scheduler_->Leases("", true)->leases_size(), 70);
 }
 
@@ -228,7 +228,7 @@ TEST_F(SchedulerTest, LeaseThatNobodyRenewsRunsOut) {
   scheduler_->Housekeep();
   EXPECT_EQ(scheduler_->Renew(renewed->token()).status().code(), Code::kFailedPrecondition);
   EXPECT_TRUE(Acquire(16).ok());
-  // Whoever still has sessions is told why.
+  // A server that still has sessions of it is told why it ended.
   const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
   ASSERT_EQ(reply.ended_size(), 1);
   EXPECT_THAT(reply.ended(0).reason(), HasSubstr("nobody renewed"));
@@ -296,7 +296,7 @@ TEST_F(SchedulerTest, TenantsNeedTheirCredentialAndKeepTheirLimits) {
   EXPECT_EQ(Acquire(1, "guess").status().code(), Code::kUnauthenticated);
   EXPECT_TRUE(Acquire(4, vision).ok());
   EXPECT_EQ(Acquire(3, vision).status().code(), Code::kResourceExhausted);
-  // Without a size it gets what is left.
+  // A request without a size gets what is left.
   EXPECT_EQ(Acquire(0, vision)->memory_bytes(), 2 * kGiB);
   EXPECT_THAT(std::string(Acquire(1, vision).status().message()), HasSubstr("limit"));
   EXPECT_TRUE(Acquire(1, speech).ok());
@@ -345,7 +345,7 @@ TEST_F(SchedulerTest, LeaseEndsWhenItsTenantsTimeIsOverWhoeverRenewsIt) {
   EXPECT_EQ(scheduler_->Renew(lease->token()).status().code(), Code::kFailedPrecondition);
 }
 
-// Its leases would be given out a second time.
+// If it were taken for an empty one, its leases would be given out a second time.
 TEST_F(SchedulerTest, StateThatCannotBeReadIsNotAnEmptyOne) {
   Tell(Report("a"));
   ASSERT_TRUE(Acquire(16).ok());
@@ -353,7 +353,7 @@ TEST_F(SchedulerTest, StateThatCannotBeReadIsNotAnEmptyOne) {
   auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
   auto store = Store::Open(folder_ + "/state.db");
   ASSERT_TRUE(keys.ok() && store.ok());
-  // Sound as a file, and not what it says it is.
+  // The file is sound but lacks a table.
   ASSERT_TRUE(Database::Open(folder_ + "/state.db").value()->Execute("DROP TABLE leases").ok());
   SchedulerOptions options;
   options.clock = [this] { return now_; };
@@ -367,7 +367,7 @@ TEST_F(SchedulerTest, RestartForgetsNothing) {
   Tell(Report("a"));
   const std::string credential = AddTenant("vision", 0, 0, 0);
   const auto lease = Acquire(16, credential);
-  // Down for longer than a lease lasts.
+  // The scheduler was down for longer than a lease lasts.
   now_ += absl::Minutes(10);
   Restart();
   scheduler_->Housekeep();
@@ -387,7 +387,7 @@ TEST_F(SchedulerTest, ServersNeedTheirOwnCredentialOnceThereAreTenantsOrServers)
   AddServer("b");
   ServerReport report = WithCredential(Report("a"));
   EXPECT_TRUE(scheduler_->Report(report, /*local=*/false).ok());
-  // Another's is of no use.
+  // Another server's credential is of no use.
   report.set_credential(servers_["b"]);
   EXPECT_EQ(scheduler_->Report(report, /*local=*/true).status().code(), Code::kUnauthenticated);
   report.set_credential("operator");

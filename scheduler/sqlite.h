@@ -1,4 +1,4 @@
-// A thin hold on SQLite: one connection, prepared statements that end themselves.
+// A thin wrapper of SQLite: one connection, and prepared statements that finalize themselves.
 #ifndef WARPLINE_SCHEDULER_SQLITE_H_
 #define WARPLINE_SCHEDULER_SQLITE_H_
 
@@ -14,8 +14,8 @@ struct sqlite3_stmt;
 
 namespace warpline::scheduler {
 
-// A statement with its parameters. Bind them in order, then Step() through the rows. The first
-// error, of preparing, binding or stepping, is kept: see status(). Thread-compatible.
+// A statement with its parameters. Bind the parameters in order, then Step() through the rows.
+// status() keeps the first error of preparing, binding or stepping. Thread-compatible.
 class Statement {
  public:
   Statement(sqlite3* db, const char* sql);
@@ -29,12 +29,12 @@ class Statement {
   Statement& Bind(uint32_t number) { return Bind(static_cast<int64_t>(number)); }
   Statement& Bind(int number) { return Bind(static_cast<int64_t>(number)); }
 
-  // True for a row; false at the end and after an error.
+  // Returns true for a row, and false at the end and after an error.
   bool Step();
-  // For statements without rows.
+  // Runs a statement that has no rows.
   absl::Status Run();
 
-  // Of the row.
+  // Return a column of the current row.
   std::string Text(int column) const;
   int64_t Number(int column) const;
 
@@ -49,7 +49,7 @@ class Statement {
   absl::Status status_;
 };
 
-// Thread-compatible.
+// A connection to a database file. Thread-compatible.
 class Database {
  public:
   // Opens or creates the file, in WAL mode with every commit on the disk. UNAVAILABLE, saying why
@@ -59,7 +59,7 @@ class Database {
 
   sqlite3* get() const { return db_; }
   absl::Status Execute(const char* sql);
-  // Rows that the last statement changed.
+  // The number of rows that the last statement changed.
   int changes() const;
 
  private:
@@ -67,7 +67,7 @@ class Database {
   sqlite3* const db_;
 };
 
-// BEGIN IMMEDIATE; rolls back unless Commit() succeeded.
+// Begins with BEGIN IMMEDIATE, and rolls back unless Commit() succeeded.
 class Transaction {
  public:
   explicit Transaction(Database* database);

@@ -38,7 +38,7 @@ absl::Status MakeFolders(const std::string& folder) {
   }
 }
 
-// Empty when there is no such file.
+// Returns an empty text when there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path);
   if (!file)
@@ -66,7 +66,7 @@ absl::Status HoldStateFolder(const std::string& folder) {
     return absl::FailedPreconditionError(
         absl::StrCat("another scheduler runs with the state folder ", folder));
   }
-  lock.Release();  // For as long as the process.
+  lock.Release();  // The lock is held for as long as the process lives.
   return absl::OkStatus();
 }
 
@@ -98,7 +98,7 @@ absl::StatusOr<std::string> CredentialIn(const std::string& path) {
   return made;
 }
 
-// A line for each key: when it was made, in milliseconds, and the key in hex.
+// The file has a line for each key: when it was made, in milliseconds, and the key in hex.
 absl::StatusOr<KeyRing> KeyRing::Open(const std::string& path, absl::Duration period,
                                       absl::Duration settle, absl::Time now) {
   KeyRing ring(path, period, settle);

@@ -1,5 +1,5 @@
-// The secrets in the scheduler's state folder: keys that sign tokens, and the operator's
-// credential. Files that only their owner can read.
+// The secrets in the scheduler's state folder: the keys that sign tokens, and the operator's
+// credential. They lie in files that only their owner can read.
 #ifndef WARPLINE_SCHEDULER_STATE_FOLDER_H_
 #define WARPLINE_SCHEDULER_STATE_FOLDER_H_
 
@@ -14,25 +14,27 @@
 
 namespace warpline::scheduler {
 
-// Makes the folder where it is missing. FAILED_PRECONDITION when other users can write into it or
-// another scheduler holds it; held until the process ends.
+// Makes the folder when it is missing, and locks it until the process ends. FAILED_PRECONDITION
+// when other users can write into it or another scheduler holds it.
 absl::Status HoldStateFolder(const std::string& folder);
 
-// The credential in `path`, made at first. Trailing white space does not count.
+// Returns the credential in `path`, which is made when there is none. White space at its end is
+// ignored.
 absl::StatusOr<std::string> CredentialIn(const std::string& path);
 
-// A new credential.
+// Makes a new credential.
 std::string NewCredential();
 
-// What is kept of a credential: its hash, in hex.
+// Returns the hash of a credential in hex, which is all that is kept of it.
 std::string HashCredential(absl::string_view credential);
 
-// Replaces the file as a whole, readable by its owner alone, and on the disk when it returns.
+// Replaces the file as a whole. Only its owner can read it, and it is on the disk when the call
+// returns.
 absl::Status WriteSecret(const std::string& path, const std::string& text);
 
-// The newest keys that sign tokens: two at most. A new one is made when the newest is older than
-// `period`, and does not sign before it is `settle` old, so that all servers know it by then; the
-// one before it stays known until the next. Thread-compatible.
+// The newest keys that sign tokens, at most two. A new key is made when the newest is older than
+// `period`. It does not sign before it is `settle` old, so that all servers know it by then; the
+// key before it stays known until the next is made. Thread-compatible.
 class KeyRing {
  public:
   static absl::StatusOr<KeyRing> Open(const std::string& path, absl::Duration period,
@@ -40,7 +42,7 @@ class KeyRing {
 
   const SigningKey& SignerAt(absl::Time now) const;
   std::vector<VerifyKey> VerifyKeys() const;
-  // Makes a new key when it is time. Returns whether it did.
+  // Makes a new key when it is time, and returns whether it did.
   absl::StatusOr<bool> RotateIfDue(absl::Time now);
 
  private:

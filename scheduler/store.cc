@@ -12,7 +12,7 @@
 namespace warpline::scheduler {
 namespace {
 
-// Each brings the state from the version that is its place to the next.
+// Step i brings the state from version i to the next.
 constexpr const char* kSteps[] = {
     R"sql(
 CREATE TABLE tenants (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL,
@@ -84,7 +84,7 @@ absl::Status ExplainStoreError(const std::string& path, const absl::Status& erro
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
-  // Before SQLite makes its files with its own idea of who may read them.
+  // Sets the mask before SQLite makes its files, which would otherwise be readable by others.
   const mode_t before = umask(0077);
   auto database = Database::Open(path);
   umask(before);

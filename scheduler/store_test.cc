@@ -121,12 +121,12 @@ TEST_F(StoreTest, WhoIsRemovedLosesItsActiveLeasesAndNobodyElse) {
   EXPECT_EQ(store_->FindLease("1").value()->expires, end.forget);
   EXPECT_EQ(store_->FindLease("2").value()->state, LeaseState::kActive);
   EXPECT_EQ(store_->FindLease("3").value()->state, LeaseState::kReleased);
-  // Who is not there takes nobody along.
+  // Removing a server that does not exist ends no leases.
   EXPECT_FALSE(store_->RemoveServer("t", end).ok());
   EXPECT_EQ(store_->FindLease("2").value()->state, LeaseState::kActive);
 }
 
-// As it was before tenants had rights.
+// The state is as it was before tenants had rights.
 TEST_F(StoreTest, StateOfTheFirstVersionIsTakenOver) {
   store_.reset();
   const std::string path = folder_ + "/old.db";
@@ -174,7 +174,7 @@ TEST_F(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
   EXPECT_EQ(store_->UpdateLease(changed).code(), absl::StatusCode::kNotFound);
 }
 
-// A child writes leases, telling each number when its call has returned, and is killed meanwhile.
+// A child writes leases, tells each number when its call has returned, and is killed meanwhile.
 TEST_F(StoreTest, WhatWasAnsweredSurvivesBeingKilled) {
   store_.reset();
   int ends[2];
@@ -219,7 +219,7 @@ TEST_F(StoreTest, StateOfANewerVersionIsRefused) {
 TEST_F(StoreTest, DamageIsFoundWhenTheStoreIsOpened) {
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(store_->AddLease(Lease(absl::StrCat(i))).ok());
   store_.reset();
-  // The schema, on the first page, is as it was.
+  // The schema, on the first page, stays as it was.
   constexpr std::streamoff kPage = 4096;
   const auto bytes = static_cast<std::streamoff>(std::filesystem::file_size(Path()));
   ASSERT_GT(bytes, kPage);

@@ -7,15 +7,12 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/tls_flags.h"
-#include "proto/devices.h"
+#include "server/backends/backend_names.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
           "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
@@ -24,8 +21,8 @@ ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the server is ready.");
 ABSL_FLAG(std::string, device, "auto",
-          "What executes: cuda (GPUs through NVIDIA's driver), cpu (PTX on the processor; cpu:N as "
-          "N devices), or auto (cuda where there is a GPU, else cpu).");
+          absl::StrCat("What executes: ", warpline::DescribeBackends(),
+                       ", or auto, the first of them that has a device."));
 ABSL_FLAG(warpline::ByteSize, session_memory, {},
           "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
           "--device_reserve.");
@@ -89,14 +86,6 @@ namespace {
 constexpr int kMostWarmWorkers = 64;
 constexpr int kMostHardwareQueues = 32;
 
-// "cpu", or "cpu:2" for two devices.
-bool IsCpuDevice(absl::string_view device) {
-  if (device == "cpu") return true;
-  uint32_t count = 0;
-  return absl::ConsumePrefix(&device, "cpu:") && absl::SimpleAtoi(device, &count) && count >= 1 &&
-         count <= kMaxSessionDevices;
-}
-
 absl::StatusOr<ListenOptions> Listen() {
   ListenOptions options;
   options.addresses = absl::GetFlag(FLAGS_listen);
@@ -126,10 +115,9 @@ absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
 absl::StatusOr<DeviceOptions> Device() {
   DeviceOptions options;
   options.backend = absl::GetFlag(FLAGS_device);
-  if (options.backend != "auto" && options.backend != "cuda" && !IsCpuDevice(options.backend)) {
+  if (const auto choice = ParseDevice(options.backend); !choice.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", options.backend,
-                     ": expected auto, cuda, cpu, or cpu:N with N from 1 to ", kMaxSessionDevices));
+        absl::StrCat("--device=", options.backend, ": ", std::string(choice.status().message())));
   }
   auto reserve = DeviceReserve();
   if (!reserve.ok()) return reserve.status();

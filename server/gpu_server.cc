@@ -13,13 +13,15 @@
 #include "common/log/log.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
-#include "common/sibling_program.h"
 #include "common/steady_time.h"
 #include "common/version.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/device_status.h"
+#include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
 #include "server/modules/module_store.h"
+#include "server/process/process_roles.h"
+#include "server/process/running_process.h"
 #include "server/session/task_shares.h"
 #include "transport/grpc/grpc_tls.h"
 
@@ -28,19 +30,27 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
 
-constexpr char kCuda[] = "cuda";
-
-absl::StatusOr<std::string> ProgramOr(const std::string& given, const char* name,
-                                      const char* folder) {
+absl::StatusOr<std::string> ProgramOr(const std::string& given, ProcessRole role) {
   if (!given.empty()) return given;
-  return FindSibling(name, folder);
+  return FindProgram(role);
 }
 
-absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, size_t descriptors) {
-  auto keeper = ProgramOr(from.keeper_program, "warpline-keeper", "keeper");
+absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
+    const DeviceOptions& from) {
+  auto path = ProgramOr(from.supervisor_program, ProcessRole::kSupervisor);
+  if (!path.ok()) return path.status();
+  ChildOptions program;
+  program.path = *std::move(path);
+  return supervisor::SupervisedLauncher::Create(std::move(program));
+}
+
+absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,
+                                    size_t descriptors) {
+  auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
   Devices devices;
   DeviceMemoryOptions options;
+  options.keeper.launcher = launcher;
   options.keeper.program.path = *std::move(keeper);
   options.keeper.backend = from.backend;
   options.reserve_bytes = from.reserve_bytes;
@@ -85,7 +95,7 @@ std::unique_ptr<ModuleStore> OpenModuleStore(const ModuleStoreOptions& options) 
 ChildOptions WorkerProgram(std::string path, const std::string& backend, int hardware_queues) {
   ChildOptions program;
   program.path = std::move(path);
-  if (backend != kCuda) return program;
+  if (!UsesNvidiaDriver(backend)) return program;
   // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
   // from another must find them where they were.
   program.same_addresses = true;
@@ -118,16 +128,17 @@ void WarnOfFewTasks(const SessionHostOptions& options) {
 absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
                                                const std::string& server_name,
                                                const std::string& backend) {
-  auto worker = ProgramOr(from.device.worker_program, "warpline-worker", "worker");
+  auto worker = ProgramOr(from.device.worker_program, ProcessRole::kWorker);
   if (!worker.ok()) return worker.status();
   SessionHostOptions options;
   options.max_sessions = from.sessions.max_sessions;
   options.tasks = SystemTaskLimit();
   // Those of the CPU device have a thread besides, which does their work.
-  options.tasks_per_stream = backend == kCuda ? 1 : 2;
+  options.tasks_per_stream = UsesNvidiaDriver(backend) ? 1 : 2;
   WarnOfFewTasks(options);
   options.session.worker = WorkerProgram(*std::move(worker), backend, from.device.hardware_queues);
-  options.session.warm_workers = from.device.warm_workers.value_or(backend == kCuda ? 1 : 0);
+  options.session.warm_workers =
+      from.device.warm_workers.value_or(UsesNvidiaDriver(backend) ? 1 : 0);
   options.host_memory_bytes = from.sessions.host_memory_bytes;
   options.session.max_arena_bytes = from.sessions.max_arena_bytes;
   options.session.server_name = server_name;
@@ -154,7 +165,7 @@ std::string NameForScheduler(const ServerOptions& options) {
 }
 
 std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
-  if (devices.front()->backend() != kCuda) return nullptr;
+  if (!UsesNvidiaDriver(devices.front()->backend())) return nullptr;
   nvml::SamplerOptions options;
   for (const auto& device : devices) options.pci_bus_ids.push_back(device->info().pci_bus_id());
   return std::make_unique<nvml::Sampler>(std::move(options));
@@ -174,7 +185,12 @@ absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions optio
 }
 
 absl::Status GpuServer::Compose() {
-  auto devices = OpenDevices(options_.device, RaiseDescriptorLimit());
+  // The supervisor has the limit that there is when it starts.
+  const size_t descriptors = RaiseDescriptorLimit();
+  auto launcher = StartSupervisor(options_.device);
+  if (!launcher.ok()) return launcher.status();
+  launcher_ = *std::move(launcher);
+  auto devices = OpenDevices(options_.device, launcher_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();
@@ -187,6 +203,7 @@ absl::Status GpuServer::Compose() {
   if (!book.ok()) return book.status();
   leases_ = *std::move(book);
   host->leases = leases_.get();
+  host->launcher = launcher_.get();
   sampler_ = MakeSampler(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
@@ -280,6 +297,8 @@ GpuServer::~GpuServer() {
   host_.reset();
   sampler_.reset();
   leases_.reset();
+  // By now it has nothing to supervise.
+  launcher_.reset();
 }
 
 }  // namespace warpline::server

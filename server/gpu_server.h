@@ -22,6 +22,7 @@
 #include "server/nvml/sampler.h"
 #include "server/server_options.h"
 #include "server/session/session_host.h"
+#include "server/supervisor/supervised_launcher.h"
 #include "transport/grpc/grpc_server.h"
 
 namespace warpline::server {
@@ -30,8 +31,8 @@ namespace warpline::server {
 // with sigwait() are blocked before Create(), which starts threads.
 class GpuServer {
  public:
-  // Opens the devices, which starts their keepers, and puts everything together. NOT_FOUND when
-  // keeper or worker do not lie beside this program; the device's error otherwise.
+  // Starts the supervisor, opens the devices, which starts their keepers, and puts everything
+  // together. NOT_FOUND when a program does not lie beside this one; the device's error otherwise.
   static absl::StatusOr<std::unique_ptr<GpuServer>> Create(ServerOptions options);
 
   // Ends without grace what Drain() has left.
@@ -62,6 +63,7 @@ class GpuServer {
   const std::string name_;  // For clients' logs.
 
   // In this order each part uses only those before it; the destructor ends them in reverse.
+  std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.
   std::unique_ptr<SessionHost> host_;

@@ -28,6 +28,7 @@ class GpuServerTest : public ::testing::Test {
     SetLogLevel(LogLevel::kError);
     options_.listen.addresses = {"127.0.0.1:0"};
     options_.device.backend = "cpu";
+    options_.device.supervisor_program = Runfile("server/supervisor/warpline-supervisor");
     options_.device.keeper_program = Runfile("server/keeper/warpline-keeper");
     options_.device.worker_program = Runfile("server/worker/warpline-worker");
     options_.sessions.quota_bytes = uint64_t{64} << 20;

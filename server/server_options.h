@@ -28,7 +28,7 @@ struct ListenOptions {
 
 // What executes, and what its sessions share.
 struct DeviceOptions {
-  // "auto", "cuda", "cpu" or "cpu:N".
+  // As ParseDevice() of server/backends/backend_names.h takes it, such as "auto" or "cpu:2".
   std::string backend = "auto";
   // Device memory left to others; DeviceMemoryOptions says what it is by default.
   std::optional<uint64_t> reserve_bytes;
@@ -37,6 +37,7 @@ struct DeviceOptions {
   // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
   int hardware_queues = 0;
   // Empty for the programs that lie beside this one.
+  std::string supervisor_program;
   std::string worker_program;
   std::string keeper_program;
 };

@@ -18,7 +18,7 @@ class FaultsTest(unittest.TestCase):
         cls.installation.close()
 
     def workers(self, server):
-        return harness.children(server.pid, "warpline-worker")
+        return harness.server_processes(server.pid, "warpline-worker")
 
     def test_killed_worker_is_a_cuda_error_and_its_neighbour_finishes(self):
         with harness.server(self.installation) as server:
@@ -64,12 +64,22 @@ class FaultsTest(unittest.TestCase):
     def test_killed_keeper_is_replaced(self):
         with harness.server(self.installation) as server:
             harness.run(self.installation, server.endpoint, "vector_add")
-            keeper = harness.children(server.pid, "warpline-keeper")[0]
+            keeper = harness.server_processes(server.pid, "warpline-keeper")[0]
             os.kill(keeper, signal.SIGKILL)
             harness.wait_until(
-                lambda: keeper not in harness.children(server.pid, "warpline-keeper") and
-                harness.children(server.pid, "warpline-keeper"), "a new keeper")
+                lambda: keeper not in harness.server_processes(server.pid, "warpline-keeper") and
+                harness.server_processes(server.pid, "warpline-keeper"), "a new keeper")
             harness.run(self.installation, server.endpoint, "vector_add")
+
+    def test_killed_supervisor_is_followed_by_another(self):
+        with harness.server(self.installation) as server:
+            harness.run(self.installation, server.endpoint, "vector_add")
+            supervisor = harness.children(server.pid, "warpline-supervisor")[0]
+            os.kill(supervisor, signal.SIGKILL)
+            harness.wait_until(lambda: harness.server_processes(server.pid, "warpline-keeper"),
+                               "another supervisor with a keeper")
+            harness.run(self.installation, server.endpoint, "vector_add")
+            self.assertNotIn(supervisor, harness.children(server.pid, "warpline-supervisor"))
 
     def test_dead_server_is_an_error_and_no_hang(self):
         with harness.server(self.installation) as server:

@@ -90,6 +90,12 @@ def children(pid, name):
     return found
 
 
+def server_processes(pid, name):
+    """Ids of the running processes called `name` that the server `pid` had its supervisor start."""
+    return [process for supervisor in children(pid, "warpline-supervisor")
+            for process in children(supervisor, name)]
+
+
 def descriptors(pid):
     return len(os.listdir("/proc/%d/fd" % pid))
 

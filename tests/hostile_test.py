@@ -16,7 +16,7 @@ class HostileTest(unittest.TestCase):
         self.addCleanup(installation.close)
         with harness.server(installation, "--session_memory=2GiB") as server:
             harness.run(installation, server.endpoint, "vector_add")
-            harness.wait_until(lambda: not harness.children(server.pid, "warpline-worker"),
+            harness.wait_until(lambda: not harness.server_processes(server.pid, "warpline-worker"),
                                "the end of the first session")
             descriptors = harness.descriptors(server.pid)
             stop = threading.Event()
@@ -48,7 +48,7 @@ class HostileTest(unittest.TestCase):
             self.assertEqual(failures, [])
             self.assertGreater(sum(runs), 0)
             self.assertTrue(server.running())
-            harness.wait_until(lambda: not harness.children(server.pid, "warpline-worker"),
+            harness.wait_until(lambda: not harness.server_processes(server.pid, "warpline-worker"),
                                "no worker left")
             harness.wait_until(lambda: harness.descriptors(server.pid) <= descriptors + 8,
                                "descriptors back where they were")

@@ -25,7 +25,7 @@ class LogFloodTest(unittest.TestCase):
         self.addCleanup(flood.kill)
         meanwhile()
         said, _ = flood.communicate(timeout=240)
-        harness.wait_until(lambda: not harness.children(server.pid, "warpline-worker"),
+        harness.wait_until(lambda: not harness.server_processes(server.pid, "warpline-worker"),
                            "no worker left")
         log = server.log()[before:]
         print("%s x %d: %d bytes, %d lines" % (what, count, len(log), log.count("\n")))

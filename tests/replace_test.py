@@ -88,7 +88,7 @@ class ReplaceTest(unittest.TestCase):
             program = harness.start(self.installation, server.endpoint, "variables", "--seconds=60")
             harness.wait_until(lambda: self.restarts(server), "a session")
             time.sleep(0.5)
-            for worker in harness.children(server.pid, "warpline-worker"):
+            for worker in harness.server_processes(server.pid, "warpline-worker"):
                 os.kill(worker, signal.SIGKILL)
             status, verdict, stderr = self.verdict(program, "variables")
             self.assertEqual(status, 3, verdict + stderr + server.log_tail())
@@ -129,7 +129,7 @@ class ReplaceTest(unittest.TestCase):
             for _ in range(200):
                 if program.poll() is not None:
                     break
-                for worker in harness.children(server.pid, "warpline-worker"):
+                for worker in harness.server_processes(server.pid, "warpline-worker"):
                     os.kill(worker, signal.SIGKILL)
                 time.sleep(0.13)
             status, verdict, stderr = self.verdict(program)

@@ -63,7 +63,8 @@ class ResumeTest(unittest.TestCase):
         with harness.server(self.installation) as server:
             client = harness.start(self.installation, server.endpoint, "free_in_flight",
                                    "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "1"})
-            harness.wait_until(lambda: harness.children(server.pid, "warpline-worker"), "a worker")
+            harness.wait_until(lambda: harness.server_processes(server.pid, "warpline-worker"),
+                               "a worker")
             time.sleep(0.3)
             os.kill(server.pid, signal.SIGKILL)
             start = time.monotonic()
@@ -76,7 +77,8 @@ class ResumeTest(unittest.TestCase):
         with harness.server(self.installation) as server:
             client = harness.start(self.installation, server.endpoint, "free_in_flight",
                                    "--rounds=100000", env={"WARPLINE_RESUME_SECONDS": "60"})
-            harness.wait_until(lambda: harness.children(server.pid, "warpline-worker"), "a worker")
+            harness.wait_until(lambda: harness.server_processes(server.pid, "warpline-worker"),
+                               "a worker")
             time.sleep(0.3)
             os.kill(server.pid, signal.SIGKILL)
             with harness.server(self.installation, "--listen=" + server.endpoint):

@@ -40,7 +40,7 @@ CudaResult Allocator::Impl::ReturnUnused(bool wait) {
   SpinMutexLock lock(&mu_);
   ReclaimAll();
   for (const Grant& grant : heap_.TakeReturnable(kChunkGranularity, 0)) {
-    session_->ReturnMemory(grant);
+    memory_->ReturnMemory(grant);
   }
   return CudaResult::kSuccess;
 }

@@ -30,24 +30,27 @@ uint64_t RoundUp(uint64_t bytes) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
-// Returns the size of each device's part of the arena.
-uint64_t PartBytes(const Session& session) {
-  return DeviceArenaBytes(session.arena_bytes(), static_cast<uint32_t>(session.devices().size()));
+// Of each device's part of the arena.
+uint64_t PartBytes(const SessionTerms& terms) {
+  return DeviceArenaBytes(terms.arena_bytes, static_cast<uint32_t>(terms.devices.size()));
 }
 
 }  // namespace
 
 Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
-    : session_(session),
+    : commands_(&session->commands()),
+      memory_(&session->memory()),
+      notices_(&session->notices()),
+      counters_(&session->counters()),
       device_(device),
       clock_(std::move(clock)),
-      quota_bytes_(session->device(device).total_bytes),
-      heap_(session->arena_base() + device * PartBytes(*session) + kArenaMargin,
-            PartBytes(*session) - 2 * kArenaMargin),
+      quota_bytes_(session->terms().device(device).total_bytes),
+      heap_(session->terms().arena_base + device * PartBytes(session->terms()) + kArenaMargin,
+            PartBytes(session->terms()) - 2 * kArenaMargin),
       last_growth_(absl::InfinitePast()),
       last_trim_(absl::InfinitePast()) {
-  if (device == 0) heap_.AddGrant(session->initial_grant());
-  session_->SetFreedCallback(device, [this](uint64_t of_device) {
+  if (device == 0) heap_.AddGrant(session->terms().initial_grant);
+  notices_->SetFreedCallback(device, [this](uint64_t of_device) {
     const uint64_t token = of_device - HandleOnDevice(device_, 0);
     // Only the session's loop writes it.
     if (token > freed_token_.load(std::memory_order_relaxed)) {
@@ -56,7 +59,7 @@ Allocator::Impl::Impl(Session* session, uint32_t device, Clock clock)
   });
 }
 
-Allocator::Impl::~Impl() { session_->SetFreedCallback(device_, nullptr); }
+Allocator::Impl::~Impl() { notices_->SetFreedCallback(device_, nullptr); }
 
 CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uint64_t* address) {
   if (bytes == 0) return CudaResult::kInvalidValue;
@@ -92,7 +95,7 @@ CudaResult Allocator::Impl::Allocate(uint64_t bytes, const uint64_t* stream, uin
     SpinMutexLock lock(&mu_);
     finish();
   }
-  session_->counters().allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  counters_->allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return CudaResult::kSuccess;
 }
 
@@ -156,7 +159,7 @@ CudaResult Allocator::Impl::Grow(uint64_t bytes, Block** block, bool* asked) {
   Grant grant;
   *asked = true;
   const CudaResult result =
-      session_->RequestMemory(growth.space->base, growth.min_bytes, growth.want_bytes, &grant);
+      memory_->RequestMemory(growth.space->base, growth.min_bytes, growth.want_bytes, &grant);
   SpinMutexLock lock(&mu_);
   if (result != CudaResult::kSuccess) {
     heap_.CancelGrowth(growth);
@@ -175,7 +178,7 @@ void Allocator::Impl::NoteRefused(uint64_t bytes) {
     used = heap_.granted_bytes();
     within_quota = bytes <= QuotaLeft();
   }
-  session_->NoteRefusedMemory(
+  memory_->NoteRefusedMemory(
       CudaResult::kOutOfMemory,
       within_quota ? absl::StrCat("no range of the arena is free for ", bytes, " bytes")
                    : absl::StrCat("quota of ", quota_bytes_, " bytes: ", used, " in use, ", bytes,
@@ -194,14 +197,14 @@ bool Allocator::Impl::ReturnForGrowth(uint64_t bytes) {
   const uint64_t returnable = heap_.ReturnableBytes(kChunkGranularity);
   if (returnable == 0 || QuotaLeft() + returnable < bytes) return false;
   for (const Grant& grant : heap_.TakeReturnable(kChunkGranularity, 0)) {
-    session_->ReturnMemory(grant);
+    memory_->ReturnMemory(grant);
   }
   return true;
 }
 
 CudaResult Allocator::Impl::WaitForRetirement() {
-  const uint64_t seq = session_->last_seq();
-  const CudaResult result = session_->Call(WaitKind::kFree, cmd::ContextSync{});
+  const uint64_t seq = commands_->last_seq();
+  const CudaResult result = commands_->Call(WaitKind::kFree, cmd::ContextSync{});
   if (result != CudaResult::kSuccess) return result;
   SpinMutexLock lock(&mu_);
   retired_seq_ = std::max(retired_seq_, seq);
@@ -223,8 +226,8 @@ CudaResult Allocator::Impl::Free(uint64_t address) {
     SpinMutexLock lock(&mu_);
     Block* block = EndAllocation(address);
     if (block == nullptr) return CudaResult::kInvalidValue;
-    const uint64_t seq = session_->last_seq();
-    if (session_->Retired(kNoStream, seq)) {
+    const uint64_t seq = commands_->last_seq();
+    if (commands_->Retired(kNoStream, seq)) {
       Reclaim(block);  // The session is idle.
     } else {
       Retire(block, seq);
@@ -258,11 +261,11 @@ uint64_t Allocator::Impl::DueFence() {
 // Fences of two threads may change places on their way. Each was numbered after the blocks that it
 // covers were freed, so a later number still covers all blocks before it.
 void Allocator::Impl::SendFence(uint64_t token) {
-  if (token != 0) session_->Send(cmd::FreeFence{HandleOnDevice(device_, token)});
+  if (token != 0) commands_->Send(cmd::FreeFence{HandleOnDevice(device_, token)});
 }
 
 bool Allocator::Impl::Retired(const Block& block, uint64_t stream) const {
-  return block.seq <= retired_seq_ || session_->Retired(stream, block.seq);
+  return block.seq <= retired_seq_ || commands_->Retired(stream, block.seq);
 }
 
 void Allocator::Impl::Reclaim(Block* block) {
@@ -275,7 +278,7 @@ void Allocator::Impl::Trim() {
   if (now - last_growth_ < kQuietBeforeReturn || now - last_trim_ < kBetweenReturns) return;
   last_trim_ = now;
   for (const Grant& grant : heap_.TakeReturnable(kLeastReturned, kKeptFree)) {
-    session_->ReturnMemory(grant);
+    memory_->ReturnMemory(grant);
   }
 }
 
@@ -314,7 +317,7 @@ CudaResult Allocator::Impl::FreeAsync(uint64_t address, uint64_t stream) {
   if (block == nullptr) return CudaResult::kInvalidValue;
   std::unique_ptr<StreamCache>& cache = streams_[stream];
   if (cache == nullptr) cache = std::make_unique<StreamCache>();
-  cache->Put(block, session_->last_seq());
+  cache->Put(block, commands_->last_seq());
   ++stream_free_blocks_;
   return CudaResult::kSuccess;
 }
@@ -325,7 +328,7 @@ void Allocator::Impl::ForgetStream(uint64_t stream) {
     SpinMutexLock lock(&mu_);
     const auto it = streams_.find(stream);
     if (it == streams_.end()) return;
-    const uint64_t seq = session_->last_seq();
+    const uint64_t seq = commands_->last_seq();
     while (Block* block = it->second->oldest()) {
       it->second->Remove(block);
       --stream_free_blocks_;

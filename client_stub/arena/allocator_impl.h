@@ -62,7 +62,10 @@ class Allocator::Impl {
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t QuotaLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Session* const session_;
+  Commands* const commands_;
+  MemoryRequests* const memory_;
+  Notices* const notices_;
+  Counters* const counters_;
   const uint32_t device_;
   const Clock clock_;
   const uint64_t quota_bytes_;

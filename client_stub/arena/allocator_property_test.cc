@@ -47,7 +47,7 @@ class Model {
           break;
       }
       ASSERT_EQ(session_.complaint(), "");
-      ASSERT_LE(session_.granted_bytes(), session_.device().total_bytes);
+      ASSERT_LE(session_.granted_bytes(), session_.terms().device().total_bytes);
     }
     FreeEverything();
   }

@@ -4,6 +4,7 @@
 
 #include "client_stub/arena/testing/fake_session.h"
 #include "gtest/gtest.h"
+#include "proto/devices.h"
 
 namespace warpline::stub {
 namespace {

@@ -45,33 +45,36 @@ void Line(const char* name, int batch, const Body& body) {
 void Run(Session& session) {
   const std::string params(64, 'p');
   const cmd::Launch launch = {.stream = 1, .kernel = 2};
-  const auto send = [&] { session.Send(launch, params); };
+  const auto send = [&] { session.commands().Send(launch, params); };
   Line("launch, bursts of 1000 with a synchronize between", 1, [&] {
     for (int i = 0; i < 1000; ++i) send();
-    session.Call(WaitKind::kSynchronize, cmd::ContextSync{});
+    session.commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
   });
   // The appends alone: the window is empty before each burst and larger than it.
   double append = 0;
   for (int burst = 0; burst < 200; ++burst) {
-    session.Call(WaitKind::kSynchronize, cmd::ContextSync{});
+    session.commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
     const auto start = Clock::now();
     for (int i = 0; i < 1000; ++i) send();
     append += std::chrono::duration<double>(Clock::now() - start).count();
   }
   std::printf("%-52s %9.1f ns mean\n", "launch, the append alone", append / 200000 * 1e9);
   Line("launch, as fast as the window lets", 1000, send);
-  Line("round trip", 100, [&] { session.Call(WaitKind::kRoundTrip, cmd::ContextSync{}); });
+  Line("round trip", 100,
+       [&] { session.commands().Call(WaitKind::kRoundTrip, cmd::ContextSync{}); });
   const std::string large(256 << 10, 'd');
   Line("copy in of 64 MiB, in pieces of 256 KiB, synchronized", 1, [&] {
-    for (int i = 0; i < 256; ++i) session.Send(cmd::CopyToDevice{}, large);
-    session.Call(WaitKind::kSynchronize, cmd::ContextSync{});
+    for (int i = 0; i < 256; ++i) session.commands().Send(cmd::CopyToDevice{}, large);
+    session.commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
   });
   std::vector<char> data(64 << 10);
-  Line("copy out of 64 KiB", 10,
-       [&] { session.CopyOut(1, data.data(), session.arena_base(), data.size(), true, nullptr); });
-  const uint64_t seq = session.last_seq();
-  Line("Retired, by the session", 1000, [&] { session.Retired(1, seq); });
-  Line("Retired, by the stream", 1000, [&] { session.Retired(1, seq + 100); });
+  Line("copy out of 64 KiB", 10, [&] {
+    session.commands().CopyOut(1, data.data(), session.terms().arena_base, data.size(), true,
+                               nullptr);
+  });
+  const uint64_t seq = session.commands().last_seq();
+  Line("Retired, by the session", 1000, [&] { session.commands().Retired(1, seq); });
+  Line("Retired, by the stream", 1000, [&] { session.commands().Retired(1, seq + 100); });
 
   Allocator allocator(&session);
   uint64_t address = 0;

@@ -3,6 +3,7 @@
 #include "client_stub/core/base/entry_point.h"
 #include "client_stub/core/lifecycle/initialization.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/session/session.h"
 #include "client_stub/shim/core_abi.h"
 #include "client_stub/warpline.h"
 #include "common/log/log.h"
@@ -44,5 +45,5 @@ extern "C" CUresult warpline_memory_readback(void* dst, CUdeviceptr src, size_t 
   if (SessionError() == CUDA_SUCCESS) return CUDA_ERROR_ILLEGAL_STATE;
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return ToCu(runtime().session->ReadBack(dst, src, bytes));
+  return ToCu(runtime().session->memory().ReadBack(dst, src, bytes));
 }

@@ -1,4 +1,4 @@
-// What a module image is known by: the SHA-256 of its bytes.
+// The SHA-256 of a module image's bytes, by which the image is known.
 #ifndef WARPLINE_COMMON_CRYPTO_CONTENT_HASH_H_
 #define WARPLINE_COMMON_CRYPTO_CONTENT_HASH_H_
 
@@ -12,7 +12,7 @@ namespace warpline {
 
 using ContentHash = std::array<uint8_t, 32>;
 
-// Takes the bytes piece by piece. Thread-compatible. Not copied.
+// Hashes bytes that come piece by piece. Thread-compatible. Not copied.
 class ContentHasher {
  public:
   ContentHasher();
@@ -21,7 +21,7 @@ class ContentHasher {
   ContentHasher& operator=(const ContentHasher&) = delete;
 
   void Add(std::string_view bytes);
-  // Once, at the end. False when OpenSSL failed somewhere; `*hash` then means nothing.
+  // Call once, at the end. Returns false when OpenSSL failed somewhere; `*hash` then means nothing.
   bool Finish(ContentHash* hash);
 
  private:
@@ -31,9 +31,9 @@ class ContentHasher {
 
 bool HashContent(std::string_view bytes, ContentHash* hash);
 
-// 64 lower-case digits.
+// Writes the hash as 64 lower-case hexadecimal digits.
 std::string HashText(const ContentHash& hash);
-// False for anything else.
+// Reads what HashText() wrote; returns false for anything else.
 bool ParseHash(std::string_view text, ContentHash* hash);
 
 }  // namespace warpline

@@ -1,4 +1,4 @@
-// Secrets: making them, and comparing what a peer shows.
+// Makes secrets, and compares what a peer shows with them.
 #ifndef WARPLINE_COMMON_CRYPTO_SECRET_H_
 #define WARPLINE_COMMON_CRYPTO_SECRET_H_
 
@@ -9,11 +9,11 @@
 
 namespace warpline {
 
-// `count` bytes that nobody can guess. Ends the process on a kernel that has none to give, which is
-// one older than any that this runs on.
+// Returns `count` bytes that cannot be guessed. Ends the process on a kernel that has none to give;
+// such a kernel is older than any that Warpline runs on.
 std::string RandomBytes(size_t count);
 
-// Equal, in a time that does not depend on where they differ.
+// Whether the two are equal. The time that it takes does not depend on where they differ.
 bool EqualSecrets(absl::string_view a, absl::string_view b);
 
 }  // namespace warpline

@@ -54,7 +54,7 @@ uint64_t ArrayLevelExtent(uint64_t extent, uint32_t level) {
 }
 
 uint64_t ArrayBytes(const ArrayExtents& of) {
-  // Compressed and planar formats have at most this much for each of their elements.
+  // An upper bound of the bytes of one element of a compressed or planar format.
   constexpr uint64_t kMostElementBytes = 16;
   const uint64_t known = ArrayElementBytes(of.format, of.channels);
   const uint64_t element = known != 0 ? known : kMostElementBytes;

@@ -13,7 +13,7 @@ uint64_t ArrayComponentBytes(uint32_t format);
 // (compressed and planar ones), and for unknown ones.
 uint64_t ArrayElementBytes(uint32_t format, uint32_t channels);
 
-// The shape of an array as cuda.h describes it, with `levels` above 0 a mipmapped one.
+// The shape of an array as cuda.h describes it. With `levels` above 0 the array is mipmapped.
 struct ArrayExtents {
   uint64_t width = 0;
   uint64_t height = 0;
@@ -24,15 +24,15 @@ struct ArrayExtents {
   uint32_t levels = 0;
 };
 
-// At level `level` of an array with `extent` elements at level 0.
+// The extent at level `level` of an array that has `extent` elements at level 0.
 uint64_t ArrayLevelExtent(uint64_t extent, uint32_t level);
 
-// Bytes of all levels, at most: of formats without elements of their own not even the device tells.
-// The largest number where they cannot be counted.
+// An upper bound of the bytes of all levels: for formats without elements of their own not even the
+// device tells the exact number. Returns the largest number where they cannot be counted.
 uint64_t ArrayBytes(const ArrayExtents& extents);
 
-// What an array counts against its session's quota. The device's books are finer than this, and its
-// own rounding coarser.
+// The bytes that an array counts against its session's quota. The device's own books are finer, and
+// its rounding is coarser.
 uint64_t ArrayChargedBytes(const ArrayExtents& extents);
 
 }  // namespace warpline

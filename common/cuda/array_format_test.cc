@@ -31,7 +31,7 @@ TEST(ArrayFormatTest, AnArrayHasTheBytesOfAllItsLevels) {
   EXPECT_EQ(ArrayChargedBytes(extents), 64u << 10);
   extents.levels = 7;
   EXPECT_EQ(ArrayBytes(extents), (64u * 16 + 32 * 8 + 16 * 4 + 8 * 2 + 4 + 2 + 1) * 16);
-  // Layers stay as many at each level.
+  // The number of layers is the same at each level.
   extents = {4, 4, 6, 0x20, 1, 1, 2};
   EXPECT_EQ(ArrayBytes(extents), (4u * 4 + 2 * 2) * 6 * 4);
   extents = {~uint64_t{0}, ~uint64_t{0}, 1, 0x20, 1, 0, 0};

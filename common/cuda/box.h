@@ -22,9 +22,10 @@ struct BoxPlace {
   uint64_t slice = 0;
 };
 
-// The bytes from the box's first to its last. False for what is no box: an extent of 0, rows or
-// slices that overlap, a slice that is not made of whole rows (CUDA's descriptors can say no such
-// thing), or an end beyond the address space. After true, extent.bytes() does not overflow.
+// Sets `*bytes` to the distance from the box's first byte to the end of its last. Returns false for
+// what is no box: an extent of 0, rows or slices that overlap, a slice that is not made of whole
+// rows (CUDA's descriptors cannot express one), or an end beyond the address space. After true,
+// extent.bytes() does not overflow.
 bool BoxSpan(const BoxPlace& place, const BoxExtent& extent, uint64_t* bytes);
 
 // A part of a box that is a box itself, and is one run of the box's bytes when these are written
@@ -35,18 +36,18 @@ struct BoxPart {
   uint64_t z = 0;
   BoxExtent extent;
 
-  // Where it lies when the box lies at `place`.
+  // The place of this part when the box lies at `place`.
   BoxPlace In(const BoxPlace& place) const {
     return {place.address + z * place.slice + y * place.pitch + x, place.pitch, place.slice};
   }
 };
 
-// The largest part, of at most `max_bytes`, that begins `offset` bytes into the box. Both an offset
-// below the extent's bytes and `max_bytes` above 0 are the caller's to see to.
+// The largest part, of at most `max_bytes`, that begins `offset` bytes into the box. REQUIRES:
+// `offset` is below the extent's bytes, and `max_bytes` is above 0.
 BoxPart PartOfBox(const BoxExtent& extent, uint64_t offset, uint64_t max_bytes);
 
-// Calls visit(address, offset, bytes) for every row of the box in order, `offset` being the row's
-// when rows are written without gaps.
+// Calls visit(address, offset, bytes) for every row of the box in order. `offset` is where the row
+// would start if the rows were written without gaps.
 template <typename Visit>
 void ForEachRow(const BoxPlace& place, const BoxExtent& extent, Visit visit) {
   uint64_t offset = 0;

@@ -26,7 +26,7 @@ TEST(BoxTest, OverlapsAndOverflowsAreNoBoxes) {
   EXPECT_FALSE(BoxSpan({~uint64_t{0} - 10, 60, 0}, {60, 1, 1}, &bytes));
 }
 
-// The parts of a box, each row as its bytes' places in the box.
+// Cuts a box into its parts, and writes each row as its bytes' places in the box.
 std::string Reassemble(const BoxExtent& extent, uint64_t max_bytes) {
   const BoxPlace packed = {0, extent.width, extent.width * extent.height};
   std::string seen;

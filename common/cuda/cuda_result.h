@@ -1,8 +1,8 @@
 // CUDA's error numbers, for code that must not include CUDA's headers.
 //
-// Values are those of CUresult in cuda.h (client_stub/cuda_result_test.cc holds the two together).
-// Applications always see the exact number that CUDA would give; absl::Status is used for
-// everything that is not a CUDA call, and the two meet here and nowhere else.
+// The values are those of CUresult in cuda.h; client_stub/cuda_result_test.cc compares the two.
+// Applications always see the exact number that CUDA would give. absl::Status is used for
+// everything that is not a CUDA call, and only here is one turned into the other.
 #ifndef WARPLINE_COMMON_CUDA_CUDA_RESULT_H_
 #define WARPLINE_COMMON_CUDA_CUDA_RESULT_H_
 
@@ -54,18 +54,19 @@ enum class CudaResult : int {
   kUnknown = 999,
 };
 
-// True for the errors after which cuda.h calls the process's CUDA state inconsistent: they are
-// returned by every later call of the session.
+// True for the errors after which cuda.h calls the process's CUDA state inconsistent. Every later
+// call of the session returns the same error.
 bool IsSticky(CudaResult result);
 
-// "CUDA_ERROR_ILLEGAL_ADDRESS", or "CUDA_ERROR_<number>" for one not listed above.
+// Returns a name such as "CUDA_ERROR_ILLEGAL_ADDRESS", or "CUDA_ERROR_<number>" for an error that
+// is not listed above.
 std::string CudaResultName(CudaResult result);
 
-// RESOURCE_EXHAUSTED -> out of memory, PERMISSION_DENIED -> not permitted, INVALID_ARGUMENT ->
-// invalid value, UNAVAILABLE -> system not ready, UNIMPLEMENTED -> not supported, ...
+// Maps RESOURCE_EXHAUSTED to out of memory, PERMISSION_DENIED to not permitted, INVALID_ARGUMENT to
+// invalid value, UNAVAILABLE to system not ready, UNIMPLEMENTED to not supported, and so on.
 CudaResult CudaResultFromStatus(const absl::Status& status);
 
-// The reverse, with `what` and the error's name as the message. OK for kSuccess.
+// Maps the other way, with `what` and the error's name as the message. Returns OK for kSuccess.
 absl::Status StatusFromCudaResult(CudaResult result, const std::string& what);
 
 }  // namespace warpline

@@ -1,6 +1,7 @@
 // Reads the images that CUDA programs hand to the driver: fatbin containers, cubins, PTX text.
 //
-// For untrusted bytes: nothing outside of them is read, no size in them is believed. Thread-safe.
+// It is safe for untrusted bytes: it reads nothing outside of them and believes no size in them.
+// Thread-safe.
 #ifndef WARPLINE_COMMON_FATBIN_FATBIN_H_
 #define WARPLINE_COMMON_FATBIN_FATBIN_H_
 
@@ -33,7 +34,7 @@ struct ImageEntry {
   Compression compression = Compression::kNone;
   uint32_t sm = 0;  // 90 for sm_90; 0 where the image does not say (bare PTX).
   uint64_t flags = 0;
-  uint64_t uncompressed_bytes = 0;  // As claimed; of compressed entries.
+  uint64_t uncompressed_bytes = 0;  // As claimed; for compressed entries only.
   std::string_view payload;         // Points into the parsed bytes.
 };
 
@@ -48,8 +49,8 @@ absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes);
 absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
                                          size_t max_bytes = kMaxPayloadBytes);
 
-// Whether the image's kernels may print or assert: they name the driver's functions for it. True
-// also for entries too large to look into. Decompresses every entry.
+// Whether the image's kernels may print or assert, which shows in the names of the driver's
+// functions for it. Also true for entries too large to look into. Decompresses every entry.
 bool MayPrint(std::string_view bytes);
 
 }  // namespace warpline::fatbin

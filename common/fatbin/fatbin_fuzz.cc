@@ -1,4 +1,4 @@
-// Fuzz target: whatever the bytes, parsing and decompressing stay within them.
+// Fuzz target: whatever the bytes are, parsing and decompressing stay within them.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -20,7 +20,7 @@ void Put(std::string* bytes, size_t at, T value) {
   std::memcpy(bytes->data() + at, &value, sizeof(value));
 }
 
-// An entry as nvcc writes it.
+// Builds an entry as nvcc writes it.
 std::string Entry(uint16_t kind, uint32_t sm, uint64_t flags, const std::string& payload,
                   uint64_t claimed) {
   const bool compressed = (flags & (kFlagLz4 | kFlagZstd)) != 0;
@@ -134,7 +134,7 @@ TEST(FatbinTest, EveryTruncationIsSafe) {
   const std::string bytes = Container(Entry(1, 75, kFlagZstd, Zstd(kPtx), kPtx.size()) +
                                       Entry(1, 90, kFlagLz4, Lz4(kPtx), kPtx.size()));
   for (size_t length = 0; length < bytes.size(); ++length) {
-    // A copy of exactly that length, for the sanitizer.
+    // The copy has exactly that length, so that the sanitizer notices a read beyond it.
     const std::vector<char> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
     EXPECT_FALSE(ParseImage(std::string_view(cut.data(), cut.size())).ok()) << length;
   }
@@ -171,7 +171,7 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// What nvcc writes, in each of its compression modes.
+// Reads what nvcc writes in each of its compression modes.
 class NvccTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(NvccTest, PtxAndCubinCanBeRead) {

@@ -29,7 +29,7 @@ inline constexpr std::string_view kElfMagic =
     "ELF";
 inline constexpr size_t kElfHeaderBytes = 64;
 
-// The caller has checked that the value lies within the bytes.
+// Reads a value at `offset`. The caller has checked that it lies within the bytes.
 template <typename T>
 T LoadAt(const void* bytes, size_t offset) {
   T value;

@@ -42,7 +42,7 @@ std::string_view Cubin(const void* image) {
 }  // namespace
 
 bool IsWrapper(const void* image) {
-  // A text may be shorter than the number.
+  // Only the number's first byte is compared, because a text may be shorter than the number.
   return static_cast<unsigned char>(*Bytes(image)) == (kWrapperMagic & 0xff) &&
          LoadAt<uint32_t>(image, 0) == kWrapperMagic;
 }

@@ -1,7 +1,7 @@
 // Finds the extent of an image that a program passed to libcuda by its address alone.
 //
-// The memory is the program's own and trusted as far as CUDA trusts it: sizes in headers are
-// believed. On the client only. Thread-safe.
+// The memory is the program's own and is trusted as far as CUDA trusts it: sizes in headers are
+// believed. Used on the client only. Thread-safe.
 #ifndef WARPLINE_COMMON_FATBIN_IMAGE_VIEW_H_
 #define WARPLINE_COMMON_FATBIN_IMAGE_VIEW_H_
 
@@ -12,15 +12,16 @@
 
 namespace warpline::fatbin {
 
-// `image` as cuModuleLoadData and cuLibraryLoadData take it: a wrapper (__fatBinC_Wrapper_t), a
-// fatbin container, a cubin or PTX text ending in NUL. The view is that of the container, cubin or
+// Takes `image` as cuModuleLoadData and cuLibraryLoadData do: a wrapper (__fatBinC_Wrapper_t), a
+// fatbin container, a cubin, or PTX text that ends in NUL. The view covers the container, cubin or
 // text (without its NUL). INVALID_ARGUMENT for null and for anything else.
 absl::StatusOr<std::string_view> ViewImage(const void* image);
 
 // Whether `image`, which ViewImage() took, is a wrapper.
 bool IsWrapper(const void* image);
 
-// Of a wrapper of version 2: the containers from before device linking. Empty for any other image.
+// The containers from before device linking that a wrapper of version 2 holds. Empty for any other
+// image.
 std::vector<std::string_view> PrelinkedImages(const void* image);
 
 }  // namespace warpline::fatbin

@@ -1,7 +1,8 @@
-// A LogBudget for each peer or tenant, and one for all of them together.
+// A log budget for each peer or tenant, and one more for all of them together.
 //
-// One peer that floods uses up its own budget, and others' lines still arrive. Peers that make
-// themselves new names all the time meet the budget of all together. A line has to pass both.
+// A peer that floods the log uses up its own budget, and the lines of others still arrive. Peers
+// that give themselves new names all the time use up the common budget. A line must pass both
+// budgets.
 #ifndef WARPLINE_COMMON_LOG_KEYED_LOG_BUDGET_H_
 #define WARPLINE_COMMON_LOG_KEYED_LOG_BUDGET_H_
 
@@ -20,11 +21,11 @@
 namespace warpline {
 
 struct KeyedLogBudgetOptions {
-  // The same kinds in both, in the same order. They outlive the budget.
+  // Both hold the same kinds in the same order. They must outlive the budget.
   absl::Span<const LogKind> each;
   absl::Span<const LogKind> all;
-  // Keys that are known at a time. Beyond that the one that asked longest ago is forgotten: it gets
-  // a full budget when it comes back, of which the budget of all is the bound.
+  // The number of keys that are remembered. Beyond it the key that asked longest ago is forgotten,
+  // and gets a full budget of its own when it comes back; the common budget still bounds it.
   size_t max_keys = 256;
   std::string owner;  // See LogBudget.
   LogBudget::Clock clock = &LogBudget::CoarseNanos;
@@ -34,13 +35,14 @@ struct KeyedLogBudgetOptions {
 class KeyedLogBudget {
  public:
   explicit KeyedLogBudget(KeyedLogBudgetOptions options);
-  // Says what is pending of all keys, in one line.
+  // Says in one line what is pending for all keys.
   ~KeyedLogBudget();
   KeyedLogBudget(const KeyedLogBudget&) = delete;
   KeyedLogBudget& operator=(const KeyedLogBudget&) = delete;
 
-  // The key is only compared; it may come from a peer. What a permit says was left out is the key's
-  // own lines, and those that the budget of all had no room for.
+  // Asks for the right to say a line. The key is only compared, so it may come from a peer. The
+  // permit counts what was left out of the key's own lines, and of those for which the common
+  // budget had no room.
   LogPermit Ask(std::string_view key, size_t kind) ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t keys() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -48,11 +50,11 @@ class KeyedLogBudget {
  private:
   struct Entry {
     std::unique_ptr<LogBudget> budget;
-    uint64_t asked = 0;  // In the order of all that were asked.
+    uint64_t asked = 0;  // The value of `asked_` when it last asked.
   };
 
   LogBudget* BudgetOf(std::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What is pending of the entry becomes pending of all.
+  // Moves what is pending for the entry to the common budget.
   void Forget(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const KeyedLogBudgetOptions options_;

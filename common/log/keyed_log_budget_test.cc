@@ -26,7 +26,7 @@ class KeyedLogBudgetTest : public ::testing::Test {
     options.clock = [this] { return now_ns_; };
     return options;
   }
-  // How many of `count` lines are said.
+  // Returns how many of `count` lines are said.
   int Say(KeyedLogBudget* budget, const std::string& key, int count, size_t kind = kOpenedLine) {
     int said = 0;
     for (int i = 0; i < count; ++i) {

@@ -19,7 +19,7 @@ constexpr size_t kMaxLine = 2000;
 void AppendEscaped(std::string_view text, std::string* out) {
   char before = 0;
   for (const char c : text) {
-    // U+0080 to U+009F in UTF-8: terminals obey some of them like ESC [.
+    // Terminals obey some of U+0080 to U+009F, in UTF-8, as they do ESC [.
     const bool control = before == '\xc2' && static_cast<unsigned char>(c) < 0xa0;
     before = c;
     if (out->size() >= kMaxLine) {

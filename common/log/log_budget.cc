@@ -57,7 +57,7 @@ void LogBudget::CountAllIn(std::atomic<uint64_t>* total) {
 }
 
 uint64_t LogBudget::TakeLeftOut(size_t kind) {
-  // A plain load first: most lines follow none that was left out.
+  // Loads first, which is cheaper: most lines follow none that was left out.
   std::atomic<uint64_t>& left_out = buckets_[kind].left_out;
   return left_out.load(std::memory_order_relaxed) == 0
              ? 0

@@ -1,14 +1,8 @@
-// Bounds how often a line is said that somebody who is not trusted can bring about again and again.
-//
-//   enum Line : size_t { kRefusedLine, kFullLine };
-//   constexpr LogKind kLines[] = {{"refused", 8, absl::Minutes(5)}, {"full", 4, absl::Minutes(5)}};
-//   LogBudget budget(kLines, "session=7");
-//   if (const LogPermit permit = budget.Ask(kRefusedLine)) permit.Info("refused command=", seq);
+// Bounds how often a line is said that an untrusted peer can cause again and again.
 //
 // Each kind of line is a token bucket: the first `burst` lines are said at once, and one more in
-// every `interval`. A line that is not said is counted; the next line of its kind that is said ends
-// in "(and 41 more in 300 s)", and what is pending at the end is said by Finish() or the
-// destructor.
+// every `interval`. A line that is not said is counted, and the next line of its kind that is said
+// ends in "(and 41 more in 300 s)". Finish(), or the destructor, says what is pending at the end.
 #ifndef WARPLINE_COMMON_LOG_LOG_BUDGET_H_
 #define WARPLINE_COMMON_LOG_LOG_BUDGET_H_
 
@@ -26,15 +20,15 @@
 
 namespace warpline {
 
-// A kind of line, named in the program: never by what a peer sent.
+// A kind of line. Its name comes from the program, never from a peer.
 struct LogKind {
   const char* name;
   int64_t burst;  // At least 1.
   absl::Duration interval;
 };
 
-// Whether a line may be said, and how many of its kind were not said before it. Asking first means
-// that a line that is not said is never put together.
+// Tells whether a line may be said, and how many of its kind were not said before it. Asking first
+// means that a line that is not said is never put together.
 class LogPermit {
  public:
   LogPermit() = default;
@@ -45,7 +39,7 @@ class LogPermit {
   uint64_t left_out() const { return left_out_; }
   int64_t in_ns() const { return in_ns_; }
 
-  // Of a permit that is granted. Say one line with it.
+  // Say exactly one line with a permit that is granted.
   template <typename... Args>
   void Info(const Args&... args) const {
     LogLine(LogLevel::kInfo, absl::StrCat(args...), Tail());
@@ -59,7 +53,7 @@ class LogPermit {
     LogLine(LogLevel::kError, absl::StrCat(args...), Tail());
   }
 
-  // " (and 41 more in 300 s)", or nothing.
+  // Returns " (and 41 more in 300 s)", or nothing.
   std::string Tail() const;
 
  private:
@@ -68,40 +62,41 @@ class LogPermit {
   int64_t in_ns_ = 0;
 };
 
-// Thread-safe, and lock-free but for Finish(). A line that is not said costs a look at the clock
+// Thread-safe, and lock-free except for Finish(). A line that is not said costs a look at the clock
 // and two additions.
 class LogBudget {
  public:
-  // Nanoseconds of a clock that does not go back, from 0 on. Thread-safe.
+  // Returns the nanoseconds of a clock that starts at 0 or later and does not go back. Thread-safe.
   using Clock = std::function<int64_t()>;
 
-  // `kinds` outlive the budget and have a name each. `owner` says in Finish() whose lines they
-  // were.
+  // `kinds` must outlive the budget, and each must have a name of its own. `owner` tells in the
+  // line of Finish() whose lines they were.
   explicit LogBudget(absl::Span<const LogKind> kinds, std::string owner = "",
                      Clock clock = &CoarseNanos);
   ~LogBudget() { Finish(); }
   LogBudget(const LogBudget&) = delete;
   LogBudget& operator=(const LogBudget&) = delete;
 
-  // `kind` is a place in `kinds`.
+  // Asks for the right to say a line of the kind at index `kind` of `kinds`.
   LogPermit Ask(size_t kind);
-  // `lines` of a kind were not said elsewhere: the next that is said here mentions them.
+  // Notes that `lines` of a kind were not said elsewhere. The next one that is said here mentions
+  // them.
   void AddLeftOut(size_t kind, uint64_t lines);
-  // Takes what is pending of a kind, so that somebody else may say it.
+  // Takes what is pending of a kind, so that another budget can say it.
   uint64_t TakeLeftOut(size_t kind);
-  // Says in one line what is pending of all kinds, if anything is.
+  // Says in one line what is pending for all kinds, if anything is.
   void Finish();
 
-  // What any budget of the process does not say is counted in `total` as well from now on.
-  // Borrowed; null for nowhere.
+  // From now on, every line that any budget of the process does not say is also counted in `total`.
+  // It is borrowed; null stops the counting.
   static void CountAllIn(std::atomic<uint64_t>* total);
 
-  // CLOCK_MONOTONIC_COARSE: some milliseconds of resolution, for next to nothing.
+  // CLOCK_MONOTONIC_COARSE, which has a resolution of some milliseconds and costs next to nothing.
   static int64_t CoarseNanos();
 
  private:
   struct Bucket {
-    // When the bucket is full again.
+    // The time at which the bucket is full again.
     std::atomic<int64_t> full_at_ns{0};
     std::atomic<int64_t> said_ns{0};
     std::atomic<uint64_t> left_out{0};

@@ -1,5 +1,5 @@
-// What the process logs, for tests: from the capture's construction to its end the lines go into a
-// file in memory instead of stderr.
+// Captures what the process logs, for tests: from its construction to its end, lines go into a file
+// in memory instead of stderr.
 #ifndef WARPLINE_COMMON_LOG_LOG_CAPTURE_H_
 #define WARPLINE_COMMON_LOG_LOG_CAPTURE_H_
 
@@ -10,7 +10,7 @@
 
 namespace warpline {
 
-// One at a time. Lines may come from any thread.
+// There can be one at a time. Lines may come from any thread.
 class LogCapture {
  public:
   LogCapture();
@@ -18,7 +18,7 @@ class LogCapture {
   LogCapture(const LogCapture&) = delete;
   LogCapture& operator=(const LogCapture&) = delete;
 
-  // What was said so far.
+  // Everything that was said so far.
   std::string Text() const;
   // The lines so far that contain `part`.
   std::vector<std::string> LinesWith(const std::string& part) const;

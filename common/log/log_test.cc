@@ -24,7 +24,7 @@ TEST(LogTest, TextCannotControlTheTerminalOrForgeALine) {
   EXPECT_EQ(text.find('\n'), text.size() - 1);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
-  // A letter, whose second byte is the same.
+  // A letter that has the same second byte as a control character.
   EXPECT_NE(text.find("\xc3\x9b"), std::string::npos);
 }
 

@@ -10,8 +10,8 @@
 
 namespace warpline {
 
-// One word, so that Abseil keeps it in an atomic: a flag of absl::Duration itself is read with a
-// fence, which ThreadSanitizer does not know and gcc refuses to compile for it.
+// The duration is one word, so that Abseil keeps it in an atomic: a flag of absl::Duration itself
+// is read with a fence, which ThreadSanitizer does not know and gcc refuses to compile for it.
 struct DurationFlag {
   DurationFlag() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a flag's default is written as a duration.

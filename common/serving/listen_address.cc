@@ -48,7 +48,7 @@ absl::Status CheckListenAddress(const std::string& address, bool tls) {
 }
 
 bool IsLocalPeer(const std::string& peer) {
-  // What follows the address comes from a certificate.
+  // The text after the address comes from a certificate.
   absl::string_view rest = absl::string_view(peer).substr(0, peer.find(' '));
   if (absl::StartsWith(rest, "unix:") || absl::StartsWith(rest, "unix-abstract:")) return true;
   if (absl::ConsumePrefix(&rest, "ipv4:")) {

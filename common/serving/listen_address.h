@@ -9,16 +9,16 @@
 
 namespace warpline {
 
-// OK for "unix:/path" and for "host:port"; without TLS the latter must be loopback:
-// "localhost:PORT", "127.x.y.z:PORT", "[::1]:PORT". INVALID_ARGUMENT when `address` has no such
-// form, PERMISSION_DENIED, saying what to do, when other hosts could reach it without TLS.
+// Returns OK for "unix:/path" and for "host:port". Without TLS the host must be loopback:
+// "localhost:PORT", "127.x.y.z:PORT", "[::1]:PORT". INVALID_ARGUMENT when `address` has neither
+// form; PERMISSION_DENIED, saying what to do, when other hosts could reach it without TLS.
 absl::Status CheckListenAddress(const std::string& address, bool tls);
 
 // True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...").
 bool IsLocalPeer(const std::string& peer);
 
-// What stays the same of a peer from one connection to the next: the names of its certificate
-// (" cn=..."), or without one its address without the port. Part of `peer`.
+// The part of `peer` that stays the same from one connection to the next: the names of its
+// certificate (" cn=..."), or its address without the port when it has no certificate.
 std::string_view PeerWithoutPort(std::string_view peer);
 
 }  // namespace warpline

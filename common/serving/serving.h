@@ -1,4 +1,4 @@
-// What Warpline's servers do alike once they run.
+// The parts that Warpline's servers share once they run.
 #ifndef WARPLINE_COMMON_SERVING_SERVING_H_
 #define WARPLINE_COMMON_SERVING_SERVING_H_
 
@@ -13,12 +13,12 @@
 
 namespace warpline {
 
-// Writes the port to the file of --port_file, so that who waits for the file never reads half of
-// it. INTERNAL when it cannot be written.
+// Writes the port to the file of --port_file in one step, so that a program that waits for the file
+// never reads half of it. INTERNAL when it cannot be written.
 absl::Status WritePortFile(const std::string& path, int port);
 
-// Serves the metrics on the address of --admin_listen for as long as the result lives; null for an
-// empty address. UNAVAILABLE when it cannot listen there.
+// Serves the metrics on the address of --admin_listen for as long as the result lives. Returns null
+// for an empty address; UNAVAILABLE when it cannot listen there.
 absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(
     const std::string& address, const std::shared_ptr<prometheus::Collectable>& metrics);
 

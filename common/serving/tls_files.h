@@ -1,4 +1,4 @@
-// Which files TLS takes its keys and certificates from. No file is read here; see
+// The files that TLS takes its keys and certificates from. No file is read here; see
 // transport/grpc/tls_source.h.
 #ifndef WARPLINE_COMMON_SERVING_TLS_FILES_H_
 #define WARPLINE_COMMON_SERVING_TLS_FILES_H_
@@ -7,30 +7,32 @@
 
 namespace warpline {
 
-// Paths of PEM files; an empty one is not given. `cert` and `key` identify this end and go
-// together; `ca` signs the peers that it accepts.
+// Paths of PEM files; an empty path means that the file is not given. `cert` and `key` identify
+// this end and go together; `ca` signs the peers that this end accepts.
 struct TlsFiles {
   std::string ca = {};
   std::string cert = {};
   std::string key = {};
-  // On a client: the name that the server's certificate must carry, when not the endpoint's host.
+  // On a client: the name that the server's certificate must carry, when it is not the endpoint's
+  // host.
   std::string server_name = {};
 
-  // Nothing is given: plain text.
+  // True when nothing is given, which means plain text.
   bool empty() const { return ca.empty() && cert.empty() && key.empty() && server_name.empty(); }
 };
 
-// A client's variables.
+// The environment variables of a client.
 inline constexpr char kTlsCaVariable[] = "WARPLINE_TLS_CA";
 inline constexpr char kTlsCertVariable[] = "WARPLINE_TLS_CERT";
 inline constexpr char kTlsKeyVariable[] = "WARPLINE_TLS_KEY";
 inline constexpr char kTlsServerNameVariable[] = "WARPLINE_TLS_SERVER_NAME";
 
-// From these variables of the process.
+// Reads these variables from the environment of the process.
 TlsFiles TlsFilesFromEnvironment();
 
-// Whether a connection to `endpoint` is encrypted: host:port when anything is given; a unix socket
-// only with a server_name, since it has no host that a certificate could be checked against.
+// Whether a connection to `endpoint` is encrypted. One to host:port is when anything is given; one
+// to a unix socket only with a server_name, since a socket has no host that a certificate could be
+// checked against.
 bool WantsTls(const TlsFiles& files, const std::string& endpoint);
 
 }  // namespace warpline

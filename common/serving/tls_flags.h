@@ -1,4 +1,4 @@
-// --tls_cert, --tls_key and --tls_ca of the programs that listen.
+// The flags --tls_cert, --tls_key and --tls_ca of the programs that listen.
 #ifndef WARPLINE_COMMON_SERVING_TLS_FLAGS_H_
 #define WARPLINE_COMMON_SERVING_TLS_FLAGS_H_
 
@@ -6,10 +6,10 @@
 
 namespace warpline {
 
-// After the command line has been parsed.
+// Call after the command line has been parsed.
 TlsFiles TlsFilesFromFlags();
 
-// --tls_unix: on unix sockets as well.
+// The flag --tls_unix: whether unix sockets use TLS as well.
 bool TlsOnUnixSockets();
 
 }  // namespace warpline

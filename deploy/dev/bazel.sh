@@ -4,7 +4,8 @@
 INSTALLATION=(
   //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
   //client_stub/nvml:libnvidia-ml.so.1
-  //server:warpline-server //server:warpline-worker //server:warpline-keeper //scheduler:warpline-scheduler
+  //server:warpline-server //server:warpline-supervisor //server:warpline-worker //server:warpline-keeper
+  //scheduler:warpline-scheduler
   //tools/cli:warpline
 )
 

@@ -1,6 +1,6 @@
 help_text() {
   cat <<'TEXT'
-Usage: ./dev bench [--device=auto|cuda|cpu] [--server_flag=FLAG]... [--bundle=DIR]
+Usage: ./dev bench [--device=NAME] [--server_flag=FLAG]... [--bundle=DIR]
                    [--runs=N] [--json] [-- ARGUMENTS OF warpline_bench]
        ./dev bench --startup [--device=...] [--runs=20] [--sessions=64] [--bundle=DIR]
 

@@ -1,13 +1,15 @@
 help_text() {
   cat <<'TEXT'
-Usage: ./dev lint [--all | --includes | FILES | FOLDERS]
+Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
 
-Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md
-shows them, then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are
-not committed yet; for a header, over the source of its name. As many at a time as there are
-processors. Compiles nothing but generated headers.
+Checks the include rules of deploy/folders.toml over the whole project, that ARCHITECTURE.md shows
+them, and that docs/threads.md has every thread, then runs clang-tidy (.clang-tidy) over the sources
+that differ from branch main or are not committed yet; for a header, over the source of its name. As
+many at a time as there are processors. Compiles nothing but generated headers.
   --all        clang-tidy over everything: some seconds a file
-  --includes   the include rules only
+  --includes   what is before clang-tidy only
+  --threads    that, and clang's thread-safety analysis over everything but tests: two seconds a
+               file
 TEXT
 }
 
@@ -30,14 +32,31 @@ targets_of() {
     "kind('cc_(library|binary|test) rule', rdeps(//..., set($*), 1))" 2>/dev/null || true
 }
 
+# write_compile_commands TARGETS...: compile_commands.json for them, and what they generate.
+write_compile_commands() {
+  say "making what $# targets generate"
+  bazel_call build --config=opt --keep_going --output_groups=compilation_prerequisites_INTERNAL_ -- \
+    "$@" || say "warning: some headers may be missing"
+  "$PYTHON" "$ROOT/deploy/compile_commands.py" "$@"
+}
+
 main() {
   local what=${1:-} files sources targets
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
   "$PYTHON" "$ROOT/deploy/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
+  "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
+  say "docs/threads.md has every thread"
   case "$what" in
     --includes) return ;;
+    --threads)
+      need_build clang
+      write_compile_commands //...
+      "$PYTHON" "$ROOT/deploy/thread_safety.py" "$ROOT/compile_commands.json" ||
+        die "the thread-safety analysis found something"
+      return
+      ;;
     --all) mapfile -t files < <(tracked_files '*.cc') ;;
     '') mapfile -t files < <(changed_files) ;;
     -*) die "lint: unknown option '$what'" ;;
@@ -49,10 +68,7 @@ main() {
   need_build
   mapfile -t targets < <(targets_of "${files[@]}")
   [ ${#targets[@]} -gt 0 ] || die "no target compiles these files"
-  say "making what ${#targets[@]} targets generate"
-  bazel_call build --config=opt --keep_going --output_groups=compilation_prerequisites_INTERNAL_ -- \
-    "${targets[@]}" || say "warning: some headers may be missing"
-  "$PYTHON" "$ROOT/deploy/compile_commands.py" "${targets[@]}"
+  write_compile_commands "${targets[@]}"
   say "clang-tidy over ${#files[@]} files"
   printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$ROOT" --quiet ||
     die "clang-tidy found something"

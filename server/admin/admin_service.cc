@@ -13,7 +13,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::AcquireRequest;
@@ -69,32 +69,32 @@ absl::StatusOr<std::string> TokenOf(const std::string& bytes) {
 void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to) {
   to->set_id(from.id);
   to->set_state(from.state);
-  to->set_program(FitText(from.program, kMaxText));
-  to->set_client_pid(from.client_pid);
-  to->set_peer(FitText(from.peer, 2 * kMaxText));
+  to->set_program(FitText(from.client.program, kMaxText));
+  to->set_client_pid(from.client.pid);
+  to->set_peer(FitText(from.client.peer, 2 * kMaxText));
   to->set_gpu(from.devices.empty() ? -1 : from.devices.front().ordinal);
   for (size_t i = 1; i < from.devices.size(); ++i) to->add_more_gpus(from.devices[i].ordinal);
   to->set_worker_pid(static_cast<uint32_t>(from.worker_pid));
   to->set_age_seconds(absl::ToDoubleSeconds(SteadyNow() - from.since));
-  to->set_quota_bytes(from.quota_bytes);
-  to->set_memory_bytes(from.memory_bytes);
-  to->set_frames_received(from.frames_received);
-  to->set_frames_sent(from.frames_sent);
-  to->set_commands(from.commands);
-  to->set_command_bytes(from.command_bytes);
-  to->set_reply_bytes(from.reply_bytes);
-  to->set_memory_requests(from.memory_requests);
-  to->set_memory_refused(from.memory_refused);
-  to->set_memory_refusal(FitText(from.memory_refusal, kMaxText));
+  to->set_quota_bytes(from.memory.quota_bytes);
+  to->set_memory_bytes(from.memory.bytes);
+  to->set_frames_received(from.traffic.frames_received);
+  to->set_frames_sent(from.traffic.frames_sent);
+  to->set_commands(from.traffic.commands);
+  to->set_command_bytes(from.traffic.command_bytes);
+  to->set_reply_bytes(from.traffic.reply_bytes);
+  to->set_memory_requests(from.traffic.memory_requests);
+  to->set_memory_refused(from.traffic.memory_refused);
+  to->set_memory_refusal(FitText(from.memory.refusal, kMaxText));
   to->set_reason(FitText(from.reason, 2 * kMaxText));
   to->set_tenant(from.entitlement.tenant);
   to->set_lease(from.entitlement.lease);
-  to->set_quota_used_bytes(from.quota_used_bytes);
-  to->set_resumes(from.resumes);
-  to->set_transfers(from.transfers);
-  to->set_frames_again(from.frames_again);
-  to->set_unacknowledged_bytes(from.unacknowledged_bytes);
-  to->set_restarts(from.restarts);
+  to->set_quota_used_bytes(from.memory.quota_used_bytes);
+  to->set_resumes(from.continuity.resumes);
+  to->set_transfers(from.continuity.transfers);
+  to->set_frames_again(from.traffic.frames_again);
+  to->set_unacknowledged_bytes(from.traffic.unacknowledged_bytes);
+  to->set_restarts(from.continuity.restarts);
   to->set_handles(from.usage.handles);
   to->set_module_bytes(from.usage.module_bytes);
   to->set_staging_bytes(from.usage.staging_bytes);
@@ -207,4 +207,4 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
   };
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

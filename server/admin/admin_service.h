@@ -11,7 +11,7 @@
 #include "server/session/session_host.h"
 #include "transport/grpc/unary_methods.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // The gRPC method that AnswerStat() is behind.
 inline constexpr char kStatMethod[] = "/warpline_internal.Admin/Stat";
@@ -36,6 +36,6 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
 // Both are borrowed.
 void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods);
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_ADMIN_ADMIN_SERVICE_H_

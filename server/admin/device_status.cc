@@ -10,7 +10,7 @@
 #include "lease/entitlement.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::DeviceStatus;
@@ -27,9 +27,9 @@ std::vector<const SessionSnapshot*> SessionsOf(const HostSnapshot& snapshot,
                                                const std::string& lease) {
   std::vector<const SessionSnapshot*> found;
   for (const SessionSnapshot& session : snapshot.sessions) {
-    const bool same_process = request.pid() != 0 && session.client_pid == request.pid() &&
-                              session.client_boot_id == request.boot_id() &&
-                              session.client_pid_namespace == request.pid_namespace();
+    const bool same_process = request.pid() != 0 && session.client.pid == request.pid() &&
+                              session.client.boot_id == request.boot_id() &&
+                              session.client.pid_namespace == request.pid_namespace();
     if (session.entitlement.lease == lease && (!lease.empty() || same_process)) {
       found.push_back(&session);
     }
@@ -70,8 +70,8 @@ void AddSessions(const std::vector<const SessionSnapshot*>& sessions, int ordina
       status->set_quota_bytes(own.quota_bytes);
       if (status->processes_size() == kMaxProcesses) continue;
       auto* const process = status->add_processes();
-      process->set_pid(session->client_pid);
-      process->set_program(FitText(session->program, kMaxText));
+      process->set_pid(session->client.pid);
+      process->set_program(FitText(session->client.program, kMaxText));
       process->set_memory_bytes(own.memory_bytes);
     }
   }
@@ -137,4 +137,4 @@ absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
   return reply.SerializeAsString();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

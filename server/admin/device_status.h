@@ -10,7 +10,7 @@
 #include "server/nvml/sampler.h"
 #include "server/session/session_host.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // The gRPC method that AnswerDeviceStatus() is behind.
 inline constexpr char kDeviceStatusMethod[] = "/warpline_internal.Gpu/DeviceStatus";
@@ -25,6 +25,6 @@ absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
                                                const LeaseBook& leases, nvml::Sampler* sampler,
                                                const std::string& request);
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_ADMIN_DEVICE_STATUS_H_

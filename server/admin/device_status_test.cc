@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "server/leases/placement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::DeviceStatusReply;
@@ -18,10 +18,10 @@ constexpr uint64_t kGiB = 1ull << 30;
 
 SessionSnapshot MakeSession(uint32_t pid, const std::string& lease, uint64_t bytes) {
   SessionSnapshot session;
-  session.program = "program" + std::to_string(pid);
-  session.client_pid = pid;
-  session.client_boot_id = "boot";
-  session.client_pid_namespace = 5;
+  session.client.program = "program" + std::to_string(pid);
+  session.client.pid = pid;
+  session.client.boot_id = "boot";
+  session.client.pid_namespace = 5;
   session.devices = {{1, 4 * kGiB, bytes, bytes}};
   session.entitlement.lease = lease;
   return session;
@@ -212,4 +212,4 @@ TEST_F(DeviceStatusTest, ServersOfASchedulerWantAToken) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using prometheus::ClientMetric;
@@ -89,8 +89,8 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   SessionUsage usage;
   for (const SessionSnapshot& session : snapshot.sessions) {
     detached += session.state == "detached" ? 1 : 0;
-    unacknowledged += session.unacknowledged_bytes;
-    kept += session.kept_bytes;
+    unacknowledged += session.traffic.unacknowledged_bytes;
+    kept += session.memory.kept_bytes;
     usage.handles += session.usage.handles;
     usage.module_bytes += session.usage.module_bytes;
     usage.staging_bytes += session.usage.staging_bytes;
@@ -181,4 +181,4 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   return f.Take();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

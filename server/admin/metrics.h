@@ -9,7 +9,7 @@
 
 #include "server/session/session_host.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Thread-safe. Reads the host's state at each scrape, so nothing is kept twice.
 class ServerMetrics : public prometheus::Collectable {
@@ -23,6 +23,6 @@ class ServerMetrics : public prometheus::Collectable {
   SessionHost* const host_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_ADMIN_METRICS_H_

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 
 absl::StatusOr<uint64_t> Replacements::Start(std::vector<uint64_t> sessions,
                                              absl::Duration deadline) {
@@ -68,4 +68,4 @@ absl::StatusOr<warpline_internal::ReplaceReply> Replacements::Look(uint64_t tick
   return reply;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

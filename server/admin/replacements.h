@@ -16,7 +16,7 @@
 #include "proto/admin.pb.h"
 #include "server/session/session_host.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Thread-safe. Blocks for nothing.
 class Replacements {
@@ -52,6 +52,6 @@ class Replacements {
   std::map<uint64_t, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_ADMIN_REPLACEMENTS_H_

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class ReplacementsTest : public SessionFixture {
@@ -33,7 +33,7 @@ TEST_F(ReplacementsTest, SessionsAreReplacedOneAfterAnother) {
   EXPECT_EQ(reply.sessions(0).error(), "");
   EXPECT_EQ(reply.sessions(1).error(), "no session 9");
   EXPECT_EQ(reply.sessions(2).error(), "");
-  EXPECT_EQ(host_->Snapshot().sessions.at(1).restarts, 1u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(1).continuity.restarts, 1u);
 }
 
 TEST_F(ReplacementsTest, WhileOneWaitsOthersAreAnswered) {
@@ -64,4 +64,4 @@ TEST_F(ReplacementsTest, FinishedOnesAreForgottenForOthers) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -8,7 +8,7 @@
 #include "server/admin/admin_service.h"
 #include "transport/loop_thread.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::ReportReply;
@@ -135,4 +135,4 @@ void SchedulerLink::EndLease(const std::string& lease, const std::string& reason
   host_->EndLease(lease, reason);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

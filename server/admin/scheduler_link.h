@@ -16,7 +16,7 @@
 #include "server/session/session_host.h"
 #include "transport/grpc/unary_client.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct SchedulerLinkOptions {
   GrpcTarget scheduler;
@@ -55,6 +55,6 @@ class SchedulerLink {
   std::thread thread_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Between looks at whether nothing is in flight.
@@ -46,4 +46,4 @@ void Quiescer::Forget() {
   rested_ = nullptr;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

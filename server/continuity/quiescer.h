@@ -16,7 +16,7 @@
 #include "server/continuity/worker_place.h"
 #include "server/process/timers.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop.
 class Quiescer {
@@ -52,6 +52,6 @@ class Quiescer {
   Timers::Token deadline_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_CONTINUITY_QUIESCER_H_

@@ -6,7 +6,7 @@
 #include "server/testing/fake_timers.h"
 #include "server/testing/fake_worker_place.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class QuiescerTest : public ::testing::Test {
@@ -86,4 +86,4 @@ TEST_F(QuiescerTest, MayBeginAgainFromWhatItCalls) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -6,7 +6,7 @@
 #include "server/handover/journal_file.h"
 #include "server/handover/variable_file.h"
 
-namespace warpline {
+namespace warpline::server {
 
 std::string WhyNotReplaceable(size_t devices, uint32_t journal_flags) {
   if (devices > 1) return "it had several devices, which no other worker takes over";
@@ -81,4 +81,4 @@ void Replacement::Finish(const absl::Status& status) {
   if (done_) std::exchange(done_, nullptr)(status);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -17,7 +17,7 @@
 #include "server/process/timers.h"
 #include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Why a session with so many devices and these JournalFlags cannot outlive its worker; empty when
 // it can.
@@ -75,6 +75,6 @@ class Replacement {
   Timers::Token timer_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_CONTINUITY_REPLACEMENT_H_

@@ -11,7 +11,7 @@
 #include "server/testing/fake_timers.h"
 #include "server/testing/fake_worker_place.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // A worker that writes what its variables hold into the file, and answers when the test says so.
@@ -156,4 +156,4 @@ TEST(WhyNotReplaceableTest, NamesTheFirstObstacle) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

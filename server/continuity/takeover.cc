@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 
 void Takeover::Begin(const std::string& why, UniqueFd variables) {
   why_ = why;
@@ -73,4 +73,4 @@ void Takeover::Forget() {
   variables_ = UniqueFd();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -15,7 +15,7 @@
 #include "server/continuity/worker_place.h"
 #include "server/process/timers.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // What becomes of a takeover. Called on the control loop.
 class TakeoverEvents {
@@ -87,6 +87,6 @@ class Takeover {
   Timers::Token timer_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_CONTINUITY_TAKEOVER_H_

@@ -10,7 +10,7 @@
 #include "server/testing/fake_timers.h"
 #include "server/testing/fake_worker_place.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class TakeoverTest : public ::testing::Test, private TakeoverEvents {
@@ -174,4 +174,4 @@ TEST_F(TakeoverTest, WhatIsForgottenIsNotTold) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

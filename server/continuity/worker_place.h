@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "common/cuda/cuda_result.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Commands on their way to a worker. Called on the control loop.
 class CommandGate {
@@ -51,6 +51,6 @@ class Survivor {
   virtual void MapAgain(std::function<void(CudaResult)> done) = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_CONTINUITY_WORKER_PLACE_H_

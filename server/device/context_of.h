@@ -3,8 +3,9 @@
 //   using FooContext = ContextOf<FooState, FooMemory, FooStreams, ..., NoGraphs>;
 //   auto context = std::make_unique<FooContext>(std::make_unique<FooState>(...));
 //
-// A part derives virtually from its facet and is made with a pointer to what the parts share. The
-// state outlives the parts; where it has a Close(), that is called while all of them still exist.
+// A part derives virtually from its facet and is made with a pointer to the state that the parts
+// share. The state outlives the parts; if it has a Close(), that is called while all of them still
+// exist.
 #ifndef WARPLINE_SERVER_DEVICE_CONTEXT_OF_H_
 #define WARPLINE_SERVER_DEVICE_CONTEXT_OF_H_
 
@@ -15,7 +16,7 @@
 
 namespace warpline::device {
 
-// A base, so that it is made before the parts and goes after them.
+// Holds the state as a base class, so that it is made before the parts and destroyed after them.
 template <typename State>
 class SharedByParts {
  protected:

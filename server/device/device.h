@@ -1,9 +1,18 @@
 // The seam between Warpline and the hardware: what a worker and a keeper ask of a device.
 //
-// Two backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
+// Backends implement it: `cuda`, the real driver loaded at run time, and `cpu`, which executes
 // PTX on the processor. The interface follows the CUDA driver API call by call, so that a backend
-// returns the exact CUresult that CUDA would give; what it leaves out (handle tables, ordering
-// between lanes, quotas) is the worker's and the server's business.
+// returns the exact CUresult that CUDA would give. What it leaves out (handle tables, ordering
+// between lanes, quotas) is up to the worker and the server.
+//
+//   auto backend = OpenBackend("auto");
+//   if (!backend.ok()) return backend.status();
+//   auto chunks = (*backend)->OpenChunkSource(0);   // In a keeper.
+//   auto chunk = (*chunks)->CreateChunk(2u << 20);
+//   auto context = (*backend)->OpenContext(0);      // In a worker.
+//   (*context)->ReserveArena(base, size);
+//   (*context)->MapChunk(base, 2u << 20, chunk->get());
+//   (*context)->Memset(base, 0, 4, 1024, kLegacyStream);
 #ifndef WARPLINE_SERVER_DEVICE_DEVICE_H_
 #define WARPLINE_SERVER_DEVICE_DEVICE_H_
 
@@ -38,8 +47,8 @@ struct DeviceInfo {
   std::string name;
   std::array<uint8_t, 16> uuid{};
   uint64_t total_bytes = 0;
-  int driver_version = 0;         // As cuDriverGetVersion: 13000 for CUDA 13.0.
-  int least_stream_priority = 0;  // Numerically highest.
+  int driver_version = 0;         // The value of cuDriverGetVersion: 13000 for CUDA 13.0.
+  int least_stream_priority = 0;  // The numerically highest.
   int greatest_stream_priority = 0;
   std::string pci_bus_id;  // "0000:00:04.0"
   std::vector<std::pair<int, int>> attributes;
@@ -53,7 +62,7 @@ struct DeviceInfo {
 // memory of one may be an end of the others' copies, and a stream may wait for an event of another.
 //
 // A backend implements each facet in a class of its own and puts them together with ContextOf
-// (context_of.h); who needs one facet only takes that.
+// (context_of.h). Code that needs only one facet takes only that.
 class Context : public virtual Memory,
                 public virtual Streams,
                 public virtual Copies,
@@ -64,18 +73,18 @@ class Context : public virtual Memory,
                 public virtual Textures,
                 public virtual Graphs {
  public:
-  // What is not among these is refused with kNotSupported.
+  // A call that needs a capability outside these is refused with kNotSupported.
   virtual Capabilities capabilities() const = 0;
 };
 
-// A keeper's hold on one device: makes memory, never runs tenant code. Thread-safe.
+// A keeper's hold on one device: makes memory, and never runs tenant code. Thread-safe.
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
-  // A chunk of `bytes` (a multiple of 2 MiB) of device memory behind a descriptor that keeps it
-  // alive. RESOURCE_EXHAUSTED when the device has no more.
+  // Makes a chunk of `bytes` (a multiple of 2 MiB) of device memory behind a descriptor that keeps
+  // it alive. RESOURCE_EXHAUSTED when the device has no more.
   virtual absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) = 0;
-  // Overwrites the chunk behind `fd` (borrowed) with zeros and returns when that is done.
+  // Overwrites the chunk behind `fd` (borrowed) with zeros, and returns when that is done.
   virtual absl::Status ScrubChunk(int fd, uint64_t bytes) = 0;
 };
 
@@ -84,8 +93,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual int DeviceCount() = 0;
   virtual absl::StatusOr<DeviceInfo> Info(int ordinal) = 0;
-  // One for each of `ordinals`, which are distinct and 1 to 32. They end together: none is used any
-  // more once the first is destroyed.
+  // Opens a context for each of `ordinals`, which are distinct and 1 to 32 in number. The contexts
+  // end together: none may be used any more once the first is destroyed.
   virtual absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
       absl::Span<const int> ordinals) = 0;
   absl::StatusOr<std::unique_ptr<Context>> OpenContext(int ordinal) {
@@ -96,10 +105,10 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int ordinal) = 0;
 };
 
-// `name` is "cuda", "cpu", "cpu:N" for N CPU devices that share the host's cores and memory, or
-// "auto" (cuda when its driver loads and finds a device, else cpu). UNAVAILABLE when the driver or
-// a device is missing, INVALID_ARGUMENT for another name. The choice is made in
-// server/device/backends.cc.
+// Opens the backend `name`: that of a backend (server/backends/backends.inc), "cpu:N" for N CPU
+// devices that share the host's cores and memory, or "auto" for the first backend that opens and
+// has a device. UNAVAILABLE when a driver or a device is missing, INVALID_ARGUMENT for another
+// name. It is defined in server/device/registry, which links every backend.
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(std::string_view name);
 
 }  // namespace warpline::device

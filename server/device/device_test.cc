@@ -1,5 +1,5 @@
-// One suite for every backend: what a worker and a keeper rely on. The cuda backend runs where
-// there is a GPU and is skipped elsewhere; the cpu backend runs everywhere.
+// Tests every backend with one suite: what a worker and a keeper rely on. A backend is skipped
+// where it has no device, as cuda is without a GPU; the cpu backend runs everywhere.
 #include "server/device/device.h"
 
 #include <cstring>
@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/backends/backend_names.h"
 
 namespace warpline::device {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kArenaBytes = 4096 * kMiB;
-// ThreadSanitizer leaves programs little of the address space; the last place is in its reach.
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 constexpr uint32_t kNonBlocking = 1;
 
@@ -88,7 +89,7 @@ AGAIN:
 }
 )";
 
-class DeviceTest : public ::testing::TestWithParam<const char*> {
+class DeviceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
@@ -117,7 +118,7 @@ class DeviceTest : public ::testing::TestWithParam<const char*> {
 
   void TearDown() override {
     if (staging_ != nullptr) context_->FreeStaging(staging_);
-    // So that the next test finds the arena's addresses free.
+    // Unmapped so that the next test finds the arena's addresses free.
     if (memory_ != 0) context_->UnmapChunk(memory_, 2 * kMiB);
   }
 
@@ -256,7 +257,7 @@ TEST_P(DeviceTest, BoxesKeepTheirRowsAndSlices) {
   const BoxExtent extent = {8, 2, 2};
   auto* const words = static_cast<uint32_t*>(staging_);
   for (uint32_t i = 0; i < 8; ++i) words[i] = i + 1;
-  // Rows of 16 bytes, slices of three of them.
+  // Rows of 16 bytes, and slices of three of them.
   const BoxPlace place = {memory_, 16, 48};
   ASSERT_EQ(context_->CopyBoxToDevice(place, staging_, extent, kLegacyStream),
             CudaResult::kSuccess);
@@ -412,7 +413,7 @@ TEST_P(DeviceTest, LegacyStreamWaitsForBlockingStreamsOnly) {
   StreamId helper{};
   ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &helper), CudaResult::kSuccess);
   ASSERT_EQ(Launch(spin, {{1, 1, 1}, {1, 1, 1}, 0}, blocking, memory_), CudaResult::kSuccess);
-  // Behind the spinning kernel by the legacy stream's rule.
+  // The copy comes after the spinning kernel by the rule of the legacy stream.
   ASSERT_EQ(context_->CopyOnDevice(memory_ + 8, memory_ + 4, 4, kLegacyStream),
             CudaResult::kSuccess);
   EventId legacy{};
@@ -483,7 +484,7 @@ TEST_P(DeviceTest, StrayAccessesOfASinkDoNoHarm) {
   Write(memory_, {4, 5}, kLegacyStream);
   EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
   EXPECT_EQ(Read(memory_, 2), (std::vector<uint32_t>{4, 5}));
-  // Neither over what is there nor outside the arena.
+  // A sink can be mapped neither over what is there nor outside the arena.
   EXPECT_EQ(context_->MapSink(memory_, 2 * kMiB), CudaResult::kInvalidValue);
   // A chunk takes its place, and nothing of it is left.
   ASSERT_EQ(context_->MapChunk(sink + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
@@ -513,7 +514,7 @@ TEST_P(DeviceTest, OneChunkIsMappedTwiceWithItsOwnAccessAtEachPlace) {
   EXPECT_EQ(context_->UnmapChunk(twin, 2 * kMiB), CudaResult::kSuccess);
 }
 
-// What a context does not say that it can is refused, and the rest is not.
+// A capability that a context does not claim is refused, and the others are not.
 TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   const Capabilities can = context_->capabilities();
   LaunchConfig config;
@@ -548,7 +549,8 @@ TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   if (can.Has(Capability::kVariableBlocks)) context_->FreeBlock(block);
 }
 
-// Last in its process for a real GPU: the fault ends every context of the process.
+// This is the last test in its process for a real GPU, because the fault ends every context of the
+// process.
 TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
   const KernelId store = Find("store");
   ASSERT_EQ(Launch(store, {{1, 1, 1}, {1, 1, 1}, 0}, kLegacyStream, base_ + 1024 * kMiB),
@@ -558,8 +560,14 @@ TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
             CudaResult::kIllegalAddress);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::Values("cpu", "cuda"),
-                         [](const auto& info) { return std::string(info.param); });
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const BackendName& backend : BackendNames()) names.emplace_back(backend.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace warpline::device

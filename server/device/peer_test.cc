@@ -1,11 +1,12 @@
-// Several devices whose contexts were opened together: what a session with all of them relies on.
-// Skipped for a backend that has only one.
+// Tests several devices whose contexts were opened together: what a session with all of them relies
+// on. Skipped for a backend that has only one.
 #include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/backends/backend_names.h"
 #include "server/device/device.h"
 
 namespace warpline::device {
@@ -14,7 +15,7 @@ namespace {
 constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kArenaBytes = 4096 * kMiB;
 constexpr uint64_t kChunk = 2 * kMiB;
-// ThreadSanitizer leaves programs little of the address space; the last place is in its reach.
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 
 constexpr char kPtx[] = R"(
@@ -41,7 +42,7 @@ AGAIN:
 }
 )";
 
-class PeerTest : public ::testing::TestWithParam<const char*> {
+class PeerTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
@@ -76,7 +77,7 @@ class PeerTest : public ::testing::TestWithParam<const char*> {
 
   void TearDown() override {
     if (staging_ != nullptr) contexts_[0]->FreeStaging(staging_);
-    // So that the next test finds the arena's addresses free.
+    // Unmapped so that the next test finds the arena's addresses free.
     for (int i = 0; i < 2; ++i) {
       if (memory_[i] != 0) contexts_[i]->UnmapChunk(memory_[i], kChunk);
     }
@@ -102,7 +103,7 @@ class PeerTest : public ::testing::TestWithParam<const char*> {
               CudaResult::kSuccess);
   }
 
-  // From a staging buffer that another context made.
+  // Reads through a staging buffer that another context made.
   std::vector<uint32_t> Read(int device, uint64_t address, size_t count) {
     EXPECT_EQ(contexts_[device]->CopyFromDevice(staging_, address, count * 4, kLegacyStream),
               CudaResult::kSuccess);
@@ -215,7 +216,7 @@ TEST_P(PeerTest, LegacyStreamsAndTheirBlockingStreamsAreApart) {
   const StreamId helper = NewStream(0, 1);
   const StreamId blocking = NewStream(0, 0);
   ASSERT_EQ(Relay(0, memory_[0], memory_[0] + 4, blocking), CudaResult::kSuccess);
-  // Neither waits for the kernel, which device 0's legacy stream would.
+  // Neither waits for the kernel, but device 0's legacy stream would.
   ASSERT_EQ(contexts_[1]->Memset(memory_[1], 5, 4, 1, kLegacyStream), CudaResult::kSuccess);
   EXPECT_EQ(Read(1, memory_[1], 1), (std::vector<uint32_t>{5}));
   const StreamId other = NewStream(1, 0);
@@ -234,7 +235,7 @@ TEST_P(PeerTest, KernelsReachWhatTheirDeviceReaches) {
   EXPECT_EQ(Read(0, memory_[0] + 4, 1), (std::vector<uint32_t>{77}));
 }
 
-// A memory handle's place in the arena does not say whose it is.
+// A memory handle's place in the arena does not tell to which device it belongs.
 TEST_P(PeerTest, AChunkBelongsToItsDeviceWhereverItLies) {
   const uint64_t twin = memory_[0] + 64 * kMiB;
   ASSERT_EQ(contexts_[1]->MapChunk(twin, kChunk, fds_[1].get()), CudaResult::kSuccess);
@@ -246,10 +247,18 @@ TEST_P(PeerTest, AChunkBelongsToItsDeviceWhereverItLies) {
   EXPECT_EQ(contexts_[1]->UnmapChunk(twin, kChunk), CudaResult::kSuccess);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PeerTest, ::testing::Values("cpu:2", "cuda"),
-                         [](const auto& info) {
-                           return *info.param == 'c' && info.param[1] == 'p' ? "cpu" : "cuda";
-                         });
+// Asks each backend for two devices if it has as many as it is asked for, else for all that it has.
+std::vector<std::string> Pairs() {
+  std::vector<std::string> pairs;
+  for (const BackendName& backend : BackendNames()) {
+    pairs.push_back(std::string(backend.name) + (backend.several ? ":2" : ""));
+  }
+  return pairs;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, PeerTest, ::testing::ValuesIn(Pairs()), [](const auto& info) {
+  return info.param.substr(0, info.param.find(':'));
+});
 
 TEST(CpuDevicesTest, AreAsManyAsAskedFor) {
   EXPECT_EQ((*OpenBackend("cpu"))->DeviceCount(), 1);

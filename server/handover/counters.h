@@ -1,4 +1,4 @@
-// What is counted about sessions: for metrics, `warpline stat` and `warpline ps`.
+// Counters of sessions, for metrics, `warpline stat` and `warpline ps`.
 #ifndef WARPLINE_SERVER_HANDOVER_COUNTERS_H_
 #define WARPLINE_SERVER_HANDOVER_COUNTERS_H_
 
@@ -10,7 +10,7 @@
 
 namespace warpline {
 
-// A sum that is only read for reports. Thread-safe.
+// A sum that is read only for reports. Thread-safe.
 class Counter {
  public:
   void Add(uint64_t n) { value_.fetch_add(n, std::memory_order_relaxed); }
@@ -20,16 +20,16 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// What passed between one client and its worker.
+// The traffic between one client and its worker.
 struct TrafficCounters {
-  Counter frames_received;  // From the client, of every kind.
+  Counter frames_received;  // Frames of every kind from the client.
   Counter frames_sent;
   Counter commands;
   Counter command_bytes;
   Counter reply_bytes;
   Counter memory_requests;
-  Counter memory_refused;  // Requests that the session's lease, quota or device had no memory for.
-  Counter frames_again;    // Sent again after a resumption.
+  Counter memory_refused;  // Requests for which the session's lease, quota or device had no memory.
+  Counter frames_again;    // Frames that were sent again after a resumption.
 
   void AddAll(const TrafficCounters& other) {
     frames_received.Add(other.frames_received.value());
@@ -43,7 +43,7 @@ struct TrafficCounters {
   }
 };
 
-// What happened to sessions since the server started.
+// Events of all sessions since the server started.
 struct ServerCounters {
   Counter sessions_opened;
   Counter sessions_refused;
@@ -51,12 +51,12 @@ struct ServerCounters {
   Counter worker_replacements;
   Counter faults;
   Counter protocol_errors;
-  Counter resumes;           // Of sessions that had lost their connection.
-  Counter transfers;         // Of sessions whose client went on on another connection.
-  Counter resumes_refused;   // Wrong secrets, unknown sessions.
-  Counter clients_vanished;  // Sessions ended because the client did not come back.
-  TrafficCounters ended;     // Of sessions that have ended.
-  std::array<Counter, kLimitCount> limits_met;  // By sessions that have ended.
+  Counter resumes;           // Sessions that had lost their connection.
+  Counter transfers;         // Sessions whose client went on over another connection.
+  Counter resumes_refused;   // For wrong secrets or unknown sessions.
+  Counter clients_vanished;  // Sessions that ended because their client did not come back.
+  TrafficCounters ended;     // The sum over sessions that have ended.
+  std::array<Counter, kLimitCount> limits_met;  // The sums over sessions that have ended.
 };
 
 }  // namespace warpline

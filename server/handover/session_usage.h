@@ -1,5 +1,5 @@
-// How much a session holds of what is limited in its worker, as the worker counts it, in memory
-// that the server reads for reports.
+// Usage of a session: how much it holds of what is limited in its worker. The worker counts, in
+// memory that the server reads for reports.
 #ifndef WARPLINE_SERVER_HANDOVER_SESSION_USAGE_H_
 #define WARPLINE_SERVER_HANDOVER_SESSION_USAGE_H_
 
@@ -12,10 +12,10 @@
 namespace warpline {
 
 // A session that meets the limit of handles or module bytes is refused with OUT_OF_MEMORY; one that
-// meets that of commands in flight or of staging memory waits.
+// meets the limit of commands in flight or of staging memory waits.
 enum class Limit { kHandles, kCommands, kStaging, kModuleBytes };
 inline constexpr size_t kLimitCount = 4;
-// As metrics and logs call them.
+// The names of the limits in metrics and logs.
 inline constexpr std::array<const char*, kLimitCount> kLimitNames = {"handles", "commands",
                                                                      "staging", "module_bytes"};
 
@@ -24,12 +24,12 @@ struct SharedUsage {
   std::atomic<uint64_t> handles{0};
   std::atomic<uint64_t> module_bytes{0};
   std::atomic<uint64_t> staging_bytes{0};
-  // Numbers of commands since the session began.
+  // The numbers of the latest commands, counted since the session began.
   std::atomic<uint64_t> commands_taken{0};
   std::atomic<uint64_t> commands_complete{0};
   // How often each limit was met.
   std::array<std::atomic<uint32_t>, kLimitCount> met{};
-  // Lines that budgets of the worker left out of its log.
+  // The lines that budgets of the worker left out of its log.
   std::atomic<uint64_t> log_lines_left_out{0};
 
   void Meet(Limit limit) {
@@ -37,8 +37,8 @@ struct SharedUsage {
   }
 };
 
-// What the server makes of it. A worker may have written anything; bounded so that sums over
-// sessions stay sums.
+// The usage as the server reads it. A worker may have written anything, so the values are bounded
+// such that sums over sessions do not overflow.
 struct SessionUsage {
   uint64_t handles = 0;
   uint64_t module_bytes = 0;

@@ -12,10 +12,10 @@
 
 namespace warpline {
 
-// Layout: VariableFileHead, then for each variable a SavedVariable, its name and its contents, the
-// next at a multiple of 8.
+// Layout: VariableFileHead, then for each variable a SavedVariable, its name and its contents; the
+// next one starts at a multiple of 8.
 inline constexpr uint64_t kVariableFileMagic = 0x31737261764c5721;
-// The file is sparse, and there only while a worker is replaced.
+// The file is sparse, and exists only while a worker is replaced.
 inline constexpr uint64_t kVariableFileBytes = 1ull << 30;
 
 struct VariableFileHead {
@@ -30,7 +30,7 @@ struct SavedVariable {
   uint64_t name_bytes = 0;
 };
 
-// An empty file of a size that nobody can change. RESOURCE_EXHAUSTED when the system has no
+// Makes an empty file whose size cannot be changed. RESOURCE_EXHAUSTED when the system has no
 // descriptors or memory left.
 absl::StatusOr<UniqueFd> CreateVariableFile();
 

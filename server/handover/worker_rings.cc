@@ -9,7 +9,7 @@
 namespace warpline {
 namespace {
 
-// Frames that went to the worker; from then on those that it has taken are forgotten at each.
+// Beyond this many remembered frames, those that the worker has taken are forgotten at each write.
 constexpr size_t kMostRemembered = 256;
 
 }  // namespace
@@ -53,7 +53,7 @@ absl::Status WorkerRings::Renew() {
   for (Fed& fed : fed_) {
     if (fed.kept.empty()) fed.kept = current_->writer_->PayloadAt(fed.begin, fed.bytes);
   }
-  // Of a worker that took over and died before it said anything there is nothing to read.
+  // A worker that took over and died before it said anything has left nothing to read.
   if (former_ == nullptr) former_ = std::move(current_);
   current_ = std::move(*pair);
   return absl::OkStatus();
@@ -79,7 +79,8 @@ absl::StatusOr<bool> WorkerRings::TryWrite(std::string_view payload) {
     if (!written.ok() || *written || current_->writer_->PrepareToSleep(payload.size())) {
       return written;
     }
-    // Room appeared since: a worker that garbled its position is told apart by the next attempt.
+    // Room has appeared since. When the worker has garbled its position, the next attempt finds
+    // that out.
   }
 }
 
@@ -131,8 +132,8 @@ void WorkerRings::Thaw() {
     if (fed.kept.empty()) continue;  // It is in this worker's ring.
     const std::string_view parts[] = {fed.kept};
     fed.begin = current_->writer_->written_bytes();
-    // They fitted into the former ring. Should they not fit here, the next frame's number tells the
-    // worker, which ends the session.
+    // They fitted into the former ring. Should they not fit here, the next frame's number shows the
+    // worker the gap, and it ends the session.
     (void)current_->writer_->TryWrite(kCommands, parts);
     fed.kept.clear();
   }

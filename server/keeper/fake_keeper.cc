@@ -1,11 +1,11 @@
-// A keeper process over the fake device. Its behaviour is set by arguments: `--devices=N`,
-// `--total_mib=N`.
+// A keeper process over the fake device. Its arguments `--devices=N` and `--total_mib=N` set its
+// behaviour.
 #include <cstdlib>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "common/log/log.h"
-#include "server/device/fake_backend.h"
+#include "server/device/testing/fake_backend.h"
 #include "server/keeper/keeper.h"
 #include "server/process/child_process.h"
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/frames.h"
+#include "server/backends/backend_names.h"
 #include "server/process/packet_socket.h"
 
 namespace warpline {
@@ -31,9 +32,11 @@ bool ValidChunkSize(uint64_t bytes) { return bytes > 0 && bytes % kChunkGranular
 absl::Status Keeper::Open(const warpline_internal::OpenKeeper& request, FromKeeper* reply) {
   if (chunks_ != nullptr) return absl::FailedPreconditionError("the keeper is open already");
   // "auto" is resolved here, so that the server learns which backend its workers have to use.
-  const std::vector<std::string> names = request.backend() == "auto"
-                                             ? std::vector<std::string>{"cuda", "cpu"}
-                                             : std::vector<std::string>{request.backend()};
+  std::vector<std::string> names = {request.backend()};
+  if (request.backend() == "auto") {
+    names.clear();
+    for (const BackendName& backend : BackendNames()) names.emplace_back(backend.name);
+  }
   absl::StatusOr<std::unique_ptr<device::Backend>> backend = absl::UnknownError("");
   for (const std::string& name : names) {
     backend = open_backend_(name);
@@ -41,8 +44,8 @@ absl::Status Keeper::Open(const warpline_internal::OpenKeeper& request, FromKeep
       reply->set_backend(name);
       break;
     }
-    if (name == "cuda" && names.size() > 1) {
-      // Said to whoever wonders why the server runs on the processor.
+    if (names.size() > 1 && UsesNvidiaDriver(name)) {
+      // This tells the operator why the server runs on the processor.
       reply->set_message(std::string(backend.status().message()));
     }
   }
@@ -75,7 +78,7 @@ absl::Status Keeper::Create(const warpline_internal::CreateChunks& request, From
       if (absl::IsResourceExhausted(chunk.status())) break;
       return chunk.status();
     }
-    // The driver does not promise that new memory holds nothing of another process.
+    // The driver does not promise that new memory holds no data of another process.
     const absl::Status scrubbed = chunks_->ScrubChunk(chunk->get(), request.bytes());
     if (!scrubbed.ok()) return scrubbed;
     created->push_back(std::move(*chunk));

@@ -19,20 +19,20 @@ namespace warpline {
 // Thread-compatible.
 class Keeper {
  public:
-  // How device::OpenBackend is called; tests give another.
+  // The type of device::OpenBackend; tests pass another function.
   using OpenBackend =
       std::function<absl::StatusOr<std::unique_ptr<device::Backend>>(std::string_view name)>;
 
   explicit Keeper(OpenBackend open_backend) : open_backend_(std::move(open_backend)) {}
 
-  // Answers the packets on `fd` (proto/worker.proto) until the server closes it. Blocks. OK at the
-  // end of the stream, otherwise what was wrong with the socket or a packet.
+  // Answers the packets on `fd` (proto/worker.proto) until the server closes it. Blocks. Returns OK
+  // at the end of the stream, otherwise what was wrong with the socket or a packet.
   absl::Status Serve(int fd);
 
  private:
   using FromKeeper = warpline_internal::FromKeeper;
 
-  // Each fills in `*reply` and returns what its code and message say.
+  // Each of these fills in `*reply`, and returns the status for its code and message.
   absl::Status Open(const warpline_internal::OpenKeeper& request, FromKeeper* reply);
   absl::Status Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,
                       std::vector<UniqueFd>* created);

@@ -1,4 +1,4 @@
-// warpline-keeper: started by warpline-server, one for each device.
+// warpline-keeper: started by warpline-server, once for each device.
 #include <fcntl.h>
 
 #include <cstdio>

@@ -10,11 +10,12 @@
 #include "proto/devices.h"
 #include "proto/refusal.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr size_t kLeaseIdBytes = 8;
-// How long an ended lease is remembered, so that no session joins with a token that is still good.
+// How long an ended lease is remembered, so that no session joins it with a token that is still
+// good.
 constexpr absl::Duration kAfterlife = absl::Hours(1);
 constexpr size_t kMaxIdle = 65536;
 
@@ -33,18 +34,18 @@ struct Ended {
 
 }  // namespace
 
-// Shared with the seats, which may outlive the book.
+// The part of the book that is shared with the seats, which may outlive it.
 struct LeaseSeat::Shared {
   mutable Mutex mu;
   std::vector<VerifyKey> keys ABSL_GUARDED_BY(mu);
   std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
   std::map<std::string, Ended> ended ABSL_GUARDED_BY(mu);
   std::set<std::string> idle ABSL_GUARDED_BY(mu);
-  // How much later it is by the scheduler's clock.
+  // How much later the scheduler's clock is.
   absl::Duration offset ABSL_GUARDED_BY(mu);
 
-  // PERMISSION_DENIED for a lease that was ended. Where none come from a scheduler (`required`),
-  // UNAUTHENTICATED for one that is not known any more.
+  // PERMISSION_DENIED for a lease that was ended. UNAUTHENTICATED for one that is not known any
+  // more, where leases do not come from a scheduler (`required`).
   absl::Status CheckGoesOn(const std::string& lease, bool required) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto found = ended.find(lease);
@@ -74,7 +75,7 @@ void LeaseSeat::Leave() {
   const auto found = shared->leases.find(entitlement_.lease);
   if (found == shared->leases.end() || --found->second.sessions > 0) return;
   if (found->second.local) return;
-  // The quota lives on with what is still held of it.
+  // The quota lives on in the memory that is still held of it.
   shared->leases.erase(found);
   if (shared->idle.size() < kMaxIdle) shared->idle.insert(entitlement_.lease);
 }
@@ -105,7 +106,7 @@ absl::Time LeaseBook::Now() const {
   return own + shared_->offset;
 }
 
-// The lease of a token that is good now.
+// Returns the lease of a token that is good now.
 absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token) const {
   std::vector<VerifyKey> keys;
   if (options_.required) {
@@ -127,7 +128,8 @@ Entitlement LeaseBook::EntitledBy(const LeaseToken* token) const {
   Entitlement entitlement;
   if (token != nullptr) entitlement = *token;
   uint64_t& memory = entitlement.slice.memory_bytes;
-  // The scheduler knows what it gives; whoever asks this server itself gets no more than others.
+  // The scheduler knows what it gives, but a client that asks this server itself gets no more than
+  // others.
   if (memory == 0) {
     memory = options_.session_memory_bytes;
   } else if (!options_.required && options_.session_memory_bytes != 0) {
@@ -172,7 +174,7 @@ absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token) const {
 
 // --- Local leases.
 
-// Those that nobody renewed and that have no sessions.
+// Drops the leases that were not renewed and have no sessions.
 void LeaseBook::DropExpired() const {
   const absl::Time now = Now();
   MutexLock lock(&shared_->mu);
@@ -247,7 +249,7 @@ absl::StatusOr<std::string> LeaseBook::CloseLocal(const std::string& token) {
   return opened->lease;
 }
 
-// --- The scheduler's word.
+// --- What the scheduler says.
 
 void LeaseBook::SetKeys(std::vector<VerifyKey> keys) {
   MutexLock lock(&shared_->mu);
@@ -303,4 +305,4 @@ void LeaseBook::ForgetIdle(const std::vector<std::string>& leases) {
   for (const std::string& lease : leases) shared_->idle.erase(lease);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr uint64_t kGiB = 1ull << 30;
@@ -20,7 +20,7 @@ class LeaseBookTest : public testing::Test {
     return LeaseBook::Create(options).value();
   }
 
-  // A book of a server with a scheduler whose key it knows.
+  // Makes the book of a server that has a scheduler and knows its key.
   std::unique_ptr<LeaseBook> Scheduled(uint64_t session_memory = 0) {
     auto book = Book(true, session_memory);
     book->SetKeys({key_.verify_key()});
@@ -87,7 +87,7 @@ TEST_F(LeaseBookTest, WithoutALeaseEachSessionHasWhatTheServerGives) {
 }
 
 TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {
-  // What the server gives to sessions without a lease does not bound the scheduler's.
+  // The limit for sessions without a lease does not bound the scheduler's leases.
   auto book = Scheduled(kGiB);
   auto first = book->Join(Token("1")).value();
   auto second = book->Join(Token("1")).value();
@@ -224,4 +224,4 @@ TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

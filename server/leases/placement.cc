@@ -13,7 +13,7 @@
 #include "lease/entitlement.h"
 #include "proto/devices.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr size_t kMaxNameInError = 64;
@@ -28,7 +28,7 @@ std::vector<std::string> UuidsOf(const std::vector<PlacementCandidate>& devices)
   return uuids;
 }
 
-// All indices, those of devices with fewer sessions first, the first of equals before the others.
+// Returns all indices, devices with fewer sessions first and equals in their order.
 std::vector<size_t> BySessions(const std::vector<PlacementCandidate>& devices) {
   std::vector<size_t> order(devices.size());
   std::iota(order.begin(), order.end(), 0);
@@ -43,7 +43,8 @@ DeviceNames Chosen(const DeviceNames& uuids, const std::vector<size_t>& indices)
   return chosen;
 }
 
-// `whose` devices are numbered in the order of `uuids`.
+// The index of the device that `name` names. `uuids` are in the order of the ordinals of `whose`
+// devices.
 absl::StatusOr<size_t> NamedDevice(const std::vector<std::string>& uuids, absl::string_view name,
                                    absl::string_view whose) {
   if (absl::StartsWith(name, "GPU-")) {
@@ -136,4 +137,4 @@ absl::StatusOr<DeviceNames> ChooseOfLease(const DeviceNames& lease_devices,
   return Chosen(lease_devices, *chosen);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "lease/entitlement.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 std::vector<PlacementCandidate> ThreeDevices() {
@@ -45,7 +45,7 @@ TEST(PlacementTest, ListsNameDevicesInTheirOrder) {
   EXPECT_EQ(*PlaceSession(ThreeDevices(),
                           ParseDeviceNames("2, GPU-abababab-abab-abab-abab-abababababab")),
             (Indices{2, 1}));
-  // As CUDA has it for CUDA_VISIBLE_DEVICES.
+  // CUDA reads CUDA_VISIBLE_DEVICES in the same way.
   EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("2,3,0")), (Indices{2}));
   EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("1,")), (Indices{1}));
   EXPECT_EQ(*PlaceSession(ThreeDevices(), ParseDeviceNames("1,-1,2")), (Indices{1}));
@@ -98,4 +98,4 @@ TEST(PlacementTest, SessionOfALeaseHasSomeOfItsDevices) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -5,8 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "server/backends/backend_names.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Between attempts to start a keeper that does not start.
@@ -51,7 +52,7 @@ absl::Status DeviceMemory::StartOnLoop() {
   note_ = keeper_.note();
   const uint64_t total = info_.total_bytes();
   const uint64_t reserve = options_.reserve_bytes.value_or(
-      backend_ == "cuda" ? std::min(total / 8, kMaxDefaultReserve) : 0);
+      UsesNvidiaDriver(backend_) ? std::min(total / 8, kMaxDefaultReserve) : 0);
   capacity_bytes_ = total - std::min(total, reserve);
   capacity_bytes_ -= capacity_bytes_ % kChunkClasses.back();
   pool_.emplace(
@@ -65,7 +66,7 @@ absl::Status DeviceMemory::StartOnLoop() {
 
 void DeviceMemory::WatchKeeper() {
   keeper_pid_.store(keeper_.pid(), std::memory_order_relaxed);
-  keeper_watch_ = loop_.Watch(keeper_.pid_fd(), [this] { OnKeeperExit(); });
+  keeper_watch_ = loop_.Watch(keeper_.exit_fd(), [this] { OnKeeperExit(); });
 }
 
 void DeviceMemory::OnKeeperExit() {
@@ -162,4 +163,4 @@ void DeviceMemory::Drain() {
   } while (stats().pool.dirty_bytes > 0);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -27,7 +27,7 @@
 #include "server/memory/keeper_client.h"
 #include "server/process/event_loop.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct DeviceMemoryOptions {
   KeeperOptions keeper;
@@ -113,6 +113,6 @@ class DeviceMemory {
   EventLoop loop_{"memory"};
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_DEVICE_MEMORY_H_

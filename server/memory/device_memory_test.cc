@@ -13,7 +13,7 @@
 #include "common/log/log.h"
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
@@ -111,4 +111,4 @@ TEST_F(DeviceMemoryTest, MissingProgramDeviceAndBackendAreReported) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

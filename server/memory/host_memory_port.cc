@@ -13,7 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::HostMemoryAnswer;
@@ -96,4 +96,4 @@ void HostMemoryPort::Drop(const std::shared_ptr<Connection>& connection) {
   connections_.erase(connection.get());
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

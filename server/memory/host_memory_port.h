@@ -17,7 +17,7 @@
 #include "server/memory/host_segments.h"
 #include "server/process/event_loop.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the loop that it is started on, but for its constructor.
 class HostMemoryPort {
@@ -54,6 +54,6 @@ class HostMemoryPort {
   std::map<Connection*, std::shared_ptr<Connection>> connections_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_HOST_MEMORY_PORT_H_

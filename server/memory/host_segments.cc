@@ -6,7 +6,7 @@
 #include "common/sealed_memory.h"
 #include "proto/frames.h"
 
-namespace warpline {
+namespace warpline::server {
 
 bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
   if (bytes == 0 || va % kHostPageBytes != 0 || bytes % kHostPageBytes != 0 || !InHostArena(va) ||
@@ -52,7 +52,7 @@ void HostSegments::SendMap(uint64_t va, Answer answer) {
   pending_[next_id_++] = {va, false, std::move(answer)};
   const int fd = segment.fd.get();
   // What a dead worker did not get the next one is sent.
-  if (!suspended_) (void)send_(message, {&fd, 1});
+  if (!suspended_) (void)worker_->Send(message, {&fd, 1});
 }
 
 void HostSegments::SendUnmap(uint64_t va, Answer answer) {
@@ -62,7 +62,7 @@ void HostSegments::SendUnmap(uint64_t va, Answer answer) {
   message.mutable_host()->set_bytes(segments_[va].bytes);
   message.mutable_host()->set_unmap(true);
   pending_[next_id_++] = {va, true, std::move(answer)};
-  if (!suspended_) (void)send_(message, {});
+  if (!suspended_) (void)worker_->Send(message, {});
 }
 
 absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
@@ -128,4 +128,4 @@ uint64_t HostSegments::bytes() const {
   return sum;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

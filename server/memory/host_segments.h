@@ -11,28 +11,26 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Runs on the control loop.
 class HostSegments {
  public:
-  using Send =
-      std::function<absl::Status(const warpline_internal::ToWorker&, absl::Span<const int> fds)>;
   // `fd` is borrowed, and -1 unless the result is kSuccess.
   using Answer = std::function<void(CudaResult result, int fd)>;
 
   static constexpr size_t kMostSegments = 4096;
 
-  // `quota` counts the memory of all sessions.
-  HostSegments(std::shared_ptr<Quota> quota, Send send)
-      : quota_(std::move(quota)), send_(std::move(send)) {}
+  // `quota` counts the memory of all sessions. `worker` is borrowed.
+  HostSegments(std::shared_ptr<Quota> quota, WorkerLink* worker)
+      : quota_(std::move(quota)), worker_(worker) {}
 
   // Answered once the worker has the segment, or has it no longer. kInvalidValue for a range that
   // is none or overlaps another, kOutOfMemory beyond the quota.
@@ -72,13 +70,13 @@ class HostSegments {
   void SendUnmap(uint64_t va, Answer answer);
 
   const std::shared_ptr<Quota> quota_;
-  const Send send_;
+  WorkerLink* const worker_;
   bool suspended_ = false;
   uint64_t next_id_ = 1;
   std::map<uint64_t, Segment> segments_;  // By address.
   std::map<uint64_t, Pending> pending_;   // By id.
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_HOST_SEGMENTS_H_

@@ -8,14 +8,14 @@
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::HostMemoryRequest;
 using warpline_internal::MemoryDone;
 using warpline_internal::ToWorker;
 
-class HostSegmentsTest : public ::testing::Test {
+class HostSegmentsTest : public ::testing::Test, private WorkerLink {
  protected:
   static constexpr uint64_t kPage = kHostPageBytes;
 
@@ -37,14 +37,17 @@ class HostSegmentsTest : public ::testing::Test {
     return segments_.OnDone(done);
   }
 
+  // WorkerLink.
+  absl::Status Send(const ToWorker& message, absl::Span<const int>) override {
+    sent_.push_back(message);
+    return absl::OkStatus();
+  }
+
   std::vector<ToWorker> sent_;
   std::vector<CudaResult> results_;
   std::vector<uint64_t> sizes_;
   std::shared_ptr<Quota> quota_ = Quota::Create(16 * kPage);
-  HostSegments segments_{quota_, [this](const ToWorker& message, absl::Span<const int>) {
-                           sent_.push_back(message);
-                           return absl::OkStatus();
-                         }};
+  HostSegments segments_{quota_, this};
 };
 
 TEST_F(HostSegmentsTest, ClientGetsTheSegmentOnceTheWorkerHasIt) {
@@ -130,4 +133,4 @@ TEST_F(HostSegmentsTest, ASessionWhoseNextWorkerCannotMapThemIsOver) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

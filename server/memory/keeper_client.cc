@@ -8,14 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 
 using warpline_internal::FromKeeper;
 using warpline_internal::ToKeeper;
 
 absl::Status KeeperClient::Start() {
   Stop();
-  auto process = ChildProcess::Start(options_.program, &socket_);
+  auto process = options_.launcher->Launch(ProcessRole::kKeeper, options_.program, &socket_);
   if (!process.ok()) return process.status();
   process_ = std::move(*process);
   const timeval timeout = absl::ToTimeval(options_.answer_timeout);
@@ -86,4 +86,4 @@ absl::Status KeeperClient::Scrub(absl::Span<const Chunk> chunks) {
   return Ask(request, fds, nullptr).status();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -17,10 +17,12 @@
 #include "memory/chunk_pool.h"
 #include "proto/worker.pb.h"
 #include "server/process/child_process.h"
+#include "server/process/running_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct KeeperOptions {
+  ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
   ChildOptions program;
   std::string backend = "auto";
   int ordinal = 0;
@@ -39,7 +41,7 @@ class KeeperClient : public ChunkMaker {
 
   bool running() const { return process_ != nullptr; }
   // Readable when the keeper has exited; -1 when it is not running.
-  int pid_fd() const { return process_ == nullptr ? -1 : process_->pid_fd(); }
+  int exit_fd() const { return process_ == nullptr ? -1 : process_->exit_fd(); }
   pid_t pid() const { return process_ == nullptr ? 0 : process_->pid(); }
   // Ends the process if it is there, and says how it ended.
   std::string Stop();
@@ -62,13 +64,13 @@ class KeeperClient : public ChunkMaker {
                                                     std::vector<UniqueFd>* received);
 
   KeeperOptions options_;
-  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<RunningProcess> process_;
   UniqueFd socket_;
   warpline_internal::DeviceInfo device_;
   int device_count_ = 0;
   std::string note_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_KEEPER_CLIENT_H_

@@ -5,44 +5,52 @@
 #include "absl/strings/str_cat.h"
 #include "proto/devices.h"
 
-namespace warpline {
+namespace warpline::server {
 
-class SessionDevices::Device : public SessionMemoryHost {
+class SessionDevices::Device : public ChunkSource {
  public:
-  Device(SessionDevicesHost* host, const SessionDevicePlace& place,
-         const SessionMemoryOptions& options)
+  Device(SessionDevices* all, const SessionDevicePlace& place, const SessionMemoryOptions& options)
       : device(place.memory),
         quota(place.quota),
-        memory(std::make_shared<SessionMemory>(options, place.quota, this)),
-        host_(host) {}
+        memory(std::make_shared<SessionMemory>(
+            options, place.quota, MemoryLinks{all->links_.worker, all->links_.client, this})),
+        all_(all),
+        tenant_(options.entitlement.tenant) {}
 
-  void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
-                  Taken taken) override {
-    host_->TakeChunks(device, min_bytes, want_bytes, largest_bytes, std::move(taken));
+  // ChunkSource.
+  void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override {
+    ++all_->takes_under_way_;
+    device->Take(
+        min_bytes, want_bytes,
+        [all = all_, taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
+          auto shared = std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
+          all->links_.control->Post([all, taken, shared] {
+            --all->takes_under_way_;
+            taken(std::move(*shared));
+            all->taken_();
+          });
+        },
+        largest_bytes);
   }
-  void ReturnChunks(std::vector<Chunk> chunks) override {
+  void Return(std::vector<Chunk> chunks) override {
     device->Return(TakeUnshared(std::move(chunks)));
   }
   bool Reclaim(bool quota_short, std::function<void()> tried) override {
-    return host_->Reclaim(device, quota_short ? quota.get() : nullptr, std::move(tried));
+    return all_->links_.reclaimer->Reclaim({device, tenant_, quota_short ? quota.get() : nullptr},
+                                           std::move(tried));
   }
-  absl::Status SendToWorker(const warpline_internal::ToWorker& message,
-                            absl::Span<const int> fds) override {
-    return host_->SendToWorker(message, fds);
-  }
-  void OnGrant(warpline_internal::MemoryGrant grant) override { host_->OnGrant(std::move(grant)); }
-  void OnRequestDone() override { host_->OnRequestDone(); }
-  void OnBadReturn(const absl::Status& status) override { host_->OnBadReturn(status); }
 
   DeviceMemory* const device;
   const std::shared_ptr<Quota> quota;
   const std::shared_ptr<SessionMemory> memory;
 
  private:
-  SessionDevicesHost* const host_;
+  SessionDevices* const all_;
+  const std::string tenant_;
 };
 
-SessionDevices::SessionDevices(SessionDevicesHost* host) : host_(host) {}
+SessionDevices::SessionDevices(const SessionDevicesLinks& links, std::function<void()> taken)
+    : links_(links), taken_(std::move(taken)) {}
 SessionDevices::~SessionDevices() = default;
 
 void SessionDevices::Open(const std::vector<SessionDevicePlace>& places,
@@ -54,7 +62,7 @@ void SessionDevices::Open(const std::vector<SessionDevicePlace>& places,
   own.max_chunks = options.max_chunks / count;
   for (const SessionDevicePlace& place : places) {
     own.device_uuid = place.memory->info().uuid();
-    devices_.push_back(std::make_unique<Device>(host_, place, own));
+    devices_.push_back(std::make_unique<Device>(this, place, own));
     ++own.device;
     own.arena.base += own.arena.bytes;
   }
@@ -149,4 +157,4 @@ uint64_t SessionDevices::KeptBytes(const DeviceMemory* device, const Quota* quot
   return bytes;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

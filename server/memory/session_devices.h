@@ -13,31 +13,25 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/memory/device_memory.h"
+#include "server/memory/memory_links.h"
 #include "server/memory/session_memory.h"
+#include "server/process/event_loop.h"
+#include "server/workers/worker_link.h"
 
-namespace warpline {
+namespace warpline::server {
 
-// What a session's devices need of it. Called on the control loop; see SessionMemoryHost.
-class SessionDevicesHost {
- public:
-  virtual ~SessionDevicesHost() = default;
-  virtual void TakeChunks(DeviceMemory* device, uint64_t min_bytes, uint64_t want_bytes,
-                          uint64_t largest_bytes, SessionMemoryHost::Taken taken) = 0;
-  // `quota` is null where memory of any quota is wanted.
-  virtual bool Reclaim(const DeviceMemory* device, const Quota* quota,
-                       std::function<void()> tried) = 0;
-  virtual absl::Status SendToWorker(const warpline_internal::ToWorker& message,
-                                    absl::Span<const int> fds) = 0;
-  virtual void OnGrant(warpline_internal::MemoryGrant grant) = 0;
-  virtual void OnRequestDone() = 0;
-  virtual void OnBadReturn(const absl::Status& status) = 0;
+// What a session's devices need around them. All borrowed.
+struct SessionDevicesLinks {
+  EventLoop* control = nullptr;
+  WorkerLink* worker = nullptr;
+  ClientLink* client = nullptr;
+  MemoryReclaimer* reclaimer = nullptr;
 };
 
 // A device for a session, and what the session may hold of it.
@@ -46,10 +40,11 @@ struct SessionDevicePlace {
   std::shared_ptr<Quota> quota;
 };
 
-// Runs on the control loop. `host` is borrowed, and outlives what it was asked for.
+// Runs on the control loop. Lives until nothing is being taken any more.
 class SessionDevices {
  public:
-  explicit SessionDevices(SessionDevicesHost* host);
+  // `taken` is called after each answer of a device to a request for chunks.
+  SessionDevices(const SessionDevicesLinks& links, std::function<void()> taken);
   ~SessionDevices();
 
   // To be called once, with at least one place. Of `options`, the arena and the number of chunks
@@ -77,6 +72,8 @@ class SessionDevices {
   void MapAgain(bool go_on, std::function<void(CudaResult)> done);
   void End();
 
+  // Requests for chunks that devices have not answered.
+  int takes_under_way() const { return takes_under_way_; }
   // What the session keeps of a device, with a quota (null for any).
   uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const;
 
@@ -88,11 +85,13 @@ class SessionDevices {
   Device& Of(uint64_t handle, uint64_t va) const;
   void MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done);
 
-  SessionDevicesHost* const host_;
+  const SessionDevicesLinks links_;
+  const std::function<void()> taken_;
+  int takes_under_way_ = 0;
   ArenaRange arena_;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_SESSION_DEVICES_H_

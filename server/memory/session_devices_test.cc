@@ -10,7 +10,7 @@
 #include "proto/devices.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::ElementsAre;
@@ -102,7 +102,7 @@ TEST_F(SessionDevicesTest, WelcomeNamesThemInTheOrderAskedFor) {
   const SessionSnapshot& session = snapshot.sessions.front();
   ASSERT_EQ(session.devices.size(), 2u);
   EXPECT_EQ(session.devices[0].ordinal, 2);
-  EXPECT_EQ(session.quota_bytes, 384 * kMiB);
+  EXPECT_EQ(session.memory.quota_bytes, 384 * kMiB);
   client.reset();
   EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
   EXPECT_EQ(host_->Snapshot().devices[0].sessions, 0);
@@ -141,7 +141,7 @@ TEST_F(SessionDevicesTest, MemoryIsThatOfTheDeviceWhosePartOfTheArenaItIsIn) {
     EXPECT_TRUE(client->Await(kReplies).has_value());
   }
   const SessionSnapshot session = host_->Snapshot().sessions.front();
-  EXPECT_EQ(session.memory_bytes, 84 * kMiB);
+  EXPECT_EQ(session.memory.bytes, 84 * kMiB);
   EXPECT_EQ(session.devices[0].memory_bytes, 64 * kMiB);
   EXPECT_EQ(session.devices[1].memory_bytes, 20 * kMiB);
   MemoryReturn back;
@@ -261,4 +261,4 @@ TEST_F(SessionDevicesTest, WorkersAreNotReplacedOnRequest) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

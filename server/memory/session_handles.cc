@@ -7,7 +7,7 @@
 #include "proto/frames.h"
 #include "server/memory/session_memory.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryGrant;
@@ -132,7 +132,7 @@ void SessionMemory::StartDrop(uint64_t handle) {
   std::optional<HeldMemory> memory = handles_.Remove(handle);
   if (!memory.has_value()) {
     Done();
-    return host_->OnBadReturn(
+    return links_.client->Violated(
         absl::InvalidArgumentError(absl::StrCat("return of handle ", handle, ", not held")));
   }
   transfer_ = std::make_unique<Transfer>();
@@ -177,7 +177,7 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
   }
   grant.set_token(*std::move(token));
   Done();
-  host_->OnGrant(std::move(grant));
+  links_.client->Push(std::move(grant));
 }
 
 absl::StatusOr<std::vector<Chunk>> SessionMemory::HoldsOf(const Offer& offer) {
@@ -212,11 +212,11 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   auto chunks = owner->HoldsOf(*offer);
   if (!chunks.ok()) return refuse(chunks.status().message());
   if (TotalBytes(*chunks) != request.min_bytes() || chunks->empty()) {
-    host_->ReturnChunks(*std::move(chunks));
+    links_.chunks->Return(*std::move(chunks));
     return refuse("what was offered is of another size");
   }
   std::vector<uint64_t> handles(chunks->size(), request.handle());
   StartHolding(*std::move(chunks), std::move(handles), Reservation());
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

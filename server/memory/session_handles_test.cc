@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/memory/session_memory.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryDone;
@@ -22,25 +22,27 @@ constexpr uint64_t kMiB = 1ull << 20;
 constexpr ArenaRange kArena = {1ull << 40, 8ull << 30};
 
 // Pool and worker in one.
-class FakeHost : public SessionMemoryHost {
+class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
  public:
-  void TakeChunks(uint64_t, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override {
+  void Take(uint64_t, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override {
     asked_bytes = want_bytes;
     largest = largest_bytes;
     pending = std::move(taken);
   }
-  void ReturnChunks(std::vector<Chunk> chunks) override {
+  void Return(std::vector<Chunk> chunks) override {
     returned += TakeUnshared(std::move(chunks)).size();
   }
   bool Reclaim(bool, std::function<void()>) override { return false; }
-  absl::Status SendToWorker(const ToWorker& message, absl::Span<const int> fds) override {
+  absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();
     return absl::OkStatus();
   }
-  void OnGrant(MemoryGrant grant) override { grants.push_back(std::move(grant)); }
-  void OnRequestDone() override {}
-  void OnBadReturn(const absl::Status&) override { ++bad_returns; }
+  void Push(MemoryGrant grant) override { grants.push_back(std::move(grant)); }
+  void Done() override {}
+  void Violated(const absl::Status&) override { ++bad_returns; }
+
+  MemoryLinks links() { return {this, this, this}; }
 
   void Deliver(const std::vector<uint64_t>& sizes) {
     std::vector<Chunk> chunks;
@@ -68,7 +70,7 @@ struct TestSession {
     options.shares = shares;
     options.entitlement.lease = std::move(domain);
     options.device_uuid = std::move(device);
-    memory = std::make_shared<SessionMemory>(options, std::move(quota), &host);
+    memory = std::make_shared<SessionMemory>(options, std::move(quota), host.links());
   }
   ~TestSession() { memory->End(); }
 
@@ -378,4 +380,4 @@ TEST_F(SessionHandlesTest, WhatIsOfferedIsOpenedOnItsDeviceOnly) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -8,7 +8,7 @@
 #include "proto/frames.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 
 using warpline_internal::MemoryGrant;
 using warpline_internal::MemoryRequest;
@@ -30,7 +30,7 @@ void SessionMemory::Return(const MemoryReturn& request) {
 
 void SessionMemory::Enqueue(Operation operation) {
   if (ended_) return;
-  if (abandoned_) return host_->OnRequestDone();
+  if (abandoned_) return links_.client->Done();
   queue_.push_back(std::move(operation));
   if (!busy_) Next();
 }
@@ -40,7 +40,7 @@ void SessionMemory::Abandon() {
   abandoned_ = true;
   suspended_ = true;
   again_.reset();
-  for (; !queue_.empty(); queue_.pop_front()) host_->OnRequestDone();
+  for (; !queue_.empty(); queue_.pop_front()) links_.client->Done();
 }
 
 void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
@@ -61,7 +61,7 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   }
   // Nobody maps what the former worker failed to unmap, or only said that it had.
   limbo_reservations_.clear();
-  if (!limbo_.empty()) host_->ReturnChunks(std::exchange(limbo_, {}));
+  if (!limbo_.empty()) links_.chunks->Return(std::exchange(limbo_, {}));
   GiveUpKept();
   SendAgain();
 }
@@ -115,7 +115,7 @@ void SessionMemory::SendAgain() {
     end = va + chunk->bytes;
     ++again.in_batch;
   }
-  if (!host_->SendToWorker(message, fds).ok()) FinishAgain(CudaResult::kLaunchFailed);
+  if (!links_.worker->Send(message, fds).ok()) FinishAgain(CudaResult::kLaunchFailed);
 }
 
 void SessionMemory::FinishAgain(CudaResult result) {
@@ -162,7 +162,7 @@ void SessionMemory::Done() {
   queue_.pop_front();
   transfer_.reset();
   busy_ = false;
-  host_->OnRequestDone();
+  links_.client->Done();
 }
 
 void SessionMemory::Answer(uint64_t bytes, CudaResult error, const std::string& message) {
@@ -174,7 +174,7 @@ void SessionMemory::Answer(uint64_t bytes, CudaResult error, const std::string& 
   grant.set_error(static_cast<int>(error));
   grant.set_message(message);
   Done();
-  host_->OnGrant(std::move(grant));
+  links_.client->Push(std::move(grant));
 }
 
 void SessionMemory::StartRequest(const MemoryRequest& request) {
@@ -207,15 +207,15 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
 void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes) {
   const uint64_t want_bytes = reservation.bytes();
   auto held = std::make_shared<Reservation>(std::move(reservation));
-  host_->TakeChunks(least_bytes, want_bytes, largest_bytes,
-                    [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
-                      self->OnTaken(std::move(*held), std::move(chunks));
-                    });
+  links_.chunks->Take(least_bytes, want_bytes, largest_bytes,
+                      [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
+                        self->OnTaken(std::move(*held), std::move(chunks));
+                      });
 }
 
 void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks) {
   if (ended_ || abandoned_) {
-    if (chunks.ok()) host_->ReturnChunks(std::move(*chunks));
+    if (chunks.ok()) links_.chunks->Return(std::move(*chunks));
     return;
   }
   if (chunks.ok()) {
@@ -253,7 +253,7 @@ void SessionMemory::RunShort(bool quota_short, const std::string& message) {
     self->Start();
     self->Next();
   };
-  if (!tried && host_->Reclaim(quota_short, again)) return;
+  if (!tried && links_.chunks->Reclaim(quota_short, again)) return;
   Answer(0, CudaResult::kOutOfMemory, message);
 }
 
@@ -300,7 +300,7 @@ void SessionMemory::GiveUpKept() {
   std::vector<Chunk> chunks = std::exchange(kept_, {});
   for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
   kept_shared_.clear();
-  if (!chunks.empty()) host_->ReturnChunks(std::move(chunks));
+  if (!chunks.empty()) links_.chunks->Return(std::move(chunks));
 }
 
 void SessionMemory::StartReturn(const MemoryReturn& request) {
@@ -308,7 +308,7 @@ void SessionMemory::StartReturn(const MemoryReturn& request) {
   auto grants = book_.Remove(request.va(), request.bytes());
   if (!grants.ok()) {
     Done();
-    return host_->OnBadReturn(grants.status());
+    return links_.client->Violated(grants.status());
   }
   transfer_ = std::make_unique<Transfer>();
   transfer_->kind = Transfer::Kind::kUnmap;
@@ -359,7 +359,7 @@ void SessionMemory::SendBatch() {
   if (transfer.giving()) {
     for (size_t i = 0; i < count; ++i) fds.push_back(transfer.chunks[transfer.done + i].fd.get());
   }
-  if (!host_->SendToWorker(message, fds).ok()) OnTransferFailed(CudaResult::kLaunchFailed);
+  if (!links_.worker->Send(message, fds).ok()) OnTransferFailed(CudaResult::kLaunchFailed);
 }
 
 absl::Status SessionMemory::OnMemoryDone(const warpline_internal::MemoryDone& done) {
@@ -468,7 +468,7 @@ void SessionMemory::End() {
   outside_.clear();
   outside_bytes_ = 0;
   queue_.clear();
-  host_->ReturnChunks(std::move(chunks));
+  links_.chunks->Return(std::move(chunks));
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

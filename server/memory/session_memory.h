@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
 #include "lease/entitlement.h"
 #include "memory/arena_book.h"
@@ -28,32 +27,10 @@
 #include "proto/devices.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
 
-namespace warpline {
-
-// What a session's memory needs of others. Called on the control loop.
-class SessionMemoryHost {
- public:
-  virtual ~SessionMemoryHost() = default;
-  using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
-  // DeviceMemory::Take(), with `taken` called on the control loop.
-  virtual void TakeChunks(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
-                          Taken taken) = 0;
-  virtual void ReturnChunks(std::vector<Chunk> chunks) = 0;
-  // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
-  // else those on the device, and calls `tried` on the control loop when that has succeeded or
-  // failed. False when none keeps anything.
-  virtual bool Reclaim(bool quota_short, std::function<void()> tried) = 0;
-  // Sends to the worker, which answers with OnMemoryDone().
-  virtual absl::Status SendToWorker(const warpline_internal::ToWorker& message,
-                                    absl::Span<const int> fds) = 0;
-  virtual void OnGrant(warpline_internal::MemoryGrant grant) = 0;
-  // A request is answered, or a return done: the client may have one more under way.
-  virtual void OnRequestDone() = 0;
-  // The client asked to return what was not granted.
-  virtual void OnBadReturn(const absl::Status& status) = 0;
-};
+namespace warpline::server {
 
 struct SessionMemoryOptions {
   // The device's number in the session (proto/devices.h). It is in the highest byte of all handles
@@ -78,16 +55,16 @@ struct SessionMemoryOptions {
 // Runs on the control loop. Shared, since a request to the pool may be under way at its end.
 class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
  public:
-  // `host` is borrowed until End().
+  // What `links` name is borrowed until End().
   SessionMemory(const SessionMemoryOptions& options, std::shared_ptr<Quota> quota,
-                SessionMemoryHost* host)
+                const MemoryLinks& links)
       : options_(options),
         quota_(std::move(quota)),
-        host_(host),
+        links_(links),
         book_(options.arena),
         transfer_id_(HandleOnDevice(options.device, 0)) {}
 
-  // Answered by OnGrant(), in order.
+  // Answered by ClientLink::Push(), in order.
   void Request(warpline_internal::MemoryRequest request);
   void Return(const warpline_internal::MemoryReturn& request);
   // The worker's answer. INVALID_ARGUMENT when none was due.
@@ -203,7 +180,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   const SessionMemoryOptions options_;
   const std::shared_ptr<Quota> quota_;
-  SessionMemoryHost* const host_;
+  const MemoryLinks links_;
   ArenaBook book_;
   HandleBook handles_;
   std::deque<Operation> queue_;
@@ -230,6 +207,6 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   uint64_t outside_bytes_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryDone;
@@ -22,14 +22,14 @@ constexpr uint64_t kMiB = 1ull << 20;
 constexpr ArenaRange kArena = {1ull << 40, 8ull << 30};
 
 // Pool and worker in one, which answer when the test says so.
-class FakeHost : public SessionMemoryHost {
+class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
  public:
-  void TakeChunks(uint64_t, uint64_t want_bytes, uint64_t, Taken taken) override {
+  void Take(uint64_t, uint64_t want_bytes, uint64_t, Taken taken) override {
     ++takes;
     asked_bytes = want_bytes;
     pending = std::move(taken);
   }
-  void ReturnChunks(std::vector<Chunk> chunks) override { returned += chunks.size(); }
+  void Return(std::vector<Chunk> chunks) override { returned += chunks.size(); }
   bool Reclaim(bool quota_short, std::function<void()> tried) override {
     ++reclaims;
     short_of_quota = quota_short;
@@ -37,14 +37,16 @@ class FakeHost : public SessionMemoryHost {
     reclaimed = std::move(tried);
     return true;
   }
-  absl::Status SendToWorker(const ToWorker& message, absl::Span<const int> fds) override {
+  absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
     sent.push_back(message);
     attached = fds.size();
     return send_status;
   }
-  void OnGrant(MemoryGrant grant) override { grants.push_back(std::move(grant)); }
-  void OnRequestDone() override { ++done; }
-  void OnBadReturn(const absl::Status&) override { ++bad_returns; }
+  void Push(MemoryGrant grant) override { grants.push_back(std::move(grant)); }
+  void Done() override { ++done; }
+  void Violated(const absl::Status&) override { ++bad_returns; }
+
+  MemoryLinks links() { return {this, this, this}; }
 
   // Answers the pool's request with `count` chunks of 2 MiB.
   void Deliver(size_t count, uint64_t bytes = 2 * kMiB) {
@@ -108,7 +110,7 @@ class SessionMemoryTest : public testing::Test {
   FakeHost host_;
   std::shared_ptr<Quota> quota_ = Quota::Create(1024 * kMiB);
   std::shared_ptr<SessionMemory> memory_ = std::make_shared<SessionMemory>(
-      SessionMemoryOptions{.arena = kArena, .max_chunks = 400}, quota_, &host_);
+      SessionMemoryOptions{.arena = kArena, .max_chunks = 400}, quota_, host_.links());
   uint64_t last_id_ = 0;
 };
 
@@ -298,8 +300,9 @@ TEST_F(SessionMemoryTest, QuotaIsAskedBeforeThePool) {
 
 TEST_F(SessionMemoryTest, WithoutTheRightToMemoryNothingIsGranted) {
   memory_ = std::make_shared<SessionMemory>(
-      SessionMemoryOptions{.arena = kArena, .entitlement = {.rights = kLaunchRight}}, quota_,
-      &host_);
+      SessionMemoryOptions{.arena = kArena,
+                           .entitlement = {.rights = RightOf(Capability::kLaunch)}},
+      quota_, host_.links());
   Request(0, 2 * kMiB, 8 * kMiB);
   ASSERT_EQ(host_.grants.size(), 1u);
   EXPECT_EQ(host_.grants[0].error(), static_cast<int>(CudaResult::kNotPermitted));
@@ -448,4 +451,4 @@ TEST_F(SessionMemoryTest, NothingIsTriedAgainForAnAbandonedSession) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

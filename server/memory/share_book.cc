@@ -4,7 +4,7 @@
 
 #include "common/crypto/secret.h"
 
-namespace warpline {
+namespace warpline::server {
 
 absl::StatusOr<std::string> ShareBook::Add(Offer offer) {
   const SessionMemory* const owner = offer.owner.lock().get();
@@ -31,4 +31,4 @@ void ShareBook::RemoveAllOf(const SessionMemory* owner) {
   std::erase_if(offers_, [owner](const auto& entry) { return entry.second.owner == owner; });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace warpline {
+namespace warpline::server {
 
 class SessionMemory;
 
@@ -52,6 +52,6 @@ class ShareBook {
   std::map<const SessionMemory*, size_t> counts_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MEMORY_SHARE_BOOK_H_

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes,
                        Found found) {
@@ -17,10 +17,10 @@ void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint6
 void ModuleCache::Keep(const std::string& tenant, std::shared_ptr<UniqueFd> image, uint64_t bytes,
                        std::function<void()> done) {
   keeper_.Post([this, tenant, image = std::move(image), bytes, done = std::move(done)] {
-    // What cannot be stored is sent again next time; the store counts it.
+    // An image that cannot be stored is sent again next time; the store counts the failure.
     store_->Keep(tenant, image->get(), bytes).IgnoreError();
     done();
   });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

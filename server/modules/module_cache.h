@@ -1,6 +1,7 @@
-// The module store behind threads of its own: hashing and disks must not hold up the control loop.
+// Runs the module store on threads of its own, because hashing and disks must not hold up the
+// control loop.
 //
-// Looking up and storing have a thread each, so that a look-up does not wait for what others store.
+// Looking up and storing have a thread each, so that a look-up does not wait for storing.
 #ifndef WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
 #define WARPLINE_SERVER_MODULES_MODULE_CACHE_H_
 
@@ -15,14 +16,15 @@
 #include "server/modules/module_store.h"
 #include "server/process/event_loop.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Thread-safe. The destructor waits for what is under way; callbacks may come until then.
 class ModuleCache {
  public:
   explicit ModuleCache(std::unique_ptr<ModuleStore> store) : store_(std::move(store)) {}
 
-  // Calls `found` with sealed memory, or with no descriptor, on a thread of the cache.
+  // Looks up an image, and calls `found` on a thread of the cache with its sealed memory, or with
+  // no descriptor when it is not there.
   using Found = std::function<void(std::shared_ptr<UniqueFd> image)>;
   void Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes, Found found);
 
@@ -38,6 +40,6 @@ class ModuleCache {
   EventLoop keeper_{"module-keep"};
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MODULES_MODULE_CACHE_H_

@@ -19,7 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 enum StoreLine : size_t { kChangedLine, kDiskLine, kStoreLineCount };
@@ -30,7 +30,7 @@ constexpr char kLockName[] = "lock";
 constexpr char kTemporaryPrefix[] = "new-";
 constexpr char kShared[] = "shared";
 constexpr char kTenantPrefix[] = "tenant-";
-// Of a tenant's hashed name; enough that no two meet.
+// Digits of a tenant's hashed name; enough that no two names meet.
 constexpr size_t kScopeDigits = 32;
 constexpr size_t kPiece = 1u << 20;
 
@@ -50,7 +50,8 @@ bool WriteAll(int fd, std::string_view bytes) {
   return true;
 }
 
-// Copies `bytes` bytes from the start of one file to the end of the other, hashing what it writes.
+// Copies `bytes` bytes from the start of one file to the end of the other, and hashes what it
+// writes.
 absl::Status CopyHashed(int from, int to, uint64_t bytes, ContentHash* hash) {
   std::string piece(std::min<uint64_t>(bytes, kPiece), '\0');
   ContentHasher hasher;
@@ -68,7 +69,8 @@ absl::Status CopyHashed(int from, int to, uint64_t bytes, ContentHash* hash) {
   return hasher.Finish(hash) ? absl::OkStatus() : absl::InternalError("no hash");
 }
 
-// Files' own times are those of the last timer tick: too coarse for an order.
+// Sets the time explicitly: the kernel stamps files with the last timer tick, which is too coarse
+// for an order.
 void StampUsed(int fd) {
   timespec times[2];
   clock_gettime(CLOCK_REALTIME, &times[0]);
@@ -87,7 +89,7 @@ absl::StatusOr<std::unique_ptr<ModuleStore>> ModuleStore::Open(const ModuleStore
   if (error) return absl::UnavailableError(absl::StrCat(options.dir, ": ", error.message()));
   UniqueFd folder(open(options.dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return Failed(options.dir);
-  // What tenants run is nobody else's business.
+  // Other users must not see what tenants run.
   if (fchmod(folder.get(), 0700) != 0) return Failed(options.dir);
   UniqueFd lock(openat(folder.get(), kLockName, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return Failed(absl::StrCat(options.dir, "/", kLockName));
@@ -186,7 +188,7 @@ void ModuleStore::Evict(uint64_t more) {
     const auto largest = std::max_element(
         scopes_.begin(), scopes_.end(),
         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
-    // Copies: Remove() ends what they would refer to.
+    // These are copies, because Remove() destroys what they would refer to.
     const std::string scope = largest->first;
     const std::string name = largest->second.by_use.begin()->second;
     Remove(scope, name);
@@ -222,7 +224,7 @@ absl::StatusOr<UniqueFd> ModuleStore::Find(const std::string& tenant, const Cont
                                    : CopyHashed(file.get(), memory.get(), bytes, &found);
   if (copied.ok() ? found != hash : absl::IsDataLoss(copied)) {
     MutexLock lock(&mu_);
-    // Unless it was evicted meanwhile.
+    // The image may have been evicted meanwhile.
     if (Remove(scope_name, name)) {
       counters_.corrupted.Add(1);
       if (const LogPermit permit = log_.Ask(kChangedLine)) {
@@ -252,7 +254,7 @@ absl::Status ModuleStore::Write(const std::string& temporary, int image, uint64_
 
 absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t bytes) {
   struct stat status;
-  // Seals are what only plain memory has: reading a pipe or a socket could take for ever.
+  // Only plain memory has seals; reading a pipe or a socket could block for ever.
   if (fcntl(image, F_GET_SEALS) < 0 || fstat(image, &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<uint64_t>(status.st_size) < bytes || bytes == 0 ||
       bytes > std::min(options_.max_image_bytes, options_.max_bytes)) {
@@ -309,4 +311,4 @@ uint64_t ModuleStore::images() const {
   return images_;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

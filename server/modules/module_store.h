@@ -1,13 +1,14 @@
-// Module images on disk, by the hash of their content, so that what a program loads has to cross
-// the network once.
+// Stores module images on disk by the hash of their content, so that what a program loads crosses
+// the network only once.
 //
-// Layout: DIR/SCOPE/HASH, where SCOPE stands for a tenant, or "shared". What one tenant has stored
-// no other can ask for, unless the operator shares the store. A file's name is the hash that this
-// class computed while it wrote the file; its content is hashed again whenever it is read, and a
-// file that disagrees is dropped. What was used last is a file's modification time, so that the
-// order of eviction survives restarts.
+// Layout: DIR/SCOPE/HASH, where SCOPE stands for a tenant, or is "shared". What one tenant has
+// stored no other can ask for, unless the operator shares the store. A file's name is the hash that
+// this class computed while it wrote the file. Its content is hashed again whenever it is read, and
+// a file that disagrees is dropped. A file's modification time is the time of its last use, so that
+// the order of eviction survives restarts.
 //
-// When there is more than the limit, the scope that holds most loses what it has not used longest.
+// When the store holds more than the limit, the scope that holds most loses what it has not used
+// for the longest time.
 #ifndef WARPLINE_SERVER_MODULES_MODULE_STORE_H_
 #define WARPLINE_SERVER_MODULES_MODULE_STORE_H_
 
@@ -25,45 +26,45 @@
 #include "common/unique_fd.h"
 #include "server/handover/counters.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct ModuleStoreOptions {
   std::string dir;
   uint64_t max_bytes = 4ull << 30;
-  // Of one image; larger ones are not stored.
+  // The limit for one image; larger ones are not stored.
   uint64_t max_image_bytes = 256ull << 20;
-  // One scope for all tenants.
+  // Makes one scope for all tenants.
   bool shared = false;
 };
 
 struct ModuleStoreCounters {
   Counter hits;
   Counter misses;
-  Counter hit_bytes;  // That clients did not have to send.
+  Counter hit_bytes;  // Bytes that clients did not have to send.
   Counter stored;
   Counter stored_bytes;
   Counter evictions;
-  Counter corrupted;  // Files that were dropped because their content was not what it had been.
+  Counter corrupted;  // Files that were dropped because their content had changed.
   Counter failures;   // Images that the disk did not take.
 };
 
-// Thread-safe; reads and writes files in the calling thread, without a lock. One process at a time
-// has a folder.
+// Thread-safe. Reads and writes files in the calling thread, without a lock. Only one process at a
+// time can have a folder.
 class ModuleStore {
  public:
-  // Makes the folder and takes over what is in it. FAILED_PRECONDITION when another process has
-  // it; otherwise what the file system says.
+  // Makes the folder, and takes over what is in it. FAILED_PRECONDITION when another process has
+  // the folder; otherwise the error of the file system.
   static absl::StatusOr<std::unique_ptr<ModuleStore>> Open(const ModuleStoreOptions& options);
   ModuleStore(const ModuleStore&) = delete;
   ModuleStore& operator=(const ModuleStore&) = delete;
 
-  // The image of `bytes` bytes with this hash that `tenant` has stored, in sealed memory of its
-  // own: nobody can change it any more. NOT_FOUND otherwise.
+  // Returns the image of `bytes` bytes with this hash that `tenant` has stored, in sealed memory of
+  // its own that cannot be changed any more. NOT_FOUND when there is none.
   absl::StatusOr<UniqueFd> Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes);
 
-  // Stores the first `bytes` bytes of `image` (borrowed), under the hash that they turn out to
-  // have. The descriptor may be of an untrusted process. INVALID_ARGUMENT for one that is not plain
-  // memory of at least so many bytes, or is too large.
+  // Stores the first `bytes` bytes of `image` (borrowed) under the hash that is computed from them.
+  // The descriptor may come from an untrusted process. INVALID_ARGUMENT when it is not plain memory
+  // of at least `bytes` bytes, or when that is too large.
   absl::Status Keep(const std::string& tenant, int image, uint64_t bytes);
 
   uint64_t bytes() const;
@@ -73,12 +74,12 @@ class ModuleStore {
  private:
   struct Entry {
     uint64_t bytes = 0;
-    uint64_t used = 0;  // A key of Scope::by_use.
+    uint64_t used = 0;  // The key in Scope::by_use.
   };
   struct Scope {
     uint64_t bytes = 0;
     std::map<std::string, Entry> entries;    // By HashText().
-    std::map<uint64_t, std::string> by_use;  // The least recently used first.
+    std::map<uint64_t, std::string> by_use;  // By time of use, the least recently used first.
   };
 
   ModuleStore(const ModuleStoreOptions& options, UniqueFd folder, UniqueFd lock);
@@ -88,9 +89,9 @@ class ModuleStore {
   void Insert(const std::string& scope, const std::string& name, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Touch(Scope* scope, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // False when it was not there.
+  // Returns false when the image was not there.
   bool Remove(const std::string& scope, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes room for `more` bytes.
+  // Evicts images until there is room for `more` bytes.
   void Evict(uint64_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Copies and hashes the image into a new file `temporary`.
   absl::Status Write(const std::string& temporary, int image, uint64_t bytes, ContentHash* hash);
@@ -107,10 +108,11 @@ class ModuleStore {
   uint64_t last_use_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_temporary_ ABSL_GUARDED_BY(mu_) = 0;
   bool said_failure_ ABSL_GUARDED_BY(mu_) = false;
-  // A disk that is nearly full takes one image and not the next, as a tenant likes.
+  // A tenant could fill a disk that is nearly full so that it takes one image and not the next,
+  // over and over.
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_MODULES_MODULE_STORE_H_

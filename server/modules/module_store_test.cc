@@ -16,7 +16,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,7 +50,7 @@ class ModuleStoreTest : public testing::Test {
     return store_->Keep(tenant, Memory(bytes).get(), bytes.size());
   }
 
-  // What Find() gives for the hash of `bytes`; "-" for nothing.
+  // Returns what Find() gives for the hash of `bytes`; "-" when it finds nothing.
   std::string Find(const std::string& tenant, std::string_view bytes) {
     ContentHash hash;
     EXPECT_TRUE(HashContent(bytes, &hash));
@@ -61,7 +61,7 @@ class ModuleStoreTest : public testing::Test {
     return text;
   }
 
-  // The one file that the store has.
+  // Returns the one file that the store has.
   fs::path File() {
     for (const auto& entry : fs::recursive_directory_iterator(options_.dir)) {
       ContentHash hash;
@@ -109,7 +109,7 @@ TEST_F(ModuleStoreTest, NobodyCanChangeWhatWasFound) {
   ASSERT_TRUE(found.ok());
   EXPECT_LT(pwrite(found->get(), "X", 1, 0), 0);
   EXPECT_NE(ftruncate(found->get(), 1), 0);
-  // And a wrong size is another image.
+  // The same hash with a wrong size is another image.
   EXPECT_FALSE(store_->Find("a", hash, 4).ok());
 }
 
@@ -175,7 +175,7 @@ TEST_F(ModuleStoreTest, OnlyPlainMemoryOfTheRightSizeIsStored) {
   int pipes[2];
   ASSERT_EQ(pipe(pipes), 0);
   const UniqueFd read_end(pipes[0]), write_end(pipes[1]);
-  // Reading an empty pipe would never end.
+  // Reading an empty pipe would block for ever.
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", read_end.get(), 5)));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", -1, 5)));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 6)));
@@ -186,7 +186,7 @@ TEST_F(ModuleStoreTest, OnlyPlainMemoryOfTheRightSizeIsStored) {
 
 TEST_F(ModuleStoreTest, ADiskThatTakesNothingLeavesNothingBehind) {
   Open();
-  // Files end here; the second one is cut short.
+  // Files cannot grow beyond this size, so the second one is cut short.
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   signal(SIGXFSZ, SIG_IGN);
@@ -220,4 +220,4 @@ TEST_F(ModuleStoreTest, WhatACrashLeftBehindIsRemoved) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -14,7 +14,7 @@ namespace {
 using Handle = void*;
 constexpr int kSuccess = 0;
 
-// What a function takes behind the handle, and gives.
+// What a function takes after the handle, and what it gives.
 enum class Shape {
   kOne,     // (uint32* first)
   kOneOf,   // (uint32 argument, uint32* first)
@@ -34,8 +34,8 @@ struct Source {
   const char* second;
 };
 
-// What may change while a device is used, and what does not. The names are what client_stub/nvml
-// looks for.
+// The readings that may change while a device is used, and below those that do not.
+// client_stub/nvml looks for these names.
 constexpr Source kLive[] = {
     {"nvmlDeviceGetTemperature", Shape::kOneOf, 0, "temperature_0", nullptr},
     {"nvmlDeviceGetMarginTemperature", Shape::kSigned, 0, "temperature_margin", nullptr},
@@ -107,19 +107,19 @@ constexpr uint32_t kLinks = 36;  // NVML_NVLINK_MAX_LINKS of CUDA 13.
 constexpr uint32_t kLinkCapabilities = 6;
 constexpr uint32_t kPeerCapabilities = 6;
 
-// nvmlPciInfo_t.
+// The layout of nvmlPciInfo_t.
 struct PciInfo {
   char legacy_bus_id[16];
   uint32_t domain, bus, device, device_id, subsystem_id;
   char bus_id[32];
 };
 
-// nvmlBAR1Memory_t.
+// The layout of nvmlBAR1Memory_t.
 struct Bar1 {
   uint64_t total, free, used;
 };
 
-// nvmlFieldValue_t.
+// The layout of nvmlFieldValue_t.
 struct FieldValue {
   uint32_t id = 0;
   uint32_t scope = 0;
@@ -130,16 +130,16 @@ struct FieldValue {
   uint64_t value = 0;
 };
 
-// Fields with numbers that NCCL, nvidia-smi or monitors ask for: how long what reduced the clocks,
-// temperature of the memory, energy, PCIe's replays, remapped rows, power averaged and as it is,
-// and its limits.
+// The fields, by number, that NCCL, nvidia-smi or monitors ask for: how long each reason reduced
+// the clocks, the memory's temperature, energy, PCIe's replays, remapped rows, averaged and instant
+// power, and the power's limits.
 constexpr uint32_t kLiveFields[] = {74,  75,  76,  77,  78,  79,  82,  83,  94,  95, 142,
                                     143, 144, 145, 185, 186, 190, 192, 269, 270, 271};
-// Power of the memory alone, averaged.
+// The averaged power of the memory alone.
 constexpr uint32_t kPowerField = 185;
 constexpr uint32_t kMemoryScope = 2;
-// NVLink's count and speed, power's limits, temperatures at which something happens as distances;
-// and for each link its speed, state and version.
+// The fields that do not change: NVLink's count and speed, power's limits, and the temperatures at
+// which something happens, as distances; for each link its speed, state and version follow.
 constexpr uint32_t kFixedFields[] = {90, 91, 187, 188, 189, 193, 194, 195, 196};
 constexpr uint32_t kLinkFields[] = {164, 165, 166};
 constexpr uint32_t kFieldLinks = 18;
@@ -180,7 +180,7 @@ void ReadNumbers(const Lookup& lookup, const Source& source, Handle device, Read
       result = Invoke(lookup, source.function, device, &wide);
       break;
     case Shape::kSigned:
-      // What it gives is behind the version.
+      // The value comes after the version.
       narrow[0] = sizeof(narrow) | 1u << 24;
       result = Invoke(lookup, source.function, device, static_cast<void*>(narrow));
       narrow[0] = narrow[1];
@@ -193,7 +193,7 @@ void ReadNumbers(const Lookup& lookup, const Source& source, Handle device, Read
       return ReadText(lookup, source, device, out);
   }
   if (result != kSuccess) {
-    // It may have been there before.
+    // It may stand there from an earlier reading.
     out->numbers.erase(source.first);
     return;
   }
@@ -245,8 +245,8 @@ void ReadLinks(const Lookup& lookup, Handle device, Readings* out) {
   }
 }
 
-// The bits of the value that its type (nvmlValueType_t) has; what NVML leaves above them is left
-// out.
+// The bits of the value that belong to its type (nvmlValueType_t). NVML leaves other data in the
+// bits above them.
 uint64_t Meant(const FieldValue& field) {
   enum : uint32_t { kUnsignedInt = 1, kSignedInt = 5, kUnsignedShort = 6 };
   if (field.type == kUnsignedShort) return field.value & 0xffff;

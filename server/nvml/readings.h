@@ -1,7 +1,8 @@
 // What NVIDIA's management library says of one device, read without a device context.
 //
-// NVML is loaded at run time, as the driver is, and what a GPU or a driver does not support is left
-// out. The functions take and give plain numbers, so no header of NVIDIA's is needed.
+// NVML is loaded at run time, as the driver is, and readings that a GPU or a driver does not
+// support are left out. The functions take and give plain numbers, so no header of NVIDIA's is
+// needed.
 #ifndef WARPLINE_SERVER_NVML_READINGS_H_
 #define WARPLINE_SERVER_NVML_READINGS_H_
 
@@ -20,26 +21,26 @@ struct Readings {
   std::map<std::string, std::string> texts;
 };
 
-// Finds a function of NVML by name; nullptr for none.
+// Finds a function of NVML by name; returns nullptr when there is none.
 using Lookup = std::function<void*(const char* name)>;
 
-// NVML, initialized. Not thread-safe. Never unloaded: NVML has threads of its own.
+// NVML, initialized. Not thread-safe. It is never unloaded, because NVML has threads of its own.
 class Library {
  public:
   // Loads libnvidia-ml.so.1. UNAVAILABLE, with the reason, when there is none or it does not start.
   static absl::StatusOr<std::unique_ptr<Library>> Load();
-  // The same over functions of the caller's, which outlive the library.
+  // Starts NVML over functions that the caller provides, which must outlive the library.
   static absl::StatusOr<std::unique_ptr<Library>> Start(Lookup lookup);
 
-  // Such as "580.159.04" and "13.580.159.04"; empty where NVML does not say.
+  // Versions such as "580.159.04" and "13.580.159.04"; empty when NVML does not say.
   const std::string& driver_version() const { return driver_version_; }
   const std::string& nvml_version() const { return nvml_version_; }
 
-  // Of the device at a PCI address ("0000:0f:00.0"); empty when NVML does not know it. What does
-  // not change is taken from `former`, its last readings, unless those are empty.
+  // Reads the device at a PCI address ("0000:0f:00.0"); empty when NVML does not know it. What does
+  // not change is taken from `former`, the device's last readings, unless those are empty.
   Readings Read(const std::string& pci_bus_id, const Readings& former = {}) const;
-  // What lies between two devices: "topology", "same_board", and "p2p_N" for each of NVML's
-  // capabilities of peers. It does not change.
+  // Reads how two devices are connected: "topology", "same_board", and "p2p_N" for each of NVML's
+  // capabilities of peers. The values do not change.
   std::map<std::string, uint64_t> ReadPair(const std::string& pci_bus_id,
                                            const std::string& other_bus_id) const;
 

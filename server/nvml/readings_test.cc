@@ -11,8 +11,8 @@
 namespace warpline::nvml {
 namespace {
 
-// An NVML with devices at 0000:0f:00.0 and 0000:1f:00.0, that supports some of what is asked of the
-// first.
+// An NVML with devices at 0000:0f:00.0 and 0000:1f:00.0, of which the first supports some of what
+// is asked.
 int g_device;
 int g_other;
 int g_reads = 0;
@@ -92,7 +92,7 @@ int FieldValues(void*, int count, Field* fields) {
     fields[i].result = id == 82 || id == 165 || id == 185 || id == 189 || id == 193 ? 0 : 3;
     fields[i].type = id == 193 ? 5 : id == 185 ? 3 : 1;
     fields[i].value = 100 + fields[i].scope;
-    // NVML's, of what the caller's structure had there or was there before.
+    // NVML leaves in the upper bits what the caller's structure had there.
     if (id == 189) fields[i].value |= 418000ull << 32;
     if (id == 185) fields[i].value |= 1ull << 40;
     if (id == 193) fields[i].value = 0xfffffff8;

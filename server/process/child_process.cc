@@ -39,7 +39,7 @@ constexpr absl::string_view kKeptNames[] = {
     "LD_LIBRARY_PATH",
 };
 constexpr absl::string_view kKeptPrefixes[] = {"LC_", "NVIDIA_", "CUDA_", "WARPLINE_"};
-// The endpoint is a client's business: a worker that had it could end up as a client of its own
+// The endpoint is meant for clients: a worker that had it could end up as a client of its own
 // server.
 constexpr absl::string_view kDroppedNames[] = {"CUDA_VISIBLE_DEVICES", "WARPLINE_ENDPOINT"};
 
@@ -53,7 +53,7 @@ bool Keeps(absl::string_view name) {
                      [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
 }
 
-// All that the child needs between fork and exec, prepared beforehand: after a fork of a process
+// All that the child needs between fork and exec is prepared beforehand: after a fork of a process
 // with threads, memory must not be allocated.
 struct ChildPlan {
   const char* path;
@@ -66,7 +66,7 @@ struct ChildPlan {
   bool same_addresses;
 };
 
-// Raw system calls where a sanitizer's wrapper would take locks.
+// Uses raw system calls, because a sanitizer's wrapper would take locks.
 void CloseFrom(unsigned first) {
   if (syscall(SYS_close_range, first, ~0u, 0) == 0) return;
   for (unsigned fd = first; fd < 65536; ++fd) close(static_cast<int>(fd));
@@ -80,7 +80,7 @@ void CloseFrom(unsigned first) {
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) ReportAndExit(plan.error_fd);
-  if (getppid() != plan.parent) _exit(127);  // The server died before the line above.
+  if (getppid() != plan.parent) _exit(127);  // The server died before prctl() above.
   setsid();
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
@@ -90,8 +90,9 @@ void CloseFrom(unsigned first) {
   if (setrlimit(RLIMIT_CORE, &no_core) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     ReportAndExit(plan.error_fd);
   }
-  // 0 from nowhere, 1 to nowhere (the driver writes there what tenants' kernels print, which is not
-  // for the operator's log), 2 to the log, 3 the socket, 4 for errors until exec.
+  // Descriptor 0 reads from nowhere; 1 writes to nowhere, because the driver prints there what
+  // tenants' kernels print, which is not for the operator's log; 2 is the log, 3 the socket, and 4
+  // takes errors until exec.
   const int error_copy = fcntl(plan.error_fd, F_DUPFD_CLOEXEC, 10);
   const int socket_copy = fcntl(plan.socket_fd, F_DUPFD_CLOEXEC, 10);
   if (error_copy < 0 || socket_copy < 0 || dup2(plan.null_fd, 0) < 0 || dup2(plan.null_fd, 1) < 0 ||
@@ -123,10 +124,6 @@ absl::Status StartError(const std::string& path, int error) {
 
 }  // namespace
 
-std::string ChildExit::Describe() const {
-  return absl::StrCat(by_signal ? "signal " : "exit code ", value);
-}
-
 std::vector<std::string> ChildEnvironment(char* const* environment) {
   std::vector<std::string> kept;
   for (; *environment != nullptr; ++environment) {
@@ -140,6 +137,13 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
                                                                   UniqueFd* socket) {
   auto pair = PacketSocketPair();
   if (!pair.ok()) return pair.status();
+  auto child = StartWith(options, std::move(pair->second));
+  if (child.ok()) *socket = std::move(pair->first);
+  return child;
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::StartWith(const ChildOptions& options,
+                                                                      UniqueFd socket) {
   int error_pipe[2];
   if (pipe2(error_pipe, O_CLOEXEC) != 0) return StartError(options.path, errno);
   const UniqueFd error_read(error_pipe[0]);
@@ -160,7 +164,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   }
   const std::vector<char*> argv = Pointers(args);
   const std::vector<char*> envp = Pointers(environment);
-  const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(), pair->second.get(),
+  const ChildPlan plan = {options.path.c_str(), argv.data(),   envp.data(), socket.get(),
                           error_write.get(),    null_fd.get(), getpid(),    options.same_addresses};
   const pid_t pid = fork();
   if (pid < 0) return StartError(options.path, errno);
@@ -169,7 +173,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   UniqueFd pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const int pid_fd_error = errno;
   std::unique_ptr<ChildProcess> child(new ChildProcess(pid, std::move(pid_fd)));
-  if (child->pid_fd() < 0) return StartError(options.path, pid_fd_error);
+  if (child->exit_fd() < 0) return StartError(options.path, pid_fd_error);
 
   error_write.Reset(-1);
   int error = 0;
@@ -178,8 +182,20 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     got = read(error_read.get(), &error, sizeof(error));
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof(error))) return StartError(options.path, error);
-  *socket = std::move(pair->first);
   return child;
+}
+
+ProcessLauncher* ChildLauncher() {
+  class Launcher : public ProcessLauncher {
+    absl::StatusOr<std::unique_ptr<RunningProcess>> Launch(ProcessRole, const ChildOptions& options,
+                                                           UniqueFd* socket) override {
+      auto child = ChildProcess::Start(options, socket);
+      if (!child.ok()) return child.status();
+      return std::unique_ptr<RunningProcess>(*std::move(child));
+    }
+  };
+  static Launcher* const launcher = new Launcher;
+  return launcher;
 }
 
 ChildProcess::~ChildProcess() {
@@ -192,8 +208,8 @@ void ChildProcess::Kill() {
   if (!exit_.has_value()) kill(pid_, SIGKILL);
 }
 
-// By pid, not by pid_fd, so that a child whose pid_fd could not be opened is reaped too. The pid
-// cannot be anyone else's before that.
+// Waits by pid, not by pid_fd, so that a child whose pid_fd could not be opened is reaped too. The
+// pid cannot belong to another process before that.
 std::optional<ChildExit> ChildProcess::Wait(int flags) {
   if (exit_.has_value()) return exit_;
   siginfo_t info = {};

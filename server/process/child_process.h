@@ -1,10 +1,10 @@
-// A process that the server started: a worker or a keeper.
+// A process that this one started.
 //
-// The child has a packet socket as descriptor 3, stderr for its log, and nothing else of the
-// server's: no other descriptor, no signal mask, a cleaned environment, no core dumps, no new
+// The child has a packet socket as descriptor 3, stderr for its log, and nothing else of its
+// parent's: no other descriptor, no signal mask, a cleaned environment, no core dumps, no new
 // privileges. It leads a session of its own, so that a terminal's Ctrl-C drains the server instead
 // of killing its workers, and dies with the thread that started it (PR_SET_PDEATHSIG), which must
-// therefore live as long as the server.
+// therefore live as long as its process.
 #ifndef WARPLINE_SERVER_PROCESS_CHILD_PROCESS_H_
 #define WARPLINE_SERVER_PROCESS_CHILD_PROCESS_H_
 
@@ -18,54 +18,34 @@
 
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
+#include "server/process/running_process.h"
 
 namespace warpline {
 
-// The child's descriptor of the packet socket.
+// The number of the packet socket's descriptor in the child.
 inline constexpr int kChildSocketFd = 3;
 
-struct ChildOptions {
-  std::string path;
-  std::vector<std::string> args;  // After argv[0].
-  // Set on top of what ChildEnvironment() keeps.
-  std::vector<std::pair<std::string, std::string>> environment;
-  // Lays out the child's address space alike every time (ADDR_NO_RANDOMIZE).
-  bool same_addresses = false;
-};
-
-// How a child ended.
-struct ChildExit {
-  bool by_signal = false;
-  int value = 0;  // The signal, or the exit code.
-  // "signal 9" or "exit code 1".
-  std::string Describe() const;
-};
-
-// Thread-compatible.
-class ChildProcess {
+class ChildProcess : public RunningProcess {
  public:
-  // Starts `options.path` with the other end of `*socket`, which is close-on-exec and blocking.
-  // Returns once the program runs. NOT_FOUND when it is not there, otherwise INTERNAL or
-  // RESOURCE_EXHAUSTED.
+  // Starts `options.path` and puts our end of the packet socket, close-on-exec and blocking, into
+  // `*socket`. Returns once the program runs. NOT_FOUND when the program does not exist, otherwise
+  // INTERNAL or RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options,
                                                              UniqueFd* socket);
+  // The same with `socket` as the child's own end.
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> StartWith(const ChildOptions& options,
+                                                                 UniqueFd socket);
 
-  // Kills and reaps: waits for the kernel to take the process down, which for a GPU context can
-  // take a second.
-  ~ChildProcess();
+  ~ChildProcess() override;
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  pid_t pid() const { return pid_; }
-  // Readable once the child has exited.
-  int pid_fd() const { return pid_fd_.get(); }
-
-  // SIGKILL. Nothing happens when the child has exited already.
-  void Kill();
-  // Reaps the child when it has exited. From then on it returns the same.
-  std::optional<ChildExit> TryReap();
-  // Waits for the exit and reaps.
-  ChildExit Reap();
+  // A pidfd.
+  int exit_fd() const override { return pid_fd_.get(); }
+  pid_t pid() const override { return pid_; }
+  void Kill() override;
+  std::optional<ChildExit> TryReap() override;
+  ChildExit Reap() override;
 
  private:
   ChildProcess(pid_t pid, UniqueFd pid_fd) : pid_(pid), pid_fd_(std::move(pid_fd)) {}
@@ -76,9 +56,13 @@ class ChildProcess {
   std::optional<ChildExit> exit_;
 };
 
-// What a child inherits of `environment` ("NAME=value" entries): locale, search paths, and the
-// settings of the CUDA driver and of sanitizers. CUDA_VISIBLE_DEVICES is not among them: the
-// server numbers devices as the driver does without it.
+// Starts processes as children of this one, whatever their role. For tests, and for what has no
+// supervisor.
+ProcessLauncher* ChildLauncher();
+
+// Returns those of the `environment` entries ("NAME=value") that a child inherits: locale, search
+// paths, and the settings of the CUDA driver and of sanitizers. CUDA_VISIBLE_DEVICES is not among
+// them, because the server numbers devices as the driver does without it.
 std::vector<std::string> ChildEnvironment(char* const* environment);
 
 }  // namespace warpline

@@ -24,7 +24,7 @@ ChildOptions Shell(const std::string& script) {
   return {.path = "/bin/sh", .args = {"-c", script}, .environment = {}};
 }
 
-// The first packet that the child writes to descriptor 3.
+// Returns the first packet that the child writes to descriptor 3.
 std::string FirstPacket(const UniqueFd& socket) {
   char buffer[4096];
   const ssize_t n = recv(socket.get(), buffer, sizeof(buffer), 0);
@@ -40,7 +40,8 @@ std::string OutputOf(const std::string& script) {
 
 TEST(ChildProcessTest, HasTheSocketAndNoOtherDescriptor) {
   const UniqueFd leaky(open("/dev/null", O_RDONLY));  // Not close-on-exec.
-  // Tested one by one: the shell would open a descriptor of its own to list them.
+  // The numbers are tested one by one, because the shell would open a descriptor of its own to list
+  // them.
   UniqueFd socket;
   auto child = ChildProcess::Start(
       Shell("open=; for i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do "
@@ -68,7 +69,7 @@ TEST(ChildProcessTest, ExitIsSeenOnThePidFdAndReaped) {
   UniqueFd socket;
   auto child = ChildProcess::Start(Shell("exit 7"), &socket);
   ASSERT_TRUE(child.ok()) << child.status();
-  pollfd poll_fd = {(*child)->pid_fd(), POLLIN, 0};
+  pollfd poll_fd = {(*child)->exit_fd(), POLLIN, 0};
   EXPECT_EQ(poll(&poll_fd, 1, 10000), 1);
   const auto exit = (*child)->TryReap();
   ASSERT_TRUE(exit.has_value());
@@ -95,7 +96,7 @@ TEST(ChildProcessTest, DestructionLeavesNoProcess) {
     pid = (*child)->pid();
   }
   EXPECT_NE(kill(pid, 0), 0);
-  EXPECT_EQ(FirstPacket(socket), "");  // End of stream: nobody holds the other end.
+  EXPECT_EQ(FirstPacket(socket), "");  // End of stream: no process holds the other end.
 }
 
 TEST(ChildProcessTest, MissingProgramIsNotFound) {

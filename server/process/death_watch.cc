@@ -13,7 +13,7 @@
 namespace warpline {
 namespace {
 
-// Of one futex_waitv, with the one for changes_.
+// The number of life lines in one futex_waitv, which also waits for changes_.
 constexpr size_t kMostLines = FUTEX_WAITV_MAX - 1;
 constexpr long kLookEveryNs = 100'000'000;
 constexpr long kSecondNs = 1'000'000'000;
@@ -22,7 +22,7 @@ futex_waitv Waiter(const std::atomic<uint32_t>* word, uint32_t value) {
   futex_waitv waiter = {};
   waiter.val = value;
   waiter.uaddr = reinterpret_cast<uintptr_t>(word);
-  waiter.flags = FUTEX_32;  // Not private: others change the word.
+  waiter.flags = FUTEX_32;  // Not private: other processes change the word.
   return waiter;
 }
 
@@ -87,7 +87,7 @@ void DeathWatch::Sleep(
       errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT) {
     return;
   }
-  // No such call here, or forbidden.
+  // The kernel has no such call, or forbids it.
   const timespec nap = {0, kLookEveryNs};
   syscall(SYS_futex, &changes_, FUTEX_WAIT, known, &nap, nullptr, 0);
 }

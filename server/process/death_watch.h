@@ -1,8 +1,8 @@
 // Watches the life lines of many processes with one thread.
 //
-// The thread sleeps in futex_waitv(2) (Linux 5.16). Where the kernel has none, or more processes
-// are watched than one call takes, it also looks ten times a second; sockets and pidfds tell of a
-// death anyway, only later.
+// The thread sleeps in futex_waitv(2) (Linux 5.16). Where the kernel has no such call, or more
+// processes are watched than one call takes, the thread also looks ten times a second; sockets and
+// pidfds tell of a death as well, only later.
 #ifndef WARPLINE_SERVER_PROCESS_DEATH_WATCH_H_
 #define WARPLINE_SERVER_PROCESS_DEATH_WATCH_H_
 
@@ -24,19 +24,19 @@ namespace warpline {
 // Thread-safe.
 class DeathWatch {
  public:
-  // Never reused; 0 is none.
+  // Tokens are never reused; 0 is no token.
   using Token = uint64_t;
 
   DeathWatch();
-  // Joins the thread; what is still watched is forgotten.
+  // Joins the thread, and forgets what is still watched.
   ~DeathWatch();
   DeathWatch(const DeathWatch&) = delete;
   DeathWatch& operator=(const DeathWatch&) = delete;
 
-  // Calls `ended` once, on the watch's thread, when the holder of `line` begins to die. It must not
-  // block or call this object.
+  // Calls `ended` once, on the watch's thread, when the holder of `line` begins to die. `ended`
+  // must not block, and must not call this object.
   Token Watch(std::shared_ptr<const LifeLine> line, std::function<void()> ended);
-  // The call may still be under way. 0 and past tokens are ignored.
+  // Ends a watch; a call of `ended` may still be under way. 0 and past tokens are ignored.
   void Remove(Token token);
 
  private:
@@ -48,7 +48,8 @@ class DeathWatch {
   void Run();
   // Makes the thread look at its list again.
   void Nudge();
-  // Until something may have happened. `known` is changes_ from before `lines` was taken.
+  // Sleeps until something may have happened. `known` is the value of changes_ from before `lines`
+  // was taken.
   void Sleep(uint32_t known,
              const std::vector<std::pair<std::shared_ptr<const LifeLine>, uint32_t>>& lines);
 

@@ -98,7 +98,7 @@ void EventLoop::RunPosted() {
   }
   for (Callback& callback : posted) {
     callback();
-    callback = nullptr;  // What it holds goes before the next runs, as if run one by one.
+    callback = nullptr;  // Destroys what it holds before the next one runs.
   }
 }
 
@@ -139,7 +139,7 @@ void EventLoop::Run() {
     RunPosted();
     RunTimers();
   }
-  // Held objects go while the loop can still be posted to.
+  // The held objects are destroyed while the loop can still be posted to.
   watched_.clear();
   timers_.clear();
   RunPosted();

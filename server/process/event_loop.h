@@ -2,6 +2,12 @@
 //
 // Everything slow (starting processes, asking the keeper) happens on other threads that Post()
 // their results here, so what runs on the loop needs no locks of its own.
+//
+//   EventLoop loop("control");
+//   loop.Post([&] {  // From any thread; runs on the loop.
+//     loop.Watch(socket.get(), [&] { ReadPacket(socket); });
+//     loop.RunAfter(absl::Seconds(1), [&] { GiveUp(); });
+//   });
 #ifndef WARPLINE_SERVER_PROCESS_EVENT_LOOP_H_
 #define WARPLINE_SERVER_PROCESS_EVENT_LOOP_H_
 
@@ -25,19 +31,20 @@ namespace warpline {
 
 class EventLoop : public Timers {
  public:
-  // Starts the thread; `name` is at most 15 characters.
+  // Starts the thread. `name` has at most 15 characters.
   explicit EventLoop(const char* name);
-  // Runs what was posted, drops timers and watches, and joins the thread. Not on the loop.
+  // Runs what was posted, drops timers and watches, and joins the thread. Must not be called on the
+  // loop.
   ~EventLoop() override;
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Thread-safe: runs `callback` on the loop, in the order of posting.
+  // Runs `callback` on the loop, in the order of posting. Thread-safe.
   void Post(Callback callback);
-  // Returns when everything posted before has run. Not on the loop.
+  // Returns when everything that was posted before has run. Must not be called on the loop.
   void Flush();
 
-  // The rest is called on the loop only.
+  // The functions below are called on the loop only.
 
   // Calls `readable` whenever `fd` (borrowed; open until Remove()) is readable or at its end.
   // Returns 0 when the kernel refuses.
@@ -61,7 +68,7 @@ class EventLoop : public Timers {
   const UniqueFd bell_;
   std::atomic<bool> stopping_{false};
 
-  // Of the loop alone.
+  // The loop alone uses these.
   Token next_token_ = 1;
   std::unordered_map<Token, Watched> watched_;
   std::map<std::pair<absl::Time, Token>, Callback> timers_;

@@ -35,7 +35,7 @@ TEST(EventLoopTest, WatchedDescriptorCallsUntilRemoved) {
   EventLoop::Token token = 0;
   loop.Post([&] {
     token = loop.Watch(event.get(), [&] {
-      if (++calls == 3) loop.Remove(token);  // Level-triggered: nobody reads the event.
+      if (++calls == 3) loop.Remove(token);  // Level-triggered: the event is never read.
     });
   });
   eventfd_write(event.get(), 1);

@@ -41,7 +41,7 @@ bool LifeLine::Ended() const {
 }
 
 absl::Status HoldLifeLine(const UniqueFd& fd) {
-  // Mapped for ever, like the process's own memory.
+  // The mapping stays for ever, like the process's own memory.
   void* const map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (map == MAP_FAILED) return absl::InvalidArgumentError("not a life line");
   auto* const mutex = static_cast<pthread_mutex_t*>(map);
@@ -54,7 +54,7 @@ absl::Status HoldLifeLine(const UniqueFd& fd) {
   if (error == 0) error = pthread_mutex_lock(mutex);
   if (error != 0) return absl::InternalError(absl::StrCat("a life line: ", strerror(error)));
   auto* const word = static_cast<std::atomic<uint32_t>*>(map);
-  // The kernel wakes somebody only if told that somebody waits.
+  // The kernel wakes a waiter only if the word says that there is one.
   word->fetch_or(FUTEX_WAITERS, std::memory_order_release);
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   return absl::OkStatus();

@@ -1,9 +1,9 @@
 // Tells at once that a process has begun to die.
 //
-// Taking a process with a GPU context down takes the kernel up to a second or more, and only then
-// does it close the process's sockets. But robust mutexes (set_robust_list(2)) of a dying thread
-// are marked before all that. So a worker holds such a mutex, for as long as it lives, in memory
-// that it shares with the server, which watches the mutex's word (server/process/death_watch.h).
+// To take down a process with a GPU context, the kernel needs up to a second or more, and only then
+// closes the process's sockets. But it marks the robust mutexes (set_robust_list(2)) of a dying
+// thread before all that. So a worker holds such a mutex, for as long as it lives, in memory that
+// it shares with the server, which watches the mutex's word (server/process/death_watch.h).
 #ifndef WARPLINE_SERVER_PROCESS_LIFE_LINE_H_
 #define WARPLINE_SERVER_PROCESS_LIFE_LINE_H_
 
@@ -17,7 +17,7 @@
 
 namespace warpline {
 
-// The watcher's end. It maps the memory read-only and takes nothing from it but one word, so a
+// The watcher's end. It maps the memory read-only and takes nothing from it but one word, so that a
 // hostile holder can do no more than pretend to be dead. Thread-safe.
 class LifeLine {
  public:
@@ -27,11 +27,11 @@ class LifeLine {
   LifeLine(const LifeLine&) = delete;
   LifeLine& operator=(const LifeLine&) = delete;
 
-  // For the process that is watched.
+  // The descriptor for the process that is watched. This object owns it.
   int fd() const { return fd_.get(); }
-  // Zero until it is held, then not.
+  // The mutex's word: zero until the life line is held, and not zero from then on.
   const std::atomic<uint32_t>* word() const { return word_; }
-  // The process that held it is dying or dead.
+  // Whether the process that held the life line is dying or dead.
   bool Ended() const;
 
  private:
@@ -41,8 +41,8 @@ class LifeLine {
   const std::atomic<uint32_t>* const word_;
 };
 
-// The watched end: the calling thread holds the life line of `fd` until it ends, and must therefore
-// be one that lives as long as its process. INVALID_ARGUMENT when `fd` is none.
+// Makes the calling thread hold the life line of `fd` until the thread ends, so it must be a thread
+// that lives as long as its process. INVALID_ARGUMENT when `fd` is no life line.
 absl::Status HoldLifeLine(const UniqueFd& fd);
 
 }  // namespace warpline

@@ -13,8 +13,8 @@
 namespace warpline {
 namespace {
 
-// Linux's SCM_MAX_FD: what a peer can attach at most, whatever we allow ourselves. Receiving with
-// room for all of them leaves none behind in the kernel and lets surplus ones be closed by us.
+// Linux's SCM_MAX_FD is the most that a peer can attach, whatever we allow ourselves. Receiving
+// with room for all of them leaves none behind in the kernel, and lets us close surplus ones.
 constexpr size_t kKernelMaxFds = 253;
 
 absl::Status ErrnoStatus(const char* what) {
@@ -69,8 +69,8 @@ absl::Status SendPacket(int fd, const google::protobuf::MessageLite& message,
   if (fds.size() > kMaxPacketFds) {
     return absl::InvalidArgumentError(absl::StrCat("packet with ", fds.size(), " descriptors"));
   }
-  // One leading byte: a message without fields is empty, and an empty packet reads as end of
-  // stream.
+  // The body has one leading byte: a message without fields is empty, and an empty packet would
+  // read as end of stream.
   std::string body(1, '\0');
   if (!message.AppendToString(&body)) return absl::InvalidArgumentError("incomplete message");
 
@@ -119,7 +119,8 @@ absl::Status ReceivePacket(int fd, google::protobuf::MessageLite* message,
   std::vector<UniqueFd> received;
   CollectFds(header, &received);
   if (got == 0) return absl::UnavailableError("peer closed");
-  // There is room for all that the kernel passes on, so it dropped some for want of free numbers.
+  // There is room for everything that the kernel passes on, so it dropped some for want of free
+  // descriptor numbers.
   if ((header.msg_flags & MSG_CTRUNC) != 0) {
     return absl::ResourceExhaustedError("no free descriptors for those of a packet");
   }

@@ -1,4 +1,5 @@
-// Timers of a loop, as what runs on the loop sees them. Tests have ones that they set.
+// The timers of a loop, as code that runs on the loop sees them. Tests use timers that they advance
+// themselves.
 #ifndef WARPLINE_SERVER_PROCESS_TIMERS_H_
 #define WARPLINE_SERVER_PROCESS_TIMERS_H_
 
@@ -13,14 +14,14 @@ namespace warpline {
 class Timers {
  public:
   using Callback = std::function<void()>;
-  // Never reused; 0 is none.
+  // Tokens are never reused; 0 is no token.
   using Token = uint64_t;
 
   virtual ~Timers() = default;
   // Calls `callback` once after `delay`.
   virtual Token RunAfter(absl::Duration delay, Callback callback) = 0;
-  // Afterwards the callback is not called any more, even if it was due. 0 and past tokens are
-  // ignored.
+  // Removes a timer: its callback is not called afterwards, even if it was due. 0 and past tokens
+  // are ignored.
   virtual void Remove(Token token) = 0;
 };
 

@@ -4,7 +4,7 @@
 #include "absl/time/time.h"
 #include "common/serving/listen_address.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // Of one peer: generous at once, so that the log of a busy day is whole, and little in the long
@@ -38,4 +38,4 @@ std::string LogKey(const std::string& tenant, const std::string& peer) {
   return tenant.empty() ? std::string(PeerWithoutPort(peer)) : absl::StrCat("tenant ", tenant);
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

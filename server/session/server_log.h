@@ -8,7 +8,7 @@
 
 #include "common/log/keyed_log_budget.h"
 
-namespace warpline {
+namespace warpline::server {
 
 enum ServerLine : size_t {
   kSessionLine,        // It opened and closed; its worker's lines go with it.
@@ -30,6 +30,6 @@ KeyedLogBudgetOptions ServerLogOptions();
 // or address. `peer` is as Acceptor::Accept() gets it.
 std::string LogKey(const std::string& tenant, const std::string& peer);
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SERVER_LOG_H_

@@ -1,26 +1,22 @@
 #include "server/session/session.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/crypto/secret.h"
-#include "common/process_identity.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
-#include "server/leases/placement.h"
-#include "server/session/message_frame.h"
+#include "server/handover/journal_file.h"
+#include "server/session/connection/message_frame.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::MemoryGrant;
 
-constexpr size_t kMaxProgramName = 256;
 constexpr size_t kSecretBytes = 16;
 
 }  // namespace
@@ -28,16 +24,71 @@ constexpr size_t kSecretBytes = 16;
 Session::Session(const SessionContext& context, uint64_t id, std::string peer)
     : context_(context),
       id_(id),
-      peer_(std::move(peer)),
       since_(SteadyNow()),
       secret_(RandomBytes(kSecretBytes)),
       port_(std::make_shared<SessionPort>()),
-      absence_(context.control),
-      devices_(this),
-      host_segments_(context.host_memory,
-                     [this](const warpline_internal::ToWorker& message, absl::Span<const int> fds) {
-                       return SendToWorker(message, fds);
-                     }) {}
+      lines_(context.log, id, std::move(peer)),
+      presence_(context.control, &lines_, context.counters,
+                [this](const std::string& reason) {
+                  const auto self = shared_from_this();
+                  if (port_->attached()) return;
+                  context_.counters->clients_vanished.Add(1);
+                  End(reason);
+                }),
+      client_(port_, context.options->max_pending_requests,
+              [this](const absl::Status& status) { ProtocolError(status); }),
+      modules_(
+          std::make_shared<SessionModules>(context.control, context.modules, &worker_,
+                                           [this](const std::string& why) { OnWorkerLost(why); })),
+      worker_({.doorbell = context.doorbell,
+               .pool = context.pool,
+               .port = port_,
+               .lines = &lines_,
+               .holdings = &holdings_,
+               .modules = modules_.get(),
+               .events = this}),
+      holdings_({.control = context.control,
+                 .worker = &worker_,
+                 .client = &client_,
+                 .reclaimer = context.owner,
+                 .host_memory = context.host_memory,
+                 .taken = [this] { FinishSoon(); }}),
+      lost_memory_(&worker_, &holdings_, &client_, &lines_, [this] { FinishSoon(); }),
+      takeover_(context.control, &worker_, &holdings_, context.options->open_timeout, this),
+      replacement_(
+          {.timers = context.control,
+           .gate = &worker_,
+           .worker = &worker_,
+           .standing =
+               [this] {
+                 return Replacement::Standing{worker_.journal_flags(), holdings_.devices().size()};
+               },
+           .take_over =
+               [this](UniqueFd variables) {
+                 BeginTakeover("replaced on request", std::move(variables));
+               },
+           .save_timeout = context.options->open_timeout}) {}
+
+bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
+
+SessionFacts Session::Facts() const {
+  return {.id = id_,
+          .options = context_.options,
+          .hello = &hello_,
+          .entitlement = &entitlement(),
+          .devices = &holdings_.devices(),
+          .keeps_modules = modules_->kept()};
+}
+
+void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {
+  ClearTimer();
+  timer_ = context_.control->RunAfter(delay, [self = shared_from_this(), body] {
+    self->timer_ = 0;
+    (self.get()->*body)();
+  });
+}
+
+void Session::ClearTimer() { context_.control->Remove(std::exchange(timer_, 0)); }
 
 // --- Hello and welcome.
 
@@ -48,53 +99,40 @@ void Session::OnHello(warpline_internal::Hello hello) {
   });
 }
 
-absl::Status Session::CheckHello() {
-  version_ = AgreedVersion(hello_.min_version(), hello_.max_version());
-  if (version_ == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the client speaks protocol versions ", hello_.min_version(), " to ", hello_.max_version(),
-        ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
-  }
-  if (hello_.program().size() > kMaxProgramName) {
-    hello_.mutable_program()->resize(kMaxProgramName);
-  }
-  return ValidateArena({hello_.arena_base(), hello_.arena_bytes()}, kMaxArenaBytes);
-}
-
 absl::Status Session::TakeSeat() {
   auto seat = context_.leases->Join(hello_.token());
   hello_.clear_token();
   hello_.clear_credential();
   if (!seat.ok()) return seat.status();
   seat_ = *std::move(seat);
+  lines_.SetTenant(entitlement().tenant);
+  modules_->SetTenant(entitlement().contents_tenant());
   return absl::OkStatus();
 }
 
-// A lease may name its devices. The ordinals that a program uses count those then.
 absl::Status Session::TakePlace() {
-  auto wanted = ParseDeviceNames(hello_.device());
-  if (!entitlement().devices.empty()) {
-    auto chosen = ChooseOfLease(entitlement().devices, wanted);
-    if (!chosen.ok()) return chosen.status();
-    wanted = *std::move(chosen);
-  }
-  auto placed = context_.owner->Place(wanted);
+  const auto wanted = WantedDevices(hello_, entitlement());
+  if (!wanted.ok()) return wanted.status();
+  auto placed = context_.owner->Place(*wanted);
   if (!placed.ok()) return placed.status();
   placed_ = *std::move(placed);
+  lines_.SetDevices(absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
+    absl::StrAppend(out, device->ordinal());
+  }));
   return absl::OkStatus();
 }
 
 void Session::HandleHello() {
   if (state_ != State::kWaiting) return;
-  const absl::Status checked = CheckHello();
-  if (!checked.ok()) return ProtocolError(checked);
+  const auto version = CheckHello(&hello_);
+  if (!version.ok()) return ProtocolError(version.status());
+  terms_.version = *version;
   if (const uint64_t most = context_.options->max_arena_bytes; hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
   if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
-  first_line_ = AskForLine(kSessionLine);
-  quiet_ = !first_line_;
+  lines_.Begin();
   OpenDevices();
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
@@ -110,165 +148,201 @@ void Session::OpenDevices() {
   for (DeviceMemory* const device : placed_) {
     places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes())});
   }
-  devices_.Open(places, options);
+  holdings_.devices().Open(places, options);
+}
+
+void Session::StartWorker() {
+  const SessionOptions& options = *context_.options;
+  const absl::Status started =
+      worker_.Start(WorkersDevice(holdings_.devices()), MakeOpenWorker(Facts(), tasks_.streams()),
+                    options.ring_bytes);
+  if (!started.ok()) return Refuse(started);
+  SetTimer(options.open_timeout, &Session::OpenTimedOut);
+}
+
+void Session::OpenTimedOut() {
+  // Nobody else shall wait for it.
+  worker_.Kill();
+  Refuse(absl::DeadlineExceededError("the worker did not open the device in time"));
+}
+
+void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
+  if (opened.error() != 0) return Refuse(WhyNotOpened(opened, hello_));
+  terms_.peers = PeersOf(opened, holdings_.devices().size());
+  if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
+  client_.HoldNextGrant([this](MemoryGrant grant) {
+    if (state_ == State::kOpening) Welcome(std::move(grant));
+  });
+  client_.Count();
+  holdings_.devices().Request(hello_.initial_memory());
 }
 
 void Session::Welcome(MemoryGrant grant) {
   const SessionOptions& options = *context_.options;
-  resumable_ =
+  terms_.secret = secret_;
+  terms_.resumable =
       options.resume_timeout > absl::ZeroDuration() && (hello_.features() & kFeatureResume) != 0;
-  // The channel's loop reads it with the first counted frame, which comes after this.
-  if (resumable_) port_->link().KeepFrames();
-  warpline_internal::Welcome welcome;
-  welcome.set_version(version_);
-  uint64_t features = kFeatureCompressedImages;
-  if (context_.modules != nullptr) features |= kFeatureModuleCache;
-  welcome.set_features((hello_.features() & features) |
-                       (resumable_ ? kFeatureResume : kFeatureNone));
-  welcome.set_session(id_);
-  welcome.set_secret(secret_);
-  *welcome.mutable_device() = devices_.device(0).info();
-  welcome.set_quota_bytes(devices_.quota(0).limit_bytes());
-  for (size_t i = 1; i < devices_.size(); ++i) {
-    auto* const more = welcome.add_more_devices();
-    *more->mutable_info() = devices_.device(i).info();
-    more->set_quota_bytes(devices_.quota(i).limit_bytes());
+  if (terms_.resumable) {
+    // The channel's loop reads it with the first counted frame, which comes after this.
+    port_->link().KeepFrames();
+    presence_.MayReturn(
+        {hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace()},
+        options.resume_timeout);
   }
-  welcome.mutable_peers()->Add(peers_.begin(), peers_.end());
-  welcome.set_window_bytes(options.window_bytes);
-  welcome.set_window_commands(options.window_commands);
+  auto welcome = MakeWelcome(Facts(), terms_);
   *welcome.mutable_initial_memory() = std::move(grant);
-  welcome.set_server(options.server_name);
-  welcome.set_boot_id(BootId());
-  welcome.set_host_memory_socket(options.host_memory_socket);
-  if (!options.unix_socket.empty()) {
-    welcome.set_unix_socket(options.unix_socket);
-    welcome.set_server_uid(geteuid());
-    welcome.set_user_namespace(UserNamespace());
-  }
-  context_.control->Remove(timer_);
+  ClearTimer();
   state_ = State::kOpen;
   context_.counters->sessions_opened.Add(1);
-  if (first_line_) {
-    said_opened_ = true;
-    first_line_.Info("opened ", Keys(), " peer=", peer_, " program=", Quoted(hello_.program()),
-                     " client_pid=", hello_.pid(), " quota_bytes=", devices_.quota(0).limit_bytes(),
-                     entitlement().leased() ? absl::StrCat(" tenant=", entitlement().tenant,
-                                                           " lease=", entitlement().lease)
-                                            : "");
-  }
+  lines_.SayOpened(absl::StrCat(
+      "peer=", lines_.peer(), " program=", Quoted(hello_.program()), " client_pid=", hello_.pid(),
+      " quota_bytes=", welcome.quota_bytes(),
+      entitlement().leased()
+          ? absl::StrCat(" tenant=", entitlement().tenant, " lease=", entitlement().lease)
+          : ""));
   // In this order: nothing of the worker's goes out before the welcome.
   port_->Push(FrameOf(kWelcome, welcome));
-  port_->Open(rings_);
-  WatchDoorbell();
-  context_.pool->Refill(WorkersDevice());
+  worker_.Connect();
+  worker_.Refill();
 }
 
-// --- Memory.
+// --- What the client asks for.
 
-bool Session::TryCountRequest() {
-  if (pending_requests_.fetch_add(1, std::memory_order_relaxed) <
-      context_.options->max_pending_requests) {
-    return true;
-  }
-  pending_requests_.fetch_sub(1, std::memory_order_relaxed);
-  return false;
+void Session::WhileServing(std::function<void()> body) {
+  context_.control->Post([self = shared_from_this(), body = std::move(body)] {
+    if (!self->Serving()) return self->client_.Done();
+    body();
+  });
 }
 
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
-  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (!self->Serving()) return self->OnRequestDone();
-    self->devices_.Request(request);
-  });
+  WhileServing([this, request = std::move(request)] { holdings_.devices().Request(request); });
 }
 
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
-  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
-    if (!self->Serving()) return self->OnRequestDone();
-    self->devices_.Return(request);
-  });
-}
-
-void Session::TakeChunks(DeviceMemory* device, uint64_t min_bytes, uint64_t want_bytes,
-                         uint64_t largest_bytes, SessionMemoryHost::Taken taken) {
-  ++takes_under_way_;
-  device->Take(
-      min_bytes, want_bytes,
-      [self = shared_from_this(),
-       taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
-        auto shared = std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
-        self->context_.control->Post([self, taken, shared] {
-          --self->takes_under_way_;
-          taken(std::move(*shared));
-          self->MaybeFinish();
-        });
-      },
-      largest_bytes);
-}
-
-bool Session::Reclaim(const DeviceMemory* device, const Quota* quota, std::function<void()> tried) {
-  return context_.owner->Reclaim({device, entitlement().tenant, quota}, std::move(tried));
-}
-
-uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
-  // Where no other worker can take over, nothing is to be had.
-  const bool counts =
-      state_ == State::kOpen && devices_.size() == 1 && entitlement().tenant == wanted.tenant;
-  return counts ? devices_.KeptBytes(wanted.device, wanted.quota) : 0;
-}
-
-absl::Status Session::SendToWorker(const warpline_internal::ToWorker& message,
-                                   absl::Span<const int> fds) {
-  if (reader_ != nullptr) {
-    WorkerProcess* const reader = reader_->worker();
-    // It comes when the worker that was lost is gone.
-    return reader != nullptr ? reader->Send(message, fds) : absl::UnavailableError("no reader");
-  }
-  if (worker_ == nullptr) return absl::UnavailableError("no worker");
-  const absl::Status sent = worker_->Send(message, fds);
-  // It is dying, which will be known in a moment: then another worker does it, or nobody waits.
-  if (absl::IsUnavailable(sent) && Serving()) return absl::OkStatus();
-  return sent;
-}
-
-void Session::NoteRefusedMemory(const std::string& why) {
-  port_->traffic().memory_refused.Add(1);
-  memory_refusal_ = why;
-}
-
-void Session::OnGrant(MemoryGrant grant) {
-  if (grant.bytes() == 0) NoteRefusedMemory(grant.message());
-  if (awaiting_initial_memory_) {
-    awaiting_initial_memory_ = false;
-    if (state_ == State::kOpening) Welcome(std::move(grant));
-    return;
-  }
-  port_->Push(FrameOf(kMemoryGrant, grant));
-}
-
-void Session::OnRequestDone() { pending_requests_.fetch_sub(1, std::memory_order_relaxed); }
-
-void Session::OnBadReturn(const absl::Status& status) { ProtocolError(status); }
-
-void Session::OnMemoryDone(const warpline_internal::MemoryDone& done) {
-  if (devices_.empty()) return;
-  const absl::Status status = devices_.OnMemoryDone(done);
-  if (!status.ok()) DistrustWorker(absl::StrCat("bad message: ", std::string(status.message())));
+  WhileServing([this, request = std::move(request)] { holdings_.devices().Return(request); });
 }
 
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
   if (!Serving()) return answer(CudaResult::kIllegalState, -1);
-  host_segments_.Request(request, std::move(answer));
+  holdings_.host_segments().Request(request, std::move(answer));
 }
 
-void Session::OnHostDone(const warpline_internal::MemoryDone& done) {
-  const absl::Status status = host_segments_.OnDone(done);
-  if (absl::IsInvalidArgument(status)) {
-    DistrustWorker(absl::StrCat("bad message: ", std::string(status.message())));
-  } else if (!status.ok()) {
-    LoseWorker(std::string(status.message()));
+uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
+  const SessionDevices& devices = holdings_.devices();
+  // Where no other worker can take over, nothing is to be had.
+  const bool counts =
+      state_ == State::kOpen && devices.size() == 1 && entitlement().tenant == wanted.tenant;
+  return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
+}
+
+void Session::OnReadMemory(warpline_internal::ReadBack request) {
+  context_.control->Post(
+      [self = shared_from_this(), request = std::move(request)] { self->HandleRead(request); });
+}
+
+// What is left of a lost session can be read.
+void Session::HandleRead(const warpline_internal::ReadBack& request) {
+  if (state_ == State::kOpen && (worker_.journal_flags() & kJournalFaulted) != 0) {
+    SendFault(CudaResult::kLaunchFailed, "the session had failed with a sticky error",
+              /*keep_memory=*/true);
   }
+  CudaResult refusal = CudaResult::kSuccess;
+  if (!entitlement().Allows(Capability::kCopyOut)) {
+    refusal = CudaResult::kNotPermitted;
+  } else if (state_ != State::kFaulted) {
+    refusal = CudaResult::kIllegalState;
+  } else if (!holdings_.devices().Backs(request.va(), request.bytes())) {
+    refusal = CudaResult::kInvalidValue;
+  }
+  if (refusal == CudaResult::kSuccess) return lost_memory_.Read(request);
+  warpline_internal::ReadBackDone done;
+  done.set_id(request.id());
+  done.set_error(static_cast<int>(refusal));
+  client_.AnswerRead(std::move(done), "");
+}
+
+// --- Its worker, and the next.
+
+void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
+  if (state_ == State::kOpening) return OpenTo(opened);
+  if (state_ != State::kReplacing) return;
+  if (opened.error() == 0) return takeover_.OnWorkerOpened();
+  OnWorkerLost(absl::StrCat("no other could take over: ", opened.message()));
+}
+
+void Session::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
+  replacement_.OnVariablesSaved(saved);
+}
+
+void Session::NoteDeath(const std::string& why) {
+  context_.counters->worker_deaths.Add(1);
+  if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
+    permit.Warning("worker died ", lines_.Keys(), " by=", why);
+  }
+}
+
+void Session::OnWorkerLost(const std::string& why) {
+  if (state_ != State::kOpening && !Serving()) return;
+  NoteDeath(why);
+  if (state_ == State::kOpening) {
+    return Refuse(absl::UnavailableError(absl::StrCat("the worker died while starting: ", why)));
+  }
+  if (state_ == State::kReplacing) return takeover_.OnWorkerDied(why);
+  // What it took is complete, or it is in flight for ever.
+  worker_.Freeze();
+  const bool idle = worker_.Taken() == worker_.Retired();
+  const std::string obstacle =
+      idle ? WhyNotReplaceable(holdings_.devices().size(), worker_.journal_flags())
+           : "commands were in flight";
+  if (!obstacle.empty()) {
+    return SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why, "; ", obstacle),
+                     /*keep_memory=*/true);
+  }
+  BeginTakeover(absl::StrCat("worker died: ", why), UniqueFd());
+  replacement_.Finish(absl::AbortedError("its worker died meanwhile"));
+}
+
+void Session::OnWorkerDistrusted(const std::string& why) {
+  if (!Serving()) return OnWorkerLost(why);
+  context_.counters->worker_deaths.Add(1);
+  if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
+    permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
+  }
+  SendFault(CudaResult::kLaunchFailed, absl::StrCat("worker died: ", why), /*keep_memory=*/true);
+}
+
+void Session::OnWorkerGone() {
+  if (takeover_.under_way()) return takeover_.OnWorkerGone();
+  lost_memory_.OnFormerGone();
+  MaybeFinish();
+}
+
+void Session::ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done) {
+  if (state_ != State::kOpen) return done(absl::FailedPreconditionError("the session is not open"));
+  replacement_.Begin(deadline, std::move(done));
+}
+
+void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
+  state_ = State::kReplacing;
+  reason_ = why;
+  takeover_.Begin(why, std::move(variables));
+}
+
+void Session::OnTakenOver() {
+  state_ = State::kOpen;
+  context_.counters->worker_replacements.Add(1);
+  if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
+    permit.Info("worker replaced ", lines_.Keys(), " after_command=", takeover_.resume_seq(),
+                " reason=\"", reason_, "\"");
+  }
+  worker_.Refill();
+  replacement_.Finish(absl::OkStatus());
+}
+
+void Session::OnTakeoverFailed(const std::string& why) {
+  SendFault(CudaResult::kLaunchFailed, why, /*keep_memory=*/true);
 }
 
 // --- Ends.
@@ -279,13 +353,29 @@ void Session::OnProtocolError(const absl::Status& status) {
 
 void Session::OnWorkerGarbage(const absl::Status& status) {
   context_.control->Post([self = shared_from_this(), status] {
-    self->DistrustWorker(absl::StrCat("bad reply frame: ", std::string(status.message())));
+    self->OnWorkerDistrusted(absl::StrCat("bad reply frame: ", std::string(status.message())));
+  });
+}
+
+void Session::OnResumed(bool moved) {
+  context_.control->Post([self = shared_from_this(), moved] {
+    if (self->Serving() || self->state_ == State::kFaulted) self->presence_.Return(moved);
   });
 }
 
 void Session::OnChannelClosed(const absl::Status& status) {
   context_.control->Post(
       [self = shared_from_this(), status] { self->HandleChannelClosed(status); });
+}
+
+void Session::HandleChannelClosed(const absl::Status& status) {
+  // Another channel may have come before this was told.
+  if (port_->attached()) return;
+  if ((Serving() || state_ == State::kFaulted) && presence_.CanReturnAfter(status)) {
+    return presence_.Leave(status);
+  }
+  End(status.ok() ? "client closed" : status.ToString());
+  MaybeFinish();
 }
 
 void Session::Refuse(const absl::Status& status) {
@@ -299,10 +389,28 @@ void Session::Refuse(const absl::Status& status) {
 void Session::ProtocolError(const absl::Status& status) {
   if (state_ == State::kEnding || state_ == State::kEnded) return;
   context_.counters->protocol_errors.Add(1);
-  if (const LogPermit permit = AskForLine(kProtocolErrorLine)) {
-    permit.Warning("protocol error ", Keys(), " peer=", peer_, " error=", status.ToString());
+  if (const LogPermit permit = lines_.Ask(kProtocolErrorLine)) {
+    permit.Warning("protocol error ", lines_.Keys(), " peer=", lines_.peer(),
+                   " error=", status.ToString());
   }
   Refuse(status);
+}
+
+void Session::SendFault(CudaResult error, const std::string& message, bool keep_memory) {
+  context_.counters->faults.Add(1);
+  warpline_internal::Fault fault;
+  fault.set_error(static_cast<int>(error));
+  fault.set_message(message);
+  fault.set_memory_kept(keep_memory);
+  ClearTimer();
+  state_ = State::kFaulted;
+  reason_ = message;
+  takeover_.Forget();
+  holdings_.Abandon();
+  replacement_.Finish(absl::AbortedError(message));
+  port_->Fault(FrameOf(kFault, fault), /*last=*/!keep_memory);
+  if (!keep_memory) SetTimer(context_.options->fault_timeout, &Session::FaultTimedOut);
+  worker_.Abandon();
 }
 
 void Session::FaultTimedOut() {
@@ -329,48 +437,66 @@ void Session::End(const std::string& reason) {
   // Why a former worker died is not why the session ends.
   if (state_ != State::kFaulted) reason_ = reason;
   state_ = State::kEnding;
-  context_.control->Remove(timer_);
-  absence_.End();
+  ClearTimer();
+  presence_.End();
   port_->Shut();
-  LetGoOfWorker();
-  if (reader_ != nullptr) reader_->Stop();
-  saved_variables_ = UniqueFd();
-  AnswerReplace(absl::AbortedError("the session ended"));
+  takeover_.Forget();
+  worker_.LetGo();
+  lost_memory_.Stop();
+  replacement_.Finish(absl::AbortedError("the session ended"));
   MaybeFinish();
 }
 
-// What was said to have begun is said to end.
-LogPermit Session::AskForLastLine() const {
-  if (said_opened_) return LogPermit(/*left_out=*/0);
-  if (first_line_) return first_line_;
-  return AskForLine(placed_.empty() ? kRefusedLine : kSessionLine);
+void Session::FinishSoon() {
+  context_.control->Post([self = shared_from_this()] { self->MaybeFinish(); });
 }
 
 void Session::MaybeFinish() {
-  if (state_ != State::kEnding || !worker_gone_ || port_->attached() || takes_under_way_ > 0) {
-    return;
-  }
-  if (reader_ != nullptr && !reader_->gone()) return;
-  devices_.End();
-  host_segments_.End();
+  if (state_ != State::kEnding || !worker_.gone() || !lost_memory_.gone()) return;
+  if (port_->attached() || holdings_.devices().takes_under_way() > 0) return;
+  const auto self = shared_from_this();
+  holdings_.End();
+  modules_->Stop();
   tasks_ = TaskShares::Share();
   state_ = State::kEnded;
-  UnwatchDoorbell();
-  const auto self = shared_from_this();
-  context_.counters->ended.AddAll(port_->traffic());
-  uint64_t lines_left_out = 0;
-  if (journal_ != nullptr) {
-    const SessionUsage usage = journal_->usage();
-    for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
-    lines_left_out = usage.log_lines_left_out;
-  }
-  if (const LogPermit permit = AskForLastLine()) {
-    permit.Info("closed ", Keys(), " peer=", peer_, " reason=", Quoted(reason_),
-                " commands=", port_->traffic().commands.value(),
-                lines_left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", lines_left_out));
-  }
+  worker_.End();
+  SayClosed();
   seat_ = LeaseSeat();
   context_.owner->OnSessionEnded(id_, placed_);
 }
 
-}  // namespace warpline
+void Session::SayClosed() const {
+  context_.counters->ended.AddAll(port_->traffic());
+  const SessionUsage usage = worker_.usage();
+  for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
+  if (const LogPermit permit = lines_.AskForLast()) {
+    permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),
+                " commands=", port_->traffic().commands.value(),
+                usage.log_lines_left_out == 0
+                    ? ""
+                    : absl::StrCat(" log_lines_left_out=", usage.log_lines_left_out));
+  }
+}
+
+SessionSnapshot Session::Snapshot() const {
+  static constexpr const char* kNames[] = {"waiting", "opening", "open", "replacing",
+                                           "faulted", "ending",  "ended"};
+  SessionSnapshot snapshot;
+  snapshot.id = id_;
+  snapshot.state = presence_.away() ? "detached" : kNames[static_cast<int>(state_)];
+  snapshot.since = since_;
+  snapshot.reason = reason_;
+  snapshot.entitlement = entitlement();
+  snapshot.client = {hello_.program(), hello_.pid(), hello_.boot_id(), hello_.pid_namespace(),
+                     lines_.peer()};
+  snapshot.worker_pid = worker_.pid();
+  holdings_.Describe(&snapshot);
+  snapshot.traffic = TrafficSnapshot(port_->traffic());
+  snapshot.traffic.unacknowledged_bytes = port_->link().kept_bytes();
+  presence_.Describe(&snapshot.continuity);
+  snapshot.continuity.restarts = takeover_.count();
+  snapshot.usage = worker_.usage();
+  return snapshot;
+}
+
+}  // namespace warpline::server

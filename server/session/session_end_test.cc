@@ -12,7 +12,7 @@
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::HasSubstr;
@@ -181,4 +181,4 @@ TEST_F(SessionEndTest, ClientsThatVanishAnywhereLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

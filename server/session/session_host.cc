@@ -11,13 +11,12 @@
 #include "common/steady_time.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
+#include "server/session/reclaim_policy.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
-// Sessions whose workers one request for memory may have replaced, and for how long each of them
-// may be held up by what is in flight.
-constexpr size_t kMostReclaimed = 4;
+// How long a session whose worker is replaced for its memory may be held up by what is in flight.
 constexpr absl::Duration kReclaimWait = absl::Seconds(2);
 
 // What is shared with clients is locked in memory once a device knows it.
@@ -45,7 +44,8 @@ SessionHost::SessionHost(SessionHostOptions options,
                    ? nullptr
                    : std::make_unique<ModuleCache>(std::move(options_.modules))),
       pool_(&control_, &spawner_, &deaths_,
-            WorkerPoolOptions{.program = options_.session.worker,
+            WorkerPoolOptions{.launcher = options_.launcher,
+                              .program = options_.session.worker,
                               .warm = options_.session.warm_workers}),
       tasks_({.tasks = options_.tasks,
               .max_sessions = options_.max_sessions,
@@ -111,7 +111,6 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.owner = this;
   context.control = &control_;
   context.doorbell = &doorbell_;
-  context.spawner = &spawner_;
   context.pool = &pool_;
   context.tasks = &tasks_;
   context.shares = &shares_;
@@ -183,26 +182,21 @@ absl::StatusOr<std::vector<DeviceMemory*>> SessionHost::Place(
 }
 
 bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried) {
-  std::vector<std::pair<uint64_t, uint64_t>> keeping;
+  std::vector<KeepingSession> keeping;
   for (const auto& [id, session] : sessions_) {
-    const uint64_t bytes = session->KeptBytes(wanted);
-    if (bytes > 0) keeping.emplace_back(bytes, id);
+    keeping.push_back({id, session->KeptBytes(wanted)});
   }
-  if (keeping.empty()) return false;
-  // The least of those that are tried comes first in the list, which is taken from the back.
-  std::sort(keeping.rbegin(), keeping.rend());
-  if (keeping.size() > kMostReclaimed) keeping.resize(kMostReclaimed);
-  std::vector<uint64_t> sessions;
-  for (auto it = keeping.rbegin(); it != keeping.rend(); ++it) sessions.push_back(it->second);
-  ReclaimNext(wanted.tenant, std::move(sessions), std::move(tried));
+  const std::vector<uint64_t> chosen = ReclaimPolicy().Choose(std::move(keeping));
+  if (chosen.empty()) return false;
+  ReclaimNext(wanted.tenant, {chosen.begin(), chosen.end()}, std::move(tried));
   return true;
 }
 
-void SessionHost::ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+void SessionHost::ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
                               std::function<void()> tried) {
   if (sessions.empty()) return control_.Post(std::move(tried));
-  const uint64_t id = sessions.back();
-  sessions.pop_back();
+  const uint64_t id = sessions.front();
+  sessions.pop_front();
   ReplaceWorker(id, kReclaimWait,
                 [this, tenant, id, sessions = std::move(sessions),
                  tried = std::move(tried)](const absl::Status& status) {
@@ -304,4 +298,4 @@ void SessionHost::AddTraffic(TrafficCounters* total) {
   });
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

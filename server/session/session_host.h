@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,18 +21,23 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
+#include "server/process/child_process.h"
 #include "server/process/event_loop.h"
+#include "server/process/running_process.h"
 #include "server/session/server_log.h"
 #include "server/session/session.h"
+#include "server/session/session_options.h"
+#include "server/session/session_snapshot.h"
 #include "server/session/task_shares.h"
 #include "server/workers/worker_pool.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct SessionHostOptions {
   SessionOptions session;
-  LeaseBook* leases = nullptr;  // Borrowed, and outliving the host.
+  ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
+  LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.
@@ -113,7 +119,7 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
   // `sessions` are of this tenant.
-  void ReclaimNext(const std::string& tenant, std::vector<uint64_t> sessions,
+  void ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
                    std::function<void()> tried);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                     HostSegments::Answer answer);
@@ -153,6 +159,6 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   HostMemoryPort host_memory_port_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_SESSION_HOST_H_

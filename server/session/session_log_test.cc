@@ -15,7 +15,7 @@
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::HasSubstr;
@@ -147,4 +147,4 @@ TEST(LogKeyTest, APeersNextConnectionIsThePeers) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

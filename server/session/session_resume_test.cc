@@ -12,7 +12,7 @@
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::Hello;
@@ -82,7 +82,7 @@ TEST_F(SessionResumeTest, RepliesThatTheClientLacksComeAgainOnceAndInOrder) {
   again->SendCommands(Body('e', 5));
   EXPECT_EQ(again->Await(kReplies)->substr(16), Body('e', 5));
   EXPECT_EQ(host_->counters().resumes.value(), 1u);
-  EXPECT_EQ(host_->Snapshot().sessions.at(0).frames_again, 2u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).traffic.frames_again, 2u);
 }
 
 TEST_F(SessionResumeTest, MemoryAndItsAnswersOutliveTheConnection) {
@@ -261,4 +261,4 @@ TEST_F(SessionResumeTest, CutsAnywhereLoseAndRepeatNothing) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::HasSubstr;
@@ -196,12 +196,12 @@ TEST_F(SessionTest, RefusedMemoryIsCountedAndItsReasonIsShown) {
   StartServer();
   auto client = DialAndOpen();
   client->RequestMemory(kArena, 2 * kMiB, 192 * kMiB);
-  EXPECT_EQ(host_->Snapshot().sessions.front().memory_refused, 0u);
+  EXPECT_EQ(host_->Snapshot().sessions.front().traffic.memory_refused, 0u);
   client->RequestMemory(kArena + 1024 * kMiB, 2 * kMiB, 2 * kMiB);
   client->RequestMemory(kArena + 1024 * kMiB, 4 * kMiB, 4 * kMiB);
   const SessionSnapshot session = host_->Snapshot().sessions.front();
-  EXPECT_EQ(session.memory_refused, 2u);
-  EXPECT_EQ(session.memory_refusal, "quota of 201326592 bytes: 201326592 in use, 4194304 wanted");
+  EXPECT_EQ(session.traffic.memory_refused, 2u);
+  EXPECT_EQ(session.memory.refusal, "quota of 201326592 bytes: 201326592 in use, 4194304 wanted");
   TrafficCounters traffic;
   host_->AddTraffic(&traffic);
   EXPECT_EQ(traffic.memory_refused.value(), 2u);
@@ -255,8 +255,8 @@ TEST_F(SessionTest, ReturnedMemoryIsGrantedAgainAndGoesToOthersScrubbed) {
   EXPECT_EQ(grant->bytes(), 192 * kMiB) << grant->message();
   other->SendCommands(Body('r', kArena));
   EXPECT_EQ(*other->Await(kReplies), std::string(8, '\0'));
-  EXPECT_EQ(host_->Snapshot().sessions.at(0).restarts, 1u);
-  EXPECT_EQ(host_->Snapshot().sessions.at(0).kept_bytes, 0u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).continuity.restarts, 1u);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).memory.kept_bytes, 0u);
 }
 
 TEST_F(SessionTest, ReturningWhatWasNotGrantedEndsTheSession) {
@@ -304,4 +304,4 @@ TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

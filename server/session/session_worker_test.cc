@@ -11,7 +11,7 @@
 #include "server/session/session_host.h"
 #include "server/testing/session_fixture.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using testing::HasSubstr;
@@ -35,7 +35,7 @@ class SessionWorkerTest : public SessionFixture {
 
   // A command that reaches the dying worker would be in flight for ever.
   void AwaitRestart() {
-    while (Only().restarts == 0 || Only().state != "open") std::this_thread::yield();
+    while (Only().continuity.restarts == 0 || Only().state != "open") std::this_thread::yield();
   }
   absl::Status Replace(uint64_t id, absl::Duration deadline) {
     std::promise<absl::Status> answer;
@@ -63,7 +63,7 @@ TEST_F(SessionWorkerTest, WorkerThatDiesAtRestIsReplacedWithTheMemoryInPlace) {
   EXPECT_EQ((*client->Await(kReplies))[0], 77);
   client->SendCommands(Body('r', kArena + 128 * kMiB));
   EXPECT_EQ((*client->Await(kReplies))[0], 78);
-  EXPECT_EQ(Only().restarts, 1u);
+  EXPECT_EQ(Only().continuity.restarts, 1u);
   EXPECT_NE(Only().worker_pid, former);
   EXPECT_EQ(Only().state, "open");
   EXPECT_THAT(Only().reason, HasSubstr("worker died"));
@@ -86,7 +86,7 @@ TEST_F(SessionWorkerTest, ReplacementOnRequestNeedsRest) {
   StartServer();
   auto client = DialAndOpen();
   EXPECT_TRUE(Replace(1, absl::Seconds(10)).ok());
-  EXPECT_EQ(Only().restarts, 1u);
+  EXPECT_EQ(Only().continuity.restarts, 1u);
   // The fake worker never says that a command is complete.
   client->SendCommands(Body('e'));
   EXPECT_TRUE(client->Await(kReplies).has_value());
@@ -104,7 +104,7 @@ TEST_F(SessionWorkerTest, PlannedReplacementCarriesModuleVariables) {
   for (uint64_t restarts = 1; restarts <= 2; ++restarts) {
     const absl::Status replaced = Replace(1, absl::Seconds(10));
     EXPECT_TRUE(replaced.ok()) << replaced;
-    EXPECT_EQ(Only().restarts, restarts);
+    EXPECT_EQ(Only().continuity.restarts, restarts);
     client->SendCommands(Body('v', 0));
     const std::string reply = *client->Await(kReplies);
     EXPECT_EQ(reply, Body('\0', 4711).substr(8, 8));
@@ -119,7 +119,7 @@ TEST_F(SessionWorkerTest, SessionWhoseVariablesCannotBeSavedGoesOnAsItWas) {
   const absl::Status replaced = Replace(1, absl::Seconds(10));
   EXPECT_EQ(replaced.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(replaced.message()), HasSubstr("variables cannot be saved"));
-  EXPECT_EQ(Only().restarts, 0u);
+  EXPECT_EQ(Only().continuity.restarts, 0u);
   client->SendCommands(Body('v', 0));
   EXPECT_TRUE(client->Await(kReplies).has_value());
 }
@@ -199,4 +199,4 @@ TEST_F(SessionWorkerTest, WarmWorkersThatDoNotStartLeaveTheServerUsable) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 // The server's own threads and those of gRPC, and some that nobody thought of.
@@ -114,4 +114,4 @@ uint64_t SystemTaskLimit(const std::string& root) {
   return least;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 struct TaskShareOptions {
   uint64_t tasks = 0;  // For server, keepers and workers together.
@@ -65,6 +65,6 @@ class TaskShares {
 // files are looked up under, for tests.
 uint64_t SystemTaskLimit(const std::string& root = "");
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_SESSION_TASK_SHARES_H_

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,4 +131,4 @@ TEST_F(SystemTaskLimitTest, FilesThatSayNothingAreNoBound) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "server/process/timers.h"
 
-namespace warpline {
+namespace warpline::server {
 
 class FakeTimers : public Timers {
  public:
@@ -42,6 +42,6 @@ class FakeTimers : public Timers {
   std::map<std::pair<absl::Time, Token>, Callback> timers_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_TESTING_FAKE_TIMERS_H_

@@ -35,7 +35,7 @@
 #include "server/process/packet_socket.h"
 #include "transport/shm_ring.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 using warpline_internal::FromWorker;
@@ -268,10 +268,10 @@ class FakeWorker {
 };
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server
 
 int main(int argc, char** argv) {
-  warpline::Behaviour behaviour;
+  warpline::server::Behaviour behaviour;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const int value = std::atoi(argv[i] + arg.find('=') + 1);
@@ -280,5 +280,5 @@ int main(int argc, char** argv) {
     if (absl::StartsWith(arg, "--save_error=")) behaviour.save_error = value;
     if (absl::StartsWith(arg, "--map_error_after=")) behaviour.map_error_after = value;
   }
-  return warpline::FakeWorker(behaviour).Run();
+  return warpline::server::FakeWorker(behaviour).Run();
 }

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "server/continuity/worker_place.h"
 
-namespace warpline {
+namespace warpline::server {
 
 class FakeWorkerPlace : public WorkerPlace {
  public:
@@ -106,6 +106,6 @@ class FakeHoldings : public Survivor {
   std::function<void(CudaResult)> mapped_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_TESTING_FAKE_WORKER_PLACE_H_

@@ -8,7 +8,7 @@
 #include "common/log/log.h"
 #include "common/steady_time.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 std::string Runfile(const std::string& path) {
@@ -91,4 +91,4 @@ std::string SessionFixture::Body(char what, uint64_t a, uint64_t b) {
   return body;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

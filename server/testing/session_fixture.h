@@ -17,7 +17,7 @@
 #include "server/testing/test_client.h"
 #include "transport/inproc/inproc_channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // The test has fake_worker and fake_keeper as data. Each device has 256 MiB, each session 192 MiB,
 // and 8 memory requests may be under way. After each test nothing may be left of any session.
@@ -50,6 +50,6 @@ class SessionFixture : public testing::Test {
   std::unique_ptr<InprocServer> server_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_TESTING_SESSION_FIXTURE_H_

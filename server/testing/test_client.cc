@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 
 void TestClient::Connected(std::unique_ptr<Channel> channel) {
   channel_ = std::move(channel);
@@ -128,4 +128,4 @@ void TestClient::OnClosed(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

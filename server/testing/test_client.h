@@ -15,7 +15,7 @@
 #include "proto/session.pb.h"
 #include "transport/channel.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Thread-safe.
 class TestClient : public ChannelHandler {
@@ -73,6 +73,6 @@ class TestClient : public ChannelHandler {
   uint32_t acked_ = 0;  // What commands say of it: what Resume() said.
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_TESTING_TEST_CLIENT_H_

@@ -1,5 +1,5 @@
-// warpline-worker: executes a session's commands on its devices. Started by warpline-server, which
-// speaks proto/worker.proto on descriptor 3; of no use by hand.
+// warpline-worker: executes a session's commands on its devices. warpline-server starts it and
+// speaks proto/worker.proto on descriptor 3; it is of no use by hand.
 #include <unistd.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Where the server is.
+// The descriptor of the socket to the server.
 constexpr int kControlFd = 3;
 
 }  // namespace
@@ -24,7 +24,7 @@ int main(int argc, char**) {
     warpline::LogError("warpline-worker is started by warpline-server and takes no arguments");
     return 64;
   }
-  // Before anything else prints.
+  // Replaces the descriptors before anything else prints.
   auto output = warpline::worker::OutputCapture::Install();
   if (!output.ok()) {
     warpline::LogError(output.status().ToString());
@@ -36,7 +36,7 @@ int main(int argc, char**) {
   options.on_ended = [](uint64_t session, const absl::Status& why) {
     warpline::worker::SendSessionEnded(kControlFd, session, why);
   };
-  // Never destroyed: decoders use it until the process ends.
+  // Never destroyed, because decoders use it until the process ends.
   auto* const process = new warpline::worker::HostProcess(std::move(options));
   warpline::worker::ServeControlSocket(kControlFd, process);
   _exit(0);

@@ -4,7 +4,7 @@
 
 #include "common/sealed_memory.h"
 
-namespace warpline {
+namespace warpline::server {
 
 void MemoryReader::Read(warpline_internal::ReadBack request, bool former_gone) {
   queue_.push_back(std::move(request));
@@ -109,4 +109,4 @@ void MemoryReader::OnWorkerGone() {
   host_->OnReaderGone();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -1,5 +1,5 @@
-// Reads the memory of a session that has lost its worker, through a process that maps it and
-// executes nothing.
+// Reads the memory of a session that has lost its worker, through a process that maps the memory
+// and executes nothing.
 #ifndef WARPLINE_SERVER_WORKERS_MEMORY_READER_H_
 #define WARPLINE_SERVER_WORKERS_MEMORY_READER_H_
 
@@ -17,40 +17,40 @@
 #include "proto/worker.pb.h"
 #include "server/workers/worker_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
-// What the reader needs of its session. Called on the control loop.
+// What the reader needs from its session. Called on the control loop.
 class MemoryReaderHost {
  public:
   virtual ~MemoryReaderHost() = default;
-  // A worker opened as reader, with its events going to `events`.
+  // Returns a worker that was opened as a reader and sends its events to `events`.
   virtual std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) = 0;
-  // Has it map all that the session holds.
+  // Makes the reader's worker map everything that the session holds.
   virtual void MapForReader(std::function<void(CudaResult)> done) = 0;
   virtual void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) = 0;
   virtual void OnMemoryDone(const warpline_internal::MemoryDone& done) = 0;
   virtual void OnReaderGone() = 0;
-  // Whether the log has room for a line of the reader.
+  // Asks whether the log has room for a line of the reader.
   virtual LogPermit AskForReaderLine() = 0;
 };
 
-// Runs on the control loop. gone() must be true at its end.
+// Runs on the control loop. gone() must be true when it is destroyed.
 class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<MemoryReader> {
  public:
   // `host` is borrowed.
   explicit MemoryReader(MemoryReaderHost* host) : host_(host) {}
 
-  // Answered by OnReadAnswered(), in order. The range is backed. Nothing is mapped before
-  // `former_gone`: the worker that was lost may still use the memory.
+  // Reads a range, which must be backed. OnReadAnswered() gives the answers in order. Nothing is
+  // mapped before `former_gone`, because the worker that was lost may still use the memory.
   void Read(warpline_internal::ReadBack request, bool former_gone);
-  // The worker that was lost is gone.
+  // Tells the reader that the worker that was lost is gone.
   void OnFormerGone();
   void Stop();
   bool gone() const { return worker_ == nullptr || worker_gone_; }
-  // For messages of the session's memory.
+  // The worker to which messages about the session's memory go.
   WorkerProcess* worker() const { return worker_.get(); }
 
-  // WorkerEvents.
+  // Implements WorkerEvents.
   void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override;
   void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
   void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
@@ -75,6 +75,6 @@ class MemoryReader : public WorkerEvents, public std::enable_shared_from_this<Me
   uint64_t read_id_ = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_MEMORY_READER_H_

@@ -6,20 +6,20 @@
 #include "absl/types/span.h"
 #include "proto/worker.pb.h"
 
-namespace warpline {
+namespace warpline::server {
 
 // Called on the control loop.
 class WorkerLink {
  public:
   virtual ~WorkerLink() = default;
   // Sends a message with descriptors (borrowed). The answer, if there is one, goes to the part that
-  // it concerns; it may never come from a worker that dies, after which the next one is asked again
-  // or the session is at its end. UNAVAILABLE when there is no worker, and none is to come;
-  // otherwise as SendPacket().
+  // it concerns. A worker that dies may never answer; then the next worker is asked again, or the
+  // session ends. UNAVAILABLE when there is no worker and none is to come; otherwise the errors of
+  // SendPacket().
   virtual absl::Status Send(const warpline_internal::ToWorker& message,
                             absl::Span<const int> fds) = 0;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_LINK_H_

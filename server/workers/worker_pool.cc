@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 enum PoolLine : size_t { kDiedLine, kNotReadyLine, kPoolLineCount };
@@ -12,7 +12,7 @@ constexpr LogKind kPoolLines[kPoolLineCount] = {{"waiting_workers_died", 10, abs
 
 }  // namespace
 
-// A worker that waits, or is on its way to.
+// A worker that waits, or that is starting in order to wait.
 class WorkerPool::Entry : public WorkerEvents {
  public:
   Entry(WorkerPool* pool, WorkerDevice device, bool ready = false)
@@ -55,14 +55,14 @@ std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, Wor
   for (const int ordinal : device.more_ordinals) prepare.add_more_ordinals(ordinal);
   auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
   worker->set_generation(generation_);
-  worker->Start(options_.program, std::move(prepare));
+  worker->Start(options_.launcher, options_.program, std::move(prepare));
   return worker;
 }
 
 std::shared_ptr<WorkerProcess> WorkerPool::Take(const WorkerDevice& device, WorkerEvents* events) {
   if (device.several()) return Start(device, events);
   auto& entries = devices_[device.ordinal].entries;
-  // One that is almost there is better than a new one.
+  // A worker that has almost started is better than a new one.
   auto found = std::find_if(entries.begin(), entries.end(),
                             [](const auto& entry) { return entry->ready(); });
   if (found == entries.end()) found = entries.begin();
@@ -180,4 +180,4 @@ int WorkerPool::waiting() const {
   return count;
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -1,8 +1,8 @@
 // Warm workers: processes that have opened their device and wait for a session.
 //
-// Opening a device takes a GPU's driver long (context creation alone 0.1 to 0.3 s, and seconds when
-// several do it at a time), so it is done ahead, one process at a time, after the session that took
-// the last one is open.
+// Opening a device takes a GPU's driver long (creating a context alone takes 0.1 to 0.3 s, and
+// seconds when several do it at a time). So it is done ahead, one process at a time, after the
+// session that took the last worker has opened.
 #ifndef WARPLINE_SERVER_WORKERS_WORKER_POOL_H_
 #define WARPLINE_SERVER_WORKERS_WORKER_POOL_H_
 
@@ -20,18 +20,20 @@
 #include "server/process/event_loop.h"
 #include "server/workers/worker_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
 struct WorkerPoolOptions {
+  ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
   ChildOptions program;
-  // Workers that wait, for each device.
+  // The number of workers that wait for each device.
   int warm = 0;
-  // Between attempts to start one that does not start; doubles up to the other.
+  // The pause between attempts to start a worker when it fails. It begins at the first value and
+  // doubles up to the last.
   absl::Duration first_backoff = absl::Seconds(1);
   absl::Duration last_backoff = absl::Seconds(60);
 };
 
-// A device as workers open it, or several: no worker waits for those.
+// A device as workers open it, or several devices, for which no worker waits.
 struct WorkerDevice {
   std::string backend;
   int ordinal = 0;
@@ -40,23 +42,23 @@ struct WorkerDevice {
   bool several() const { return !more_ordinals.empty(); }
 };
 
-// Runs on the control loop. Stop() comes before its end.
+// Runs on the control loop. Call Stop() before destroying it.
 class WorkerPool {
  public:
-  // Loops and `deaths` are borrowed.
+  // The loops and `deaths` are borrowed.
   WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerPoolOptions options);
 
-  // A worker for a session, with its events going to `events` (borrowed, see WorkerProcess): a warm
-  // one where there is one, otherwise one that was just started.
+  // Takes a worker for a session, and sends its events to `events` (borrowed, see WorkerProcess).
+  // It is a warm one when there is one, otherwise one that was just started.
   std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events);
   // Takes back a worker that nothing of a session has reached.
   void GiveBack(const WorkerDevice& device, std::shared_ptr<WorkerProcess> worker);
-  // Starts what is missing. Called when a session is open, and once at the start.
+  // Starts the workers that are missing. Called when a session has opened, and once at the start.
   void Refill(const WorkerDevice& device);
-  // Waiting workers are of an older program: ends them and starts others.
+  // Ends the waiting workers, which run an older program, and starts others.
   void Renew();
 
-  // Starts none any more, ends those that wait, and calls `stopped` when they are gone.
+  // Starts no more workers, ends those that wait, and calls `stopped` when they are gone.
   void Stop(std::function<void()> stopped);
 
   int waiting() const;
@@ -80,15 +82,15 @@ class WorkerPool {
   DeathWatch* const deaths_;
   const WorkerPoolOptions options_;
   std::map<int, Device> devices_;  // By ordinal.
-  // Ended, and not yet reaped.
+  // The workers that were ended and are not yet reaped.
   std::vector<std::shared_ptr<Entry>> leaving_;
   bool stopping_ = false;
-  // Of the program that workers are started from; another after Renew().
+  // The number of the program from which workers are started; Renew() counts it up.
   uint64_t generation_ = 1;
   std::function<void()> stopped_;
   LogBudget log_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_POOL_H_

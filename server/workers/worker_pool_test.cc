@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/process/death_watch.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
 class Events : public WorkerEvents {
@@ -60,7 +60,7 @@ TEST_F(WorkerPoolTest, WorkerThatWasGivenBackIsTakenByTheNext) {
   Events first;
   Events second;
   std::shared_ptr<WorkerProcess> worker;
-  // In one go: the process is not even started.
+  // All of it runs in one go, so that the process is not even started.
   OnControl([&] {
     worker = pool().Take(device_, &first);
     worker->Open({}, nullptr, -1);
@@ -148,4 +148,4 @@ TEST_F(WorkerPoolTest, WorkersOfAnOlderProgramAreNotTakenBack) {
 }
 
 }  // namespace
-}  // namespace warpline
+}  // namespace warpline::server

@@ -8,33 +8,34 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/packet_socket.h"
 
-namespace warpline {
+namespace warpline::server {
 namespace {
 
-// A dying process lets go of its life line first of all, closes its socket later and can be reaped
-// last, which with a GPU context takes a second. The client hears of it after this time, with the
+// A dying process lets go of its life line first, closes its socket later, and can be reaped last,
+// which takes a second with a GPU context. The client hears of the death after this time, with the
 // signal if it is known by then.
 constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 
 }  // namespace
 
-void WorkerProcess::Start(ChildOptions program, warpline_internal::PrepareWorker prepare) {
-  spawner_->Post([self = shared_from_this(), program = std::move(program),
+void WorkerProcess::Start(ProcessLauncher* launcher, ChildOptions program,
+                          warpline_internal::PrepareWorker prepare) {
+  spawner_->Post([self = shared_from_this(), launcher, program = std::move(program),
                   prepare = std::move(prepare)]() mutable {
     struct Started {
-      absl::StatusOr<std::unique_ptr<ChildProcess>> process;
+      absl::StatusOr<std::unique_ptr<RunningProcess>> process;
       UniqueFd socket;
     };
-    // Functions that are posted can be copied, processes cannot.
+    // Posted functions must be copyable, and processes are not.
     auto started = std::make_shared<Started>();
-    started->process = ChildProcess::Start(program, &started->socket);
+    started->process = launcher->Launch(ProcessRole::kWorker, program, &started->socket);
     self->control_->Post([self, started, prepare = std::move(prepare)] {
       self->OnSpawned(std::move(started->process), std::move(started->socket), prepare);
     });
   });
 }
 
-void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process,
+void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process,
                               UniqueFd socket, const warpline_internal::PrepareWorker& prepare) {
   if (!process.ok()) {
     Died(std::string(process.status().message()));
@@ -43,7 +44,7 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> proc
   }
   process_ = std::move(*process);
   socket_ = std::move(socket);
-  exit_watch_ = control_->Watch(process_->pid_fd(), [this] { OnExit(); });
+  exit_watch_ = control_->Watch(process_->exit_fd(), [this] { OnExit(); });
   if (exit_watch_ == 0) {
     Died("cannot be watched");
     process_->Kill();
@@ -67,7 +68,7 @@ void WorkerProcess::Prepare(const warpline_internal::PrepareWorker& prepare) {
   auto line = LifeLine::Create();
   if (!line.ok()) return Died(line.status().ToString());
   SendOrDie(message, {(*line)->fd()});
-  // Without a reference of its own the call may find this object gone.
+  // The call holds no reference, so it may find this object gone.
   life_watch_ = deaths_->Watch(*std::move(line), [control = control_, weak = weak_from_this()] {
     control->Post([weak] {
       if (const auto self = weak.lock()) self->OnLifeEnded();
@@ -144,7 +145,8 @@ void WorkerProcess::OnPacket() {
     } else if (message.has_keep_module() && fds.size() == 1) {
       events_->OnKeepModule(message.keep_module(), std::move(fds[0]));
     } else if (message.has_ended()) {
-      // It hosts no other. Its log says more than its word could be trusted for.
+      // The process hosts no other session. Its log says more than its own account could be trusted
+      // for.
       return Died("the protocol was broken");
     } else {
       return Died("bad message: unknown kind");
@@ -167,7 +169,7 @@ void WorkerProcess::Kill() {
   if (process_ != nullptr) process_->Kill();
 }
 
-// With an empty `why` it is on its way out by itself, and how will be known soon.
+// An empty `why` means that the process ends by itself; how will be known soon.
 void WorkerProcess::Died(const std::string& why) {
   if (dying_ || killed_) return;
   dying_ = true;
@@ -180,7 +182,7 @@ void WorkerProcess::Died(const std::string& why) {
     return;
   }
   report_timer_ = control_->RunAfter(kExitDetail, [self = shared_from_this()] {
-    // If it lives on without its socket, it is of no use any more.
+    // A worker that lives on without its socket is of no use any more.
     self->process_->Kill();
     self->ReportDeath();
   });
@@ -214,4 +216,4 @@ void WorkerProcess::Gone() {
   events_->OnWorkerGone();
 }
 
-}  // namespace warpline
+}  // namespace warpline::server

@@ -15,69 +15,72 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
-#include "server/process/child_process.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/process/life_line.h"
+#include "server/process/running_process.h"
 
-namespace warpline {
+namespace warpline::server {
 
-// What becomes of a worker. Called on the control loop.
+// Receives what becomes of a worker. Called on the control loop.
 class WorkerEvents {
  public:
   virtual ~WorkerEvents() = default;
-  // The device is open; `prepared` says with what error otherwise.
+  // The device is open, or `prepared` says with what error it could not be opened.
   virtual void OnWorkerPrepared(const warpline_internal::WorkerOpened&) {}
   virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) {}
   virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
   virtual void OnHostDone(const warpline_internal::MemoryDone&) {}
   virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
   virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
-  // It asks for memory outside the arena, or has given some back.
+  // The worker asks for memory outside the arena, or has given some back.
   virtual void OnCharge(const warpline_internal::ChargeMemory&) {}
   virtual void OnUncharge(const warpline_internal::UnchargeMemory&) {}
   virtual void OnFindModule(const warpline_internal::FindModule&) {}
   virtual void OnKeepModule(const warpline_internal::KeepModule&, UniqueFd) {}
-  // It cannot be used any more; `why` is for logs and the client. It may still be on its way out.
+  // The worker cannot be used any more; `why` is for logs and the client. The process may still be
+  // on its way out.
   virtual void OnWorkerDied(const std::string& why) = 0;
-  // The last call: the process is gone and so are its mappings. OnWorkerDied() came before, unless
-  // Kill() was called.
+  // The last call: the process and its mappings are gone. OnWorkerDied() came before, unless Kill()
+  // was called.
   virtual void OnWorkerGone() = 0;
 };
 
-// Runs on the control loop. Kill() and OnWorkerGone() come before its end.
+// Runs on the control loop. Kill() and OnWorkerGone() must come before it is destroyed.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
-  // `control` is the loop of this object; `spawner` is where processes are started. Loops, `deaths`
-  // and `events` are borrowed; events may come until OnWorkerGone().
+  // `control` is the loop of this object; `spawner` is the loop on which processes are started.
+  // Loops, `deaths` and `events` are borrowed; events may come until OnWorkerGone().
   WorkerProcess(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerEvents* events)
       : control_(control), spawner_(spawner), deaths_(deaths), events_(events) {}
 
-  // Starts the program and has it open the device. Failures come as OnWorkerDied().
-  void Start(ChildOptions program, warpline_internal::PrepareWorker prepare);
+  // Has `launcher` (borrowed) start the program, which opens the device. Failures come as
+  // OnWorkerDied().
+  void Start(ProcessLauncher* launcher, ChildOptions program,
+             warpline_internal::PrepareWorker prepare);
 
-  // Hands the events to another: a warm worker becomes that of a session. What came before, such as
-  // OnWorkerPrepared(), does not come again.
+  // Sends the events to another receiver: a warm worker becomes that of a session. What came
+  // before, such as OnWorkerPrepared(), does not come again.
   void Attach(WorkerEvents* events) { events_ = events; }
 
-  // Gives it its session, with the descriptors of `rings` (null for a reader), `journal_fd` and,
-  // if it has one, `variables_fd` (borrowed; a worker that has not started yet gets them when it
-  // has opened its device).
+  // Gives the worker its session, with the descriptors of `rings` (null for a reader), `journal_fd`
+  // and, if there is one, `variables_fd`. The descriptors are borrowed; a worker that has not
+  // started yet gets them when it has opened its device.
   void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd,
             int variables_fd = -1);
 
-  // Whether Open() was called and nothing of it has reached the worker, which may still come to be
-  // of use to another session, and takes that back.
+  // Whether Open() was called but nothing of it has reached the worker, so that another session can
+  // still use the worker. CancelOpen() takes the session back.
   bool untouched() const { return pending_open_ && !dying_ && !killed_ && !gone_; }
   void CancelOpen() { pending_open_ = nullptr; }
-  // A number of the owner's choice, for what was started alike.
+  // A number of the owner's choice that workers started alike share.
   void set_generation(uint64_t generation) { generation_ = generation; }
   uint64_t generation() const { return generation_; }
-  // It has opened its device.
+  // Whether it has opened its device.
   bool prepared() const { return prepared_; }
 
-  // Sends a message with descriptors (borrowed). One answer at a time is expected to be under way,
-  // which bounds what lies in the socket.
+  // Sends a message with descriptors (borrowed). Callers keep one answer at a time under way, which
+  // bounds what lies in the socket.
   absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds);
 
   // Ends the process. OnWorkerGone() follows.
@@ -86,7 +89,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   pid_t pid() const { return process_ == nullptr ? 0 : process_->pid(); }
 
  private:
-  void OnSpawned(absl::StatusOr<std::unique_ptr<ChildProcess>> process, UniqueFd socket,
+  void OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process, UniqueFd socket,
                  const warpline_internal::PrepareWorker& prepare);
   void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
   // Sends the first message, with a life line for the process to hold.
@@ -103,15 +106,15 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   EventLoop* const spawner_;
   DeathWatch* const deaths_;
   WorkerEvents* events_;
-  // What Open() was called with before the worker was prepared.
+  // The call of Open() that waits until the worker is prepared.
   std::function<void()> pending_open_;
-  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<RunningProcess> process_;
   UniqueFd socket_;
   EventLoop::Token socket_watch_ = 0;
   EventLoop::Token exit_watch_ = 0;
   EventLoop::Token report_timer_ = 0;
   DeathWatch::Token life_watch_ = 0;
-  uint64_t session_ = 0;  // The number of the one that it was opened for.
+  uint64_t session_ = 0;  // The session for which it was opened.
   uint64_t generation_ = 0;
   bool prepared_ = false;
   bool killed_ = false;
@@ -121,6 +124,6 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   std::string why_;
 };
 
-}  // namespace warpline
+}  // namespace warpline::server
 
 #endif  // WARPLINE_SERVER_WORKERS_WORKER_PROCESS_H_

@@ -46,7 +46,8 @@ class BundleSymbolsTest(unittest.TestCase):
         names = {str(path.relative_to(self.bundle)) for path in self.files}
         for name in ("lib/libcuda.so.1", "lib/libwarpline_core.so", "lib/libnvidia-ml.so.1",
                      "bin/warpline",
-                     "bin/warpline-server", "bin/warpline-worker", "bin/warpline-keeper",
+                     "bin/warpline-server", "bin/warpline-supervisor", "bin/warpline-worker",
+                     "bin/warpline-keeper",
                      "lib/warpline/libwarpline-grpc.so.29", "lib/warpline/libwarpline-stdc++.so.6",
                      "bin/examples/vector_add"):
             self.assertIn(name, names)

@@ -25,14 +25,14 @@ std::string Runfile(const std::string& path) {
 class HostOpeningServer final : public OpeningServer {
  public:
   explicit HostOpeningServer(const OpeningServerOptions& options) {
-    DeviceMemoryOptions memory;
+    server::DeviceMemoryOptions memory;
     memory.keeper.program.path = Runfile("server/keeper/warpline-keeper");
     memory.keeper.backend = "cpu";
-    auto device = DeviceMemory::Open(memory);
+    auto device = server::DeviceMemory::Open(memory);
     EXPECT_TRUE(device.ok()) << device.status();
-    std::vector<std::unique_ptr<DeviceMemory>> devices;
+    std::vector<std::unique_ptr<server::DeviceMemory>> devices;
     if (device.ok()) devices.push_back(*std::move(device));
-    SessionHostOptions host;
+    server::SessionHostOptions host;
     host.max_sessions = options.max_sessions;
     host.session.max_arena_bytes = options.most_arena_bytes;
     host.session.worker.path = Runfile("server/worker/warpline-worker");
@@ -41,11 +41,11 @@ class HostOpeningServer final : public OpeningServer {
         {"OBSTACLES", absl::StrJoin(options.obstacles, ",", [](std::string* out, uint64_t at) {
            absl::StrAppendFormat(out, "%#x", at);
          })}};
-    LeaseBookOptions leases;
+    server::LeaseBookOptions leases;
     leases.clock = [] { return SteadyNow(); };
-    leases_ = LeaseBook::Create(std::move(leases)).value();
+    leases_ = server::LeaseBook::Create(std::move(leases)).value();
     host.leases = leases_.get();
-    host_ = std::make_unique<SessionHost>(std::move(host), std::move(devices));
+    host_ = std::make_unique<server::SessionHost>(std::move(host), std::move(devices));
     server_ = std::make_unique<InprocServer>(host_.get(), ChannelOptions());
   }
 
@@ -60,8 +60,8 @@ class HostOpeningServer final : public OpeningServer {
   uint64_t refused() override { return host_->counters().sessions_refused.value(); }
 
  private:
-  std::unique_ptr<LeaseBook> leases_;
-  std::unique_ptr<SessionHost> host_;
+  std::unique_ptr<server::LeaseBook> leases_;
+  std::unique_ptr<server::SessionHost> host_;
   std::unique_ptr<InprocServer> server_;
 };
 

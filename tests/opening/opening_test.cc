@@ -46,7 +46,7 @@ TEST_P(OpeningTest, FreeArenaIsTakenAtOnce) {
   const auto server = GetParam().make({});
   const auto session = OpenSession(SessionOptions(), server->MakeDialer());
   ASSERT_TRUE(session.ok()) << session.status();
-  EXPECT_EQ((*session)->arena_base(), places[0]);
+  EXPECT_EQ((*session)->terms().arena_base, places[0]);
   EXPECT_EQ(server->refused(), 0u);
 }
 
@@ -56,7 +56,7 @@ TEST_P(OpeningTest, WorkerThatCannotHaveTheArenaIsOfferedAnother) {
   const auto server = GetParam().make({.obstacles = {places[0], places[1]}});
   const auto session = OpenSession(SessionOptions(), server->MakeDialer());
   ASSERT_TRUE(session.ok()) << session.status();
-  EXPECT_EQ((*session)->arena_base(), places[2]);
+  EXPECT_EQ((*session)->terms().arena_base, places[2]);
   EXPECT_EQ(server->refused(), 2u);
 }
 
@@ -68,7 +68,7 @@ TEST_P(OpeningTest, RefusedSessionMakesRoomForTheNext) {
       GetParam().make({.obstacles = {places[0], places[1], places[2]}, .max_sessions = 1});
   const auto session = OpenSession(SessionOptions(), server->MakeDialer());
   ASSERT_TRUE(session.ok()) << session.status();
-  EXPECT_EQ((*session)->arena_base(), places[3]);
+  EXPECT_EQ((*session)->terms().arena_base, places[3]);
   EXPECT_GE(server->refused(), 3u);
 }
 
@@ -85,7 +85,7 @@ TEST_P(OpeningTest, ServerOfSmallArenasGetsOne) {
   const auto server = GetParam().make({.most_arena_bytes = kMost});
   const auto session = OpenSession(SessionOptions(), server->MakeDialer());
   ASSERT_TRUE(session.ok()) << session.status();
-  EXPECT_LE((*session)->arena_bytes(), kMost);
+  EXPECT_LE((*session)->terms().arena_bytes, kMost);
   EXPECT_EQ(server->refused(), 1u);
 }
 

@@ -40,7 +40,7 @@ absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std:
   posix_spawnattr_setsigmask(&attributes, &mask);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t child = 0;
-  // As execvp(), a file without "#!" is run by the shell.
+  // posix_spawnp() has the shell run a file without "#!", as execvp() does.
   const int error = posix_spawnp(&child, path.c_str(), nullptr, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   if (error == 0) return child;
@@ -59,7 +59,7 @@ int WaitForChild(pid_t child) {
     if (ended < 0 && errno != EINTR) return 1;
     siginfo_t info;
     const int number = sigwaitinfo(&set, &info);
-    // What the terminal sends, the child gets from it, too.
+    // A signal that the terminal sends reaches the child without us.
     if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL) kill(child, number);
   }
 }

@@ -1,4 +1,4 @@
-// The program of `warpline run` as a child: signals go on to it, and its end is ours.
+// Runs the program of `warpline run` as a child: passes signals on to it, and ends as it ends.
 #ifndef WARPLINE_TOOLS_CLI_CHILD_H_
 #define WARPLINE_TOOLS_CLI_CHILD_H_
 
@@ -12,8 +12,8 @@
 
 namespace warpline::cli {
 
-// Blocks the signals that WaitForChild() forwards, in this thread and those that it starts from now
-// on. Returns the mask of before, which the child gets.
+// Blocks the signals that WaitForChild() forwards, in this thread and in those that it starts from
+// now on. Returns the former mask, which the child gets.
 sigset_t BlockForwardedSignals();
 
 // Starts the program with this process's environment and `mask`, in the same process group, so that
@@ -21,8 +21,8 @@ sigset_t BlockForwardedSignals();
 absl::StatusOr<pid_t> StartChild(const std::string& path, const std::vector<std::string>& arguments,
                                  const sigset_t& mask);
 
-// Forwards signals that other processes send until the child has ended. Returns its exit code, or
-// 128 and its signal, as shells do.
+// Forwards the signals that other processes send until the child has ended. Returns its exit code,
+// or 128 plus its signal, as shells do.
 int WaitForChild(pid_t child);
 
 }  // namespace warpline::cli

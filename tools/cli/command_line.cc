@@ -54,7 +54,7 @@ constexpr ActionInfo kActions[] = {
     {Verb::kServers, "remove", true}, {Verb::kServers, "list", false},
 };
 
-// What a verb with actions calls the thing that it names, and its actions in words.
+// The words with which a verb that has actions names its object, and its actions.
 struct ActionWords {
   const char* thing;
   const char* actions;
@@ -75,7 +75,7 @@ absl::Status Wrong(const absl::AlphaNum& a, const absl::AlphaNum& b, const absl:
   return absl::InvalidArgumentError(absl::StrCat(a, b, c));
 }
 
-// Of every verb that connects.
+// The options of every verb that connects.
 constexpr char kTlsOptions[] = "tls_ca:text tls_cert:text tls_key:text tls_server_name:text";
 
 std::string* TlsOption(const std::string& name, TlsFiles* tls) {
@@ -115,8 +115,8 @@ absl::Status CheckValue(const std::string& kind, const std::string& option,
   return absl::OkStatus();
 }
 
-// Takes the option at args[*next], and its value where that is the next word. True when it took
-// something.
+// Takes the option at args[*next], and its value when that is the next word. Returns true when it
+// took something.
 absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::string>& args,
                                 size_t* next, CommandLine* line) {
   const std::string& arg = args[*next];
@@ -144,7 +144,7 @@ absl::StatusOr<bool> TakeOption(const VerbInfo& verb, const std::vector<std::str
   return true;
 }
 
-// --gpus, and whether --device names as many.
+// Checks --gpus, and that --device names as many devices.
 absl::Status CheckGpus(const CommandLine& line) {
   if (!line.Has("gpus")) return absl::OkStatus();
   const uint64_t gpus = line.Number("gpus");

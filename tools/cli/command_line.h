@@ -1,4 +1,4 @@
-// The command line of `warpline`, taken apart.
+// Parses the command line of `warpline`.
 #ifndef WARPLINE_TOOLS_CLI_COMMAND_LINE_H_
 #define WARPLINE_TOOLS_CLI_COMMAND_LINE_H_
 
@@ -29,31 +29,31 @@ enum class Verb {
 
 struct CommandLine {
   Verb verb = Verb::kHelp;
-  // Of kTenant, kLease and kServers: "add", "list", ...
+  // The action of kTenant, kLease and kServers: "add", "list", ...
   std::string action;
-  // From --endpoint; empty when it was not given.
+  // The value of --endpoint; empty when it was not given.
   std::string endpoint;
-  // Options count before the variables of the environment.
+  // The TLS options, which take precedence over the environment's variables.
   TlsFiles tls;
   // The other options by name, without dashes: {"memory", "4GiB"}; switches are "1". Sizes and
   // numbers have been checked.
   std::map<std::string, std::string> options;
-  // kReplace: the session's number, or nothing. kServe: the server's flags. kRun: the program and
-  // its arguments, at least one. kTenant, kLease, kServers: the name.
+  // What follows the options. kReplace: the session's number, or nothing. kServe: the server's
+  // flags. kRun: the program and its arguments, at least one. kTenant, kLease, kServers: the name.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }
-  // "" and 0 where the option was not given.
+  // These return "" and 0 when the option was not given.
   std::string Text(const std::string& option) const;
   uint64_t Size(const std::string& option) const;
   uint64_t Number(const std::string& option) const;
 };
 
-// `args` without the program's name. INVALID_ARGUMENT says what was wrong. Options of `warpline
-// run` end at "--" or at the first word that is none.
+// Parses `args`, which leave out the program's name. INVALID_ARGUMENT says what was wrong. The
+// options of `warpline run` end at "--" or at the first word that is no option.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args);
 
-// What `warpline --help` prints.
+// The text that `warpline --help` prints.
 extern const char kHelp[];
 
 }  // namespace warpline::cli

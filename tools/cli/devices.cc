@@ -33,7 +33,7 @@ std::string FirstWordOf(const char* path) {
   return word;
 }
 
-// The session's devices as CUDA_VISIBLE_DEVICES names them, up to its first entry that names none.
+// The session's devices as CUDA_VISIBLE_DEVICES names them, up to the first entry that names none.
 std::string VisibleDevices() {
   const char* const value = getenv("CUDA_VISIBLE_DEVICES");
   std::vector<absl::string_view> named;
@@ -46,7 +46,7 @@ std::string VisibleDevices() {
   return absl::StrJoin(named, ",");
 }
 
-// As nvidia-smi prints it.
+// Formats a UUID as nvidia-smi prints it.
 std::string UuidText(const std::string& bytes) {
   const std::string hex = absl::BytesToHexString(bytes);
   if (hex.size() != 32) return "";
@@ -66,7 +66,7 @@ void AddDevice(const DeviceStatus& device, std::string* out) {
   for (const auto& attribute : device.info().attributes()) {
     line(absl::StrCat("attribute_", attribute.id()), absl::StrCat(attribute.value()));
   }
-  // A map of protobuf has no order.
+  // A protobuf map has no order.
   for (const auto& [name, value] :
        std::map<std::string, uint64_t>(device.numbers().begin(), device.numbers().end())) {
     line(Shown(name), absl::StrCat(value));

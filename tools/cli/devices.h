@@ -10,14 +10,14 @@
 
 namespace warpline::cli {
 
-// Asks with the lease of WARPLINE_TOKEN_FILE, else for process `pid` of this host. UNIMPLEMENTED,
-// with what to do, when a scheduler answers.
+// Asks with the lease of WARPLINE_TOKEN_FILE, otherwise for process `pid` of this host.
+// UNIMPLEMENTED, saying what to do, when a scheduler answers.
 absl::StatusOr<warpline_internal::DeviceStatusReply> AskForDevices(const std::string& endpoint,
                                                                    uint32_t pid);
 
-// Lines of a name, a space and the value: first those of the driver, then for each device "device
-// N" and what belongs to it, at last "end". libnvidia-ml.so.1 reads them: it asks by running this
-// program (docs/decisions/0014-nvml.md).
+// Writes lines of a name, a space and the value: first those of the driver, then for each device
+// "device N" and what belongs to it, and "end" last. libnvidia-ml.so.1 reads them: it asks by
+// running this program (docs/decisions/0014-nvml.md).
 std::string DevicesReport(const warpline_internal::DeviceStatusReply& reply);
 
 }  // namespace warpline::cli

@@ -74,7 +74,7 @@ absl::StatusOr<std::string> OperatorCredential() {
   constexpr char kVariable[] = "WARPLINE_OPERATOR_CREDENTIAL_FILE";
   const std::string path = Variable(kVariable);
   if (!path.empty()) return FirstWordOf(path, kVariable);
-  // Of a scheduler that this user runs, and of the service.
+  // Looks at the state of a scheduler that this user runs, and at that of the service.
   for (const std::string& folder : {DefaultSchedulerState(), std::string(kSchedulerServiceState)}) {
     auto credential = FirstWordOf(folder + "/operator.credential", kVariable);
     if (credential.ok()) return credential;
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Acquire(const std::string& endpoin
   if (reply.status().code() == absl::StatusCode::kUnimplemented) {
     of_scheduler = false;
     AcquireRequest plain = request;
-    // None of the server's business.
+    // The credential is not for a server.
     plain.clear_credential();
     reply = CallUnary<LeaseReply>(client.get(), absl::StrCat(kServer, "OpenLease"), plain,
                                   kAcquireTimeout);

@@ -1,4 +1,4 @@
-// A lease that `warpline run` holds: of a scheduler, or of a server that has none.
+// A lease that `warpline run` holds, from a scheduler or from a server without one.
 #ifndef WARPLINE_TOOLS_CLI_LEASE_H_
 #define WARPLINE_TOOLS_CLI_LEASE_H_
 
@@ -16,16 +16,16 @@ namespace warpline::cli {
 // Thread-safe.
 class Lease {
  public:
-  // Asks whatever answers at `endpoint`. Errors say what to do about them.
+  // Asks the server or scheduler that answers at `endpoint`. Errors say what to do about them.
   static absl::StatusOr<std::unique_ptr<Lease>> Acquire(
       const std::string& endpoint, const warpline_internal::AcquireRequest& request);
 
-  // Where sessions are opened.
+  // The endpoint where sessions are opened.
   const std::string& endpoint() const { return endpoint_; }
-  // What was said at first, and the token of then.
+  // The first reply, with the token of then.
   const warpline_internal::LeaseReply& granted() const { return granted_; }
 
-  // The fresh token. UNAVAILABLE when nobody answers, NOT_FOUND when the lease is over,
+  // Returns the fresh token. UNAVAILABLE when there is no answer, NOT_FOUND when the lease is over,
   // FAILED_PRECONDITION when it was ended.
   absl::StatusOr<std::string> Renew(const std::string& token);
   absl::Status Release(const std::string& token);
@@ -40,14 +40,14 @@ class Lease {
   const std::string endpoint_;
 };
 
-// How the command line reaches `endpoint`.
+// The target through which the command line reaches `endpoint`.
 GrpcTarget TargetOf(const std::string& endpoint);
 
-// WARPLINE_CREDENTIAL, or what is in WARPLINE_CREDENTIAL_FILE, or nothing. NOT_FOUND when the file
-// cannot be read.
+// The value of WARPLINE_CREDENTIAL, or the content of WARPLINE_CREDENTIAL_FILE, or an empty text.
+// NOT_FOUND when the file cannot be read.
 absl::StatusOr<std::string> TenantCredential();
-// What is in WARPLINE_OPERATOR_CREDENTIAL_FILE, or in the scheduler's default state folder, or
-// nothing.
+// The content of WARPLINE_OPERATOR_CREDENTIAL_FILE, or the credential in the scheduler's default
+// state folder, or an empty text.
 absl::StatusOr<std::string> OperatorCredential();
 
 }  // namespace warpline::cli

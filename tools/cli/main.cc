@@ -38,13 +38,14 @@ std::string Endpoint(const CommandLine& line, const char* otherwise = kDefaultEn
   return variable != nullptr && *variable != '\0' ? variable : otherwise;
 }
 
-// The program that is run may go to another folder.
+// Makes the path absolute, because the program that is run may change its folder.
 void ExportPath(const char* variable, const std::string& path) {
   std::error_code ignored;
   if (!path.empty()) setenv(variable, std::filesystem::absolute(path, ignored).c_str(), 1);
 }
 
-// Options count before variables, here and in what is started.
+// Exports the options to the programs that are started, since options take precedence over
+// variables.
 void ExportTls(const TlsFiles& tls) {
   ExportPath(kTlsCaVariable, tls.ca);
   ExportPath(kTlsCertVariable, tls.cert);
@@ -52,7 +53,7 @@ void ExportTls(const TlsFiles& tls) {
   if (!tls.server_name.empty()) setenv(kTlsServerNameVariable, tls.server_name.c_str(), 1);
 }
 
-// Returns only when it fails, with the exit code that shells use.
+// Replaces this process. Returns only on failure, with the exit code that shells use.
 int Exec(const std::string& program, const std::vector<std::string>& args) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));

@@ -74,14 +74,14 @@ absl::StatusOr<std::string> PutTenant(const CommandLine& line, const std::string
   if (line.Has("max_lease_sessions")) {
     request.set_max_lease_sessions(static_cast<uint32_t>(line.Number("max_lease_sessions")));
   }
-  // Checked where the command line was parsed.
+  // The rights were checked where the command line was parsed.
   if (line.Has("rights")) request.set_rights(ParseRights(line.Text("rights")).value_or(0));
   if (line.Has("max_seconds")) request.set_max_seconds(line.Number("max_seconds"));
   request.set_create(line.action == "add");
   request.set_new_credential(line.Has("new_credential"));
   const auto reply = asker->Ask<TenantReply>("PutTenant", request);
   if (!reply.ok()) return reply.status();
-  // Alone on its line, so that it can go into a file.
+  // The credential stands alone on its line, so that it can be redirected into a file.
   return reply->credential().empty() ? std::string() : absl::StrCat(reply->credential(), "\n");
 }
 

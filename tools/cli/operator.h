@@ -1,4 +1,5 @@
-// `warpline tenant`, `warpline lease` and `warpline servers`: what a scheduler's operator does.
+// `warpline tenant`, `warpline lease` and `warpline servers`: the operator's commands for a
+// scheduler.
 #ifndef WARPLINE_TOOLS_CLI_OPERATOR_H_
 #define WARPLINE_TOOLS_CLI_OPERATOR_H_
 
@@ -10,7 +11,7 @@
 
 namespace warpline::cli {
 
-// Does it, and returns what to print. Errors are for people.
+// Carries the command out, and returns what to print. Errors are for people.
 absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& endpoint);
 
 std::string ServersReport(const warpline_internal::ServerList& list);

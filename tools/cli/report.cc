@@ -14,7 +14,7 @@ using warpline_internal::DeviceStat;
 using warpline_internal::SessionStat;
 using warpline_internal::StatReply;
 
-// Between looks at whether a replacement is done.
+// The pause between looks at whether a replacement is done.
 constexpr absl::Duration kReplacePoll = absl::Milliseconds(20);
 
 }  // namespace

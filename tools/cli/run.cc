@@ -37,7 +37,7 @@ int CodeOf(const absl::Status& status) {
   return status.code() == absl::StatusCode::kNotFound ? 127 : 126;
 }
 
-// ../lib of an installation. NOT_FOUND when our libcuda.so.1 is not there.
+// The folder ../lib of an installation. NOT_FOUND when our libcuda.so.1 is not there.
 absl::StatusOr<std::string> LibraryFolder() {
   char self[4096];
   const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -80,7 +80,7 @@ class Renewer {
       stop_.NotifyAll();
     }
     thread_.join();
-    // When nobody answers, it runs out by itself.
+    // When the scheduler does not answer, the lease expires by itself.
     (void)lease_->Release(token_);
   }
 
@@ -124,7 +124,7 @@ class Renewer {
   Lease* const lease_;
   TokenFile* const file_;
   const absl::Duration pause_;
-  // Of the thread; afterwards of who has joined it.
+  // Belongs to the thread; after the thread was joined, to the thread that joined it.
   std::string token_;
   bool in_trouble_ = false;
   Mutex mu_;
@@ -157,7 +157,8 @@ absl::StatusOr<std::unique_ptr<Lease>> AcquireFor(const CommandLine& line,
 }
 
 void TellDriverVersion(int version) {
-  // Asked for before there is a connection. A newer driver has what clients offer.
+  // The version is asked for before there is a connection. A newer driver can do all that clients
+  // offer.
   if (version > 0) {
     setenv("WARPLINE_DRIVER_VERSION", absl::StrCat(std::min(version, kCudaVersion)).c_str(), 0);
   }
@@ -175,7 +176,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
 
   const sigset_t mask = BlockForwardedSignals();
   PrependLibraryPath(*libraries);
-  // Under another `warpline run` that has a lease already, this program is part of it.
+  // When another `warpline run` around this one has a lease already, this program is part of it.
   const bool inherits =
       getenv("WARPLINE_TOKEN_FILE") != nullptr && line.endpoint.empty() && line.options.empty();
   if (inherits) {
@@ -192,7 +193,7 @@ int Run(const CommandLine& line, const std::string& endpoint) {
   setenv("WARPLINE_ENDPOINT", (*lease)->endpoint().c_str(), 1);
   setenv("WARPLINE_TOKEN_FILE", (*file)->path().c_str(), 1);
   TellDriverVersion((*lease)->granted().driver_version());
-  // The program needs its lease, not the means to get others.
+  // The program needs its lease, but not the means to get others.
   unsetenv("WARPLINE_CREDENTIAL");
   unsetenv("WARPLINE_CREDENTIAL_FILE");
   Renewer renewer(lease->get(), file->get());

@@ -1,4 +1,4 @@
-// `warpline run`: a program and all that it starts under one lease.
+// `warpline run`: runs a program, and all that it starts, under one lease.
 #ifndef WARPLINE_TOOLS_CLI_RUN_H_
 #define WARPLINE_TOOLS_CLI_RUN_H_
 
@@ -8,8 +8,8 @@
 
 namespace warpline::cli {
 
-// Returns the exit code: the program's, 127 and 126 as shells do, 1 when there is no lease or no
-// libcuda.so.1. Says on stderr what failed.
+// Returns the exit code: that of the program, 127 and 126 as shells do, or 1 when there is no lease
+// or no libcuda.so.1. Prints on stderr what failed.
 int Run(const CommandLine& line, const std::string& endpoint);
 
 }  // namespace warpline::cli

@@ -5,7 +5,7 @@
 namespace warpline::cli {
 namespace {
 
-// Cells are UTF-8: bytes that go on with a character take no place of their own.
+// Cells are UTF-8: the continuation bytes of a character take no column of their own.
 bool StartsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 size_t Width(const std::string& text) {

@@ -1,4 +1,4 @@
-// Tables on a terminal: columns as wide as what is in them.
+// Tables on a terminal, whose columns are as wide as their contents.
 #ifndef WARPLINE_TOOLS_CLI_TABLE_H_
 #define WARPLINE_TOOLS_CLI_TABLE_H_
 
@@ -14,15 +14,16 @@ struct Column {
   bool optional = false;  // Left out when it is empty in every row.
 };
 
-// Thread-compatible. Cells are printed as they are: see Shown().
+// Thread-compatible. Cells are printed as they are; see Shown().
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // As many cells as there are columns.
+  // Adds a row with as many cells as there are columns.
   void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
-  // The headings and a line for each row, each cut to `most_columns` characters unless that is 0.
+  // The headings and a line for each row. Each line is cut to `most_columns` characters, unless
+  // that is 0.
   std::string Text(size_t most_columns = 0) const;
 
  private:

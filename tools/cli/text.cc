@@ -13,7 +13,7 @@ namespace warpline::cli {
 std::string Shown(const std::string& text) {
   std::string shown;
   for (const char c : absl::Utf8SafeCHexEscape(text)) {
-    // U+0080 to U+009F in UTF-8: terminals obey some of them like ESC [.
+    // Terminals obey some of U+0080 to U+009F, in UTF-8, as they do ESC [.
     if (!shown.empty() && shown.back() == '\xc2' && static_cast<unsigned char>(c) < 0xa0) {
       shown.back() = '?';
       continue;

@@ -11,17 +11,18 @@
 
 namespace warpline::cli {
 
-// A program's name comes from a tenant and goes to somebody's terminal: without control characters.
+// Returns `text` without control characters: a program's name comes from a tenant and goes to
+// somebody's terminal.
 std::string Shown(const std::string& text);
-// "1.5 GiB"
+// Returns a text such as "1.5 GiB".
 std::string ShownBytes(uint64_t bytes);
-// "12s", "3m07s", "5h02m", "3d04h".
+// Returns a text such as "12s", "3m07s", "5h02m" or "3d04h".
 std::string ShownAge(double seconds);
-// One JSON object with every field, whatever its value, by the names of the .proto file; numbers of
-// 64 bits are strings, as protobuf writes them.
+// Writes one JSON object with every field, whatever its value, by the names of the .proto file.
+// Numbers of 64 bits are strings, as protobuf writes them.
 std::string ToJson(const google::protobuf::Message& message);
 
-// The numbers of a session's devices, "0,1"; "-" where it has none yet.
+// The numbers of a session's devices, such as "0,1"; "-" while it has none.
 std::string ShownGpus(const warpline_internal::SessionStat& session);
 
 }  // namespace warpline::cli

@@ -10,17 +10,18 @@
 
 namespace warpline::cli {
 
-// Removed with its folder when destroyed. Thread-compatible.
+// The file and its folder are removed when this is destroyed. Thread-compatible.
 class TokenFile {
  public:
-  // In a new folder that only this user can enter, in XDG_RUNTIME_DIR, TMPDIR or /tmp.
+  // Makes the file in a new folder that only this user can enter, in XDG_RUNTIME_DIR, TMPDIR or
+  // /tmp.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Create(const std::string& token);
   ~TokenFile();
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // At one moment: no reader sees half of it.
+  // Replaces the token in one step, so that no reader sees half of it.
   absl::Status Replace(const std::string& token);
 
  private:

@@ -28,8 +28,8 @@ namespace {
 using warpline_internal::SessionStat;
 using warpline_internal::StatReply;
 
-// Home; what is written then takes the place of what was there, line by line, so that nothing
-// flickers; the rest is erased.
+// Moves the cursor home. The new text then overwrites the old line by line, so that nothing
+// flickers, and the rest is erased.
 constexpr char kHome[] = "\x1b[H";
 constexpr char kEraseLine[] = "\x1b[K\n";
 constexpr char kEraseRest[] = "\x1b[J";
@@ -40,7 +40,7 @@ TerminalSize SizeOfTerminal() {
   return {size.ws_row, size.ws_col};
 }
 
-// The first lines of `text`, and how many more there are.
+// The first lines of `text`, and a note of how many more there are.
 std::string CutToRows(const std::string& text, size_t rows) {
   const std::vector<absl::string_view> lines = absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
   if (rows < 3 || lines.size() < rows) return text;

@@ -1,4 +1,4 @@
-// `warpline top`: sessions with their rates.
+// `warpline top`: shows sessions with their rates.
 #ifndef WARPLINE_TOOLS_CLI_TOP_H_
 #define WARPLINE_TOOLS_CLI_TOP_H_
 
@@ -10,19 +10,19 @@
 
 namespace warpline::cli {
 
-// 0 for what is no terminal.
+// The size of the terminal; 0 and 0 when the output is no terminal.
 struct TerminalSize {
   size_t rows = 0;
   size_t columns = 0;
 };
 
-// Devices, then sessions, the busiest first, with what changed from `before` to `now` in `seconds`;
-// as much as fits.
+// Shows devices, then sessions, the busiest first, with what changed from `before` to `now` in
+// `seconds`; as much as fits.
 std::string TopReport(const warpline_internal::StatReply& before,
                       const warpline_internal::StatReply& now, double seconds,
                       const TerminalSize& size = {});
 
-// Until it is interrupted, or once. Returns the exit code.
+// Runs until it is interrupted, or once. Returns the exit code.
 int Top(const CommandLine& line, const std::string& endpoint);
 
 }  // namespace warpline::cli

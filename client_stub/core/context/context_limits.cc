@@ -36,7 +36,7 @@ bool Fixed(CUlimit limit) { return limit == CU_LIMIT_SHMEM_SIZE || limit == CU_L
 
 CUresult Ask(const Device& device, CUlimit limit, uint64_t* value) {
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(
+  WARPLINE_TRY(ToCu(runtime().commands->Call(
       WaitKind::kRoundTrip, cmd::LimitGet{static_cast<int32_t>(limit), device.number}, {},
       &reply)));
   std::string_view rest = reply;
@@ -61,7 +61,7 @@ void RememberFirst(const Device& device, CUlimit limit) {
 }
 
 CUresult Change(const Device& device, CUlimit limit, uint64_t value) {
-  return ToCu(runtime().session->Call(
+  return ToCu(runtime().commands->Call(
       WaitKind::kRoundTrip, cmd::LimitSet{value, static_cast<int32_t>(limit), device.number}));
 }
 

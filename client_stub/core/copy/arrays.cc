@@ -63,7 +63,7 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
   if ((shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  Session& session = *runtime().session;
+  Commands& commands = *runtime().commands;
   const uint64_t wire = runtime().NewNumber(*context->device);
   const cmd::ArrayCreate command = {wire,
                                     shape.Width,
@@ -74,7 +74,7 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
                                     shape.Flags,
                                     levels};
   std::string reply;
-  CUresult result = ToCu(session.Call(WaitKind::kRoundTrip, command, {}, &reply));
+  CUresult result = ToCu(commands.Call(WaitKind::kRoundTrip, command, {}, &reply));
   if (result == CUDA_SUCCESS && !TakeShape<cmd::ArrayCreateReply>(reply, &shape, &levels)) {
     result = CUDA_ERROR_UNKNOWN;
   }
@@ -94,7 +94,7 @@ CUresult Create(Table* table, Context* context, CUDA_ARRAY3D_DESCRIPTOR shape, u
     if (*handle == 0) result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) {
-    session.Send(cmd::ArrayDestroy{wire});
+    commands.Send(cmd::ArrayDestroy{wire});
     return result;
   }
   context->device->allocator->Charge(charged_bytes);
@@ -127,7 +127,7 @@ CUresult Destroy(Table* table, uint64_t handle) {
   if (!table->Remove(handle, take)) return CUDA_ERROR_INVALID_HANDLE;
   runtime().devices[DeviceOfHandle(wire)].allocator->Discharge(charged_bytes);
   ForgetParts(handle);
-  return SentAs(runtime().session->Send(cmd::ArrayDestroy{wire}));
+  return SentAs(runtime().commands->Send(cmd::ArrayDestroy{wire}));
 }
 
 CUresult GetPart(const Array& whole, const PartKey& key, CUarray* part) {
@@ -139,7 +139,7 @@ CUresult GetPart(const Array& whole, const PartKey& key, CUarray* part) {
   }
   const uint64_t wire = runtime().NewNumber(*whole.context->device);
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(
+  WARPLINE_TRY(ToCu(runtime().commands->Call(
       WaitKind::kRoundTrip, cmd::ArrayPart{wire, whole.wire, key.index, key.what}, {}, &reply)));
   CUDA_ARRAY3D_DESCRIPTOR shape;
   unsigned int levels;

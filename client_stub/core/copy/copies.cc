@@ -86,7 +86,7 @@ CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool w
   WARPLINE_TRY(CheckSendable(stream));
   uint64_t seq = 0;
   const CUresult result =
-      ToCu(runtime().session->CopyOut(stream->wire, to, from, bytes, wait, &seq));
+      ToCu(runtime().commands->CopyOut(stream->wire, to, from, bytes, wait, &seq));
   stream->NoteSent(seq);
   if (!wait) runtime().host_memory->NoteCopy(to, bytes, seq);
   return result;
@@ -145,7 +145,7 @@ CUresult ReceiveBox(Stream* stream, const BoxPlace& to, const BoxPlace& from,
   const bool pinned = BoxSpan(to, extent, &span) && runtime().host_memory->Contains(target, span);
   const bool wait = completion == Completion::kSynchronous || !pinned;
   const CUresult result =
-      ToCu(runtime().session->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
+      ToCu(runtime().commands->CopyBoxOut(stream->wire, to, from, extent, wait, &seq));
   stream->NoteSent(seq);
   if (!wait) runtime().host_memory->NoteCopy(target, span, seq);
   return result;
@@ -175,7 +175,7 @@ CUresult AwaitSource(const void* from, uint64_t bytes) {
   const uint64_t begin = reinterpret_cast<uint64_t>(from);
   const bool being_written = range.last_copy != 0 && begin < range.copied_end &&
                              begin + bytes > range.copied_begin &&
-                             !runtime().session->Retired(kNoStream, range.last_copy);
+                             !runtime().commands->Retired(kNoStream, range.last_copy);
   return being_written ? SynchronizeSession() : CUDA_SUCCESS;
 }
 

@@ -131,7 +131,8 @@ CUresult Destroy(const Key& key) {
     if (table().objects.erase(key) == 0) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto [device, object, is_surface] = key;
-  return SentAs(runtime().session->Send(cmd::TextureDestroy{object, is_surface ? 1u : 0u, device}));
+  return SentAs(
+      runtime().commands->Send(cmd::TextureDestroy{object, is_surface ? 1u : 0u, device}));
 }
 
 }  // namespace
@@ -147,7 +148,7 @@ CUresult CreateTexture(const TextureInfo& info, uint64_t* object) {
     if (info.has_view) SetView(info.view, &command);
   }
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip, command, {}, &reply)));
+  WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, {}, &reply)));
   std::string_view rest = reply;
   cmd::TextureCreateReply made;
   if (!TakeStruct(&rest, &made)) return CUDA_ERROR_UNKNOWN;

@@ -101,7 +101,7 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
   }
   if (!EventComplete(*start) || !EventComplete(*end)) return CUDA_ERROR_NOT_READY;
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(
+  WARPLINE_TRY(ToCu(runtime().commands->Call(
       WaitKind::kRoundTrip, warpline::cmd::EventElapsed{start->wire, end->wire}, {}, &reply)));
   std::string_view rest = reply;
   warpline::cmd::EventElapsedReply elapsed;

@@ -263,7 +263,7 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandl
     frame = root->frame;
   }
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(
+  WARPLINE_TRY(ToCu(runtime().commands->Call(
       WaitKind::kRoundTrip, cmd::ConditionalCreate{frame, defaultLaunchValue, flags}, {}, &reply)));
   std::string_view rest = reply;
   cmd::ConditionalCreateReply made;

@@ -17,7 +17,7 @@ namespace {
 
 // Waits for copies into the range that may still be under way.
 void AwaitCopies(const HostMemory::Range& range) {
-  if (range.last_copy != 0 && !runtime().session->Retired(kNoStream, range.last_copy)) {
+  if (range.last_copy != 0 && !runtime().commands->Retired(kNoStream, range.last_copy)) {
     SynchronizeSession();
   }
 }

@@ -13,6 +13,7 @@
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/events.h"
+#include "client_stub/session/session.h"
 
 using namespace warpline::stub;
 
@@ -70,13 +71,13 @@ std::string UuidOf(uint32_t device) {
 // Gets a token that stands for nothing else.
 CUresult NewToken(std::string* token) {
   SharedMemory shared;
-  WARPLINE_TRY(ToCu(runtime().session->Share({}, &shared)));
+  WARPLINE_TRY(ToCu(runtime().session->memory().Share({}, &shared)));
   *token = shared.token;
   return CUDA_SUCCESS;
 }
 
 CUresult CheckToken(const std::string& token) {
-  return ToCu(runtime().session->OpenShared(token, 0, 0));
+  return ToCu(runtime().session->memory().OpenShared(token, 0, 0));
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle
   }
   std::array<uint8_t, kTokenBytes> uuid;
   std::copy(from.begin(), from.end(), uuid.begin());
-  if (!FindDeviceOf(*runtime().session, uuid, &offered.device)) return CUDA_ERROR_INVALID_VALUE;
+  if (!FindDeviceOf(*runtime().terms, uuid, &offered.device)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
   WARPLINE_TRY(ToCu(runtime().ipc_memory->Open(offered, &address)));
   *pdptr = address;
@@ -189,7 +190,7 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
     return CUDA_ERROR_INVALID_VALUE;
   }
   uint32_t device;
-  if (!FindDeviceOf(*runtime().session, what.device, &device)) return CUDA_ERROR_INVALID_VALUE;
+  if (!FindDeviceOf(*runtime().terms, what.device, &device)) return CUDA_ERROR_INVALID_VALUE;
   WARPLINE_TRY(CheckToken(what.token));
   const uint64_t number = runtime().pools.Add([&](MemoryPool& pool, uint64_t pool_number) {
     pool.handle = HandleOf<CUmemoryPool>(pool_number);

@@ -49,7 +49,7 @@ CUresult Encode(const warpline::cmd::TensorMapEncode& command, CUtensorMap* map)
     }
   }
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip, command, tail, &reply)));
+  WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, tail, &reply)));
   std::string_view rest = reply;
   if (!warpline::TakeStruct(&rest, map)) return CUDA_ERROR_UNKNOWN;
   warpline::MutexLock lock(&known.mu);

@@ -76,7 +76,7 @@ void Link(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data) {
 
 Graph::~Graph() {
   if (frame != 0 && EnterInitialized() == CUDA_SUCCESS) {
-    runtime().session->Send(cmd::ConditionalDestroy{frame});
+    runtime().commands->Send(cmd::ConditionalDestroy{frame});
   }
   for (const auto& node : nodes) RemoveHandle(node.get());
   if (handle != nullptr) {

@@ -112,8 +112,8 @@ CUresult LaunchMemory(const GraphPlan& plan, bool auto_free) {
 // Orders a launch after the former launch of the same graph, in whichever stream that was.
 CUresult ComeAfterFormer(const FormerLaunch& launch, Stream* stream) {
   if (launch.wire == 0 || launch.wire == stream->wire) return CUDA_SUCCESS;
-  Session& session = *runtime().session;
-  if (session.Retired(launch.wire, launch.seq)) return CUDA_SUCCESS;
+  Commands& commands = *runtime().commands;
+  if (commands.Retired(launch.wire, launch.seq)) return CUDA_SUCCESS;
   Stream* const former = launch.stream == CU_STREAM_LEGACY
                              ? &runtime().devices[DeviceOfHandle(launch.wire)].legacy
                              : FindStream(launch.stream, DefaultStream::kLegacy);

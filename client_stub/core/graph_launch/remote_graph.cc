@@ -181,7 +181,7 @@ GraphPlan::GraphPlan(std::vector<Step> steps, uint64_t frame)
 
 GraphPlan::~GraphPlan() {
   if (wire_ != 0 && EnterInitialized() == CUDA_SUCCESS) {
-    runtime().session->Send(cmd::GraphDestroy{wire_});
+    runtime().commands->Send(cmd::GraphDestroy{wire_});
   }
 }
 
@@ -219,14 +219,14 @@ CUresult GraphPlan::Send(const std::string& definition, const Device& device,
   *graph = r.NewNumber(device);
   for (uint64_t done = 0; done < definition.size(); done += kPartBytes) {
     const std::string_view part = std::string_view(definition).substr(done, kPartBytes);
-    WARPLINE_TRY(SentAs(r.session->Send(cmd::ImageData{image, definition.size(), done}, part)));
+    WARPLINE_TRY(SentAs(r.commands->Send(cmd::ImageData{image, definition.size(), done}, part)));
   }
   const CUresult result =
       ToCu(frame_ == 0
-               ? r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreate{*graph, image})
-               : r.session->Call(WaitKind::kRoundTrip, cmd::GraphCreateIn{*graph, image, frame_}));
+               ? r.commands->Call(WaitKind::kRoundTrip, cmd::GraphCreate{*graph, image})
+               : r.commands->Call(WaitKind::kRoundTrip, cmd::GraphCreateIn{*graph, image, frame_}));
   if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
-  r.session->Send(cmd::GraphDestroy{*graph});
+  r.commands->Send(cmd::GraphDestroy{*graph});
   *graph = 0;
   return result;
 }

@@ -24,7 +24,7 @@ CUresult MaxActiveBlocks(Kernel* kernel, int block_threads, uint64_t dynamic_sha
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
   std::string reply;
-  WARPLINE_TRY(ToCu(runtime().session->Call(
+  WARPLINE_TRY(ToCu(runtime().commands->Call(
       WaitKind::kRoundTrip,
       cmd::MaxActiveBlocks{wire, dynamic_shared_bytes, static_cast<uint32_t>(block_threads), flags},
       {}, &reply)));
@@ -52,7 +52,7 @@ CUresult AskClusters(Kernel* kernel, const LaunchGeometry& launch,
                                          static_cast<uint32_t>(question)};
   std::string reply;
   WARPLINE_TRY(
-      ToCu(runtime().session->Call(WaitKind::kRoundTrip, command, attributes.wire, &reply)));
+      ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command, attributes.wire, &reply)));
   std::string_view rest = reply;
   cmd::ClusterOccupancyReply fields;
   if (!TakeStruct(&rest, &fields)) return CUDA_ERROR_UNKNOWN;

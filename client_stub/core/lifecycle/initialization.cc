@@ -56,13 +56,14 @@ void TurnAwayInChild() {
 
 // Programs that end without waiting for their kernels still get their kernels' output.
 void WaitForOutput(Session& session) {
-  if (!session.ExpectsOutput()) return;
+  if (!session.status().ExpectsOutput()) return;
   const absl::Time end = absl::Now() + kExitDeadline;
-  while (session.error() == CudaResult::kSuccess &&
-         !session.Retired(kNoStream, session.last_seq()) && absl::Now() < end) {
+  while (session.status().error() == CudaResult::kSuccess &&
+         !session.commands().Retired(kNoStream, session.commands().last_seq()) &&
+         absl::Now() < end) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  session.WriteOutput();
+  session.status().WriteOutput();
 }
 
 void PrintCounters() {
@@ -134,12 +135,12 @@ void AddDevice(Device* device) {
 std::vector<Allocator*> AddDevices() {
   Runtime& r = runtime();
   std::vector<Allocator*> allocators;
-  r.device_count = static_cast<uint32_t>(r.session->devices().size());
+  r.device_count = static_cast<uint32_t>(r.terms->devices.size());
   r.legacy_overtaken.store(r.several_devices());
   for (uint32_t i = 0; i < r.device_count; ++i) {
     Device& device = r.devices[i];
     device.number = i;
-    device.remote = &r.session->device(i);
+    device.remote = &r.terms->device(i);
     device.allocator = new Allocator(r.session, i);
     allocators.push_back(device.allocator);
     AddDevice(&device);
@@ -150,12 +151,16 @@ std::vector<Allocator*> AddDevices() {
 void OpenGate(std::unique_ptr<Session> session) {
   Runtime& r = runtime();
   r.session = session.release();  // Lives as long as the process.
+  r.terms = &r.session->terms();
+  r.commands = &r.session->commands();
+  r.status = &r.session->status();
   const std::vector<Allocator*> allocators = AddDevices();
   r.virtual_memory = new VirtualMemory(r.session, allocators);
-  r.ipc_memory = new IpcMemory(r.session, r.virtual_memory);
-  r.memory = new DeviceMemory(r.session, allocators, r.virtual_memory, r.ipc_memory);
+  r.ipc_memory = new IpcMemory(&r.session->memory(), r.virtual_memory);
+  r.memory = new DeviceMemory(*r.terms, allocators, r.virtual_memory, r.ipc_memory);
   r.host_memory = new HostMemory;
-  r.shared_host_memory = new SharedHostMemory(r.session, environment().share_memory);
+  r.shared_host_memory =
+      new SharedHostMemory(*r.terms, &r.session->memory(), environment().share_memory);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
   r.launch_blocking = environment().launch_blocking;
@@ -215,7 +220,7 @@ CUresult Open() {
     session = g_opener.load()(options);
   }
   if (!session.ok()) return RefuseUnreachable(session.status());
-  const int server_version = (*session)->device().driver_version;
+  const int server_version = (*session)->terms().device().driver_version;
   if (server_version < env.driver_version) {
     LogError("the server's driver is for CUDA ", server_version, ", older than ",
              env.driver_version, ": update it, or set WARPLINE_DRIVER_VERSION=", server_version);

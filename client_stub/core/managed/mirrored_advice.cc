@@ -95,7 +95,7 @@ void MirroredMemory::BringLater(const Pages& pages) {
     }
   }
   coming_.push_back(pages);
-  coming_.back().seq = session_->last_seq();
+  coming_.back().seq = commands_->last_seq();
   CountLocked();
   any_coming_.NotifyOne();
 }
@@ -111,12 +111,12 @@ void MirroredMemory::RunPrefetches() {
     // the pages ends the prefetch.
     AwaitWork();
     MutexLock lock(&mu_);
-    if (session_->error() != CudaResult::kSuccess) {
+    if (status_->error() != CudaResult::kSuccess) {
       coming_.clear();
       CountLocked();
     }
-    // Another prefetch may have taken its place.
-    if (!coming_.empty() && session_->Retired(kNoStream, coming_.front().seq)) BringSome();
+    // Another one may have come in its place.
+    if (!coming_.empty() && commands_->Retired(kNoStream, coming_.front().seq)) BringSome();
   }
 }
 

@@ -21,7 +21,11 @@ std::atomic<MirroredMemory*> g_memory{nullptr};
 }  // namespace
 
 MirroredMemory::MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream)
-    : session_(session), memory_(memory), stream_(stream) {
+    : terms_(session->terms()),
+      commands_(&session->commands()),
+      status_(&session->status()),
+      memory_(memory),
+      stream_(stream) {
   g_memory.store(this);
 }
 
@@ -38,8 +42,8 @@ CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
   pushed_.fetch_or(1u << DeviceOfHandle(stream));
   for (uint64_t done = 0; done < bytes.size(); done += kPartBytes) {
     const uint64_t seq =
-        session_->Send(cmd::CopyToDevice{stream, device + done}, bytes.substr(done, kPartBytes));
-    if (seq == 0) return ToCu(session_->error());
+        commands_->Send(cmd::CopyToDevice{stream, device + done}, bytes.substr(done, kPartBytes));
+    if (seq == 0) return ToCu(status_->error());
   }
   return CUDA_SUCCESS;
 }
@@ -49,8 +53,8 @@ CUresult MirroredMemory::Push(uint64_t device, std::string_view bytes) {
 CUresult MirroredMemory::Pull(void* to, uint64_t device, uint64_t bytes) {
   const uint64_t stream = StreamFor(device);
   uint64_t seq = 0;
-  WARPLINE_TRY(ToCu(session_->CopyOut(stream, to, device, bytes, /*wait=*/false, &seq)));
-  return ToCu(session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
+  WARPLINE_TRY(ToCu(commands_->CopyOut(stream, to, device, bytes, /*wait=*/false, &seq)));
+  return ToCu(commands_->Call(WaitKind::kRoundTrip, cmd::StreamSync{stream}));
 }
 
 // Makes the work that any stream is given from now on see the bytes that were pushed.
@@ -58,7 +62,7 @@ CUresult MirroredMemory::Order() {
   uint32_t pushed = pushed_.exchange(0);
   for (uint32_t device = 0; pushed != 0; ++device, pushed >>= 1) {
     if ((pushed & 1) == 0) continue;
-    if (session_->Send(cmd::StreamBarrier{StreamOn(device)}) == 0) return ToCu(session_->error());
+    if (commands_->Send(cmd::StreamBarrier{StreamOn(device)}) == 0) return ToCu(status_->error());
   }
   return CUDA_SUCCESS;
 }
@@ -106,14 +110,14 @@ void MirroredMemory::AfterHostCall() {
   uint32_t streams = streams_.load();
   for (uint32_t device = 0; streams != 0; ++device, streams >>= 1) {
     if ((streams & 1) != 0) {
-      session_->Call(WaitKind::kRoundTrip, cmd::StreamSync{StreamOn(device)});
+      commands_->Call(WaitKind::kRoundTrip, cmd::StreamSync{StreamOn(device)});
     }
   }
 }
 
 void MirroredMemory::AwaitWork() {
-  if (session_->Retired(kNoStream, session_->last_seq())) return;
-  session_->Call(WaitKind::kRoundTrip, cmd::ContextSync{});
+  if (commands_->Retired(kNoStream, commands_->last_seq())) return;
+  commands_->Call(WaitKind::kRoundTrip, cmd::ContextSync{});
 }
 
 // ---- Touches.

@@ -90,17 +90,16 @@ std::vector<Mirror::Extent> MirroredMemory::Extents(const std::vector<Variable>&
 }
 
 uint64_t MirroredMemory::StreamFor(uint64_t device) {
-  const auto count = static_cast<uint32_t>(session_->devices().size());
-  const uint64_t at =
-      DeviceOfAddress(device, session_->arena_base(), session_->arena_bytes(), count);
-  // Variables lie outside the arena; any device reaches managed ones.
+  const auto count = static_cast<uint32_t>(terms_.devices.size());
+  const uint64_t at = DeviceOfAddress(device, terms_.arena_base, terms_.arena_bytes, count);
+  // Variables lie outside the arena; any device gets to managed ones.
   const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
   if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
-    session_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
-    // A host function gets the bytes that it touches over this stream, while a copy that waits for
-    // the function is queued with its barrier. All other work on the stream was waited for, or its
-    // memory is not in use yet.
-    session_->Send(cmd::StreamIgnoreBarriers{StreamOn(number)});
+    commands_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
+    // A host function gets what it touches over this stream while a copy that waits for the
+    // function is queued with its barrier. What else comes that way was waited for, or nobody uses
+    // it yet.
+    commands_->Send(cmd::StreamIgnoreBarriers{StreamOn(number)});
   }
   return StreamOn(number);
 }
@@ -152,7 +151,7 @@ CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* con
   }
   if (pages_bytes <= kMostZeroed) {
     const uint64_t stream = StreamFor(range.device);
-    session_->Send(cmd::Memset{stream, range.device, pages_bytes / 4, 0, 4});
+    commands_->Send(cmd::Memset{stream, range.device, pages_bytes / 4, 0, 4});
     pushed_.fetch_or(1u << DeviceOfHandle(stream));
     const CUresult ordered = Order();
     if (ordered != CUDA_SUCCESS) {

@@ -43,8 +43,8 @@ class MirroredMemory : private MirrorLink {
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
 
-  // Both are borrowed and live as long as the process. `stream` is the wire's number of the streams
-  // that carry the bytes both ways; each device has one, which is created when first needed.
+  // All are borrowed and live as long as the process. `stream`: the wire's number of the ones that
+  // carry the bytes both ways, on each device one, which are created when first needed.
   MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream);
 
   // Allocates memory of a device in the arena, zeroed for the host: kManaged, which is freed with
@@ -173,7 +173,9 @@ class MirroredMemory : private MirrorLink {
   // Fetches part of the first prefetch in coming_.
   void BringSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Session* const session_;
+  const SessionTerms& terms_;
+  Commands* const commands_;
+  SessionStatus* const status_;
   DeviceMemory* const memory_;
   // The number of the first device's stream. These streams are non-blocking and ignore barriers:
   // they wait for no other stream.

@@ -8,10 +8,10 @@
 
 namespace warpline::stub {
 
-DeviceMemory::DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
+DeviceMemory::DeviceMemory(const SessionTerms& terms, std::vector<Allocator*> allocators,
                            VirtualMemory* virtual_memory, IpcMemory* ipc_memory)
-    : arena_base_(session->arena_base()),
-      arena_bytes_(session->arena_bytes()),
+    : arena_base_(terms.arena_base),
+      arena_bytes_(terms.arena_bytes),
       allocators_(std::move(allocators)),
       virtual_memory_(virtual_memory),
       ipc_memory_(ipc_memory) {}

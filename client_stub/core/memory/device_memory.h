@@ -16,6 +16,7 @@
 #include "client_stub/core/memory/ipc_memory.h"
 #include "client_stub/core/memory/virtual_memory.h"
 #include "client_stub/core/runtime/objects.h"
+#include "client_stub/session/session_terms.h"
 #include "common/mutex.h"
 
 namespace warpline::stub {
@@ -23,8 +24,9 @@ namespace warpline::stub {
 // Thread-safe.
 class DeviceMemory {
  public:
-  // All are borrowed and must outlive this object. `allocators` holds each device's, by number.
-  DeviceMemory(const Session* session, std::vector<Allocator*> allocators,
+  // All are borrowed and must outlive this object.
+  // `allocators`: of each device.
+  DeviceMemory(const SessionTerms& terms, std::vector<Allocator*> allocators,
                VirtualMemory* virtual_memory, IpcMemory* ipc_memory);
 
   // Work like cuMemAlloc and cuMemFree; Allocate() takes memory of the device with that number.

@@ -17,7 +17,7 @@ CudaResult IpcMemory::Offer(uint32_t device, uint64_t base, uint64_t bytes, uint
     }
   }
   SharedMemory shared;
-  const CudaResult result = session_->Share({.va = base, .bytes = bytes}, &shared);
+  const CudaResult result = requests_->Share({.va = base, .bytes = bytes}, &shared);
   if (result != CudaResult::kSuccess) return result;
   if (base - shared.va >= shared.bytes) return CudaResult::kUnknown;
   *offered = {shared.token, shared.bytes, base - shared.va, bytes, device};

@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "client_stub/core/memory/virtual_memory.h"
-#include "client_stub/session/session.h"
+#include "client_stub/session/memory_requests.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
@@ -30,7 +30,8 @@ struct OfferedAllocation {
 class IpcMemory {
  public:
   // Both are borrowed and must outlive this object.
-  IpcMemory(Session* session, VirtualMemory* memory) : session_(session), memory_(memory) {}
+  IpcMemory(MemoryRequests* requests, VirtualMemory* memory)
+      : requests_(requests), memory_(memory) {}
 
   // Offers the live allocation [base, base + bytes) of a device. `id` tells it from earlier
   // allocations there.
@@ -59,7 +60,7 @@ class IpcMemory {
     std::string token;
   };
 
-  Session* const session_;
+  MemoryRequests* const requests_;
   VirtualMemory* const memory_;
 
   // Held while an allocation is opened, so that none is opened twice. Taken before mu_.

@@ -22,7 +22,7 @@ constexpr uint64_t kQuotaPart = 32;
 CudaResult VirtualMemory::Create(uint32_t device, uint64_t bytes, uint64_t handle_types,
                                  uint64_t* handle) {
   if (bytes == 0 || bytes % kChunkGranularity != 0) return CudaResult::kInvalidValue;
-  if (bytes > session_->device(device).total_bytes) return CudaResult::kOutOfMemory;
+  if (bytes > terms_.device(device).total_bytes) return CudaResult::kOutOfMemory;
   const CudaResult result = Obtain({device, bytes}, handle);
   if (result != CudaResult::kSuccess) return result;
   MutexLock lock(&mu_);
@@ -72,7 +72,7 @@ uint64_t VirtualMemory::NewHandle(uint32_t device, uint64_t count) {
 CudaResult VirtualMemory::Ask(const Kind& kind, uint64_t* handle) {
   const auto [device, bytes] = kind;
   uint64_t& asked = ask_count_[kind];
-  const uint64_t quota = session_->device(device).total_bytes;
+  const uint64_t quota = terms_.device(device).total_bytes;
   const uint64_t most =
       std::min({kMostAtOnce, kMostAtOnceBytes / bytes, quota / kQuotaPart / bytes});
   const uint64_t count = std::max<uint64_t>(1, std::min(asked, most));
@@ -84,7 +84,7 @@ CudaResult VirtualMemory::Ask(const Kind& kind, uint64_t* handle) {
     first = NewHandle(device, count);
   }
   uint64_t created = 0;
-  const CudaResult result = session_->CreateHandles(first, bytes, count, &created);
+  const CudaResult result = memory_->CreateHandles(first, bytes, count, &created);
   if (result != CudaResult::kSuccess) {
     asked = 0;
     return result;
@@ -178,7 +178,7 @@ void VirtualMemory::Settle(uint64_t number) {
   const bool shared = handle.opened || !handle.token.empty();
   handles_.erase(it);
   if (shared || kept_bytes_ + bytes > kMostKept) {
-    session_->ReturnHandle(number);
+    memory_->ReturnHandle(number);
   } else {
     kept_[{DeviceOfHandle(number), bytes}].push_back(number);
     kept_bytes_ += bytes;
@@ -190,7 +190,7 @@ void VirtualMemory::ReturnUnused(uint32_t device) {
   Collect();
   for (auto& [kind, handles] : kept_) {
     if (kind.first != device) continue;
-    for (const uint64_t handle : handles) session_->ReturnHandle(handle);
+    for (const uint64_t handle : handles) memory_->ReturnHandle(handle);
     kept_bytes_ -= handles.size() * kind.second;
     handles.clear();
   }
@@ -208,7 +208,7 @@ CudaResult VirtualMemory::OfferedToken(uint64_t handle, std::string* token, uint
     if (!token->empty()) return CudaResult::kSuccess;
   }
   SharedMemory shared;
-  const CudaResult result = session_->Share({.handle = handle}, &shared);
+  const CudaResult result = memory_->Share({.handle = handle}, &shared);
   if (result != CudaResult::kSuccess) return result;
   *token = shared.token;
   MutexLock lock(&mu_);
@@ -223,7 +223,7 @@ CudaResult VirtualMemory::Export(uint64_t handle, UniqueFd* descriptor) {
   const CudaResult result = OfferedToken(handle, &what.token, &what.bytes);
   if (result != CudaResult::kSuccess) return result;
   what.kind = SharedDescriptor::Kind::kMemory;
-  what.device = session_->device(DeviceOfHandle(handle)).uuid;
+  what.device = terms_.device(DeviceOfHandle(handle)).uuid;
   UniqueFd end;
   if (!MakeSharedDescriptor(what, &end, descriptor)) return CudaResult::kOperatingSystem;
   MutexLock lock(&mu_);
@@ -241,13 +241,13 @@ CudaResult VirtualMemory::Import(int descriptor, uint64_t* handle) {
     return CudaResult::kUnknown;
   }
   uint32_t device;
-  if (!FindDeviceOf(*session_, what.device, &device)) return CudaResult::kInvalidValue;
+  if (!FindDeviceOf(terms_, what.device, &device)) return CudaResult::kInvalidValue;
   uint64_t number;
   {
     MutexLock lock(&mu_);
     number = NewHandle(device);
   }
-  const CudaResult result = session_->OpenShared(what.token, number, what.bytes);
+  const CudaResult result = memory_->OpenShared(what.token, number, what.bytes);
   if (result != CudaResult::kSuccess) return result;
   MutexLock lock(&mu_);
   AddHandle(number, what.bytes);
@@ -266,7 +266,7 @@ CudaResult VirtualMemory::OpenShared(uint32_t device, const std::string& token, 
     MutexLock lock(&mu_);
     number = NewHandle(device);
   }
-  CudaResult result = session_->OpenShared(token, number, bytes);
+  CudaResult result = memory_->OpenShared(token, number, bytes);
   if (result != CudaResult::kSuccess) return result;
   {
     MutexLock lock(&mu_);

@@ -58,9 +58,10 @@ bool ReadSharedDescriptor(int descriptor, SharedDescriptor* what) {
   return true;
 }
 
-bool FindDeviceOf(const Session& session, const std::array<uint8_t, 16>& uuid, uint32_t* device) {
-  for (uint32_t i = 0; i < session.devices().size(); ++i) {
-    if (session.device(i).uuid != uuid) continue;
+bool FindDeviceOf(const SessionTerms& terms, const std::array<uint8_t, 16>& uuid,
+                  uint32_t* device) {
+  for (uint32_t i = 0; i < terms.devices.size(); ++i) {
+    if (terms.device(i).uuid != uuid) continue;
     *device = i;
     return true;
   }

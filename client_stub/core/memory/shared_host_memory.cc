@@ -45,7 +45,7 @@ bool Hold(uint64_t at, uint64_t bytes, int how) {
 bool SharedHostMemory::Reserve() {
   if (tried_) return there_;
   tried_ = true;
-  there_ = session_->arena_base() < kSanitizersOwn &&
+  there_ = terms_.arena_base < kSanitizersOwn &&
            Hold(kHostArenaBase, kHostArenaBytes, MAP_FIXED_NOREPLACE);
   if (there_) addresses_.Add(kHostArenaBase, kHostArenaBytes);
   return there_;
@@ -54,11 +54,11 @@ bool SharedHostMemory::Reserve() {
 CudaResult SharedHostMemory::AddSegment(uint64_t bytes, uint64_t* address) {
   if (!addresses_.Take(bytes, address)) return CudaResult::kOutOfMemory;
   UniqueFd fd;
-  CudaResult result = session_->ShareHostMemory(*address, bytes, /*give_back=*/false, &fd);
+  CudaResult result = memory_->ShareHostMemory(*address, bytes, /*give_back=*/false, &fd);
   if (result == CudaResult::kSuccess &&
       !(fd.valid() &&
         MapAt(*address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get()))) {
-    session_->ShareHostMemory(*address, bytes, /*give_back=*/true, &fd);
+    memory_->ShareHostMemory(*address, bytes, /*give_back=*/true, &fd);
     result = CudaResult::kOutOfMemory;
   }
   if (result != CudaResult::kSuccess) {
@@ -114,7 +114,7 @@ void SharedHostMemory::Free(uint64_t address) {
   if (small && !free_.TakeAt(begin, all)) return;
   segments_.erase(segment);
   UniqueFd none;
-  session_->ShareHostMemory(begin, all, /*give_back=*/true, &none);
+  memory_->ShareHostMemory(begin, all, /*give_back=*/true, &none);
   Hold(begin, all, MAP_FIXED);
   addresses_.Add(begin, all);
 }

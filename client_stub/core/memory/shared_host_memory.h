@@ -8,7 +8,8 @@
 #include <map>
 
 #include "client_stub/core/memory/address_ranges.h"
-#include "client_stub/session/session.h"
+#include "client_stub/session/memory_requests.h"
+#include "client_stub/session/session_terms.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 
@@ -17,8 +18,9 @@ namespace warpline::stub {
 // Thread-safe.
 class SharedHostMemory {
  public:
-  // `session` is borrowed. Without `allowed` there is no such memory.
-  SharedHostMemory(Session* session, bool allowed) : session_(session), tried_(!allowed) {}
+  // Both are borrowed. Without `allowed` there is never any.
+  SharedHostMemory(const SessionTerms& terms, MemoryRequests* memory, bool allowed)
+      : terms_(terms), memory_(memory), tried_(!allowed) {}
 
   // Allocates zeroed whole pages. kNotSupported where there is no such memory, kOutOfMemory beyond
   // the server's bound.
@@ -35,7 +37,8 @@ class SharedHostMemory {
   bool Reserve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult AddSegment(uint64_t bytes, uint64_t* address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Session* const session_;
+  const SessionTerms& terms_;
+  MemoryRequests* const memory_;
   Mutex mu_;
   bool tried_ ABSL_GUARDED_BY(mu_);
   bool there_ ABSL_GUARDED_BY(mu_) = false;

@@ -9,21 +9,25 @@
 namespace warpline::stub {
 
 VirtualMemory::VirtualMemory(Session* session, std::vector<Allocator*> allocators)
-    : session_(session), allocators_(std::move(allocators)) {
-  session_->SetUnmappedCallback([this](uint64_t token) {
+    : terms_(session->terms()),
+      commands_(&session->commands()),
+      status_(&session->status()),
+      memory_(&session->memory()),
+      notices_(&session->notices()),
+      allocators_(std::move(allocators)) {
+  notices_->SetUnmappedCallback([this](uint64_t token) {
     MutexLock lock(&done_mu_);
     done_.push_back(token);
   });
 }
 
-VirtualMemory::~VirtualMemory() { session_->SetUnmappedCallback(nullptr); }
+VirtualMemory::~VirtualMemory() { notices_->SetUnmappedCallback(nullptr); }
 
 // --- Addresses.
 
 Allocator* VirtualMemory::AllocatorAt(uint64_t address) const {
   const auto count = static_cast<uint32_t>(allocators_.size());
-  const uint64_t device =
-      DeviceOfAddress(address, session_->arena_base(), session_->arena_bytes(), count);
+  const uint64_t device = DeviceOfAddress(address, terms_.arena_base, terms_.arena_bytes, count);
   return device < count ? allocators_[device] : nullptr;
 }
 
@@ -155,7 +159,7 @@ CudaResult VirtualMemory::Unmap(uint64_t address, uint64_t bytes) {
       leaving_[token] = {va, mapped.handle};
       leaving_ranges_[va] = mapped.bytes;
       ++ReservationOf(va, mapped.bytes)->second.leaving;
-      if (session_->Send(cmd::MemoryUnmap{va, token}) == 0) return session_->error();
+      if (commands_->Send(cmd::MemoryUnmap{va, token}) == 0) return status_->error();
     }
     Settle(mapped.handle);
   }
@@ -171,9 +175,9 @@ CudaResult VirtualMemory::Send(Mappings::iterator mapping) {
   if (access == mapped.access_sent) return CudaResult::kSuccess;
   const uint64_t seq =
       mapped.sent
-          ? session_->Send(cmd::MemoryAccess{mapping->first, access, 0})
-          : session_->Send(cmd::MemoryMap{mapping->first, mapped.bytes, mapped.handle, access, 0});
-  if (seq == 0) return session_->error();
+          ? commands_->Send(cmd::MemoryAccess{mapping->first, access, 0})
+          : commands_->Send(cmd::MemoryMap{mapping->first, mapped.bytes, mapped.handle, access, 0});
+  if (seq == 0) return status_->error();
   mapped.sent = true;
   mapped.access_sent = access;
   return CudaResult::kSuccess;
@@ -184,7 +188,7 @@ CudaResult VirtualMemory::SetAccess(uint64_t address, uint64_t bytes, uint32_t d
   MutexLock lock(&mu_);
   const auto whole = Whole(address, bytes);
   if (whole.empty()) return CudaResult::kInvalidValue;
-  const RemoteDevice& remote = session_->device(device);
+  const RemoteDevice& remote = terms_.device(device);
   for (const auto it : whole) {
     const uint32_t owner = DeviceOfHandle(it->second.handle);
     const bool able = owner == device || (remote.peers >> owner & 1) != 0;
@@ -227,7 +231,7 @@ bool VirtualMemory::Contains(uint64_t address, uint64_t bytes) const {
 }
 
 CudaResult VirtualMemory::WaitForUnmaps() {
-  const CudaResult result = session_->Call(WaitKind::kFree, cmd::ContextSync{});
+  const CudaResult result = commands_->Call(WaitKind::kFree, cmd::ContextSync{});
   if (result != CudaResult::kSuccess) return result;
   MutexLock lock(&mu_);
   Collect();

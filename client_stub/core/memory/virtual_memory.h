@@ -156,7 +156,11 @@ class VirtualMemory {
   Allocator* AllocatorOf(uint64_t handle) const { return allocators_[DeviceOfHandle(handle)]; }
   CudaResult OfferedToken(uint64_t handle, std::string* token, uint64_t* bytes);
 
-  Session* const session_;
+  const SessionTerms& terms_;
+  Commands* const commands_;
+  SessionStatus* const status_;
+  MemoryRequests* const memory_;
+  Notices* const notices_;
   const std::vector<Allocator*> allocators_;  // By device.
 
   // Held by the one thread that asks the server for handles.

@@ -33,12 +33,11 @@ bool Compress(ZSTD_CCtx* compressor, std::string_view raw, std::string* out) {
   return true;
 }
 
-// Returns null where compressing does not pay: to a server on this host, or for bytes that are
-// compressed already.
-Compressor CompressorFor(const Session& session, std::string_view bytes) {
+// Null where compressing does not pay: to a server on this host, or for what is compressed already.
+Compressor CompressorFor(const SessionTerms& terms, std::string_view bytes) {
   Compressor none(nullptr, &ZSTD_freeCCtx);
-  if (bytes.size() < kLeastImage || session.same_host() ||
-      (session.features() & kFeatureCompressedImages) == 0) {
+  if (bytes.size() < kLeastImage || terms.same_host ||
+      (terms.features & kFeatureCompressedImages) == 0) {
     return none;
   }
   Compressor compressor(ZSTD_createCCtx(), &ZSTD_freeCCtx);
@@ -53,20 +52,21 @@ Compressor CompressorFor(const Session& session, std::string_view bytes) {
 
 }  // namespace
 
-bool WorthAsking(const Session& session, std::string_view bytes) {
-  return bytes.size() >= kMinCachedImage && (session.features() & kFeatureModuleCache) != 0;
+bool WorthAsking(const SessionTerms& terms, std::string_view bytes) {
+  return bytes.size() >= kMinCachedImage && (terms.features & kFeatureModuleCache) != 0;
 }
 
-uint64_t AskForImage(Session* session, uint64_t image, std::string_view bytes) {
+uint64_t AskForImage(Commands* commands, uint64_t image, std::string_view bytes) {
   cmd::ImageFind find = {image, bytes.size()};
   ContentHash hash;
   // If hashing fails, the hash stays zero, under which nothing is stored.
   if (HashContent(bytes, &hash)) std::memcpy(find.sha256, hash.data(), sizeof(find.sha256));
-  return session->Send(find);
+  return commands->Send(find);
 }
 
-uint64_t SendImage(Session* session, uint64_t image, std::string_view bytes) {
-  const Compressor compressor = CompressorFor(*session, bytes);
+uint64_t SendImage(const SessionTerms& terms, Commands* commands, uint64_t image,
+                   std::string_view bytes) {
+  const Compressor compressor = CompressorFor(terms, bytes);
   std::string frame;
   uint64_t seq = 0;
   for (size_t offset = 0; offset < bytes.size();) {
@@ -74,11 +74,11 @@ uint64_t SendImage(Session* session, uint64_t image, std::string_view bytes) {
     if (compressor != nullptr && Compress(compressor.get(), part, &frame) &&
         frame.size() <= kMaxTail) {
       const cmd::ImageZstd zstd = {image, bytes.size(), offset, part.size()};
-      seq = session->Send(zstd, frame);
+      seq = commands->Send(zstd, frame);
       offset += part.size();
     } else {
       const std::string_view raw = part.substr(0, kMaxTail);
-      seq = session->Send(cmd::ImageData{image, bytes.size(), offset}, raw);
+      seq = commands->Send(cmd::ImageData{image, bytes.size(), offset}, raw);
       offset += raw.size();
     }
     if (seq == 0) return 0;

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "client_stub/session/session.h"
+#include "client_stub/session/commands.h"
+#include "client_stub/session/session_terms.h"
 #include "common/cuda/cuda_result.h"
 
 namespace warpline::stub {
@@ -15,16 +16,17 @@ namespace warpline::stub {
 // server.
 inline constexpr CudaResult kImageMissing = CudaResult::kNotReady;
 
-// Whether to ask the server for such an image before sending it.
-bool WorthAsking(const Session& session, std::string_view bytes);
+// Whether the server is to be asked for such an image before it is sent.
+bool WorthAsking(const SessionTerms& terms, std::string_view bytes);
 
-// Names `bytes` by their hash, as image `image`. The first answer about the module that is made of
-// it tells whether the server has them. Returns the command's number, 0 when the session is lost.
-uint64_t AskForImage(Session* session, uint64_t image, std::string_view bytes);
+// Names `bytes` by their hash, as image `image`. Whether the server has them turns out with the
+// module that is made of it. Returns the command's number, 0 when the session is lost.
+uint64_t AskForImage(Commands* commands, uint64_t image, std::string_view bytes);
 
 // Sends all of `bytes` as image `image`. Returns the last command's number, 0 when the session is
 // lost.
-uint64_t SendImage(Session* session, uint64_t image, std::string_view bytes);
+uint64_t SendImage(const SessionTerms& terms, Commands* commands, uint64_t image,
+                   std::string_view bytes);
 
 }  // namespace warpline::stub
 

@@ -99,7 +99,7 @@ CUresult SetKernelAttribute(Kernel* kernel, CUfunction_attribute attribute, int 
   uint64_t wire;
   WARPLINE_TRY(kernel->module->Bind(kernel, &wire));
   const cmd::KernelSetAttribute command = {wire, static_cast<int32_t>(attribute), value};
-  WARPLINE_TRY(ToCu(runtime().session->Call(WaitKind::kRoundTrip, command)));
+  WARPLINE_TRY(ToCu(runtime().commands->Call(WaitKind::kRoundTrip, command)));
   kernel->attributes[attribute].store(value, std::memory_order_relaxed);
   kernel->set_attributes.fetch_or(1u << attribute);
   MutexLock lock(&kernel->occupancy_mu);

@@ -7,7 +7,7 @@
 namespace warpline::stub {
 
 Link::~Link() {
-  if (wire_ != 0) runtime().session->Send(cmd::LinkDestroy{wire_});
+  if (wire_ != 0) runtime().commands->Send(cmd::LinkDestroy{wire_});
 }
 
 CUresult Link::Create() {
@@ -18,27 +18,27 @@ CUresult Link::Create() {
 CUresult Link::Begin() {
   const uint64_t wire = runtime().NewNumber(device_);
   const CUresult result =
-      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::LinkCreate{wire}, options_.wire()));
+      ToCu(runtime().commands->Call(WaitKind::kRoundTrip, cmd::LinkCreate{wire}, options_.wire()));
   if (result == CUDA_SUCCESS) {
     wire_ = wire;
   } else {
-    runtime().session->Send(cmd::LinkDestroy{wire});
+    runtime().commands->Send(cmd::LinkDestroy{wire});
   }
   return result;
 }
 
 CUresult Link::Send(const Input& input) {
-  Session& session = *runtime().session;
+  Commands& commands = *runtime().commands;
   const uint64_t image = runtime().NewNumber();
   const std::string_view data = input.data;
   for (size_t offset = 0; offset < data.size(); offset += kMaxTail) {
     const uint64_t seq =
-        session.Send(cmd::ImageData{image, data.size(), offset}, data.substr(offset, kMaxTail));
+        commands.Send(cmd::ImageData{image, data.size(), offset}, data.substr(offset, kMaxTail));
     if (seq == 0) return SentAs(seq);
   }
   const cmd::LinkAdd command = {wire_, image, static_cast<uint32_t>(input.type),
                                 static_cast<uint32_t>(input.name.size())};
-  return ToCu(session.Call(WaitKind::kRoundTrip, command, input.name + input.options));
+  return ToCu(commands.Call(WaitKind::kRoundTrip, command, input.name + input.options));
 }
 
 CUresult Link::Repeat() {
@@ -62,9 +62,9 @@ CUresult Link::Add(CUjitInputType type, std::string_view data, std::string_view 
 }
 
 CUresult Link::Fetch() {
-  Session& session = *runtime().session;
+  Commands& commands = *runtime().commands;
   std::string reply;
-  WARPLINE_TRY(ToCu(session.Call(WaitKind::kRoundTrip, cmd::LinkComplete{wire_}, {}, &reply)));
+  WARPLINE_TRY(ToCu(commands.Call(WaitKind::kRoundTrip, cmd::LinkComplete{wire_}, {}, &reply)));
   std::string_view rest = reply;
   cmd::LinkCompleteReply complete;
   if (!TakeStruct(&rest, &complete)) return CUDA_ERROR_UNKNOWN;
@@ -72,7 +72,7 @@ CUresult Link::Fetch() {
   while (code.size() < complete.bytes) {
     std::string part;
     WARPLINE_TRY(
-        ToCu(session.Call(WaitKind::kRoundTrip, cmd::LinkRead{wire_, code.size()}, {}, &part)));
+        ToCu(commands.Call(WaitKind::kRoundTrip, cmd::LinkRead{wire_, code.size()}, {}, &part)));
     const uint64_t left = complete.bytes - code.size();
     if (part.empty()) return CUDA_ERROR_UNKNOWN;
     code.append(part, 0, left);
@@ -97,7 +97,7 @@ void Link::WriteLog() {
   if (!options_.wants_log()) return;
   std::string reply;
   const CUresult result =
-      ToCu(runtime().session->Call(WaitKind::kRoundTrip, cmd::LinkLog{wire_}, {}, &reply));
+      ToCu(runtime().commands->Call(WaitKind::kRoundTrip, cmd::LinkLog{wire_}, {}, &reply));
   std::string_view rest = reply;
   cmd::LinkLogReply log;
   if (result != CUDA_SUCCESS || !TakeStruct(&rest, &log) || log.info_bytes > rest.size()) return;

@@ -30,14 +30,14 @@ CUresult Module::Upload(uint64_t* wire) {
   *wire = wire_;
   if (uploaded_) return CUDA_SUCCESS;
   if (image_.bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  Session& session = *runtime().session;
+  Commands& commands = *runtime().commands;
   const uint64_t image = runtime().NewNumber();
-  const bool ask = !server_lacks_ && WorthAsking(session, image_.bytes);
-  uint64_t seq =
-      ask ? AskForImage(&session, image, image_.bytes) : SendImage(&session, image, image_.bytes);
+  const bool ask = !server_lacks_ && WorthAsking(*runtime().terms, image_.bytes);
+  uint64_t seq = ask ? AskForImage(&commands, image, image_.bytes)
+                     : SendImage(*runtime().terms, &commands, image, image_.bytes);
   if (seq == 0) return SentAs(seq);
-  seq = jit_options_.empty() ? session.Send(cmd::ModuleLoad{wire_, image})
-                             : session.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
+  seq = jit_options_.empty() ? commands.Send(cmd::ModuleLoad{wire_, image})
+                             : commands.Send(cmd::ModuleLoadJit{wire_, image}, jit_options_);
   if (seq == 0) return SentAs(seq);
   uploaded_ = true;
   return CUDA_SUCCESS;
@@ -49,7 +49,7 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
     uint64_t wire;
     WARPLINE_TRY(Upload(&wire));
     const CudaResult result =
-        runtime().session->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
+        runtime().commands->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
     if (result != kImageMissing || again) return ToCu(result);
     SendInstead(wire);
   }
@@ -60,7 +60,7 @@ void Module::SendInstead(uint64_t wire) {
   MutexLock lock(&mu_);
   // Another thread may have been here, or the module was unloaded.
   if (wire_ != wire || !uploaded_ || unloaded_) return;
-  r.session->Send(cmd::ModuleUnload{wire_});
+  r.commands->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber(*device_);
   uploaded_ = false;
   server_lacks_ = true;
@@ -234,7 +234,7 @@ CUresult Module::GetGlobal(const char* name, CUdeviceptr* address, size_t* bytes
 CUresult Module::Bind(Kernel* kernel, uint64_t* wire) {
   *wire = kernel->wire.load(std::memory_order_acquire);
   if (*wire != 0) return CUDA_SUCCESS;
-  Session& session = *runtime().session;
+  Commands& commands = *runtime().commands;
   *wire = runtime().NewNumber();
   WARPLINE_TRY(Ask(
       [number = *wire](uint64_t module) {
@@ -244,7 +244,7 @@ CUresult Module::Bind(Kernel* kernel, uint64_t* wire) {
   for (int i = 0; i < Kernel::kAttributes; ++i) {
     if ((kernel->set_attributes.load() >> i & 1) == 0) continue;
     const cmd::KernelSetAttribute set = {*wire, i, kernel->attributes[i].load()};
-    WARPLINE_TRY(ToCu(session.Call(WaitKind::kRoundTrip, set)));
+    WARPLINE_TRY(ToCu(commands.Call(WaitKind::kRoundTrip, set)));
   }
   kernel->wire.store(*wire, std::memory_order_release);
   return CUDA_SUCCESS;
@@ -269,7 +269,7 @@ void Module::Reset() {
   globals_.clear();
   r.memory->ForgetGlobalsOf(this);
   r.mirrored->ForgetVariablesOf(this);
-  r.session->Send(cmd::ModuleUnload{wire_});
+  r.commands->Send(cmd::ModuleUnload{wire_});
   wire_ = r.NewNumber(*device_);
   uploaded_ = false;
   server_lacks_ = false;
@@ -288,7 +288,7 @@ void Module::Unload() {
   }
   r.memory->ForgetGlobalsOf(this);
   r.mirrored->ForgetVariablesOf(this);
-  if (uploaded_) r.session->Send(cmd::ModuleUnload{wire_});
+  if (uploaded_) r.commands->Send(cmd::ModuleUnload{wire_});
 }
 
 }  // namespace warpline::stub

@@ -9,7 +9,7 @@
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/runtime/device_limits.h"
 #include "client_stub/core/runtime/objects.h"
-#include "client_stub/session/session.h"
+#include "client_stub/session/session_terms.h"
 
 namespace warpline::stub {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "client_stub/session/session.h"
+#include "client_stub/session/session_terms.h"
 
 namespace warpline::stub {
 

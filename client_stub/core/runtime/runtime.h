@@ -26,7 +26,9 @@
 #include "client_stub/core/runtime/device.h"
 #include "client_stub/core/runtime/objects.h"
 #include "client_stub/core/runtime/thread_state.h"
-#include "client_stub/session/session.h"
+#include "client_stub/session/commands.h"
+#include "client_stub/session/session_status.h"
+#include "client_stub/session/session_terms.h"
 #include "proto/devices.h"
 
 namespace warpline::stub {
@@ -36,6 +38,7 @@ class HostCalls;
 class HostMemory;
 class IpcMemory;
 class MirroredMemory;
+class Session;
 class SharedHostMemory;
 class VirtualMemory;
 
@@ -50,6 +53,10 @@ struct Runtime {
   std::atomic<CUresult> gate{CUDA_ERROR_NOT_INITIALIZED};
 
   Session* session = nullptr;
+  // Parts of it that calls use all the time.
+  const SessionTerms* terms = nullptr;
+  Commands* commands = nullptr;
+  SessionStatus* status = nullptr;
   VirtualMemory* virtual_memory = nullptr;
   IpcMemory* ipc_memory = nullptr;
   DeviceMemory* memory = nullptr;
@@ -88,7 +95,7 @@ struct Runtime {
   // Returns the device whose part of the arena holds `address`; nullptr outside all parts.
   Device* DeviceAt(uint64_t address) {
     const uint64_t number =
-        DeviceOfAddress(address, session->arena_base(), session->arena_bytes(), device_count);
+        DeviceOfAddress(address, terms->arena_base, terms->arena_bytes, device_count);
     return number < device_count ? &devices[number] : nullptr;
   }
 };
@@ -128,9 +135,9 @@ inline CUresult EnterContext() {
 
 // Returns the error that every call returns once the session is lost; CUDA_SUCCESS until then.
 inline CUresult SessionError() {
-  const CudaResult error = runtime().session->error();
+  const CudaResult error = runtime().status->error();
   // The text of a failed assertion comes with its error.
-  if (error != CudaResult::kSuccess) runtime().session->WriteOutput();
+  if (error != CudaResult::kSuccess) runtime().status->WriteOutput();
   return ToCu(error);
 }
 
@@ -138,7 +145,7 @@ inline CUresult SessionError() {
 // have given.
 inline CUresult WaitedFor() {
   WARPLINE_TRY(SessionError());
-  return ToCu(runtime().session->TakeDeferred());
+  return ToCu(runtime().status->TakeDeferred());
 }
 
 // For calls that create, use or destroy something on the device.

@@ -7,7 +7,7 @@
 namespace warpline::stub {
 namespace {
 
-void SendDestroy(Event& event) { runtime().session->Send(cmd::EventDestroy{event.wire}); }
+void SendDestroy(Event& event) { runtime().commands->Send(cmd::EventDestroy{event.wire}); }
 
 }  // namespace
 
@@ -18,7 +18,7 @@ CUresult CreateEvent(Context* context, unsigned int flags, CUevent* event) {
   const uint64_t wire = r.NewNumber();
   // The other flags say how this process waits.
   const uint32_t wire_flags = flags & CU_EVENT_DISABLE_TIMING;
-  const uint64_t seq = r.session->Send(cmd::EventCreate{wire, wire_flags, 0});
+  const uint64_t seq = r.commands->Send(cmd::EventCreate{wire, wire_flags, 0});
   if (seq == 0) return SentAs(seq);
   const uint64_t handle = r.events.Add([&](Event& e, uint64_t number) {
     e.handle = HandleOf<CUevent>(number);
@@ -61,7 +61,7 @@ CUresult RecordEvent(Event* event, Stream* stream) {
 bool EventComplete(const Event& event) {
   const uint64_t stream = event.stream.load(std::memory_order_acquire);
   const uint64_t seq = event.seq.load(std::memory_order_acquire);
-  return seq == 0 || runtime().session->Retired(stream, seq);
+  return seq == 0 || runtime().commands->Retired(stream, seq);
 }
 
 CUresult WaitForEvent(Stream* stream, const Event* event) {
@@ -75,7 +75,7 @@ CUresult WaitForEvent(Stream* stream, const Event* event) {
 CUresult SynchronizeEvent(Event* event) {
   WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/false));
   if (EventComplete(*event)) return WaitedFor();
-  return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::EventSync{event->wire}));
+  return ToCu(runtime().commands->Call(WaitKind::kSynchronize, cmd::EventSync{event->wire}));
 }
 
 }  // namespace warpline::stub

@@ -21,8 +21,9 @@ constexpr uint64_t kMaxPacedCommands = 32u << 10;
 
 }  // namespace
 
-HostCalls::HostCalls(Session* session) : session_(session) {
-  session_->SetHostDueCallback([this](uint64_t token) { OnDue(token); });
+HostCalls::HostCalls(Session* session)
+    : commands_(&session->commands()), status_(&session->status()) {
+  session->notices().SetHostDueCallback([this](uint64_t token) { OnDue(token); });
 }
 
 bool HostCalls::OnThread() { return t_thread.runs_host_calls; }
@@ -89,7 +90,7 @@ void HostCalls::Await() {
 
 void HostCalls::OnDue(uint64_t token) {
   MutexLock lock(&mu_);
-  if (token == Session::kNoToken) {
+  if (token == Notices::kNoToken) {
     lost_ = true;
   } else {
     due_.push_back(token);
@@ -123,8 +124,8 @@ void HostCalls::Run() {
       if (it == calls_.end()) continue;
       call = it->second;
     }
-    const CudaResult error = session_->error();
-    // At the process's end no code of the application runs any more.
+    const CudaResult error = status_->error();
+    // At the process's end nothing of the application runs any more.
     if (error != CudaResult::kDeinitialized) {
       if (call.callback != nullptr) {
         call.callback(call.stream, ToCu(error), call.data);
@@ -137,7 +138,7 @@ void HostCalls::Run() {
       MutexLock lock(&mu_);
       FinishLocked(token);
     }
-    if (due && call.in_stream) session_->Send(cmd::HostDone{token});
+    if (due && call.in_stream) commands_->Send(cmd::HostDone{token});
   }
 }
 

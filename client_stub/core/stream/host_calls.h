@@ -59,8 +59,9 @@ class HostCalls {
   void Run();
   void FinishLocked(uint64_t token) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Session* const session_;
-  std::atomic<uint64_t> count_{0};  // The size of calls_.
+  Commands* const commands_;
+  SessionStatus* const status_;
+  std::atomic<uint64_t> count_{0};  // Of calls_.
 
   Mutex mu_;
   CondVar changed_;

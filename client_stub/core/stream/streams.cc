@@ -14,8 +14,8 @@ void Forget(Stream& stream) {
   if (Captured(stream)) ForgetCapture(&stream);
   // The stream may have freed other devices' memory.
   for (uint32_t i = 0; i < r.device_count; ++i) r.devices[i].allocator->ForgetStream(stream.wire);
-  r.session->Send(cmd::StreamDestroy{stream.wire});
-  r.session->ForgetStream(stream.wire);
+  r.commands->Send(cmd::StreamDestroy{stream.wire});
+  r.commands->ForgetStream(stream.wire);
 }
 
 // Called at the end of the thread whose default streams these are.
@@ -63,7 +63,7 @@ CUresult CreateStream(Device* device, Context* context, unsigned int flags, int 
     WARPLINE_TRY(OrderOtherStreamsAfter(&device->legacy));
   }
   const cmd::StreamCreate command = {r.NewNumber(*device), flags, priority};
-  const uint64_t seq = r.session->Send(command);
+  const uint64_t seq = r.commands->Send(command);
   if (seq == 0) return SentAs(seq);
   const uint64_t handle = r.streams.Add([&](Stream& s, uint64_t number) {
     s.handle = HandleOf<CUstream>(number);
@@ -107,13 +107,13 @@ void DestroyStreamsOf(const Context* context) {
 }
 
 bool StreamComplete(const Stream& stream) {
-  const Session& session = *runtime().session;
-  if (!session.Retired(stream.wire, stream.last_seq.load(std::memory_order_acquire))) return false;
+  const Commands& commands = *runtime().commands;
+  if (!commands.Retired(stream.wire, stream.last_seq.load(std::memory_order_acquire))) return false;
   if (!stream.legacy()) return true;
   bool complete = true;
   runtime().streams.ForEach([&](const Stream& other, uint64_t) {
     complete = !other.blocking() || other.device != stream.device ||
-               session.Retired(other.wire, other.last_seq.load(std::memory_order_acquire));
+               commands.Retired(other.wire, other.last_seq.load(std::memory_order_acquire));
     return complete;
   });
   return complete;
@@ -122,30 +122,30 @@ bool StreamComplete(const Stream& stream) {
 CUresult SynchronizeStream(Stream* stream) {
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (StreamComplete(*stream)) return WaitedFor();
-  return ToCu(runtime().session->Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
+  return ToCu(runtime().commands->Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
 }
 
 CUresult SynchronizeDevice(const Device& device) {
-  Session& session = *runtime().session;
-  if (!runtime().several_devices() || session.Retired(kNoStream, session.last_seq())) {
+  Commands& commands = *runtime().commands;
+  if (!runtime().several_devices() || commands.Retired(kNoStream, commands.last_seq())) {
     return SynchronizeSession();
   }
-  return ToCu(session.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
+  return ToCu(commands.Call(WaitKind::kSynchronize, cmd::DeviceSync{device.number, 0}));
 }
 
 CUresult SynchronizeSession() {
-  Session& session = *runtime().session;
-  if (session.Retired(kNoStream, session.last_seq())) return WaitedFor();
-  return ToCu(session.Call(WaitKind::kSynchronize, cmd::ContextSync{}));
+  Commands& commands = *runtime().commands;
+  if (commands.Retired(kNoStream, commands.last_seq())) return WaitedFor();
+  return ToCu(commands.Call(WaitKind::kSynchronize, cmd::ContextSync{}));
 }
 
 CUresult Join(Stream* before, Stream* stream) {
-  Session& session = *runtime().session;
+  Commands& commands = *runtime().commands;
   const uint64_t event = runtime().NewNumber();
-  WARPLINE_TRY(SentAs(session.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
+  WARPLINE_TRY(SentAs(commands.Send(cmd::EventCreate{event, CU_EVENT_DISABLE_TIMING, 0})));
   WARPLINE_TRY(SendOn(before, cmd::EventRecord{event, before->wire}));
   WARPLINE_TRY(SendOn(stream, cmd::StreamWaitEvent{stream->wire, event}));
-  return SentAs(session.Send(cmd::EventDestroy{event}));
+  return SentAs(commands.Send(cmd::EventDestroy{event}));
 }
 
 CUresult JoinDevice(Device* device, const Context* context, Stream* stream) {
@@ -155,7 +155,7 @@ CUresult JoinDevice(Device* device, const Context* context, Stream* stream) {
   r.streams.ForEach([&](const Stream& other, uint64_t handle) {
     if (other.blocking() || other.device != device || other.wire == stream->wire ||
         (context != nullptr && other.context != nullptr && other.context != context) ||
-        r.session->Retired(other.wire, other.last_seq.load(std::memory_order_acquire))) {
+        r.commands->Retired(other.wire, other.last_seq.load(std::memory_order_acquire))) {
       return true;
     }
     Stream* const before = r.streams.Find(handle);

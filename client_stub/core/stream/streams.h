@@ -52,7 +52,7 @@ CUresult SendOn(Stream* stream, const Command& command, std::string_view tail = 
   if (stream->recorder != nullptr) return Record(stream->recorder, command, tail);
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (runtime().host_calls->any()) runtime().host_calls->Pace(tail.size());
-  const uint64_t seq = runtime().session->Send(command, tail);
+  const uint64_t seq = runtime().commands->Send(command, tail);
   if (seq != 0) stream->NoteSent(seq);
   if (sent_seq != nullptr) *sent_seq = seq;
   return SentAs(seq);

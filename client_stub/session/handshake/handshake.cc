@@ -144,7 +144,7 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
         "the server chose features that this client does not know");
   }
   Welcomed welcomed;
-  if (auto status = TakeDevices(welcome, &welcomed.devices); !status.ok()) return status;
+  if (auto status = TakeDevices(welcome, &welcomed.terms.devices); !status.ok()) return status;
   // One frame of the largest kind must fit.
   if (welcome.window_bytes() < kMaxCommandsPayload || welcome.window_commands() < 16) {
     return Bad("window");
@@ -159,13 +159,15 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   if (const auto& memory = welcome.initial_memory(); memory.bytes() != 0) {
     const uint64_t start = arena.base + kArenaMargin;
     const uint64_t own_bytes =
-        DeviceArenaBytes(arena.bytes, static_cast<uint32_t>(welcomed.devices.size()));
+        DeviceArenaBytes(arena.bytes, static_cast<uint32_t>(welcomed.terms.devices.size()));
     if (memory.va() != start || memory.bytes() % kChunkGranularity != 0 ||
         memory.bytes() > own_bytes - 2 * kArenaMargin || memory.bytes() > welcome.quota_bytes()) {
       return Bad("initial memory grant");
     }
-    welcomed.initial_grant = {memory.va(), memory.bytes()};
+    welcomed.terms.initial_grant = {memory.va(), memory.bytes()};
   }
+  welcomed.terms.arena_base = arena.base;
+  welcomed.terms.arena_bytes = arena.bytes;
   welcomed.session = welcome.session();
   welcomed.secret = welcome.secret();
   welcomed.window_bytes = welcome.window_bytes();
@@ -173,9 +175,9 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.server = welcome.server();
   welcomed.resumable = (welcome.features() & kFeatureResume) != 0;
   welcomed.version = welcome.version();
-  welcomed.features = welcome.features();
+  welcomed.terms.features = welcome.features();
   welcomed.boot_id = welcome.boot_id();
-  welcomed.same_host = !welcomed.boot_id.empty() && welcomed.boot_id == BootId();
+  welcomed.terms.same_host = !welcomed.boot_id.empty() && welcomed.boot_id == BootId();
   welcomed.unix_socket = welcome.unix_socket();
   welcomed.server_uid = welcome.server_uid();
   welcomed.user_namespace = welcome.user_namespace();

@@ -18,15 +18,12 @@ namespace warpline::stub {
 struct Welcomed {
   uint64_t session = 0;
   std::string secret;
-  std::vector<RemoteDevice> devices;  // At least one.
-  Grant initial_grant;
+  SessionTerms terms;
   uint64_t window_bytes = 0;
   uint64_t window_commands = 0;
   std::string server;
   bool resumable = false;
   uint32_t version = 0;  // Of the protocol.
-  uint64_t features = 0;
-  bool same_host = false;
   // Where the server also listens, for clients on the host with this boot id. May be empty.
   std::string boot_id;
   std::string unix_socket;

@@ -54,14 +54,14 @@ TEST(HandshakeTest, WelcomeFillsTheDevice) {
   attribute->set_id(100000);  // Of a newer CUDA.
   const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
-  ASSERT_EQ(welcomed->devices.size(), 1u);
-  const RemoteDevice& device = welcomed->devices[0];
+  ASSERT_EQ(welcomed->terms.devices.size(), 1u);
+  const RemoteDevice& device = welcomed->terms.devices[0];
   EXPECT_EQ(device.name, "GPU");
   EXPECT_EQ(device.total_bytes, 1ull << 30);
   EXPECT_EQ(device.attributes[16], 132);
   EXPECT_EQ(device.uuid[15], 'f');
   EXPECT_EQ(device.peers, 0u);
-  EXPECT_EQ(welcomed->initial_grant.bytes, 64ull << 20);
+  EXPECT_EQ(welcomed->terms.initial_grant.bytes, 64ull << 20);
 }
 
 void AddDevice(warpline_internal::Welcome* welcome, const char* uuid, uint64_t quota) {
@@ -78,13 +78,13 @@ TEST(HandshakeTest, WelcomeHasSeveralDevicesAndTheirPeers) {
   for (const uint32_t peers : {3u, 1u, 0u}) welcome.add_peers(peers);
   const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
-  ASSERT_EQ(welcomed->devices.size(), 3u);
-  EXPECT_EQ(welcomed->devices[1].uuid[0], 'f');
-  EXPECT_EQ(welcomed->devices[1].total_bytes, 2ull << 30);
-  EXPECT_EQ(welcomed->devices[2].total_bytes, 3ull << 30);
-  EXPECT_EQ(welcomed->devices[0].peers, 2u);  // None is its own.
-  EXPECT_EQ(welcomed->devices[1].peers, 1u);
-  EXPECT_EQ(welcomed->devices[2].peers, 0u);
+  ASSERT_EQ(welcomed->terms.devices.size(), 3u);
+  EXPECT_EQ(welcomed->terms.devices[1].uuid[0], 'f');
+  EXPECT_EQ(welcomed->terms.devices[1].total_bytes, 2ull << 30);
+  EXPECT_EQ(welcomed->terms.devices[2].total_bytes, 3ull << 30);
+  EXPECT_EQ(welcomed->terms.devices[0].peers, 2u);  // None is its own.
+  EXPECT_EQ(welcomed->terms.devices[1].peers, 1u);
+  EXPECT_EQ(welcomed->terms.devices[2].peers, 0u);
 }
 
 TEST(HandshakeTest, EveryVersionInTheRangeIsFine) {
@@ -102,7 +102,7 @@ TEST(HandshakeTest, NoInitialMemoryIsFine) {
   welcome.clear_initial_memory();
   const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
   ASSERT_TRUE(welcomed.ok());
-  EXPECT_EQ(welcomed->initial_grant.bytes, 0u);
+  EXPECT_EQ(welcomed->terms.initial_grant.bytes, 0u);
 }
 
 TEST(HandshakeTest, WhatACorrectServerDoesNotSendIsRefused) {

@@ -24,16 +24,18 @@ class SessionCallsTest : public testing::Test {
     session_ = *std::move(session);
   }
 
-  CudaResult Sync() { return session_->Call(WaitKind::kSynchronize, cmd::ContextSync{}); }
+  CudaResult Sync() {
+    return session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
+  }
 
   FakeServer server_;
   std::unique_ptr<SessionImpl> session_;
 };
 
 TEST_F(SessionCallsTest, CommandsArriveInOrderWithTheirTails) {
-  EXPECT_EQ(session_->Send(cmd::Launch{.stream = 3}, "params"), 1u);
-  EXPECT_EQ(session_->Send(cmd::EventRecord{.event = 1, .stream = 3}), 2u);
-  EXPECT_EQ(session_->last_seq(), 2u);
+  EXPECT_EQ(session_->commands().Send(cmd::Launch{.stream = 3}, "params"), 1u);
+  EXPECT_EQ(session_->commands().Send(cmd::EventRecord{.event = 1, .stream = 3}), 2u);
+  EXPECT_EQ(session_->commands().last_seq(), 2u);
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
   const auto commands = server_.commands();
   ASSERT_EQ(commands.size(), 3u);
@@ -50,29 +52,29 @@ TEST_F(SessionCallsTest, AnOlderServerIsNotSentWhatItDoesNotKnow) {
     welcome->set_version(1);
   };
   Open();
-  const uint64_t before = session_->Send(cmd::Launch{});
-  EXPECT_EQ(session_->Send(cmd::ImageFind{}), 0u);
-  EXPECT_EQ(session_->error(), CudaResult::kSuccess);
+  const uint64_t before = session_->commands().Send(cmd::Launch{});
+  EXPECT_EQ(session_->commands().Send(cmd::ImageFind{}), 0u);
+  EXPECT_EQ(session_->status().error(), CudaResult::kSuccess);
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
-  EXPECT_EQ(session_->last_seq(), before + 1);
+  EXPECT_EQ(session_->commands().last_seq(), before + 1);
 }
 
 TEST_F(SessionCallsTest, WhatWasSentLeavesWithoutFurtherCalls) {
-  const uint64_t seq = session_->Send(cmd::Launch{});
+  const uint64_t seq = session_->commands().Send(cmd::Launch{});
   server_.AwaitCommand(seq);
 }
 
 TEST_F(SessionCallsTest, GroupLeavesAtItsEnd) {
-  session_->BeginGroup();
-  session_->Send(cmd::Launch{});
-  const uint64_t seq = session_->Send(cmd::Launch{});
-  session_->EndGroup();
+  session_->commands().BeginGroup();
+  session_->commands().Send(cmd::Launch{});
+  const uint64_t seq = session_->commands().Send(cmd::Launch{});
+  session_->commands().EndGroup();
   server_.AwaitCommand(seq);
 }
 
 TEST_F(SessionCallsTest, RoundTripBringsFields) {
   std::string fields;
-  EXPECT_EQ(session_->Call(WaitKind::kRoundTrip, cmd::GlobalFind{}, "name", &fields),
+  EXPECT_EQ(session_->commands().Call(WaitKind::kRoundTrip, cmd::GlobalFind{}, "name", &fields),
             CudaResult::kSuccess);
   EXPECT_EQ(fields, "fields");
 }
@@ -83,8 +85,9 @@ TEST_F(SessionCallsTest, FailedRoundTripReturnsItsErrorAndNothingElseFails) {
     AppendReply(command.seq, static_cast<int>(CudaResult::kNotFound), {}, {}, replies);
     return true;
   };
-  EXPECT_EQ(session_->Call(WaitKind::kRoundTrip, cmd::KernelFind{}, "k"), CudaResult::kNotFound);
-  EXPECT_EQ(session_->error(), CudaResult::kSuccess);
+  EXPECT_EQ(session_->commands().Call(WaitKind::kRoundTrip, cmd::KernelFind{}, "k"),
+            CudaResult::kNotFound);
+  EXPECT_EQ(session_->status().error(), CudaResult::kSuccess);
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
 }
 
@@ -100,10 +103,10 @@ TEST_F(SessionCallsTest, ManyThreadsGetTheirOwnReplies) {
       for (uint64_t i = 0; i < 200; ++i) {
         const uint64_t mark = t * 1000 + i;
         std::string fields;
-        session_->Send(cmd::Launch{});
-        ASSERT_EQ(
-            session_->Call(WaitKind::kRoundTrip, cmd::GlobalFind{.module = mark}, "v", &fields),
-            CudaResult::kSuccess);
+        session_->commands().Send(cmd::Launch{});
+        ASSERT_EQ(session_->commands().Call(WaitKind::kRoundTrip, cmd::GlobalFind{.module = mark},
+                                            "v", &fields),
+                  CudaResult::kSuccess);
         ASSERT_EQ(std::memcmp(fields.data(), &mark, sizeof(mark)), 0);
       }
     });
@@ -116,50 +119,53 @@ TEST_F(SessionCallsTest, ManyThreadsGetTheirOwnReplies) {
 TEST_F(SessionCallsTest, CopyOutBringsTheData) {
   std::vector<char> data(1000001);
   uint64_t seq = 0;
-  const uint64_t src = session_->arena_base() + 12345;
-  ASSERT_EQ(session_->CopyOut(1, data.data(), src, data.size(), true, &seq), CudaResult::kSuccess);
+  const uint64_t src = session_->terms().arena_base + 12345;
+  ASSERT_EQ(session_->commands().CopyOut(1, data.data(), src, data.size(), true, &seq),
+            CudaResult::kSuccess);
   for (size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], DeviceByte(src + i)) << i;
   EXPECT_EQ(seq, 1u);
-  EXPECT_EQ(session_->CopyOut(1, nullptr, src, 0, true, &seq), CudaResult::kSuccess);
-  EXPECT_EQ(session_->last_seq(), 1u);
+  EXPECT_EQ(session_->commands().CopyOut(1, nullptr, src, 0, true, &seq), CudaResult::kSuccess);
+  EXPECT_EQ(session_->commands().last_seq(), 1u);
 }
 
 TEST_F(SessionCallsTest, CopyOutWithoutWaitingIsThereOnceItRetired) {
   std::vector<char> data(300000);
   uint64_t seq = 0;
-  const uint64_t src = session_->arena_base();
-  ASSERT_EQ(session_->CopyOut(4, data.data(), src, data.size(), false, &seq), CudaResult::kSuccess);
-  while (!session_->Retired(4, seq)) std::this_thread::yield();
+  const uint64_t src = session_->terms().arena_base;
+  ASSERT_EQ(session_->commands().CopyOut(4, data.data(), src, data.size(), false, &seq),
+            CudaResult::kSuccess);
+  while (!session_->commands().Retired(4, seq)) std::this_thread::yield();
   for (size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], DeviceByte(src + i)) << i;
 }
 
 TEST_F(SessionCallsTest, BoardFollowsTheWorker) {
   server_.HoldRetired(true);
-  const uint64_t first = session_->Send(cmd::Launch{.stream = 1});
-  const uint64_t second = session_->Send(cmd::Launch{.stream = 2});
+  const uint64_t first = session_->commands().Send(cmd::Launch{.stream = 1});
+  const uint64_t second = session_->commands().Send(cmd::Launch{.stream = 2});
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
-  EXPECT_FALSE(session_->Retired(1, first));
+  EXPECT_FALSE(session_->commands().Retired(1, first));
   std::string replies;
   AppendNotice(ReplyId::kRetired, first, notice::Retired{.stream = 1, .all_seq = 0}, {}, &replies);
   server_.SendReplies(replies);
-  while (!session_->Retired(1, first)) std::this_thread::yield();
-  EXPECT_FALSE(session_->Retired(2, second));
-  EXPECT_FALSE(session_->Retired(1, second));
+  while (!session_->commands().Retired(1, first)) std::this_thread::yield();
+  EXPECT_FALSE(session_->commands().Retired(2, second));
+  EXPECT_FALSE(session_->commands().Retired(1, second));
   server_.HoldRetired(false);
-  while (!session_->Retired(2, second)) std::this_thread::yield();
-  while (!session_->Retired(kNoStream, session_->last_seq())) std::this_thread::yield();
+  while (!session_->commands().Retired(2, second)) std::this_thread::yield();
+  while (!session_->commands().Retired(kNoStream, session_->commands().last_seq()))
+    std::this_thread::yield();
 }
 
 TEST_F(SessionCallsTest, FullWindowMakesTheSenderWaitUntilCommandsRetire) {
   server_.edit_welcome = [](const auto&, auto* welcome) { welcome->set_window_commands(20); };
   Open();
   server_.HoldRetired(true);
-  for (int i = 0; i < 20; ++i) session_->Send(cmd::Launch{});
+  for (int i = 0; i < 20; ++i) session_->commands().Send(cmd::Launch{});
   EXPECT_EQ(session_->counters().window_waits, 0u);
-  std::thread sender([this] { EXPECT_EQ(session_->Send(cmd::Launch{}), 21u); });
+  std::thread sender([this] { EXPECT_EQ(session_->commands().Send(cmd::Launch{}), 21u); });
   server_.AwaitCommand(20);
   while (session_->counters().window_waits == 0) std::this_thread::yield();
-  EXPECT_EQ(session_->last_seq(), 20u);
+  EXPECT_EQ(session_->commands().last_seq(), 20u);
   server_.HoldRetired(false);
   sender.join();
   EXPECT_EQ(session_->counters().window_waits, 1u);
@@ -170,8 +176,8 @@ TEST_F(SessionCallsTest, FullWindowMakesTheSenderWaitUntilBytesAreReceived) {
   Open();
   server_.HoldReceived(true);
   const std::string tail(kMaxTail, 't');
-  session_->Send(cmd::CopyToDevice{}, tail);
-  std::thread sender([&] { EXPECT_EQ(session_->Send(cmd::CopyToDevice{}, tail), 2u); });
+  session_->commands().Send(cmd::CopyToDevice{}, tail);
+  std::thread sender([&] { EXPECT_EQ(session_->commands().Send(cmd::CopyToDevice{}, tail), 2u); });
   server_.AwaitCommand(1);
   while (session_->counters().window_waits == 0) std::this_thread::yield();
   EXPECT_EQ(server_.commands().size(), 1u);
@@ -180,28 +186,28 @@ TEST_F(SessionCallsTest, FullWindowMakesTheSenderWaitUntilBytesAreReceived) {
 }
 
 TEST_F(SessionCallsTest, TailThatWasNotSplitIsNotSent) {
-  EXPECT_EQ(session_->Send(cmd::CopyToDevice{}, std::string(kMaxTail + 1, 't')), 0u);
-  EXPECT_EQ(session_->error(), CudaResult::kSuccess);
-  EXPECT_EQ(session_->last_seq(), 0u);
+  EXPECT_EQ(session_->commands().Send(cmd::CopyToDevice{}, std::string(kMaxTail + 1, 't')), 0u);
+  EXPECT_EQ(session_->status().error(), CudaResult::kSuccess);
+  EXPECT_EQ(session_->commands().last_seq(), 0u);
 }
 
 TEST_F(SessionCallsTest, FreedTokensReachTheCallback) {
   std::atomic<uint64_t> freed{0};
-  session_->SetFreedCallback(0, [&](uint64_t token) { freed.store(token); });
-  session_->Send(cmd::FreeFence{.token = 77});
+  session_->notices().SetFreedCallback(0, [&](uint64_t token) { freed.store(token); });
+  session_->commands().Send(cmd::FreeFence{.token = 77});
   while (freed.load() != 77) std::this_thread::yield();
-  session_->SetFreedCallback(0, nullptr);
+  session_->notices().SetFreedCallback(0, nullptr);
 }
 
 TEST_F(SessionCallsTest, MemoryIsGrantedWithinTheQuota) {
-  const uint64_t va = session_->arena_base() + (1ull << 30);
+  const uint64_t va = session_->terms().arena_base + (1ull << 30);
   Grant grant;
-  ASSERT_EQ(session_->RequestMemory(va, 2 << 20, 64 << 20, &grant), CudaResult::kSuccess);
+  ASSERT_EQ(session_->memory().RequestMemory(va, 2 << 20, 64 << 20, &grant), CudaResult::kSuccess);
   EXPECT_EQ(grant.va, va);
   EXPECT_EQ(grant.bytes, 64u << 20);
-  EXPECT_EQ(session_->RequestMemory(va, FakeServer::kQuota, FakeServer::kQuota, &grant),
+  EXPECT_EQ(session_->memory().RequestMemory(va, FakeServer::kQuota, FakeServer::kQuota, &grant),
             CudaResult::kOutOfMemory);
-  session_->ReturnMemory({va, 64 << 20});
+  session_->memory().ReturnMemory({va, 64 << 20});
   EXPECT_EQ(session_->counters().memory_round_trips, 2u);
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
   ASSERT_EQ(server_.memory_returns().size(), 1u);
@@ -209,12 +215,12 @@ TEST_F(SessionCallsTest, MemoryIsGrantedWithinTheQuota) {
 }
 
 TEST_F(SessionCallsTest, ReasonOfRefusedMemoryIsLoggedOnceAndCounted) {
-  const uint64_t va = session_->arena_base() + (1ull << 40);
+  const uint64_t va = session_->terms().arena_base + (1ull << 40);
   Grant grant;
   testing::internal::CaptureStderr();
   for (int i = 1; i <= 20; ++i) {
     const uint64_t bytes = FakeServer::kQuota + static_cast<uint64_t>(i) * kChunkGranularity;
-    EXPECT_EQ(session_->RequestMemory(va, bytes, bytes, &grant), CudaResult::kOutOfMemory);
+    EXPECT_EQ(session_->memory().RequestMemory(va, bytes, bytes, &grant), CudaResult::kOutOfMemory);
   }
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
@@ -225,12 +231,12 @@ TEST_F(SessionCallsTest, ReasonOfRefusedMemoryIsLoggedOnceAndCounted) {
 }
 
 TEST_F(SessionCallsTest, CountersSayWhatWasWaitedFor) {
-  session_->Call(WaitKind::kRoundTrip, cmd::KernelFind{}, "k");
-  session_->Call(WaitKind::kFree, cmd::ContextSync{});
+  session_->commands().Call(WaitKind::kRoundTrip, cmd::KernelFind{}, "k");
+  session_->commands().Call(WaitKind::kFree, cmd::ContextSync{});
   Sync();
   char byte;
-  session_->CopyOut(0, &byte, session_->arena_base(), 1, true, nullptr);
-  session_->Send(cmd::Launch{});
+  session_->commands().CopyOut(0, &byte, session_->terms().arena_base, 1, true, nullptr);
+  session_->commands().Send(cmd::Launch{});
   Sync();
   const std::string text = session_->counters().ToText();
   for (const char* line :

@@ -42,11 +42,12 @@ class SessionGrpcTest : public testing::Test {
 TEST_F(SessionGrpcTest, CommandsRepliesAndCopiesPass) {
   Open();
   const std::string tail(100000, 't');
-  for (int i = 0; i < 200; ++i) ASSERT_NE(session_->Send(cmd::CopyToDevice{}, tail), 0u);
-  EXPECT_EQ(session_->Call(WaitKind::kSynchronize, cmd::ContextSync{}), CudaResult::kSuccess);
+  for (int i = 0; i < 200; ++i) ASSERT_NE(session_->commands().Send(cmd::CopyToDevice{}, tail), 0u);
+  EXPECT_EQ(session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{}),
+            CudaResult::kSuccess);
   std::vector<char> data(3000000);
-  const uint64_t src = session_->arena_base();
-  ASSERT_EQ(session_->CopyOut(1, data.data(), src, data.size(), true, nullptr),
+  const uint64_t src = session_->terms().arena_base;
+  ASSERT_EQ(session_->commands().CopyOut(1, data.data(), src, data.size(), true, nullptr),
             CudaResult::kSuccess);
   for (size_t i = 0; i < data.size(); i += 997) ASSERT_EQ(data[i], DeviceByte(src + i));
   session_->Close(absl::Seconds(5));
@@ -74,7 +75,7 @@ TEST_F(SessionGrpcTest, ServersEndEndsTheWait) {
   Open();
   server_.on_command = [](const FakeServer::Command&, std::string*) { return true; };
   std::thread waiter([this] {
-    EXPECT_EQ(session_->Call(WaitKind::kSynchronize, cmd::ContextSync{}),
+    EXPECT_EQ(session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{}),
               CudaResult::kLaunchFailed);
   });
   server_.AwaitCommand(1);

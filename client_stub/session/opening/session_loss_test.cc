@@ -24,7 +24,9 @@ class SessionLossTest : public testing::Test {
     session_ = *std::move(session);
   }
 
-  CudaResult Sync() { return session_->Call(WaitKind::kSynchronize, cmd::ContextSync{}); }
+  CudaResult Sync() {
+    return session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
+  }
 
   // The server answers commands of this kind with nothing.
   void Ignore(CommandId id) {
@@ -42,8 +44,8 @@ class SessionLossTest : public testing::Test {
   }
 
   void AwaitError(CudaResult error) {
-    while (session_->error() == CudaResult::kSuccess) std::this_thread::yield();
-    EXPECT_EQ(session_->error(), error);
+    while (session_->status().error() == CudaResult::kSuccess) std::this_thread::yield();
+    EXPECT_EQ(session_->status().error(), error);
   }
 
   // Runs `lose` while threads wait for a reply, a copy and memory; all must get `error`.
@@ -56,21 +58,24 @@ class SessionLossTest : public testing::Test {
     std::vector<std::thread> threads;
     threads.emplace_back([&] { EXPECT_EQ(Sync(), error); });
     threads.emplace_back([&] {
-      EXPECT_EQ(session_->CopyOut(1, buffer.data(), session_->arena_base(), 1000, true, nullptr),
+      EXPECT_EQ(session_->commands().CopyOut(1, buffer.data(), session_->terms().arena_base, 1000,
+                                             true, nullptr),
                 error);
     });
     threads.emplace_back([&] {
-      EXPECT_EQ(session_->RequestMemory(session_->arena_base(), 2 << 20, 2 << 20, &grant), error);
+      EXPECT_EQ(
+          session_->memory().RequestMemory(session_->terms().arena_base, 2 << 20, 2 << 20, &grant),
+          error);
     });
     server_.AwaitCommand(2);
     while (server_.memory_requests().empty()) std::this_thread::yield();
     lose();
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(session_->error(), error);
-    EXPECT_EQ(session_->Send(cmd::Launch{}), 0u);
+    EXPECT_EQ(session_->status().error(), error);
+    EXPECT_EQ(session_->commands().Send(cmd::Launch{}), 0u);
     EXPECT_EQ(Sync(), error);
-    EXPECT_EQ(session_->CopyOut(1, buffer.data(), 0, 1, false, nullptr), error);
-    EXPECT_EQ(session_->RequestMemory(0, 2 << 20, 2 << 20, &grant), error);
+    EXPECT_EQ(session_->commands().CopyOut(1, buffer.data(), 0, 1, false, nullptr), error);
+    EXPECT_EQ(session_->memory().RequestMemory(0, 2 << 20, 2 << 20, &grant), error);
     EXPECT_EQ(buffer, std::string(1000, '-'));
   }
 
@@ -80,7 +85,7 @@ class SessionLossTest : public testing::Test {
 
 TEST_F(SessionLossTest, AServerThatReportsFailuresAllTheTimeDoesNotFillTheLog) {
   LogCapture log;
-  const uint64_t seq = session_->Send(cmd::EventDestroy{1});
+  const uint64_t seq = session_->commands().Send(cmd::EventDestroy{1});
   server_.AwaitCommand(seq);
   for (int i = 0; i < 2000; ++i)
     SendFailed(CommandId::kEventDestroy, seq, CudaResult::kInvalidHandle);
@@ -120,7 +125,7 @@ TEST_F(SessionLossTest, StickyReplyIsEveryonesError) {
     return true;
   };
   EXPECT_EQ(Sync(), CudaResult::kLaunchTimeout);
-  EXPECT_EQ(session_->error(), CudaResult::kLaunchTimeout);
+  EXPECT_EQ(session_->status().error(), CudaResult::kLaunchTimeout);
 }
 
 TEST_F(SessionLossTest, TheFirstStickyErrorStays) {
@@ -140,20 +145,21 @@ TEST_F(SessionLossTest, FailedCommandSurfacesOnceAtTheNextSynchronize) {
                  "too many registers", replies);
     return true;
   };
-  session_->Send(cmd::Launch{});
+  session_->commands().Send(cmd::Launch{});
   // Not at a round trip that asks something else.
-  EXPECT_EQ(session_->Call(WaitKind::kRoundTrip, cmd::GlobalFind{}, "v"), CudaResult::kSuccess);
+  EXPECT_EQ(session_->commands().Call(WaitKind::kRoundTrip, cmd::GlobalFind{}, "v"),
+            CudaResult::kSuccess);
   EXPECT_EQ(Sync(), CudaResult::kLaunchOutOfResources);
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
-  session_->Send(cmd::Launch{});
+  session_->commands().Send(cmd::Launch{});
   char byte;
-  EXPECT_EQ(session_->CopyOut(0, &byte, session_->arena_base(), 1, true, nullptr),
+  EXPECT_EQ(session_->commands().CopyOut(0, &byte, session_->terms().arena_base, 1, true, nullptr),
             CudaResult::kLaunchOutOfResources);
-  EXPECT_EQ(session_->error(), CudaResult::kSuccess);
+  EXPECT_EQ(session_->status().error(), CudaResult::kSuccess);
 }
 
 TEST_F(SessionLossTest, FailedLoadIsLeftToWhoAsksForTheModule) {
-  session_->Send(cmd::ModuleLoad{});
+  session_->commands().Send(cmd::ModuleLoad{});
   SendFailed(CommandId::kModuleLoad, 1, CudaResult::kNoBinaryForGpu);
   EXPECT_EQ(Sync(), CudaResult::kSuccess);
 }
@@ -165,7 +171,7 @@ TEST_F(SessionLossTest, FailedCopyThatNobodyWaitsForSurfacesLater) {
     return true;
   };
   char byte;
-  EXPECT_EQ(session_->CopyOut(0, &byte, session_->arena_base(), 1, false, nullptr),
+  EXPECT_EQ(session_->commands().CopyOut(0, &byte, session_->terms().arena_base, 1, false, nullptr),
             CudaResult::kSuccess);
   EXPECT_EQ(Sync(), CudaResult::kInvalidValue);
 }
@@ -174,7 +180,7 @@ TEST_F(SessionLossTest, SenderThatWaitsForTheWindowIsReleased) {
   server_.HoldReceived(true);
   server_.HoldRetired(true);
   std::thread sender([this] {
-    while (session_->Send(cmd::CopyToDevice{}, std::string(kMaxTail, 't')) != 0) {
+    while (session_->commands().Send(cmd::CopyToDevice{}, std::string(kMaxTail, 't')) != 0) {
     }
   });
   while (session_->counters().window_waits == 0) std::this_thread::yield();
@@ -224,7 +230,8 @@ TEST(SessionGarbageTest, SurvivesDamagedFrames) {
     auto session = OpenSession({}, server.MakeDialer());
     ASSERT_TRUE(session.ok());
     std::vector<char> buffer(64);
-    ASSERT_EQ((*session)->CopyOut(1, buffer.data(), (*session)->arena_base(), 64, false, nullptr),
+    ASSERT_EQ((*session)->commands().CopyOut(1, buffer.data(), (*session)->terms().arena_base, 64,
+                                             false, nullptr),
               CudaResult::kSuccess);
     std::string replies;
     AppendNotice(ReplyId::kCopyData, 1, notice::CopyData{16}, std::string(48, 'x'), &replies);
@@ -236,7 +243,7 @@ TEST(SessionGarbageTest, SurvivesDamagedFrames) {
                               kWelcome, kMemoryGrant, kFault,   99};
     server.Send(kinds[random() % 8], replies);
     server.Close(absl::UnavailableError("gone"));
-    while ((*session)->error() == CudaResult::kSuccess) std::this_thread::yield();
+    while ((*session)->status().error() == CudaResult::kSuccess) std::this_thread::yield();
   }
   SetLogLevel(LogLevel::kInfo);
 }

@@ -18,13 +18,13 @@ TEST(SessionOpenTest, OpenSessionKnowsItsDeviceAndArena) {
   FakeServer server;
   auto session = OpenSession({}, server.MakeDialer());
   ASSERT_TRUE(session.ok()) << session.status();
-  EXPECT_EQ((*session)->device().name, "Fake device");
-  EXPECT_EQ((*session)->device().total_bytes, FakeServer::kQuota);
-  EXPECT_EQ((*session)->device().attributes[16], 132);
-  EXPECT_EQ((*session)->arena_base() % (*session)->arena_bytes(), 0u);
-  EXPECT_EQ((*session)->initial_grant().va, (*session)->arena_base() + kArenaMargin);
-  EXPECT_EQ((*session)->initial_grant().bytes, 64ull << 20);
-  EXPECT_EQ((*session)->error(), CudaResult::kSuccess);
+  EXPECT_EQ((*session)->terms().device().name, "Fake device");
+  EXPECT_EQ((*session)->terms().device().total_bytes, FakeServer::kQuota);
+  EXPECT_EQ((*session)->terms().device().attributes[16], 132);
+  EXPECT_EQ((*session)->terms().arena_base % (*session)->terms().arena_bytes, 0u);
+  EXPECT_EQ((*session)->terms().initial_grant.va, (*session)->terms().arena_base + kArenaMargin);
+  EXPECT_EQ((*session)->terms().initial_grant.bytes, 64ull << 20);
+  EXPECT_EQ((*session)->status().error(), CudaResult::kSuccess);
   EXPECT_EQ((*session)->counters().open_round_trips, 1u);
 }
 
@@ -122,7 +122,7 @@ TEST(SessionOpenTest, AnotherPlaceIsTriedWhenTheArenaIsRefused) {
   ASSERT_EQ(tried.size(), 3u);
   EXPECT_NE(tried[0], tried[1]);
   EXPECT_NE(tried[1], tried[2]);
-  EXPECT_EQ((*session)->arena_base(), tried[2].first);
+  EXPECT_EQ((*session)->terms().arena_base, tried[2].first);
 }
 
 TEST(SessionOpenTest, ArenaIsNotTriedForever) {
@@ -186,13 +186,13 @@ TEST(SessionOpenTest, CloseFlushesSaysGoodbyeAndEndsTheSession) {
   FakeServer server;
   auto session = OpenSession({}, server.MakeDialer());
   ASSERT_TRUE(session.ok());
-  for (int i = 0; i < 100; ++i) (*session)->Send(cmd::Launch{});
+  for (int i = 0; i < 100; ++i) (*session)->commands().Send(cmd::Launch{});
   (*session)->Close(absl::Seconds(5));
   EXPECT_EQ(server.commands().size(), 100u);
   EXPECT_TRUE(server.close_seen());
-  EXPECT_EQ((*session)->error(), CudaResult::kDeinitialized);
-  EXPECT_EQ((*session)->Send(cmd::Launch{}), 0u);
-  EXPECT_EQ((*session)->Call(WaitKind::kSynchronize, cmd::ContextSync{}),
+  EXPECT_EQ((*session)->status().error(), CudaResult::kDeinitialized);
+  EXPECT_EQ((*session)->commands().Send(cmd::Launch{}), 0u);
+  EXPECT_EQ((*session)->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{}),
             CudaResult::kDeinitialized);
   (*session)->Close(absl::Seconds(5));
 }
@@ -202,7 +202,7 @@ TEST(SessionOpenTest, CloseOfAStuckServerKeepsItsDeadline) {
   auto session = OpenSession({}, server.MakeDialer());
   ASSERT_TRUE(session.ok());
   server.HoldReceived(true);
-  (*session)->Send(cmd::Launch{});
+  (*session)->commands().Send(cmd::Launch{});
   const absl::Time start = absl::Now();
   (*session)->Close(absl::Milliseconds(50));
   EXPECT_LT(absl::Now() - start, absl::Seconds(2));

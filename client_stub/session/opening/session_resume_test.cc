@@ -30,23 +30,26 @@ class SessionResumeTest : public testing::Test {
     session_ = *std::move(session);
   }
 
-  CudaResult Sync() { return session_->Call(WaitKind::kSynchronize, cmd::ContextSync{}); }
+  CudaResult Sync() {
+    return session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
+  }
 
   // Some of everything, with results that tell loss and repetition.
   void Work(int round) {
-    const uint64_t before = session_->last_seq();
-    session_->Send(cmd::CopyToDevice{}, "some data");
+    const uint64_t before = session_->commands().last_seq();
+    session_->commands().Send(cmd::CopyToDevice{}, "some data");
     std::string data(3000, '-');
-    const uint64_t src = session_->arena_base() + static_cast<uint64_t>(round);
-    ASSERT_EQ(session_->CopyOut(1, data.data(), src, data.size(), true, nullptr),
+    const uint64_t src = session_->terms().arena_base + static_cast<uint64_t>(round);
+    ASSERT_EQ(session_->commands().CopyOut(1, data.data(), src, data.size(), true, nullptr),
               CudaResult::kSuccess);
     for (size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], DeviceByte(src + i));
     Grant grant;
-    ASSERT_EQ(session_->RequestMemory(session_->arena_base(), 2 << 20, 2 << 20, &grant),
-              CudaResult::kSuccess);
-    session_->ReturnMemory(grant);
+    ASSERT_EQ(
+        session_->memory().RequestMemory(session_->terms().arena_base, 2 << 20, 2 << 20, &grant),
+        CudaResult::kSuccess);
+    session_->memory().ReturnMemory(grant);
     ASSERT_EQ(Sync(), CudaResult::kSuccess);
-    ASSERT_EQ(session_->last_seq(), before + 3);
+    ASSERT_EQ(session_->commands().last_seq(), before + 3);
   }
 
   FakeServer server_;
@@ -62,7 +65,7 @@ TEST_F(SessionResumeTest, CutsAtEveryFrameLoseAndRepeatNothing) {
   }
   // The fake server takes commands in order only, each once.
   const auto commands = server_.commands();
-  ASSERT_EQ(commands.size(), session_->last_seq());
+  ASSERT_EQ(commands.size(), session_->commands().last_seq());
   EXPECT_EQ(server_.memory_requests().size(), static_cast<size_t>(rounds));
   while (server_.memory_returns().size() < static_cast<size_t>(rounds)) std::this_thread::yield();
   EXPECT_EQ(session_->counters().resumes.load(), 12u);
@@ -105,7 +108,7 @@ TEST_F(SessionResumeTest, RefusedResumptionIsTheEnd) {
   server_.resumable = false;
   server_.CutAfter(0);
   EXPECT_EQ(Sync(), CudaResult::kLaunchFailed);
-  EXPECT_EQ(session_->error(), CudaResult::kLaunchFailed);
+  EXPECT_EQ(session_->status().error(), CudaResult::kLaunchFailed);
 }
 
 TEST_F(SessionResumeTest, GivesUpInTheEnd) {
@@ -156,7 +159,7 @@ TEST_F(SessionResumeTest, ThreadsThatSendMeanwhileOnlyWait) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       while (!stop.load()) {
-        session_->Send(cmd::CopyToDevice{}, "data");
+        session_->commands().Send(cmd::CopyToDevice{}, "data");
         ASSERT_EQ(Sync(), CudaResult::kSuccess);
       }
     });
@@ -168,14 +171,14 @@ TEST_F(SessionResumeTest, ThreadsThatSendMeanwhileOnlyWait) {
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(server_.commands().size(), session_->last_seq());
+  EXPECT_EQ(server_.commands().size(), session_->commands().last_seq());
 }
 
 TEST_F(SessionResumeTest, ClosingWhileDisconnectedEndsByItsDeadline) {
   Open();
   server_.refuse_resumes = 1000000;
   server_.CutAfter(0);
-  session_->Send(cmd::CopyToDevice{}, "data");
+  session_->commands().Send(cmd::CopyToDevice{}, "data");
   const absl::Time start = absl::Now();
   session_->Close(absl::Milliseconds(100));
   EXPECT_LT(absl::Now() - start, absl::Seconds(1));
@@ -185,7 +188,7 @@ TEST_F(SessionResumeTest, ClosingWhileDisconnectedEndsByItsDeadline) {
 TEST_F(SessionResumeTest, ClosingWaitsForTheConnectionAndFlushes) {
   Open();
   server_.CutAfter(0);
-  session_->Send(cmd::CopyToDevice{}, "data");
+  session_->commands().Send(cmd::CopyToDevice{}, "data");
   session_->Close(absl::Seconds(5));
   EXPECT_TRUE(server_.close_seen());
   EXPECT_EQ(server_.commands().size(), 1u);
@@ -199,7 +202,7 @@ TEST_F(SessionResumeTest, BadResumptionsEndTheSession) {
     auto session = OpenSession({}, server.MakeDialer());
     ASSERT_TRUE(session.ok());
     server.Send(kResumed, payload);
-    while ((*session)->error() == CudaResult::kSuccess) std::this_thread::yield();
+    while ((*session)->status().error() == CudaResult::kSuccess) std::this_thread::yield();
   }
 }
 

@@ -48,7 +48,7 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> NewCpuBackend(int devices) {
+absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int devices) {
   return std::make_unique<CpuBackend>(devices);
 }
 

@@ -2,9 +2,8 @@
 //
 // It runs what nvcc emits for ordinary kernels and refuses by name what it does not implement: a
 // kernel is refused with NOT_SUPPORTED when it is looked up, and a log line names the instruction.
-// Not implemented: half precision, tensor cores, cp.async, textures and surfaces, clusters and TMA,
-// cooperative launches, indirect calls, printf and the device heap. Modules need PTX; a fatbin
-// with nothing but cubins is refused with NO_BINARY_FOR_GPU.
+// It does not implement textures and surfaces, clusters, and TMA. Modules need PTX; a fatbin with
+// nothing but cubins is refused with NO_BINARY_FOR_GPU.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CPU_BACKEND_H_
 
@@ -14,9 +13,9 @@
 
 namespace warpline::device {
 
-// `devices` of them, which all have the host's cores and share half of its memory. They reach each
-// other's memory.
-std::unique_ptr<Backend> NewCpuBackend(int devices = 1);
+// Makes a backend of `devices` devices, which all have the host's cores and share half of its
+// memory. They reach each other's memory.
+absl::StatusOr<std::unique_ptr<Backend>> NewCpuBackend(int devices = 1);
 
 }  // namespace warpline::device
 

@@ -5,7 +5,7 @@ namespace warpline::device {
 CUresult CopyBox(const DriverApi& api, const CUDA_MEMCPY3D& copy, CUcontext own, CUcontext to,
                  CUcontext from, CUstream stream) {
   if (to == own && from == own) return api.p_cuMemcpy3DAsync(&copy, stream);
-  // Also right where neither device reaches the other's memory.
+  // This copy also works when neither device reaches the other's memory.
   CUDA_MEMCPY3D_PEER peer = {};
   peer.srcXInBytes = copy.srcXInBytes;
   peer.srcY = copy.srcY;

@@ -72,7 +72,7 @@ void SetTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy
 
 CudaResult CudaArrays::CreateArray(ArrayShape* shape, ArrayId* array) {
   Enter();
-  // Without memory of their own, and with it in places that the driver chooses later.
+  // Refuses arrays without memory of their own, and arrays whose memory the driver maps later.
   if ((shape->flags & (ArrayShape::kSparse | ArrayShape::kDeferredMapping)) != 0) {
     return CudaResult::kNotSupported;
   }

@@ -76,7 +76,7 @@ class CudaBackend : public Backend {
     CUcontext context;
     CUresult result = api_->p_cuDevicePrimaryCtxRetain(&context, device);
     if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
-    // Leaves the calling thread's own as it is.
+    // Pushing leaves the calling thread's own context as it is.
     result = api_->p_cuCtxPushCurrent(context);
     if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "context");
     result = api_->p_cuCtxGetStreamPriorityRange(&info->least_stream_priority,
@@ -91,7 +91,7 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend() {
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int /*devices*/) {
   absl::StatusOr<const DriverApi*> api = LoadDriver();
   if (!api.ok()) return api.status();
   int count = 0;

@@ -9,8 +9,8 @@
 
 namespace warpline::device {
 
-// UNAVAILABLE when there is no driver or no device.
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend();
+// Loads the driver. UNAVAILABLE when there is no driver or no device.
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int devices);
 
 }  // namespace warpline::device
 

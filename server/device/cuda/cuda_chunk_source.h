@@ -1,6 +1,6 @@
 // Device memory by CUDA's virtual memory management, exported as file descriptors.
 //
-// The descriptor alone keeps the memory alive: the creator may exit.
+// The descriptor alone keeps the memory alive, so the creator may exit.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_CHUNK_SOURCE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_CHUNK_SOURCE_H_
 
@@ -28,7 +28,7 @@ class CudaChunkSource : public ChunkSource {
   const DriverApi* const api_;
   const CUdevice device_;
   const CUcontext context_;
-  Mutex scrub_mu_;  // One mapping at a time.
+  Mutex scrub_mu_;  // Held for one mapping at a time.
 };
 
 }  // namespace warpline::device

@@ -54,7 +54,7 @@ CudaResult CudaCopies::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, St
   if (!group_->InArena(dst, 1) || !group_->InArena(src, 1)) {
     return ToResult(api_->p_cuMemcpyAsync(dst, src, bytes, Native(stream)));
   }
-  // Also right where neither device reaches the other's memory.
+  // This copy also works when neither device reaches the other's memory.
   if (group_->IsForeign(dst, place_) || group_->IsForeign(src, place_)) {
     return ToResult(
         api_->p_cuMemcpyPeerAsync(dst, ContextOf(dst), src, ContextOf(src), bytes, Native(stream)));

@@ -141,7 +141,7 @@ class GraphBuilder {
   const CudaGroup& group_;
   const CUcontext context_;
   std::vector<CUgraph> bodies_;
-  CUgraph graph_ = nullptr;  // That of the node which is added.
+  CUgraph graph_ = nullptr;  // The graph to which nodes are added now.
   std::vector<CUgraphNode> nodes_;
   std::vector<CUgraphNode> after_;
 };
@@ -163,7 +163,7 @@ CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> node
   GraphBuilder builder(api_, *group_, context_, Native(frame));
   for (const GraphNode& node : nodes) {
     CUresult result = builder.Add(node);
-    // That would say that this device has no graphs.
+    // NOT_SUPPORTED would say that this device has no graphs.
     if (result == CUDA_ERROR_NOT_SUPPORTED) result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS) return ToResult(result);
   }

@@ -22,14 +22,15 @@ absl::StatusOr<std::shared_ptr<CudaGroup>> CudaGroup::Open(const DriverApi* api,
   return group;
 }
 
-// What is still mapped keeps the reservation; a worker's process ends with its contexts anyway.
+// Chunks that are still mapped keep the reservation; a worker's process ends with its contexts
+// anyway.
 CudaGroup::~CudaGroup() {
   if (arena_bytes_ > 0) api_->p_cuMemAddressFree(arena_base_, arena_bytes_);
   for (const Member& member : members_) api_->p_cuDevicePrimaryCtxRelease(member.device);
 }
 
-// Mappings say themselves who reaches them. This is for the rest, such as modules' variables and
-// arrays, and lets the driver copy without a detour over the host.
+// Mappings of chunks state themselves which devices reach them. This is for the rest, such as
+// modules' variables and arrays, and lets the driver copy without a detour through the host.
 void CudaGroup::EnablePeers() {
   for (size_t i = 0; i < members_.size(); ++i) {
     for (size_t j = 0; j < members_.size(); ++j) {

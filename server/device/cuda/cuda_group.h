@@ -1,5 +1,5 @@
-// What contexts of GPUs that were opened together know of each other: the arena, and whose the
-// memory in it is.
+// What contexts of GPUs that were opened together know of each other: the arena, and to which of
+// them the memory in it belongs.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_GROUP_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_GROUP_H_
 
@@ -17,17 +17,17 @@
 
 namespace warpline::device {
 
-// Thread-safe, once the arena is reserved.
+// Thread-safe once the arena is reserved.
 class CudaGroup {
  public:
   struct Member {
     CUdevice device = 0;
     CUcontext context = nullptr;
-    uint32_t reaches = 0;     // The members whose memory its kernels reach, as bits; itself too.
+    uint32_t reaches = 0;     // The members whose memory its kernels reach, as bits; its own too.
     uint32_t reached_by = 0;  // The members whose kernels reach its memory.
   };
 
-  // Retains the primary contexts of `ordinals` and lets them reach each other's memory where the
+  // Retains the primary contexts of `ordinals`, and lets them reach each other's memory where the
   // hardware can.
   static absl::StatusOr<std::shared_ptr<CudaGroup>> Open(const DriverApi* api,
                                                          absl::Span<const int> ordinals);
@@ -35,11 +35,11 @@ class CudaGroup {
   CudaGroup(const CudaGroup&) = delete;
   CudaGroup& operator=(const CudaGroup&) = delete;
 
-  // A context is current.
+  // A context must be current.
   CudaResult ReserveArena(uint64_t base, uint64_t bytes);
   uint64_t arena_base() const { return arena_base_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // False before the arena is reserved.
+  // Returns false before the arena is reserved.
   bool InArena(uint64_t address, uint64_t bytes) const {
     return address >= arena_base_ && address - arena_base_ <= arena_bytes_ &&
            bytes <= arena_bytes_ - (address - arena_base_);
@@ -47,20 +47,20 @@ class CudaGroup {
 
   const std::vector<Member>& members() const { return members_; }
 
-  // A chunk of `owner` is mapped at `va`, and is no more.
+  // Tell that a chunk of `owner` was mapped at `va`, and that it was unmapped.
   void OnMapped(uint64_t va, uint64_t bytes, uint32_t owner);
   void OnUnmapped(uint64_t va);
-  // Whose memory lies at `address`: a place among the members, or kUnknown for what is no mapped
-  // chunk, such as a module's variables.
+  // The member to which the memory at `address` belongs: its place among the members, or kUnknown
+  // when no chunk is mapped there, as for a module's variables.
   static constexpr uint32_t kUnknown = ~uint32_t{0};
   uint32_t OwnerOf(uint64_t address);
-  // Whether something other than `place` is known to own what lies at `address`.
+  // Whether what lies at `address` is known to belong to another member than `place`.
   bool IsForeign(uint64_t address, uint32_t place) {
     if (members_.size() == 1) return false;
     const uint32_t owner = OwnerOf(address);
     return owner != kUnknown && owner != place;
   }
-  // The context that a copy names with `address`, for one that `place` makes.
+  // The context that a copy made by `place` names with `address`.
   CUcontext ContextOf(uint64_t address, uint32_t place);
 
  private:
@@ -77,7 +77,7 @@ class CudaGroup {
   uint64_t arena_base_ = 0;
   uint64_t arena_bytes_ = 0;
   Mutex mu_;
-  std::map<uint64_t, Chunk> chunks_ ABSL_GUARDED_BY(mu_);  // By address, of several members.
+  std::map<uint64_t, Chunk> chunks_ ABSL_GUARDED_BY(mu_);  // By address; empty with one member.
 };
 
 }  // namespace warpline::device

@@ -68,7 +68,7 @@ CudaResult CudaLaunches::Params(KernelId kernel, std::vector<ParamLayout>* param
     size_t offset = 0;
     size_t size = 0;
     const CUresult result = api_->p_cuKernelGetParamInfo(Native(kernel), i, &offset, &size);
-    // The documented way to learn that there are no more.
+    // This is the documented way to learn that there are no more.
     if (result == CUDA_ERROR_INVALID_VALUE) return CudaResult::kSuccess;
     if (result != CUDA_SUCCESS) return ToResult(result);
     params->push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
@@ -122,8 +122,8 @@ CudaResult CudaLaunches::SetLimit(int limit, uint64_t value) {
   return ToResult(api_->p_cuCtxSetLimit(static_cast<CUlimit>(limit), value));
 }
 
-// A synchronization writes out what complete kernels printed, also that of a stream on which
-// nothing runs; unlike that of the context it does not wait for the others.
+// A synchronization writes out what complete kernels printed, even that of a stream on which
+// nothing runs. Unlike a synchronization of the context, it does not wait for the other streams.
 CudaResult CudaLaunches::FlushOutput() {
   Enter();
   CUstream idle = idle_stream_.load();

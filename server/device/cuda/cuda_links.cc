@@ -7,10 +7,10 @@
 namespace warpline::device {
 namespace {
 
-// As much as the driver may write of each text.
+// The most that the driver may write of each text.
 constexpr size_t kLogBytes = 32u << 10;
 
-// A link under way, with what the driver writes to for as long as it lives.
+// A link under way, with the memory that the driver writes to for as long as the link lives.
 struct Link {
   CUlinkState state = nullptr;
   std::vector<CUjit_option> ids;
@@ -26,7 +26,7 @@ struct Link {
   }
 };
 
-// The driver appends to its texts, or begins them anew.
+// Takes what is new; the driver appends to its texts, or begins them anew.
 void TakeNew(const std::string& buffer, std::string* taken, std::string* out) {
   std::string text(buffer.data(), strnlen(buffer.data(), buffer.size()));
   const bool appended = text.compare(0, taken->size(), *taken) == 0;

@@ -15,7 +15,7 @@ constexpr uint64_t kSinkBytes = kChunkGranularity;
 
 }  // namespace
 
-// The group's last one takes the arena with it.
+// The arena ends with the last context of the group.
 CudaMemory::~CudaMemory() {
   Enter();
   DropSinks(0, ~uint64_t{0});
@@ -49,7 +49,7 @@ CudaResult CudaMemory::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   return CudaResult::kSuccess;
 }
 
-// One granule of memory, as often as it takes.
+// Maps one granule of memory as often as the range needs.
 CudaResult CudaMemory::MapSink(uint64_t va, uint64_t bytes) {
   Enter();
   if (bytes == 0 || bytes % kSinkBytes != 0 || va % kSinkBytes != 0 ||
@@ -74,7 +74,7 @@ CudaResult CudaMemory::MapSink(uint64_t va, uint64_t bytes) {
   }
   const CudaResult set = SetChunkAccess(va, bytes, MemoryAccess::kReadWrite);
   if (set != CudaResult::kSuccess || !first) return set;
-  // The driver does not promise that new memory holds nothing of another process.
+  // The driver does not promise that new memory holds no data of another process.
   const CUresult zeroed = api_->p_cuMemsetD8(va, 0, kSinkBytes);
   return ToResult(zeroed == CUDA_SUCCESS ? api_->p_cuStreamSynchronize(nullptr) : zeroed);
 }

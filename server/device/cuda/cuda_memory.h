@@ -35,8 +35,8 @@ class CudaMemory : public virtual Memory, protected CudaPart {
   void DropSinks(uint64_t va, uint64_t bytes);
 
   Mutex sinks_mu_;
-  CUmemGenericAllocationHandle sink_ = 0;                // Written with sinks_mu_.
-  std::set<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // Granules at which it is mapped.
+  CUmemGenericAllocationHandle sink_ = 0;                // Written with sinks_mu_ held.
+  std::set<uint64_t> sinks_ ABSL_GUARDED_BY(sinks_mu_);  // The granules at which it is mapped.
 };
 
 }  // namespace warpline::device

@@ -7,7 +7,7 @@
 namespace warpline::device {
 namespace {
 
-// As much as the driver may write of its just-in-time compiler's findings.
+// The most that the driver may write of its just-in-time compiler's findings.
 constexpr size_t kJitLogBytes = 32u << 10;
 
 }  // namespace
@@ -23,8 +23,8 @@ CudaResult CudaModules::LoadModule(std::string_view image, ModuleId* module) {
   return ToResult(result);
 }
 
-// As a module first, because that compiles at once and its log is then complete; the library that
-// is kept finds the code in the driver's cache.
+// Loads it as a module first, because that compiles at once and its log is then complete; the
+// library that is kept finds the code in the driver's cache.
 CudaResult CudaModules::LoadModuleJit(std::string_view image, absl::Span<const JitOption> options,
                                       JitLog* log, ModuleId* module) {
   Enter();

@@ -1,4 +1,4 @@
-// A GPU's modules, their kernels and variables. They are libraries to the driver.
+// A GPU's modules, their kernels and variables. The driver sees them as libraries.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_MODULES_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_MODULES_H_
 

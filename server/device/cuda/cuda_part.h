@@ -14,7 +14,7 @@ namespace warpline::device {
 struct CudaMember {
   const DriverApi* api = nullptr;
   std::shared_ptr<CudaGroup> group;
-  uint32_t place = 0;  // Among its members
+  uint32_t place = 0;  // Its place among the group's members
 };
 
 class CudaPart {
@@ -26,7 +26,8 @@ class CudaPart {
         device_(group_->members()[place_].device),
         context_(group_->members()[place_].context) {}
 
-  // Makes the context current on the calling thread, once as long as the thread calls no other.
+  // Makes the context current on the calling thread. It calls the driver only when the thread used
+  // another context last.
   void Enter() const;
   // The context that a copy names with `address`.
   CUcontext ContextOf(uint64_t address) const {

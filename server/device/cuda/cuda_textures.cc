@@ -8,7 +8,7 @@
 namespace warpline::device {
 namespace {
 
-// Sets what the object is of. False when the kind does not go with the array.
+// Sets the resource of the object. Returns false when the kind does not go with the array.
 bool SetResource(const Texture& texture, CUDA_RESOURCE_DESC* native) {
   const bool mipmapped = IsMipmapped(texture.array);
   native->resType = static_cast<CUresourcetype>(texture.kind);
@@ -67,7 +67,8 @@ void SetView(const Texture& texture, CUDA_RESOURCE_VIEW_DESC* native) {
 
 CudaResult CudaTextures::CreateTexture(const Texture& texture, uint64_t* object) {
   Enter();
-  // Nothing else that the driver takes: the worker's own host memory is within its reach too.
+  // Refuses other memory that the driver would take, because the worker's own host memory is within
+  // its reach too.
   if (texture.kind == Texture::kLinear || texture.kind == Texture::kPitch2D) {
     uint64_t bytes = texture.width;
     const bool rows = texture.kind == Texture::kPitch2D;

@@ -9,7 +9,7 @@
 
 namespace warpline::device {
 
-// Functions that the cuda backend calls. cuda.h's macros turn each name into its current ABI
+// The functions that the cuda backend calls. cuda.h's macros turn each name into its current ABI
 // symbol, so the pointer and the symbol always agree.
 #define WARPLINE_DRIVER_FUNCTIONS(F)    \
   F(cuInit)                             \
@@ -129,9 +129,9 @@ struct DriverApi {
 #define WARPLINE_DECLARE(name) decltype(&::name) p_##name = nullptr;
   WARPLINE_DRIVER_FUNCTIONS(WARPLINE_DECLARE)
 #undef WARPLINE_DECLARE
-  // Null where the driver is from before CUDA 12.8.
+  // Null when the driver is from before CUDA 12.8.
   decltype(&::cuTensorMapEncodeIm2colWide) p_cuTensorMapEncodeIm2colWide = nullptr;
-  // Null where the driver is from before CUDA 12.3.
+  // Null when the driver is from before CUDA 12.3.
   decltype(&::cuGraphAddNode) p_cuGraphAddNode = nullptr;
   decltype(&::cuGraphConditionalHandleCreate) p_cuGraphConditionalHandleCreate = nullptr;
 };

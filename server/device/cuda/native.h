@@ -1,4 +1,4 @@
-// Numbers of objects and places as the driver has them.
+// Converts numbers of objects and places to the driver's types.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_
 
@@ -25,18 +25,18 @@ inline CUkernel Native(KernelId id) {
   return reinterpret_cast<CUkernel>(static_cast<uint64_t>(id));
 }
 inline CUgraph Native(FrameId id) { return reinterpret_cast<CUgraph>(static_cast<uint64_t>(id)); }
-// What can be launched.
+// A graph that can be launched.
 inline CUgraphExec Native(GraphId id) {
   return reinterpret_cast<CUgraphExec>(static_cast<uint64_t>(id));
 }
 
-// Kernels of libraries may be used wherever the driver takes a function.
+// The driver takes kernels of libraries wherever it takes a function.
 inline CUfunction NativeFunction(KernelId id) {
   return reinterpret_cast<CUfunction>(static_cast<uint64_t>(id));
 }
 
-// An array's id is the driver's handle, an address, and says in its lowest bit whether that is of a
-// mipmapped array.
+// An array's id is the driver's handle, which is an address; its lowest bit says whether the handle
+// is that of a mipmapped array.
 inline constexpr uint64_t kMipmappedBit = 1;
 inline bool IsMipmapped(ArrayId id) { return (static_cast<uint64_t>(id) & kMipmappedBit) != 0; }
 inline CUarray NativeArray(ArrayId id) {
@@ -51,12 +51,13 @@ Id ToId(Handle handle) {
   return static_cast<Id>(reinterpret_cast<uint64_t>(handle));
 }
 
-// How a copy names memory of the device, or host memory at the device's address.
+// The type with which a copy names memory of the device, or host memory at the device's address.
 inline CUmemorytype TypeOfDeviceEnd(uint64_t address) {
   return InHostArena(address) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
 }
 
-// Rows of `place` to a slice. The driver asks for as many as the extent has, also of one slice.
+// The number of rows of `place` in a slice. The driver asks for as many as the extent has even when
+// there is only one slice.
 inline size_t RowsOfSlice(const BoxPlace& place, const BoxExtent& extent) {
   return extent.depth > 1 ? place.slice / place.pitch : extent.height;
 }

@@ -20,7 +20,8 @@ CUresult Translate(const CudaGroup& group, absl::Span<const MemOp> operations,
     }
     const bool wide = op.kind == MemOp::kWait64 || op.kind == MemOp::kWrite64;
     const uint64_t bytes = wide ? 8 : 4;
-    // Nothing else that the driver takes: the worker's own host memory is within its reach too.
+    // Refuses other memory that the driver would take, because the worker's own host memory is
+    // within its reach too.
     if (op.address % bytes != 0 || !group.InArena(op.address, bytes)) {
       return CUDA_ERROR_INVALID_VALUE;
     }

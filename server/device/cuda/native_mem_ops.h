@@ -1,4 +1,4 @@
-// Operations on words in the driver's terms.
+// Translates operations on words into the driver's terms.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_NATIVE_MEM_OPS_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_NATIVE_MEM_OPS_H_
 
@@ -12,7 +12,7 @@
 
 namespace warpline::device {
 
-// CUDA_ERROR_INVALID_VALUE for what is not of the arena.
+// CUDA_ERROR_INVALID_VALUE for an operation outside the arena.
 CUresult Translate(const CudaGroup& group, absl::Span<const MemOp> operations,
                    std::vector<CUstreamBatchMemOpParams>* native);
 

@@ -1,4 +1,11 @@
 // A context's arrays.
+//
+//   ArrayShape shape;
+//   shape.width = 64;
+//   shape.format = 0x20;  // CU_AD_FORMAT_FLOAT
+//   shape.channels = 1;
+//   ArrayId array;
+//   CudaResult result = arrays->CreateArray(&shape, &array);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_ARRAYS_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_ARRAYS_H_
 
@@ -19,16 +26,17 @@ class Arrays {
 
   virtual ~Arrays() = default;
 
-  // `shape` becomes what the device made of it.
+  // Makes an array, and sets `*shape` to what the device made of it.
   virtual CudaResult CreateArray(ArrayShape* shape, ArrayId* array) = 0;
-  // Waits for work that uses it.
+  // Waits for work that uses the array.
   virtual CudaResult DestroyArray(ArrayId array) = 0;
-  // A level of a mipmapped array, or a plane of an array, which lives as long as the whole.
+  // Give a level of a mipmapped array, or a plane of an array. The part lives as long as the whole.
   virtual CudaResult ArrayLevel(ArrayId array, uint32_t level, ArrayShape* shape,
                                 ArrayId* part) = 0;
   virtual CudaResult ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* shape,
                                 ArrayId* part) = 0;
-  // At least one end is an array. kInvalidValue for what leaves it.
+  // Copies between two ends of which at least one is an array. kInvalidValue when the box leaves an
+  // array.
   virtual CudaResult CopyArray(const ArrayEnd& to, const ArrayEnd& from, const BoxExtent& extent,
                                StreamId stream) = 0;
 };

@@ -1,7 +1,9 @@
 // What a backend can do besides what every backend does, and the one refusal of what it lacks.
 //
-// A part of a context says in `kGives` which capabilities come with it; the word of the context is
-// made of those (ContextOf), so that it cannot promise what no part gives.
+// A part of a context says in `kGives` which capabilities come with it. The capabilities of the
+// context are put together from those (ContextOf), so that it cannot promise what no part gives.
+//
+//   if (!context->capabilities().Has(Capability::kGraphs)) return Lacks(Capability::kGraphs);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_CAPABILITIES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_CAPABILITIES_H_
 
@@ -33,14 +35,14 @@ class Capabilities {
     return a;
   }
   bool operator==(const Capabilities&) const = default;
-  // "links, arrays"; "none".
+  // Names such as "links, arrays", or "none".
   std::string Names() const;
 
  private:
   uint32_t bits_ = 0;
 };
 
-// What a part answers that lacks `what`: kNotSupported.
+// The answer of a part that lacks `what`: kNotSupported.
 CudaResult Lacks(Capability what);
 
 }  // namespace warpline::device

@@ -1,4 +1,8 @@
 // A context's work on memory: copies, fills, operations on words.
+//
+//   copies->Memset(dst, 0, 4, count, stream);
+//   copies->CopyFromDevice(staging, dst, bytes, stream);  // Filled once an event after it is
+//   complete.
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_COPIES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_COPIES_H_
 
@@ -13,7 +17,7 @@
 
 namespace warpline::device {
 
-// Thread-safe. Work is done in the order of its submission on its stream. Either end of a copy
+// Thread-safe. Work on a stream is done in the order of its submission. Either end of a copy
 // between places on devices may be memory of another context that was opened with this one.
 class Copies {
  public:
@@ -30,12 +34,13 @@ class Copies {
   // Sets `count` elements of `width` (1, 2 or 4) bytes to the low bits of `value`.
   virtual CudaResult Memset(uint64_t dst, uint32_t value, int width, size_t count,
                             StreamId stream) = 0;
-  // The same in each of `rows` rows, `pitch` bytes apart.
+  // Does the same in each of `rows` rows, which are `pitch` bytes apart.
   virtual CudaResult MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, int width,
                                 size_t columns, size_t rows, StreamId stream) = 0;
 
-  // --- Boxes. kInvalidValue for what is none (BoxSpan). The host's end is memory from AllocStaging
-  // that holds the rows without gaps, and stays as it is until the stream has passed this point.
+  // --- Boxes. kInvalidValue for what is no box (BoxSpan). The host's end is memory from
+  // AllocStaging that holds the rows without gaps, and must not change until the stream has passed
+  // this point.
   virtual CudaResult CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
                                      StreamId stream) = 0;
   virtual CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
@@ -43,8 +48,8 @@ class Copies {
   virtual CudaResult CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
                                      const BoxExtent& extent, StreamId stream) = 0;
 
-  // Words of the arena, aligned. Does not wait for what the operations wait for. kInvalidValue for
-  // an unknown kind or flag, kNotSupported for one that the device lacks.
+  // Operates on aligned words of the arena. The call does not wait for what the operations wait
+  // for. kInvalidValue for an unknown kind or flag, kNotSupported for one that the device lacks.
   virtual CudaResult MemOps(absl::Span<const MemOp> operations, StreamId stream) = 0;
 };
 

@@ -1,5 +1,10 @@
-// A context's kernels: launches, attributes, occupancy, the limits that hold for them and what they
-// print.
+// A context's kernels: launches, attributes, occupancy, the limits that hold for them, and what
+// they print.
+//
+//   LaunchConfig config;
+//   config.grid = {blocks, 1, 1};
+//   config.block = {256, 1, 1};
+//   CudaResult result = launches->Launch(kernel, config, params, stream);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_LAUNCHES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_LAUNCHES_H_
 
@@ -21,8 +26,8 @@ class Launches {
 
   virtual ~Launches() = default;
 
-  // In the order of submission on its stream. `params` is the kernel's parameter buffer, laid out
-  // as Params() says.
+  // Launches in the order of submission on the stream. `params` is the kernel's parameter buffer,
+  // laid out as Params() says.
   virtual CudaResult Launch(KernelId kernel, const LaunchConfig& config,
                             absl::Span<const std::byte> params, StreamId stream) = 0;
   virtual CudaResult Params(KernelId kernel, std::vector<ParamLayout>* params) = 0;
@@ -30,23 +35,23 @@ class Launches {
   // `attribute` is a CUfunction_attribute. kInvalidValue for one that the backend does not know.
   virtual CudaResult GetKernelAttribute(KernelId kernel, int attribute, int* value) = 0;
   virtual CudaResult SetKernelAttribute(KernelId kernel, int attribute, int value) = 0;
-  // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+  // Does what cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags does.
   virtual CudaResult MaxActiveBlocks(KernelId kernel, int block_threads,
                                      size_t dynamic_shared_bytes, uint32_t flags, int* blocks) = 0;
-  // cuOccupancyMaxActiveClusters and cuOccupancyMaxPotentialClusterSize; the cluster is among the
-  // attributes of `config`. Capability::kClusters.
+  // Do what cuOccupancyMaxActiveClusters and cuOccupancyMaxPotentialClusterSize do; the cluster is
+  // among the attributes of `config`. Both need Capability::kClusters.
   virtual CudaResult MaxActiveClusters(KernelId kernel, const LaunchConfig& config,
                                        int* clusters) = 0;
   virtual CudaResult MaxClusterSize(KernelId kernel, const LaunchConfig& config, int* size) = 0;
 
-  // `limit` is a CUlimit, `value` in its own unit. kUnsupportedLimit for one that the backend does
-  // not know.
+  // `limit` is a CUlimit, and `value` is in its own unit. kUnsupportedLimit for a limit that the
+  // backend does not know.
   virtual CudaResult GetLimit(int limit, uint64_t* value) = 0;
   virtual CudaResult SetLimit(int limit, uint64_t value) = 0;
 
-  // printf goes to the process's descriptor 1 and a failed assert to 2, as CUDA's driver does it.
-  // Returns once everything is written there that work complete by now has printed, in its order;
-  // waits for nothing that still runs.
+  // As with CUDA's driver, printf goes to the process's descriptor 1 and a failed assert to 2.
+  // Returns once everything is written there, in its order, that work which is complete by now has
+  // printed. Does not wait for work that still runs.
   virtual CudaResult FlushOutput() = 0;
 };
 

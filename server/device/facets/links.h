@@ -1,4 +1,12 @@
 // A context's linker.
+//
+//   LinkId link;
+//   std::string code;
+//   JitLog log;
+//   links->CreateLink({}, &link);
+//   links->AddToLink(link, type, data, "a.o", {}, &log);
+//   links->CompleteLink(link, &code, &log);
+//   links->DestroyLink(link);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_LINKS_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_LINKS_H_
 
@@ -13,7 +21,7 @@
 
 namespace warpline::device {
 
-// What has one id is used by one thread at a time. The log is what was said since the last call.
+// Only one thread at a time may use a link. A log holds what was said since the last call.
 class Links {
  public:
   static constexpr Capabilities kGives = Capability::kLinks;

@@ -1,4 +1,9 @@
 // A context's modules: loaded code, its kernels and its variables.
+//
+//   ModuleId module;
+//   KernelId kernel;
+//   CudaResult result = modules->LoadModule(image, &module);
+//   if (result == CudaResult::kSuccess) result = modules->FindKernel(module, "scale", &kernel);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_MODULES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_MODULES_H_
 
@@ -22,26 +27,28 @@ class Modules {
   virtual ~Modules() = default;
 
   virtual CudaResult LoadModule(std::string_view image, ModuleId* module) = 0;
-  // The same with options. `log` is filled whatever the result.
+  // Loads the module with options. Fills in `*log` whatever the result is.
   virtual CudaResult LoadModuleJit(std::string_view image, absl::Span<const JitOption> options,
                                    JitLog* log, ModuleId* module) = 0;
-  // Loads what LoadModule() left for later, and returns what an eager load would have.
+  // Loads what LoadModule() left for later, and returns the result that loading everything at once
+  // would have had.
   virtual CudaResult CheckModule(ModuleId module) = 0;
-  // Waits for kernels of the module that are running.
+  // Waits for running kernels of the module.
   virtual CudaResult UnloadModule(ModuleId module) = 0;
-  // Names of the module's kernels.
+  // Returns the names of the module's kernels.
   virtual CudaResult Kernels(ModuleId module, std::vector<std::string>* names) = 0;
   virtual CudaResult FindKernel(ModuleId module, const std::string& name, KernelId* kernel) = 0;
 
-  // Address and size of a `.global` or `.const` variable, managed or not; kNotFound.
+  // Finds address and size of a `.global` or `.const` variable, managed or not. kNotFound for
+  // another name.
   virtual CudaResult FindGlobal(ModuleId module, const std::string& name, uint64_t* address,
                                 uint64_t* bytes) = 0;
-  // The managed variables among which `address`, from FindGlobal(), lies; `*bytes` 0 when it is not
-  // managed.
+  // Finds the block of managed variables in which `address`, from FindGlobal(), lies; `*bytes`
+  // becomes 0 when the variable is not managed.
   virtual CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) = 0;
-  // A block of kBlockBytes from the memory that the backend itself cuts modules' variables from,
-  // and the return of one. Capability::kVariableBlocks, which a backend lacks whose variables lie
-  // at the same place in every process anyway.
+  // Take and give back a block of kBlockBytes of the memory from which the backend cuts modules'
+  // variables. Both need Capability::kVariableBlocks. A backend lacks it when its variables lie at
+  // the same place in every process anyway.
   virtual CudaResult TakeBlock(uint64_t* address) = 0;
   virtual void FreeBlock(uint64_t address) = 0;
 };

@@ -1,5 +1,5 @@
-// What describes arrays, textures and tensor maps between the worker and a device.
-// Numbers of kinds, formats, modes and flags are those of cuda.h.
+// Descriptions of arrays, textures and tensor maps, for a worker and a device.
+// The numbers of kinds, formats, modes and flags are those of cuda.h.
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_OBJECTS_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_OBJECTS_H_
 
@@ -12,7 +12,7 @@
 
 namespace warpline::device {
 
-// What cuTensorMapEncode* take.
+// What the functions cuTensorMapEncode* take.
 struct TensorMap {
   static constexpr uint32_t kTiled = 0;
   static constexpr uint32_t kIm2col = 1;
@@ -26,9 +26,9 @@ struct TensorMap {
   uint64_t address = 0;
   std::array<uint64_t, kMaxRank> sizes{};
   std::array<uint64_t, kMaxRank> strides{};  // One fewer than there are sizes.
-  std::array<uint32_t, kMaxRank> box{};      // Of kTiled.
+  std::array<uint32_t, kMaxRank> box{};      // For kTiled.
   std::array<uint32_t, kMaxRank> element_strides{};
-  std::array<int32_t, 3> lower{};  // Of the im2col kinds; kIm2colWide has one.
+  std::array<int32_t, 3> lower{};  // For the im2col kinds; kIm2colWide has one.
   std::array<int32_t, 3> upper{};
   uint32_t channels = 0;
   uint32_t pixels = 0;
@@ -36,63 +36,63 @@ struct TensorMap {
   uint32_t swizzle = 0;
   uint32_t promotion = 0;
   uint32_t fill = 0;
-  uint32_t mode = 0;  // Of kIm2colWide.
+  uint32_t mode = 0;  // For kIm2colWide.
 };
 
 // The encoded map, opaque.
 using TensorMapBytes = std::array<uint64_t, 16>;
 
-// An array, with `levels` above 0 a mipmapped one.
+// An array. With `levels` above 0 it is mipmapped.
 struct ArrayShape {
   uint64_t width = 0;   // In elements.
   uint64_t height = 0;  // 0 in one dimension.
-  uint64_t depth = 0;   // 0 in one and two; layers of a layered array.
+  uint64_t depth = 0;   // 0 in one and two dimensions; the layers of a layered array.
   uint32_t format = 0;
   uint32_t channels = 0;
   uint32_t flags = 0;
   uint32_t levels = 0;
 
-  // Of CUDA_ARRAY3D_*.
+  // Flags of CUDA_ARRAY3D_*.
   static constexpr uint32_t kLayered = 1;
   static constexpr uint32_t kSparse = 0x40;
   static constexpr uint32_t kDeferredMapping = 0x80;
 
   ArrayExtents extents() const;
-  // Of all elements of all levels, saturating: about what the array takes.
+  // The bytes of all elements of all levels, saturating; about what the array takes.
   uint64_t bytes() const;
 };
 
-// What the sizes of a level are.
+// The size that `extent` has at a level.
 uint64_t LevelExtent(uint64_t extent, uint32_t level);
 
-// One end of a copy that an array has a part in.
+// One end of a copy of which at least one end is an array.
 struct ArrayEnd {
   enum class Kind { kArray, kDevice, kHost };
   Kind kind = Kind::kHost;
   ArrayId array{};
-  uint32_t device = 0;  // Of the array: its context's place in OpenContexts().
-  uint64_t x = 0;       // Of the array: bytes, rows, slices.
+  uint32_t device = 0;  // For an array: its context's place in OpenContexts().
+  uint64_t x = 0;       // For an array: in bytes, rows and slices.
   uint64_t y = 0;
   uint64_t z = 0;
-  BoxPlace place;        // kDevice.
-  void* host = nullptr;  // kHost: rows without gaps, in memory from AllocStaging.
+  BoxPlace place;        // For kDevice.
+  void* host = nullptr;  // For kHost: rows without gaps, in memory from AllocStaging.
 };
 
 // What cuTexObjectCreate and cuSurfObjectCreate take.
 struct Texture {
-  // CUresourcetype.
+  // The values of CUresourcetype.
   static constexpr uint32_t kArray = 0;
   static constexpr uint32_t kMipmapped = 1;
   static constexpr uint32_t kLinear = 2;
   static constexpr uint32_t kPitch2D = 3;
 
-  bool is_surface = false;  // Of an array; only that counts.
+  bool is_surface = false;  // A surface has an array and uses nothing else.
   uint32_t kind = 0;
   ArrayId array{};
   uint64_t address = 0;
   uint32_t format = 0;
   uint32_t channels = 0;
-  uint64_t width = 0;  // kLinear: in bytes.
+  uint64_t width = 0;  // For kLinear, in bytes.
   uint64_t height = 0;
   uint64_t pitch = 0;
 

@@ -1,4 +1,7 @@
 // A context's streams and events.
+//
+//   streams->RecordEvent(event, stream);
+//   while (streams->QueryEvent(event) == CudaResult::kNotReady) ...
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_STREAMS_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_STREAMS_H_
 
@@ -17,19 +20,21 @@ class Streams {
 
   virtual ~Streams() = default;
 
-  // `flags`: CU_STREAM_DEFAULT (0) or CU_STREAM_NON_BLOCKING (1).
+  // `flags` is CU_STREAM_DEFAULT (0) or CU_STREAM_NON_BLOCKING (1).
   virtual CudaResult CreateStream(uint32_t flags, int priority, StreamId* stream) = 0;
-  // Destroys at once in the sense of CUDA: work already submitted still completes.
+  // Destroys at once in the sense of CUDA: work that was already submitted still completes.
   virtual CudaResult DestroyStream(StreamId stream) = 0;
-  // `attribute` has a CUstreamAttrID and its value. A hint to the device, except the priority.
+  // `attribute` has a CUstreamAttrID and its value. Except for the priority, it is a hint to the
+  // device.
   virtual CudaResult SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) = 0;
 
-  // `flags`: CU_EVENT_DEFAULT (0), DISABLE_TIMING (2) and others of CUDA.
+  // `flags` is CU_EVENT_DEFAULT (0), or has CU_EVENT_DISABLE_TIMING (2) and other flags of CUDA.
   virtual CudaResult CreateEvent(uint32_t flags, EventId* event) = 0;
   virtual CudaResult DestroyEvent(EventId event) = 0;
   virtual CudaResult RecordEvent(EventId event, StreamId stream) = 0;
   virtual CudaResult WaitEvent(StreamId stream, EventId event) = 0;
-  // kSuccess when complete, kNotReady, or the error that the work before it ended with.
+  // kSuccess when it is complete, kNotReady before, or the error with which the work before it
+  // ended.
   virtual CudaResult QueryEvent(EventId event) = 0;
   virtual CudaResult ElapsedMs(EventId start, EventId end, float* ms) = 0;
 };

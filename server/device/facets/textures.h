@@ -1,5 +1,8 @@
 // A context's texture and surface objects, which are numbers that kernels get as parameters, and
 // tensor maps, which are parameters themselves.
+//
+//   uint64_t object;
+//   CudaResult result = textures->CreateTexture(texture, &object);
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_TEXTURES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_TEXTURES_H_
 
@@ -19,10 +22,10 @@ class Textures {
 
   virtual ~Textures() = default;
 
-  // Memory must be within the arena.
+  // The texture's memory must lie within the arena.
   virtual CudaResult CreateTexture(const Texture& texture, uint64_t* object) = 0;
   virtual CudaResult DestroyTexture(uint64_t object, bool is_surface) = 0;
-  // With kReplaceAddress `map` is read too.
+  // With kReplaceAddress, `*map` is also read.
   virtual CudaResult EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) = 0;
 };
 

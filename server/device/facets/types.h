@@ -1,5 +1,5 @@
-// What is passed to a device: the numbers of its objects, launches, operations on words, nodes of
-// graphs. Plain values.
+// What is passed to a device: the numbers of its objects, launches, operations on words, and nodes
+// of graphs. All are plain values.
 #ifndef WARPLINE_SERVER_DEVICE_FACETS_TYPES_H_
 #define WARPLINE_SERVER_DEVICE_FACETS_TYPES_H_
 
@@ -14,8 +14,8 @@
 
 namespace warpline::device {
 
-// Objects of a backend, meaningful only to the Context that made them; events also to those that
-// were opened with it.
+// The objects of a backend. A number means something only to the Context that made it; an event's
+// also to the contexts that were opened with that one.
 enum class StreamId : uint64_t {};
 enum class EventId : uint64_t {};
 enum class ModuleId : uint64_t {};
@@ -34,7 +34,7 @@ struct ParamLayout {
   uint32_t size = 0;
 };
 
-// One CUlaunchAttribute, as cuda.h lays its value out.
+// One CUlaunchAttribute, with its value laid out as in cuda.h.
 struct LaunchAttribute {
   uint32_t id = 0;
   std::array<std::byte, 64> value{};
@@ -46,7 +46,7 @@ struct JitOption {
   uint32_t value = 0;
 };
 
-// What the just-in-time compiler had to say.
+// What the just-in-time compiler said.
 struct JitLog {
   float wall_ms = 0;
   std::string info;
@@ -54,7 +54,7 @@ struct JitLog {
 };
 
 // One operation on a word of device memory, in the order of its stream. `kind` and `flags` are
-// CUDA's: CUstreamBatchMemOpType, CUstreamWaitValue_flags, CUstreamWriteValue_flags.
+// those of CUDA: CUstreamBatchMemOpType, CUstreamWaitValue_flags, CUstreamWriteValue_flags.
 struct MemOp {
   static constexpr uint32_t kWait32 = 1;
   static constexpr uint32_t kWrite32 = 2;
@@ -68,7 +68,7 @@ struct MemOp {
   uint64_t value = 0;
 };
 static_assert(sizeof(MemOp) == 24);
-inline constexpr size_t kMaxMemOps = 256;  // Of one call, as CUDA's.
+inline constexpr size_t kMaxMemOps = 256;  // In one call; CUDA has the same limit.
 
 struct LaunchConfig {
   std::array<uint32_t, 3> grid{};
@@ -76,44 +76,46 @@ struct LaunchConfig {
   uint32_t dynamic_shared_bytes = 0;
   // All blocks run at the same time and may synchronize across the grid.
   bool cooperative = false;
-  // Others than the cooperative one. kNotSupported for one that the backend lacks.
+  // All attributes but the cooperative one. kNotSupported for one that the backend lacks.
   std::vector<LaunchAttribute> attributes = {};
 };
 
-// Of Modules::TakeBlock().
+// The size of the blocks of Modules::TakeBlock().
 inline constexpr uint64_t kBlockBytes = 2u << 20;
 
-// What one node of a graph does, and which nodes before it, by their places, it comes after.
+// What one node of a graph does, and after which earlier nodes, by their places, it comes.
 struct GraphNode {
   enum class Kind { kNothing, kLaunch, kMemset, kCopy, kMemOps, kConditional };
 
   Kind kind = Kind::kNothing;
   std::vector<uint32_t> after;
-  // The graph that it is in: 0, or one of the bodies of kConditional nodes before it, which have
-  // their numbers in the order of those nodes. What it comes after is in the same one.
+  // The graph that the node is in: 0, or one of the bodies of earlier kConditional nodes, which are
+  // numbered in the order of those nodes. The nodes that it comes after are in the same graph.
   uint32_t body = 0;
-  // kLaunch. The parameters are borrowed.
+  // For kLaunch. The parameters are borrowed.
   KernelId kernel{};
   LaunchConfig config;
   absl::Span<const std::byte> params;
-  // kCopy: boxes, a run of bytes being one of height and depth 1. kMemset: address and pitch.
+  // For kCopy: boxes; a run of bytes is a box of height and depth 1. For kMemset: address and
+  // pitch.
   BoxPlace dst;
   BoxPlace src;
   BoxExtent extent;
-  // kMemset.
+  // For kMemset.
   uint32_t value = 0;
   uint32_t width = 0;
   uint64_t columns = 0;
   uint64_t rows = 0;
-  // kMemOps.
+  // For kMemOps.
   std::vector<MemOp> operations;
-  // kConditional: what AddConditional() gave, a CUgraphConditionalNodeType, and how many bodies.
+  // For kConditional: the handle that AddConditional() gave, a CUgraphConditionalNodeType, and the
+  // number of bodies.
   uint64_t conditional = 0;
   uint32_t type = 0;
   uint32_t bodies = 0;
 };
 
-// As CUmemAccess_flags.
+// The values of CUmemAccess_flags.
 enum class MemoryAccess : uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
 
 }  // namespace warpline::device

@@ -22,7 +22,7 @@
 
 namespace warpline::worker {
 
-// What the families work on. All of it is borrowed and the decoder's.
+// What the families work on. All of it is borrowed and belongs to the decoder.
 struct CommandParts {
   CurrentCommand* current = nullptr;
   ObjectTables* tables = nullptr;
@@ -34,15 +34,15 @@ struct CommandParts {
   CachedImages* images = nullptr;
   LogBudget* log = nullptr;         // For lines of the kinds of session_log.h.
   Recorder* recorder = nullptr;     // Null without a journal.
-  VirtualMemory* memory = nullptr;  // Null: there are no handles to be mapped.
+  VirtualMemory* memory = nullptr;  // Null when there are no handles to be mapped.
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;
 };
 
-// The handles that a session has, in the tables and elsewhere.
+// The number of handles that a session has, in the tables and elsewhere.
 uint64_t CountHandles(const CommandParts& parts);
 
-// A family derives from it. Its On() for each of its commands looks up what the command names,
+// The base class of each family. A family's On() for a command looks up what the command names,
 // refuses what is wrong, and ends the command in one of the ways of CurrentCommand.
 class CommandHandler {
  public:
@@ -57,14 +57,14 @@ class CommandHandler {
   uint64_t seq() const { return parts_.current->seq(); }
   void Refuse(CudaResult result) { parts_.current->Refuse(result); }
   void RetireHere() { parts_.current->RetireHere(); }
-  // Refuses when there is none.
+  // Returns whether the session may have another handle; refuses the command when not.
   bool HandlesLeft();
 
   template <typename Command>
   Task NewTask(const Command& command, std::string_view tail) const {
     return parts_.current->NewTask(command, tail);
   }
-  // Sends a command to its stream. Null, after a refusal, for a handle of none.
+  // Sends a command to its stream. Refuses it and returns null for a handle that is no stream's.
   template <typename Command>
   Stream* ToStream(const Command& command, std::string_view tail) {
     Stream* const stream = FindStream(command.stream);
@@ -75,7 +75,7 @@ class CommandHandler {
     }
     return stream;
   }
-  // The same, for one that sends data to the client.
+  // Sends a command to its stream when it also sends data to the client.
   template <typename Command>
   void ToStreamForData(const Command& command, std::string_view tail) {
     if (Stream* const stream = ToStream(command, tail)) order().SendsData(stream);

@@ -1,4 +1,4 @@
-// The command that a session's decoder has in hand, and what becomes of it.
+// The command that a session's decoder has in hand, and how it ends.
 #ifndef WARPLINE_SERVER_WORKER_COMMANDS_CURRENT_COMMAND_H_
 #define WARPLINE_SERVER_WORKER_COMMANDS_CURRENT_COMMAND_H_
 
@@ -18,16 +18,16 @@
 
 namespace warpline::worker {
 
-// The decoder's. A command ends in one of three ways: as a task of a lane, complete at once
-// (RetireHere()), or refused.
+// Belongs to the decoder. A command ends in one of three ways: as a task of a lane, complete at
+// once (RetireHere()), or refused.
 class CurrentCommand {
  public:
-  // All are borrowed.
+  // All pointers are borrowed.
   CurrentCommand(Completion* completion, ReplySink* sink, SharedUsage* usage)
       : completion_(completion), sink_(sink), usage_(usage) {}
 
-  // The memory that the bodies of the next commands lie in; null when there are no more. Tasks with
-  // a tail keep it.
+  // Sets the memory that holds the bodies of the next commands; null when there are no more. Tasks
+  // with a tail keep it alive.
   void SetPayload(std::shared_ptr<const std::string> payload) { payload_ = std::move(payload); }
   void Begin(uint64_t seq, CommandId id);
 
@@ -35,7 +35,7 @@ class CurrentCommand {
   CommandId id() const { return id_; }
   bool refused() const { return refused_; }
 
-  // A task for a lane.
+  // Makes a task of the command for a lane.
   template <typename Command>
   Task NewTask(const Command& command, std::string_view tail) const {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kDecode);
@@ -48,17 +48,17 @@ class CurrentCommand {
     return task;
   }
 
-  // The command is complete without a lane.
+  // Completes the command without a lane.
   void RetireHere() { ++retired_; }
-  // How many are since the last time this was asked.
+  // Returns how many commands were completed here since the last call.
   uint64_t TakeRetired() { return std::exchange(retired_, 0); }
 
   // Answers a round trip with an error, or reports a failed one-way command. After a sticky error
-  // with that.
+  // it answers with that error instead.
   void Refuse(CudaResult result);
-  // Counts that a limit was met and says it in the log, once for each.
+  // Counts that a limit was met, and logs it once for each limit.
   void Meet(Limit limit, uint64_t most);
-  // The same, and refuses with kOutOfMemory.
+  // Does what Meet() does, and refuses the command with kOutOfMemory.
   void RefuseBeyond(Limit limit, uint64_t most);
 
  private:

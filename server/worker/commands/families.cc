@@ -19,7 +19,7 @@ CommandFamilies::CommandFamilies(const CommandParts* parts)
       memory_(parts) {}
 
 void CommandFamilies::Dispatch(CommandId id, std::string_view body) {
-  // No device has memory there, whatever its driver would make of it.
+  // No device has memory there, whatever its driver would do with it.
   if (!EndsInAddressSpace(ReadsOf(id, body)) || !EndsInAddressSpace(WritesOf(id, body))) {
     return current_->Refuse(CudaResult::kInvalidValue);
   }

@@ -1,7 +1,7 @@
 // The families of commands (column `family` of proto/calls.toml), and their dispatch.
 //
-// Each class declares an On() for every command of its family: one that is missing in its .cc does
-// not link, one that the table does not know does not compile.
+// Each class declares an On() for every command of its family. One that is missing in its .cc does
+// not link, and one that the table does not know does not compile.
 #ifndef WARPLINE_SERVER_WORKER_COMMANDS_FAMILIES_H_
 #define WARPLINE_SERVER_WORKER_COMMANDS_FAMILIES_H_
 
@@ -17,42 +17,43 @@ namespace warpline::worker {
 
 #define WARPLINE_ON(Command) void On(const cmd::Command& command, std::string_view tail);
 
-// Streams, waits for their work, and host functions.
+// Handles streams, waits for their work, and host functions.
 class StreamCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
   WARPLINE_FAMILY_STREAMS(WARPLINE_ON)
 };
 
-// Events and their records.
+// Handles events and their records.
 class EventCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
   WARPLINE_FAMILY_EVENTS(WARPLINE_ON)
 };
 
-// Copies and fills of device memory.
+// Handles copies and fills of device memory.
 class CopyCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
   WARPLINE_FAMILY_COPIES(WARPLINE_ON)
 };
 
-// Images of modules and graphs: in parts, compressed or not, or from what the server has kept.
+// Handles the images of modules and graphs: in parts, compressed or not, or from what the server
+// has kept.
 class ImageCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
   WARPLINE_FAMILY_IMAGES(WARPLINE_ON)
 
  private:
-  // An image that is counted and in the table, or null after a refusal.
+  // Makes an image, counts it and puts it into the table; returns null after a refusal.
   std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total);
   std::shared_ptr<Image> ImageForPart(uint64_t handle, uint64_t total, uint64_t offset);
-  // Notes a whole image in the journal. False when it has no room.
+  // Notes a whole image in the journal. Returns false when the journal has no room.
   bool NoteParts(uint64_t handle, std::string_view bytes);
 };
 
-// Modules and their variables.
+// Handles modules and their variables.
 class ModuleCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
@@ -64,7 +65,7 @@ class ModuleCommands : public CommandHandler {
   void ToModule(const Command& command, std::string_view tail);
 };
 
-// Kernels and their launches.
+// Handles kernels and their launches.
 class KernelCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
@@ -78,7 +79,7 @@ class KernelCommands : public CommandHandler {
   void Launch(const Command& command, std::string_view tail);
 };
 
-// Device code that is linked.
+// Handles device code that is linked.
 class LinkCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
@@ -90,21 +91,21 @@ class LinkCommands : public CommandHandler {
   void ToLink(const Command& command, std::string_view tail);
 };
 
-// Arrays with their copies, textures and tensor maps.
+// Handles arrays with their copies, textures and tensor maps.
 class ArrayCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
   WARPLINE_FAMILY_ARRAYS(WARPLINE_ON)
 
  private:
-  // Sends a copy to its stream, behind the creation of the arrays. Null, after a refusal, for
-  // handles that are none.
+  // Sends a copy to its stream, after the creation of the arrays. Refuses it and returns null for
+  // handles that name nothing.
   template <typename Command>
   Stream* Copy(const Command& command, std::string_view tail, std::shared_ptr<Array> array,
                std::shared_ptr<Array> second);
 };
 
-// Executable graphs and their conditional handles.
+// Handles executable graphs and their conditional handles.
 class GraphCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
@@ -114,11 +115,12 @@ class GraphCommands : public CommandHandler {
   // `frame` is null for a graph without conditional nodes.
   template <typename Command>
   void Create(const Command& command, std::string_view tail, std::shared_ptr<Frame> frame);
-  // Reads the graph's nodes out of its image and counts them. kSuccess, or why it cannot be.
+  // Reads the graph's nodes out of its image and counts them. Returns kSuccess, or why the graph
+  // cannot be made.
   CudaResult Count(const std::shared_ptr<Image>& image, Graph* graph);
 };
 
-// Mapped memory handles, freed memory, and a device's limits.
+// Handles mapped memory handles, freed memory, and a device's limits.
 class MemoryCommands : public CommandHandler {
  public:
   using CommandHandler::CommandHandler;
@@ -127,17 +129,17 @@ class MemoryCommands : public CommandHandler {
 
 #undef WARPLINE_ON
 
-// One of each, over the same parts. The decoder's.
+// One object of each family, over the same parts. Belongs to the decoder.
 class CommandFamilies {
  public:
   // `parts` is borrowed.
   explicit CommandFamilies(const CommandParts* parts);
 
-  // Hands the current command, whose length has been checked, to its family. Refuses one that names
-  // memory beyond the end of the address space.
+  // Passes the current command, whose length has been checked, to its family. Refuses a command
+  // that names memory beyond the end of the address space.
   void Dispatch(CommandId id, std::string_view body);
 
-  // For DispatchCommand() of proto/dispatch.h.
+  // The families by name, for DispatchCommand() of proto/dispatch.h.
   StreamCommands& streams() { return streams_; }
   EventCommands& events() { return events_; }
   CopyCommands& copies() { return copies_; }

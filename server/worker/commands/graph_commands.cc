@@ -11,7 +11,7 @@ CudaResult GraphCommands::Count(const std::shared_ptr<Image>& image, Graph* grap
   const CudaResult result = ParseGraph(
       image, [this](uint64_t handle) { return FindIn(tables().kernels, handle); }, left, graph);
   if (result != CudaResult::kSuccess) return result;
-  uint64_t more = 0;  // The frame keeps them, however often it is instantiated.
+  uint64_t more = 0;  // The frame keeps these, however often it is instantiated.
   if (graph->frame != nullptr) {
     uint64_t count = graph->nodes.size();
     for (const device::GraphNode& node : graph->nodes) count += node.bodies;
@@ -60,7 +60,7 @@ void GraphCommands::On(const cmd::GraphCreate& command, std::string_view tail) {
 void GraphCommands::On(const cmd::GraphCreateIn& command, std::string_view tail) {
   std::shared_ptr<Frame> frame = FindIn(tables().frames, command.frame);
   if (frame == nullptr) {
-    // Nothing would forget its image.
+    // Otherwise nothing would forget its image.
     if (tables().images.contains(command.image)) tables().DropImage(command.image);
     return Refuse(CudaResult::kInvalidHandle);
   }

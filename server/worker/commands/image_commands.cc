@@ -9,7 +9,7 @@
 namespace warpline::worker {
 namespace {
 
-// Of an image, in one entry of the journal.
+// The size of the part of an image that one entry of the journal holds.
 constexpr size_t kNotedPart = 4u << 20;
 
 }  // namespace
@@ -58,10 +58,11 @@ void ImageCommands::On(const cmd::ImageZstd& command, std::string_view tail) {
   RetireHere();
 }
 
-// The lane that loads modules would be no better place to wait: its commands come in this order.
+// Waiting in the lane that loads modules would be no better, because its commands come in this
+// order.
 void ImageCommands::On(const cmd::ImageFind& command, std::string_view) {
   if (const std::shared_ptr<Image> known = FindIn(tables().images, command.image)) {
-    // A replay: the journal had the parts as well.
+    // This is a replay: the journal had the parts as well.
     if (known->complete() && known->total() == command.total) return RetireHere();
     return Refuse(CudaResult::kInvalidValue);
   }
@@ -79,7 +80,7 @@ void ImageCommands::On(const cmd::ImageFind& command, std::string_view) {
     if (!NoteParts(command.image, image->bytes())) return Refuse(CudaResult::kOutOfMemory);
     tables().module_bytes += command.total;
   } else {
-    // Whoever uses it hears so, and sends it.
+    // Commands that use the image then say so, and the client sends it.
     image->set_missing();
   }
   tables().images.emplace(command.image, std::move(image));

@@ -40,7 +40,7 @@ void LinkCommands::On(const cmd::LinkAdd& command, std::string_view tail) {
   task.link = link;
   task.image = tables().TakeImage(command.image);
   link->image_bytes += task.image->total();
-  // The client has it still, for a worker that does not know the link.
+  // The client still has it, for a worker that does not know the link.
   if (parts_.recorder != nullptr) {
     parts_.recorder->journal()->Forget(JournalKind::kImage, command.image);
   }
@@ -57,7 +57,7 @@ void LinkCommands::On(const cmd::LinkLog& command, std::string_view tail) { ToLi
 
 void LinkCommands::On(const cmd::LinkDestroy& command, std::string_view tail) {
   const auto link = tables().links.find(command.link);
-  // One that a former worker had is gone with it.
+  // A link that a former worker had is gone with that worker.
   if (link == tables().links.end()) return RetireHere();
   tables().module_bytes -= link->second->image_bytes;
   ToLink(command, tail);

@@ -1,5 +1,5 @@
 // Memory handles that the client maps (memory/virtual_memory.h) are mapped as their commands are
-// decoded: whatever comes later, on any stream, finds them done.
+// decoded, so that whatever comes later, on any stream, finds them mapped.
 #include "server/worker/commands/families.h"
 #include "server/worker/lanes/session_log.h"
 
@@ -21,8 +21,8 @@ void MemoryCommands::On(const cmd::MemoryAccess& command, std::string_view) {
   RetireHere();
 }
 
-// Natively this does not wait, and a kernel that still runs faults. Here it must wait: what is
-// submitted later may be on its way to other memory at that address.
+// In CUDA this does not wait, and a kernel that still runs faults. Here it must wait, because
+// commands that are submitted later may concern other memory at that address.
 void MemoryCommands::On(const cmd::MemoryUnmap& command, std::string_view) {
   if (parts_.memory == nullptr) return Refuse(CudaResult::kNotSupported);
   const CudaResult result = parts_.memory->BeginUnmap(command.mapping);

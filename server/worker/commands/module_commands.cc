@@ -7,8 +7,8 @@
 namespace warpline::worker {
 namespace {
 
-// Makes a module of an image that is complete, or of one that the client has yet to send: whoever
-// uses the module then hears so. `task` is the command's.
+// Makes a module of an image that is complete, or of one that the client has yet to send; commands
+// that use the module then say so. `task` is that of the command.
 bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectTables* tables,
                 Task* task) {
   const auto image = tables->images.find(image_handle);
@@ -76,7 +76,7 @@ void ModuleCommands::On(const cmd::ModuleUnload& command, std::string_view tail)
   task.module = FindIn(tables().modules, command.module);
   if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
   tables().module_bytes -= task.module->image_bytes;
-  // Kernels go with their module.
+  // Kernels end with their module.
   absl::erase_if(tables().kernels,
                  [&](const auto& kernel) { return kernel.second->module == task.module; });
   tables().modules.erase(command.module);

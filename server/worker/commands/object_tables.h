@@ -1,4 +1,4 @@
-// A session's objects by the handles that its client chose.
+// The objects of a session, by the handles that its client chose.
 #ifndef WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_
 #define WARPLINE_SERVER_WORKER_COMMANDS_OBJECT_TABLES_H_
 
@@ -21,7 +21,7 @@ struct Event {
   std::shared_ptr<EventRecord> latest;
 };
 
-// A host function that the client has yet to answer for.
+// A host function for which the client has not answered yet.
 struct HostCall {
   std::shared_ptr<Lane> lane;
   std::shared_ptr<HostWait> wait;
@@ -31,14 +31,14 @@ struct HostCall {
 template <typename Object>
 using HandleMap = absl::flat_hash_map<uint64_t, Object>;
 
-// The object, or null for what is no handle of one.
+// Returns the object, or null when no object has this handle.
 template <typename Object>
 std::shared_ptr<Object> FindIn(const HandleMap<std::shared_ptr<Object>>& objects, uint64_t handle) {
   const auto it = objects.find(handle);
   return it == objects.end() ? nullptr : it->second;
 }
 
-// The decoder's.
+// Belongs to the decoder.
 struct ObjectTables {
   HandleMap<Event> events;
   HandleMap<HostCall> host_calls;
@@ -50,17 +50,19 @@ struct ObjectTables {
   HandleMap<std::shared_ptr<Graph>> graphs;
   HandleMap<std::shared_ptr<Frame>> frames;
 
-  uint64_t module_bytes = 0;  // Of images, and of what modules, links and graphs were made of.
-  uint64_t graph_nodes = 0;   // Of all graphs and frames.
+  // Bytes of images, and of what modules, links and graphs were made of.
+  uint64_t module_bytes = 0;
+  uint64_t graph_nodes = 0;  // Sum over all graphs and frames.
 
   size_t size() const {
     return events.size() + host_calls.size() + images.size() + modules.size() + kernels.size() +
            links.size() + arrays.size() + graphs.size() + frames.size();
   }
 
-  // Takes an image out of the table; its bytes stay counted. Null for one that is not complete.
+  // Takes an image out of the table; its bytes stay counted. Returns null for an image that is not
+  // complete.
   std::shared_ptr<Image> TakeImage(uint64_t handle);
-  // Forgets an image that is there, and its bytes.
+  // Forgets an image, which must be in the table, and its bytes.
   void DropImage(uint64_t handle);
 };
 

@@ -26,7 +26,7 @@ void StreamCommands::On(const cmd::StreamCreate& command, std::string_view tail)
   Stream* const stream =
       order().Open(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
   if (stream == nullptr) return Refuse(CudaResult::kOutOfMemory);
-  // Making a stream comes after nothing, barriers included: those are waits on the stream.
+  // Making a stream comes after nothing, not even after barriers: those are waits on the stream.
   stream->lane->Append(NewTask(command, tail));
 }
 
@@ -94,7 +94,7 @@ void StreamCommands::On(const cmd::DeviceSync& command, std::string_view) {
       command.device, [this, seq = seq()] { parts_.sink->Reply(seq, parts_.completion->fault()); });
 }
 
-// The client answers by the token, since the stream may be gone by then.
+// The client answers with the token, since the stream may be gone by then.
 void StreamCommands::On(const cmd::HostCall& command, std::string_view tail) {
   Stream* const stream = FindStream(command.stream);
   if (stream == nullptr) return Refuse(CudaResult::kInvalidHandle);

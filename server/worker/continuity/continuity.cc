@@ -10,7 +10,7 @@
 namespace warpline::worker {
 namespace {
 
-// The handle that a ModuleLoad or ModuleLoadJit gives.
+// The handle that a ModuleLoad or ModuleLoadJit gives to its module.
 uint64_t ModuleOf(const Task& task) {
   if (const auto* const jit = std::get_if<cmd::ModuleLoadJit>(&task.command)) return jit->module;
   const auto* const plain = std::get_if<cmd::ModuleLoad>(&task.command);

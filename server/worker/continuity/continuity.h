@@ -1,5 +1,5 @@
-// What a session's next worker needs to know of its modules: their variables, and what kernels may
-// have written to them.
+// Keeps what a session's next worker needs to know of its modules: their variables, and what
+// kernels may have written to them.
 #ifndef WARPLINE_SERVER_WORKER_CONTINUITY_CONTINUITY_H_
 #define WARPLINE_SERVER_WORKER_CONTINUITY_CONTINUITY_H_
 
@@ -17,26 +17,27 @@
 
 namespace warpline::worker {
 
-// Thread-safe, but for the beginning and the end of a replay. A session with several devices has no
-// next worker, and one without a recorder needs none: then nothing is kept.
+// Thread-safe, except at the beginning and the end of a replay. A session with several devices has
+// no next worker, and one without a recorder needs none; nothing is kept for these.
 class Continuity : public StateObserver {
  public:
-  // All are borrowed; `recorder` may be null. `sm`, such as 90, tells which of a module's images
-  // runs.
+  // All pointers are borrowed; `recorder` may be null. `sm`, such as 90, decides which of a
+  // module's images runs.
   Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log);
 
-  // Between these two, modules that are loaded get their variables where the former worker had
-  // them. On the decoder's thread, with no lane at work.
+  // Between these two calls, modules that are loaded get their variables where the former worker
+  // had them. Called on the decoder's thread, with no lane at work.
   void BeginPlacing();
   void EndPlacing() { placer_.reset(); }
 
-  // For a planned replacement: what module variables hold, from this worker to the next, which
-  // restores it after the replay. From any thread, with nothing in flight. As VariableCarrier's,
-  // and FAILED_PRECONDITION with several devices; Save() needs a recorder.
+  // For a planned replacement: carry what module variables hold from this worker to the next, which
+  // restores it after the replay. Called on any thread, with nothing in flight. The errors are
+  // those of VariableCarrier, and FAILED_PRECONDITION with several devices. Save() needs a
+  // recorder.
   absl::Status Save(int fd);
   absl::Status Restore(int fd) { return carrier_.Restore(fd); }
 
-  // StateObserver.
+  // Implements StateObserver.
   void OnRecorded(const EventRecord& record) override;
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;

@@ -14,10 +14,10 @@ namespace warpline::worker {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-// Below this, giving pages back is not worth a system call.
+// Giving back fewer bytes than this is not worth a system call.
 constexpr uint64_t kMinPunch = 64u << 10;
 constexpr uint64_t kPage = 4096;
-// Keys of NoteAs() lie apart from those of objects.
+// The kind in the keys of NoteAs(), which sets them apart from those of objects.
 constexpr uint32_t kOwnKind = ~uint32_t{0};
 
 uint64_t Align(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -45,7 +45,7 @@ uint64_t Field32(std::string_view body, int offset) {
 
 }  // namespace
 
-// 0 in `order` marks a free slot; storing it commits the rest.
+// An `order` of 0 marks a free slot; storing another commits the rest.
 struct Journal::Slot {
   std::atomic<uint64_t> order;
   std::atomic<int64_t> value;
@@ -84,7 +84,7 @@ Journal::Slot* Journal::At(uint32_t slot) const {
   return reinterpret_cast<Slot*>(map_ + kJournalHeadBytes) + slot;
 }
 
-// Builds the index, and what is free, from the entries that count.
+// Builds the index, and the lists of what is free, from the entries that count.
 absl::Status Journal::Adopt() {
   const uint32_t used = head_->slots_used.load(std::memory_order_acquire);
   if (used > kJournalSlots) return absl::InvalidArgumentError("a journal with too many slots");
@@ -225,7 +225,7 @@ void Journal::GiveSpace(uint64_t offset, uint64_t bytes) {
 void Journal::AddLink(const Key& key, uint64_t parent, CommandId id) {
   const JournalRule& rule = kCommandTable[static_cast<int>(id) - 1].rule;
   if (rule.action != JournalAction::kCreate || rule.parent < 0) return;
-  // A module or graph comes from an image, which it takes with it; a kernel belongs to a module.
+  // A module or graph is made of an image, which it consumes; a kernel belongs to a module.
   const bool from_image = rule.kind == JournalKind::kModule || rule.kind == JournalKind::kGraph;
   const auto other = static_cast<uint32_t>(from_image ? JournalKind::kImage : JournalKind::kModule);
   if (from_image) {
@@ -259,7 +259,7 @@ bool Journal::Add(const Key& key, uint64_t parent, CommandId id, std::string_vie
   slot.value.store(value, std::memory_order_relaxed);
   std::memcpy(outside ? map_ + kJournalDataStart + offset : slot.body, body.data(), body.size());
   slot.order.store(++order_, std::memory_order_release);
-  // Behind the order: a slot that is looked at was written.
+  // Stored after the order, so that a slot that is looked at has been written.
   if (index == used) head_->slots_used.store(used + 1, std::memory_order_release);
   held_[key].push_back({index, 0});
   AddLink(key, parent, id);
@@ -331,7 +331,7 @@ void Journal::Forget(JournalKind kind, uint64_t handle) {
 void Journal::ForgetLocked(JournalKind kind, uint64_t handle) {
   const auto number = static_cast<uint32_t>(kind);
   std::vector<std::pair<uint32_t, uint64_t>> objects = {{number, handle}};
-  // What belongs to it goes first: a kernel without its module could not be made again.
+  // What belongs to the object goes first: a kernel without its module could not be made again.
   for (size_t i = 0; i < objects.size(); ++i) {
     const auto [k, h] = objects[i];
     auto link = children_.lower_bound({k, h, 0, 0});

@@ -1,9 +1,15 @@
-// What a session's next worker needs to go on where this one ended: the commands that created or
-// set what still exists, by object. Which commands those are is a column of proto/calls.toml.
+// What a session's next worker needs to go on where this one ended: for each object that still
+// exists, the commands that created or set it. Which commands those are is a column of
+// proto/calls.toml.
 //
 // Entries are copied before they are used, and a worker that finds a journal trusts nothing in it:
 // the commands go through the same checks as those of a client. An entry counts once its number is
 // stored, which happens last, so that a worker may die at any time.
+//
+//   auto journal = Journal::Open(std::move(fd));  // The file that the server made.
+//   if (!journal.ok()) return journal.status();
+//   (*journal)->ForEachOf(wanted, [&](JournalEntry entry) { decoder.Replay(std::move(entry)); });
+//   if (!(*journal)->Note(id, body)) ...          // There is no room: refuse the command.
 #ifndef WARPLINE_SERVER_WORKER_CONTINUITY_JOURNAL_H_
 #define WARPLINE_SERVER_WORKER_CONTINUITY_JOURNAL_H_
 
@@ -30,22 +36,22 @@ namespace warpline::worker {
 struct JournalEntry {
   CommandId id{};
   std::string body;  // Fields and tail.
-  // What was noted beside it; 0 for nothing.
+  // What was noted beside the command; 0 for nothing.
   int64_t value = 0;
 };
 
-// Thread-safe, but for Open().
+// Thread-safe, except for Open().
 class Journal {
  public:
-  // Maps the journal and takes over what is in it. INVALID_ARGUMENT when it is no journal or its
-  // entries cannot be.
+  // Maps the journal and takes over what is in it. INVALID_ARGUMENT when it is no journal, or its
+  // entries contradict each other.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(UniqueFd fd);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Calls replay(entry) with the entries of those commands for which wanted(id) says true, in the
-  // order in which they were made. Others are not copied: images are large.
+  // Calls replay(entry) for the entries of those commands for which wanted(id) returns true, in the
+  // order in which they were made. The others are not copied, because images are large.
   template <typename Wanted, typename Replay>
   void ForEachOf(Wanted wanted, Replay replay) {
     for (const uint32_t slot : InOrder()) {
@@ -56,32 +62,32 @@ class Journal {
 
   // Whether a command with `bytes` of fields and tail could be noted now.
   bool HasRoom(uint64_t bytes);
-  // Notes an accepted command by its rule. False when there is no room.
+  // Notes an accepted command by its rule. Returns false when there is no room.
   bool Note(CommandId id, std::string_view body);
   // Forgets an object, its settings, and what belongs to it.
   void Forget(JournalKind kind, uint64_t handle);
   // Forgets what NoteAs() noted under the keys [key, key + count).
   void ForgetKeys(uint64_t key, uint64_t count);
-  // Notes a number beside the command that created an object. Of two calls for one object that with
-  // the larger `order` holds.
+  // Notes a number beside the command that created an object. When there are two calls for one
+  // object, the one with the larger `order` holds.
   void SetValue(JournalKind kind, uint64_t handle, uint64_t order, int64_t value);
-  // Notes a command under a key of the caller's choice, in place of what had that key.
+  // Notes a command under a key of the caller's choice, and replaces what had that key.
   bool NoteAs(CommandId id, uint64_t key, uint64_t subkey, std::string_view body, int64_t value);
 
   SharedUsage* usage() { return &head_->usage; }
   void SetFlags(uint32_t flags) { head_->flags.fetch_or(flags, std::memory_order_release); }
   void ClearFlags(uint32_t flags) { head_->flags.fetch_and(~flags, std::memory_order_release); }
-  // What JournalHead::retired_seq says; never goes back.
+  // Sets JournalHead::retired_seq, which never goes back.
   void PublishRetired(uint64_t seq);
 
   size_t entries();
 
  private:
   struct Slot;
-  // Kind, handle, command (0 for what created the object), attribute. What concerns one object lies
-  // together.
+  // Kind, handle, command (0 for what created the object), attribute. All that concerns one object
+  // lies together.
   using Key = std::tuple<uint32_t, uint64_t, uint32_t, uint64_t>;
-  // Kind and handle of an object, then of one that belongs to it.
+  // The kind and handle of an object, then those of one that belongs to it.
   using Link = std::tuple<uint32_t, uint64_t, uint32_t, uint64_t>;
   struct Held {
     uint32_t slot = 0;
@@ -92,7 +98,7 @@ class Journal {
   Slot* At(uint32_t slot) const;
   absl::Status Adopt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<uint32_t> InOrder();
-  // What the slot says, which may be no command.
+  // The command that the slot names, which may be none that exists.
   CommandId CommandAt(uint32_t slot) const;
   bool Read(uint32_t slot, JournalEntry* entry);
   bool Add(const Key& key, uint64_t parent, CommandId id, std::string_view body, int64_t value)
@@ -108,10 +114,10 @@ class Journal {
   JournalHead* const head_;
 
   Mutex mu_;
-  uint64_t order_ ABSL_GUARDED_BY(mu_) = 0;  // Of the latest entry.
+  uint64_t order_ ABSL_GUARDED_BY(mu_) = 0;  // The number of the latest entry.
   std::vector<uint32_t> free_slots_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, uint64_t> free_space_ ABSL_GUARDED_BY(mu_);  // Offset -> bytes.
-  // Parts of an image have one key, hence a list.
+  // The value is a list because the parts of an image have one key.
   std::map<Key, std::vector<Held>> held_ ABSL_GUARDED_BY(mu_);
   std::set<Link> children_ ABSL_GUARDED_BY(mu_);
   size_t entries_ ABSL_GUARDED_BY(mu_) = 0;

@@ -32,7 +32,7 @@ class JournalTest : public testing::Test {
     if (journal.ok()) journal_ = *std::move(journal);
     return journal.status();
   }
-  // As the next worker does.
+  // Opens the journal as the next worker does.
   void Reopen() { EXPECT_TRUE(TryOpen().ok()); }
 
   std::vector<JournalEntry> Entries() {
@@ -140,7 +140,7 @@ TEST_F(JournalTest, KeysOfOnesOwnAreReplacedAndForgotten) {
 
 TEST_F(JournalTest, SpaceAndSlotsAreUsedAgain) {
   const std::string image(3 << 20, 'x');
-  // Far more than the journal holds at a time.
+  // The entries hold far more than the journal does at a time.
   for (int i = 0; i < 3000; ++i) {
     ASSERT_TRUE(journal_->HasRoom(image.size()));
     LoadModule(30, 31, image);
@@ -183,13 +183,14 @@ TEST_F(JournalTest, HostileJournalsAreRefused) {
   std::string slot(kJournalSlotBytes, '\0');
   ASSERT_EQ(pread(file_->fd(), slot.data(), slot.size(), kJournalHeadBytes),
             static_cast<ssize_t>(slot.size()));
-  // Every byte of an entry in turn: it is taken or refused, and never crashes.
+  // Changes every byte of an entry in turn: the entry is taken or refused, and nothing crashes.
   for (size_t i = 0; i < 56; ++i) {
     for (const char byte : {'\x01', '\x7f', '\xff'}) {
       std::string bad = slot;
       bad[i] = byte;
       Corrupt(kJournalHeadBytes, bad);
-      // Sizes of gigabytes that lie within the journal would only take long to copy.
+      // Sizes of gigabytes within the journal are skipped, because they would only take long to
+      // copy.
       const bool huge = i == 50 || i == 51;
       if (TryOpen().ok() && !huge) Entries();
     }
@@ -199,7 +200,7 @@ TEST_F(JournalTest, HostileJournalsAreRefused) {
   std::memcpy(beyond.data() + 32, &offset, sizeof(offset));
   Corrupt(kJournalHeadBytes, beyond);
   EXPECT_EQ(TryOpen().code(), absl::StatusCode::kInvalidArgument);
-  // Two entries on the same bytes.
+  // Makes two entries that lie on the same bytes.
   std::string overlap = slot;
   const uint64_t second = 256;
   std::memcpy(overlap.data() + 32, &second, sizeof(second));

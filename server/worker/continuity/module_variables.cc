@@ -13,7 +13,7 @@
 namespace warpline::worker {
 namespace {
 
-// Of strings in calls of printf and assert; nobody writes them.
+// Strings in calls of printf and assert, which are never written.
 bool IsCompilersOwn(std::string_view name) {
   for (const std::string_view own : {"$str", "__unnamed_", "__func__", "__PRETTY_FUNCTION__"}) {
     if (name.substr(0, own.size()) == own) return true;
@@ -31,7 +31,7 @@ bool LoadAt(std::string_view bytes, uint64_t offset, T* value) {
 
 std::string_view NameAt(std::string_view elf, const Elf64_Shdr& strings, uint64_t offset) {
   if (strings.sh_offset > elf.size() || offset > elf.size() - strings.sh_offset) return {};
-  // A longer name is none.
+  // A longer name is not valid.
   const std::string_view rest = elf.substr(strings.sh_offset + offset, kMaxVariableName + 1);
   return rest.substr(0, rest.find('\0'));
 }
@@ -73,7 +73,7 @@ bool IsFunction(std::string_view statement) {
          statement.find(".entry") != std::string_view::npos;
 }
 
-// A declaration at the outermost level of a PTX module, up to its initialiser.
+// Reads a declaration at the outermost level of a PTX module, up to its initialiser.
 void ReadStatement(std::string_view statement, Names* names) {
   if (IsFunction(statement)) {
     const size_t at = statement.find(" malloc");
@@ -86,7 +86,7 @@ void ReadStatement(std::string_view statement, Names* names) {
     return;
   }
   if (statement.find(".global") == std::string_view::npos) return;
-  // Several in one declaration.
+  // It declares several variables.
   if (statement.find(',') != std::string_view::npos) return names->Doubt();
   const std::string_view name = DeclaredName(statement);
   if (!IsCompilersOwn(name)) names->Add(name);
@@ -153,8 +153,8 @@ void ReadCubin(std::string_view elf, Names* names) {
   if (any && !named) names->Doubt();
 }
 
-// A cubin of the device's generation is preferred to PTX, and PTX for this device or older to PTX
-// that is newer; among those of a kind the newest.
+// A cubin of the device's generation is preferred to PTX, and PTX for this device or an older one
+// to newer PTX; within each group the newest is taken.
 const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries, int sm) {
   const fatbin::ImageEntry* best = nullptr;
   int best_rank = 0;
@@ -180,7 +180,7 @@ ModuleVariables WritableVariables(std::string_view image, int sm) {
   const auto entries = fatbin::ParseImage(image);
   const fatbin::ImageEntry* const entry = entries.ok() ? Choose(*entries, sm) : nullptr;
   if (entry == nullptr) {
-    // What has no image for the device does not load.
+    // A program without an image for the device does not load.
     if (!entries.ok()) names.Doubt();
     return variables;
   }

@@ -1,4 +1,4 @@
-// What kernels of a module can write that lies outside the session's arena.
+// Finds what kernels of a module can write that lies outside the session's arena.
 #ifndef WARPLINE_SERVER_WORKER_CONTINUITY_MODULE_VARIABLES_H_
 #define WARPLINE_SERVER_WORKER_CONTINUITY_MODULE_VARIABLES_H_
 
@@ -9,15 +9,15 @@
 
 namespace warpline::worker {
 
-// Bounds of what is read of one image: names, and their bytes together.
+// Bounds of what is read of one image: the number and length of names, and the sum of their bytes.
 inline constexpr size_t kMaxVariableNames = 1u << 16;
 inline constexpr size_t kMaxVariableName = 4096;
 inline constexpr size_t kMaxVariableNameBytes = 16u << 20;
 
 struct ModuleVariables {
-  // As for Context::FindGlobal().
+  // The names that Context::FindGlobal() takes.
   std::vector<std::string> names;
-  // False when there may be others than those named.
+  // False when there may be variables besides those named.
   bool complete = true;
   // Kernels may take memory of the device's own heap (malloc).
   bool allocates = false;
@@ -25,9 +25,10 @@ struct ModuleVariables {
   bool any() const { return !complete || !names.empty(); }
 };
 
-// Looks at the image of `image`, a fatbin, a cubin or PTX, that runs on a device of `sm` (such as
-// 90; 0 for any PTX). Strings that the compiler made for printf and assert do not count; constants
-// do not either. Incomplete when in doubt, as for what cannot be read. Thread-safe.
+// Looks at that part of `image` (a fatbin, a cubin or PTX) that runs on a device of `sm` (such as
+// 90; 0 for any PTX). Strings that the compiler made for printf and assert do not count, nor do
+// constants. The result is incomplete when in doubt, as for an image that cannot be read.
+// Thread-safe.
 ModuleVariables WritableVariables(std::string_view image, int sm);
 
 }  // namespace warpline::worker

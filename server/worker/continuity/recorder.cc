@@ -12,7 +12,8 @@
 namespace warpline::worker {
 namespace {
 
-// Of one write to a variable; constants and tables, not bulk data.
+// The limit for one write to a variable, which is enough for constants and tables but not for bulk
+// data.
 constexpr uint64_t kMaxVariableWrite = 1u << 20;
 constexpr uint64_t kLegacyHandle = 1;
 
@@ -24,8 +25,8 @@ uint64_t Field(std::string_view body, int offset) {
   return value;
 }
 
-// Whether the journal keeps what the command created or set, or forgets it. A record of an event is
-// not made again; when it was complete is noted beside its event.
+// Whether the journal keeps what the command created or set, or forgets it. The record of an event
+// is not made again; the time when it was complete is noted beside its event.
 bool Noted(const CommandInfo& command) {
   return command.rule.action == JournalAction::kDestroy ||
          (command.rule.action != JournalAction::kNone && command.replay != Replay::kNothing);
@@ -46,7 +47,7 @@ bool Recorder::HasRoom(CommandId id, std::string_view body) {
   return !grows || !Noted(command) || journal_->HasRoom(body.size());
 }
 
-// A variable lies outside the arena. The client has what lies in host memory.
+// A variable lies outside the arena. What lies in host memory the client has itself.
 bool Recorder::MayBeOfVariables(const MemorySpan& span) const {
   if (span.bytes == 0 || Within(span, arena_base_, arena_bytes_)) return false;
   return !InHostArena(span.address) || !InHostArena(span.address + (span.bytes - 1));
@@ -65,7 +66,7 @@ void Recorder::Note(CommandId id, std::string_view body) {
   if (command.replay == Replay::kData) {
     NoteWrite(id, body, written);
   } else {
-    // What it wrote is known to the device alone.
+    // Only the device knows what it wrote.
     Flag(kJournalVariables);
   }
 }
@@ -90,7 +91,7 @@ void Recorder::Refused(CommandId id, std::string_view body) {
   if (part && !replaying_.load(std::memory_order_relaxed)) {
     journal_->Forget(JournalKind::kImage, Field(body, FindCommand(id).rule.handle));
   }
-  // A graph that is refused takes its image with it.
+  // A graph that is refused consumes its image all the same.
   const bool graph = id == CommandId::kGraphCreate || id == CommandId::kGraphCreateIn;
   if (graph && !replaying_.load(std::memory_order_relaxed)) {
     journal_->Forget(JournalKind::kImage, Field(body, FindCommand(id).rule.parent));
@@ -164,7 +165,7 @@ std::vector<std::pair<std::string, uint64_t>> Recorder::ExpectedOf(uint64_t modu
 bool Recorder::EndReplay() {
   replaying_.store(false);
   MutexLock lock(&mu_);
-  // One that was not found at all has moved too.
+  // A variable that was not found at all counts as moved, too.
   for (const auto& [variable, address] : expected_) moved_ |= !variables_.contains(address);
   expected_.clear();
   return !moved_;

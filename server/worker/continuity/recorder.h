@@ -1,9 +1,9 @@
-// Keeps a session's journal: notes what was accepted, and what of module variables can be made
-// again.
+// Keeps a session's journal: notes the commands that were accepted, and what can be made again of
+// module variables.
 //
-// Variables lie outside the arena and die with the worker. What the host wrote to them is noted;
-// what kernels may have written is not known here, and then the session cannot outlive its worker
-// unannounced (kJournalVariables): before a planned replacement VariableCarrier copies them out.
+// Variables lie outside the arena and die with the worker. What the host wrote to them is noted.
+// What kernels may have written is not known here, so the session then cannot outlive its worker
+// unannounced (kJournalVariables); before a planned replacement VariableCarrier copies it out.
 #ifndef WARPLINE_SERVER_WORKER_CONTINUITY_RECORDER_H_
 #define WARPLINE_SERVER_WORKER_CONTINUITY_RECORDER_H_
 
@@ -26,27 +26,28 @@ namespace warpline::worker {
 // Note() and Refused() belong to the decoder; the rest is thread-safe.
 class Recorder {
  public:
-  // `journal` is borrowed. Addresses outside the arena are those of variables.
+  // `journal` is borrowed. Addresses outside the arena are taken for those of variables.
   Recorder(Journal* journal, uint64_t arena_base, uint64_t arena_bytes)
       : journal_(journal), arena_base_(arena_base), arena_bytes_(arena_bytes) {}
 
   Journal* journal() { return journal_; }
 
-  // Whether a command can be noted; one that cannot, because the journal is full, must be refused.
+  // Whether a command can be noted. When it cannot, because the journal is full, it must be
+  // refused.
   bool HasRoom(CommandId id, std::string_view body);
-  // After a command was accepted.
+  // Call this after a command was accepted.
   void Note(CommandId id, std::string_view body);
-  // After it was refused.
+  // Call this after a command was refused.
   void Refused(CommandId id, std::string_view body);
 
   void OnRecorded(const EventRecord& record);
   void OnAtRisk(uint32_t flags) { Flag(flags); }
   void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes);
-  // The same for one that the client did not ask for.
+  // Notes a variable that the client did not ask for.
   void NoteVariable(uint64_t module, std::string_view name, uint64_t address, uint64_t bytes);
   void OnFault() { Flag(kJournalFaulted); }
   void OnSeveralDevices() { Flag(kJournalDevices); }
-  // Arrays, textures: whether there are any.
+  // `any` tells whether there are any arrays or textures.
   void OnLostWithWorker(bool any) {
     any ? journal_->SetFlags(kJournalObjects) : journal_->ClearFlags(kJournalObjects);
   }
@@ -55,9 +56,9 @@ class Recorder {
   void StartReplay() { replaying_.store(true); }
   bool replaying() const { return replaying_.load(std::memory_order_relaxed); }
   void Expect(const JournalEntry& entry);
-  // What Expect() was told of `module`: variables and where they must lie.
+  // The variables of `module` that Expect() was told of, and where they must lie.
   std::vector<std::pair<std::string, uint64_t>> ExpectedOf(uint64_t module);
-  // False when a variable has moved.
+  // Returns false when a variable has moved.
   bool EndReplay();
 
  private:
@@ -79,7 +80,7 @@ class Recorder {
 
   Mutex mu_;
   std::map<uint64_t, Variable> variables_ ABSL_GUARDED_BY(mu_);  // By address.
-  // Where the former worker had them: module's handle and name.
+  // Where the former worker had them, by the module's handle and the name.
   std::map<std::pair<uint64_t, std::string>, uint64_t> expected_ ABSL_GUARDED_BY(mu_);
   bool moved_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -16,7 +16,7 @@ absl::Status TooMuch() {
 
 uint64_t Aligned(uint64_t at) { return (at + 7) / 8 * 8; }
 
-// `bytes` are few, and the file's memory is there once it was written.
+// `bytes` are few, and the file's memory exists once it has been written.
 bool WriteAt(int fd, uint64_t at, const void* data, size_t bytes) {
   return pwrite(fd, data, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
 }
@@ -46,7 +46,7 @@ void VariableCarrier::OnFound(uint64_t module, std::string_view name) {
   const auto found = modules_.find(module);
   if (found == modules_.end()) return;
   Loaded& loaded = found->second;
-  // Names that the device finds are real, and few; this only bounds what is kept of them.
+  // Names that the device finds are real and few; this only bounds how many are kept.
   if (loaded.names.size() >= 2 * kMaxVariableNames || name.size() > kMaxVariableName) {
     loaded.complete = false;
   } else {
@@ -54,7 +54,7 @@ void VariableCarrier::OnFound(uint64_t module, std::string_view name) {
   }
 }
 
-// So that no lock is held while the device is asked.
+// Copies the modules, so that no lock is held during calls to the device.
 VariableCarrier::Modules VariableCarrier::Known() {
   MutexLock lock(&mu_);
   return modules_;
@@ -116,7 +116,7 @@ absl::Status VariableCarrier::Restore(int fd) {
     return absl::InvalidArgumentError("the descriptor is not that of saved variables");
   }
   uint64_t at = sizeof(head);
-  // Each takes a part of the file, which bounds their number.
+  // Each variable takes a part of the file, which bounds their number.
   for (uint64_t i = 0; i < head.count; ++i) {
     const absl::Status status = RestoreOne(modules, fd, &copies, &at);
     if (!status.ok()) return status;

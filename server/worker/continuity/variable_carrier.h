@@ -1,8 +1,8 @@
-// Copies out what a session's module variables hold, and puts it into those of its next worker.
+// Copies out what a session's module variables hold, and copies it into those of its next worker.
 //
-// For planned replacements: whatever a kernel may have written is saved, whether the client ever
-// asked for its address or not. Kernels may have kept addresses themselves, so every variable must
-// come to lie where it was.
+// It serves planned replacements. Whatever a kernel may have written is saved, whether or not the
+// client ever asked for its address. Kernels may have kept addresses themselves, so every variable
+// must come to lie where it was.
 #ifndef WARPLINE_SERVER_WORKER_CONTINUITY_VARIABLE_CARRIER_H_
 #define WARPLINE_SERVER_WORKER_CONTINUITY_VARIABLE_CARRIER_H_
 
@@ -30,21 +30,21 @@ class VariableCarrier {
   // `context` is borrowed.
   explicit VariableCarrier(device::Context* context) : context_(context) {}
 
-  // `module` is the client's handle in all of these.
+  // In all of these, `module` is the client's handle.
   void OnLoaded(uint64_t module, device::ModuleId id, ModuleVariables variables);
   void OnUnloading(uint64_t module);
-  // The client was told where a variable or constant lies, and may write it by itself.
+  // The client was told where a variable or constant lies, and may write it directly.
   void OnFound(uint64_t module, std::string_view name);
 
   // Writes all variables into the file behind `fd` (borrowed; see server/handover/variable_file.h),
-  // and tells `saved` of each, by whose word the next worker puts them where they were.
-  // FAILED_PRECONDITION when a module has others than those that are known, RESOURCE_EXHAUSTED when
-  // they do not fit, INTERNAL when the device fails.
+  // and calls `saved` for each, so that the next worker is told where to put it.
+  // FAILED_PRECONDITION when a module has variables besides those that are known,
+  // RESOURCE_EXHAUSTED when they do not fit, INTERNAL when the device fails.
   using Saved = std::function<void(uint64_t module, const std::string& name, uint64_t address,
                                    uint64_t bytes)>;
   absl::Status Save(int fd, const Saved& saved);
-  // Reads such a file back, after the same modules were loaded. ABORTED when a variable is not
-  // where it was or the device fails, INVALID_ARGUMENT when the file is none.
+  // Reads such a file back after the same modules were loaded. ABORTED when a variable is not where
+  // it was or the device fails, INVALID_ARGUMENT when the file is not of this kind.
   absl::Status Restore(int fd);
 
  private:
@@ -56,7 +56,7 @@ class VariableCarrier {
   using Modules = std::map<uint64_t, Loaded>;
 
   Modules Known();
-  // Writes one behind `*at` and moves that.
+  // Writes one variable at `*at`, and moves `*at` past it.
   absl::Status SaveOne(const Loaded& module, const std::string& name, SavedVariable* saved, int fd,
                        FileCopies* copies, uint64_t* at);
   absl::Status RestoreOne(const Modules& modules, int fd, FileCopies* copies, uint64_t* at);

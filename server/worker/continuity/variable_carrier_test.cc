@@ -15,7 +15,7 @@
 namespace warpline::worker {
 namespace {
 
-// Its modules' variables lie in host memory.
+// A context whose modules' variables lie in host memory.
 class VariableContext : public FakeContext {
  public:
   void Add(uint64_t module, const std::string& name, std::string* contents) {
@@ -82,7 +82,7 @@ class VariableCarrierTest : public testing::Test {
 
   std::vector<std::string> told_;
   std::string counter_ = "four";
-  // Longer than one copy.
+  // It is longer than one copy.
   std::string table_ = std::string(3'000'001, 't');
   std::string other_ = "else";
   VariableContext context_;
@@ -142,7 +142,7 @@ TEST_F(VariableCarrierTest, OtherFilesAreRefused) {
   EXPECT_EQ(next_.Restore(file_.get()).code(), absl::StatusCode::kInvalidArgument);
   const UniqueFd empty(memfd_create("empty", MFD_CLOEXEC));
   EXPECT_EQ(next_.Restore(empty.get()).code(), absl::StatusCode::kInvalidArgument);
-  // It ends in the middle of a table.
+  // The file ends in the middle of a table.
   VariableFileHead head;
   head.count = 1;
   SavedVariable saved;

@@ -8,9 +8,9 @@
 namespace warpline::worker {
 namespace {
 
-// Half a GiB of fillers at most. A worker has some hundreds of streams and a few staging buffers.
+// At most half a GiB of fillers. A worker has some hundreds of streams and a few staging buffers.
 constexpr size_t kMostFillers = 256;
-// Of one module, each of which loads it again.
+// The attempts for one module, each of which loads it again.
 constexpr int kMostAttempts = 512;
 
 }  // namespace
@@ -65,7 +65,7 @@ CudaResult VariablePlacer::Place(const Wanted& wanted,
       return CudaResult::kSuccess;
     }
     if (attempt == kMostAttempts) break;
-    // The filler must get the block that the module had, so the module goes first.
+    // The filler must get the block that the module had, so the module is unloaded first.
     result = context_->UnloadModule(*module);
     if (result != CudaResult::kSuccess) return result;
     bool moved = FreeFillerAt(wanted_at);

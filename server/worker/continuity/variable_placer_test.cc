@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kFirst = 0x500000000000;
 
-// A driver that cuts blocks for variables from the lowest free place.
+// A driver that takes blocks for variables from the lowest free place.
 class Driver : public FakeContext {
  public:
   static uint64_t At(int block) { return kFirst + block * device::kBlockBytes; }
@@ -57,7 +57,7 @@ class Driver : public FakeContext {
 
 class VariablePlacerTest : public ::testing::Test {
  protected:
-  // Loads a module whose variables must lie as said.
+  // Loads a module whose variables must lie as `wanted` says.
   CudaResult Load(VariablePlacer* placer, const VariablePlacer::Wanted& wanted, bool* in_place) {
     const auto load = [&](device::ModuleId* module) { return driver_.LoadModule("", module); };
     device::ModuleId module{};

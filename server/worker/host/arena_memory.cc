@@ -11,7 +11,7 @@
 namespace warpline::worker {
 namespace {
 
-// Saturating, so that a sum that overflows is in no part either.
+// The sum saturates, so that one that overflows lies in no part either.
 template <typename Sizes>
 uint64_t Sum(const Sizes& sizes) {
   uint64_t sum = 0;
@@ -26,7 +26,7 @@ uint64_t Sum(const Sizes& sizes) {
 ArenaMemory::ArenaMemory(std::vector<device::Context*> contexts, uint64_t base, uint64_t bytes)
     : contexts_(std::move(contexts)), base_(base), bytes_(bytes) {}
 
-// Null where [va, va + bytes) lies in no device's part of the arena, or not in one alone.
+// Returns null when [va, va + bytes) does not lie in exactly one device's part of the arena.
 device::Context* ArenaMemory::ContextOf(uint64_t va, uint64_t bytes) const {
   const auto devices = static_cast<uint32_t>(contexts_.size());
   if (va + bytes < va) return nullptr;
@@ -51,8 +51,8 @@ void ArenaMemory::MapSinks(uint64_t bytes) {
   }
 }
 
-// Where a chunk lies there is no edge, and without a sink a program only gets the fault that it
-// would not get natively.
+// A place where a chunk lies is no edge. Without a sink, a program only gets a fault that it would
+// not get without Warpline.
 void ArenaMemory::MapSinkAt(uint64_t end, device::Context* context) {
   if (!sinks_ || ContextOf(end, kChunkGranularity) != context) return;
   (void)context->MapSink(end, kChunkGranularity);
@@ -69,7 +69,7 @@ CudaResult ArenaMemory::Map(const warpline_internal::MapMemory& map,
     const CudaResult result =
         context->MapChunk(va, map.chunk_bytes(i), fds[static_cast<size_t>(i)].get());
     if (result != CudaResult::kSuccess) {
-      // All or nothing, so that the books agree.
+      // All or nothing is mapped, so that the books agree.
       uint64_t undo = map.va();
       for (int j = 0; j < i; ++j) {
         context->UnmapChunk(undo, map.chunk_bytes(j));
@@ -93,12 +93,12 @@ CudaResult ArenaMemory::Unmap(const warpline_internal::UnmapMemory& unmap) {
     if (first == CudaResult::kSuccess) first = result;
     va += bytes;
   }
-  // Behind what comes before it, if anything does.
+  // The sink then lies after what comes before the range, if anything does.
   if (first == CudaResult::kSuccess) MapSinkAt(unmap.va(), context);
   return first;
 }
 
-// All devices reach it.
+// All devices reach the memory.
 CudaResult ArenaMemory::MapHost(const warpline_internal::HostSegment& segment,
                                 const std::vector<UniqueFd>& fds) {
   device::Context* const context = contexts_[0];

@@ -1,5 +1,5 @@
-// A session's arena as the server has it filled: chunks of device memory at the addresses that the
-// server says, and the sinks around them.
+// Fills a session's arena as the server says: with chunks of device memory at the addresses that it
+// names, and with sinks around them.
 #ifndef WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_
 #define WARPLINE_SERVER_WORKER_HOST_ARENA_MEMORY_H_
 
@@ -13,23 +13,24 @@
 
 namespace warpline::worker {
 
-// Thread-compatible. A range belongs to the device in whose part of the arena it lies, and to one
-// only; other ranges give kInvalidValue.
+// Thread-compatible. A range belongs to the device in whose part of the arena it lies; a range that
+// does not lie in exactly one part gives kInvalidValue.
 class ArenaMemory {
  public:
-  // `contexts` of the session's devices are borrowed; they have reserved [base, base + bytes).
+  // The `contexts` of the session's devices are borrowed; they have reserved [base, base + bytes).
   ArenaMemory(std::vector<device::Context*> contexts, uint64_t base, uint64_t bytes);
 
   uint64_t base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
   const std::vector<device::Context*>& contexts() const { return contexts_; }
 
-  // Programs read and write a little before their first allocation and behind their last one. From
-  // now on that goes to a sink: the first `bytes` of each device's part, unless they are 0 or too
-  // many, and the granule behind what is mapped last.
+  // Programs read and write a little before their first allocation and after their last one. From
+  // now on such accesses go to a sink: the first `bytes` of each device's part, unless they are 0
+  // or too many, and the granule after what is mapped last.
   void MapSinks(uint64_t bytes);
 
-  // The server's requests, with their descriptors. Map() maps all of it or nothing.
+  // Carry out the server's requests, with their descriptors. Map() maps all of a request or
+  // nothing.
   CudaResult Map(const warpline_internal::MapMemory& map, const std::vector<UniqueFd>& fds);
   CudaResult Unmap(const warpline_internal::UnmapMemory& unmap);
   CudaResult MapHost(const warpline_internal::HostSegment& segment,

@@ -22,7 +22,7 @@ using ::warpline_internal::PrepareWorker;
 using ::warpline_internal::ToWorker;
 using ::warpline_internal::WorkerOpened;
 
-// Fills `reply`, with `message` for a failure.
+// Fills in `reply`, with `message` for a failure.
 template <typename Reply>
 void SetStatus(const absl::Status& status, std::string message, Reply* reply) {
   reply->set_error(static_cast<int>(CudaResultFromStatus(status)));
@@ -61,7 +61,7 @@ absl::Status OnSave(ProcessSession* session, const std::vector<UniqueFd>& fds) {
   return session->ring->SaveVariables(fds[0].get());
 }
 
-// Calls ask(part) for a part of the session that there may be none of.
+// Calls ask(part) for a part that the session may not have.
 template <typename Part, typename Question>
 CudaResult Ask(const std::unique_ptr<Part> ProcessSession::*part, ProcessSession* session,
                Question ask) {
@@ -69,7 +69,7 @@ CudaResult Ask(const std::unique_ptr<Part> ProcessSession::*part, ProcessSession
   return ask((session->*part).get());
 }
 
-// What is asked of a session's memory.
+// Handles requests about a session's memory.
 void OnMemory(const ToWorker& request, std::vector<UniqueFd> fds, ProcessSession* session,
               FromWorker* answer) {
   const auto arena = [&](auto ask) { return Ask(&ProcessSession::memory, session, ask); };
@@ -100,7 +100,7 @@ void OnMemory(const ToWorker& request, std::vector<UniqueFd> fds, ProcessSession
   }
 }
 
-// Handles a request. False for one that gets no answer.
+// Handles a request. Returns false for one that gets no answer.
 bool OnRequest(const ToWorker& request, std::vector<UniqueFd> fds, HostProcess* process,
                FromWorker* answer) {
   ProcessSession* const session = process->Find(request.session());
@@ -156,7 +156,7 @@ void SendSessionEnded(int fd, uint64_t session, const absl::Status& why) {
   FromWorker message;
   message.set_session(session);
   message.mutable_ended();
-  // Where the server is gone the process ends anyway.
+  // When the server is gone, the process ends anyway.
   SendPacket(fd, message, {}).IgnoreError();
 }
 

@@ -1,4 +1,4 @@
-// A worker's end of its control socket: serves what the server asks of the process and of its
+// The worker's end of its control socket: serves what the server asks of the process and of its
 // sessions (proto/worker.proto).
 #ifndef WARPLINE_SERVER_WORKER_HOST_CONTROL_LOOP_H_
 #define WARPLINE_SERVER_WORKER_HOST_CONTROL_LOOP_H_
@@ -8,12 +8,12 @@
 
 namespace warpline::worker {
 
-// Serves until the server closes the socket behind `fd` (borrowed), or sends what is no request; on
-// the calling thread, which lives as long as the process. A request for a session that there is
-// none of is answered with kIllegalState.
+// Serves until the server closes the socket behind `fd` (borrowed) or sends something that is no
+// request. Runs on the calling thread, which must live as long as the process. A request for a
+// session that does not exist is answered with kIllegalState.
 void ServeControlSocket(int fd, HostProcess* process);
 
-// Says in the log why a session is over, and tells the server that it is. Thread-safe.
+// Logs why a session is over, and tells the server that it is. Thread-safe.
 void SendSessionEnded(int fd, uint64_t session, const absl::Status& why);
 
 }  // namespace warpline::worker

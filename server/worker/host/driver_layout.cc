@@ -11,7 +11,7 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-// A sanitizer's runtime has its own mmap, and keeps to ranges of its own.
+// A sanitizer's runtime has its own mmap and keeps to ranges of its own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WARPLINE_PLACES_DRIVER 1
 #endif
@@ -21,14 +21,14 @@
 namespace warpline::worker {
 namespace {
 
-// Those of the driver are of 16 MiB and more; allocators of other libraries reserve less.
+// The driver's reservations are 16 MiB and more; allocators of other libraries reserve less.
 constexpr size_t kLeastBytes = 16u << 20;
-// The driver aligns within what it reserved; the pages of a device are of 2 MiB.
+// The driver aligns within what it reserved; the pages of a device have 2 MiB.
 constexpr uint64_t kAlignment = 2u << 20;
 
 std::atomic<uint64_t> g_used{0};  // Of the range.
 
-// nullptr where there is no place left, or somebody else's mapping is in the way.
+// Returns nullptr when there is no place left, or another mapping is in the way.
 void* Reserve(size_t bytes, int flags) {
   constexpr uint64_t kRange = kDriverRangeEnd - kDriverRangeStart;
   if (bytes > kRange) return nullptr;
@@ -51,7 +51,7 @@ void* Reserve(size_t bytes, int flags) {
 }  // namespace
 }  // namespace warpline::worker
 
-// Exported by the executable (see BUILD), and so found before libc's by everything that is loaded.
+// The executable exports it (see BUILD), so everything that is loaded finds it before libc's.
 extern "C" {
 
 __attribute__((visibility("default"))) void* mmap(void* address, size_t bytes, int protection,

@@ -18,8 +18,8 @@ namespace {
 using ::warpline_internal::OpenWorker;
 using ::warpline_internal::PrepareWorker;
 
-// Every thread that the device can hold gets a stack: together no more than an eighth of its
-// memory.
+// Every thread that the device can hold gets a stack; together they take no more than an eighth of
+// its memory.
 uint64_t MostStackBytes(const device::DeviceInfo& info) {
   constexpr int kMultiprocessors = 16, kThreadsEach = 39;  // CUdevice_attribute.
   constexpr uint64_t kLeast = 16u << 10, kMost = 512u << 10;

@@ -1,8 +1,8 @@
 // A worker's process: its devices' contexts, and the sessions that it hosts.
 //
-// Today a process hosts one session, or a reader, which maps memory and executes nothing. What is
-// the process's and not a session's: the sandbox, the level of its log, and descriptors 1 and 2, so
-// that of several sessions only the first one's kernels are heard when they print.
+// Today a process hosts one session, or a reader, which maps memory and executes nothing. The
+// sandbox, the level of the log, and descriptors 1 and 2 belong to the process and not to a
+// session, so if there are several sessions, only what the first one's kernels print is heard.
 #ifndef WARPLINE_SERVER_WORKER_HOST_HOST_PROCESS_H_
 #define WARPLINE_SERVER_WORKER_HOST_HOST_PROCESS_H_
 
@@ -23,40 +23,41 @@
 
 namespace warpline::worker {
 
-// A session by its parts. Both stay for as long as the process lives.
+// The parts of a session. Both stay for as long as the process lives.
 struct ProcessSession {
   std::unique_ptr<ArenaMemory> memory;
   std::unique_ptr<RingSession> ring;  // Null for a reader.
 };
 
-// Belongs to the thread that receives the server's requests. Never destroyed once a session runs:
-// the process ends with _exit, and its memory and device contexts with it.
+// Belongs to the thread that receives the server's requests. It is never destroyed once a session
+// runs: the process ends with _exit, and its memory and device contexts end with it.
 class HostProcess {
  public:
   struct Options {
-    int control_fd = -1;             // Borrowed: where the server is.
-    OutputSource* output = nullptr;  // Borrowed: the process's descriptors 1 and 2, or null.
+    int control_fd = -1;             // Borrowed; the socket to the server.
+    OutputSource* output = nullptr;  // Borrowed; the process's descriptors 1 and 2, or null.
     size_t max_sessions = 1;
-    // A session is over, by its number in the server. Called on the thread of its decoder.
+    // Called when a session is over, with its number in the server, on the thread of its decoder.
     std::function<void(uint64_t session, const absl::Status& why)> on_ended;
   };
 
   explicit HostProcess(Options options) : options_(std::move(options)) {}
 
-  // What takes long and is the same for every session of the devices: opens their contexts, and
-  // then enters the sandbox. Once; later calls must name the same devices, or get
+  // Does what takes long and is the same for every session of the devices: opens their contexts,
+  // and then enters the sandbox. It does so once; later calls must name the same devices, or return
   // FAILED_PRECONDITION.
   absl::Status Prepare(const warpline_internal::PrepareWorker& prepare);
 
   // Opens a session, with `fds` as OpenWorker says, and starts it. FAILED_PRECONDITION beyond
-  // `max_sessions`, of which one that failed to open is one too; a refusal with a typed reason
-  // (proto/refusal.h) where the client can do something about it; otherwise as RingSession's.
+  // `max_sessions`, among which sessions that failed to open count too; a refusal with a typed
+  // reason (proto/refusal.h) where the client can do something about it; otherwise the errors of
+  // RingSession.
   absl::Status Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds);
 
-  // Null for a number of no session.
+  // Returns null when no session has this number.
   ProcessSession* Find(uint64_t session);
 
-  // As WorkerOpened.peers, by device.
+  // What WorkerOpened.peers says, by device.
   std::vector<uint32_t> Peers() const;
 
  private:
@@ -67,9 +68,9 @@ class HostProcess {
 
   const Options options_;
   std::unique_ptr<device::Backend> backend_;
-  std::vector<int> ordinals_;                               // Of the contexts.
-  std::vector<std::unique_ptr<device::Context>> contexts_;  // By device of the sessions.
-  // What Prepare() took, for the log.
+  std::vector<int> ordinals_;                               // Those of the contexts.
+  std::vector<std::unique_ptr<device::Context>> contexts_;  // By the sessions' device numbers.
+  // The times that Prepare() took, for the log.
   absl::Duration driver_time_;
   absl::Duration context_time_;
   size_t opened_ = 0;

@@ -1,4 +1,5 @@
-// A worker's process on CPU devices: readers, whose memory goes to the right device, and sessions.
+// Tests a worker's process on CPU devices: readers, whose memory goes to the right device, and
+// sessions.
 #include "server/worker/host/host_process.h"
 
 #include <sys/mman.h>

@@ -15,14 +15,15 @@
 #include "common/log/log.h"
 #include "common/sealed_memory.h"
 
-// Of sanitizer builds: where their findings go.
+// In sanitizer builds it sets where their findings go.
 extern "C" void __attribute__((weak)) __sanitizer_set_report_fd(void* descriptor);
 
 namespace warpline::worker {
 namespace {
 
-// Twice what may be pending: whoever prints starts again at the front once half of it was passed
-// on, and not earlier, because a writer that does not know of this lock may be at it meanwhile.
+// Twice what may be pending. A writer starts again at the front once half of the file was passed
+// on. It must not do so earlier, because a writer that does not know of this lock may be writing
+// meanwhile.
 constexpr off_t kFileBytes = 2 * OutputCapture::kMaxPending;
 constexpr size_t kPieceBytes = 64u << 10;
 constexpr off_t kPageBytes = 4096;
@@ -64,7 +65,7 @@ void OutputCapture::Collect(const std::function<void(int, std::string_view)>& em
 }
 
 void OutputCapture::Drain(Stream* stream, const std::function<void(int, std::string_view)>& emit) {
-  // Holds whoever prints with stdio back.
+  // Holds back threads that print with stdio.
   flockfile(stream->stdio);
   if (fflush_unlocked(stream->stdio) != 0) clearerr_unlocked(stream->stdio);
   const int file = stream->file.get();

@@ -1,5 +1,5 @@
-// What kernels print: device::Context writes it to the process's descriptors 1 and 2, and from
-// there it goes to the client.
+// Captures what kernels print: device::Context writes it to the process's descriptors 1 and 2, and
+// from there it goes to the client.
 #ifndef WARPLINE_SERVER_WORKER_HOST_OUTPUT_CAPTURE_H_
 #define WARPLINE_SERVER_WORKER_HOST_OUTPUT_CAPTURE_H_
 
@@ -18,19 +18,19 @@ namespace warpline::worker {
 
 class OutputCapture : public OutputSource {
  public:
-  // Of what is printed between two Collect()s this much is kept for each descriptor and the rest
-  // is lost, so that a flood costs its host no more than that.
+  // At most this much of what is printed between two Collect()s is kept for each descriptor. The
+  // rest is lost, so that a flood costs its host no more than that.
   static constexpr off_t kMaxPending = 8 << 20;
 
-  // Puts files in memory in the place of descriptors 1 and 2, once in the process. The log goes on
-  // where descriptor 2 went.
+  // Replaces descriptors 1 and 2 by files in memory, once in the process. The log goes on to where
+  // descriptor 2 went before.
   static absl::StatusOr<std::unique_ptr<OutputCapture>> Install();
 
   void Collect(const std::function<void(int descriptor, std::string_view text)>& emit) override;
 
  private:
-  // A file that whoever prints appends to and that Collect() empties from the front. It cannot grow
-  // beyond its first size.
+  // A file to which printing code appends and which Collect() empties from the front. It cannot
+  // grow beyond its first size.
   struct Stream {
     int descriptor;
     FILE* stdio;

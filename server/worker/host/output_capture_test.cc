@@ -14,8 +14,8 @@
 namespace warpline::worker {
 namespace {
 
-// Runs `body`, which replaces the standard descriptors, in a process of its own: true if it returns
-// true.
+// Runs `body`, which replaces the standard descriptors, in a process of its own. Returns true if
+// `body` returns true.
 template <typename Body>
 bool InChild(const Body& body) {
   const pid_t child = fork();
@@ -39,7 +39,7 @@ TEST(OutputCaptureTest, PassesEachTextOnOnceWithItsDescriptor) {
     if (write(1, "two", 3) != 3) return false;
     fprintf(stderr, "three");
     const auto texts = CollectAll(capture->get());
-    // What stdio held back was written after what went past it.
+    // Text that stdio held back was written after text that went past it.
     if (texts != std::map<int, std::string>{{1, "twoone "}, {2, "three"}}) return false;
     if (!CollectAll(capture->get()).empty()) return false;
     printf("four");

@@ -17,7 +17,8 @@
 namespace warpline::worker {
 namespace {
 
-// The two rings, the journal, and perhaps what a former worker saved of variables.
+// The descriptors are those of the two rings, the journal, and perhaps the file of variables that a
+// former worker saved.
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 

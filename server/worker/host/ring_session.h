@@ -1,5 +1,5 @@
 // A hosted session that the server feeds: its commands come through a ring in shared memory, its
-// replies leave through another, and its journal is memory of the server's.
+// replies leave through another, and its journal lies in memory of the server.
 #ifndef WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_
 #define WARPLINE_SERVER_WORKER_HOST_RING_SESSION_H_
 
@@ -25,28 +25,28 @@
 
 namespace warpline::worker {
 
-// Lives as long as its process once it was started.
+// Lives as long as its process once it has been started.
 class RingSession {
  public:
   struct Options {
     std::vector<SessionDevice> devices;
-    int control_fd = -1;             // Borrowed: where the server is.
-    OutputSource* output = nullptr;  // Borrowed: what the session's kernels print, or null.
+    int control_fd = -1;             // Borrowed; the socket to the server.
+    OutputSource* output = nullptr;  // Borrowed; what the session's kernels print, or null.
   };
 
-  // `open` and `fds` as OpenWorker says; `memory` is borrowed. Makes again what the journal has.
-  // INVALID_ARGUMENT for other descriptors, RESOURCE_EXHAUSTED without threads, and as
-  // ReplayJournal() and Continuity::Restore().
+  // `open` and `fds` are what OpenWorker says; `memory` is borrowed. Makes again what the journal
+  // holds. INVALID_ARGUMENT for wrong descriptors, RESOURCE_EXHAUSTED without threads, and the
+  // errors of ReplayJournal() and Continuity::Restore().
   static absl::StatusOr<std::unique_ptr<RingSession>> Create(
       const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
       const ArenaMemory& memory, Options options);
 
-  // Starts the decoder's thread, which calls `on_ended` when the session is over, with
+  // Starts the decoder's thread. It calls `on_ended` when the session is over, with
   // INVALID_ARGUMENT for a client that broke the protocol, and then ends; other sessions of the
   // process go on. What the session was given before is completed.
   absl::Status Start(std::function<void(const absl::Status& why)> on_ended);
 
-  // The server's requests and answers, any thread's.
+  // The server's requests and answers; any thread may call these.
   CudaResult Hold(const warpline_internal::HoldMemory& hold, std::vector<UniqueFd> fds);
   CudaResult Drop(uint64_t handle) { return memory_->Drop(handle); }
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
@@ -57,17 +57,17 @@ class RingSession {
   RingSession(uint64_t number, int control_fd) : charger_(control_fd, number) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
   void Run(const std::function<void(const absl::Status&)>& on_ended);
-  // Takes one frame, if there is one.
+  // Takes one frame if there is one, and returns whether there was.
   absl::StatusOr<bool> DecodeNext();
 
-  // In the order in which they need each other.
+  // The members stand in the order in which they need each other.
   SocketCharger charger_;
   std::unique_ptr<RingReader> commands_;
   std::unique_ptr<RingFrameWriter> replies_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<VirtualMemory> memory_;
-  std::unique_ptr<ServerImageCache> images_;  // Null where the server keeps none.
+  std::unique_ptr<ServerImageCache> images_;  // Null when the server keeps no images.
   std::unique_ptr<HostedSession> session_;
 };
 

@@ -1,4 +1,4 @@
-// Two sessions in one process, fed through rings as by the server.
+// Tests two sessions in one process, fed through rings as the server does.
 #include "server/worker/host/ring_session.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kArenaBase = 1ull << 40;
 constexpr uint64_t kArenaBytes = 1ull << 32;
 
-// The server's end of a session, and the session.
+// The server's end of a session, and the session itself.
 class Served {
  public:
   explicit Served(uint64_t number)
@@ -59,7 +59,7 @@ class Served {
     return next_seq_++;
   }
 
-  // What the round trip was answered with.
+  // Returns the result with which the round trip was answered.
   CudaResult Answer(uint64_t seq) {
     std::string payload;
     while (true) {
@@ -98,7 +98,7 @@ class Served {
   absl::Notification ended_;
 };
 
-// Decoders run until the process ends.
+// The object is never destroyed, because decoders run until the process ends.
 Served* NewServed(uint64_t number) { return new Served(number); }
 
 TEST(RingSessionTest, CommandsComeThroughTheRingAndAnswersGoBack) {

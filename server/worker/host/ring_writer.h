@@ -15,8 +15,8 @@ class RingFrameWriter : public FrameWriter {
  public:
   explicit RingFrameWriter(std::unique_ptr<RingWriter> ring) : ring_(std::move(ring)) {}
 
-  // Waits while the ring is full: a client that does not read holds its own lanes back. A server
-  // that garbles the ring ends the process.
+  // Waits while the ring is full, so that a client that does not read holds back its own lanes. A
+  // server that garbles the ring ends the process.
   void Write(std::string_view head, std::string_view tail) override;
 
  private:

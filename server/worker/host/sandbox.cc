@@ -35,7 +35,7 @@ constexpr int kDenied[] = {SYS_execve,
 constexpr uint32_t kArchitectureAt = offsetof(seccomp_data, arch);
 constexpr uint32_t kNumberAt = offsetof(seccomp_data, nr);
 constexpr uint32_t kFirstArgumentAt = offsetof(seccomp_data, args[0]);
-// Numbers of the x32 ABI, which would go around the list.
+// System calls of the x32 ABI have these numbers, and would get around the list.
 constexpr uint32_t kX32Bit = 0x40000000;
 
 sock_filter Load(uint32_t at) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at); }
@@ -58,10 +58,10 @@ std::vector<sock_filter> Program() {
     program.push_back(IfEqual(static_cast<uint32_t>(number)));
     program.push_back(Return(Errno(EPERM)));
   }
-  // Its flags lie in memory, which a filter cannot read: libc then takes clone().
+  // Its flags lie in memory, which a filter cannot read; when it fails, libc uses clone().
   program.push_back(IfEqual(SYS_clone3));
   program.push_back(Return(Errno(ENOSYS)));
-  // clone() for threads only.
+  // clone() is allowed for threads only.
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0));
   program.push_back(Return(SECCOMP_RET_ALLOW));
   program.push_back(Load(kFirstArgumentAt));

@@ -1,4 +1,4 @@
-// What a worker may still do once it executes a tenant's commands.
+// Limits what a worker may do once it executes a tenant's commands.
 #ifndef WARPLINE_SERVER_WORKER_HOST_SANDBOX_H_
 #define WARPLINE_SERVER_WORKER_HOST_SANDBOX_H_
 
@@ -7,8 +7,8 @@
 namespace warpline::worker {
 
 // From now on no thread of this process can start a process or a program, or look into another
-// process: such system calls fail with EPERM. Threads can be started. To be called once the device
-// is open, since a driver may run a helper until then. INTERNAL when the kernel refuses.
+// process: such system calls fail with EPERM. Threads can still be started. Call it once the device
+// is open, because a driver may run a helper until then. INTERNAL when the kernel refuses.
 absl::Status EnterSandbox();
 
 }  // namespace warpline::worker

@@ -12,7 +12,7 @@
 namespace warpline::worker {
 namespace {
 
-// What the calls in a sandbox came to, as bits of an exit code.
+// Returns, as bits of an exit code, which calls in a sandbox did not do what they should.
 int InSandbox() {
   if (!EnterSandbox().ok()) return 64;
   int wrong = 0;

@@ -10,7 +10,7 @@
 namespace warpline::worker {
 namespace {
 
-// Reading and hashing take some milliseconds; after this time sending the image is as good.
+// Reading and hashing take some milliseconds; after this time, sending the image is as good.
 constexpr absl::Duration kMostWait = absl::Seconds(5);
 
 }  // namespace
@@ -23,7 +23,7 @@ UniqueFd ServerImageCache::Find(const ContentHash& hash, uint64_t bytes) {
   MutexLock lock(&mu_);
   if (waiting_) return UniqueFd();
   waiting_ = true;
-  answer_ = UniqueFd();  // One that came too late.
+  answer_ = UniqueFd();  // Drops an answer that came too late.
   if (!SendPacket(socket_, question, {}).ok()) return UniqueFd();
   const absl::Time deadline = absl::Now() + kMostWait;
   while (waiting_ && absl::Now() < deadline) delivered_.WaitWithTimeout(&mu_, kMostWait);
@@ -34,7 +34,7 @@ void ServerImageCache::Keep(int image, uint64_t bytes) {
   warpline_internal::FromWorker offer;
   offer.set_session(session_);
   offer.mutable_keep_module()->set_bytes(bytes);
-  // Where the server is gone the process ends anyway.
+  // When the server is gone, the process ends anyway.
   SendPacket(socket_, offer, {image}).IgnoreError();
 }
 

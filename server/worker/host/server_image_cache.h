@@ -1,4 +1,4 @@
-// The image cache that the server keeps, reached by the control socket (proto/worker.proto).
+// The image cache that the server keeps, reached through the control socket (proto/worker.proto).
 #ifndef WARPLINE_SERVER_WORKER_HOST_SERVER_IMAGE_CACHE_H_
 #define WARPLINE_SERVER_WORKER_HOST_SERVER_IMAGE_CACHE_H_
 
@@ -11,16 +11,16 @@
 
 namespace warpline::worker {
 
-// Thread-safe, but for the rule of Find().
+// Thread-safe, except for the rule of Find().
 class ServerImageCache final : public ImageCache {
  public:
-  // For the session of this number in the server. `socket` is borrowed.
+  // Serves the session of this number in the server. `socket` is borrowed.
   ServerImageCache(int socket, uint64_t session) : socket_(socket), session_(session) {}
 
   UniqueFd Find(const ContentHash& hash, uint64_t bytes) override;
   void Keep(int image, uint64_t bytes) override;
 
-  // The answer that the socket's reader got.
+  // Passes on the answer that the socket's reader received.
   void Deliver(UniqueFd image);
 
  private:
@@ -28,7 +28,8 @@ class ServerImageCache final : public ImageCache {
   const uint64_t session_;
   Mutex mu_;
   CondVar delivered_;
-  // Asked and not answered. Stays so when the wait was given up: a second question is not allowed.
+  // True while a question is not answered. It stays true when the wait was given up: a second
+  // question is not allowed.
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   UniqueFd answer_ ABSL_GUARDED_BY(mu_);
 };

@@ -13,7 +13,7 @@ CudaResult SocketCharger::Charge(uint32_t device, uint64_t bytes) {
   MutexLock lock(&mu_);
   message.mutable_charge()->set_id(++last_asked_);
   if (!SendPacket(fd_, message, {}).ok()) return CudaResult::kOutOfMemory;
-  // The process ends with the socket.
+  // The process ends with the socket, so the wait needs no timeout.
   while (last_answered_ != last_asked_) answered_.Wait(&mu_);
   return static_cast<CudaResult>(error_);
 }
@@ -23,7 +23,7 @@ void SocketCharger::Uncharge(uint32_t device, uint64_t bytes) {
   message.set_session(session_);
   message.mutable_uncharge()->set_bytes(bytes);
   message.mutable_uncharge()->set_device(device);
-  // Fails only when the server is gone.
+  // The sending fails only when the server is gone.
   (void)SendPacket(fd_, message, {});
 }
 

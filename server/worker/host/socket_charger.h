@@ -11,10 +11,10 @@
 
 namespace warpline::worker {
 
-// Thread-safe. OnCharged() comes from the thread that receives, which must not call Charge().
+// Thread-safe. OnCharged() is called by the thread that receives, which must not call Charge().
 class SocketCharger : public MemoryCharger {
  public:
-  // For the session of this number in the server. `fd` is borrowed.
+  // Serves the session of this number in the server. `fd` is borrowed.
   SocketCharger(int fd, uint64_t session) : fd_(fd), session_(session) {}
 
   CudaResult Charge(uint32_t device, uint64_t bytes) override;
@@ -25,7 +25,8 @@ class SocketCharger : public MemoryCharger {
  private:
   const int fd_;
   const uint64_t session_;
-  Mutex asking_mu_;  // Held while an answer is awaited: one question at a time. Before mu_.
+  Mutex asking_mu_;  // Held while an answer is awaited, so that there is one question at a time.
+                     // Acquired before mu_.
   Mutex mu_;
   CondVar answered_;
   uint64_t last_asked_ ABSL_GUARDED_BY(mu_) = 0;

@@ -12,7 +12,7 @@ TEST(SocketChargerTest, GivesTheServersAnswer) {
   auto pair = PacketSocketPair();
   ASSERT_TRUE(pair.ok());
   SocketCharger charger(pair->first.get(), 7);
-  // Both the server and the thread of the worker that receives.
+  // This thread plays both the server and the worker's thread that receives.
   std::thread server([&] {
     for (int i = 0; i < 2; ++i) {
       warpline_internal::FromWorker asked;

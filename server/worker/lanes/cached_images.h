@@ -1,4 +1,4 @@
-// A session's way to module images that its tenant loaded before, and to leaving new ones.
+// Lets a session find module images that its tenant loaded before, and leave new ones.
 #ifndef WARPLINE_SERVER_WORKER_LANES_CACHED_IMAGES_H_
 #define WARPLINE_SERVER_WORKER_LANES_CACHED_IMAGES_H_
 
@@ -10,29 +10,30 @@
 
 namespace warpline::worker {
 
-// Where images are kept between sessions. Thread-safe, but for the rule of Find().
+// The place where images are kept between sessions. Thread-safe, except for the rule of Find().
 class ImageCache {
  public:
   virtual ~ImageCache() = default;
-  // Memory with the `bytes` bytes that have this hash, which nobody changes any more; invalid when
-  // there is none. Waits for the answer, but not for ever. One thread at a time.
+  // Returns memory with the `bytes` bytes that have this hash, which does not change any more, or
+  // an invalid descriptor when there is none. Waits for the answer, but not for ever. Only one
+  // thread at a time may call it.
   virtual UniqueFd Find(const ContentHash& hash, uint64_t bytes) = 0;
-  // Offers an image for later; `image` stays the caller's.
+  // Offers an image for later sessions. The caller keeps `image`.
   virtual void Keep(int image, uint64_t bytes) = 0;
 };
 
-// Thread-safe, but for Use(), which belongs to the time before the first command.
+// Thread-safe, except for Use(), which is called before the first command.
 class CachedImages {
  public:
-  // Asks `cache` (borrowed, or null) from now on. Not while a journal is replayed: that must not
-  // depend on what the server still has.
+  // Asks `cache` (borrowed, or null) from now on. Not to be used while a journal is replayed,
+  // because a replay must not depend on what the server still has.
   void Use(ImageCache* cache) { cache_ = cache; }
 
-  // Whether an image of this size may be there, and is worth being kept.
+  // Whether an image of this size may be in the cache and is worth keeping.
   bool Takes(uint64_t bytes) const;
-  // As ImageCache's, for an image that Takes() allows.
+  // Calls ImageCache::Find(), for an image that Takes() allows.
   UniqueFd Find(const ContentHash& hash, uint64_t bytes) { return cache_->Find(hash, bytes); }
-  // A module was made of `image`.
+  // Offers `image`, of which a module was made.
   void Keep(const Image& image);
 
  private:

@@ -14,9 +14,9 @@
 namespace warpline::worker {
 namespace {
 
-// Of the names in one reply.
+// The bytes of names in one reply.
 constexpr size_t kMaxNames = 256u << 10;
-// Of one launch attribute on the wire.
+// The bytes of one launch attribute on the wire.
 constexpr size_t kAttributeBytes = 72;
 
 template <typename Fields>
@@ -47,7 +47,7 @@ void ControlLane::Loaded(CudaResult result, Task& task) {
     host_->prints->ExpectPrints();
   }
   if (result == CudaResult::kSuccess) host_->images->Keep(*task.image);
-  // The image is often tens of megabytes and nobody needs it again.
+  // The image often has tens of megabytes and is not needed again.
   task.image.reset();
   if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);
 }
@@ -77,7 +77,7 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
   CudaResult result = CudaResult::kInvalidValue;
   if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
   if (result == CudaResult::kSuccess) result = host_->state->PlaceVariables(task, load);
-  // A device whose compiler keeps no log says at least this much.
+  // The log of a device whose compiler keeps none says at least this much.
   if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {
     task.module->log.errors = CudaResultName(result);
   }
@@ -187,7 +187,7 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
   }
   cmd::KernelFindReply reply;
   for (int i = 0; i < static_cast<int>(std::size(reply.attributes)); ++i) {
-    // Older drivers know fewer; what they do not know reads as 0.
+    // Older drivers know fewer attributes; one that they do not know reads as 0.
     if (context->GetKernelAttribute(kernel->id, i, &reply.attributes[i]) != CudaResult::kSuccess) {
       reply.attributes[i] = 0;
     }
@@ -204,7 +204,7 @@ void ControlLane::Do(const cmd::KernelFind&, Task& task) {
   std::string fields;
   std::string tail;
   task.kernel->result = Find(task.kernel.get(), task.tail, &fields, &tail);
-  // Whoever looks a kernel up is about to launch it.
+  // A program that looks a kernel up is about to launch it.
   if (task.kernel->module->at_risk != 0) host_->state->OnAtRisk(task.kernel->module->at_risk);
   host_->sink->Reply(task.seq, task.kernel->result, fields, tail);
 }
@@ -262,7 +262,7 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
   if (start != State::kFailed && end != State::kFailed && start != State::kPending &&
       end != State::kPending && task.event->lane->device() == task.second_event->lane->device()) {
     if (task.event->restored || task.second_event->restored) {
-      // The device event went with its worker; the host's clock saw both.
+      // The device event is gone with its worker, but the host's clock saw both.
       reply.milliseconds = static_cast<float>(
           static_cast<double>(task.second_event->host_ns - task.event->host_ns) / 1e6);
       result = CudaResult::kSuccess;
@@ -316,7 +316,7 @@ void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {
       host_->devices->context(task.frame->device)->DestroyFrame(task.frame->id);
   --frames_;
   NoteObjects();
-  // What was queued before this and names it finds nothing there.
+  // Commands that were queued before this and name it find nothing there.
   task.frame->created = false;
   if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }

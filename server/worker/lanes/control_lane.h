@@ -11,7 +11,8 @@
 
 namespace warpline::worker {
 
-// Apart from the streams' lanes because these calls take long, and some wait for running kernels.
+// It is apart from the streams' lanes because these calls take long, and some wait for running
+// kernels.
 class ControlLane : public Lane {
  public:
   explicit ControlLane(const LaneHost* host) : Lane(host, Kind::kControl, 0) {}
@@ -21,9 +22,9 @@ class ControlLane : public Lane {
   Step Issue(Task& task) override;
 
  private:
-  // Of a GlobalFind or VariableFind.
+  // Finds the variable of a GlobalFind or VariableFind.
   CudaResult FindVariable(const Task& task, uint64_t* address, uint64_t* bytes);
-  // One for each command of this lane in the table.
+  // Declares a function for each command of this lane in the table.
 #define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task);
   WARPLINE_LANE_CONTROL(WARPLINE_DO)
 #undef WARPLINE_DO
@@ -33,22 +34,22 @@ class ControlLane : public Lane {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kControl);
   }
 
-  // Whether the image of the task's module is one that the client has yet to send, as whoever uses
-  // the module then hears.
+  // Whether the task's module is made of an image that the client has not sent yet. Commands that
+  // use the module then say so.
   static bool Missing(const Task& task);
-  // Keeps what loading the task's image ended with.
+  // Keeps the result of loading the task's image.
   void Loaded(CudaResult result, Task& task);
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);
   CudaResult Create(Array* array);
-  // Says whether there is anything that ends with the worker.
+  // Reports whether there is anything that ends with the worker.
   void NoteObjects();
 
   void CreateGraph(Task& task);
 
-  uint64_t arrays_ = 0;  // That exist.
-  uint64_t frames_ = 0;  // With the graphs that are made of them.
-  // Objects that exist, by device, number and whether they are surfaces.
+  uint64_t arrays_ = 0;  // Number of those that exist.
+  uint64_t frames_ = 0;  // Number of them, with the graphs that are made of them.
+  // The objects that exist, by device, number, and whether they are surfaces.
   std::set<std::tuple<uint32_t, uint64_t, bool>> textures_;
 };
 

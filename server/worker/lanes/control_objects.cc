@@ -1,4 +1,4 @@
-// Arrays, textures and tensor maps: the rest of the control lane.
+// The rest of the control lane: arrays, textures and tensor maps.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -104,12 +104,12 @@ void ControlLane::NoteObjects() {
 CudaResult ControlLane::Create(Array* array) {
   device::ArrayShape& shape = array->shape;
   if (shape.levels > 0) {
-    // As CUDA clamps it.
+    // CUDA clamps it in the same way.
     const uint64_t longest = std::max({shape.width, shape.height, shape.depth});
     shape.levels = std::min<uint32_t>(shape.levels,
                                       std::max(static_cast<uint32_t>(std::bit_width(longest)), 1u));
   }
-  // What no device has is refused as such, whatever the quota leaves.
+  // An array that no device can have is refused as such, whatever the quota leaves.
   if (std::max({shape.width, shape.height, shape.depth}) > kMaxExtent) {
     return CudaResult::kInvalidValue;
   }
@@ -183,7 +183,7 @@ void ControlLane::Do(const cmd::TextureCreate& command, Task& task) {
 void ControlLane::Do(const cmd::TextureDestroy& command, Task& task) {
   const bool is_surface = command.is_surface != 0;
   CudaResult result = CudaResult::kInvalidValue;
-  // The driver is not asked what it makes of other numbers.
+  // Other numbers are not passed to the driver.
   if (textures_.erase({command.device, command.object, is_surface}) > 0) {
     result = host_->devices->context(command.device)->DestroyTexture(command.object, is_surface);
     NoteObjects();

@@ -5,7 +5,7 @@
 namespace warpline::worker {
 namespace {
 
-// CUlimit. Those not named here cost no memory.
+// The CUlimits that cost memory.
 constexpr int kStackSize = 0;
 constexpr int kPrintfFifoSize = 1;
 constexpr int kMallocHeapSize = 2;

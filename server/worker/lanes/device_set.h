@@ -16,25 +16,26 @@ namespace warpline::worker {
 // One of a session's devices.
 struct SessionDevice {
   device::Context* context = nullptr;  // Borrowed.
-  // Of CU_LIMIT_STACK_SIZE: the device takes its memory beside what the session is charged for.
+  // The bound of CU_LIMIT_STACK_SIZE: the device takes stacks from memory beside what the session
+  // is charged for.
   uint64_t max_stack_bytes = 64u << 10;
 };
 
-// Thread-safe: it does not change.
+// Immutable, and so thread-safe.
 class DeviceSet {
  public:
-  // `devices`, at least one, are numbered in their order (proto/devices.h); their contexts were
-  // opened together.
+  // There is at least one device, and they are numbered in their order (proto/devices.h). Their
+  // contexts were opened together.
   DeviceSet(std::vector<SessionDevice> devices, const SessionLimits& limits);
 
   uint32_t size() const { return static_cast<uint32_t>(devices_.size()); }
   bool several() const { return devices_.size() > 1; }
   bool HasDeviceOf(uint64_t handle) const { return DeviceOfHandle(handle) < devices_.size(); }
 
-  // Of a device that there is.
+  // These take the number of a device that exists.
   device::Context* context(uint32_t device) const { return devices_[device].context; }
   EventPool* events(uint32_t device) const { return events_[device].get(); }
-  // The bound that the session has for a CUlimit of a device; 0 for one that it may not set.
+  // The bound that the session has for a CUlimit of a device; 0 for a limit that it may not set.
   uint64_t MostOfLimit(uint32_t device, int limit) const;
 
  private:

@@ -1,9 +1,10 @@
-// Events, one device event for every record.
+// Events, with a device event for every record.
 //
-// An application records an event again while a stream still waits for the former record. Natively
-// each wait is bound to the record that was the latest when it was made; lanes run apart, so a
-// shared device event could be recorded anew before the wait is issued. Hence a record takes a
-// device event of its own from a pool and gives it back when nobody refers to it.
+// An application may record an event again while a stream still waits for the former record. In
+// CUDA each wait is bound to the record that was the latest when the wait was made. But lanes run
+// apart, so a shared device event could be recorded anew before the wait is issued. Hence a record
+// takes a device event of its own from a pool, and gives it back when nothing refers to the record
+// any more.
 #ifndef WARPLINE_SERVER_WORKER_LANES_EVENT_H_
 #define WARPLINE_SERVER_WORKER_LANES_EVENT_H_
 
@@ -20,7 +21,7 @@ namespace warpline::worker {
 
 class Lane;
 
-// Of an event's flags, as CUDA's: without timing an event costs the device less.
+// One of CUDA's flags of an event: without timing, an event costs the device less.
 inline constexpr uint32_t kDisableTiming = 2;
 
 // Device events by their flags. Thread-safe.
@@ -38,8 +39,8 @@ class EventPool {
   absl::flat_hash_map<uint32_t, std::vector<device::EventId>> idle_ ABSL_GUARDED_BY(mu_);
 };
 
-// One record of an event. Made by the decoder, recorded and watched by its lane, and held by
-// whatever waits for it: shared because those outlive each other in any order.
+// One record of an event. The decoder makes it, its lane records and watches it, and whatever waits
+// for it holds it. It is shared because these outlive each other in any order.
 class EventRecord {
  public:
   enum class State { kPending, kRecorded, kComplete, kFailed };
@@ -59,20 +60,21 @@ class EventRecord {
   // Valid once recorded.
   device::EventId id() const { return id_; }
 
-  // Whether cuEventElapsedTime() may ask for it.
+  // Whether cuEventElapsedTime() may ask for its time.
   bool timed() const { return event != 0 && (flags & kDisableTiming) == 0; }
 
   const std::shared_ptr<Lane> lane;
   // The client's handle; 0 for a mark that is no record of an event.
   uint64_t event = 0;
-  // The command that made it.
+  // The number of the command that made it.
   uint64_t seq = 0;
-  // When it was seen complete, by the monotonic clock: what is left of it for the next worker.
+  // The time when it was seen complete, by the monotonic clock; the next worker gets nothing else
+  // of it.
   std::atomic<int64_t> host_ns{0};
-  // Made by a former worker: there is no device event, only host_ns.
+  // True when a former worker made it: there is no device event, only host_ns.
   bool restored = false;
-  // Set by the decoder: the record's ticket in its lane, and there the latest ticket up to it that
-  // has data for the client (Lane::data_ticket).
+  // Set by the decoder: the record's ticket in its lane, and the latest ticket up to it in that
+  // lane that has data for the client (Lane::data_ticket).
   uint64_t ticket = 0;
   uint64_t data_ticket = 0;
   const uint32_t flags;

@@ -164,19 +164,19 @@ CudaResult Issue(device::Context* context, const GraphNode& node, device::Stream
   return CudaResult::kInvalidValue;
 }
 
-// A node is in a body that there is, and comes after others of the same one.
+// A node is in a body that exists, and comes after nodes of the same body.
 bool InItsBody(const Graph& graph, const GraphNode& node, uint64_t bodies) {
   return node.body < bodies &&
          std::all_of(node.after.begin(), node.after.end(),
                      [&](uint32_t place) { return graph.nodes[place].body == node.body; });
 }
 
-// Makes the nodes those of the frame, unless they are already, and a graph to launch of it.
+// Fills the frame with the nodes, unless it has them already, and makes a graph of it to launch.
 CudaResult MakeOfFrame(device::Context* context, Graph* graph) {
   Frame& frame = *graph->frame;
   if (!frame.created) return CudaResult::kInvalidHandle;
   for (const GraphNode& node : graph->nodes) {
-    // The driver takes the number for what it is.
+    // The driver believes that the number is valid, so it is checked here.
     if (node.kind == GraphNode::Kind::kConditional &&
         !frame.conditionals.contains(node.conditional)) {
       return CudaResult::kInvalidValue;
@@ -184,7 +184,7 @@ CudaResult MakeOfFrame(device::Context* context, Graph* graph) {
   }
   ContentHash definition;
   if (!HashContent(graph->image->bytes(), &definition)) return CudaResult::kUnknown;
-  // The client's numbers of kernels may have come to mean others.
+  // The client's numbers of kernels may have come to mean other kernels.
   std::vector<std::shared_ptr<Module>> modules;
   for (const auto& kernel : graph->kernels) {
     modules.push_back(kernel == nullptr ? nullptr : kernel->module);
@@ -196,7 +196,7 @@ CudaResult MakeOfFrame(device::Context* context, Graph* graph) {
     frame.result = context->FillFrame(frame.id, graph->nodes);
   }
   if (frame.result != CudaResult::kSuccess) return frame.result;
-  // The device's graph has its nodes for good.
+  // The device's graph keeps its nodes for good.
   if (frame.definition != definition || frame.modules != modules) {
     return CudaResult::kNotSupported;
   }

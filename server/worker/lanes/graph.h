@@ -1,4 +1,4 @@
-// An executable graph of a session: what its image said, checked and bound to kernels.
+// An executable graph of a session: the content of its image, checked and bound to kernels.
 #ifndef WARPLINE_SERVER_WORKER_LANES_GRAPH_H_
 #define WARPLINE_SERVER_WORKER_LANES_GRAPH_H_
 
@@ -15,55 +15,58 @@
 
 namespace warpline::worker {
 
-// A graph that has conditional handles, whose nodes come later. Control lane only but for the first
-// two, which are the decoder's. Shared: graphs that are made of it keep it.
+// A graph that has conditional handles, and whose nodes come later. The first two members are the
+// decoder's, the others the control lane's. It is shared because graphs that are made of it keep
+// it.
 struct Frame {
-  uint32_t device = 0;   // Its handle's.
+  uint32_t device = 0;   // The device of its handle.
   uint64_t counted = 0;  // Handles, nodes and bodies that count for the session.
-  uint64_t nodes = 0;    // And how many of those are nodes and bodies.
+  uint64_t nodes = 0;    // How many of those are nodes and bodies.
   bool created = false;
   bool filled = false;
-  CudaResult result = CudaResult::kSuccess;  // Of filling it.
+  CudaResult result = CudaResult::kSuccess;  // The result of filling it.
   device::FrameId id{};
-  ContentHash definition{};  // Of the nodes that it was filled with.
-  // Theirs; kept, so that no other gets the place of one.
+  ContentHash definition{};  // Hash of the nodes that it was filled with.
+  // The modules of its nodes, which are kept so that no other module gets the place of one.
   std::vector<std::shared_ptr<Module>> modules;
   std::set<uint64_t> conditionals;
 };
 
-// Written by the decoder and then the control lane; others read it after they saw the control
-// lane's `issued` pass `ticket`. Shared: tasks keep it.
+// Written by the decoder and then by the control lane; others read it after they saw the control
+// lane's `issued` pass `ticket`. It is shared because tasks keep it.
 struct Graph {
   uint64_t ticket = 0;
-  uint32_t device = 0;  // Its handle's; kernels may be of others.
+  uint32_t device = 0;  // The device of its handle; kernels may belong to others.
   CudaResult result = CudaResult::kNotReady;
-  // The device's own graph; otherwise a launch issues the nodes one by one, in their order.
+  // True when the device has a graph for it. Otherwise a launch issues the nodes one by one, in
+  // their order.
   bool native = false;
   device::GraphId id{};
-  bool prints = false;  // Its kernels may.
+  bool prints = false;  // Whether its kernels may print.
   std::vector<device::GraphNode> nodes;
-  std::vector<std::shared_ptr<Kernel>> kernels;  // Of each node; null where it is no launch.
-  std::shared_ptr<const Image> image;            // The nodes' parameters lie in it.
-  std::shared_ptr<Frame> frame;                  // Of graphs with conditional nodes.
+  // The kernel of each node; null where the node is no launch.
+  std::vector<std::shared_ptr<Kernel>> kernels;
+  std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
+  std::shared_ptr<Frame> frame;        // For graphs with conditional nodes.
 };
 
 using FindKernel = std::function<std::shared_ptr<Kernel>(uint64_t handle)>;
 
-// Reads a complete image. kInvalidValue for what is no definition of a graph, kInvalidHandle for a
-// kernel that there is none of, kOutOfMemory for more than `max_nodes` nodes and bodies. Only a
-// graph with a frame has conditional nodes.
+// Reads a complete image. kInvalidValue for an image that defines no graph, kInvalidHandle for a
+// kernel that does not exist, kOutOfMemory for more than `max_nodes` nodes and bodies. Only a graph
+// with a frame may have conditional nodes.
 CudaResult ParseGraph(std::shared_ptr<const Image> image, const FindKernel& find, size_t max_nodes,
                       Graph* graph);
 
-// Binds the kernels, which are known by now, and makes the device's graph, if all is of one device.
-// On the control lane.
+// Binds the kernels, which are known by now, and makes the device's graph if all of it is on one
+// device. Called on the control lane.
 CudaResult MakeGraph(device::Context* context, LaunchGate* gate, Graph* graph);
 
-// Gives a stream of a device that comes after everything that was issued so far, wherever.
+// Gives a stream of a device that comes after everything that was issued so far on any device.
 using EnterDevice =
     std::function<CudaResult(uint32_t device, device::Context** context, device::StreamId* stream)>;
 
-// Issues a launch, to streams that `enter` gives.
+// Issues a launch to streams that `enter` gives.
 CudaResult LaunchGraph(const Graph& graph, LaunchGate* gate, const EnterDevice& enter);
 
 }  // namespace warpline::worker

@@ -24,7 +24,7 @@ Image::~Image() {
 char* Image::Room(uint64_t bytes) {
   if (bytes > total_ - size_) return nullptr;
   if (base_ != nullptr) return base_ + size_;
-  // Grows with what has arrived: a size alone takes no memory.
+  // The buffer grows with what has arrived, so that a size alone takes no memory.
   heap_.resize(size_ + bytes);
   return heap_.data() + size_;
 }

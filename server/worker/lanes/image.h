@@ -1,4 +1,4 @@
-// A module's image while its parts arrive and until it is loaded.
+// The image of a module while its parts arrive and until it is loaded.
 #ifndef WARPLINE_SERVER_WORKER_LANES_IMAGE_H_
 #define WARPLINE_SERVER_WORKER_LANES_IMAGE_H_
 
@@ -14,34 +14,39 @@ namespace warpline::worker {
 // Thread-compatible: the decoder fills it, then the control lane reads it.
 class Image {
  public:
-  // Of `total` bytes, none of which is there. With `for_cache` in memory that a descriptor names,
-  // so that it can be handed on without a copy; where the system has none, as other memory.
+  // Makes an image of `total` bytes, none of which has arrived. With `for_cache` it lies in memory
+  // that a descriptor names, so that it can be handed on without a copy; when the system has none,
+  // it lies in other memory.
   Image(uint64_t total, bool for_cache);
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
   uint64_t total() const { return total_; }
-  // What is there.
+  // The bytes that have arrived.
   std::string_view bytes() const { return {base_ == nullptr ? heap_.data() : base_, size_}; }
   bool complete() const { return size_ == total_; }
 
-  // The server was asked for it by hash and does not have it: it comes under another handle.
+  // True when the server was asked for it by hash and does not have it; then it comes under another
+  // handle.
   bool missing() const { return missing_; }
   void set_missing() { missing_ = true; }
 
-  // Adds a part that fits. False when there is no memory for it.
+  // Adds a part that fits. Returns false when there is no memory for it.
   bool Append(std::string_view part);
-  // Adds a part of `raw` bytes that fits, from one zstd frame. False for what is no such frame.
+  // Adds a part of `raw` bytes that fits, from one zstd frame. Returns false when `frame` is no
+  // such frame.
   bool AppendZstd(std::string_view frame, uint64_t raw);
-  // Takes the whole image from memory that nobody changes any more. False when it cannot be mapped.
+  // Takes the whole image from memory that does not change any more. Returns false when it cannot
+  // be mapped.
   bool Adopt(const UniqueFd& memory);
 
   // The descriptor of a complete image that the server does not have; -1 for others.
   int fd() const { return memory_.get(); }
 
  private:
-  // Room for `bytes` more at the end of what is there; null when there is no memory for it.
+  // Makes room for `bytes` more after what has arrived; returns null when there is no memory for
+  // them.
   char* Room(uint64_t bytes);
 
   const uint64_t total_;
@@ -49,7 +54,7 @@ class Image {
   bool missing_ = false;
   std::string heap_;
   UniqueFd memory_;
-  char* base_ = nullptr;  // Of the mapping, if it is one.
+  char* base_ = nullptr;  // Start of the mapping, if it is one.
 };
 
 }  // namespace warpline::worker

@@ -7,7 +7,7 @@ namespace {
 
 // The CUjit_options whose value is a number and means something to the server: register and thread
 // bounds, optimization, target, fallback, debug and line information, verbosity, caching, position
-// independence, blocks a multiprocessor, most threads, overriding directives.
+// independence, blocks per multiprocessor, most threads, overriding directives.
 constexpr uint64_t kJitOptions = 1ull << 0 | 1ull << 1 | 0x7full << 7 | 1ull << 14 | 0xfull << 30;
 constexpr size_t kMaxOptions = 64;
 

@@ -1,4 +1,4 @@
-// Options of the just-in-time compiler, as they come over the wire.
+// The options of the just-in-time compiler, as they come over the wire.
 #ifndef WARPLINE_SERVER_WORKER_LANES_JIT_OPTIONS_H_
 #define WARPLINE_SERVER_WORKER_LANES_JIT_OPTIONS_H_
 
@@ -9,10 +9,10 @@
 
 namespace warpline::worker {
 
-// Of each of the compiler's two texts.
+// The size of each of the compiler's two texts.
 inline constexpr size_t kMaxJitLog = 64u << 10;
 
-// False unless `bytes` are options that mean something to a server, and not too many.
+// Returns false unless `bytes` are options that mean something to a server, and not too many.
 bool ReadJitOptions(std::string_view bytes, std::vector<device::JitOption>* options);
 
 }  // namespace warpline::worker

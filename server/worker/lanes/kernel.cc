@@ -5,7 +5,7 @@
 namespace warpline::worker {
 namespace {
 
-// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
 constexpr size_t kMaxDynamicSharedBytes = 8 - kFirstSetting;
 
 }  // namespace

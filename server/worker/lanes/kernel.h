@@ -14,17 +14,17 @@
 
 namespace warpline::worker {
 
-// A module and what loading it ended with. Written by the control lane; others read it after they
-// saw the control lane's `issued` pass `ticket`. Shared: kernels keep their module.
+// A module, and the result of loading it. Written by the control lane; others read it after they
+// saw the control lane's `issued` pass `ticket`. It is shared because kernels keep their module.
 struct Module {
   uint64_t ticket = 0;
   uint32_t device = 0;
   uint64_t image_bytes = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
-  bool prints = false;  // Its kernels may.
-  device::JitLog log;   // Of a load with options.
-  // What the worker alone has once a kernel of it may run: JournalFlags.
+  bool prints = false;  // Whether its kernels may print.
+  device::JitLog log;   // The log of a load with options.
+  // What only the worker has once a kernel of it may have run, as JournalFlags.
   uint32_t at_risk = 0;
 };
 
@@ -32,14 +32,15 @@ struct Module {
 constexpr int kFirstSetting = 8;
 using KernelSettings = std::array<int, 8>;
 
-// What the device has of a kernel at present. Under the lock of the session's LaunchGate.
+// The present state of a kernel on the device. Guarded by the lock of the session's LaunchGate.
 struct KernelOnDevice {
   device::Context* context;
   KernelSettings settings;
 };
 
-// A kernel, its module's device's, as it is from one KernelSetAttribute to the next, by the same
-// rule as Module. Launches keep the one that was the latest when the client made them.
+// A kernel, on the device of its module, as it is from one KernelSetAttribute to the next. Threads
+// read it by the rule of Module. A launch keeps the one that was the latest when the client made
+// the launch.
 struct Kernel {
   std::shared_ptr<Module> module;
   uint64_t ticket = 0;
@@ -47,35 +48,35 @@ struct Kernel {
   device::KernelId id{};
   uint32_t param_bytes = 0;
   KernelSettings settings{};
-  std::shared_ptr<KernelOnDevice> on_device;  // The same of all of a kernel.
+  std::shared_ptr<KernelOnDevice> on_device;  // All versions of a kernel share it.
 };
 
-// Sees to it that what is asked of the device finds kernels with the attributes that they had when
-// the client asked, whatever was set since: lanes issue in another order than the client's. As long
-// as nothing was set in between that costs a comparison. Thread-safe; one per session.
+// Makes sure that calls to the device find kernels with the attributes that they had when the
+// client asked, whatever was set since: lanes issue in another order than the client's. As long as
+// nothing was set in between, that costs a comparison. Thread-safe; there is one per session.
 //
-// Its lock is held during calls to the device, which wait for no work: the attributes and the
-// launch that needs them are two calls, and no other must come between.
+// Its lock is held during calls to the device, which do not wait for work: setting the attributes
+// and the launch that needs them are two calls, and no other must come between.
 class LaunchGate {
  public:
-  // What call() says, with `kernels` (null ones do not count) as they are to be; or why the device
-  // cannot have them so. All of them must have been found.
+  // Returns what call() returns, with `kernels` (null ones are ignored) in their wanted state, or
+  // the reason why the device cannot bring them there. All of them must have been found.
   CudaResult With(absl::Span<const std::shared_ptr<Kernel>> kernels,
                   absl::FunctionRef<CudaResult()> call);
 
-  // A kernel that was just found in `context` has these settings there.
+  // Notes that a kernel that was just found in `context` has these settings there.
   static void Found(device::Context* context, const KernelSettings& settings, Kernel* kernel);
-  // Makes of `next` what `former` is, with one attribute changed. If the device refuses, without
-  // that, and says why.
+  // Makes `next` equal to `former` with one attribute changed. If the device refuses the change,
+  // `next` is without it, and the result says why.
   CudaResult Set(const Kernel& former, int attribute, int value, Kernel* next);
 
  private:
-  // The largest dynamic shared memory is raised and never lowered: a launch that needs less does
-  // not mind, and the client checks launches against what it set.
+  // The largest dynamic shared memory is raised and never lowered: a launch that needs less is not
+  // affected, and the client checks launches against what it set.
   static bool Suits(const KernelSettings& settings, const KernelSettings& wanted);
   CudaResult Apply(const Kernel& kernel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Also of every KernelOnDevice. Shared by launches; exclusive while attributes change.
+  // Also guards every KernelOnDevice. Shared by launches; exclusive while attributes change.
   SharedMutex mu_;
 };
 

@@ -15,13 +15,14 @@ namespace {
 
 // Fewer than the 1,020 launches at which the driver blocks its caller on a stalled stream.
 constexpr uint64_t kMaxOutstanding = 512;
-// A mark every so many commands lets a long burst retire while it runs.
+// A mark after so many commands lets a long burst retire while it runs.
 constexpr uint64_t kMarkEvery = 64;
-// Replies collect up to here; a frame must not grow beyond kMaxFramePayload.
+// Replies collect up to this size; a frame must not grow beyond kMaxFramePayload.
 constexpr size_t kMaxBatch = 64u << 10;
-// More than any program has threads: whoever has more does not wait for the answers.
+// More than any program has threads; beyond it, waits get no answer.
 constexpr size_t kMaxEventWaits = 4096;
-// Of the sleep between two looks at what is under way: the longer it lasts, the longer they may be.
+// The longest sleep between two looks at what is under way. The longer the work lasts, the longer
+// the sleeps become.
 constexpr int64_t kMaxNapNs = 500'000;
 
 int64_t NowNs() {
@@ -30,8 +31,8 @@ int64_t NowNs() {
   return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-// Waking another core costs more than most waits last, so a lane polls before it sleeps; on a
-// machine with few cores it would only take the time of whom it waits for.
+// Waking another core costs more than most waits last, so a lane polls before it sleeps. On a
+// machine with few cores polling would only take time from the thread that it waits for.
 int64_t SpinNs() {
   static const int64_t spin = std::thread::hardware_concurrency() > 4 ? 100'000 : 5'000;
   return spin;
@@ -49,7 +50,7 @@ bool Lane::Start() {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
-    // A tenant's streams are many; a limit on threads must not end its session.
+    // A tenant can have many streams; a limit on threads must not end its session.
     if (const LogPermit permit = host_->log->Ask(kNoThreadLine)) {
       permit.Warning("no thread for a stream: ", error.what());
     }
@@ -64,7 +65,7 @@ Lane::~Lane() { Stop(); }
 void Lane::Stop() {
   inbox_.Stop();
   if (thread_.joinable()) thread_.join();
-  // Records refer to their lanes, and what is left here to records.
+  // Records refer to their lanes, and the tasks left here to records.
   inbox_.Clear();
   ready_.clear();
   pending_.clear();
@@ -100,7 +101,7 @@ bool Lane::IssueReady() {
     if (!Satisfied(task)) break;
     if (has_stream_ && issued() - retired() >= kMaxOutstanding) break;
     if (!task.data.empty()) {
-      // What came before does not wait for it.
+      // Earlier work does not wait for it.
       MarkTail();
       Pending wait;
       wait.data = std::exchange(task.data, {});
@@ -132,7 +133,7 @@ CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
     last_marked_ = pending.ticket;
   }
   const CudaResult result = pending.mark_result;
-  // Also without a mark: replies keep the order of their commands.
+  // It is queued even without a mark, because replies keep the order of their commands.
   pending_.push_back(std::move(pending));
   return result;
 }
@@ -149,7 +150,7 @@ void Lane::MarkIssued(std::function<void(std::string* batch)> then) {
   Mark(device_stream_, std::move(pending));
 }
 
-// Everything issued so far gets a mark, so that it retires although nobody waits for it.
+// Marks everything issued so far, so that it retires although nothing waits for it.
 void Lane::MarkTail() {
   const uint64_t ticket = issued_.load(std::memory_order_relaxed);
   if (ticket == last_marked_ || ticket == retired()) return;
@@ -187,7 +188,7 @@ void Lane::Deliver() {
 
 void Lane::Complete(Pending pending, CudaResult result) {
   if (result != CudaResult::kSuccess) {
-    // What a wait reports is an execution error of the work before it: the context is gone.
+    // A wait reports an execution error of the work before it: the context is gone.
     host_->reports->Fail(pending.seq, CommandId::kStreamSync, result);
   }
   if (pending.mark != nullptr) {
@@ -199,7 +200,8 @@ void Lane::Complete(Pending pending, CudaResult result) {
                                                            : EventRecord::State::kFailed);
   }
   if (pending.action) pending.action(result, &batch_);
-  // The board comes before the reply: a query after the wait must find the work complete.
+  // The board is updated before the reply, because a query after the wait must find the work
+  // complete.
   if (pending.ticket != 0) Retire(pending.ticket, pending.seq);
   if (pending.reply_seq != 0) {
     if (result == CudaResult::kSuccess) result = pending.reply_result;
@@ -249,7 +251,7 @@ bool Lane::PollEventWaits() {
                      event_waits_.end());
   const size_t answered = before - event_waits_.size();
   event_wait_count_.fetch_sub(answered, std::memory_order_relaxed);
-  // These were the last answers, perhaps.
+  // These may have been the last answers.
   if (answered > 0) host_->reports->AfterRetired();
   return answered > 0;
 }
@@ -276,7 +278,7 @@ void Lane::Run() {
   while (true) {
     bool progress = inbox_.Take(&ready_, &event_waits_);
     progress |= IssueReady();
-    // Also when what comes next has to wait: what was issued retires without it.
+    // Mark even when the next command has to wait, so that what was issued retires without it.
     MarkTail();
     progress |= Poll();
     Deliver();

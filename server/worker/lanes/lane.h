@@ -1,9 +1,9 @@
 // A lane: one stream's commands, in order, on a thread of their own.
 //
-// A lane waits only for what a command depends on. Waits of the application never block its
-// thread: it issues, marks what it issued with device events, polls the marks, and answers when
-// they complete. Nor does it block in the driver, which takes about 1,000 launches on a stalled
-// stream and then holds its caller: a lane keeps fewer outstanding.
+// A lane waits only for what a command depends on. Waits of the application never block its thread:
+// it issues, marks what it issued with device events, polls the marks, and answers when they
+// complete. It does not block in the driver either. The driver takes about 1,000 launches on a
+// stalled stream and then holds its caller, so a lane keeps fewer outstanding.
 #ifndef WARPLINE_SERVER_WORKER_LANES_LANE_H_
 #define WARPLINE_SERVER_WORKER_LANES_LANE_H_
 
@@ -25,42 +25,44 @@
 
 namespace warpline::worker {
 
-// Derived classes must call Stop() in their destructors. Destroy a lane from the decoder's thread,
-// or from any other once it has been stopped.
+// Derived classes must call Stop() in their destructors. Destroy a lane on the decoder's thread, or
+// on any other once it has been stopped.
 class Lane {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
 
-  // `host` is borrowed. `stream` is the client's handle; its device is one that there is.
+  // `host` is borrowed. `stream` is the client's handle, of a device that exists.
   Lane(const LaneHost* host, Kind kind, uint64_t stream);
   virtual ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Starts the thread. Once, before anything is appended. False when the system has no more
-  // threads; the lane is of no use then.
+  // Starts the thread. Call it once, before anything is appended. Returns false when the system has
+  // no more threads; the lane is then of no use.
   bool Start();
-  // Ends the thread: what has not been issued is dropped, what is issued is not waited for.
+  // Ends the thread. What has not been issued is dropped, and what has been issued is not waited
+  // for.
   void Stop();
 
   Kind kind() const { return kind_; }
   uint64_t stream() const { return stream_; }
-  // The stream's. Lanes of no stream are nobody's, and say 0.
+  // The stream's device. A lane without a stream belongs to no device, and says 0.
   uint32_t device() const { return DeviceOfHandle(stream_); }
 
-  // Appends a task and returns its ticket. Called by the decoder only; takes effect at Flush().
+  // Appends a task and returns its ticket. Only the decoder calls it; it takes effect at Flush().
   uint64_t Append(Task task);
   // Hands what was appended to the lane's thread.
   void Flush() { inbox_.Flush(); }
-  // Replies to round trip `seq` when `record`, which is one of this lane's, is complete. False, and
-  // no reply, when a great many wait already.
+  // Replies to round trip `seq` when `record`, which belongs to this lane, is complete. Returns
+  // false, and does not reply, when very many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
 
-  // Has the lane look at its tasks again: something that one of them waits for has happened.
+  // Makes the lane look at its tasks again, because something that one of them waits for has
+  // happened.
   void Nudge() { inbox_.Nudge(); }
 
-  // Tickets: appended by the decoder, issued to the device, complete, complete with all its replies
-  // sent. Only the last is for others to act upon: data for the client must come first.
+  // Tickets that were appended by the decoder, issued to the device, completed, and completed with
+  // all their replies sent. Others may act only upon the last: data for the client must come first.
   uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
   uint64_t retired() const { return retired_; }  // Lane's thread only.
@@ -68,26 +70,27 @@ class Lane {
   // The numbers of the commands at retired() and delivered().
   uint64_t retired_seq() const { return retired_seq_; }  // Lane's thread only.
   uint64_t delivered_seq() const { return delivered_seq_.load(std::memory_order_acquire); }
-  // The lane destroyed its stream and its last command is complete: it may be deleted.
+  // True when the lane has destroyed its stream and its last command is complete: it may be
+  // deleted.
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
  protected:
   enum class Step { kDone, kBlocked };
 
-  // Something issued whose completion somebody watches.
+  // Issued work whose completion is watched.
   struct Pending {
-    // Null for what only has to keep its place behind the marks before it.
+    // Null when it only has to keep its place after the marks before it.
     std::shared_ptr<EventRecord> mark;
     uint64_t ticket = 0;  // Retires the lane up to here; 0 for none.
     uint64_t seq = 0;
     uint64_t reply_seq = 0;  // The round trip that this answers; 0 for none.
-    // What that answer says if all went well so far.
+    // The result of that reply if all went well so far.
     CudaResult reply_result = CudaResult::kSuccess;
     // Why the mark could not be made.
     CudaResult mark_result = CudaResult::kSuccess;
-    // See Task. Waits for them, and what comes behind with it.
+    // Task::data. This waits for them, and so does what comes after it.
     std::vector<Prerequisite> data;
-    // Run before the lane retires and the reply is sent. May be empty.
+    // Runs before the lane retires and the reply is sent. May be empty.
     std::function<void(CudaResult, std::string* batch)> action;
   };
 
@@ -96,11 +99,11 @@ class Lane {
   // Called on the lane's thread when it ends.
   virtual void Finish() {}
 
-  // Adds a mark behind everything issued so far. Without one, `pending` completes with the error
-  // that is returned, in its turn.
+  // Adds a mark after everything issued so far. When that fails, `pending` completes in its turn
+  // with the error that is returned.
   CudaResult Mark(device::StreamId stream, Pending pending);
-  // The same for everything issued so far. When that is complete it is reported as such, and then
-  // `then` adds to the batch; with an error `batch` is null.
+  // Adds such a mark for everything issued so far. When it is complete it is reported as such, and
+  // then `then` adds to the batch; with an error `batch` is null.
   void MarkIssued(std::function<void(std::string* batch)> then);
   void Retire(uint64_t ticket, uint64_t seq);
 
@@ -108,7 +111,7 @@ class Lane {
   device::Context* const context_;  // Of device().
   device::StreamId device_stream_{};
   bool has_stream_ = false;  // Marks need a stream.
-  bool closing_ = false;     // The stream is destroyed once everything retired.
+  bool closing_ = false;     // The stream is destroyed once everything has retired.
   uint64_t printed_ = 0;     // The latest ticket that launched a kernel which may print.
   uint64_t unmarked_ = 0;    // Tasks issued since the last mark.
   std::deque<Pending> pending_;
@@ -130,14 +133,14 @@ class Lane {
 
   LaneInbox inbox_;
 
-  // Lane's thread.
+  // The lane's thread alone uses these.
   std::deque<Task> ready_;
   std::vector<EventWait> event_waits_;
   uint64_t last_issued_seq_ = 0;
   uint64_t last_marked_ = 0;
   uint64_t retired_ = 0;
   uint64_t retired_seq_ = 0;
-  int64_t answers_ = 0;  // Of the batch, to somebody who waits.
+  int64_t answers_ = 0;  // Answers in the batch to waiting callers.
 
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};

@@ -1,4 +1,4 @@
-// What the lanes of a session share with each other and with what is above them.
+// What the lanes of a session share with each other and with the parts above them.
 #ifndef WARPLINE_SERVER_WORKER_LANES_LANE_HOST_H_
 #define WARPLINE_SERVER_WORKER_LANES_LANE_HOST_H_
 
@@ -28,34 +28,36 @@ class LaneReports {
   virtual ~LaneReports() = default;
   // The sticky error that ended the session, or kSuccess.
   virtual CudaResult fault() const = 0;
-  // A one-way command failed; a sticky result ends the session.
+  // Reports a one-way command that failed; a sticky result ends the session.
   virtual void Fail(uint64_t seq, CommandId id, CudaResult result) = 0;
-  // `count` more commands of `lane` are complete: adds what the client is told of it to `*batch`.
+  // Reports that `count` more commands of `lane` are complete. Adds what the client is told of it
+  // to `*batch`.
   virtual void OnRetired(Lane* lane, uint64_t count, std::string* batch) = 0;
-  // After OnRetired(), once the batch is sent: answers waits that several lanes had to pass, and
-  // says what only became true by that.
+  // Called after OnRetired(), once the batch is sent. Answers waits that several lanes had to pass,
+  // and reports what became true only by that.
   virtual void AfterRetired() = 0;
 };
 
-// Hears of what a next worker would have to make again, or could not. Thread-safe.
+// Hears of state that a next worker would have to make again, or could not. Thread-safe.
 class StateObserver {
  public:
   virtual ~StateObserver() = default;
   // A record of an event with timing is complete.
   virtual void OnRecorded(const EventRecord& record) = 0;
-  // The task has loaded its module, by `load`, and nothing of it has been found yet. While a worker
-  // takes over, this puts the module's variables where they were.
+  // Called when `task` has loaded its module with `load`, before anything of the module is found.
+  // While a worker takes over, this puts the module's variables where they were, for which it may
+  // load the module again.
   virtual CudaResult PlaceVariables(const Task& task,
                                     const std::function<CudaResult(device::ModuleId*)>& load) = 0;
-  // `task` loaded its module from its image. Returns Module::at_risk.
+  // `task` has loaded its module from its image. Returns Module::at_risk.
   virtual uint32_t OnModuleLoaded(const Task& task) = 0;
   // The module with this handle is about to be unloaded.
   virtual void OnModuleUnloading(uint64_t module) = 0;
-  // A kernel of a module of which this is Module::at_risk may run from now on.
+  // A kernel may run from now on whose module has these flags as its Module::at_risk.
   virtual void OnAtRisk(uint32_t flags) = 0;
   // `task`, a GlobalFind or VariableFind, found its variable.
   virtual void OnVariableFound(const Task& task, uint64_t address, uint64_t bytes) = 0;
-  // Whether there is anything now, such as an array, that ends with this worker.
+  // Tells whether there is now anything, such as an array, that ends with this worker.
   virtual void OnLostWithWorker(bool any) = 0;
 };
 
@@ -68,7 +70,7 @@ class MemoryCharger {
   virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
 };
 
-// All of it is borrowed, thread-safe, and lives longer than the lanes. None is null.
+// All of it is borrowed and thread-safe, and lives longer than the lanes. None is null.
 struct LaneHost {
   const DeviceSet* devices = nullptr;
   LaneReports* reports = nullptr;

@@ -34,7 +34,7 @@ void LaneInbox::Flush() {
     asleep = asleep_;
   }
   outbox_.clear();
-  // Without the lock, which the thread that wakes takes at once.
+  // Notifies without the lock, because the thread that wakes takes it at once.
   if (asleep) wake_.NotifyOne();
 }
 

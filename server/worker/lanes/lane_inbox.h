@@ -1,4 +1,5 @@
-// What the decoder hands to a lane's thread, and how that thread sleeps while there is nothing.
+// What the decoder hands to a lane's thread, and how that thread sleeps while there is nothing to
+// do.
 #ifndef WARPLINE_SERVER_WORKER_LANES_LANE_INBOX_H_
 #define WARPLINE_SERVER_WORKER_LANES_LANE_INBOX_H_
 
@@ -24,26 +25,28 @@ struct EventWait {
 
 class LaneInbox {
  public:
-  // The decoder's. Append() takes effect at Flush().
+  // Called by the decoder. Append() takes effect at Flush().
   void Append(Task task) { outbox_.push_back(std::move(task)); }
   void Flush();
 
-  // Any thread's. False, and nothing is added, once the inbox is closed.
+  // Called by any thread. Returns false, and adds nothing, once the inbox is closed.
   bool AddEventWait(EventWait wait);
-  // Has the lane look at its tasks again.
+  // Makes the lane look at its tasks again.
   void Nudge();
-  // The lane's thread is to end.
+  // Tells the lane's thread to end.
   void Stop();
 
-  // The lane's thread's. Appends what has come; false when nothing has.
+  // Called by the lane's thread. Appends what has come; returns false when nothing has.
   bool Take(std::deque<Task>* ready, std::vector<EventWait>* waits);
   bool stopped();
-  // Sleeps until something comes, or at most for `nap`. Returns at once if something has come.
+  // Sleeps until something comes, or at most for `nap`. Returns at once if something has already
+  // come.
   void Sleep(absl::Duration nap);
-  // No more waits are added. Returns those that were not taken.
+  // Accepts no more waits from now on. Returns those that were not taken.
   std::vector<EventWait> Close();
 
-  // Drops everything. Once the thread has ended, on the decoder's thread or with the decoder gone.
+  // Drops everything. Called once the thread has ended, on the decoder's thread or with the decoder
+  // gone.
   void Clear();
 
  private:
@@ -58,7 +61,7 @@ class LaneInbox {
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool asleep_ ABSL_GUARDED_BY(mu_) = false;
-  // Written under `mu_`; lets the thread look without it.
+  // Written under `mu_`; lets the thread look without taking it.
   std::atomic<bool> has_news_{false};
 };
 

@@ -14,14 +14,14 @@ struct WireAttribute {
 };
 static_assert(sizeof(WireAttribute) == 72);
 
-// By CUlaunchAttributeID: access policy window, cluster dimension and scheduling policy,
-// programmatic stream serialization, priority, memory synchronization domain and its map, preferred
-// cluster dimension, preferred shared memory carveout, NVLink utilization.
+// The forwarded attributes by CUlaunchAttributeID: access policy window, cluster dimension and
+// scheduling policy, programmatic stream serialization, priority, memory synchronization domain and
+// its map, preferred cluster dimension, preferred shared memory carveout, NVLink utilization.
 constexpr uint32_t kForwarded = 1u << 1 | 1u << 4 | 1u << 5 | 1u << 6 | 1u << 8 | 1u << 9 |
                                 1u << 10 | 1u << 11 | 1u << 14 | 1u << 16;
 
-// What the client sets on streams: access policy window, synchronization policy, priority,
-// memory synchronization domain and its map.
+// The attributes that the client sets on streams: access policy window, synchronization policy,
+// priority, memory synchronization domain and its map.
 constexpr uint32_t kOfStreams = 1u << 1 | 1u << 3 | 1u << 8 | 1u << 9 | 1u << 10;
 
 }  // namespace

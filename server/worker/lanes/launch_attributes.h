@@ -9,11 +9,12 @@
 
 namespace warpline::worker {
 
-// Takes `count` attributes off the front of `tail`. False when there are fewer, or one that may not
-// reach the device: those that name objects of the driver are the client's to express otherwise.
+// Takes `count` attributes off the front of `tail`. Returns false when there are fewer, or when one
+// may not reach the device: attributes that name objects of the driver must be expressed otherwise
+// by the client.
 bool TakeAttributes(std::string_view* tail, uint32_t count, device::LaunchConfig* config);
 
-// Whether it is an attribute that streams have. Others may hold addresses of the driver's objects.
+// Whether streams have this attribute. Others may hold addresses of the driver's objects.
 bool IsStreamAttribute(uint32_t id);
 
 }  // namespace warpline::worker

@@ -9,7 +9,7 @@
 namespace warpline::worker {
 namespace {
 
-// Of linked code in one reply.
+// The bytes of linked code in one reply.
 constexpr uint64_t kPartBytes = 256u << 10;
 
 template <typename Fields>
@@ -49,7 +49,7 @@ void LinkLane::Do(const cmd::LinkAdd& command, Task& task) {
   Link& link = *task.link;
   std::vector<device::JitOption> options;
   CudaResult result = CudaResult::kInvalidValue;
-  // The decoder has seen to it that the name is there.
+  // The decoder has made sure that the name is there.
   const std::string_view name = task.tail.substr(0, command.name_bytes);
   if (!link.created) {
     result = CudaResult::kInvalidHandle;

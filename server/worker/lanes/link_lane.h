@@ -1,5 +1,5 @@
-// Links device code, apart from the control lane: a link takes seconds, and nothing but its own
-// application waits for it.
+// Links device code. It is apart from the control lane because a link takes seconds, and only the
+// application that asked waits for it.
 #ifndef WARPLINE_SERVER_WORKER_LANES_LINK_LANE_H_
 #define WARPLINE_SERVER_WORKER_LANES_LINK_LANE_H_
 
@@ -16,7 +16,7 @@ class LinkLane : public Lane {
   Step Issue(Task& task) override;
 
  private:
-  // One for each command of this lane in the table.
+  // Declares a function for each command of this lane in the table.
 #define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task);
   WARPLINE_LANE_LINKER(WARPLINE_DO)
 #undef WARPLINE_DO

@@ -12,7 +12,7 @@
 
 namespace warpline::worker {
 
-// Where the text comes from. Thread-compatible: its user calls it under one lock.
+// The source of the text. Thread-compatible: its user calls it under one lock.
 class OutputSource {
  public:
   virtual ~OutputSource() = default;
@@ -27,7 +27,7 @@ class PrintRelay {
   PrintRelay(OutputSource* source, const DeviceSet* devices, ReplySink* sink)
       : source_(source), devices_(devices), sink_(sink) {}
 
-  // A module was loaded whose kernels may print.
+  // Notes that a module was loaded whose kernels may print.
   void ExpectPrints();
   // Sends what complete kernels printed, before anything that is sent from now on.
   void Send();
@@ -37,7 +37,8 @@ class PrintRelay {
   const DeviceSet* const devices_;
   ReplySink* const sink_;
   std::atomic<bool> expected_{false};
-  Mutex mu_;  // Held while text is sent, so that none is overtaken. Before the sink's.
+  // Held while text is sent, so that none is overtaken. Acquired before the sink's lock.
+  Mutex mu_;
 };
 
 }  // namespace warpline::worker

@@ -39,7 +39,7 @@ void ReplySink::CopyData(uint64_t seq, uint64_t offset, std::string_view data, s
     return;
   }
   Send(batch);
-  // The data goes from staging memory to the ring without a copy between.
+  // The data goes from staging memory to the ring without a copy in between.
   const ReplyHeader header = {
       static_cast<uint16_t>(ReplyId::kCopyData), 0,
       static_cast<uint32_t>(sizeof(ReplyHeader) + sizeof(fields) + data.size()), seq};

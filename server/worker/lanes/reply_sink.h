@@ -1,4 +1,4 @@
-// Where a worker's replies go: the ring to the server.
+// Sends a worker's replies to the ring to the server.
 #ifndef WARPLINE_SERVER_WORKER_LANES_REPLY_SINK_H_
 #define WARPLINE_SERVER_WORKER_LANES_REPLY_SINK_H_
 
@@ -13,7 +13,7 @@
 
 namespace warpline::worker {
 
-// Takes frames of replies, each at most kMaxFramePayload. Implemented by the ring and by tests.
+// Takes frames of replies, each of at most kMaxFramePayload. The ring and tests implement it.
 class FrameWriter {
  public:
   virtual ~FrameWriter() = default;
@@ -21,33 +21,33 @@ class FrameWriter {
   virtual void Write(std::string_view head, std::string_view tail) = 0;
 };
 
-// Thread-safe: lanes and the decoder reply as they finish, one lock around the ring, which has one
-// writer.
+// Thread-safe: lanes and the decoder reply as they finish, under one lock around the ring, which
+// has one writer.
 class ReplySink {
  public:
   explicit ReplySink(FrameWriter* writer) : writer_(writer) {}
 
   void Reply(uint64_t seq, CudaResult result, std::string_view fields = {},
              std::string_view tail = {});
-  // Sends `*batch` and the data. Small data joins the batch instead, which then stays unsent: what
-  // one wait is answered with should leave as one frame.
+  // Sends `*batch` and the data. Small data joins the batch instead, which then stays unsent, so
+  // that the answers to one wait leave as one frame.
   void CopyData(uint64_t seq, uint64_t offset, std::string_view data, std::string* batch);
   void Retired(uint64_t stream, uint64_t seq, uint64_t all_seq, uint64_t count);
   // Sends what was collected, if anything, and empties it.
   void Send(std::string* batch);
   void Freed(uint64_t token);
   void Unmapped(uint64_t token);
-  // What kernels printed; empty text says that kernels which print may follow.
+  // Sends what kernels printed; empty text says that kernels which print may follow.
   void Output(int descriptor, std::string_view text);
   void Failed(uint64_t seq, CommandId id, CudaResult result, std::string_view what);
 
-  // Round trips that were decoded and whose answers have not been written.
+  // Count round trips that were decoded and whose answers have not been written yet.
   void Asked() { open_answers_.fetch_add(1); }
-  // `count` answers were sent in batches; Reply() counts its own.
+  // Notes that `count` answers were sent in batches; Reply() counts its own.
   void Answered(int64_t count) { open_answers_.fetch_sub(count); }
   bool AllAnswered() const { return open_answers_.load() == 0; }
 
-  // Muted, nothing is written: the client had what is replayed now.
+  // Nothing is written while muted: the client already has the replies to what is replayed now.
   void SetMuted(bool muted);
 
  private:

@@ -1,4 +1,5 @@
-// What a session may have in its worker. The server's flags and its tenant's lease set some of it.
+// What a session may have in its worker. The server's flags and the lease of its tenant set some of
+// it.
 #ifndef WARPLINE_SERVER_WORKER_LANES_SESSION_LIMITS_H_
 #define WARPLINE_SERVER_WORKER_LANES_SESSION_LIMITS_H_
 
@@ -12,13 +13,13 @@ struct SessionLimits {
   uint64_t max_streams = 1024;     // Each has a thread.
   uint64_t max_module_bytes = 4ull << 30;
   uint64_t max_graph_nodes = 1u << 20;       // Of all graphs together.
-  uint64_t max_queued_bytes = 256ull << 20;  // Payloads not yet executed.
-  // Commands not yet complete; a client keeps to its window, which is smaller.
+  uint64_t max_queued_bytes = 256ull << 20;  // Payloads that are not executed yet.
+  // Commands that are not complete yet; a client keeps to its window, which is smaller.
   uint64_t max_queued_commands = 256u << 10;
   size_t max_watches = 4096;  // Waits for all streams at once.
   size_t staging_buffers = 16;
-  // Of CU_LIMIT_PRINTF_FIFO_SIZE and _MALLOC_HEAP_SIZE: the device takes their memory beside what
-  // the session is charged for.
+  // The bounds of CU_LIMIT_PRINTF_FIFO_SIZE and CU_LIMIT_MALLOC_HEAP_SIZE: the device takes their
+  // memory beside what the session is charged for.
   uint64_t max_printf_bytes = 64u << 20;
   uint64_t max_heap_bytes = 1ull << 30;
 };

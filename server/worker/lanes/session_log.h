@@ -1,5 +1,5 @@
-// What a worker says of its session in the log, and how often: a tenant can bring any of it about
-// as often as it likes.
+// What a worker logs about its session, and how often: a tenant can cause any of it as often as it
+// likes.
 #ifndef WARPLINE_SERVER_WORKER_LANES_SESSION_LOG_H_
 #define WARPLINE_SERVER_WORKER_LANES_SESSION_LOG_H_
 
@@ -12,7 +12,7 @@ namespace warpline::worker {
 
 enum SessionLine : size_t {
   kRefusedLine,
-  kAuditedLine,  // As kRefusedLine, of commands whose row says `audit` (proto/calls.toml).
+  kAuditedLine,  // A refusal of a command whose row says `audit` (proto/calls.toml).
   kJournalFullLine,
   kNoThreadLine,
   kNotUnmappedLine,
@@ -20,7 +20,8 @@ enum SessionLine : size_t {
   kSessionLineCount,
 };
 
-// Few lines and long intervals: a server may have many sessions, and each has this budget.
+// The lines are few and the intervals long, because a server may have many sessions, and each has
+// this budget.
 inline constexpr LogKind kSessionLines[kSessionLineCount] = {
     {"refused_commands", 8, absl::Minutes(5)}, {"audited_commands", 8, absl::Minutes(5)},
     {"journal_full", 4, absl::Minutes(5)},     {"no_thread", 4, absl::Minutes(5)},

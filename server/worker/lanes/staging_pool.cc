@@ -48,7 +48,7 @@ void StagingPool::Count() {
   usage_->staging_bytes.store(used_ * kStagingBytes, std::memory_order_relaxed);
 }
 
-// Lanes ask again and again; that is one wait.
+// A lane that is refused asks again and again; that counts as one wait.
 void StagingPool::Refused() {
   if (std::exchange(short_, true)) return;
   usage_->Meet(Limit::kStaging);

@@ -1,4 +1,4 @@
-// Host buffers that copies to and from the device pass through.
+// The host buffers through which copies to and from the device pass.
 #ifndef WARPLINE_SERVER_WORKER_LANES_STAGING_POOL_H_
 #define WARPLINE_SERVER_WORKER_LANES_STAGING_POOL_H_
 
@@ -11,21 +11,21 @@
 
 namespace warpline::worker {
 
-// Size of one buffer; a copy is cut into pieces of at most this.
+// The size of one buffer; a copy is cut into pieces of at most this size.
 inline constexpr size_t kStagingBytes = 512u << 10;
 
-// Thread-safe. Buffers are made on demand up to a bound and kept, since pinning memory waits for
-// running kernels.
+// Thread-safe. Buffers are made on demand up to a bound and then kept, because pinning memory waits
+// for running kernels.
 class StagingPool {
  public:
-  // `context` is borrowed, and so is `usage`, where it says how much is in use.
+  // `context` is borrowed, and so is `usage`, where the pool says how much is in use.
   StagingPool(device::Context* context, size_t max_buffers, SharedUsage* usage)
       : context_(context), max_buffers_(max_buffers), usage_(usage) {}
   ~StagingPool();
 
-  // A buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made (then
-  // `*result` is not kSuccess). Who holds none gets its `first` beyond the bound: a stalled stream
-  // that holds many must not keep others from copying.
+  // Returns a buffer of kStagingBytes, or null when `max_buffers` are in use or none can be made
+  // (then `*result` is not kSuccess). A caller that holds none gets its `first` even beyond the
+  // bound: a stalled stream that holds many must not keep others from copying.
   void* Take(bool first, CudaResult* result);
   void Give(void* buffer);
 
@@ -39,7 +39,7 @@ class StagingPool {
   Mutex mu_;
   std::vector<void*> idle_ ABSL_GUARDED_BY(mu_);
   size_t used_ ABSL_GUARDED_BY(mu_) = 0;
-  // Nothing was given back since it was refused.
+  // True when nothing was given back since a buffer was refused.
   bool short_ ABSL_GUARDED_BY(mu_) = false;
   bool said_ ABSL_GUARDED_BY(mu_) = false;
 };

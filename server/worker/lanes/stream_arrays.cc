@@ -1,4 +1,4 @@
-// Copies that an array has a part in.
+// The copies to and from arrays.
 #include <functional>
 
 #include "common/cuda/box.h"
@@ -33,7 +33,7 @@ ArrayEnd OnHost(void* host) {
   return end;
 }
 
-// Whether the extent is one of a box without gaps.
+// Whether the extent is that of a box without gaps.
 bool IsExtent(const BoxExtent& extent) {
   uint64_t slice, span;
   return !__builtin_mul_overflow(extent.width, extent.height, &slice) &&

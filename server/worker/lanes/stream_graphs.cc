@@ -1,4 +1,4 @@
-// Launches of graphs, of which parts may be for other devices than the stream's.
+// Launches of graphs, whose parts may be for other devices than the stream's.
 #include "server/worker/lanes/graph.h"
 #include "server/worker/lanes/stream_lane.h"
 
@@ -12,7 +12,7 @@ Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
                   [this](uint32_t device, device::Context** context, device::StreamId* stream) {
                     return GoTo(device, context, stream);
                   });
-  // Also behind one that failed half-way: what runs elsewhere is waited for here.
+  // This is also done after a launch that failed half-way: what runs elsewhere is waited for here.
   const CudaResult back = GoTo(device());
   if (result == CudaResult::kSuccess) result = back;
   Check(task, result);
@@ -48,7 +48,7 @@ CudaResult StreamLane::GoTo(uint32_t device, device::Context** context, device::
   if (result != CudaResult::kSuccess) return result;
   result = host_->devices->context(issuing_to_)->RecordEvent(event, from);
   if (result == CudaResult::kSuccess) result = (*context)->WaitEvent(*stream, event);
-  // The wait is for the record that was made.
+  // The wait is bound to the record that was made, so the event can be given back.
   events->Give(kDisableTiming, event);
   if (result == CudaResult::kSuccess) issuing_to_ = device;
   return result;

@@ -11,7 +11,7 @@
 namespace warpline::worker {
 namespace {
 
-// Up to this the driver copies pageable memory into its queue.
+// The driver copies pageable memory of up to this size into its queue.
 constexpr size_t kMaxPageableBytes = 64u << 10;
 
 }  // namespace
@@ -20,7 +20,7 @@ void StreamLane::Check(const Task& task, CudaResult result) {
   if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
 }
 
-// The legacy stream exists; others are made by the lane's first command.
+// The legacy stream exists already; the lane's first command makes any other.
 bool StreamLane::OpenStream() {
   if (open_result_ == CudaResult::kNotReady) {
     if (kind() == Kind::kLegacy) {
@@ -149,7 +149,7 @@ Lane::Step StreamLane::CopyIn(Task& task, Copy copy) {
   return Step::kDone;
 }
 
-// A driver that is given more than a little pageable memory waits for the stream; with a buffer
+// A driver that is given more than a little pageable memory waits for the stream. With a buffer
 // from AllocStaging it only queues the copy.
 Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
   const size_t bytes = task.tail.size();
@@ -196,7 +196,8 @@ Lane::Step StreamLane::CopyOut(Task& task, uint64_t total, Copy copy) {
       if (buffer != nullptr) GiveStaging(buffer);
       if (IsSticky(result)) Check(task, result);
     }
-    // The answer comes behind the pieces that are under way: the client takes no data after it.
+    // The answer comes after the pieces that are under way, since the client takes no data after
+    // it.
     AnswerInOrder(task, result);
     break;
   }

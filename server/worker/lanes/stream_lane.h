@@ -19,7 +19,7 @@ class StreamLane : public Lane {
   void Finish() override;
 
  private:
-  // One for each command of this lane in the table.
+  // Declares a function for each command of this lane in the table.
 #define WARPLINE_DO(Command) Step Do(const cmd::Command& command, Task& task);
   WARPLINE_LANE_STREAM(WARPLINE_DO)
 #undef WARPLINE_DO
@@ -31,39 +31,39 @@ class StreamLane : public Lane {
   }
 
   void Check(const Task& task, CudaResult result);
-  // Launches the task's kernel, with `params` for its parameter buffer.
+  // Launches the task's kernel, with `params` as its parameter buffer.
   void Launch(const Task& task, const device::LaunchConfig& config, std::string_view params);
   // Makes the stream wait for a record of another lane.
   void WaitFor(const Task& task, const worker::EventRecord* record);
   Step RecordMark(Task& task);
   bool OpenStream();
-  // Brings the tail to the device: copy(buffer) issues that from a staging buffer.
+  // Brings the tail to the device: copy(buffer) issues the copy from a staging buffer.
   template <typename Copy>
   Step CopyIn(Task& task, Copy copy);
   // Sends `total` bytes back: copy(buffer, offset, &bytes) issues the piece at `offset`, which is
-  // at most kStagingBytes long, and says how long.
+  // at most kStagingBytes long, and sets its length.
   template <typename Copy>
   Step CopyOut(Task& task, uint64_t total, Copy copy);
-  // The same for other files.
+  // These do the same for code in other files.
   Step CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy);
   Step CopyOutBy(Task& task, uint64_t total,
                  const std::function<CudaResult(void*, uint64_t, size_t*)>& copy);
-  // Answers with an error behind what is under way.
+  // Answers with an error after what is under way.
   void AnswerInOrder(const Task& task, CudaResult result);
-  // For launches over several devices: a stream of `device`, which comes after everything that was
-  // issued since `issuing_to_` was set. What is issued there from now on counts as this lane's once
-  // it has gone back to its own device.
+  // For launches over several devices: gives a stream of `device` that comes after everything that
+  // was issued since `issuing_to_` was set. What is issued there from now on counts as this lane's
+  // once the lane has gone back to its own device.
   CudaResult GoTo(uint32_t device, device::Context** context, device::StreamId* stream);
   CudaResult GoTo(uint32_t device);
   CudaResult StreamOn(uint32_t device, device::StreamId* stream);
-  // As StagingPool's.
+  // Take and give the buffers of StagingPool.
   void* TakeStaging(CudaResult* result);
   void GiveStaging(void* buffer);
 
   CudaResult open_result_ = CudaResult::kNotReady;
   uint32_t flags_ = 0;
   int priority_ = 0;
-  uint64_t copied_ = 0;  // Of the CopyFromDevice or CopyBoxFromDevice at the front.
+  uint64_t copied_ = 0;  // Bytes of the CopyFromDevice or CopyBoxFromDevice at the front.
   size_t staged_ = 0;    // Staging buffers that this lane holds.
   uint32_t issuing_to_ = 0;
   std::map<uint32_t, device::StreamId> side_streams_;  // By device, made when first needed.

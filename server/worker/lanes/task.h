@@ -23,52 +23,53 @@ class Lane;
 struct Frame;
 struct Graph;
 
-// Device code that is being linked. The linker lane's, but for `device` and
-// `image_bytes`, the decoder's.
+// Device code that is being linked. It belongs to the linker lane, except for `device` and
+// `image_bytes`, which belong to the decoder.
 struct Link {
   uint32_t device = 0;
-  uint64_t image_bytes = 0;  // Of what was added.
+  uint64_t image_bytes = 0;  // Sum of what was added.
   bool created = false;
   device::LinkId id{};
-  device::JitLog log;  // All that was said so far.
-  std::string code;    // Once it is complete.
+  device::JitLog log;  // Everything that was said so far.
+  std::string code;    // Set once it is complete.
 };
 
-// An array, a mipmapped one, or a level or plane of one. As Module.
+// An array, a mipmapped array, or a level or plane of one. Threads read it by the rule of Module.
 struct Array {
   uint64_t ticket = 0;
   uint32_t device = 0;
   CudaResult result = CudaResult::kNotReady;
   device::ArrayId id{};
   device::ArrayShape shape;
-  std::shared_ptr<Array> whole;  // Of a part, which ends with it.
+  std::shared_ptr<Array> whole;  // Set for a part, which ends with its whole.
   uint64_t charged_bytes = 0;    // Control lane only.
 };
 
-// Lane `lane` must have issued its task `ticket` first.
+// Says that lane `lane` must have issued its task `ticket` first.
 struct Prerequisite {
   std::shared_ptr<Lane> lane;
   uint64_t ticket;
 };
 
-// A HostCall under way. `done` is set by the decoder, for good, and read by the lane.
+// A HostCall under way. The decoder sets `done` for good, and the lane reads it.
 struct HostWait {
-  bool announced = false;  // Lane's thread only: the client has been or is being told.
+  bool announced = false;  // Lane's thread only: the client has been told, or is being told.
   std::atomic<bool> done{false};
 };
 
 // Whether the client waits for an answer to such a command.
 inline bool Answers(CommandId id) { return FindCommand(id).effect == Effect::kRoundTrip; }
 
-// Move-only in practice: tasks travel decoder -> lane.
+// A task travels from the decoder to a lane, and is only moved.
 struct Task {
   uint64_t seq = 0;
   uint64_t ticket = 0;  // Its place in its lane, from 1; set by the lane.
   CommandId id{};
   AnyCommand command;
-  // What the command names, by the table's rules.
+  // The objects that the command names, by the table's rules.
   std::shared_ptr<Kernel> kernel;
-  std::shared_ptr<Kernel> former_kernel;  // What a KernelSetAttribute changes into `kernel`.
+  // The kernel that a KernelSetAttribute changes into `kernel`.
+  std::shared_ptr<Kernel> former_kernel;
   std::shared_ptr<Module> module;
   std::shared_ptr<EventRecord> event;
   std::shared_ptr<EventRecord> second_event;
@@ -79,13 +80,13 @@ struct Task {
   std::shared_ptr<Array> second_array;
   std::shared_ptr<Graph> graph;
   std::shared_ptr<Frame> frame;
-  // What the stream waits for before the command: the latest StreamBarriers of others.
+  // The latest StreamBarriers of other streams, for which the stream waits before the command.
   std::vector<std::shared_ptr<EventRecord>> barriers;
   absl::InlinedVector<Prerequisite, 1> after;
-  // Work of other lanes that the command comes after and that has data for the client: nothing from
-  // here on may be reported as complete before that data has left.
+  // Work of other lanes that the command comes after and that has data for the client: from here
+  // on, nothing may be reported as complete before that data has been sent.
   std::vector<Prerequisite> data;
-  // The tail lies in the payload, which stays alive as long as one of its tasks.
+  // The tail lies in the payload, which stays alive as long as one of its tasks does.
   std::shared_ptr<const std::string> payload;
   std::string_view tail;
 };

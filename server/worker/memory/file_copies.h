@@ -9,9 +9,9 @@
 
 namespace warpline::worker {
 
-// Every copy waits for everything on the legacy stream before it, and until it is done. The
-// device's error for what is not mapped, kOperatingSystem when the file is too short. Not
-// thread-safe.
+// Every copy waits for everything on the legacy stream before it, and until it is done itself.
+// Copies return the device's error for memory that is not mapped, and kOperatingSystem when the
+// file is too short. Not thread-safe.
 class FileCopies {
  public:
   // `context` is borrowed.
@@ -20,9 +20,9 @@ class FileCopies {
   FileCopies(const FileCopies&) = delete;
   FileCopies& operator=(const FileCopies&) = delete;
 
-  // [va, va + bytes) to the file behind `fd` (borrowed) from `offset` on.
+  // Copies [va, va + bytes) to the file behind `fd` (borrowed), from `offset` on.
   CudaResult ToFile(uint64_t va, uint64_t bytes, int fd, uint64_t offset);
-  // The same the other way.
+  // Copies the other way.
   CudaResult FromFile(int fd, uint64_t offset, uint64_t va, uint64_t bytes);
 
  private:

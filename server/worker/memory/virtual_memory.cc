@@ -48,7 +48,7 @@ CudaResult VirtualMemory::Hold(uint64_t handle, uint64_t bytes, UniqueFd fd) {
   std::vector<std::pair<uint64_t, MemoryAccess>> due;
   {
     MutexLock lock(&mu_);
-    // What is mapped does not change: others walk its chunks without the lock.
+    // A handle does not change while it is mapped, because others walk its chunks without the lock.
     for (const auto& [va, mapping] : mappings_) {
       if (mapping.handle == handle && !mapping.chunks.empty()) return CudaResult::kIllegalState;
     }
@@ -143,7 +143,7 @@ CudaResult VirtualMemory::FinishUnmap(uint64_t va) {
     context = it->second.context;
   }
   const CudaResult result = UnmapChunks(context, va, chunks);
-  // What could not be unmapped stays: its memory must go to nobody else.
+  // A mapping that could not be undone stays: its memory must not go to another handle.
   if (result != CudaResult::kSuccess) return result;
   MutexLock lock(&mu_);
   mappings_.erase(va);

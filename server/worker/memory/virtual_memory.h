@@ -1,8 +1,8 @@
-// The session's memory handles and where they are mapped.
+// The session's memory handles, and where they are mapped.
 //
 // The server hands over the chunks of handles and takes them back; the session's commands map them
-// into the arena. What is given back must be mapped nowhere: that is made sure of here, in the
-// process that has the mappings.
+// into the arena. What is given back must not be mapped anywhere. This class makes sure of it, in
+// the process that has the mappings.
 #ifndef WARPLINE_SERVER_WORKER_MEMORY_VIRTUAL_MEMORY_H_
 #define WARPLINE_SERVER_WORKER_MEMORY_VIRTUAL_MEMORY_H_
 
@@ -21,33 +21,36 @@
 
 namespace warpline::worker {
 
-// Thread-safe. No lock is held while the device is asked.
+// Thread-safe. No lock is held during a call to the device.
 class VirtualMemory {
  public:
-  // `contexts` of the session's devices, borrowed. A handle belongs to the one that its highest
-  // byte says, wherever it is mapped.
+  // The `contexts` of the session's devices are borrowed. A handle belongs to the device that its
+  // highest byte names, wherever it is mapped.
   explicit VirtualMemory(std::vector<device::Context*> contexts) : contexts_(std::move(contexts)) {}
   explicit VirtualMemory(device::Context* context)
       : VirtualMemory(std::vector<device::Context*>{context}) {}
 
-  // The server's: another chunk of `handle`, behind those that it has. Where the journal had the
-  // handle mapped, it is mapped again as soon as it is complete, and the error is that of doing so.
-  // kInvalidValue for a device that there is none of.
+  // Called by the server: adds another chunk to those that `handle` has. If the journal had the
+  // handle mapped, it is mapped again as soon as it is complete, and an error of that is returned.
+  // kInvalidValue for a device that does not exist.
   CudaResult Hold(uint64_t handle, uint64_t bytes, UniqueFd fd);
-  // The handle is gone. kIllegalState while it is mapped, or about to be unmapped.
+  // Called by the server: forgets the handle. kIllegalState while it is mapped or about to be
+  // unmapped.
   CudaResult Drop(uint64_t handle);
 
-  // The client's. Maps all of a handle, which has `bytes`, at `va`. kInvalidValue for a handle that
-  // is not held in that size, or where something is mapped there.
+  // Called by the client: maps all of a handle, which has `bytes`, at `va`. kInvalidValue when the
+  // handle is not held in that size, or when something is mapped there.
   CudaResult Map(uint64_t va, uint64_t bytes, uint64_t handle, uint32_t access);
-  // Of what was mapped at `va`. kInvalidValue where nothing was, or for an unknown access.
+  // Sets the access of the mapping at `va`. kInvalidValue when nothing is mapped there, or for an
+  // unknown access.
   CudaResult SetAccess(uint64_t va, uint32_t access);
-  // Two steps, since what is still running may use the mapping: from the first on it is no more as
-  // far as the client is concerned, the second undoes it. kInvalidValue where nothing was mapped.
+  // Unmapping takes two steps, because work that is still running may use the mapping: after the
+  // first, it no longer exists for the client, and the second undoes it. kInvalidValue when nothing
+  // is mapped there.
   CudaResult BeginUnmap(uint64_t va);
   CudaResult FinishUnmap(uint64_t va);
 
-  // While what a journal says is made again, handles may be mapped before they are held.
+  // While the content of a journal is made again, handles may be mapped before they are held.
   void SetRestoring(bool restoring);
 
   size_t mappings() const;
@@ -65,15 +68,15 @@ class VirtualMemory {
   struct Mapping {
     uint64_t bytes = 0;
     uint64_t handle = 0;
-    device::Context* context = nullptr;  // Of the handle's device.
+    device::Context* context = nullptr;  // That of the handle's device.
     device::MemoryAccess access = device::MemoryAccess::kNone;
-    // Sizes of the chunks on the device; none while it waits for its handle.
+    // The sizes of the chunks on the device; none while the mapping waits for its handle.
     std::vector<uint64_t> chunks;
     bool leaving = false;
   };
 
   static CudaResult MapChunks(uint64_t va, const Handle& handle, device::MemoryAccess access);
-  // Null where there is no such device.
+  // Returns null when there is no such device.
   device::Context* ContextOf(uint64_t handle) const;
   bool Overlaps(uint64_t va, uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> Find(uint64_t handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -82,7 +85,7 @@ class VirtualMemory {
 
   mutable Mutex mu_;
   bool restoring_ ABSL_GUARDED_BY(mu_) = false;
-  // Shared with whoever is mapping one. A handle does not change once it is mapped.
+  // Shared with the threads that are mapping one. A handle does not change once it is mapped.
   std::map<uint64_t, std::shared_ptr<Handle>> handles_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Mapping> mappings_ ABSL_GUARDED_BY(mu_);  // By address.
 };

@@ -29,7 +29,7 @@ void Completion::StopLanes() {
     MutexLock lock(&mu_);
     lanes = lanes_;
   }
-  // Threads end before anything that they use goes away.
+  // Threads end before anything that they use is destroyed.
   for (const auto& lane : lanes) lane->Stop();
   MutexLock lock(&mu_);
   watches_.clear();
@@ -55,7 +55,7 @@ void Completion::ResumeAfter(uint64_t seq) {
   parts_.usage->commands_complete.store(seq);
   reported_seq_.store(seq);
   decoded_seq_.store(seq, std::memory_order_release);
-  // The former worker's last report may not have got out.
+  // The former worker's last report may not have been sent.
   parts_.sink->Retired(0, 0, seq, seq);
 }
 
@@ -104,7 +104,7 @@ void Completion::AfterRetired() {
   }
   if (watch_count_.load() > 0) {
     RunWatches();
-    // The decoder may have gone on meanwhile, and found a watch that was still running.
+    // The decoder may have gone on meanwhile and found a watch that was still running.
     all = AllSeq(nullptr);
   }
   if (parts_.recorder != nullptr) PublishIfIdle(all);
@@ -118,7 +118,7 @@ bool Completion::RaiseReported(uint64_t all) {
   return false;
 }
 
-// What is decoded is read first: a lane counts a command as appended before the command counts as
+// Reads what is decoded first: a lane counts a command as appended before the command counts as
 // decoded.
 uint64_t Completion::AllSeq(const Lane* reporter) {
   uint64_t all = decoded_seq_.load(std::memory_order_acquire);

@@ -1,7 +1,7 @@
-// What of a session is complete, who waits for that, and what the client is told of it.
+// Knows what of a session is complete and what waits for it, and tells the client.
 //
-// Lanes finish apart from each other. The numbers of commands are one order all the same: all_seq
-// is the command up to which everything of the session is complete.
+// Lanes finish apart from each other, but the numbers of commands are one order: all_seq is the
+// command up to which everything of the session is complete.
 #ifndef WARPLINE_SERVER_WORKER_ORDER_COMPLETION_H_
 #define WARPLINE_SERVER_WORKER_ORDER_COMPLETION_H_
 
@@ -23,7 +23,7 @@
 
 namespace warpline::worker {
 
-// Thread-safe, but for what is the decoder's.
+// Thread-safe, except for what belongs to the decoder.
 class Completion : public LaneReports {
  public:
   // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h.
@@ -36,33 +36,33 @@ class Completion : public LaneReports {
   };
   explicit Completion(const Parts& parts) : parts_(parts) {}
 
-  // The lanes that count. The decoder's.
+  // Adds a lane to those that count. Called by the decoder.
   void AddLane(std::shared_ptr<Lane> lane);
-  // Takes out those whose stream is destroyed and complete.
+  // Takes out the lanes whose stream is destroyed and complete.
   std::vector<std::shared_ptr<Lane>> TakeFinishedLanes();
-  // Ends the threads of all lanes and forgets them, with whoever waits. Nothing is decoded any
-  // more.
+  // Ends the threads of all lanes, and forgets the lanes and all waits. Nothing is decoded
+  // afterwards.
   void StopLanes();
 
-  // Everything up to `seq` has been decoded and given to its lanes, and `retired` commands of it
-  // were complete at once. The decoder's, in two steps: between them the lanes get their tasks, so
-  // that the last report says that all is done.
+  // Says that everything up to `seq` has been decoded and given to its lanes, and that `retired`
+  // commands of it were complete at once. The decoder calls the two in this order, and between them
+  // the lanes get their tasks, so that the last report says that all is done.
   void SetDecoded(uint64_t seq);
   void AfterDecoded(uint64_t retired);
-  // Everything up to `seq` was complete in a former worker.
+  // Says that everything up to `seq` was complete in a former worker.
   void ResumeAfter(uint64_t seq);
 
-  // Runs `done` once everything that all lanes, or the streams of a device, were given so far is
-  // complete. The decoder's.
+  // Runs `done` once everything that was given to all lanes, or to the streams of a device, so far
+  // is complete. Called by the decoder.
   void WhenAllRetired(std::function<void()> done);
   void WhenDeviceRetired(uint32_t device, std::function<void()> done);
 
   uint64_t retired_count() const { return retired_count_.load(std::memory_order_relaxed); }
   int waiting() const { return watch_count_.load(std::memory_order_relaxed); }
-  // Whether everything that the lanes were given is complete, and answered.
+  // Whether everything that the lanes were given is complete and answered.
   bool Idle();
 
-  // LaneReports.
+  // Implements LaneReports.
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
   void Fail(uint64_t seq, CommandId id, CudaResult result) override;
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
@@ -77,10 +77,10 @@ class Completion : public LaneReports {
 
   void WhenRetired(const std::function<bool(const Lane&)>& wanted, std::function<void()> done);
   void RunWatches();
-  // Everything up to this is complete, and its replies sent, or about to be in the batch of
-  // `reporter`.
+  // Returns the command up to which everything is complete and its replies are sent, or are about
+  // to be sent in the batch of `reporter`.
   uint64_t AllSeq(const Lane* reporter);
-  // False when as much was reported already.
+  // Returns false when as much has been reported already.
   bool RaiseReported(uint64_t all);
   // Says in the journal that nothing is in flight, if `all`, the last AllSeq(), means that.
   void PublishIfIdle(uint64_t all);
@@ -89,10 +89,10 @@ class Completion : public LaneReports {
   std::atomic<CudaResult> fault_{CudaResult::kSuccess};
   std::atomic<uint64_t> decoded_seq_{0};
   std::atomic<uint64_t> retired_count_{0};
-  std::atomic<uint64_t> reported_seq_{0};  // The largest all_seq that was or is being reported.
+  std::atomic<uint64_t> reported_seq_{0};  // The largest all_seq reported, or about to be.
   std::atomic<int> watch_count_{0};
 
-  // Before the locks of lanes and of the sink.
+  // Acquired before the locks of lanes and of the sink.
   Mutex mu_;
   std::vector<std::shared_ptr<Lane>> lanes_ ABSL_GUARDED_BY(mu_);
   std::vector<Watch> watches_ ABSL_GUARDED_BY(mu_);

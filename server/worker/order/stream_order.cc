@@ -114,7 +114,7 @@ void StreamOrder::ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& ot
                                  uint64_t ticket, Task* task) {
   if (other->delivered() >= ticket) return;
   task->data.push_back({other, ticket});
-  // Who comes after this command comes after that data.
+  // Commands that come after this one come after that data.
   stream->data_ticket = stream->lane->appended() + 1;
 }
 
@@ -132,8 +132,8 @@ void StreamOrder::ComesAfterBarrier(Stream* stream, size_t kind, const Barriers&
   ComesAfterData(stream, barrier->lane, barrier->data_ticket, task);
 }
 
-// A device's legacy stream waits for its every blocking stream and they for it. The device sees to
-// that, once the commands reach it in the application's order.
+// A device's legacy stream waits for each of its blocking streams, and they wait for it. The device
+// sees to that once the commands reach it in the application's order.
 void StreamOrder::Enqueue(Stream* stream, Task task) {
   const Lane& lane = *stream->lane;
   const auto wait_for = [&](const Stream& other) {

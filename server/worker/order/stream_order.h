@@ -1,11 +1,11 @@
 // A session's streams with their lanes, and the order in which commands of different lanes reach
 // the device.
 //
-// A lane keeps the order of its own stream. Between lanes CUDA asks for less than one order of all:
-// a device's legacy stream and its blocking streams come after each other, an event's wait comes
+// A lane keeps the order of its own stream. Between lanes, CUDA does not ask for a total order: a
+// device's legacy stream and its blocking streams come after each other, an event's wait comes
 // after the record that was the latest, a launch after its module, and everything after a
-// StreamBarrier. Which of that holds for a command is its row's column `after` (proto/calls.toml)
-// and its stream; it becomes prerequisites of the task.
+// StreamBarrier. Which of these rules holds for a command depends on the column `after` of its row
+// (proto/calls.toml) and on its stream; it becomes prerequisites of the task.
 #ifndef WARPLINE_SERVER_WORKER_ORDER_STREAM_ORDER_H_
 #define WARPLINE_SERVER_WORKER_ORDER_STREAM_ORDER_H_
 
@@ -26,42 +26,43 @@ namespace warpline::worker {
 
 // A stream as the decoder knows it.
 struct Stream {
-  // Shared: records of events and tasks of other lanes keep it.
+  // Shared, because records of events and tasks of other lanes keep it.
   std::shared_ptr<Lane> lane;
-  // The stream comes after no StreamBarriers but those of its like.
+  // True when the stream comes after no StreamBarriers but those of streams that are like it.
   bool ignores_barriers = false;
-  // The number of the latest StreamBarrier that it comes after, of streams that do not ignore them
-  // and of those that do.
+  // The number of the latest StreamBarrier that it comes after: first among streams that do not
+  // ignore barriers, then among those that do.
   std::array<uint64_t, 2> barriers_seen{};
-  // The latest ticket that sends data to the client or comes after data of another stream.
+  // The latest ticket that sends data to the client, or comes after data of another stream.
   uint64_t data_ticket = 0;
 };
 
-// The decoder's. Lanes that it opened are stopped by Completion::StopLanes().
+// Belongs to the decoder. Completion::StopLanes() stops the lanes that it opened.
 class StreamOrder {
  public:
   // Both are borrowed.
   StreamOrder(const LaneHost* host, Completion* completion);
 
-  // Opens the control lane and the devices' legacy streams. False when the system has no threads.
+  // Opens the control lane and the devices' legacy streams. Returns false when the system has no
+  // threads.
   bool Start();
 
-  // Null for what is no stream.
+  // Returns null when no stream has this handle.
   Stream* Find(uint64_t handle);
   Stream* legacy(uint32_t device) { return legacy_[device]; }
-  // Null when the system has no thread for it. `handle` must be new.
+  // Returns null when the system has no thread for it. `handle` must be new.
   Stream* Open(Lane::Kind kind, uint64_t handle);
-  // The handle is free again; the stream's work keeps its place in the order.
+  // Frees the handle; the stream's work keeps its place in the order.
   void Close(uint64_t handle);
-  // Streams with a handle.
+  // The number of streams with a handle.
   size_t handles() const { return streams_.size(); }
-  // Streams with a thread; first ends those that are closed and complete.
+  // The number of streams with a thread, after ending those that are closed and complete.
   size_t Threads();
 
   // The ticket that the control lane's next task gets.
   uint64_t NextControlTicket() const { return control_->appended() + 1; }
 
-  // Give a task to its lane, behind what its row of the table and its stream's kind ask for.
+  // These give a task to its lane, after what its row of the table and its stream's kind ask for.
   template <typename Command>
   void ToStream(Stream* stream, Task task) {
     static_assert(InfoOf<Command>().lane == LaneKind::kStream);
@@ -74,7 +75,7 @@ class StreamOrder {
     AddPrerequisites(InfoOf<Command>().after, nullptr, &task);
     control_->Append(std::move(task));
   }
-  // False when there is no linker lane yet and the system has no thread for one.
+  // Returns false when there is no linker lane yet and the system has no thread for one.
   template <typename Command>
   [[nodiscard]] bool ToLinker(Task task) {
     static_assert(InfoOf<Command>().lane == LaneKind::kLinker);
@@ -83,9 +84,9 @@ class StreamOrder {
     return true;
   }
 
-  // What `stream` was given last sends data to the client.
+  // Notes that what `stream` was given last sends data to the client.
   void SendsData(Stream* stream) { stream->data_ticket = stream->lane->appended(); }
-  // `record` is a StreamBarrier of `stream`, which was given it last.
+  // Notes that `record`, which `stream` was given last, is a StreamBarrier.
   void AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record);
 
   // Hands everything to the lanes' threads.
@@ -112,23 +113,24 @@ class StreamOrder {
   void AfterObjects(Task* task);
   void AfterAllStreams(Task* task);
   void Enqueue(Stream* stream, Task task);
-  // `task`, the next of `stream`, comes after what `other` had appended up to `ticket`, as far as
-  // there is data for the client.
+  // Makes `task`, the next of `stream`, come after what `other` had appended up to `ticket`, as far
+  // as there is data for the client.
   static void ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other, uint64_t ticket,
                              Task* task);
-  // `task` comes after the latest of these unless the stream already does.
+  // Makes `task` come after the latest of these barriers, unless the stream already does.
   static void ComesAfterBarrier(Stream* stream, size_t kind, const Barriers& barriers, Task* task);
 
   const LaneHost* const host_;
   Completion* const completion_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_;
-  // Closed ones, whose work still has its place in the order.
+  // Closed streams whose work still has its place in the order.
   std::vector<std::unique_ptr<Stream>> leaving_;
   std::vector<Stream*> legacy_;  // By device.
-  // StreamBarriers of streams that come after all of them, and of those that ignore the former.
+  // The StreamBarriers of streams that come after all barriers, then those of streams that ignore
+  // the former.
   std::array<Barriers, 2> barriers_;
   std::shared_ptr<Lane> control_;
-  std::shared_ptr<Lane> linker_;  // From the first link on.
+  std::shared_ptr<Lane> linker_;  // Opened with the first link.
 };
 
 }  // namespace warpline::worker

@@ -65,7 +65,8 @@ absl::Status Decoder::Decode(std::string payload) {
     status =
         absl::InvalidArgumentError(absl::StrCat(count, " commands in a batch of ", header.count));
   }
-  // Before any lane can complete something of it, so that the last report says that all is done.
+  // Says this before any lane can complete something of it, so that the last report says that all
+  // is done.
   parts_.completion->SetDecoded(next_seq_ - 1);
   PublishUsage();
   parts_.order->Flush();

@@ -1,9 +1,10 @@
-// Reads a session's commands: their frames, their numbers, the right that each needs and whether
-// the journal has room for it. What a command then means is its family's (commands/families.h).
+// Reads a session's commands: checks their frames, their numbers, the right that each needs, and
+// whether the journal has room for it. What a command then means is up to its family
+// (commands/families.h).
 //
-// Everything that arrives is hostile until it has been checked here and there: lengths by the wire
-// reader, numbering, handles, limits. What is checked is in this process's own memory, which the
-// client cannot write.
+// Everything that arrives is hostile until it has been checked, partly by others: lengths by the
+// wire reader, and numbering, handles and limits here and in the families. What has been checked
+// lies in this process's own memory, which the client cannot write.
 #ifndef WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
 #define WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
 
@@ -32,23 +33,24 @@ class Decoder {
   // go on then. Waits while more is queued than the limits allow.
   absl::Status Decode(std::string payload);
 
-  // For what takes the session over from another worker: runs an entry of its journal, which was
-  // accepted before, as a command.
+  // Runs an entry of the journal as a command, when the session is taken over from another worker,
+  // which had accepted it.
   void Replay(JournalEntry entry);
   // Hands everything to the lanes and waits until it is complete.
   void Finish();
-  // Commands go on after `seq`.
+  // Lets commands go on after number `seq`.
   void ResumeAfter(uint64_t seq);
-  // Says how much the session holds.
+  // Publishes how much the session holds.
   void PublishUsage();
 
  private:
   bool TooMuchQueued() const;
-  // Makes the payload the current command's; it counts as queued until the last task drops it.
+  // Makes the payload that of the current commands; it counts as queued until the last task drops
+  // it.
   std::string_view TakePayload(std::string payload);
-  // Whether the session's rights allow the current command; refuses it otherwise.
+  // Returns whether the session's rights allow the current command; refuses it when not.
   bool Permitted();
-  // Whether the journal could note it; refuses it otherwise.
+  // Returns whether the journal has room to note it; refuses it when not.
   bool FitsInJournal(std::string_view body);
   void Execute(std::string_view body);
 
@@ -56,7 +58,7 @@ class Decoder {
   SharedUsage* const usage_;
   const Rights rights_;
   CommandFamilies families_;
-  Rights said_missing_ = 0;  // The log has those.
+  Rights said_missing_ = 0;  // The rights whose absence has been logged.
   uint64_t next_seq_ = 1;
   std::atomic<uint64_t> queued_bytes_{0};
 };

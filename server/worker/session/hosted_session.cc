@@ -8,7 +8,7 @@
 namespace warpline::worker {
 namespace {
 
-// For a session that is not charged.
+// The charger of a session that is not charged.
 class NoCharger : public MemoryCharger {
  public:
   CudaResult Charge(uint32_t, uint64_t) override { return CudaResult::kSuccess; }
@@ -69,7 +69,7 @@ HostedSession::HostedSession(Options options)
                       .arena_bytes = options.arena_bytes}),
       decoder_(&command_parts_, usage_, options.rights) {}
 
-// Threads end before anything that they use goes away.
+// Threads end before anything that they use is destroyed.
 HostedSession::~HostedSession() { completion_.StopLanes(); }
 
 absl::Status HostedSession::Replay(uint64_t seq) {

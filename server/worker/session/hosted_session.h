@@ -1,5 +1,5 @@
-// One client's session in a worker process: what decodes its commands, holds its objects, runs its
-// lanes and keeps what a next worker would need.
+// One client's session in a worker process: decodes its commands, holds its objects, runs its
+// lanes, and keeps what a next worker would need.
 //
 //   HostedSession::Options options;
 //   options.devices = {{context}};
@@ -8,7 +8,7 @@
 //   if (!session.ok()) return session.status();
 //   absl::Status status = (*session)->Decode(payload);  // On one thread, for each frame.
 //
-// A process may host several: nothing here is the process's.
+// A process may host several sessions: nothing here belongs to the process.
 #ifndef WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
 #define WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
 
@@ -47,15 +47,17 @@ namespace warpline::worker {
 class HostedSession {
  public:
   struct Options {
-    // At least one, numbered in their order (proto/devices.h); their contexts were opened together.
+    // At least one device; they are numbered in their order (proto/devices.h), and their contexts
+    // were opened together.
     std::vector<SessionDevice> devices;
     SessionLimits limits;
     FrameWriter* writer = nullptr;  // Borrowed, like all pointers here.
-    // The devices' parts of it say whose textures of plain memory are; 0 bytes: device 0's.
+    // The session's arena. In whose part of it plain memory lies, to that device a texture of the
+    // memory belongs; with 0 bytes, to device 0.
     uint64_t arena_base = 0;
     uint64_t arena_bytes = 0;
     Rights rights = kAllRights;
-    int sm = 0;  // The device's, such as 90: it tells which of a module's images runs.
+    int sm = 0;  // That of the device, such as 90; it decides which of a module's images runs.
     // These may be null.
     OutputSource* output = nullptr;    // What kernels print.
     MemoryCharger* charger = nullptr;  // Charged for arrays.
@@ -69,20 +71,21 @@ class HostedSession {
   HostedSession(const HostedSession&) = delete;
   HostedSession& operator=(const HostedSession&) = delete;
 
-  // As Decoder's.
+  // Calls Decoder::Decode().
   absl::Status Decode(std::string payload) { return decoder_.Decode(std::move(payload)); }
 
-  // Makes again what the recorder's journal has and goes on after command `seq`. Before Decode().
-  // As ReplayJournal().
+  // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
+  // Decode(). The errors are those of ReplayJournal().
   absl::Status Replay(uint64_t seq);
-  // Asks for images there, and leaves them there, from now on. Not before Replay().
+  // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
+  // Replay().
   void UseImageCache(ImageCache* cache) { images_.Use(cache); }
 
-  // As Continuity's.
+  // These call Continuity.
   absl::Status SaveVariables(int fd) { return continuity_.Save(fd); }
   absl::Status RestoreVariables(int fd) { return continuity_.Restore(fd); }
 
-  // In the journal, where there is one.
+  // Lies in the journal when there is one.
   const SharedUsage& usage() const { return *usage_; }
 
  private:
@@ -93,7 +96,7 @@ class HostedSession {
   SharedUsage own_usage_;
   SharedUsage* const usage_;
 
-  // In the order in which they need each other.
+  // The members stand in the order in which they need each other.
   const DeviceSet devices_;
   ReplySink sink_;
   StagingPool staging_;

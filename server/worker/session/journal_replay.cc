@@ -15,7 +15,7 @@ namespace {
 bool IsCode(CommandId id) { return FindCommand(id).replay == Replay::kCode; }
 bool IsData(CommandId id) { return !IsCode(id); }
 
-// The event of an EventCreate was complete at a time that the journal says: its elapsed times can
+// The event of an EventCreate was complete at a time that the journal has, so its elapsed times can
 // still be told.
 void RestoreRecord(const std::string& body, int64_t host_ns, const CommandParts& parts) {
   cmd::EventCreate create;
@@ -32,7 +32,8 @@ void RestoreRecord(const std::string& body, int64_t host_ns, const CommandParts&
 }
 
 void ReplayEntry(JournalEntry entry, const CommandParts& parts, Decoder* decoder) {
-  // Streams do not wait for the modules whose variables a command writes; the application did.
+  // Streams do not wait for the modules whose variables a command writes, because the application
+  // did.
   if (WritesOf(entry.id, entry.body).bytes > 0) decoder->Finish();
   const bool recorded = entry.id == CommandId::kEventCreate && entry.value != 0;
   const std::string body = recorded ? entry.body : std::string();
@@ -58,7 +59,7 @@ absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* 
     ReplayEntry(std::move(entry), parts, decoder);
     ++count;
   };
-  // Code comes before everything else, so that nothing lies where its variables must.
+  // Code is replayed before everything else, so that nothing lies where its variables must.
   continuity->BeginPlacing();
   journal->ForEachOf(IsCode, replay);
   decoder->Finish();

@@ -1,4 +1,4 @@
-// Makes a session again in a new worker, from the journal that the former one kept.
+// Makes a session again in a new worker, from the journal that the former worker kept.
 #ifndef WARPLINE_SERVER_WORKER_SESSION_JOURNAL_REPLAY_H_
 #define WARPLINE_SERVER_WORKER_SESSION_JOURNAL_REPLAY_H_
 
@@ -11,9 +11,9 @@
 
 namespace warpline::worker {
 
-// Runs what the journal has and lets the session go on after command `seq`. On the decoder's
-// thread, before anything else is decoded; `parts` have a recorder. ABORTED when the session cannot
-// be as it was, FAILED_PRECONDITION with several devices.
+// Runs what the journal holds, and lets the session go on after command `seq`. Called on the
+// decoder's thread, before anything else is decoded; `parts` must have a recorder. ABORTED when the
+// session cannot be as it was, FAILED_PRECONDITION with several devices.
 absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* continuity,
                            Decoder* decoder);
 

@@ -1,4 +1,4 @@
-// Host functions, boxes, words and attributes: what reaches the device, and what is refused.
+// Tests host functions, boxes, words and attributes: what reaches the device, and what is refused.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ class SessionCommandsTest : public SessionTest {
     return result;
   }
 
-  // What the one-way command `seq` failed with.
+  // Returns the error with which the one-way command `seq` failed.
   CudaResult FailureOf(uint64_t seq) {
     const auto entry = replies_.WaitFor(
         [seq](const Replies::Entry& e) { return e.id == ReplyId::kFailed && e.seq == seq; });
@@ -57,7 +57,7 @@ TEST_F(SessionCommandsTest, HostCallComesAfterEarlierWorkAndHoldsLaterWork) {
   const uint64_t sync = Add(cmd::StreamSync{7});
   const uint64_t other = Add(cmd::StreamSync{1});
   ASSERT_TRUE(Send().ok());
-  // Neither the call nor what it waits for holds other streams.
+  // Neither the call nor what it waits for holds back other streams.
   replies_.Wait(other);
   EXPECT_FALSE(AnyDue());
   context_.Resume(10);
@@ -106,7 +106,7 @@ TEST_F(SessionCommandsTest, EventsAndTheLegacyStreamWaitForAHostCall) {
   replies_.Wait(legacy);
 }
 
-// What a host function touches comes to it over such a stream.
+// Over such a stream, a host function gets the memory that it touches.
 TEST_F(SessionCommandsTest, AStreamThatIgnoresBarriersIsNotHeldByAHostCallBeforeOne) {
   AddStream(7);
   AddStream(8);
@@ -116,7 +116,7 @@ TEST_F(SessionCommandsTest, AStreamThatIgnoresBarriersIsNotHeldByAHostCallBefore
   Add(cmd::StreamBarrier{7});
   Add(cmd::Memset{8, 4096, 1, 2, 1});
   const uint64_t ignoring = Add(cmd::StreamSync{8});
-  // Its own barrier does not stand for that one.
+  // The stream's own barrier does not stand for that one.
   Add(cmd::StreamBarrier{8});
   Add(cmd::Memset{9, 4096, 1, 3, 1});
   const uint64_t held = Add(cmd::StreamSync{9});
@@ -227,7 +227,7 @@ TEST_F(SessionCommandsTest, FaultReleasesWhatWaitsForAHostCall) {
 }
 
 TEST_F(SessionCommandsTest, BoxComesBackInPiecesWithoutGaps) {
-  // Rows of 3/4 of a staging buffer: each piece is one.
+  // The rows have 3/4 of a staging buffer, so that each piece is one row.
   const uint64_t width = kStagingBytes / 4 * 3;
   const uint64_t copy = Add(cmd::CopyBoxFromDevice{1, 4096, width + 5, 0, width, 3, 1});
   ASSERT_TRUE(Send().ok());
@@ -276,7 +276,7 @@ TEST_F(SessionCommandsTest, WordsAndAttributesReachTheDeviceWhenTheirTailsAreWho
   const uint64_t many =
       Add(cmd::StreamMemOps{1}, std::string((device::kMaxMemOps + 1) * sizeof(device::MemOp), 0));
   const uint64_t value = Add(cmd::StreamSetAttribute{1, 3, 0}, "short");
-  // Holds an event's address.
+  // The attribute holds an event's address.
   const uint64_t pointer = Add(cmd::StreamSetAttribute{1, 7, 0}, std::string(64, '\xff'));
   const uint64_t beyond = Add(cmd::StreamSetAttribute{1, 0x80000001, 0}, std::string(64, '\0'));
   const uint64_t sync = Add(cmd::StreamSync{1});

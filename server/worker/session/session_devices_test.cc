@@ -1,4 +1,4 @@
-// Sessions with several devices.
+// Tests sessions with several devices.
 #include <fcntl.h>
 
 #include <utility>
@@ -47,10 +47,10 @@ class SessionDevicesTest : public SessionTest {
     options.memory = &memory_;
     return options;
   }
-  // The contexts go before the base's session.
+  // The contexts are destroyed before the base's session.
   void TearDown() override { session_.reset(); }
 
-  // A module and its kernel on a device; their numbers are 2 and 3.
+  // Loads a module and its kernel on a device; their numbers are 2 and 3.
   void LoadKernelOn(uint32_t device) {
     const uint64_t image = 90 + device;
     Add(cmd::ImageData{image, 5, 0}, "image");
@@ -72,14 +72,14 @@ class SessionDevicesTest : public SessionTest {
     return result;
   }
 
-  // Sends, and waits for what the stream was given.
+  // Sends the commands, and waits for what the stream was given.
   void Sync(uint64_t stream) {
     const uint64_t seq = Add(cmd::StreamSync{stream});
     ASSERT_TRUE(Send().ok());
     EXPECT_EQ(ResultOf(seq), CudaResult::kSuccess);
   }
 
-  // Is there, and has its number on the device, before anything else comes.
+  // Opens a stream, and makes sure that it has its number on the device before anything else comes.
   void OpenStream(uint64_t stream) {
     AddStream(stream);
     Sync(stream);
@@ -231,7 +231,7 @@ TEST_F(SessionDevicesTest, DevicesThatAreNotThereAreRefused) {
   EXPECT_EQ(memory_.Hold(On(2, 5), 2 * kMiB, UniqueFd()), CudaResult::kInvalidValue);
 }
 
-// A part of an array is its whole's device's, whatever its number says.
+// A part of an array belongs to the device of its whole, whatever its number says.
 TEST_F(SessionDevicesTest, PartsOfArraysAreOfTheSameDevice) {
   cmd::ArrayCreate array{};
   array.array = On(0, 6);
@@ -250,7 +250,7 @@ TEST_F(SessionDevicesTest, PartsOfArraysAreOfTheSameDevice) {
   for (const uint64_t seq : textures) EXPECT_EQ(ResultOf(seq), CudaResult::kInvalidHandle);
 }
 
-// The legacy streams of all devices are there from the start and stay.
+// The legacy streams of all devices exist from the start and stay.
 TEST_F(SessionDevicesTest, ReservedStreamsAreNobodys) {
   const uint64_t destroyed = Add(cmd::StreamDestroy{On(1, kLegacy)});
   const uint64_t created = AddStream(On(1, 2));
@@ -290,7 +290,7 @@ TEST_F(SessionDevicesTest, ArraysAndTexturesAreTheirDevices) {
   EXPECT_TRUE(Has(&second_, "texture@"));
   EXPECT_EQ(charges_.of(0), 0);
   EXPECT_GT(charges_.of(1), 0);
-  // The number is that of another object there.
+  // The number belongs to another object there.
   const uint64_t wrong = Add(cmd::TextureDestroy{0x77, 0, 0});
   Add(cmd::TextureDestroy{0x77, 0, 1});
   Add(cmd::ArrayDestroy{On(1, 6)});
@@ -356,10 +356,10 @@ TEST_F(SessionDevicesTest, AGraphOverDevicesIsIssuedInOneOrder) {
   Add(cmd::GraphLaunch{On(0, 20), On(0, 50)});
   Sync(On(0, 20));
   EXPECT_EQ(ResultOf(created), CudaResult::kSuccess);
-  // The other device's stream is the lane's own, made for this: 11.
+  // The other device's stream, 11, is the lane's own and was made for this.
   EXPECT_EQ(first_.log(), (std::vector<std::string>{"launch@10 77x1", "wait@10 11", "set@10 6"}));
   EXPECT_EQ(second_.log(), (std::vector<std::string>{"wait@11 10", "launch@11 77x1"}));
-  // Also from a stream of the other device.
+  // A stream of the other device can launch it, too.
   Add(cmd::GraphLaunch{On(1, kLegacy), On(0, 50)});
   Sync(On(1, kLegacy));
   EXPECT_TRUE(Has(&second_, "wait@1 12"));

@@ -14,7 +14,7 @@ std::string_view Fields(const Command& command) {
 
 class SessionGraphsTest : public SessionTest {
  protected:
-  // A memset of `value` and a launch of kernel 3 with `params` behind it.
+  // Defines a memset of `value`, and after it a launch of kernel 3 with `params`.
   std::string Definition(uint32_t value, const std::string& params) {
     std::string definition;
     const cmd::Memset memset = {0, 0x1000, 4, value, 4};
@@ -114,7 +114,7 @@ TEST_F(SessionGraphsTest, WhatIsNoGraphIsRefused) {
   EXPECT_EQ(result, CudaResult::kInvalidHandle);
 }
 
-// A conditional node with one body, in which there is a memset.
+// Defines a conditional node with one body that contains a memset.
 std::string Conditional(uint64_t conditional, uint32_t value) {
   std::string definition;
   const ConditionalStep step = {conditional, 0, 1};
@@ -131,7 +131,8 @@ TEST_F(SessionGraphsTest, AFrameHasHandlesAndThenNodes) {
   ASSERT_EQ(CreateIn(50, 60, Conditional(handle, 6)), CudaResult::kSuccess);
   Add(cmd::GraphLaunch{20, 50});
   Sync(20);
-  // The same once more, but nothing else: the device's graph has its nodes.
+  // The same definition can be launched once more, but no other: the device's graph keeps its
+  // nodes.
   Add(cmd::GraphDestroy{50});
   EXPECT_EQ(CreateIn(51, 60, Conditional(handle, 7)), CudaResult::kNotSupported);
   EXPECT_EQ(CreateIn(52, 60, Conditional(handle, 6)), CudaResult::kSuccess);
@@ -154,7 +155,7 @@ TEST_F(SessionGraphsTest, ConditionalNodesAreOfTheirFrame) {
   EXPECT_EQ(CreateIn(50, 60, Conditional(handle + 1, 6)), CudaResult::kInvalidValue);
   EXPECT_EQ(CreateIn(51, 61, Conditional(handle, 6)), CudaResult::kInvalidHandle);
   EXPECT_EQ(Create(52, Conditional(handle, 6)), CudaResult::kInvalidValue);
-  // Bodies that there are not, none at all, and nodes after those of another one.
+  // Names bodies that do not exist, no bodies at all, and nodes after those of another body.
   const cmd::Memset memset = {0, 0x1000, 4, 1, 4};
   std::string definition = Conditional(handle, 6);
   AppendGraphStep(kMemset, {}, Fields(memset), {}, &definition, 2);

@@ -1,4 +1,4 @@
-// How module images come to a session's worker.
+// Tests how module images come to a session's worker.
 #include <sys/mman.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -50,7 +50,7 @@ class SessionImagesTest : public SessionTest {
     return find;
   }
 
-  // What a look-up in a module made of `image` ends with.
+  // Returns the result of a look-up in a module made of `image`.
   CudaResult Load(uint64_t image) {
     const uint64_t module = next_handle_++;
     Add(cmd::ModuleLoad{module, image});
@@ -78,7 +78,7 @@ TEST_F(SessionImagesTest, AnImageThatTheServerLacksIsSentAndIsThereNextTime) {
   Add(FindOf(3, image_));
   EXPECT_EQ(Load(3), CudaResult::kSuccess);
   EXPECT_EQ(cache_.asked, 2);
-  // What came from there is not offered again.
+  // An image that came from there is not offered again.
   EXPECT_EQ(cache_.kept, 1);
 }
 
@@ -128,7 +128,7 @@ TEST_F(SessionImagesTest, ImagesFromTheCacheCountLikeThoseThatAreSent) {
   session_->UseImageCache(&cache_);
   Add(cmd::ImageData{1, image_.size(), 0}, image_);
   EXPECT_EQ(Load(1), CudaResult::kSuccess);  // Module 100.
-  // It is there, but there is no room for it; sending it fails for the same reason.
+  // The image is in the cache, but there is no room for it; sending it fails for the same reason.
   Add(FindOf(2, image_));
   EXPECT_EQ(Load(2), CudaResult::kNotReady);
   const uint64_t sent = Add(cmd::ImageData{3, image_.size(), 0}, image_);
@@ -137,7 +137,7 @@ TEST_F(SessionImagesTest, ImagesFromTheCacheCountLikeThoseThatAreSent) {
   Add(cmd::ModuleUnload{100});
   Add(FindOf(4, image_));
   EXPECT_EQ(Load(4), CudaResult::kSuccess);
-  // An image that is missing takes nothing away.
+  // An image that is missing uses up nothing.
   Add(cmd::ModuleUnload{104});
   for (uint64_t i = 10; i < 20; ++i) {
     Add(FindOf(i, std::string(30'000, 'x')));
@@ -204,7 +204,7 @@ TEST_F(SessionImagesTest, TheNextWorkerNeedsNoCache) {
   Add(FindOf(1, image_));
   Add(cmd::ModuleLoad{2, 1});
   const uint64_t found = Add(cmd::KernelFind{3, 2}, "kernel");
-  // A module of a missing image is there as well, and as useless, in the next one.
+  // A module of a missing image exists in the next worker as well, and is as useless there.
   Add(FindOf(4, other));
   Add(cmd::ModuleLoad{5, 4});
   const uint64_t missing = Add(cmd::ModuleCheck{5});

@@ -1,5 +1,4 @@
-// What a session does for modules, kernels and launches beyond the plain ones, and what kernels
-// print.
+// Tests modules, kernels and launches beyond the plain ones, and what kernels print.
 #include <cstring>
 #include <string>
 #include <tuple>
@@ -19,7 +18,7 @@ std::string Attribute(uint32_t id, char value) {
   return wire;
 }
 
-// Prints a line for each time that it was flushed.
+// Prints a line for each flush.
 class FakeOutput : public OutputSource {
  public:
   void Collect(const std::function<void(int, std::string_view)>& emit) override {
@@ -58,7 +57,7 @@ TEST_F(SessionKernelsTest, LaunchAttributesReachTheDevice) {
               ElementsAre("attribute@1 4=2", "attribute@1 8=5", "cooperative@1 ", "launch@1 77x2"));
 }
 
-// Kernel attributes, and launches that a host function holds back while they are set.
+// Tests kernel attributes, with launches that a host function holds back while they are set.
 class KernelAttributesTest : public SessionKernelsTest {
  protected:
   static constexpr int kMaxDynamicSharedBytes = 8, kCarveout = 9, kClusterWidth = 11;
@@ -68,7 +67,7 @@ class KernelAttributesTest : public SessionKernelsTest {
     AddStream(20);
     AddStream(21);
   }
-  // What comes on stream 20 from now on waits for Release().
+  // Makes everything that comes on stream 20 from now on wait for Release().
   void Hold() { Add(cmd::HostCall{20, 5}); }
   void Release() { Add(cmd::HostDone{5}); }
   CudaResult Set(int attribute, int value) {
@@ -83,7 +82,7 @@ class KernelAttributesTest : public SessionKernelsTest {
     ASSERT_TRUE(Send().ok());
     replies_.Wait(seq);
   }
-  // An attribute as it was at each launch.
+  // Returns an attribute as it was at each launch.
   std::vector<int> AtLaunches(int attribute) {
     std::vector<int> values;
     for (auto& attributes : context_.attributes_at_launches()) {
@@ -91,7 +90,7 @@ class KernelAttributesTest : public SessionKernelsTest {
     }
     return values;
   }
-  // What FakeContext says that a kernel has at first.
+  // The value that FakeContext gives a kernel's attribute at first.
   static int Initially(int attribute) { return attribute * 10; }
 };
 
@@ -101,7 +100,7 @@ TEST_F(KernelAttributesTest, LaunchesSeeWhatWasSetWhenTheyWereMade) {
   ASSERT_EQ(Set(kClusterWidth, 2), CudaResult::kSuccess);
   Add(LaunchOn(20), params_);
   ASSERT_EQ(Set(kClusterWidth, 4), CudaResult::kSuccess);
-  // Overtakes both.
+  // This launch overtakes both.
   Add(LaunchOn(21), params_);
   Sync(21);
   Release();
@@ -137,7 +136,7 @@ TEST_F(KernelAttributesTest, LaunchesSetNothingWhenNothingChanged) {
   EXPECT_THAT(AtLaunches(kCarveout), ::testing::Each(50));
 }
 
-// A launch that needs less does not mind more, and one that was made before may need it.
+// A launch that needs less is not affected by more, and one that was made before may need it.
 TEST_F(KernelAttributesTest, DynamicSharedMemoryIsRaisedAndNeverLowered) {
   ASSERT_EQ(Set(kMaxDynamicSharedBytes, 65536), CudaResult::kSuccess);
   Hold();

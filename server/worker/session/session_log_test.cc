@@ -1,4 +1,4 @@
-// What a tenant can write into the server's log: a few lines, however often it fails.
+// Tests what a tenant can write into the server's log: a few lines, however often it fails.
 #include "server/worker/lanes/session_log.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ class SessionLogTest : public SessionTest {
   LogCapture log_;
 };
 
-// While it lives no thread can be started.
+// While an object of this class lives, no thread can be started.
 class NoThreads {
  public:
   NoThreads() {

@@ -1,4 +1,4 @@
-// Commands that map memory handles.
+// Tests commands that map memory handles.
 #include <fcntl.h>
 
 #include "gtest/gtest.h"
@@ -50,7 +50,7 @@ TEST_F(SessionMemoryTest, UnmappingWaitsForWorkThatWasSubmittedBefore) {
   context_.Stall(10);
   Add(cmd::Memset{7, kBase, 1, 1, 1});
   Add(cmd::MemoryUnmap{kBase, 42});
-  // Gone for the client, as CUDA has it.
+  // For the client the mapping is already gone, as in CUDA.
   const uint64_t again = Add(cmd::MemoryUnmap{kBase, 43});
   const uint64_t other = Add(cmd::StreamSync{1});
   ASSERT_TRUE(Send().ok());

@@ -1,4 +1,4 @@
-// Links, arrays, textures and tensor maps: what reaches the device, and what is refused.
+// Tests links, arrays, textures and tensor maps: what reaches the device, and what is refused.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ class SessionObjectsTest : public SessionTest {
   void AddArray(uint64_t handle) { Add(cmd::ArrayCreate{handle, 64, 16, 0, kFloat, 1, 0, 0}); }
 };
 
-// Has `left` bytes.
+// Has `left` bytes to give.
 class Purse : public MemoryCharger {
  public:
   CudaResult Charge(uint32_t, uint64_t bytes) override {

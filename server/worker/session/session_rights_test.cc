@@ -1,4 +1,4 @@
-// What a session may do whose token does not give every right.
+// Tests what a session may do when its token does not give every right.
 #include <string>
 
 #include "gmock/gmock.h"

@@ -82,8 +82,8 @@ TEST_F(SessionTest, StalledStreamHoldsNeitherOtherStreamsNorTheirWaits) {
   ASSERT_TRUE(Send().ok());
   context_.Stall(10);
   context_.Stall(11);
-  // More than the device would take before it blocks its caller. Which of the two streams is 10 is
-  // the lanes' affair, so both are stalled first.
+  // The number is more than the device would take before it blocks its caller. The lanes decide
+  // which of the two streams is 10, so both are stalled first.
   for (int i = 0; i < 2000; ++i) Add(LaunchOn(7), params_);
   const uint64_t stalled = Add(cmd::StreamSync{7});
   Add(cmd::Memset{8, 4096, 1, 9, 1});
@@ -106,7 +106,7 @@ TEST_F(SessionTest, WaitIsBoundToTheRecordThatWasLatestWhenItWasMade) {
   Add(cmd::EventCreate{5, 0, 0});
   Add(cmd::EventRecord{5, 7});
   Add(cmd::StreamWaitEvent{8, 5});
-  Add(cmd::EventRecord{5, 8});  // Must not make stream 8 wait for itself.
+  Add(cmd::EventRecord{5, 8});  // This must not make stream 8 wait for itself.
   const uint64_t sync = Add(cmd::StreamSync{8});
   const uint64_t event = Add(cmd::EventSync{5});
   ASSERT_TRUE(Send().ok());
@@ -298,7 +298,8 @@ TEST_F(SessionTest, UnloadedModulesNoLongerCountAgainstTheLimit) {
     Add(cmd::ModuleLoad{2, 1});
     const uint64_t check = Add(cmd::ModuleCheck{2});
     Add(cmd::ModuleUnload{2});
-    Add(cmd::ImageData{3, 6, 0}, "half");  // Given up, by what does not follow on it.
+    // The next part does not follow on this one, so the image is given up.
+    Add(cmd::ImageData{3, 6, 0}, "half");
     Add(cmd::ImageData{3, 6, 1}, "");
     ASSERT_TRUE(Send().ok());
     CudaResult result;
@@ -451,7 +452,7 @@ TEST_F(SessionTest, LastReportSaysThatAllIsComplete) {
 }
 
 // What an application may read once it has waited for a stream includes what other streams copied
-// out before the stream went on.
+// out before that stream went on.
 TEST_F(SessionTest, DataOfOtherStreamsLeavesBeforeTheAnswerOfTheStreamThatWaitedForThem) {
   AddStream(7, /*flags=*/0);
   const uint64_t opened = Add(cmd::StreamSync{7});
@@ -467,7 +468,7 @@ TEST_F(SessionTest, DataOfOtherStreamsLeavesBeforeTheAnswerOfTheStreamThatWaited
   Add(cmd::StreamWaitEvent{8, 5});
   Add(cmd::EventRecord{6, 8});
   Add(cmd::StreamWaitEvent{9, 6});
-  // By way of two events, by the legacy stream's rule, and by an event of another stream.
+  // The ways are two events, the legacy stream's rule, and an event of another stream.
   const uint64_t joined = Add(cmd::StreamSync{9});
   const uint64_t legacy = Add(cmd::StreamSync{1});
   const uint64_t event = Add(cmd::EventSync{6});

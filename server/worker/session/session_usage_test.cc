@@ -1,4 +1,4 @@
-// What a session says of what it holds, and of its limits.
+// Tests what a session says of what it holds, and of its limits.
 #include <string>
 #include <thread>
 

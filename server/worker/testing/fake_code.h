@@ -1,4 +1,4 @@
-// Modules, linked code and kernels of a FakeContext.
+// The modules, linked code and kernels of a FakeContext.
 #ifndef WARPLINE_SERVER_WORKER_TESTING_FAKE_CODE_H_
 #define WARPLINE_SERVER_WORKER_TESTING_FAKE_CODE_H_
 
@@ -103,8 +103,8 @@ class FakeLaunches : public virtual device::Launches {
 
   explicit FakeLaunches(FakeShared* shared) : log_(shared->log) {}
 
-  // Of kernels, whichever: the attributes that were set, by number, and as they were at each
-  // launch.
+  // The attributes that were set on any kernel, by number. attributes_at_launches() has them as
+  // they were at each launch.
   using KernelAttributes = std::map<int, int>;
   KernelAttributes kernel_attributes() {
     MutexLock lock(&mu_);

@@ -29,7 +29,7 @@ class FakeContext
       : ContextOf(std::make_unique<FakeShared>(std::move(streams))) {}
 
   std::vector<std::string> log() { return state()->log.lines(); }
-  // Where a memset of `value` went; waits for it.
+  // Returns the stream to which a memset of `value` went; waits for it.
   uint64_t StreamThatSet(uint32_t value) {
     while (true) {
       for (const std::string& line : log()) {

@@ -1,4 +1,4 @@
-// Memory of a FakeContext, and copies.
+// The memory of a FakeContext, and its copies.
 #ifndef WARPLINE_SERVER_WORKER_TESTING_FAKE_MEMORY_H_
 #define WARPLINE_SERVER_WORKER_TESTING_FAKE_MEMORY_H_
 
@@ -22,12 +22,12 @@
 
 namespace warpline::worker {
 
-// Maps nothing: it remembers what is mapped. Thread-safe.
+// Maps nothing, but remembers what is mapped. Thread-safe.
 class FakeMemory : public virtual device::Memory {
  public:
   explicit FakeMemory(FakeShared* /*shared*/) {}
 
-  // What is mapped: by address, the size and the access.
+  // The mapped chunks by address, with size and access.
   using Chunks = std::map<uint64_t, std::pair<uint64_t, uint32_t>>;
   Chunks chunks() {
     MutexLock lock(&mu_);
@@ -72,12 +72,12 @@ class FakeMemory : public virtual device::Memory {
   int staging_made_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Logs copies into the device, and makes up what comes out of it. Thread-safe.
+// Logs copies into the device, and makes up the content of copies out of it. Thread-safe.
 class FakeCopies : public virtual device::Copies {
  public:
   explicit FakeCopies(FakeShared* shared) : log_(shared->log) {}
 
-  // Copies out of what lies at or above `address` are invalid.
+  // Copies out of memory at or above `address` are invalid from now on.
   void set_end_of_memory(uint64_t address) {
     MutexLock lock(&mu_);
     end_of_memory_ = address;
@@ -112,7 +112,7 @@ class FakeCopies : public virtual device::Copies {
         "box-in", stream,
         absl::StrCat(dst.address, "=", std::string(static_cast<const char*>(src), extent.bytes())));
   }
-  // Each byte is its place in the box.
+  // Each byte of the copy is its address in the box.
   CudaResult CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
                                device::StreamId) override {
     ForEachRow(src, extent, [&](uint64_t address, uint64_t offset, uint64_t bytes) {

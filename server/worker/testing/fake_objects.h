@@ -1,4 +1,4 @@
-// Arrays, textures and graphs of a FakeContext.
+// The arrays, textures and graphs of a FakeContext.
 #ifndef WARPLINE_SERVER_WORKER_TESTING_FAKE_OBJECTS_H_
 #define WARPLINE_SERVER_WORKER_TESTING_FAKE_OBJECTS_H_
 
@@ -23,7 +23,7 @@ class FakeArrays : public virtual device::Arrays {
  public:
   explicit FakeArrays(FakeShared* shared) : log_(shared->log) {}
 
-  // Arrays of width 13 there are none.
+  // An array of width 13 cannot be created.
   CudaResult CreateArray(device::ArrayShape* shape, device::ArrayId* array) override {
     *array = device::ArrayId{20};
     log_.Add("array", {},
@@ -80,7 +80,7 @@ class FakeTextures : public virtual device::Textures {
   FakeLog& log_;
 };
 
-// Graphs of frames only: others are issued node by node. Thread-safe.
+// Supports graphs of frames only, so that others are issued node by node. Thread-safe.
 class FakeGraphs : public virtual device::Graphs {
  public:
   explicit FakeGraphs(FakeShared* shared) : log_(shared->log) {}

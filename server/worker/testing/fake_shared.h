@@ -18,7 +18,8 @@
 
 namespace warpline::worker {
 
-// Streams and events of contexts that are tested together: they know each other's. Thread-safe.
+// The streams and events of contexts that are tested together, which know each other's.
+// Thread-safe.
 class FakeStreams {
  public:
   void Stall(uint64_t stream) {
@@ -41,7 +42,7 @@ class FakeStreams {
     MutexLock lock(&mu_);
     records_[static_cast<uint64_t>(event)] = static_cast<uint64_t>(stream);
   }
-  // Where it was recorded.
+  // The stream on which the event was recorded.
   uint64_t StreamOf(device::EventId event) {
     MutexLock lock(&mu_);
     return records_[static_cast<uint64_t>(event)];

@@ -1,4 +1,4 @@
-// Streams and events of a FakeContext.
+// The streams and events of a FakeContext.
 #ifndef WARPLINE_SERVER_WORKER_TESTING_FAKE_STREAMS_H_
 #define WARPLINE_SERVER_WORKER_TESTING_FAKE_STREAMS_H_
 
@@ -14,7 +14,8 @@
 
 namespace warpline::worker {
 
-// Work submitted to a stalled stream does not complete; what waits for it neither. Thread-safe.
+// Work that was submitted to a stalled stream does not complete, nor does what waits for it.
+// Thread-safe.
 class FakeStreamFacet : public virtual device::Streams {
  public:
   explicit FakeStreamFacet(FakeShared* shared)

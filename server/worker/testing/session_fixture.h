@@ -1,4 +1,4 @@
-// A worker's session over a FakeContext, fed by a test.
+// A worker's session over a FakeContext, which a test feeds.
 #ifndef WARPLINE_SERVER_WORKER_TESTING_SESSION_FIXTURE_H_
 #define WARPLINE_SERVER_WORKER_TESTING_SESSION_FIXTURE_H_
 
@@ -67,7 +67,7 @@ class Replies : public FrameWriter {
                        [&](const Entry& e) { return e.id == id && e.seq == seq; });
   }
 
-  // Of those that were collected; data is sent by itself.
+  // The size of the largest frame of collected replies; data is sent by itself and does not count.
   size_t largest_frame() {
     MutexLock lock(&mu_);
     return largest_frame_;
@@ -103,7 +103,8 @@ class SessionTest : public ::testing::Test {
     return session_->Decode(std::move(payload));
   }
 
-  // What a session is opened with; the derived classes set more of it, and Restart() then.
+  // The options that a session is opened with; derived classes set more of them and then call
+  // Restart().
   HostedSession::Options OptionsOf(const SessionLimits& limits = {}) {
     HostedSession::Options options;
     options.devices = {{&context_}};
@@ -118,7 +119,7 @@ class SessionTest : public ::testing::Test {
     return *std::move(session);
   }
 
-  // Starts over with others.
+  // Starts over with other options.
   void Restart(HostedSession::Options options) {
     session_.reset();
     session_ = Open(std::move(options));

@@ -1,10 +1,10 @@
-// The arithmetic in front of a memory access.
+// The arithmetic before a memory access.
 #include "server/device/cpu/alu/alu_lanes.h"
 
 namespace warpline::cpu::WARPLINE_ALU {
 namespace {
 
-// Once for addresses of 32 bits, whose extremes vector instructions find, and once for 64.
+// Computes once for addresses of 32 bits, whose extremes vector instructions find, and once for 64.
 template <typename T>
 void Summarize(T* a, u32 mask, u32 bytes, AddressSummary* out) {
   if (mask != kAllLanes) {

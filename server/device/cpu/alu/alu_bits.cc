@@ -26,7 +26,7 @@ struct Bit {
   };
   struct Bfi {
     static T Of(T a, T b, u32 pos, u32 len) {
-      // Hardware looks at 8 bits of them, software for 64 bits at all.
+      // Hardware looks at 8 bits of them, but the software routine for 64 bits looks at all.
       if (kBits == 32) {
         pos &= 0xff;
         len &= 0xff;
@@ -83,7 +83,7 @@ void Bfi(uint8_t* regs, const Op& op, u32 mask) {
                  [&](int i) { return Bit<T>::Bfi::Of(a[i], b[i], pos[i], len[i]); });
 }
 
-// Funnel shifts of the 64 bits b:a. Clamped at 32 or taken modulo 32.
+// Funnel shifts of the 64 bits b:a, by an amount that is clamped at 32 or taken modulo 32.
 template <bool kLeft, bool kWrap>
 struct Shf {
   static u32 Of(u32 a, u32 b, u32 n) {
@@ -177,7 +177,7 @@ struct Slct {
   static T Of(T a, T b, C c) { return c >= 0 ? a : b; }
 };
 
-// Fills a slot with one value: constants of called functions.
+// Fills a slot with one value, for the constants of called functions.
 template <typename T>
 void Broadcast(uint8_t* regs, const Op& op, u32 mask) {
   const T value = T(op.imm);
@@ -207,7 +207,7 @@ void PredMov(uint8_t* regs, const Op& op, u32 mask) {
   Assign(Bits(regs, op.r[0]), Bits(regs, op.r[1]) ^ (op.negated ? ~0u : 0), mask);
 }
 
-// isspacep of a window: is the address in [imm, imm + 4 GiB)?
+// isspacep of a window: whether the address is in [imm, imm + 4 GiB).
 void InWindow(uint8_t* regs, const Op& op, u32 mask) {
   const u64* a = Slot<const u64>(regs, op.r[1]);
   u32 bits = 0;
@@ -234,7 +234,8 @@ void Pack(uint8_t* regs, const Op& op, u32 mask) {
 }
 template <typename W, typename N, int kParts>
 void Unpack(uint8_t* regs, const Op& op, u32 mask) {
-  // The source may be one of the destinations' neighbours but never the same slot: copy first.
+  // The source may be a neighbour of one of the destinations, but never the same slot, so it is
+  // copied first.
   W source[kLanes];
   const W* a = Slot<const W>(regs, op.r[kParts]);
   for (int i = 0; i < kLanes; ++i) source[i] = a[i];
@@ -244,7 +245,8 @@ void Unpack(uint8_t* regs, const Op& op, u32 mask) {
   }
 }
 
-// Extensions from the low bits of a register: 8 bits everywhere, 16 and 32 where wider.
+// Extensions from the low bits of a register: from 8 bits everywhere, and from 16 and 32 in wider
+// registers.
 template <typename T, typename N>
 struct Extend {
   static T Of(T a) { return T(N(a)); }
@@ -317,7 +319,7 @@ constexpr AluRow kRows[] = {
     Row<Pred, Pred, Pred>("xor.pred", PredBinary<PredXor>),
     Row<Pred, Pred>("not.pred", PredNot),
     Row<Pred, Pred>("mov.pred", PredMov),
-    // Not PTX: what lowering needs besides.
+    // These are not PTX, but lowering needs them besides.
     Row<u16>("broadcast.b16", Broadcast<u16>),
     Row<u32>("broadcast.b32", Broadcast<u32>),
     Row<u64>("broadcast.b64", Broadcast<u64>),

@@ -43,7 +43,7 @@ struct Ge {
     return a >= b;
   }
 };
-// Unordered: true with a NaN.
+// Unordered comparisons, which are true with a NaN.
 struct Equ {
   template <typename T>
   static bool Of(T a, T b) {

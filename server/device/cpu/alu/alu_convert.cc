@@ -1,7 +1,7 @@
 // cvt: between integers, between integers and floats, between floats.
 //
-// A source of 8 bits has been extended and a destination of 8 bits is extended afterwards, by
-// lowering; here registers have 16, 32 or 64 bits.
+// Lowering extends a source of 8 bits before, and a destination of 8 bits after; here registers
+// have 16, 32 or 64 bits.
 #include "server/device/cpu/alu/alu_float_math.h"
 
 namespace warpline::cpu::WARPLINE_ALU {
@@ -12,7 +12,7 @@ struct Cast {
   static D Of(S a) { return D(a); }
 };
 
-// cvt.sat: N is the range, D the register it goes to.
+// cvt.sat: N is the range, and D the register that the value goes to.
 template <typename D, typename N, typename S>
 struct Clamp {
   static D Of(S a) {
@@ -53,13 +53,14 @@ inline f32 RoundIntegral(f32 v) {
   }
 }
 
-// Out of range clamps. A NaN gives 0, but the sign bit alone where 64 bits are involved.
+// A value out of range is clamped. A NaN gives 0, but when 64 bits are involved it gives the sign
+// bit alone.
 template <typename D, typename S, Rounding kRound, bool kFtz>
 struct ToInteger {
   static D Of(S a) {
     constexpr bool kSigned = D(-1) < D(0);
     constexpr int kValueBits = int(sizeof(D)) * 8 - (kSigned ? 1 : 0);
-    // Powers of two: exact in either format.
+    // These are powers of two, which are exact in either format.
     constexpr S kLimit = S(2) * S(u64{1} << (kValueBits - 1));
     constexpr D kMax =
         kSigned ? D((u64{1} << (kValueBits - 1)) - 1 + (u64{1} << (kValueBits - 1))) : D(~u64{0});

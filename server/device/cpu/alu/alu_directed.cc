@@ -1,5 +1,5 @@
-// Arithmetic rounded towards zero, down or up: rare, so it switches the processor's rounding mode.
-// Compiled with -frounding-math.
+// Arithmetic rounded towards zero, down or up. It is rare, so it switches the processor's rounding
+// mode. Compiled with -frounding-math.
 #include <cfenv>
 
 #include "server/device/cpu/alu/alu_float_math.h"
@@ -7,7 +7,7 @@
 namespace warpline::cpu::WARPLINE_ALU {
 namespace {
 
-// Values pass through volatile, so that no operation moves out of the mode's scope.
+// Values pass through volatile, so that no operation moves out of the scope of the mode.
 template <typename T>
 struct Directed {
   struct Add {
@@ -35,8 +35,8 @@ struct Directed {
   };
 };
 
-// kInputs: operands whose NaN is chosen among (division takes what the processor gives). kTiny: a
-// product, which .ftz flushes before rounding.
+// kInputs is the number of operands among which the NaN is chosen (division takes what the
+// processor gives). kTiny marks a product, which .ftz flushes before rounding.
 template <typename F, typename T, int kRound, bool kFtz, int kInputs, bool kTiny = false>
 __attribute__((noinline)) void Run(uint8_t* regs, const Op& op, u32 mask) {
   using M = Mode<kFtz, false>;

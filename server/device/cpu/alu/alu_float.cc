@@ -51,7 +51,7 @@ struct Float {
       return sizeof(T) == 4 ? T(__builtin_fabsf(f32(v))) : T(__builtin_fabs(f64(v)));
     }
   };
-  // div.approx multiplies with a reciprocal, which vanishes for divisors beyond 2^126.
+  // div.approx multiplies by a reciprocal, which vanishes for divisors beyond 2^126.
   struct DivApprox {
     static T Of(T a, T b) {
       const T x = M::In(a), y = M::In(b);
@@ -180,7 +180,8 @@ constexpr AluRow kRows[] = {
     Row2<Float<f32, false>::MaxNan, f32, f32, f32>("max.NaN.f32"),
     Row2<Float<f32, true>::MinNan, f32, f32, f32>("min.ftz.NaN.f32"),
     Row2<Float<f32, true>::MaxNan, f32, f32, f32>("max.ftz.NaN.f32"),
-    // The f64 approximations are better than what they stand for, which nothing may rely on.
+    // The f64 approximations are better than those that they stand for; programs must not rely on
+    // that.
     Row1<Float<f64, false>::Rcp, f64, f64>("rcp.approx.ftz.f64"),
     Row1<Float<f64, false>::Rsqrt, f64, f64>("rsqrt.approx.ftz.f64"),
     Row1<Float<f64, false>::Rsqrt, f64, f64>("rsqrt.approx.f64"),

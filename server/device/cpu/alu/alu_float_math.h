@@ -13,12 +13,12 @@ inline u64 BitsOf(f64 v) { return __builtin_bit_cast(u64, v); }
 inline f32 FromBits(u32 v) { return __builtin_bit_cast(f32, v); }
 inline f64 FromBits(u64 v) { return __builtin_bit_cast(f64, v); }
 
-// NVIDIA's f32 instructions give this NaN whatever went in; x86 gives others.
+// NVIDIA's f32 instructions give this NaN whatever NaN went in; x86 gives others.
 inline f32 Canonical(f32 v) { return v == v ? v : FromBits(u32{0x7fffffff}); }
 inline f64 Canonical(f64 v) { return v; }
 
-// f64 instructions hand on a NaN among their operands, made quiet: the second operand's, then the
-// third's, then the first's.
+// f64 instructions pass on a NaN among their operands, made quiet: the second operand's before the
+// third's, and that before the first's.
 inline f64 Quiet(f64 v) { return FromBits(BitsOf(v) | u64{1} << 51); }
 inline f32 PickNan(f32 r, f32, f32) { return r; }
 inline f32 PickNan(f32 r, f32, f32, f32) { return r; }
@@ -27,12 +27,12 @@ inline f64 PickNan(f64 r, f64 a, f64 b) {
 }
 inline f64 PickNan(f64 r, f64 a, f64 b, f64 c) { return PickNan(r, c != c ? c : a, b); }
 
-// A subnormal becomes a zero of its sign.
+// Turns a subnormal into a zero of its sign.
 inline f32 Flush(f32 v) {
   const u32 bits = BitsOf(v);
   return FromBits((bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits);
 }
-// Into [0, 1]; NaN becomes 0.
+// Clamps to [0, 1]; NaN becomes 0.
 inline f32 Saturate(f32 v) { return v > 0.0f ? (v < 1.0f ? v : 1.0f) : 0.0f; }
 inline f64 Saturate(f64 v) { return v > 0.0 ? (v < 1.0 ? v : 1.0) : 0.0; }
 
@@ -48,7 +48,7 @@ struct Mode {
   static f64 Out(f64 v) { return v; }
 };
 
-// With .ftz a product that is subnormal before rounding is flushed, even if it would round to the
+// With .ftz, a product that is subnormal before rounding is flushed, even if it would round to the
 // least normal number. `exact` is the product with more bits than the result has.
 inline f32 FlushTiny(f32 r, f64 exact) {
   const f64 least = 0x1p-126;

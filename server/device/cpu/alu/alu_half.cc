@@ -76,7 +76,7 @@ struct HalfOps {
   };
 };
 
-// Both halves of a register.
+// Applies F to both halves of a register.
 template <typename F>
 struct Both {
   static u32 Of(u32 a) { return u32(F::Of(u16(a))) | u32(F::Of(u16(a >> 16))) << 16; }
@@ -89,7 +89,7 @@ struct Both {
   }
 };
 
-// To 10 bits of fraction, ties away from zero or to even, still in the layout of f32.
+// Rounds to 10 bits of fraction, ties away from zero or to even, still in the layout of f32.
 template <bool kEven>
 struct Tf32 {
   static u32 Of(f32 a) {

@@ -70,7 +70,7 @@ struct Integer {
   struct Sad {
     static T Of(T a, T b, T c) { return T(U(c) + (a < b ? U(b) - U(a) : U(a) - U(b))); }
   };
-  // Quotient and remainder by zero are all ones, as on NVIDIA's hardware.
+  // The quotient and remainder of a division by zero are all ones, as on NVIDIA's hardware.
   struct Div {
     static T Of(T a, T b) {
       if (b == 0) return T(~U(0));

@@ -1,7 +1,7 @@
-// Loops over lanes, shared by the alu_*.cc files. Private to them.
+// Loops over lanes, which the alu_*.cc files share. Private to them.
 //
 // Those files are compiled once for each instruction set into namespace WARPLINE_ALU. Nothing here
-// may call a function that the linker could merge between the two: hence no std:: templates.
+// may call a function that the linker could merge between the two, so there are no std:: templates.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_ALU_ALU_LANES_H_
 #define WARPLINE_SERVER_DEVICE_CPU_ALU_ALU_LANES_H_
 
@@ -22,7 +22,7 @@
 
 namespace warpline::cpu::WARPLINE_ALU {
 
-// Rows of one file. `end` is one past the last.
+// The rows of one file. `end` is one past the last.
 struct Rows {
   const AluRow* begin;
   const AluRow* end;
@@ -84,8 +84,8 @@ inline u32& Bits(uint8_t* regs, uint32_t offset) { return *reinterpret_cast<u32*
 
 inline void Assign(u32& bits, u32 value, u32 mask) { bits = (bits & ~mask) | (value & mask); }
 
-// d[i] = value(i) for the lanes of `mask`. A slot is read and written in the same lane only, so
-// the loop carries no dependence. `value` must be defined for idle lanes.
+// Sets d[i] = value(i) for the lanes of `mask`. A slot is read and written in the same lane only,
+// so the loop carries no dependence. `value` must be defined for idle lanes.
 template <typename D, typename Value>
 inline void ForLanes(D* d, u32 mask, Value value) {
   if (mask == kAllLanes) {
@@ -100,7 +100,7 @@ inline void ForLanes(D* d, u32 mask, Value value) {
   }
 }
 
-// The same for values that are dear to compute: idle lanes are skipped.
+// Does the same for values that are expensive to compute: idle lanes are skipped.
 template <typename D, typename Value>
 inline void ForActiveLanes(D* d, u32 mask, Value value) {
   for (u32 m = mask; m != 0; m &= m - 1) {

@@ -4,7 +4,7 @@
 namespace warpline::cpu::WARPLINE_ALU {
 namespace {
 
-// F on each part of type N.
+// Applies F to each part of type N.
 template <typename F, typename N>
 struct Parts {
   template <typename... Args>

@@ -1,4 +1,4 @@
-// Properties of all arithmetic functions; what each computes is tested against hardware.
+// Tests properties of all arithmetic functions; what each computes is tested against hardware.
 #include "server/device/cpu/alu/alu.h"
 
 #include <cstring>
@@ -20,7 +20,7 @@ struct alignas(64) Registers {
 
 Registers Random(std::mt19937* random) {
   Registers registers;
-  // Bytes of a few kinds, so that special floats and small integers occur.
+  // The bytes are of a few kinds, so that special floats and small integers occur.
   for (uint8_t& byte : registers.bytes) {
     const uint32_t value = (*random)();
     byte = (value & 0x300) == 0       ? 0

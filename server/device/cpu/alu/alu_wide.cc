@@ -80,7 +80,7 @@ struct Product24 {
   };
 };
 
-// add.cc and the like: `Of` returns the sum and updates the carry.
+// add.cc and similar instructions: `Of` returns the sum and updates the carry.
 template <typename U>
 struct Carry {
   struct Add {

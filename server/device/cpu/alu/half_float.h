@@ -1,7 +1,7 @@
-// f16 and bf16 as bit patterns: conversion and arithmetic that is rounded once.
+// f16 and bf16 as bit patterns: conversion, and arithmetic that is rounded once.
 //
-// Private to the alu_*.cc files and the atomics, which are compiled for several instruction sets:
-// everything here is local to its file.
+// Private to the alu_*.cc files and the atomics, which are compiled for several instruction sets,
+// so everything here is local to its file.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_ALU_HALF_FLOAT_H_
 #define WARPLINE_SERVER_DEVICE_CPU_ALU_HALF_FLOAT_H_
 
@@ -82,7 +82,8 @@ struct HalfFormat {
     return static_cast<uint16_t>(sign | out);
   }
 
-  // A sum that keeps, in its last bit, whether anything was lost: rounding it again is right.
+  // Returns a sum that keeps, in its last bit, whether anything was lost, so that rounding it again
+  // is right.
   static double SumToOdd(double a, double b) {
     const double sum = a + b;
     const double part = sum - a;

@@ -1,4 +1,4 @@
-// CUlimit of the CPU device.
+// The CUlimits of the CPU device.
 #include <algorithm>
 
 #include "server/device/cpu/context/cpu_launches.h"
@@ -60,7 +60,7 @@ CudaResult CpuLaunches::SetLimit(int limit, uint64_t value) {
       return CudaResult::kSuccess;
     case kMallocHeapSize:
       return heap_.Resize(value);
-    // Of what this device does not have: kept for whoever asks.
+    // This device does not have these; the values are kept for programs that ask.
     case kPendingLaunchCount:
       pending_launches_ = value;
       return CudaResult::kSuccess;

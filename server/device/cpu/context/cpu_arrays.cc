@@ -14,7 +14,7 @@ CudaResult CpuArrays::CreateArray(device::ArrayShape* shape, device::ArrayId* ar
   return arrays_.Create(shape, array);
 }
 
-// What is queued keeps what it uses.
+// Queued work keeps the arrays that it uses.
 CudaResult CpuArrays::DestroyArray(device::ArrayId array) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   return arrays_.Destroy(array);
@@ -26,7 +26,7 @@ CudaResult CpuArrays::ArrayLevel(device::ArrayId array, uint32_t level, device::
   return arrays_.Level(array, level, shape, part);
 }
 
-// No format that it has has planes.
+// None of the formats that this device has has planes.
 CudaResult CpuArrays::ArrayPlane(device::ArrayId, uint32_t, device::ArrayShape*, device::ArrayId*) {
   return CudaResult::kInvalidValue;
 }
@@ -61,7 +61,7 @@ CudaResult CpuArrays::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const 
       shared_->NumberOf(stream), StreamSet::When::kNowIfPossible, [this, target, source, extent] {
         for (const FoundEnd* end : {&target, &source}) {
           uint64_t bytes;
-          // It may have been unmapped meanwhile.
+          // The memory may have been unmapped meanwhile.
           if (end->on_device && !(BoxSpan(end->place, extent, &bytes) &&
                                   memory_.Contains(end->place.address, bytes))) {
             return CudaResult::kIllegalAddress;

@@ -1,4 +1,4 @@
-// Arrays of the CPU device, which lie in memory as boxes do.
+// The arrays of the CPU device, which lie in memory as boxes do.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_ARRAYS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_ARRAYS_H_
 
@@ -34,7 +34,7 @@ class CpuArrays : public virtual device::Arrays {
                        const BoxExtent& extent, device::StreamId stream) override;
 
  private:
-  // One end of a copy with arrays, and what keeps it.
+  // One end of a copy with arrays, and what keeps it alive.
   struct FoundEnd {
     std::shared_ptr<CpuArray> array;
     bool on_device = false;

@@ -16,7 +16,8 @@ namespace {
 using device::MemOp;
 using device::StreamId;
 
-// As CUstreamWaitValue_flags: the low bits compare, what is above them is not supported.
+// The values of CUstreamWaitValue_flags: the low bits say how to compare, and the bits above them
+// are not supported.
 constexpr uint32_t kGreaterOrEqual = 0;
 constexpr uint32_t kEqual = 1;
 constexpr uint32_t kAnd = 2;
@@ -33,7 +34,7 @@ bool Holds(const MemOp& op) {
   const Word now = __atomic_load_n(static_cast<const Word*>(Pointer(op.address)), __ATOMIC_ACQUIRE);
   const Word value = static_cast<Word>(op.value);
   switch (op.flags) {
-    case kGreaterOrEqual:  // Cyclic.
+    case kGreaterOrEqual:  // The comparison is cyclic.
       return static_cast<Signed>(now - value) >= 0;
     case kEqual:
       return now == value;
@@ -182,7 +183,7 @@ CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream
 
 CudaResult CpuCopies::RunMemOp(const MemOp& op) {
   for (int polls = 0;; ++polls) {
-    // It may have been unmapped meanwhile.
+    // The memory may have been unmapped meanwhile.
     if (Check(op, memory_) != CudaResult::kSuccess) return CudaResult::kIllegalAddress;
     switch (op.kind) {
       case MemOp::kWrite32:

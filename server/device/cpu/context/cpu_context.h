@@ -15,8 +15,8 @@
 
 namespace warpline::cpu {
 
-// Destroying one drops queued work and stops running kernels, those of the contexts that were
-// opened with it too.
+// Destroying a context drops queued work and stops running kernels, also those of the contexts that
+// were opened with it.
 using CpuContext =
     device::ContextOf<CpuShared, CpuMemory, CpuStreams, CpuCopies, CpuLaunches, CpuModules,
                       CpuLinks, CpuArrays, device::NoTextures, device::NoGraphs>;

@@ -25,7 +25,7 @@ CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, 
     return CudaResult::kSuccess;
   });
   if (done) return streams_.error();
-  // It has to wait, and the source may go when this returns.
+  // The copy has to wait, and the source may be gone when this returns.
   auto claim = shared_->kept().Take(bytes);
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,

@@ -42,7 +42,7 @@ class CpuCopies : public virtual device::Copies {
  private:
   CudaResult CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
                      bool src_on_device, const BoxExtent& extent, device::StreamId stream);
-  // Returns when a wait is over, or nobody will be told any more.
+  // Returns when a wait is over, or when its end cannot come any more.
   CudaResult RunMemOp(const device::MemOp& op);
 
   CpuShared* const shared_;

@@ -1,4 +1,4 @@
-// What contexts of the CPU device that were opened together share.
+// What contexts of the CPU device share that were opened together.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_GROUP_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_GROUP_H_
 
@@ -10,9 +10,9 @@
 
 namespace warpline::cpu {
 
-// Thread-safe, as its parts are.
+// Thread-safe, because its parts are.
 struct CpuGroup {
-  // `devices`: that there are, of which `contexts` are open.
+  // `devices` is the number of devices that exist, of which `contexts` are open.
   CpuGroup(uint32_t contexts, int devices)
       : contexts(contexts), devices(devices), streams(contexts) {}
 
@@ -20,7 +20,7 @@ struct CpuGroup {
   const int devices;
   MemoryMap memory;
   ArrayStore arrays;
-  // Last, so that it goes first: its threads use everything above.
+  // The last member, so that it is destroyed first: its threads use everything above.
   StreamSet streams;
 };
 

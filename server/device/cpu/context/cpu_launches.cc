@@ -32,12 +32,12 @@ class LaunchToken {
   const std::shared_ptr<CpuModule> module_;
 };
 
-// What kernels' threads may take at least.
+// The least bound on the memory that kernels' threads may take.
 constexpr uint64_t kMinThreadMemory = uint64_t{1} << 30;
-// Parameters up to here are not counted: a stream's queue has a bounded length.
+// Parameters of up to this size are not counted, because a stream's queue has a bounded length.
 constexpr size_t kSmallParams = 1024;
 
-// In which the blocks of a cooperative launch meet; cooperative_groups lays it out.
+// The memory in which the blocks of a cooperative launch meet; cooperative_groups lays it out.
 constexpr uint64_t kWorkspaceBytes = 4096;
 
 // Numbers of CUlaunchAttributeID.
@@ -51,7 +51,7 @@ enum LaunchAttributeId : uint32_t {
   kLastAttribute = 16,
 };
 
-// Takes the attributes into the configuration; most are hints for hardware.
+// Puts the attributes into the configuration; most are hints for hardware.
 CudaResult ApplyAttributes(LaunchConfig* config) {
   for (const device::LaunchAttribute& attribute : config->attributes) {
     std::array<uint32_t, 3> words;
@@ -62,7 +62,7 @@ CudaResult ApplyAttributes(LaunchConfig* config) {
         break;
       case kClusterDimension:
       case kPreferredClusterDimension:
-        // A cluster of one block is none.
+        // A cluster of one block is no cluster.
         if (words != std::array<uint32_t, 3>{1, 1, 1} && words != std::array<uint32_t, 3>{}) {
           return CudaResult::kNotSupported;
         }
@@ -121,7 +121,7 @@ CudaResult CpuLaunches::CheckLaunch(const Kernel& kernel, const LaunchConfig& co
     const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
     const uint64_t room = static_cast<uint64_t>(shared_->cores()) *
                           ResidentBlocks(kernel, threads, config.dynamic_shared_bytes);
-    // Without an overflow: a grid has fewer than 2^63 blocks.
+    // This does not overflow, because a grid has fewer than 2^63 blocks.
     if (uint64_t{grid[0]} * grid[1] > room || uint64_t{grid[0]} * grid[1] * grid[2] > room) {
       return CudaResult::kCooperativeLaunchTooLarge;
     }
@@ -139,7 +139,7 @@ CudaResult CpuLaunches::Launch(KernelId kernel, const LaunchConfig& config,
   if (checked != CudaResult::kSuccess) return checked;
   checked = CheckLaunch(*handle.kernel, checked_config, params.size());
   if (checked != CudaResult::kSuccess) return checked;
-  // Aligned for any parameter; a vector's memory is.
+  // It must be aligned for any parameter, which a vector's memory is.
   std::vector<std::byte> copy(params.begin(), params.begin() + handle.kernel->param_bytes);
   auto token = std::make_shared<LaunchToken>(handle.owner);
   std::shared_ptr<KeptBytes::Claim> claim;
@@ -183,7 +183,7 @@ CudaResult CpuLaunches::RunKernel(const KernelHandle& handle, const LaunchConfig
   return result;
 }
 
-// What a kernel printed is written when it ends, before the stream passes it.
+// What a kernel printed is written when the kernel ends, before the stream passes it.
 CudaResult CpuLaunches::FlushOutput() {
   output_.Flush();
   return streams_.error();

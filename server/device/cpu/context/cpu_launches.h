@@ -1,4 +1,4 @@
-// Kernels of the CPU device: launches, attributes, occupancy, limits, output.
+// The kernels of the CPU device: launches, attributes, occupancy, limits, output.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_LAUNCHES_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_LAUNCHES_H_
 
@@ -47,7 +47,7 @@ class CpuLaunches : public virtual device::Launches {
  private:
   CudaResult CheckLaunch(const Kernel& kernel, const device::LaunchConfig& config,
                          size_t param_bytes) const;
-  // Blocks that one multiprocessor holds.
+  // The number of blocks that one multiprocessor holds.
   static uint64_t ResidentBlocks(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared);
   CudaResult RunKernel(const KernelHandle& handle, const device::LaunchConfig& config,
                        absl::Span<const std::byte> params);

@@ -7,7 +7,7 @@
 namespace warpline::cpu {
 namespace {
 
-// CUjitInputType.
+// Values of CUjitInputType.
 constexpr uint32_t kPtx = 1, kFatbinary = 2;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Linked code of the CPU device, which links one piece at most.
+// Linked code of the CPU device, which can link one piece at most.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_LINKS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_LINKS_H_
 
@@ -35,7 +35,7 @@ class CpuLinks : public virtual device::Links {
   StreamSet& streams_;
   Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  std::unordered_map<uint64_t, std::string> links_ ABSL_GUARDED_BY(mu_);  // Their only input.
+  std::unordered_map<uint64_t, std::string> links_ ABSL_GUARDED_BY(mu_);  // Inputs of links.
 };
 
 }  // namespace warpline::cpu

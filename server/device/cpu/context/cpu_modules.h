@@ -1,4 +1,4 @@
-// Modules of the CPU device, their kernels and variables.
+// The modules of the CPU device, their kernels and variables.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_MODULES_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_MODULES_H_
 
@@ -24,10 +24,11 @@ class CpuModules : public virtual device::Modules {
       : memory_(shared->memory()), streams_(shared->streams()), modules_(shared->modules()) {}
 
   CudaResult LoadModule(std::string_view image, device::ModuleId* module) override;
-  // The options are for compilers; what is wrong with the image goes into the log.
+  // The options are meant for compilers and have no effect. What is wrong with the image goes into
+  // the log.
   CudaResult LoadModuleJit(std::string_view image, absl::Span<const device::JitOption> options,
                            device::JitLog* log, device::ModuleId* module) override;
-  // Nothing was left for later.
+  // LoadModule() leaves nothing for later.
   CudaResult CheckModule(device::ModuleId) override { return CudaResult::kSuccess; }
   CudaResult UnloadModule(device::ModuleId module) override;
   CudaResult Kernels(device::ModuleId module, std::vector<std::string>* names) override;
@@ -36,7 +37,7 @@ class CpuModules : public virtual device::Modules {
   CudaResult FindGlobal(device::ModuleId module, const std::string& name, uint64_t* address,
                         uint64_t* bytes) override;
   CudaResult ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) override;
-  // Variables are at the same place in every process.
+  // Refuses: variables are at the same place in every process.
   CudaResult TakeBlock(uint64_t*) override {
     return device::Lacks(device::Capability::kVariableBlocks);
   }

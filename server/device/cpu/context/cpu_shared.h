@@ -16,15 +16,16 @@
 
 namespace warpline::cpu {
 
-// Thread-safe, as what it hands out is.
+// Thread-safe, and so is what it hands out.
 class CpuShared {
  public:
-  // `cores`: of the host, to run blocks on. `place`: the context's number among those of `group`.
+  // `cores` is the number of the host's cores that run blocks. `place` is the context's number
+  // among those of `group`.
   CpuShared(int cores, std::shared_ptr<CpuGroup> group, uint32_t place)
       : cores_(cores), group_(std::move(group)), place_(place) {}
 
-  // Drops queued work and stops running kernels, those of the contexts that were opened with this
-  // one too: the streams' threads use the parts.
+  // Drops queued work and stops running kernels, also those of the contexts that were opened with
+  // this one, because the streams' threads use the parts.
   void Close() { streams().Stop(); }
 
   int cores() const { return cores_; }
@@ -33,10 +34,10 @@ class CpuShared {
   MemoryMap& memory() { return group_->memory; }
   StreamSet& streams() { return group_->streams; }
   ModuleTable& modules() { return modules_; }
-  // Bytes of copies and parameters that wait for their turn.
+  // The bytes of copies and parameters that wait for their turn.
   KeptBytes& kept() { return kept_; }
 
-  // The number of a stream among those of the group.
+  // The number that a stream has in the group.
   uint64_t NumberOf(device::StreamId stream) const {
     return stream == device::kLegacyStream ? StreamSet::LegacyOf(place_)
                                            : static_cast<uint64_t>(stream);

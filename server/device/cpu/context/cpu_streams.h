@@ -1,4 +1,4 @@
-// Streams and events of the CPU device.
+// The streams and events of the CPU device.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_STREAMS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_CONTEXT_CPU_STREAMS_H_
 
@@ -18,7 +18,7 @@ class CpuStreams : public virtual device::Streams {
 
   CudaResult CreateStream(uint32_t flags, int priority, device::StreamId* stream) override;
   CudaResult DestroyStream(device::StreamId stream) override;
-  // All attributes are hints.
+  // Does nothing, because all attributes are hints.
   CudaResult SetStreamAttribute(device::StreamId, const device::LaunchAttribute&) override {
     return CudaResult::kSuccess;
   }

@@ -19,7 +19,7 @@ enum KernelAttribute {
   kCacheModeCa = 7,
   kMaxDynamicShared = 8,
   kPreferredCarveout = 9,
-  kClusterFirst = 10,  // Cluster attributes: none is set, none can be.
+  kClusterFirst = 10,  // No cluster attribute is set, and none can be.
   kClusterLast = 15,
 };
 

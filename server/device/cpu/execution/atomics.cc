@@ -1,4 +1,4 @@
-// atom and red. Lanes act one after another, in order of their number.
+// atom and red. Lanes act one after another, in the order of their numbers.
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -98,7 +98,7 @@ struct Unsigned<8> {
   using U = uint64_t;
 };
 
-// A signed sum may overflow, which the unsigned one does without undefined behaviour: the table
+// A signed sum may overflow, which the unsigned one does without undefined behaviour, so the table
 // gives add the unsigned type.
 template <typename F, typename T>
 bool Atomic(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {

@@ -1,4 +1,4 @@
-// Barriers of blocks, and grids whose blocks wait for each other.
+// Tests barriers of blocks, and grids whose blocks wait for each other.
 #include <vector>
 
 #include "server/device/cpu/testing/kernel_fixture.h"
@@ -47,7 +47,7 @@ TEST_F(BarrierTest, ReducesPredicates) {
   for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(got[i], 2070u);
 }
 
-// Warps 0 and 1 hand over through barrier 1, warps 2 and 3 take no part.
+// Warps 0 and 1 hand over through barrier 1; warps 2 and 3 take no part.
 TEST_F(BarrierTest, NamedBarriersCountThreads) {
   const auto got = RunWords(KernelText(std::string(R"(
     mov.u32 %r1, %tid.x;

@@ -22,7 +22,7 @@ bool DependsOnBlock(Special special) {
          special == Special::kCtaidZ || special == Special::kSmId;
 }
 
-// Memory that costs nothing until it is touched; null when there is none.
+// Maps memory that costs nothing until it is touched; returns null when there is none.
 uint8_t* MapLazily(uint64_t bytes) {
   void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -43,7 +43,7 @@ Block::Block(const LaunchShape& shape)
   register_map_bytes_ = RoundUp(stride * warp_count_, kPage);
   local_stride_ = RoundUp(local_bytes_, 16);
   local_map_bytes_ = RoundUp(std::max<uint64_t>(local_stride_ * warp_count_ * kLanes, 1), kPage);
-  // Return addresses are kept as deep as calls go.
+  // Return addresses are kept for as many levels as calls go deep.
   const uint64_t returns = uint64_t{max_depth_} * sizeof(std::array<ReturnFrame, kLanes>);
   const uint64_t bytes = register_map_bytes_ + local_map_bytes_ + returns * warp_count_;
   if (shape.budget != nullptr) {

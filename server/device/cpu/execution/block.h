@@ -1,10 +1,10 @@
 // One block of threads while it runs: its warps, shared memory and barriers.
 //
 // A warp is a set of groups: lanes that stand at the same instruction. The group at the deepest
-// call and, there, the lowest program counter runs first, which brings diverged lanes together
-// again; a group that keeps running while others could, spinning perhaps, has to yield after a
-// while. A Block belongs to one host thread at a time and is reused for one block after another of
-// the same launch.
+// call and, among those, at the lowest program counter runs first, which brings diverged lanes
+// together again. A group that keeps running while others could run, because it spins perhaps, has
+// to yield after a while. A Block belongs to one host thread at a time, and is reused for one block
+// after another of the same launch.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_EXECUTION_BLOCK_H_
 #define WARPLINE_SERVER_DEVICE_CPU_EXECUTION_BLOCK_H_
 
@@ -38,12 +38,12 @@ struct LaunchShape {
   std::array<uint32_t, 3> block{1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   uint64_t grid_id = 0;
-  // All blocks run at the same time and share this memory to meet in; 0 where they do not.
+  // Memory in which the blocks meet when all run at the same time; 0 when they do not.
   uint64_t workspace = 0;
-  uint64_t stack_bytes = 1024;    // The limit that recursion has
-  PrintBuffer* output = nullptr;  // Null: what is printed is dropped
-  DeviceHeap* heap = nullptr;     // Null: malloc() fails
-  HostBudget* budget = nullptr;   // Null: unbounded
+  uint64_t stack_bytes = 1024;    // The limit that holds for recursion
+  PrintBuffer* output = nullptr;  // Null when what is printed is dropped
+  DeviceHeap* heap = nullptr;     // Null when malloc() fails
+  HostBudget* budget = nullptr;   // Null when there is no bound
   uint32_t multiprocessors = 1;
 };
 
@@ -57,9 +57,9 @@ struct Group {
   uint32_t frame = 0;        // Offset of the register frame
   uint32_t local_frame = 0;  // Offset of the local frame
   GroupState state = GroupState::kReady;
-  bool yielded = false;    // Had its turn: others first.
-  uint8_t barrier = 0;     // kAtBarrier: which
-  uint32_t sync_mask = 0;  // kAtWarpSync: for whom it waits
+  bool yielded = false;    // It had its turn, so others go first.
+  uint8_t barrier = 0;     // Which barrier, with kAtBarrier
+  uint32_t sync_mask = 0;  // The lanes that it waits for, with kAtWarpSync
 };
 
 // Where a lane continues after a return.
@@ -77,8 +77,8 @@ struct Warp {
   Group current;               // The running group, when `running`.
   uint32_t waiting_count = 0;  // Groups in `waiting`
   std::array<Group, kLanes> waiting;
-  uint32_t arrived_barrier = kNoSlot;  // All lanes alive wait at this barrier.
-  uint32_t arrive_lanes = 0;           // Lanes that did bar.arrive, of a part of the warp.
+  uint32_t arrived_barrier = kNoSlot;  // The barrier at which all living lanes wait.
+  uint32_t arrive_lanes = 0;           // Lanes that executed bar.arrive, while others have not.
   std::vector<std::array<ReturnFrame, kLanes>> returns;  // By depth
 };
 
@@ -86,19 +86,19 @@ class Block {
  public:
   enum class Outcome { kDone, kMoreToDo, kFault };
 
-  // `shape` and what it points to outlive the block.
+  // `shape` and what it points to must outlive the block.
   explicit Block(const LaunchShape& shape);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   ~Block();
 
-  // False when memory for registers or locals cannot be had, or the budget is used up.
+  // False when there is no memory for registers or locals, or the budget is used up.
   bool ok() const { return registers_ != nullptr; }
 
   // Prepares to run block `index` of the grid from its start.
   void Start(uint64_t index);
 
-  // Runs every warp for a while. kMoreToDo: call again. kFault: fault() tells.
+  // Runs every warp for a while. Call it again after kMoreToDo; after kFault, fault() tells why.
   Outcome Run();
 
   CudaResult fault() const { return fault_; }
@@ -110,7 +110,7 @@ class Block {
   uint8_t* shared() const { return shared_; }
   uint32_t shared_bytes() const { return shared_bytes_; }
   const std::array<uint32_t, 3>& index() const { return index_; }
-  // Base of the local memory of a lane, of local_bytes().
+  // The base of the local memory of a lane, which has local_bytes().
   uint8_t* local(const Warp& warp, int lane) const {
     return locals_ + (uint64_t{warp.index} * kLanes + static_cast<uint32_t>(lane)) * local_stride_;
   }
@@ -121,7 +121,7 @@ class Block {
   struct Barrier {
     uint32_t warps = 0;     // Warps that wait as a whole
     uint32_t arrived = 0;   // Threads that did bar.arrive
-    uint32_t expected = 0;  // Threads; 0: all of the block
+    uint32_t expected = 0;  // Threads; 0 for all of the block
     bool in_use = false;
   };
 
@@ -137,9 +137,9 @@ class Block {
   void ExitLanes(Warp& warp, uint32_t mask);
 
   // --- Execution (block_execute.cc).
-  // Runs the current group until it blocks, ends, diverges or used up its turn.
+  // Runs the current group until it blocks, ends, diverges or has used up its turn.
   bool Execute(Warp& warp, int64_t* budget);
-  // These change the current group; they park the lanes that go elsewhere.
+  // These change the current group, and park the lanes that go elsewhere.
   bool Call(Warp& warp, const Op& op, uint32_t site, uint32_t mask);
   bool CallIndirect(Warp& warp, const Op& op, uint32_t mask);
   void Return(Warp& warp, uint32_t mask);
@@ -149,7 +149,7 @@ class Block {
   void FillSpecial(const Warp& warp, uint8_t* regs, Special special, uint32_t slot, uint32_t mask);
 
   // --- Barriers and exchanges between lanes (block_sync.cc).
-  // Both take lanes of the current group out of it that have to wait.
+  // Both take those lanes out of the current group that have to wait.
   bool EnterBarrier(Warp& warp, const Op& op, uint32_t mask);
   void WarpSettled(Warp& warp);
   void CheckBarrier(uint32_t id);
@@ -163,7 +163,7 @@ class Block {
   const KernelCode& code_;
   const uint32_t threads_;
   const uint32_t warp_count_;
-  // The stacks; larger than KernelCode says where the stack limit is.
+  // The sizes of the stacks; larger than KernelCode says when the stack limit is.
   uint32_t register_bytes_ = 0;
   uint32_t local_bytes_ = 0;
   uint32_t max_depth_ = 0;

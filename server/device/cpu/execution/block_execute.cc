@@ -12,7 +12,7 @@
 namespace warpline::cpu {
 namespace {
 
-// Instructions, roughly, before a group yields to others of its warp.
+// The number of instructions, roughly, before a group yields to others of its warp.
 constexpr int64_t kGroupTurn = 2000;
 constexpr int64_t kOrderedCost = 50;
 
@@ -22,7 +22,7 @@ int64_t NowNs(clockid_t clock) {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// A read-modify-write of one word that everyone shares: as strong as a fence instruction, and
+// A read-modify-write of one word that all share is as strong as a fence instruction, and
 // ThreadSanitizer understands it.
 void Fence() {
   static std::atomic<uint32_t> word{0};
@@ -74,7 +74,7 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
       case OpKind::kStore:
       case OpKind::kAtomic:
         if (!op.memory(*this, warp, regs, op, mask)) return false;
-        // Perhaps it waits for someone: whoever that is should not wait long for its turn.
+        // The group may be waiting for another, which should soon have its turn.
         if (op.ordered) *budget -= kOrderedCost;
         ++pc;
         continue;
@@ -96,7 +96,7 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
           turn = kGroupTurn;
         }
         if (warp.waiting_count != 0) join_pc_ = NextJoin(warp);
-        // A fall-through lies before a forward target: it runs first.
+        // The fall-through lies before a forward target, so it runs first.
         if (group.pc > pc && mask != kAllLanes && HasReady(warp)) return true;
         pc = group.pc;
         continue;
@@ -118,7 +118,7 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
         ++pc;
         continue;
       case OpKind::kSleep:
-        // Whoever is waited for should run instead.
+        // The group that is waited for should run instead.
         *budget -= kGroupTurn;
         group.pc = ++pc;
         group.yielded = true;
@@ -173,7 +173,7 @@ bool Block::Execute(Warp& warp, int64_t* budget) {
   return true;
 }
 
-// Lanes that call one function go there; the others stay and have their turn after it.
+// Lanes that call the same function go there; the others stay and have their turn after it.
 bool Block::CallIndirect(Warp& warp, const Op& op, uint32_t mask) {
   Group& group = warp.current;
   const auto* const addresses =

@@ -1,4 +1,4 @@
-// Which warp and which of its groups runs, and for how long.
+// Decides which warp, and which of its groups, runs, and for how long.
 #include <algorithm>
 
 #include "server/device/cpu/execution/block.h"
@@ -6,7 +6,7 @@
 namespace warpline::cpu {
 namespace {
 
-// Instructions, roughly, before another warp has its turn.
+// The number of instructions, roughly, before another warp has its turn.
 constexpr int64_t kWarpTurn = 20000;
 
 bool CanMerge(const Group& a, const Group& b) {
@@ -15,7 +15,7 @@ bool CanMerge(const Group& a, const Group& b) {
          b.state == GroupState::kReady;
 }
 
-// Deeper calls first, so that they return to where others wait; then the lower instruction.
+// Deeper calls run first, so that they return to where others wait; then the lower instruction.
 bool RunsBefore(const Group& a, const Group& b) {
   return a.depth != b.depth ? a.depth > b.depth : a.pc < b.pc;
 }
@@ -45,7 +45,7 @@ bool Block::HasReady(const Warp& warp) const {
 }
 
 void Block::Deadlock() {
-  // Hardware would hang here until the launch is timed out.
+  // Hardware would hang here until the launch times out.
   for (const Warp& warp : warps_) {
     if (warp.waiting_count == 0) continue;
     Fault(CudaResult::kLaunchTimeout, code_.ops[warp.waiting[0].pc],
@@ -79,7 +79,7 @@ bool Block::SelectGroup(Warp& warp) {
       warp.waiting[best] = warp.waiting[--warp.waiting_count];
       return true;
     }
-    // Everyone who can run has yielded: a new round.
+    // All groups that can run have yielded, so a new round begins.
     for (uint32_t i = 0; i < warp.waiting_count; ++i) warp.waiting[i].yielded = false;
   }
   return false;
@@ -92,7 +92,7 @@ void Block::Park(Warp& warp, const Group& group) {
     warp.waiting[i].yielded = warp.waiting[i].yielded && group.yielded;
     return;
   }
-  // Groups are disjoint and not empty: there is room for every lane.
+  // Groups are disjoint and not empty, so there is room for every lane.
   warp.waiting[warp.waiting_count++] = group;
 }
 

@@ -30,7 +30,7 @@ void SetPredicate(uint8_t* regs, uint32_t slot, uint32_t mask, bool value) {
   std::memcpy(regs + slot, &bits, sizeof(bits));
 }
 
-// The lane that shfl reads from, and whether it is in range.
+// Returns the lane that shfl reads from, and whether it is in range.
 int ShuffleSource(WarpSyncKind kind, int lane, uint32_t b, uint32_t c, bool* in_range) {
   const int by = static_cast<int>(b & 31);
   const int segment = static_cast<int>(c >> 8 & 31);
@@ -120,7 +120,7 @@ bool Block::EnterBarrier(Warp& warp, const Op& op, uint32_t mask) {
   return true;
 }
 
-// A warp counts as arrived when all its lanes wait at one barrier, be it at different instructions.
+// A warp counts as arrived when all its lanes wait at one barrier, even at different instructions.
 void Block::WarpSettled(Warp& warp) {
   if (warp.alive == 0 || warp.arrived_barrier != kNoSlot || warp.waiting_count == 0) return;
   const uint32_t id = warp.waiting[0].barrier;
@@ -253,13 +253,13 @@ void Block::ResolveWarpSync(Warp& warp) {
       }
       Park(warp, group);
     }
-    i = UINT32_MAX;  // The list has changed: start again.
+    i = UINT32_MAX;  // The list has changed, so start again.
   }
 }
 
 void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
                      const uint32_t frames[kLanes]) {
-  // First everyone's contribution, then everyone's result.
+  // Every lane contributes first; then every lane gets its result.
   uint64_t values[kLanes] = {};
   uint32_t votes = 0;
   uint32_t reduced = 0;

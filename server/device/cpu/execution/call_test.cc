@@ -1,4 +1,4 @@
-// Calls of device functions.
+// Tests calls of device functions.
 #include <vector>
 
 #include "server/device/cpu/testing/kernel_fixture.h"
@@ -124,7 +124,7 @@ TEST_F(CallTest, RegisterParameters) {
   EXPECT_EQ(got[0], 42u);
 }
 
-// Some lanes call from one place, some from another, some not at all; all meet in the end.
+// Some lanes call from one place, some from another, and some not at all; all meet in the end.
 TEST_F(CallTest, CallsFromDifferentPlacesReturnToWhereTheyCameFrom) {
   const auto got = RunWords(KernelText(std::string(R"(
     mov.u32 %r1, %tid.x;

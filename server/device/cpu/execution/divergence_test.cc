@@ -1,4 +1,4 @@
-// Lanes of a warp that part and meet: branches, loops, locks, exchanges, calls.
+// Tests lanes of a warp that part and meet: branches, loops, locks, exchanges, calls.
 #include <vector>
 
 #include "server/device/cpu/testing/kernel_fixture.h"
@@ -61,7 +61,7 @@ TEST_F(DivergenceTest, BothSidesOfNestedBranchesRun) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(got[i], 0x55555555u + 10 * (i & 3)) << i;
 }
 
-// The winner of the lock releases it in a block that the losers spin in front of.
+// The winner of the lock releases it in a block before which the losers spin.
 TEST_F(DivergenceTest, LanesOfOneWarpCanTakeTurnsWithASpinLock) {
   const auto got = RunWords(KernelText(R"(
     mov.u32 %r5, 0;

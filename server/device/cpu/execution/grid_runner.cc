@@ -5,11 +5,11 @@
 namespace warpline::cpu {
 namespace {
 
-// A thread works on one block until it seems to wait for another one; then it takes up more, so
-// that blocks which are resident together on a GPU make progress together here.
+// A thread works on one block until it seems to wait for another; then it takes up more, so that
+// blocks which are resident together on a GPU make progress together here.
 constexpr int kPatience = 8;
 constexpr size_t kMaxResident = 64;
-// Where blocks do wait for each other: once around.
+// When blocks are known to wait for each other, each runs once around.
 constexpr int kCooperativePatience = 1;
 
 }  // namespace
@@ -79,7 +79,7 @@ void GridRunner::Fail(Job* job, CudaResult result, const std::string& text) {
 
 void GridRunner::RunBlocks(Job* job, bool is_helper) {
   std::vector<std::unique_ptr<Block>> resident;
-  // Gives `block` its next index; false when none are left.
+  // Gives `block` its next index; returns false when none are left.
   const auto start = [&](Block* block) {
     const uint64_t index = job->next.fetch_add(1);
     if (index >= job->blocks) return false;
@@ -96,7 +96,7 @@ void GridRunner::RunBlocks(Job* job, bool is_helper) {
   const bool cooperative = job->shape->workspace != 0;
   const size_t max_resident = cooperative ? SIZE_MAX : kMaxResident;
   const int patience = cooperative ? kCooperativePatience : kPatience;
-  // A helper without memory leaves the work to the others, the launch's own thread cannot.
+  // A helper without memory leaves the work to the others, but the launch's own thread cannot.
   if (!add()) {
     if (is_helper) return;
     return Fail(job, CudaResult::kLaunchOutOfResources, "no memory for a block");
@@ -128,7 +128,8 @@ void GridRunner::RunBlocks(Job* job, bool is_helper) {
     if (++fruitless < patience) continue;
     fruitless = 0;
     if (resident.size() < max_resident && job->next.load() < job->blocks) {
-      // Without memory for another the resident ones have to do, unless they need it to go on.
+      // Without memory for another block the resident ones have to do, unless they need it to go
+      // on.
       if (!add() && cooperative && !is_helper) {
         return Fail(job, CudaResult::kLaunchOutOfResources, "no memory for all blocks");
       }

@@ -18,15 +18,15 @@ namespace warpline::cpu {
 
 class GridRunner {
  public:
-  // `threads`: besides those that call Run.
+  // `threads` counts those besides the threads that call Run().
   explicit GridRunner(int threads);
   GridRunner(const GridRunner&) = delete;
   GridRunner& operator=(const GridRunner&) = delete;
-  // No Run may be under way.
+  // No Run() may be under way.
   ~GridRunner();
 
-  // Runs a whole grid on the calling thread and on whoever is idle. Gives up when `stop` is set.
-  // A fault's result is returned and its text goes to `*fault`.
+  // Runs a whole grid on the calling thread and on idle threads. Gives up when `stop` is set.
+  // Returns a fault's result and puts its text into `*fault`.
   CudaResult Run(const LaunchShape& shape, const std::atomic<bool>& stop, std::string* fault);
 
  private:

@@ -32,12 +32,12 @@ const char* SpaceName(Space space) {
   return "generic";
 }
 
-// A window of `size` bytes at `base` in this process.
+// Whether [offset, offset + bytes) lies in a window of `size` bytes.
 bool InWindow(uint64_t offset, uint64_t bytes, uint64_t size) {
   return offset <= size && bytes <= size - offset;
 }
 
-// One lane of any space; false when it may not be accessed.
+// Resolves one lane's address in any space; returns false when it may not be accessed.
 bool ResolveOne(const Block& block, const Warp& warp, Space space, int lane, uint64_t address,
                 uint32_t bytes, bool is_store, uint64_t* host) {
   const LaunchShape& shape = block.shape();
@@ -88,7 +88,7 @@ bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, u
     return block.Fault(CudaResult::kMisalignedAddress, op,
                        absl::StrCat("misaligned access of ", bytes, " bytes"));
   }
-  // The whole span at once, where it is one piece.
+  // Checks the whole span at once when it is one piece.
   const LaunchShape& shape = block.shape();
   const bool spans = high - low < (uint64_t{1} << 32) && high + bytes > high;
   switch (spans ? op.space : Space::kGeneric) {

@@ -9,15 +9,16 @@
 
 namespace warpline::cpu {
 
-// AddressSummary::address turned into places in this process; those of idle lanes are valid too.
+// Here AddressSummary::address holds places in this process; those of idle lanes are valid, too.
 using LaneAddresses = AddressSummary;
 
-// Computes and checks; `bytes` is what one lane accesses. False after a fault.
+// Computes and checks the addresses; `bytes` is what one lane accesses. Returns false after a
+// fault.
 bool ResolveLanes(Block& block, Warp& warp, const uint8_t* regs, const Op& op, uint32_t mask,
                   uint32_t bytes, bool is_store, LaneAddresses* lanes);
 
-// One lane's access at a generic address, as a place in this process. False when it is not allowed;
-// alignment is the caller's business.
+// Turns one lane's access at a generic address into a place in this process. Returns false when the
+// access is not allowed. The caller checks the alignment.
 bool ResolveGeneric(const Block& block, const Warp& warp, int lane, uint64_t address,
                     uint32_t bytes, bool is_store, uint64_t* host);
 

@@ -36,7 +36,7 @@ bool IsInteger(MatrixType type) {
   return type == MatrixType::kS8 || type == MatrixType::kU8 || type == MatrixType::kS32;
 }
 
-// Where element `index` of a lane's registers is; in a register file of columns.
+// Returns where element `index` of a lane's registers is, in a register file of columns.
 uint8_t* Element(uint8_t* regs, const Matrix& matrix, int lane, int index) {
   const int bytes = Bytes(matrix.type);
   const int per = MatrixElementsPerRegister(matrix.type);
@@ -54,14 +54,14 @@ struct Position {
   int column;
 };
 
-// wmma leaves the layout open: elements one after the other, those beyond repeated.
+// wmma leaves the layout open: here elements follow each other, and places beyond them repeat them.
 Position WmmaPosition(const Matrix& matrix, int lane, int index) {
   const int per_lane = matrix.rows * matrix.columns / kLanes;
   const int at = lane * per_lane + index % per_lane;
   return {at / matrix.columns, at % matrix.columns};
 }
 
-// mma: the layouts that PTX prescribes.
+// Returns the position of an element in the layouts that PTX prescribes for mma.
 Position MmaPosition(const MatrixSite& site, const Matrix& matrix, int lane, int index) {
   const int group = lane / 4, member = lane % 4;
   if (&matrix == &site.c || &matrix == &site.d) {

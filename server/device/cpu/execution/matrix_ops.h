@@ -1,8 +1,8 @@
 // Matrices that the threads of a warp hold together: mma, wmma, ldmatrix, stmatrix.
 //
-// Handlers as in memory_ops, for whole warps: a part of one faults. Op::target is an index into
-// KernelCode::matrices. Products are summed in f64 and rounded once, which is at least as exact as
-// hardware.
+// The handlers are like those of memory_ops, but serve whole warps: a part of one faults.
+// Op::target is an index into KernelCode::matrices. Products are summed in f64 and rounded once,
+// which is at least as exact as hardware.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_EXECUTION_MATRIX_OPS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_EXECUTION_MATRIX_OPS_H_
 
@@ -13,9 +13,9 @@
 
 namespace warpline::cpu {
 
-// False for a type that matrices here do not have.
+// Returns false for a type that matrices do not have here.
 bool FindMatrixType(std::string_view name, MatrixType* type);
-// Elements in one register; f64 has a register of its own width.
+// The number of elements in one register; f64 has a register of its own width.
 int MatrixElementsPerRegister(MatrixType type);
 
 // D = A * B + C.

@@ -11,7 +11,7 @@ M* At(uint64_t host) {
   return reinterpret_cast<M*>(host);
 }
 
-// M is the type in memory, R that of the register.
+// M is the type in memory, and R that of the register.
 template <typename M, typename R>
 bool Load(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
   LaneAddresses lanes;
@@ -53,7 +53,7 @@ bool Store(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask)
   LaneAddresses lanes;
   if (!ResolveLanes(block, warp, regs, op, mask, op.vector * sizeof(M), true, &lanes)) return false;
   if (op.ordered) {
-    // A release orders what the thread did before it; the stronger one is good for all.
+    // A release orders what the thread did before it; the stronger order serves all.
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const int i = __builtin_ctz(m);
       for (int v = 0; v < op.vector; ++v) {

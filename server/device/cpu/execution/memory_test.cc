@@ -1,4 +1,4 @@
-// Loads, stores and atomics in every state space, and what happens outside of them.
+// Tests loads, stores and atomics in every state space, and accesses outside of them.
 #include <cstring>
 #include <vector>
 
@@ -182,7 +182,7 @@ class FaultTest : public KernelFixture, public ::testing::WithParamInterface<Fau
 TEST_P(FaultTest, EndsTheContextWithTheErrorOfCuda) {
   const std::string text = KernelText(GetParam().body, ".shared .align 8 .b8 tile[64];\n");
   EXPECT_EQ(RunToEnd(text, 1), GetParam().result);
-  // Sticky: nothing works any more.
+  // The error is sticky: nothing works any more.
   device::StreamId stream{};
   EXPECT_EQ(context_->CreateStream(0, 0, &stream), GetParam().result);
   EXPECT_EQ(context_->Memset(memory_, 0, 1, 1, device::kLegacyStream), GetParam().result);

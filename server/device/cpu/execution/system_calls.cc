@@ -14,7 +14,7 @@ namespace warpline::cpu {
 namespace {
 
 constexpr size_t kMaxString = 64 << 10;
-// Of a printf in CUDA's buffer, besides its arguments.
+// The bytes of a printf in CUDA's buffer, besides its arguments.
 constexpr uint64_t kRecordBytes = 16;
 
 uint32_t Lane32(const uint8_t* regs, uint32_t slot, int lane) {
@@ -32,7 +32,8 @@ void SetLane(uint8_t* regs, uint32_t slot, int lane, T value) {
   std::memcpy(regs + slot + static_cast<uint32_t>(lane) * sizeof(T), &value, sizeof(value));
 }
 
-// The string at a generic address; false when it runs into what may not be read.
+// Reads the string at a generic address; returns false when it runs into memory that may not be
+// read.
 bool ReadString(const Block& block, const Warp& warp, int lane, uint64_t address,
                 std::string* text) {
   text->clear();
@@ -88,7 +89,7 @@ bool Print(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask)
   return true;
 }
 
-// message, file, line, function, size of a character
+// The arguments are message, file, line, function, and the size of a character.
 bool Assert(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
   const auto& threads = block.shape().block;
   const auto& index = block.index();

@@ -1,6 +1,6 @@
-// What kernels call that is no function of theirs: printf, assert, malloc, free.
+// The functions that kernels call and do not define: printf, assert, malloc, free.
 //
-// Handlers as in memory_ops. Op::r[0] is the result, r[1] and on are the arguments.
+// The handlers are like those of memory_ops. Op::r[0] is the result; the arguments begin at r[1].
 #ifndef WARPLINE_SERVER_DEVICE_CPU_EXECUTION_SYSTEM_CALLS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_EXECUTION_SYSTEM_CALLS_H_
 
@@ -12,12 +12,12 @@ namespace warpline::cpu {
 
 struct SystemCall {
   const char* name;
-  // 'i' or 'l' for 32 and 64 bits: the result ('v' for none), then the arguments.
+  // 'i' or 'l' for 32 and 64 bits: first the result ('v' for none), then the arguments.
   const char* signature;
   MemoryFn fn;
 };
 
-// Null for a name that is not one of them.
+// Returns null for another name.
 const SystemCall* FindSystemCall(std::string_view name);
 
 }  // namespace warpline::cpu

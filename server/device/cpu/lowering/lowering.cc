@@ -10,12 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "ptx/types.h"
 #include "server/device/cpu/lowering/function_lowering.h"
+#include "server/device/cpu/lowering/kernel_context.h"
 #include "server/device/cpu/machine/device_limits.h"
 
 namespace warpline::cpu {
 namespace {
 
-// What a kernel that calls itself may use; without recursion the depth is known.
+// The depth for which a kernel that calls itself may use the stacks; without recursion the depth is
+// known.
 constexpr uint32_t kRecursionDepth = 256;
 constexpr size_t kMaxCallSites = 100'000;
 constexpr uint64_t kMaxSharedBytes = 1u << 20;
@@ -44,7 +46,7 @@ class KernelLowering {
   }
 
  private:
-  // Functions that can be reached, and the names that are mentioned.
+  // Collects the functions that can be reached, and the names that are mentioned.
   void Collect() {
     functions_.push_back(&kernel_);
     context_.function_index[&kernel_] = 0;
@@ -67,7 +69,7 @@ class KernelLowering {
     for (const ptx::Operand& operand : call.operands) {
       if (operand.kind != ptx::Operand::Kind::kName) continue;
       if (!operand.name.empty() && operand.name[0] == '%') {
-        // Through a register: any function whose address is known to someone.
+        // A call through a register may reach any function whose address is taken.
         if (calls_indirectly_) continue;
         calls_indirectly_ = true;
         for (const ptx::Function* function : context_.symbols->address_taken) AddCallee(function);
@@ -84,7 +86,7 @@ class KernelLowering {
     }
   }
 
-  // Every function that fits an indirect call becomes a call site of its own.
+  // Makes a call site of its own for every function that fits an indirect call.
   absl::Status ResolveIndirectCalls() {
     std::unordered_map<const ptx::Function*, Formals> laid_out;
     for (const ptx::Function* function : context_.symbols->address_taken) {
@@ -145,7 +147,8 @@ class KernelLowering {
       context_.shared_offsets[&variable] = top;
       top += std::min<uint64_t>(ptx::VariableBytes(variable), 2 * kMaxSharedBytes);
     };
-    // In the order of names, not of a hash table: layouts should not change between runs.
+    // Sorted by name, because layouts should not change between runs as the order of a hash table
+    // does.
     std::vector<const ptx::Variable*> module_variables;
     for (const auto& [name, variable] : context_.symbols->shared) {
       if (names_.count(name) != 0) module_variables.push_back(variable);
@@ -171,22 +174,24 @@ class KernelLowering {
 
   absl::Status LowerFunction(uint32_t index) {
     FunctionLowering lowering(&context_, *functions_[index], index);
-    if (!lowering.Run()) return lowering.status();
+    absl::Status status = lowering.Run();
+    if (!status.ok()) return status;
+    CodeBuilder& code = lowering.code();
     FunctionCode function;
     function.name = functions_[index]->name;
     function.entry_pc = static_cast<uint32_t>(code_.ops.size());
-    function.frame_bytes = lowering.frame_bytes;
-    function.local_bytes = lowering.local_bytes;
+    function.frame_bytes = lowering.frame_bytes();
+    function.local_bytes = lowering.local_bytes();
     if (index == 0) {
-      code_.constants = std::move(lowering.constants);
-      code_.specials = std::move(lowering.specials);
-      code_.register_count = std::min<uint32_t>(lowering.frame_bytes / 128 + 16, 255);
+      code_.constants = code.constants();
+      code_.specials = code.specials();
+      code_.register_count = std::min<uint32_t>(lowering.frame_bytes() / 128 + 16, 255);
     } else {
       // A called function has its frame for itself only once it runs: it fills it first.
-      for (const ConstantSlot& constant : lowering.constants) {
+      for (const ConstantSlot& constant : code.constants()) {
         code_.ops.push_back(Broadcast(constant));
       }
-      for (const auto& [special, slot] : lowering.specials) {
+      for (const auto& [special, slot] : code.specials()) {
         Op op;
         op.kind = OpKind::kSpecial;
         op.special = special;
@@ -195,7 +200,7 @@ class KernelLowering {
       }
     }
     const auto base = static_cast<uint32_t>(code_.ops.size());
-    for (Op& op : lowering.ops) {
+    for (Op& op : code.ops()) {
       if (op.kind == OpKind::kBranch) op.target += base;
       code_.ops.push_back(op);
     }
@@ -215,7 +220,7 @@ class KernelLowering {
     return op;
   }
 
-  // The stacks that the deepest chain of calls needs.
+  // Measures the stacks that the deepest chain of calls needs.
   absl::Status MeasureStacks() {
     const size_t count = functions_.size();
     std::vector<std::vector<uint32_t>> callees(count);
@@ -224,7 +229,7 @@ class KernelLowering {
       callees[site.caller].push_back(site.function);
       ++callers[site.function];
     }
-    // In topological order; what is left over calls itself.
+    // Visits them in topological order; the functions that are left over call themselves.
     std::vector<uint32_t> ready;
     std::vector<uint64_t> registers(count, 0), locals(count, 0);
     std::vector<uint32_t> depth(count, 0);

@@ -1,4 +1,5 @@
-// The table of instructions against what lowering does: neither has what the other lacks.
+// Compares the table of instructions with what lowering does: neither may have what the other
+// lacks.
 #include "server/device/cpu/lowering/lowering.h"
 
 #include <algorithm>
@@ -18,11 +19,12 @@
 #include "ptx/parser.h"
 #include "ptx/printer.h"
 #include "server/device/cpu/alu/alu.h"
+#include "server/device/cpu/lowering/module_symbols.h"
 
 namespace warpline::cpu {
 namespace {
 
-// One for each row that is not arithmetic; those are built from the ALU's own table.
+// One example for each row that is not arithmetic; those are built from the ALU's own table.
 const std::map<std::string_view, std::string_view> kExamples = {
     {"mov", "mov.u32 %r1, %tid.x"},
     {"setp", "setp.lt.and.s32 %p1, %r1, 4, !%p2"},
@@ -97,7 +99,7 @@ const std::map<std::string_view, std::string_view> kExamples = {
     {"activemask", "activemask.b32 %r1"},
 };
 
-// What lowering asks of the ALU besides; no PTX is called that.
+// What lowering asks of the ALU besides; no PTX has these names.
 const std::set<std::string_view> kInternal = {"below_windows", "broadcast", "extend", "pack",
                                               "pack4",         "relu",      "sat",    "unpack",
                                               "unpack4",       "window"};
@@ -183,7 +185,7 @@ TEST(LoweringTest, InternalOperationsAreNoInstructions) {
   }
 }
 
-// Kernels that nvcc compiled, and those that the fuzzer starts from.
+// The kernels are those that nvcc compiled, and those that the fuzzer starts from.
 TEST(LoweringTest, CorpusIsKnown) {
   constexpr char kFolder[] = "server/device/cpu/testing/";
   size_t instructions = 0;
@@ -192,7 +194,7 @@ TEST(LoweringTest, CorpusIsKnown) {
         "programs_ptx/programs.ptx", "system_ptx/system.ptx", "tensor_ptx/tensor.ptx"}) {
     std::ifstream in(absl::StrCat(kFolder, name));
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    if (text.empty()) continue;  // Without a CUDA toolkit
+    if (text.empty()) continue;  // There is no text without a CUDA toolkit.
     const absl::StatusOr<ptx::Module> module = ptx::Parse(text);
     ASSERT_TRUE(module.ok()) << name;
     for (const auto& item : module->items) {

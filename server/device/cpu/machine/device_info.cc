@@ -31,7 +31,7 @@ std::string CpuModel() {
   return "unknown";
 }
 
-// The memory limit of this process's container; the largest number where there is none.
+// The memory limit of this process's container; the largest number when there is none.
 uint64_t ContainerMemoryBytes() {
   for (const char* path :
        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
@@ -42,7 +42,8 @@ uint64_t ContainerMemoryBytes() {
   return UINT64_MAX;
 }
 
-// Number of CUdevice_attribute, value. What is absent is zero: not supported.
+// Pairs of a CUdevice_attribute's number and its value. An attribute that is absent reads as zero:
+// not supported.
 std::vector<std::pair<int, int>> Attributes(int cores, int ordinal) {
   const auto of = [](uint32_t value) { return static_cast<int>(value); };
   std::vector<std::pair<int, int>> list = {
@@ -94,7 +95,7 @@ std::vector<std::pair<int, int>> Attributes(int cores, int ordinal) {
       {131, -1},  // NUMA node: unknown
       {134, -1},
   };
-  // The other ids that CUDA defines.
+  // Adds the other ids that CUDA defines.
   constexpr int kLast = 150;
   std::vector<bool> present(kLast + 1, false);
   for (const auto& [id, value] : list) present[static_cast<size_t>(id)] = true;

@@ -6,13 +6,13 @@
 
 namespace warpline::cpu {
 
-// Cores that this process may use.
+// The number of cores that this process may use.
 int HostCores();
 
-// The device with number `ordinal` of `devices`.
+// Describes the device with number `ordinal` of `devices`.
 device::DeviceInfo DescribeHost(int ordinal, int devices);
 
-// Memory of this host, or of its container.
+// The memory of this host, or of its container.
 uint64_t HostMemoryBytes();
 
 }  // namespace warpline::cpu

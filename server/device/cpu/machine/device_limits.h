@@ -1,4 +1,5 @@
-// What the CPU device promises, in one place: device attributes, launches and occupancy agree.
+// The limits of the CPU device in one place, so that device attributes, launches and occupancy
+// agree.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MACHINE_DEVICE_LIMITS_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MACHINE_DEVICE_LIMITS_H_
 
@@ -6,10 +7,10 @@
 
 namespace warpline::cpu {
 
-// Compute capability 7.5: independent threads, and nothing of tensor cores promised.
+// Compute capability 7.5 stands for independent threads, and promises nothing of tensor cores.
 inline constexpr uint32_t kComputeCapability = 75;
 
-// The latest PTX: that of CUDA 13.0.
+// The latest PTX, which is that of CUDA 13.0.
 inline constexpr int kPtxMajor = 9;
 inline constexpr int kPtxMinor = 0;
 
@@ -29,13 +30,13 @@ inline constexpr uint32_t kReservedSharedPerBlock = 0;
 inline constexpr uint32_t kConstBytes = 64 << 10;
 inline constexpr uint32_t kMaxParamBytes = 32764;
 
-// Stacks of a kernel that calls itself: what it has by default and at most.
+// The default and the largest stacks of a kernel that calls itself.
 inline constexpr uint64_t kDefaultStackBytes = 1024;
 inline constexpr uint64_t kMaxLocalStack = 512 << 10;
 inline constexpr uint64_t kMaxRegisterStack = 64 << 20;
 inline constexpr uint64_t kMaxCallDepth = 1 << 16;
 
-// Limits that only count on hardware.
+// Limits that have an effect only on hardware.
 inline constexpr uint64_t kDefaultPendingLaunches = 2048;
 inline constexpr uint64_t kDefaultL2Fetch = 64;
 

@@ -1,7 +1,7 @@
 // The decoded form of a kernel: its instructions, what they refer to, and how much memory they
 // need.
 //
-// Plain values; immutable once built.
+// Plain values; immutable once they are built.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MACHINE_KERNEL_CODE_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MACHINE_KERNEL_CODE_H_
 
@@ -21,7 +21,7 @@ struct ConstantSlot {
   uint64_t bits;
 };
 
-// Bytes that move between the local frames of caller and callee, or registers between theirs.
+// Bytes that move between the local frames of caller and callee, or between registers of the two.
 struct CallCopy {
   uint32_t caller = 0;
   uint32_t callee = 0;
@@ -31,20 +31,20 @@ struct CallCopy {
 
 struct CallSite {
   uint32_t function = 0;  // Index into KernelCode::functions
-  uint32_t caller = 0;    // Likewise
+  uint32_t caller = 0;    // Index of the caller there
   std::vector<CallCopy> arguments;
   std::vector<CallCopy> results;
 };
 
 // The functions that an indirect call may reach: those whose address is taken and whose parameters
-// fit. By the functions' addresses, ascending; the second is an index into KernelCode::calls.
+// fit. They are sorted by address; the second number is an index into KernelCode::calls.
 struct IndirectSite {
   std::vector<std::pair<uint64_t, uint32_t>> targets;
 };
 
 enum class MatrixType : uint8_t { kF16, kBf16, kTf32, kF32, kF64, kS8, kU8, kS32 };
 
-// A matrix that the lanes of a warp hold together, in these registers of each.
+// A matrix that the lanes of a warp hold together, in these registers of each lane.
 struct Matrix {
   MatrixType type = MatrixType::kF16;
   int rows = 0;
@@ -52,10 +52,10 @@ struct Matrix {
   std::vector<uint32_t> slots;
 };
 
-// An operation on matrices; loads and stores are of `d`.
+// An operation on matrices; loads and stores work on `d`.
 struct MatrixSite {
   Matrix a, b, c, d;
-  bool wmma = false;          // The layout in registers is ours to choose.
+  bool wmma = false;          // The CPU device chooses the layout in registers.
   bool column_major = false;  // In memory
   bool saturate = false;
   uint32_t address = kNoSlot;  // Generic, 64 bits
@@ -76,13 +76,14 @@ struct KernelCode {
   std::vector<CallSite> calls;
   std::vector<IndirectSite> indirect_calls;
   std::vector<MatrixSite> matrices;
-  std::vector<ConstantSlot> constants;                 // Of the kernel's frame.
-  std::vector<std::pair<Special, uint32_t>> specials;  // Likewise: filled for each block.
-  // A kernel that calls itself has these for a stack of the default size.
+  std::vector<ConstantSlot> constants;                 // Those of the kernel's frame.
+  std::vector<std::pair<Special, uint32_t>> specials;  // In that frame, filled for each block.
+  // True when the kernel calls itself; the sizes below are then those of a stack of the default
+  // size.
   bool recursive = false;
-  uint32_t register_bytes = 0;  // Of a warp, over the deepest chain of calls.
-  uint32_t local_bytes = 0;     // Of a thread, likewise.
-  uint32_t max_depth = 0;       // Of calls.
+  uint32_t register_bytes = 0;  // For a warp, over the deepest chain of calls.
+  uint32_t local_bytes = 0;     // For a thread, over the deepest chain of calls.
+  uint32_t max_depth = 0;       // Depth of calls.
   uint32_t static_shared_bytes = 0;
   uint32_t shared_alignment = 16;
   uint32_t register_count = 0;  // 32-bit registers in the sense of CUDA, an estimate.

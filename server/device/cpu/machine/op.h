@@ -1,8 +1,8 @@
 // An instruction of the CPU device: what lowering makes of PTX and the executor runs.
 //
 // A warp's registers are columns of 32 lanes. An Op names them by byte offset into the current
-// frame: a 16-bit register takes 64 bytes, a 32-bit one 128, a 64-bit one 256, a predicate 4 (one
-// bit a lane). Plain values; immutable once they are in a KernelCode.
+// frame: a 16-bit register takes 64 bytes, a 32-bit one 128, a 64-bit one 256, and a predicate 4
+// (one bit a lane). Ops are plain values, and immutable once they are in a KernelCode.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MACHINE_OP_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MACHINE_OP_H_
 
@@ -16,12 +16,13 @@ inline constexpr uint32_t kAllLanes = 0xffffffffu;
 inline constexpr uint32_t kNoSlot = 0xffffffffu;
 
 // Generic addresses of state spaces that are not global memory. Their low 32 bits are zero, so that
-// programs which cut a generic shared address to 32 bits get the shared address.
+// programs that cut a generic shared address to 32 bits get the shared address.
 inline constexpr uint64_t kSharedWindow = 0xfffe'0000'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0xfffd'0000'0000'0000;
 inline constexpr uint64_t kParamWindow = 0xfffc'0000'0000'0000;
 inline constexpr uint64_t kFirstWindow = kParamWindow;
-// Functions have addresses here, which hold nothing: base + kFunctionStep * (number + 1).
+// Functions have addresses from here on, at which nothing lies: base + kFunctionStep * (number +
+// 1).
 inline constexpr uint64_t kFunctionBase = 0x7fff'0000'0000'0000;
 inline constexpr uint64_t kFunctionStep = 16;
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 32;
@@ -115,7 +116,7 @@ struct Op;
 class Block;
 struct Warp;
 using AluFn = void (*)(uint8_t* regs, const Op& op, uint32_t mask);
-// False after recording a fault in the block.
+// Returns false after it has recorded a fault in the block.
 using MemoryFn = bool (*)(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask);
 
 struct Op {
@@ -130,12 +131,12 @@ struct Op {
   uint32_t line = 0;
   OpKind kind = OpKind::kAlu;
   bool guard_negated = false;
-  bool negated = false;       // Of a predicate operand.
+  bool negated = false;       // For a predicate operand.
   bool wide_address = false;  // The address register has 64 bits.
   bool ordered = false;       // volatile, relaxed or stronger: needs atomic accesses.
-  bool wide = false;          // A 64-bit operand of match.
+  bool wide = false;          // True for a 64-bit operand of match.
   uint8_t vector = 1;         // Elements of a vector access.
-  uint8_t bytes = 0;          // Of one element in memory.
+  uint8_t bytes = 0;          // Size of one element in memory.
   Space space = Space::kGlobal;
   union {
     Special special;
@@ -147,7 +148,7 @@ struct Op {
   Op() : alu(nullptr), sub(0) {}
 };
 
-// Widths of register slots, in bytes per lane; predicates have their own.
+// The widths of register slots, in bytes per lane; predicates have a slot of their own kind.
 enum class Width : uint8_t { kPred = 0, k16 = 2, k32 = 4, k64 = 8 };
 
 }  // namespace warpline::cpu

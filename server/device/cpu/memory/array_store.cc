@@ -12,11 +12,11 @@ namespace {
 using device::ArrayId;
 using device::ArrayShape;
 
-// CUDA_ARRAY3D_*.
+// Flags of CUDA_ARRAY3D_*.
 constexpr uint32_t kLayered = 0x01, kSurface = 0x02, kCubemap = 0x04, kGather = 0x08;
 constexpr uint32_t kDepthTexture = 0x10, kColorAttachment = 0x20;
 
-// What GPUs of today take.
+// The bounds of the GPUs of today.
 constexpr uint64_t kMaxWidth1D = 131072, kMaxWidth2D = 131072, kMaxHeight2D = 65536;
 constexpr uint64_t kMaxExtent3D = 16384, kMaxExtentLayered = 32768, kMaxLayers = 2048;
 
@@ -36,7 +36,7 @@ CudaResult Check(const ArrayShape& s) {
     return CudaResult::kInvalidValue;
   }
   if (ArrayElementBytes(s.format, s.channels) == 0) {
-    // Compressed and planar formats lie from here to here; what lies elsewhere is no format.
+    // Compressed and planar formats have these numbers; any other number is no format.
     const bool known = s.format >= 0x91 && s.format <= 0xb5;
     return known ? CudaResult::kNotSupported : CudaResult::kInvalidValue;
   }
@@ -71,7 +71,7 @@ std::shared_ptr<CpuArray> Allocate(const ArrayShape& shape) {
   return array;
 }
 
-// Extents of a level; 0 stays 0.
+// The extent of a level; 0 stays 0.
 uint64_t Shrink(uint64_t extent, uint32_t level) {
   return extent == 0 ? 0 : device::LevelExtent(extent, level);
 }

@@ -16,27 +16,29 @@
 
 namespace warpline::cpu {
 
-// Immutable but for its bytes, which belong to the order of streams.
+// Immutable except for its bytes, which the order of streams protects.
 struct CpuArray {
   device::ArrayShape shape;
   uint64_t pitch = 0;
   uint64_t slice = 0;
   std::unique_ptr<char, void (*)(void*)> bytes{nullptr, nullptr};
-  std::vector<uint64_t> levels;  // Of a mipmapped one, by id; it has no bytes of its own.
+  // The levels of a mipmapped array, by id; such an array has no bytes of its own.
+  std::vector<uint64_t> levels;
 
-  // Where a box lies. False when it leaves the array.
+  // Finds the place of a box. Returns false when the box leaves the array.
   bool Find(uint64_t x, uint64_t y, uint64_t z, const BoxExtent& extent, BoxPlace* place) const;
 };
 
 // Thread-safe.
 class ArrayStore {
  public:
-  // kInvalidValue for what CUDA has no array of, kNotSupported for formats without plain elements.
+  // kInvalidValue for a shape that no CUDA array has, kNotSupported for formats without plain
+  // elements.
   CudaResult Create(device::ArrayShape* shape, device::ArrayId* id);
   CudaResult Destroy(device::ArrayId id);
   CudaResult Level(device::ArrayId id, uint32_t level, device::ArrayShape* shape,
                    device::ArrayId* part);
-  // Null for what is none.
+  // Returns null when no array has this id.
   std::shared_ptr<CpuArray> Find(device::ArrayId id);
 
  private:

@@ -1,8 +1,4 @@
 // Copies memory that kernels of other streams may be using.
-//
-// A program may let a kernel spin on a word that a copy on another stream sets. The copy is
-// memmove, whose stores are whole words on every processor this runs on; under ThreadSanitizer,
-// which cannot know that, it is a loop of atomic stores.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_COPY_BYTES_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MEMORY_COPY_BYTES_H_
 

@@ -5,7 +5,8 @@
 namespace warpline::cpu {
 namespace {
 
-// Small blocks cost more in bookkeeping than they hold; this bounds how many there can be.
+// The unit of allocation. Smaller blocks would cost more in bookkeeping than they hold; this bounds
+// how many there can be.
 constexpr uint64_t kUnit = 64;
 
 }  // namespace
@@ -56,7 +57,7 @@ bool DeviceHeap::Free(uint64_t address) {
   if (found == used_.end()) return false;
   uint64_t bytes = found->second;
   used_.erase(found);
-  // Neighbours that are free become one with it.
+  // Free neighbours become one with it.
   auto next = free_.lower_bound(address);
   if (next != free_.end() && next->first == address + bytes) {
     bytes += next->second;

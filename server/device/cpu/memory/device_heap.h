@@ -1,7 +1,8 @@
 // The heap behind malloc() and free() in kernels. Thread-safe.
 //
-// The memory is one region of the context's MemoryMap, made when it is first asked for. What is
-// free and what is not is kept apart from it, where kernels cannot reach.
+// The memory is one region of the context's MemoryMap, which is made when it is first asked for.
+// The lists of what is free and what is used are kept apart from it, where kernels cannot reach
+// them.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_DEVICE_HEAP_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MEMORY_DEVICE_HEAP_H_
 
@@ -20,19 +21,19 @@ class DeviceHeap {
   static constexpr uint64_t kDefaultBytes = 8 << 20;
   static constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
-  // `memory` outlives the heap.
+  // `memory` must outlive the heap.
   explicit DeviceHeap(MemoryMap* memory) : memory_(memory) {}
   DeviceHeap(const DeviceHeap&) = delete;
   DeviceHeap& operator=(const DeviceHeap&) = delete;
   ~DeviceHeap();
 
   uint64_t size() const;
-  // kInvalidValue once a kernel has allocated, as in CUDA, and beyond kMaxBytes.
+  // kInvalidValue beyond kMaxBytes and, as in CUDA, once a kernel has allocated.
   CudaResult Resize(uint64_t bytes);
 
-  // 0 when there is no room.
+  // Returns 0 when there is no room.
   uint64_t Allocate(uint64_t bytes);
-  // False when nothing is allocated at `address`. Freeing 0 does nothing.
+  // Returns false when nothing is allocated at `address`. Freeing 0 does nothing.
   bool Free(uint64_t address);
 
  private:
@@ -41,7 +42,7 @@ class DeviceHeap {
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = kDefaultBytes;
   uint64_t base_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, uint64_t> free_ ABSL_GUARDED_BY(mu_);  // Address -> bytes
-  std::map<uint64_t, uint64_t> used_ ABSL_GUARDED_BY(mu_);  // Likewise
+  std::map<uint64_t, uint64_t> used_ ABSL_GUARDED_BY(mu_);  // Address -> bytes
 };
 
 }  // namespace warpline::cpu

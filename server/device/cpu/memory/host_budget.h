@@ -1,4 +1,4 @@
-// How much memory of the host kernels of one context may take for their threads. Thread-safe.
+// Bounds the host memory that kernels of one context may take for their threads. Thread-safe.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_HOST_BUDGET_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MEMORY_HOST_BUDGET_H_
 
@@ -13,7 +13,7 @@ class HostBudget {
   HostBudget(const HostBudget&) = delete;
   HostBudget& operator=(const HostBudget&) = delete;
 
-  // False when that would be more than the limit.
+  // Returns false when the sum would be more than the limit.
   bool TryReserve(uint64_t bytes) {
     uint64_t used = used_.load(std::memory_order_relaxed);
     do {

@@ -1,5 +1,5 @@
-// Counts the bytes of host memory that were copied aside for operations which wait their turn, and
-// makes whoever wants more wait until there is room. Thread-safe.
+// Counts the bytes of host memory that were copied aside for operations that wait for their turn,
+// and makes a caller that wants more wait until there is room. Thread-safe.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_KEPT_BYTES_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MEMORY_KEPT_BYTES_H_
 
@@ -13,7 +13,7 @@ namespace warpline::cpu {
 
 class KeptBytes {
  public:
-  // Gives its bytes back when it goes.
+  // Gives its bytes back when it is destroyed.
   class Claim {
    public:
     Claim(KeptBytes* owner, uint64_t bytes) : owner_(owner), bytes_(bytes) {}
@@ -34,8 +34,8 @@ class KeptBytes {
   KeptBytes(const KeptBytes&) = delete;
   KeptBytes& operator=(const KeptBytes&) = delete;
 
-  // Waits for room. One claim beyond the limit is let through when it is the only one. What is
-  // waited for only depends on what was submitted before, so this ends.
+  // Waits for room. A claim larger than the limit is let through when it is the only one. The wait
+  // depends only on what was submitted before, so it ends.
   std::shared_ptr<Claim> Take(uint64_t bytes) {
     MutexLock lock(&mu_);
     while (used_ != 0 && used_ + bytes > limit_) changed_.Wait(&mu_);

@@ -11,8 +11,8 @@ namespace warpline::cpu {
 
 class MemfdChunks : public device::ChunkSource {
  public:
-  // The size cannot be changed afterwards, by whoever holds the descriptor: nobody can make a
-  // mapped page vanish.
+  // The size cannot be changed afterwards by any holder of the descriptor, so a mapped page cannot
+  // be made to vanish.
   absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override;
   // Gives the pages back to the system, which hands out zeros in their place.
   absl::Status ScrubChunk(int fd, uint64_t bytes) override;

@@ -11,8 +11,8 @@ namespace {
 constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 45;
 constexpr uint64_t kRegionAlignment = 4096;
 // Variables lie at the same addresses in every process that loads the same modules in the same
-// order, so that a worker that takes over from another can go on with them. Where neither arenas,
-// libraries nor the shadow memory of sanitizers lie.
+// order, so that a worker that takes over from another can go on with them. The range is one where
+// neither arenas, libraries nor the shadow memory of sanitizers lie.
 constexpr uint64_t kRegionsStart = 0x7e8100000000;
 constexpr uint64_t kMaxRegionBytes = uint64_t{4} << 30;
 
@@ -43,7 +43,7 @@ CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
   void* const at = mmap(Pointer(base), size, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
-  if (at != Pointer(base)) {  // A kernel without MAP_FIXED_NOREPLACE takes it as a hint.
+  if (at != Pointer(base)) {  // A kernel without MAP_FIXED_NOREPLACE takes the address as a hint.
     munmap(at, size);
     return CudaResult::kOutOfMemory;
   }
@@ -83,7 +83,7 @@ CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   if (mmap(Pointer(va), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
       MAP_FAILED) {
     const int error = errno;
-    // MAP_FIXED may have dropped the reservation, and a sink.
+    // MAP_FIXED may have dropped the reservation and a sink.
     mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
          0);
     SetGranules(offset, bytes, 0);
@@ -94,7 +94,7 @@ CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   return CudaResult::kSuccess;
 }
 
-// No chunk, so that one may be mapped over it.
+// A sink is no chunk, so that a chunk may be mapped over it.
 CudaResult MemoryMap::MapSink(uint64_t va, uint64_t bytes) {
   MutexLock lock(&mu_);
   const CudaResult free = CheckFree(va, bytes);
@@ -140,7 +140,7 @@ CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
   if (bytes == 0 || bytes > kMaxRegionBytes) return CudaResult::kOutOfMemory;
   bytes = (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
   MutexLock lock(&mu_);
-  // Behind all that were there, for as long as the kernel has room there.
+  // The new region lies after all that were there, as long as the kernel has room there.
   if (next_region_ == 0) next_region_ = kRegionsStart;
   void* const at = mmap(Pointer(next_region_), bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

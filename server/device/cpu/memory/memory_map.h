@@ -1,7 +1,7 @@
 // The memory of one context: the arena of chunks, and the variables of loaded modules.
 //
-// A device address is the address of the byte in this process, so a check is all that an access
-// needs. Thread-safe. Checks within the arena take no lock.
+// A device address is the address of the byte in this process, so an access needs nothing but a
+// check. Thread-safe. Checks within the arena take no lock.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MEMORY_MEMORY_MAP_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MEMORY_MEMORY_MAP_H_
 
@@ -20,7 +20,7 @@ namespace warpline::cpu {
 inline constexpr uint64_t kGranuleBytes = uint64_t{2} << 20;
 inline constexpr int kGranuleShift = 21;
 
-// Bits of what is done to memory.
+// Bits for the ways of using memory.
 enum AccessKind : uint8_t { kReads = 1, kWrites = 2 };
 
 class MemoryMap {
@@ -31,20 +31,20 @@ class MemoryMap {
   // Unmaps everything. No access may be under way.
   ~MemoryMap();
 
-  // As device::Context says.
+  // These do what device::Memory says.
   CudaResult ReserveArena(uint64_t base, uint64_t size);
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd);
   CudaResult MapSink(uint64_t va, uint64_t bytes);
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access);
 
-  // Makes `bytes` of zeroed memory outside the arena accessible: the variables of a module.
+  // Makes `bytes` of zeroed memory outside the arena accessible, for the variables of a module.
   CudaResult AllocateRegion(uint64_t bytes, uint64_t* address);
-  // The same with the file behind `fd` at `address`, where nothing may be yet.
+  // Makes the file behind `fd` accessible at `address`, where nothing may lie yet.
   CudaResult MapRegion(uint64_t address, uint64_t bytes, int fd);
   void FreeRegion(uint64_t address);
 
-  // True when every byte of [address, address + bytes) may be accessed so.
+  // True when every byte of [address, address + bytes) may be accessed in this way.
   bool Contains(uint64_t address, uint64_t bytes, AccessKind kind = kReads) const {
     return InArena(address, bytes, kind) || InRegion(address, bytes);
   }
@@ -66,16 +66,16 @@ class MemoryMap {
  private:
   mutable Mutex mu_;
   std::atomic<uint64_t> base_{0};
-  std::atomic<uint64_t> size_{0};  // Set last: the arena exists once it is not zero.
-  // kInvalidValue unless these are granules of the arena without a chunk.
+  std::atomic<uint64_t> size_{0};  // Set last: the arena exists once this is not zero.
+  // Returns kInvalidValue unless the range consists of granules of the arena without a chunk.
   CudaResult CheckFree(uint64_t va, uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetGranules(uint64_t offset, uint64_t bytes, uint8_t kinds);
 
-  // One byte per granule: the kinds of access that it allows. From mmap: zero, and touched only
-  // where used.
+  // One byte for each granule: the kinds of access that it allows. The bytes come from mmap, so
+  // they are zero and only those in use are touched.
   std::atomic<uint8_t>* granules_ = nullptr;
   std::map<uint64_t, uint64_t> chunks_ ABSL_GUARDED_BY(mu_);   // Address -> bytes
-  std::map<uint64_t, uint64_t> regions_ ABSL_GUARDED_BY(mu_);  // Likewise
+  std::map<uint64_t, uint64_t> regions_ ABSL_GUARDED_BY(mu_);  // Address -> bytes
   uint64_t next_region_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -1,5 +1,5 @@
-// What the device says in the log of programs that it refuses or that fail, and how often: they are
-// a tenant's, who may try again as often as it likes.
+// What the device logs about programs that it refuses or that fail, and how often. The programs
+// belong to a tenant, who may try again as often as it likes.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MODULES_CPU_LOG_H_
 #define WARPLINE_SERVER_DEVICE_CPU_MODULES_CPU_LOG_H_
 
@@ -11,7 +11,7 @@ namespace warpline::cpu {
 
 enum CpuLine : size_t { kModuleLine, kKernelLine, kFaultLine, kCpuLineCount };
 
-// Of the process, which has one session.
+// The budget of the process, which has one session.
 LogBudget& CpuLog();
 
 }  // namespace warpline::cpu

@@ -13,6 +13,7 @@
 #include "ptx/lexer.h"
 #include "ptx/parser.h"
 #include "ptx/types.h"
+#include "server/device/cpu/lowering/lowering.h"
 #include "server/device/cpu/machine/device_limits.h"
 #include "server/device/cpu/machine/op.h"
 #include "server/device/cpu/modules/cpu_log.h"
@@ -30,8 +31,8 @@ int TargetNumber(const ptx::Module& module) {
   return 0;
 }
 
-// PTX for this device or older, the newest of it; else the oldest of what is newer, which may still
-// keep to what this device does.
+// Chooses the newest PTX for this device or an older one; when there is none, the oldest of the
+// newer PTX, which may still use only what this device has.
 const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries) {
   const fatbin::ImageEntry* best = nullptr;
   const auto fits = [](const fatbin::ImageEntry& e) { return e.sm <= kComputeCapability; };
@@ -46,7 +47,7 @@ const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries)
   return best;
 }
 
-// PTX that says to be of a later CUDA, which may not even parse.
+// Whether the PTX says that it is of a later CUDA; it may not even parse.
 bool NewerThanThisDevice(const std::string& text, std::string* error) {
   ptx::Lexer lexer(text);
   const ptx::Token directive = lexer.Next();
@@ -203,7 +204,7 @@ CudaResult CpuModule::PlaceVariables() {
     const uint64_t size = ptx::VariableBytes(*variable);
     if (size > kMaxVariableBytes || bytes > kMaxVariableBytes) return CudaResult::kOutOfMemory;
     bytes = ptx::AlignUp(bytes, ptx::VariableAlignment(*variable));
-    global.address = bytes;  // From the start of the region, until that is known.
+    global.address = bytes;  // Counted from the start of the region until its address is known.
     global.bytes = size;
     global.variable = variable;
     if (variable->space == "const") const_bytes_ += static_cast<uint32_t>(size);
@@ -227,7 +228,7 @@ void CpuModule::Initialize(const ptx::Variable& variable, uint64_t address) cons
     if (element.kind == ptx::InitElement::Kind::kSymbol) {
       const ptx::InitSymbol& symbol = variable.init_symbols[element.symbol];
       const auto global = symbols_.globals.find(symbol.name);
-      uint64_t target = 0;  // Of what has no place here: external functions
+      uint64_t target = 0;  // Stays 0 for what has no place here, such as external functions.
       if (global != symbols_.globals.end()) {
         target = global->second.address + element.bits;
       } else if (const auto function = symbols_.functions.find(symbol.name);

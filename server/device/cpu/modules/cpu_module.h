@@ -1,4 +1,5 @@
-// A loaded module: parsed PTX, its variables in memory, its kernels (lowered when first asked for).
+// A loaded module: its parsed PTX, its variables in memory, and its kernels, which are lowered when
+// they are first asked for.
 //
 // Thread-safe. Launches share ownership, so that code and variables outlive an unload.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_MODULES_CPU_MODULE_H_
@@ -16,29 +17,30 @@
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "ptx/ast.h"
-#include "server/device/cpu/lowering/lowering.h"
+#include "server/device/cpu/lowering/module_symbols.h"
 #include "server/device/cpu/machine/kernel_code.h"
 #include "server/device/cpu/memory/memory_map.h"
 #include "server/device/facets/types.h"
 
 namespace warpline::cpu {
 
-// A kernel that can be launched. Constant but for the attribute an application may set.
+// A kernel that can be launched. It is constant except for the attribute that an application may
+// set.
 struct Kernel {
   KernelCode code;
   std::vector<device::ParamLayout> params;
   uint32_t param_bytes = 0;
   uint32_t max_threads = 1024;
-  uint32_t const_bytes = 0;  // Of the module
-  int ptx_version = 0;       // Target of the PTX: 75
+  uint32_t const_bytes = 0;  // Those of the module
+  int ptx_version = 0;       // Target of the PTX, such as 75
   std::atomic<uint32_t> max_dynamic_shared_bytes{0};
 };
 
 class CpuModule {
  public:
-  // kNoBinaryForGpu for an image without PTX, kUnsupportedPtxVersion for PTX of a later CUDA,
-  // kInvalidPtx for PTX that does not parse, kInvalidImage for what is no image. `error` says why
-  // in words. `memory` outlives the module.
+  // Loads `image`. kNoBinaryForGpu for an image without PTX, kUnsupportedPtxVersion for PTX of a
+  // later CUDA, kInvalidPtx for PTX that does not parse, kInvalidImage for what is no image.
+  // `error` says why in words. `memory` must outlive the module.
   static CudaResult Load(std::string_view image, MemoryMap* memory,
                          std::shared_ptr<CpuModule>* module, std::string* error);
 
@@ -48,23 +50,23 @@ class CpuModule {
 
   std::vector<std::string> KernelNames() const;
 
-  // kNotFound; kNotSupported for a kernel that uses what this device does not do, with a log line
-  // that names it; kInvalidPtx for one that is not sound.
+  // kNotFound for an unknown name; kNotSupported for a kernel that uses what this device does not
+  // have, with a log line that names it; kInvalidPtx for a kernel that is not sound.
   CudaResult FindKernel(const std::string& name, std::shared_ptr<Kernel>* kernel);
 
-  // Bracket a launch, from its submission to its end or its being dropped.
+  // These bracket a launch, from its submission to its end or to its being dropped.
   void BeginLaunch();
   void EndLaunch();
   // Waits until no launch is left.
   void WaitForLaunches();
 
-  // Where the variables are.
+  // Where the variables lie.
   uint64_t variables_address() const { return region_; }
   uint64_t variables_bytes() const { return region_bytes_; }
 
-  // kNotFound.
+  // kNotFound for an unknown name.
   CudaResult FindGlobal(const std::string& name, uint64_t* address, uint64_t* bytes) const;
-  // All variables, if a managed one is at `address`.
+  // Returns the range of all variables, if a managed one lies at `address`.
   bool ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes) const;
 
  private:
@@ -78,7 +80,7 @@ class CpuModule {
   ptx::Module ptx_;
   ModuleSymbols symbols_;
   std::map<std::string, const ptx::Function*> kernels_;
-  uint64_t region_ = 0;  // Of the variables; 0 without any
+  uint64_t region_ = 0;  // The region of the variables; 0 when there are none
   uint64_t region_bytes_ = 0;
   uint32_t const_bytes_ = 0;
   int target_ = 0;

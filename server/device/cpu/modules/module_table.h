@@ -21,24 +21,24 @@ namespace warpline::cpu {
 struct KernelHandle {
   device::ModuleId module{};
   std::shared_ptr<CpuModule> owner;
-  std::shared_ptr<Kernel> kernel;  // Null where there is none.
+  std::shared_ptr<Kernel> kernel;  // Null when there is no such kernel.
 };
 
 // Thread-safe.
 class ModuleTable {
  public:
   device::ModuleId Add(std::shared_ptr<CpuModule> module);
-  // Null for one that is not in the table.
+  // Returns null for a module that is not in the table.
   std::shared_ptr<CpuModule> Find(device::ModuleId module);
-  // Its kernels go with it.
+  // Removes the module with its kernels.
   void Remove(device::ModuleId module);
 
-  // The same number each time. kInvalidHandle for an unknown module, else as
-  // CpuModule::FindKernel().
+  // Gives a kernel the same number each time. kInvalidHandle for an unknown module, otherwise the
+  // errors of CpuModule::FindKernel().
   CudaResult FindKernel(device::ModuleId module, const std::string& name, device::KernelId* kernel);
   KernelHandle Find(device::KernelId kernel);
 
-  // As device::Modules::ManagedBlock(), over all modules.
+  // Does what device::Modules::ManagedBlock() says, over all modules.
   void ManagedBlock(uint64_t address, uint64_t* base, uint64_t* bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Modules: what loads, what is refused and with which error, how variables start.
+// Tests modules: what loads, what is refused with which error, and how variables start.
 #include <vector>
 
 #include "server/device/cpu/testing/kernel_fixture.h"

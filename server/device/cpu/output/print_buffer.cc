@@ -51,7 +51,7 @@ void PrintBuffer::Flush() {
     used_ = 0;
     text_used_ = 0;
   }
-  // One call for what goes to one descriptor in a row.
+  // Text that goes to the same descriptor in a row is written with one call.
   std::string text;
   for (size_t i = 0; i < records.size(); ++i) {
     text += records[i].text;

@@ -21,12 +21,12 @@ class PrintBuffer {
   PrintBuffer(const PrintBuffer&) = delete;
   PrintBuffer& operator=(const PrintBuffer&) = delete;
 
-  // CUDA's FIFO holds arguments, not text: `record_bytes` counts against the capacity. The text
-  // itself may take kTextPerRecordByte times as much, no more.
+  // CUDA's FIFO holds arguments, not text, so `record_bytes` counts against the capacity. The text
+  // itself may take at most kTextPerRecordByte times as much.
   void set_capacity(uint64_t bytes);
   uint64_t capacity() const;
 
-  // `descriptor`: 1 for printf, 2 for a failed assert.
+  // `descriptor` is 1 for printf and 2 for a failed assert.
   void Append(int descriptor, std::string text, uint64_t record_bytes);
 
   // Writes everything to its descriptors, in order. Text that a descriptor does not take is lost.

@@ -36,7 +36,8 @@ int ParseNumber(std::string_view format, size_t* at) {
   return value;
 }
 
-// `*at` stands after the '%' and, on success, after the conversion.
+// Parses a conversion. `*at` is the place after the '%' and, on success, becomes the place after
+// the conversion.
 bool Parse(std::string_view format, size_t* at, Conversion* c) {
   size_t i = *at;
   const auto peek = [&] { return i < format.size() ? format[i] : '\0'; };
@@ -165,7 +166,7 @@ class Formatter {
     return true;
   }
 
-  // The next argument; each is aligned to its size.
+  // Takes the next argument; each is aligned to its size.
   bool Take(uint32_t bytes, uint64_t* value) {
     offset_ = (offset_ + bytes - 1) / bytes * bytes;
     if (!source_.argument(offset_, bytes, value)) return false;

@@ -1,4 +1,4 @@
-// printf of kernels: the conversions that CUDA documents, formatted as on the host. Thread-safe.
+// Formats the printf of kernels: the conversions that CUDA documents, as on the host. Thread-safe.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
 #define WARPLINE_SERVER_DEVICE_CPU_OUTPUT_PRINT_FORMAT_H_
 
@@ -13,16 +13,16 @@ namespace warpline::cpu {
 
 inline constexpr int kMaxPrintArguments = 32;
 
-// Where arguments come from. Both return false when memory may not be read.
+// Where arguments come from. Both functions return false when memory may not be read.
 struct PrintSource {
-  // `bytes` (4 or 8) at `offset` of the argument buffer.
+  // Reads `bytes` (4 or 8) at `offset` of the argument buffer.
   absl::FunctionRef<bool(uint64_t offset, uint32_t bytes, uint64_t* value)> argument;
-  // The string at a device address.
+  // Reads the string at a device address.
   absl::FunctionRef<bool(uint64_t address, std::string* text)> string;
 };
 
-// Appends the formatted text to `*out` and sets `*arguments` to how many were used. What is no
-// conversion is copied. False when `source` is. Widths and precisions are bounded.
+// Appends the formatted text to `*out`, and sets `*arguments` to how many were used. What is no
+// conversion is copied. Returns false when `source` does. Widths and precisions are bounded.
 bool FormatPrint(std::string_view format, const PrintSource& source, std::string* out,
                  int* arguments);
 

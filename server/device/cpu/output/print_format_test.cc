@@ -10,7 +10,7 @@
 namespace warpline::cpu {
 namespace {
 
-// Arguments as nvcc lays them out.
+// Lays arguments out as nvcc does.
 class Arguments {
  public:
   template <typename T>

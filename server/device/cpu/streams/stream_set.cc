@@ -43,7 +43,7 @@ void StreamSet::Stop() {
   for (const auto& stream : all) {
     if (stream->thread.joinable()) stream->thread.join();
   }
-  // What is dropped may hold parts of contexts, which go before this does.
+  // The dropped operations may hold parts of contexts, which are destroyed before this object is.
   std::vector<std::deque<Operation>> dropped;  // Destroyed without the lock.
   MutexLock lock(&mu_);
   for (const auto& stream : all) dropped.push_back(std::exchange(stream->queue, {}));
@@ -159,7 +159,7 @@ StreamSet::CompletionPtr StreamSet::SubmitLocked(const std::shared_ptr<Stream>& 
     try {
       stream->thread = std::thread([this, stream] { RunStream(stream); });
     } catch (const std::system_error&) {
-      // Its work cannot be done, and others may wait for it: as a launch that failed.
+      // Its work cannot be done, and others may wait for it, so it counts as a launch that failed.
       if (error() == CudaResult::kSuccess) error_.store(CudaResult::kOutOfMemory);
       while (!stream->queue.empty()) {
         stream->queue.front().completion->done = true;

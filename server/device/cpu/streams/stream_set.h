@@ -1,8 +1,8 @@
 // The streams and events of contexts that were opened together, with CUDA's ordering rules.
 //
 // Every stream that has ever had to queue something has a host thread that runs its operations one
-// after the other. A context's legacy default stream waits for all its blocking streams and they
-// wait for it; non-blocking streams wait for nobody. Thread-safe.
+// after the other. A context's legacy default stream waits for all its blocking streams, and they
+// wait for it; non-blocking streams wait for no other stream. Thread-safe.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_STREAMS_STREAM_SET_H_
 #define WARPLINE_SERVER_DEVICE_CPU_STREAMS_STREAM_SET_H_
 
@@ -24,19 +24,19 @@ namespace warpline::cpu {
 
 class StreamSet {
  public:
-  // An operation. Its error becomes the context's: kSuccess, or what is sticky from then on.
+  // An operation. Its error becomes the context's; anything but kSuccess is sticky from then on.
   using Work = std::function<CudaResult()>;
 
   enum class When {
     kQueued,         // On the stream's thread
-    kNowIfPossible,  // On the caller's thread if nothing is before it: for short work
+    kNowIfPossible,  // On the caller's thread if nothing is before it; meant for short work
   };
 
   explicit StreamSet(uint32_t contexts = 1);
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
   ~StreamSet() { Stop(); }
-  // Drops what is queued and waits for what runs, which should heed stopping(). Nothing runs from
+  // Drops what is queued, and waits for what runs, which should heed stopping(). Nothing runs from
   // then on.
   void Stop();
 
@@ -46,16 +46,16 @@ class StreamSet {
   // Set when the set stops: long operations should give up.
   const std::atomic<bool>& stopping() const { return stopping_; }
 
-  // The sticky error, or kSuccess. That of one context is that of all.
+  // The sticky error, or kSuccess. An error of one context is an error of all.
   CudaResult error() const { return error_.load(std::memory_order_acquire); }
 
   CudaResult CreateStream(uint32_t context, uint32_t flags, uint64_t* stream);
   // Queued operations still run. kInvalidHandle for legacy streams and unknown ones.
   CudaResult DestroyStream(uint64_t stream);
-  // Waits while the stream has a great many operations queued.
+  // Waits while the stream has very many operations queued.
   CudaResult Submit(uint64_t stream, When when, Work work);
   // Runs `work` on the caller's thread if nothing is before it on the stream; otherwise, and for an
-  // unknown stream, does nothing and returns false. Spares a copy of what `work` refers to.
+  // unknown stream, does nothing and returns false. This spares a copy of what `work` refers to.
   bool RunIfIdle(uint64_t stream, const Work& work);
 
   CudaResult CreateEvent(uint32_t flags, uint64_t* event);
@@ -90,7 +90,7 @@ class StreamSet {
     bool busy = false;      // An operation runs.
     bool finished = false;  // The thread has ended.
     std::deque<Operation> queue;
-    CompletionPtr last;  // Of the operation submitted last
+    CompletionPtr last;  // Completion of the operation submitted last
     std::thread thread;
   };
 
@@ -99,7 +99,7 @@ class StreamSet {
     CompletionPtr mark;
   };
 
-  // What an operation submitted now has to wait for.
+  // Returns what an operation that is submitted now has to wait for.
   std::vector<CompletionPtr> Predecessors(const Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteLast(Stream* stream, const CompletionPtr& completion) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CompletionPtr SubmitLocked(const std::shared_ptr<Stream>& stream, When when, Work work,

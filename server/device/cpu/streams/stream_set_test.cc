@@ -1,4 +1,4 @@
-// The order of operations on streams, without a device.
+// Tests the order of operations on streams, without a device.
 #include "server/device/cpu/streams/stream_set.h"
 
 #include <atomic>
@@ -113,7 +113,7 @@ TEST_F(StreamSetTest, LegacyStreamAndBlockingStreamsWaitForEachOther) {
   Block(blocking, &gate);
   Note(kLegacy, 'l');  // Waits for `blocking`
   Note(other, 'o');    // Waits for the legacy stream
-  Note(free, 'f');     // Waits for nobody
+  Note(free, 'f');     // Waits for no other stream
   EXPECT_EQ(Log(), "f");
   gate.Open();
   streams_.Drain();
@@ -127,7 +127,7 @@ TEST_F(StreamSetTest, WaitCapturesTheRecordAtTheCall) {
   uint64_t event = 0;
   ASSERT_EQ(streams_.CreateEvent(2, &event), CudaResult::kSuccess);
   Block(a, &gate);
-  // Not recorded yet: nothing to wait for.
+  // The event is not recorded yet, so there is nothing to wait for.
   ASSERT_EQ(streams_.WaitEvent(b, event), CudaResult::kSuccess);
   Note(b, '1');
   EXPECT_EQ(Log(), "1");

@@ -178,7 +178,7 @@ void AddCompares(Builder* b) {
   b->Add("set.gtu.and.u32.f32", "iffp");
 }
 
-// ptxas refuses .sat where it could not matter.
+// ptxas refuses .sat when it could not matter.
 bool AlwaysFits(std::string_view to, std::string_view from) {
   const int to_bits = std::atoi(to.data() + 1), from_bits = std::atoi(from.data() + 1);
   if (from[0] == 's') return to[0] == 's' && to_bits >= from_bits;
@@ -203,7 +203,7 @@ void AddConversions(Builder* b) {
       b->Add(absl::StrCat("cvt.", round, ".", to.name, ".f64"), Codes({to.code, 'd'}));
     }
   }
-  // Narrow types, and registers wider than the type.
+  // These are narrow types, and registers wider than the type.
   for (const char* narrow : {"u8", "s8"}) {
     for (const char* wide : {"u16", "s32", "u64", "s64"}) {
       const char c = wide[1] == '1' ? 'h' : wide[1] == '3' ? 'i' : 'l';
@@ -232,7 +232,7 @@ void AddConversions(Builder* b) {
   b->Add("cvt.ftz.f64.f32", "df");
 }
 
-// Several instructions that belong together: `{...}` holds them.
+// Adds cases of several instructions that belong together, in braces.
 void AddSequences(Builder* b) {
   const auto add = [b](std::string_view text, std::string_view operands) {
     ArithmeticCase test;

@@ -1,7 +1,7 @@
-// The arithmetic instructions of PTX, each as a case to be run with inputs full of edge cases.
+// The arithmetic instructions of PTX, each as a case that is run with inputs full of edge cases.
 //
-// The same kernels run on any device. What NVIDIA hardware answers is kept as a hash per
-// instruction in arithmetic_golden.txt; arithmetic_cases_main writes that file.
+// The same kernels run on any device. A hash of what NVIDIA hardware answers to each instruction is
+// kept in arithmetic_golden.txt; arithmetic_cases_main writes that file.
 #ifndef WARPLINE_SERVER_DEVICE_CPU_TESTING_ARITHMETIC_CASES_H_
 #define WARPLINE_SERVER_DEVICE_CPU_TESTING_ARITHMETIC_CASES_H_
 
@@ -13,7 +13,7 @@ namespace warpline::cpu {
 
 struct ArithmeticCase {
   std::string instruction;  // "add.sat.s32 %r0, %r1, %r2", unique
-  // Letters as in AluRow::operands, of the result and of the sources.
+  // Letters of AluRow::operands, for the result and for the sources.
   char result = 'i';
   std::string sources;
   bool approximate = false;  // Hardware and host need only agree roughly.

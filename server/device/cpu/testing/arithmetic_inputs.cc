@@ -84,7 +84,7 @@ T Pick(const T (&values)[kCount], uint64_t index) {
   return values[index % kCount];
 }
 
-// Deterministic, well mixed.
+// A deterministic function that mixes well.
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
@@ -106,7 +106,7 @@ uint64_t Value(char code, size_t thread, size_t position) {
     return Pick(kIntegers, index);
   }
   if (code == 'f' || code == 'd') {
-    // Moderate magnitudes, so that sums and products are not all infinite.
+    // Magnitudes are moderate, so that sums and products are not all infinite.
     const double value = (static_cast<double>(random >> 11) / 9007199254740992.0 - 0.5) *
                          static_cast<double>(uint64_t{1} << (random & 40));
     uint64_t bits = 0;

@@ -11,7 +11,8 @@ namespace warpline::cpu {
 
 inline constexpr size_t kArithmeticThreads = 4096;
 
-// Four words for each thread: every pair of edge cases, then random values. The same on every run.
+// Four words for each thread: every pair of edge cases, then random values. They are the same on
+// every run.
 std::vector<uint64_t> ArithmeticInputs(const ArithmeticCase& test);
 
 uint64_t HashResults(const std::vector<uint64_t>& results);

@@ -16,7 +16,7 @@ using device::kLegacyStream;
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kArenaBytes = 4096 * kMiB;
-// ThreadSanitizer leaves programs little of the address space; the last place is in its reach.
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 
 std::string Kernel(const ArithmeticCase& test, size_t index) {

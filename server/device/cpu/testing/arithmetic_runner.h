@@ -15,7 +15,7 @@
 
 namespace warpline::cpu {
 
-// The module that holds kernel k<i> for case i.
+// Returns a module that holds kernel k<i> for case i.
 std::string ArithmeticModule(const std::vector<ArithmeticCase>& cases);
 
 // Loads the module once and runs cases. Owns a context with some memory. Thread-compatible.
@@ -25,7 +25,7 @@ class ArithmeticRunner {
       device::Backend* backend, const std::vector<ArithmeticCase>& cases);
   ~ArithmeticRunner();
 
-  // One word per thread.
+  // Returns one word for each thread.
   absl::StatusOr<std::vector<uint64_t>> Run(size_t index);
 
  private:

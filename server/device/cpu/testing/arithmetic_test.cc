@@ -1,4 +1,4 @@
-// Arithmetic against what NVIDIA hardware (an H200) answered, bit for bit, and approximations
+// Tests arithmetic bit for bit against what NVIDIA hardware (an H200) answered, and approximations
 // against libm.
 #include <cmath>
 #include <cstring>
@@ -35,7 +35,7 @@ class ArithmeticTest : public ::testing::Test {
     runner_ = *std::move(runner);
   }
 
-  std::unique_ptr<device::Backend> backend_ = device::NewCpuBackend();
+  std::unique_ptr<device::Backend> backend_ = *device::NewCpuBackend();
   std::vector<ArithmeticCase> cases_ = ArithmeticCases();
   std::unique_ptr<ArithmeticRunner> runner_;
 };
@@ -84,7 +84,7 @@ TEST_F(ArithmeticTest, ApproximationsStayWithinTheDocumentedBounds) {
     for (size_t t = 0; t < results->size(); ++t) {
       const float a = AsFloat(in[4 * t]);
       const float b = AsFloat(in[4 * t + 1]);
-      // Angles are exact in a few turns only; divisors beyond 2^126 and subnormals are special.
+      // Angles are exact only within a few turns; divisors beyond 2^126 and subnormals are special.
       if (!std::isnormal(a) || ((opcode == "sin" || opcode == "cos") && std::fabs(a) > 3.2f)) {
         continue;
       }

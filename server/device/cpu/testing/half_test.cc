@@ -1,4 +1,4 @@
-// f16 and bf16 arithmetic against a reference that rounds by scaling, not by bits.
+// Tests f16 and bf16 arithmetic against a reference that rounds by scaling, not by bits.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -40,7 +40,7 @@ long double Value(const Format& f, uint16_t bits) {
   return sign * magnitude;
 }
 
-// `v` holds the exact result, or is as good as that.
+// `v` holds the exact result, or one that rounds in the same way.
 uint16_t Round(const Format& f, long double v) {
   if (std::isnan(v)) return 0x7fff;
   const auto sign = static_cast<uint16_t>(std::signbit(v) ? 0x8000 : 0);
@@ -58,7 +58,7 @@ uint16_t Round(const Format& f, long double v) {
   return static_cast<uint16_t>(sign | std::min<uint32_t>(bits, infinity));
 }
 
-// An addend that vanishes beside the other still says to which side of a tie the sum lies.
+// An addend that vanishes beside the other still tells on which side of a tie the sum lies.
 long double Fma(long double a, long double b, long double c) {
   const long double product = a * b;
   const long double sum = product + c;

@@ -11,7 +11,7 @@ namespace warpline::cpu {
 namespace {
 
 constexpr uint64_t kArenaBytes = uint64_t{4} << 30;
-// ThreadSanitizer leaves programs little of the address space; the last place is in its reach.
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
 
 }  // namespace
@@ -27,7 +27,7 @@ std::string KernelText(std::string_view body, std::string_view declarations) {
 }
 
 void KernelFixture::SetUp() {
-  backend_ = device::NewCpuBackend();
+  backend_ = *device::NewCpuBackend();
   chunks_ = *backend_->OpenChunkSource(0);
   context_ = *backend_->OpenContext(0);
   chunk_ = *chunks_->CreateChunk(kMappedBytes);

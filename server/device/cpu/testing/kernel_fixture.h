@@ -18,9 +18,9 @@
 
 namespace warpline::cpu {
 
-// Puts a kernel's parameters and body into a module with registers of every kind:
-// %p, %h, %r, %l, %f, %d (predicate, b16, b32, b64, f32, f64), 32 of each. Parameters are named
-// p0, p1, ... and %l1 holds p0 as a global address already.
+// Puts a kernel's parameters and body into a module with registers of every kind: %p, %h, %r, %l,
+// %f, %d (predicate, b16, b32, b64, f32, f64), 32 of each. Parameters are named p0, p1, ..., and
+// %l1 already holds p0 as a global address.
 std::string KernelText(std::string_view body, std::string_view declarations = "");
 
 class KernelFixture : public ::testing::Test {
@@ -50,9 +50,10 @@ class KernelFixture : public ::testing::Test {
   CudaResult Sync() { return SyncStream(device::kLegacyStream); }
   CudaResult SyncStream(device::StreamId stream);
 
-  // One block of `threads` with the address of memory as its parameter; then its first words.
+  // Runs one block of `threads` with the address of memory as its parameter, and returns the
+  // memory's first words.
   std::vector<uint32_t> RunWords(std::string_view text, uint32_t threads, size_t words);
-  // The same, for a kernel that must fail.
+  // Runs a kernel that must fail in the same way.
   CudaResult RunToEnd(std::string_view text, uint32_t threads);
 
   template <typename T>
@@ -72,8 +73,8 @@ class KernelFixture : public ::testing::Test {
   std::unique_ptr<device::ChunkSource> chunks_;
   std::unique_ptr<device::Context> context_;
   UniqueFd chunk_;
-  uint64_t base_ = 0;    // Of the arena
-  uint64_t memory_ = 0;  // Of what is mapped: kMappedBytes
+  uint64_t base_ = 0;    // Start of the arena
+  uint64_t memory_ = 0;  // Start of the mapped memory, of kMappedBytes
   device::ModuleId module_{};
 
  private:

@@ -167,7 +167,7 @@ KERNEL double_functions(const uint32_t* in, uint32_t* out) {
   out[i] = uint32_t(int(rint(r * 1e6)));
 }
 
-// Rounded as well.
+// The results are rounded here as well.
 KERNEL float_functions(const uint32_t* in, uint32_t* out) {
   INDEX;
   const float x = AsUnit(in[i]) * 20 - 10;
@@ -229,7 +229,7 @@ KERNEL tiled_matmul(const uint32_t* in, uint32_t* out) {
   out[row * 64 + column] = __float_as_uint(sum);
 }
 
-// Threads of a warp take turns: works with independent thread scheduling only.
+// Threads of a warp take turns, which works with independent thread scheduling only.
 KERNEL spin_lock(const uint32_t* in, uint32_t* out) {
   INDEX;
   __shared__ unsigned lock;

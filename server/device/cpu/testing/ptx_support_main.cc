@@ -1,4 +1,4 @@
-// Says which kernels of PTX files the CPU device takes and why it refuses the others:
+// Tells which kernels of PTX files the CPU device takes, and why it refuses the others:
 //   ptx_support_main FILE... ; ends with 1 when one is refused.
 #include <cstdio>
 #include <fstream>
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     cpu::MemoryMap memory;
     std::shared_ptr<cpu::CpuModule> module;
-    // The reasons go to the log.
+    // The log has the reasons.
     std::fprintf(stderr, "%s\n", argv[i]);
     std::string error;
     if (cpu::CpuModule::Load(text, &memory, &module, &error) != warpline::CudaResult::kSuccess) {

@@ -1,5 +1,5 @@
-// Kernels compiled by nvcc that print, assert, allocate, meet across the grid and call through
-// pointers.
+// Tests kernels compiled by nvcc that print, assert, allocate, meet across the grid and call
+// through pointers.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kPtxPath[] = "server/device/cpu/testing/system_ptx/system.ptx";
 
-// What goes to a descriptor while this lives.
+// Captures what goes to a descriptor while this lives.
 class Capture {
  public:
   explicit Capture(int descriptor)
@@ -211,7 +211,7 @@ TEST_F(SystemTest, HeapHasTheSizeOfItsLimit) {
   EXPECT_EQ(context_->SetLimit(2, 1 << 20), CudaResult::kSuccess);
   EXPECT_EQ(Run("hoard", 1, memory_), CudaResult::kSuccess);
   EXPECT_EQ(Read<uint64_t>(memory_, 1)[0], 16u);
-  // As in CUDA, too late once a kernel has allocated.
+  // As in CUDA, it is too late once a kernel has allocated.
   EXPECT_EQ(context_->SetLimit(2, 2 << 20), CudaResult::kInvalidValue);
 }
 

@@ -50,7 +50,7 @@ __device__ void Product(const T* a, const T* b, C* c) {
 KERNEL wmma_half(const __half* a, const __half* b, float* c) { Product(a, b, c); }
 KERNEL wmma_byte(const signed char* a, const signed char* b, int* c) { Product(a, b, c); }
 
-// A is 16 by 16, B 16 by 8 by columns, both of f16 in shared memory.
+// A is 16 by 16, and B is 16 by 8 in column order; both are f16 in shared memory.
 KERNEL mma_half(const __half* a, const __half* b, float* c) {
   __shared__ alignas(16) __half sa[256], sb[128];
   const int t = threadIdx.x;

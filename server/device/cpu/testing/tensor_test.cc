@@ -1,5 +1,5 @@
-// Kernels compiled by nvcc for compute capability 8.0: copies that are asynchronous there, barriers
-// in shared memory, matrices of a warp.
+// Tests kernels compiled by nvcc for compute capability 8.0: copies that are asynchronous there,
+// barriers in shared memory, matrices of a warp.
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kPtxPath[] = "server/device/cpu/testing/tensor_ptx/tensor.ptx";
 
-// f16 of a small whole number.
+// Returns the f16 of a small whole number.
 uint16_t Half(int value) {
   if (value == 0) return 0;
   const int size = std::abs(value);
@@ -42,7 +42,7 @@ class TensorTest : public KernelFixture {
     return launched == CudaResult::kSuccess ? Sync() : launched;
   }
 
-  // Element of a product: A by rows, B by columns, both k wide.
+  // Returns an element of a product: A lies by rows, B by columns, and both are k wide.
   int Dot(size_t row, size_t column, size_t k) const {
     int sum = 0;
     for (size_t i = 0; i < k; ++i) sum += a_[row * k + i] * b_[column * k + i];

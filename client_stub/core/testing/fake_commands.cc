@@ -1,0 +1,219 @@
+#include "client_stub/core/testing/fake_commands.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client_stub/core/base/cuda_api.h"
+
+namespace warpline::stub {
+namespace {
+
+template <typename T>
+void Add(const T& value, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+CudaResult DefaultAnswer(const FakeCommands::Sent& sent, std::string* fields) {
+  switch (sent.id) {
+    case CommandId::kKernelFind: {
+      if (sent.tail != "kernel") return CudaResult::kNotFound;
+      cmd::KernelFindReply reply;
+      reply.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+      reply.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 16;
+      reply.attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = 1024;
+      reply.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 47 << 10;
+      Add(reply, fields);
+      const uint32_t parameters[2][2] = {{0, 8}, {12, 4}};
+      Add(parameters, fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kConditionalCreate:
+      Add(cmd::ConditionalCreateReply{FakeCommands::kConditional}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kGlobalFind:
+      if (sent.tail != "global") return CudaResult::kNotFound;
+      Add(cmd::GlobalFindReply{FakeCommands::kGlobalAddress, FakeCommands::kGlobalBytes}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kVariableFind:
+      if (sent.tail != "global") return CudaResult::kNotFound;
+      Add(cmd::VariableFindReply{FakeCommands::kGlobalAddress, FakeCommands::kGlobalBytes, 0, 0},
+          fields);
+      return CudaResult::kSuccess;
+    case CommandId::kMaxActiveBlocks:
+      Add(cmd::MaxActiveBlocksReply{2, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kEventElapsed:
+      Add(cmd::EventElapsedReply{1.5f, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kModuleKernels: {
+      Add(cmd::ModuleKernelsReply{1, 1}, fields);
+      fields->append("kernel", sizeof("kernel"));
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kModuleJitLog:
+      Add(cmd::ModuleJitLogReply{2.5f, 4}, fields);
+      fields->append("infoerror");
+      return CudaResult::kSuccess;
+    case CommandId::kClusterOccupancy:
+      Add(cmd::ClusterOccupancyReply{8, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kTensorMapEncode: {
+      cmd::TensorMapEncode command;
+      std::memcpy(&command, sent.body.data(), sizeof(command));
+      cmd::TensorMapEncodeReply reply;
+      reply.map[0] = command.address;
+      reply.map[1] = command.rank;
+      Add(reply, fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kLinkComplete:
+      Add(cmd::LinkCompleteReply{4}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kLinkRead:
+      fields->append("code");
+      return CudaResult::kSuccess;
+    case CommandId::kLinkLog:
+      Add(cmd::LinkLogReply{2.5f, 4}, fields);
+      fields->append("infoerror");
+      return CudaResult::kSuccess;
+    case CommandId::kArrayCreate: {
+      cmd::ArrayCreate command;
+      std::memcpy(&command, sent.body.data(), sizeof(command));
+      Add(cmd::ArrayCreateReply{command.width, command.height, command.depth, command.format,
+                                command.channels, command.flags, command.levels},
+          fields);
+      return CudaResult::kSuccess;
+    }
+    case CommandId::kArrayPart:
+      Add(cmd::ArrayPartReply{8, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0, 0}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kTextureCreate:
+      Add(cmd::TextureCreateReply{FakeCommands::kFirstTexture}, fields);
+      return CudaResult::kSuccess;
+    case CommandId::kLimitGet:
+    case CommandId::kLimitSet:
+      return CudaResult::kUnsupportedLimit;
+    default:
+      return CudaResult::kSuccess;
+  }
+}
+
+}  // namespace
+
+void FakeCommands::SetComplete(bool complete) {
+  MutexLock lock(&mu_);
+  complete_ = complete;
+  complete_seq_ = last_seq_;
+}
+
+void FakeCommands::SetAnswer(CommandId id, Answer answer) {
+  MutexLock lock(&mu_);
+  answers_[id] = std::move(answer);
+}
+
+std::vector<FakeCommands::Sent> FakeCommands::sent() const {
+  MutexLock lock(&mu_);
+  return sent_;
+}
+
+int FakeCommands::Count(CommandId id) const {
+  MutexLock lock(&mu_);
+  return static_cast<int>(
+      std::count_if(sent_.begin(), sent_.end(), [id](const Sent& sent) { return sent.id == id; }));
+}
+
+CudaResult FakeCommands::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool,
+                                 uint64_t* seq) {
+  const cmd::CopyFromDevice command = {stream, src, bytes};
+  *seq = Keep(CommandId::kCopyFromDevice, &command, sizeof(command), {});
+  std::memset(dst, 0x5a, bytes);
+  return CudaResult::kSuccess;
+}
+
+CudaResult FakeCommands::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                                    const BoxExtent& extent, bool, uint64_t* seq) {
+  const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,
+                                          extent.width, extent.height, extent.depth};
+  *seq = Keep(CommandId::kCopyBoxFromDevice, &command, sizeof(command), {});
+  ForEachRow(dst, extent, [](uint64_t address, uint64_t, uint64_t bytes) {
+    std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
+  });
+  return CudaResult::kSuccess;
+}
+
+CudaResult FakeCommands::CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool,
+                                      uint64_t* seq) {
+  *seq = Keep(CommandId::kCopyFromArray, &command, sizeof(command), {});
+  ForEachRow(dst, {command.width, command.height, command.depth},
+             [](uint64_t address, uint64_t, uint64_t bytes) {
+               std::memset(reinterpret_cast<void*>(address), 0x5a, bytes);
+             });
+  return CudaResult::kSuccess;
+}
+
+void FakeCommands::SetBeforeSend(std::function<void(CommandId)> before) {
+  MutexLock lock(&mu_);
+  before_send_ = std::move(before);
+}
+
+uint64_t FakeCommands::last_seq() const {
+  MutexLock lock(&mu_);
+  return last_seq_;
+}
+
+bool FakeCommands::Retired(uint64_t, uint64_t seq) const {
+  MutexLock lock(&mu_);
+  return complete_ || seq <= complete_seq_;
+}
+
+uint64_t FakeCommands::Keep(CommandId id, const void* body, size_t body_bytes,
+                            std::string_view tail) {
+  MutexLock lock(&mu_);
+  if (id == CommandId::kMemoryUnmap) {
+    unmapping_.push_back(static_cast<const cmd::MemoryUnmap*>(body)->token);
+  }
+  sent_.push_back({id, std::string(static_cast<const char*>(body), body_bytes), std::string(tail)});
+  return ++last_seq_;
+}
+
+uint64_t FakeCommands::Append(CommandId id, const void* body, size_t body_bytes,
+                              std::string_view tail) {
+  if (status_->error() != CudaResult::kSuccess) return 0;
+  std::function<void(CommandId)> before;
+  {
+    MutexLock lock(&mu_);
+    before = before_send_;
+  }
+  if (before) before(id);
+  return Keep(id, body, body_bytes, tail);
+}
+
+CudaResult FakeCommands::RoundTrip(WaitKind, CommandId id, const void* body, size_t body_bytes,
+                                   std::string_view tail, std::string* fields) {
+  if (status_->error() != CudaResult::kSuccess) return status_->error();
+  Keep(id, body, body_bytes, tail);
+  std::string unwanted;
+  if (fields == nullptr) fields = &unwanted;
+  Answer answer = DefaultAnswer;
+  Sent sent;
+  {
+    MutexLock lock(&mu_);
+    if (const auto it = answers_.find(id); it != answers_.end()) answer = it->second;
+    sent = sent_.back();
+  }
+  return answer(sent, fields);
+}
+
+void FakeCommands::ClearCommands() {
+  MutexLock lock(&mu_);
+  sent_.clear();
+  answers_.clear();
+  complete_ = true;
+}
+
+std::vector<uint64_t> FakeCommands::TakeUnmapping() {
+  MutexLock lock(&mu_);
+  return std::exchange(unmapping_, {});
+}
+
+}  // namespace warpline::stub

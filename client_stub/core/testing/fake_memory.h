@@ -1,0 +1,64 @@
+// Memory of a fake session: as much of each device as it has, granted as it is asked for.
+#ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_MEMORY_H_
+#define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "client_stub/session/memory_requests.h"
+#include "client_stub/session/session_terms.h"
+#include "common/mutex.h"
+#include "proto/devices.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class FakeMemory : public MemoryRequests {
+ public:
+  // `terms` is borrowed.
+  explicit FakeMemory(const SessionTerms* terms) : terms_(terms) {}
+
+  // Handles that exist, and how often some were asked for.
+  size_t handles() const;
+  int handle_requests() const;
+
+  CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
+                           Grant* grant) override;
+  void NoteRefusedMemory(CudaResult, std::string_view) override {}
+  void ReturnMemory(const Grant& grant) override;
+  CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
+                           uint64_t* created) override;
+  void ReturnHandle(uint64_t handle) override;
+  // Every offer gets another token; what was offered here is all that can be opened, by a handle of
+  // the same device.
+  CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
+  CudaResult ShareHostMemory(uint64_t, uint64_t, bool, UniqueFd*) override {
+    return CudaResult::kNotSupported;
+  }
+  CudaResult ReadBack(void*, uint64_t, uint64_t) override { return CudaResult::kNotSupported; }
+
+ private:
+  struct Offer {
+    uint64_t bytes = 0;
+    uint32_t device = 0;
+  };
+
+  uint32_t DeviceOf(uint64_t va) const;
+  uint64_t LeftOf(uint32_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const SessionTerms* const terms_;
+
+  mutable Mutex mu_;
+  std::array<uint64_t, kMaxSessionDevices> granted_bytes_ ABSL_GUARDED_BY(mu_) = {};
+  std::map<uint64_t, uint64_t> handles_ ABSL_GUARDED_BY(mu_);  // To bytes.
+  int handle_requests_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, Offer> offers_ ABSL_GUARDED_BY(mu_);  // By token.
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_MEMORY_H_

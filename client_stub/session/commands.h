@@ -1,0 +1,96 @@
+// The commands of a session: one order, the waits of the application's threads, and what of it is
+// complete.
+//
+// Commands are appended under a short lock to a buffer that the channel's loop takes away as it
+// runs, so a burst leaves as few frames. What was appended leaves without any further call.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_H_
+#define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+
+// What a wait is for; decides the counter it falls under. Waits of the kinds kSynchronize and
+// kCopyOut also return, once, the error of an earlier one-way command that failed without ending
+// the session: that is where CUDA reports it.
+enum class WaitKind {
+  kRoundTrip,
+  kSynchronize,
+  kCopyOut,
+  kFree,  // For freed memory to retire.
+};
+
+inline constexpr uint64_t kNoStream = ~uint64_t{0};
+
+// The largest tail of one command; callers split what is longer. The tail is copied while other
+// threads' commands wait, so pieces of some hundred KiB are as large as is wise.
+inline constexpr size_t kMaxTail = 512u << 10;
+
+// Thread-safe.
+class Commands {
+ public:
+  virtual ~Commands() = default;
+
+  // Appends a one-way command and returns its number; 0 when the session is lost (SessionStatus
+  // says why), or the server is too old to know the command. May wait for the window, which is
+  // counted. `tail` is copied and at most kMaxTail long.
+  template <typename Command>
+  uint64_t Send(const Command& command, std::string_view tail = {}) {
+    return Append(CommandTraits<Command>::kId, &command, CommandTraits<Command>::kBodyBytes, tail);
+  }
+
+  // Keeps the calling thread's commands together: until EndGroup() no other thread's commands come
+  // between them. Other threads that send wait meanwhile. Does not nest.
+  virtual void BeginGroup() = 0;
+  virtual void EndGroup() = 0;
+
+  // Sends a round trip and waits. On kSuccess `*fields` holds the reply struct's bytes followed by
+  // its tail (may be null when nothing is wanted).
+  template <typename Command>
+  CudaResult Call(WaitKind kind, const Command& command, std::string_view tail = {},
+                  std::string* fields = nullptr) {
+    return RoundTrip(kind, CommandTraits<Command>::kId, &command,
+                     CommandTraits<Command>::kBodyBytes, tail, fields);
+  }
+
+  // Copies device memory to `dst`. With `wait` returns when the data is there; otherwise at once,
+  // and the data is there when a later synchronize that covers it returns (Retired(stream, seq)
+  // becomes true only after the data has been written). `*seq` (may be null) gets the number.
+  virtual CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
+                             uint64_t* seq) = 0;
+
+  // The same for a box of device memory, to the box of host memory at `dst`.
+  virtual CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                                const BoxExtent& extent, bool wait, uint64_t* seq) = 0;
+
+  // The same for a box of an array.
+  virtual CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
+                                  uint64_t* seq) = 0;
+
+  // The number of the latest command sent, of the whole session.
+  virtual uint64_t last_seq() const = 0;
+
+  // Completion board: true when command `seq`, which ran on `stream`, and everything before it on
+  // that stream is complete. Reads memory only. For a stream that nobody uses, such as kNoStream,
+  // it says whether everything of the session up to `seq` is complete.
+  virtual bool Retired(uint64_t stream, uint64_t seq) const = 0;
+  // A stream's handle is gone; its board entry may go when it is complete.
+  virtual void ForgetStream(uint64_t stream) = 0;
+
+ protected:
+  virtual uint64_t Append(CommandId id, const void* body, size_t body_bytes,
+                          std::string_view tail) = 0;
+  virtual CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
+                               std::string_view tail, std::string* fields) = 0;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_COMMANDS_H_

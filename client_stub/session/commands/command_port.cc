@@ -1,0 +1,192 @@
+#include "client_stub/session/commands/command_port.h"
+
+#include <algorithm>
+
+#include "client_stub/session/status/session_log.h"
+#include "client_stub/session/waits/wait_spin.h"
+#include "common/log/log.h"
+
+namespace warpline::stub {
+namespace {
+
+// One CopyFromDevice; longer copies are several.
+constexpr uint64_t kMaxCopyOut = 1ull << 30;
+
+// For counters that only the holder of a lock writes: no locked instruction.
+void AddUnshared(std::atomic<uint64_t>* counter) {
+  counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void AddShared(std::atomic<uint64_t>* counter) { counter->fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+CommandPort::CommandPort(LogBudget* log) : log_(log), spin_(ChooseWaitSpin()) {}
+
+void CommandPort::SetTerms(uint32_t version, uint64_t window_bytes, uint64_t window_commands) {
+  version_ = version;
+  queue_.SetWindow(window_bytes, window_commands);
+}
+
+void CommandPort::Lose(CudaResult error) {
+  errors_.Lose(error);
+  queue_.Abort();
+  replies_.Fail(error);
+}
+
+void CommandPort::EndGroup() {
+  queue_.EndGroup();
+  channel_.Wake();
+}
+
+void CommandPort::CountCommand(CommandId id) {
+  AddUnshared(&counters_.commands);
+  AddUnshared(&counters_.by_command[static_cast<int>(id)]);
+  if (id == CommandId::kLaunch) AddUnshared(&counters_.launches);
+}
+
+uint64_t CommandPort::Submit(CommandId id, const void* body, size_t body_bytes,
+                             std::string_view tail, const ExpectedReply* expected) {
+  if (errors_.error() != CudaResult::kSuccess) return 0;
+  const size_t bytes = AlignWire(sizeof(CommandHeader) + body_bytes + tail.size());
+  if (tail.size() > kMaxTail) {
+    if (const LogPermit permit = log_->Ask(kNotSplitLine)) {
+      permit.Error("command ", kCommandTable[static_cast<int>(id) - 1].name, " of ", tail.size(),
+                   " bytes was not split; not sent");
+    }
+    return 0;
+  }
+  uint64_t seq = 0;
+  {
+    CommandQueue::Turn turn(&queue_);
+    if (!queue_.HasRoom(bytes)) {
+      AddUnshared(&counters_.window_waits);
+      channel_.Wake();
+      if (!queue_.WaitForRoom(bytes)) return 0;
+    }
+    if (expected != nullptr) {
+      CudaResult lost;
+      if (!replies_.Expect(queue_.next_seq(), *expected, &lost)) return 0;
+    }
+    seq = queue_.next_seq();
+    queue_.Put(id, body, body_bytes, tail);
+    CountCommand(id);
+    // A group leaves at its end; a thread that is about to wait cannot wait for that.
+    if (!turn.grouped() || expected != nullptr) channel_.WakeExclusively();
+  }
+  return seq;
+}
+
+bool CommandPort::Knows(CommandId id) {
+  if (FindCommand(id).version <= version_) return true;
+  if (!said_unknown_.exchange(true)) {
+    LogWarning("the server is older than this client (protocol ", version_, ") and lacks ",
+               FindCommand(id).name, ", maybe more: what needs it is not supported");
+  }
+  return false;
+}
+
+uint64_t CommandPort::Append(CommandId id, const void* body, size_t body_bytes,
+                             std::string_view tail) {
+  return Knows(id) ? Submit(id, body, body_bytes, tail, nullptr) : 0;
+}
+
+void CommandPort::CountWait(WaitKind kind, CommandId id) {
+  switch (kind) {
+    case WaitKind::kRoundTrip:
+      AddShared(&counters_.round_trips);
+      AddShared(&counters_.round_trips_by_command[static_cast<int>(id)]);
+      return;
+    case WaitKind::kSynchronize:
+      return AddShared(&counters_.synchronizes);
+    case WaitKind::kCopyOut:
+      return AddShared(&counters_.copies_out);
+    case WaitKind::kFree:
+      return AddShared(&counters_.free_waits);
+  }
+}
+
+CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
+                                  std::string_view tail, std::string* fields) {
+  if (!Knows(id))
+    return errors_.error() == CudaResult::kSuccess ? CudaResult::kNotSupported : errors_.error();
+  ReplyWaiter waiter(1, fields);
+  const ExpectedReply expected = {.command = id, .waiter = &waiter};
+  if (Submit(id, body, body_bytes, tail, &expected) == 0) {
+    const CudaResult lost = errors_.error();
+    return lost == CudaResult::kSuccess ? CudaResult::kInvalidValue : lost;
+  }
+  CountWait(kind, id);
+  const CudaResult result = waiter.Wait(spin_);
+  if (result != CudaResult::kSuccess) errors_.WriteOutput();
+  if (result != CudaResult::kSuccess || kind == WaitKind::kRoundTrip || kind == WaitKind::kFree) {
+    return result;
+  }
+  return errors_.TakeDeferred();
+}
+
+CudaResult CommandPort::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
+                                uint64_t* seq) {
+  if (seq != nullptr) *seq = last_seq();
+  if (errors_.error() != CudaResult::kSuccess) return errors_.error();
+  if (bytes == 0) return CudaResult::kSuccess;
+  const int pieces = static_cast<int>((bytes + kMaxCopyOut - 1) / kMaxCopyOut);
+  ReplyWaiter waiter(pieces);
+  for (int i = 0; i < pieces; ++i) {
+    const uint64_t offset = i * kMaxCopyOut;
+    const cmd::CopyFromDevice command = {stream, src + offset,
+                                         std::min(kMaxCopyOut, bytes - offset)};
+    const ExpectedReply expected = {.command = CommandId::kCopyFromDevice,
+                                    .waiter = wait ? &waiter : nullptr,
+                                    .destination = static_cast<char*>(dst) + offset,
+                                    .bytes = command.bytes};
+    const uint64_t sent =
+        Submit(CommandId::kCopyFromDevice, &command, sizeof(command), {}, &expected);
+    if (sent == 0) {
+      if (!wait) return errors_.error();
+      waiter.Abandon(pieces - i, errors_.error());
+      break;
+    }
+    if (seq != nullptr) *seq = sent;
+  }
+  CountWait(WaitKind::kCopyOut, CommandId::kCopyFromDevice);
+  if (!wait) return CudaResult::kSuccess;
+  const CudaResult result = waiter.Wait(spin_);
+  errors_.WriteOutput();
+  return result == CudaResult::kSuccess ? errors_.TakeDeferred() : result;
+}
+
+CudaResult CommandPort::CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                                   const BoxExtent& extent, bool wait, uint64_t* seq) {
+  const cmd::CopyBoxFromDevice command = {stream,       src.address,   src.pitch,   src.slice,
+                                          extent.width, extent.height, extent.depth};
+  return BoxOut(CommandId::kCopyBoxFromDevice, &command, sizeof(command), dst, extent, wait, seq);
+}
+
+CudaResult CommandPort::CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst,
+                                     bool wait, uint64_t* seq) {
+  return BoxOut(CommandId::kCopyFromArray, &command, sizeof(command), dst,
+                {command.width, command.height, command.depth}, wait, seq);
+}
+
+CudaResult CommandPort::BoxOut(CommandId id, const void* body, size_t body_bytes,
+                               const BoxPlace& dst, const BoxExtent& extent, bool wait,
+                               uint64_t* seq) {
+  *seq = last_seq();
+  if (errors_.error() != CudaResult::kSuccess) return errors_.error();
+  ReplyWaiter waiter(1);
+  const ExpectedReply expected = {.command = id,
+                                  .waiter = wait ? &waiter : nullptr,
+                                  .bytes = extent.bytes(),
+                                  .box = dst,
+                                  .extent = extent};
+  const uint64_t sent = Submit(id, body, body_bytes, {}, &expected);
+  if (sent == 0) return errors_.error();
+  *seq = sent;
+  CountWait(WaitKind::kCopyOut, id);
+  if (!wait) return CudaResult::kSuccess;
+  const CudaResult result = waiter.Wait(spin_);
+  return result == CudaResult::kSuccess ? errors_.TakeDeferred() : result;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,95 @@
+// The commands of a session as the application's threads give them: numbered, appended, counted and
+// waited for.
+//
+// Threads append to the queue and wait in the table of replies; the channel's loop takes from the
+// one and answers into the other. What every command touches is held by value.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_PORT_H_
+#define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_PORT_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "client_stub/session/commands.h"
+#include "client_stub/session/commands/command_queue.h"
+#include "client_stub/session/commands/completion_board.h"
+#include "client_stub/session/commands/reply_table.h"
+#include "client_stub/session/connection/channel_slot.h"
+#include "client_stub/session/counters.h"
+#include "client_stub/session/status/session_errors.h"
+#include "common/cuda/box.h"
+#include "common/cuda/cuda_result.h"
+#include "common/log/log_budget.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class CommandPort final : public Commands {
+ public:
+  // `log`, with the kinds of session_log.h, is borrowed.
+  explicit CommandPort(LogBudget* log);
+
+  // False when there is no memory for commands; nothing may be sent then.
+  bool ok() const { return queue_.ok(); }
+  // What the welcome says. Called once, before the first command.
+  void SetTerms(uint32_t version, uint64_t window_bytes, uint64_t window_commands);
+
+  void BeginGroup() override { queue_.BeginGroup(); }
+  void EndGroup() override;
+  CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
+                     uint64_t* seq) override;
+  CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
+                        const BoxExtent& extent, bool wait, uint64_t* seq) override;
+  CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
+                          uint64_t* seq) override;
+  uint64_t last_seq() const override { return queue_.last_seq(); }
+  bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
+  void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
+
+  // The loop's: every wait ends with `error`, and so does every later one. Those who wait are told
+  // last, so that what they see next is the error.
+  void Lose(CudaResult error);
+
+  // For the other parts of the session.
+  CommandQueue& queue() { return queue_; }
+  ReplyTable& replies() { return replies_; }
+  CompletionBoard& board() { return board_; }
+  SessionErrors& errors() { return errors_; }
+  Counters& counters() { return counters_; }
+  ChannelSlot& channel() { return channel_; }
+
+ private:
+  uint64_t Append(CommandId id, const void* body, size_t body_bytes,
+                  std::string_view tail) override;
+  CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
+                       std::string_view tail, std::string* fields) override;
+
+  // Appends and, when `expected` is given, registers it first. Returns the command's number or 0.
+  uint64_t Submit(CommandId id, const void* body, size_t body_bytes, std::string_view tail,
+                  const ExpectedReply* expected);
+  // Has the rows of a box come to `dst`, by a command that asks for them.
+  CudaResult BoxOut(CommandId id, const void* body, size_t body_bytes, const BoxPlace& dst,
+                    const BoxExtent& extent, bool wait, uint64_t* seq);
+  // Whether the server has such a command; says so once when it does not.
+  bool Knows(CommandId id);
+  void CountCommand(CommandId id);
+  void CountWait(WaitKind kind, CommandId id);
+
+  LogBudget* const log_;
+  const std::chrono::nanoseconds spin_;
+  uint32_t version_ = 0;  // Constant once SetTerms() was called.
+  std::atomic<bool> said_unknown_{false};
+  Counters counters_;
+  SessionErrors errors_;
+  CommandQueue queue_;
+  ReplyTable replies_;
+  CompletionBoard board_;
+  ChannelSlot channel_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_PORT_H_

@@ -1,0 +1,271 @@
+#include "client_stub/session/connection/connection.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "client_stub/session/status/session_log.h"
+#include "transport/loop_thread.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
+constexpr absl::Duration kLastBackoff = absl::Seconds(1);
+// For one attempt: to connect, and from then on for the server's answer, which may have to wait
+// until it has ended the former connection.
+constexpr absl::Duration kDialDeadline = absl::Seconds(1);
+constexpr absl::Duration kAnswerDeadline = absl::Seconds(5);
+
+// What another attempt would end with again.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsUnauthenticated(status);
+}
+
+}  // namespace
+
+Connection::Connection(ChannelSlot* slot, ChannelHandler* handler, LogBudget* log,
+                       std::function<void(const absl::Status&)> gave_up)
+    : slot_(slot), handler_(handler), log_(log), gave_up_(std::move(gave_up)) {}
+
+Connection::~Connection() {
+  BeginClosing();
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  if (redialer_.joinable()) redialer_.join();
+  DropChannel();
+}
+
+absl::Status Connection::Connect(const DialTarget& target, const Dialer& dialer,
+                                 absl::Duration deadline, absl::Duration resume) {
+  dialer_ = dialer;
+  resume_for_ = resume;
+  endpoints_ = {target};
+  return Dial(target, deadline);
+}
+
+absl::Status Connection::Dial(const DialTarget& target, absl::Duration deadline) {
+  auto channel = dialer_(target, handler_, deadline);
+  if (!channel.ok()) return channel.status();
+  channel_ = *std::move(channel);
+  slot_->Set(channel_.get());
+  slot_->Wake();
+  return absl::OkStatus();
+}
+
+void Connection::DropChannel() {
+  slot_->Clear();
+  channel_.reset();
+}
+
+void Connection::MoveTo(const DialTarget& target) {
+  MutexLock lock(&mu_);
+  if (!resumable_ || resume_for_ <= absl::ZeroDuration() || stopping_ || goodbye_ ||
+      state_ == ConnectionState::kOver) {
+    return;
+  }
+  move_to_ = target;
+  StartRedialer();
+}
+
+void Connection::SetUp(bool resumable) {
+  MutexLock lock(&mu_);
+  resumable_ = resumable;
+  state_ = ConnectionState::kUp;
+  changed_.NotifyAll();
+}
+
+bool Connection::TakeResumeDue(uint64_t* attempt) {
+  *attempt = attempt_;
+  return std::exchange(resume_due_, false);
+}
+
+void Connection::SetResumed() {
+  resumed_awaited_ = false;
+  MutexLock lock(&mu_);
+  if (state_ == ConnectionState::kResuming) state_ = ConnectionState::kUp;
+  changed_.NotifyAll();
+}
+
+bool Connection::OnClosed(const absl::Status& status, bool sound) {
+  MutexLock lock(&mu_);
+  if (!MayResume(status, sound)) {
+    state_ = ConnectionState::kOver;
+    return false;
+  }
+  state_ = ConnectionState::kDown;
+  down_status_ = status;
+  StartRedialer();
+  return true;
+}
+
+void Connection::SetClosed() {
+  MutexLock lock(&mu_);
+  closed_ = true;
+  changed_.NotifyAll();
+}
+
+bool Connection::AwaitFlushed(absl::Time end, bool sound, const std::function<bool()>& flushed) {
+  MutexLock lock(&mu_);
+  while (sound && !closed_ && !(state_ == ConnectionState::kUp && flushed())) {
+    const absl::Duration left = end - absl::Now();
+    if (left <= absl::ZeroDuration()) break;
+    changed_.WaitWithTimeout(&mu_, left);
+  }
+  if (closed_) return false;
+  goodbye_ = true;
+  if (state_ == ConnectionState::kUp) return true;
+  // Nobody to say it to: the server notices by itself.
+  stopping_ = true;
+  changed_.NotifyAll();
+  return false;
+}
+
+void Connection::NoteFlushed() {
+  MutexLock lock(&mu_);
+  changed_.NotifyAll();
+}
+
+void Connection::AwaitClosed(absl::Time end) {
+  MutexLock lock(&mu_);
+  while (!closed_) {
+    const absl::Duration left = end - absl::Now();
+    if (left <= absl::ZeroDuration()) return;
+    changed_.WaitWithTimeout(&mu_, left);
+  }
+}
+
+bool Connection::MayResume(const absl::Status& status, bool sound) {
+  if (!resumable_ || !sound || goodbye_ || stopping_ || resume_for_ <= absl::ZeroDuration()) {
+    return false;
+  }
+  switch (state_) {
+    case ConnectionState::kUp:
+      // Lost, or ended by the server for a connection of ours that it takes for a later one.
+      return absl::IsUnavailable(status) || absl::IsAborted(status);
+    case ConnectionState::kMoving:
+    case ConnectionState::kResuming:  // The redialer decides.
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Connection::StartRedialer() {
+  if (!redialer_.joinable()) redialer_ = StartLoopThread("wl-link", [this] { RunRedialer(); });
+  changed_.NotifyAll();
+}
+
+void Connection::RunRedialer() {
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      while (!stopping_ && state_ != ConnectionState::kOver && state_ != ConnectionState::kDown &&
+             !(state_ == ConnectionState::kUp && move_to_.has_value() && !goodbye_)) {
+        changed_.Wait(&mu_);
+      }
+      if (stopping_ || state_ == ConnectionState::kOver) return;
+      if (state_ == ConnectionState::kUp) {
+        moving_ = true;
+        state_ = ConnectionState::kMoving;
+        endpoints_.insert(endpoints_.begin(), *std::exchange(move_to_, std::nullopt));
+      } else {
+        moving_ = false;
+        if (const LogPermit permit = log_->Ask(kConnectionLostLine)) {
+          permit.Warning("connection to the server lost: ", std::string(down_status_.message()),
+                         "; the session waits and will be resumed");
+        }
+      }
+    }
+    DropChannel();
+    Redial();
+  }
+}
+
+void Connection::Redial() {
+  const absl::Time start = absl::Now();
+  const absl::Time give_up = start + resume_for_;
+  absl::Duration backoff = kFirstBackoff;
+  size_t choice = 0;
+  while (true) {
+    const bool own = choice + 1 == endpoints_.size();
+    const absl::Status status = TryResume(endpoints_[choice], give_up);
+    const absl::Time now = absl::Now();
+    if (status.ok()) {
+      if (!moving_) {
+        if (const LogPermit permit = log_->Ask(kResumedLine)) {
+          permit.Warning("session resumed after ",
+                         absl::FormatDuration(absl::Trunc(now - start, absl::Milliseconds(1))));
+        }
+      }
+      return;
+    }
+    if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
+    if (!own && (moving_ || IsFinal(status))) {
+      // Not our server, or one that cannot be reached there.
+      endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
+      continue;
+    }
+    choice = own ? 0 : choice + 1;
+    MutexLock lock(&mu_);
+    const absl::Time next = own ? std::min(now + backoff, give_up) : now;
+    while (!stopping_ && absl::Now() < next) {
+      changed_.WaitWithTimeout(&mu_, next - absl::Now());
+    }
+    if (stopping_ || state_ == ConnectionState::kOver) return;
+    if (own) backoff = std::min(2 * backoff, kLastBackoff);
+  }
+}
+
+absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline) {
+  {
+    MutexLock lock(&mu_);
+    if (stopping_ || state_ == ConnectionState::kOver)
+      return absl::CancelledError("the session ends");
+    state_ = ConnectionState::kResuming;
+  }
+  ++attempt_;
+  resume_due_ = true;
+  resumed_awaited_ = true;
+  const absl::Duration left = std::max(deadline - absl::Now(), absl::Milliseconds(10));
+  const absl::Status dialed = Dial(target, std::min(left, kDialDeadline));
+  if (!dialed.ok()) return dialed;
+  bool silent;
+  {
+    const absl::Time answer_due = absl::Now() + std::min(left, kAnswerDeadline);
+    MutexLock lock(&mu_);
+    while (state_ == ConnectionState::kResuming && !stopping_ && absl::Now() < answer_due) {
+      changed_.WaitWithTimeout(&mu_, answer_due - absl::Now());
+    }
+    if (state_ == ConnectionState::kUp) return absl::OkStatus();
+    // An answer that comes from now on is too late: the channel goes.
+    silent = state_ == ConnectionState::kResuming;
+    if (silent) state_ = ConnectionState::kMoving;
+  }
+  DropChannel();
+  if (silent) return absl::UnavailableError("the server did not answer the resumption in time");
+  MutexLock lock(&mu_);
+  if (!down_status_.ok()) return down_status_;
+  return absl::UnavailableError("the server ended the connection");
+}
+
+// Instead of the loop, which there is not.
+void Connection::GiveUp(const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    if (stopping_ || state_ == ConnectionState::kOver) return;
+  }
+  gave_up_(status);
+  MutexLock lock(&mu_);
+  state_ = ConnectionState::kOver;
+  closed_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,31 @@
+// How a session gets a channel to a server.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_DIALER_H_
+#define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_DIALER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "transport/channel.h"
+
+namespace warpline::stub {
+
+// An address, and for the path of a unix socket that was only heard of, which user must listen
+// there.
+struct DialTarget {
+  std::string endpoint;
+  std::optional<uint32_t> listener_uid = std::nullopt;
+};
+
+// Opens a channel to the server at an address and returns it, or why not, within the deadline.
+// Blocks. Called by one thread at a time, for as long as the session lives.
+using Dialer = std::function<absl::StatusOr<std::unique_ptr<Channel>>(
+    const DialTarget& target, ChannelHandler* handler, absl::Duration deadline)>;
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_CONNECTION_DIALER_H_

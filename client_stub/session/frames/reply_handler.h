@@ -1,0 +1,35 @@
+// What the server answers to commands, and what it tells of them: the frames of kind kReplies.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_FRAMES_REPLY_HANDLER_H_
+#define WARPLINE_CLIENT_STUB_SESSION_FRAMES_REPLY_HANDLER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "client_stub/session/frames/session_parts.h"
+#include "common/cuda/cuda_result.h"
+#include "proto/wire.h"
+
+namespace warpline::stub {
+
+// The loop's. All of it is untrusted.
+class ReplyHandler {
+ public:
+  explicit ReplyHandler(const SessionParts& parts) : parts_(parts) {}
+
+  // False, with the reason in `*problem`, for what a correct server does not send.
+  bool Handle(std::string_view payload, std::string* problem);
+
+ private:
+  bool HandleReply(const ReplyView& reply, std::string* problem);
+  bool HandleRetired(const ReplyView& reply, std::string* problem);
+  bool HandleFailed(const ReplyView& reply, std::string* problem);
+  bool HandleOutput(const ReplyView& reply);
+  void CommandFailed(CommandId command, uint64_t seq, CudaResult result, std::string_view what);
+
+  const SessionParts parts_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_FRAMES_REPLY_HANDLER_H_

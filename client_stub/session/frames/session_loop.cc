@@ -1,0 +1,187 @@
+#include "client_stub/session/frames/session_loop.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr size_t kMaxLoggedText = 512;
+
+void Add(std::atomic<uint64_t>* counter, uint64_t n) {
+  counter->store(counter->load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+SessionLoop::SessionLoop(const ArenaCandidate& arena, const SessionParts& parts,
+                         Connection* connection, OpeningAnswer* answer)
+    : arena_(arena), parts_(parts), connection_(connection), answer_(answer), replies_(parts) {}
+
+bool SessionLoop::NextFrame(Frame* frame) {
+  if (connection_->awaits_resumed()) {
+    uint64_t attempt;
+    if (!connection_->TakeResumeDue(&attempt)) return false;
+    warpline_internal::Resume resume;
+    resume.set_session(welcomed_.session);
+    resume.set_secret(welcomed_.secret);
+    resume.set_attempt(attempt);
+    resume.set_received(receipts_.taken());
+    *frame = {kResume, resume.SerializeAsString()};
+  } else if (!receipts_.NextAck(frame) && !parts_.control->Take(frame)) {
+    if (!parts_.commands->queue().Take(&frame->payload, receipts_.InPassing())) return false;
+    frame->kind = kCommands;
+    receipts_.NoteSaid();
+  }
+  Counters& counters = parts_.commands->counters();
+  Add(&counters.frames_sent, 1);
+  Add(&counters.bytes_sent, frame->payload.size());
+  return true;
+}
+
+Accept SessionLoop::OnFrame(Frame* frame) {
+  Counters& counters = parts_.commands->counters();
+  Add(&counters.frames_received, 1);
+  Add(&counters.bytes_received, frame->payload.size());
+  if (frame->kind == kReadBackDone && parts_.memory->HandleReadBack(frame->payload)) {
+    return Accept::kTaken;
+  }
+  std::string problem;
+  // What comes to a lost session is counted, so that the server need not keep it.
+  if (!lost_ && !HandleFrame(*frame, &problem)) {
+    const absl::Status status = absl::InvalidArgumentError(problem);
+    answer_->Give(status);
+    LogError("session lost: the server sent what it should not: ", problem);
+    lost_ = true;
+    parts_.Lose(CudaResult::kLaunchFailed);
+    parts_.commands->channel().Close(status);
+  } else if (IsCountedToClient(frame->kind)) {
+    receipts_.NoteTaken(frame->payload.size());
+  }
+  return Accept::kTaken;
+}
+
+bool SessionLoop::HandleFrame(const Frame& frame, std::string* problem) {
+  if (!welcome_seen_ && frame.kind == kRedirect) {
+    answer_->Give(ParseRedirect(frame.payload));
+    return true;
+  }
+  if (!welcome_seen_ && frame.kind != kWelcome && frame.kind != kFault) {
+    *problem = absl::StrCat("frame ", frame.kind, " before the welcome");
+    return false;
+  }
+  if (connection_->awaits_resumed() != (frame.kind == kResumed)) {
+    *problem =
+        absl::StrCat("frame ", frame.kind, connection_->awaits_resumed() ? " before" : " without",
+                     " the resumption");
+    return false;
+  }
+  switch (frame.kind) {
+    case kResumed:
+      return HandleResumed(frame.payload, problem);
+    case kWelcome:
+      return HandleWelcome(frame.payload, problem);
+    case kReplies:
+      return replies_.Handle(frame.payload, problem);
+    case kMemoryGrant:
+      if (parts_.memory->HandleGrant(frame.payload) || parts_.commands->replies().failed()) {
+        return true;
+      }
+      *problem = "a bad memory grant";
+      return false;
+    case kFault:
+      HandleFault(frame.payload);
+      return true;
+    case kReceived:
+      return HandleReceived(frame.payload, problem);
+    default:
+      *problem = absl::StrCat("frame kind ", frame.kind);
+      return false;
+  }
+}
+
+bool SessionLoop::HandleReceived(std::string_view payload, std::string* problem) {
+  ReceivedBody body;
+  CommandQueue& queue = parts_.commands->queue();
+  if (!TakeStruct(&payload, &body) || !queue.OnReceived(body.seq) ||
+      !parts_.control->OnReceived(body.controls)) {
+    *problem = "a bad receipt";
+    return false;
+  }
+  if (connection_->closing() && queue.AllReceived()) connection_->NoteFlushed();
+  return true;
+}
+
+bool SessionLoop::HandleWelcome(std::string_view payload, std::string* problem) {
+  if (welcome_seen_) {
+    *problem = "a second welcome";
+    return false;
+  }
+  welcome_seen_ = true;
+  auto welcomed = ParseWelcome(payload, arena_);
+  if (welcomed.ok()) {
+    welcomed_ = *std::move(welcomed);
+    if (welcomed_.resumable) receipts_.Start();
+    connection_->SetUp(welcomed_.resumable);
+  }
+  answer_->Give(welcomed.status());
+  return true;
+}
+
+bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) {
+  ResumedBody body;
+  size_t commands = 0;
+  size_t controls = 0;
+  if (!TakeStruct(&payload, &body) || !parts_.commands->queue().Rewind(body.seq, &commands) ||
+      !parts_.control->Rewind(body.controls, &controls)) {
+    *problem = "a bad resumption";
+    return false;
+  }
+  Counters& counters = parts_.commands->counters();
+  Add(&counters.frames_again, commands + controls);
+  Add(connection_->moving() ? &counters.transfers : &counters.resumes, 1);
+  receipts_.NoteSaid();
+  connection_->SetResumed();
+  return true;
+}
+
+void SessionLoop::HandleFault(std::string_view payload) {
+  warpline_internal::Fault fault;
+  CudaResult error = CudaResult::kLaunchFailed;
+  std::string message = "no reason given";
+  if (fault.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    if (fault.error() != 0) error = static_cast<CudaResult>(fault.error());
+    message = fault.message().substr(0, kMaxLoggedText);
+  }
+  answer_->Give(StatusFromCudaResult(error, message));
+  lost_ = true;
+  if (!fault.memory_kept()) parts_.memory->LoseWhatWasLeft(error);
+  LogError("session lost: ", message, " (", CudaResultName(error), ")");
+  parts_.Lose(error);
+}
+
+void SessionLoop::OnClosed(const absl::Status& status) {
+  const bool closing = connection_->closing();
+  if (connection_->OnClosed(status, /*sound=*/!lost_)) return;
+  const bool opened = answer_->End(status);
+  if (opened && !closing && !lost_) {
+    LogError("session lost: ", status.ok() ? "the server ended it" : status.ToString());
+  }
+  parts_.Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
+  parts_.memory->LoseWhatWasLeft(parts_.commands->errors().error());
+  connection_->SetClosed();
+}
+
+void SessionLoop::OnGivenUp(const absl::Status& status) {
+  const bool closing = connection_->closing();
+  LogError("session lost: it could not be resumed: ", status.ToString());
+  parts_.Lose(closing ? CudaResult::kDeinitialized : CudaResult::kLaunchFailed);
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,64 @@
+// What the channel's loop does for a session.
+//
+// Application threads append to the command queue and wait in tables; the loop takes from the queue
+// and answers into the tables. Only the loop fails the tables, so no reply is written anywhere
+// after a wait has ended.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_FRAMES_SESSION_LOOP_H_
+#define WARPLINE_CLIENT_STUB_SESSION_FRAMES_SESSION_LOOP_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client_stub/session/connection/connection.h"
+#include "client_stub/session/frames/receipts.h"
+#include "client_stub/session/frames/reply_handler.h"
+#include "client_stub/session/frames/session_parts.h"
+#include "client_stub/session/handshake/arena_reservation.h"
+#include "client_stub/session/handshake/handshake.h"
+#include "client_stub/session/handshake/opening_answer.h"
+#include "transport/channel.h"
+
+namespace warpline::stub {
+
+// Everything that arrives is untrusted: a frame that a correct server does not send ends the
+// session.
+class SessionLoop final : public ChannelHandler {
+ public:
+  // `connection` and `answer` are borrowed and not used before the first frame. `arena`: what the
+  // hello names.
+  SessionLoop(const ArenaCandidate& arena, const SessionParts& parts, Connection* connection,
+              OpeningAnswer* answer);
+
+  bool NextFrame(Frame* frame) override;
+  Accept OnFrame(Frame* frame) override;
+  void OnClosed(const absl::Status& status) override;
+
+  // On the redialer's thread, when there is no loop: the connection could not be replaced.
+  void OnGivenUp(const absl::Status& status);
+
+  // Constant once the answer was given that the session is open.
+  const Welcomed& welcomed() const { return welcomed_; }
+
+ private:
+  bool HandleFrame(const Frame& frame, std::string* problem);
+  bool HandleWelcome(std::string_view payload, std::string* problem);
+  bool HandleResumed(std::string_view payload, std::string* problem);
+  bool HandleReceived(std::string_view payload, std::string* problem);
+  void HandleFault(std::string_view payload);
+
+  const ArenaCandidate arena_;
+  const SessionParts parts_;
+  Connection* const connection_;
+  OpeningAnswer* const answer_;
+
+  ReplyHandler replies_;
+  Receipts receipts_;
+  bool welcome_seen_ = false;
+  bool lost_ = false;
+  Welcomed welcomed_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_FRAMES_SESSION_LOOP_H_

@@ -1,0 +1,71 @@
+// The memory requests of a session: sent as frames of their own, and waited for.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_MEMORY_REQUESTER_H_
+#define WARPLINE_CLIENT_STUB_SESSION_MEMORY_MEMORY_REQUESTER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "client_stub/session/connection/control_queue.h"
+#include "client_stub/session/counters.h"
+#include "client_stub/session/memory/grant_table.h"
+#include "client_stub/session/memory/host_memory_link.h"
+#include "client_stub/session/memory/read_back_table.h"
+#include "client_stub/session/memory/refusal_log.h"
+#include "client_stub/session/memory_requests.h"
+#include "client_stub/session/session_status.h"
+#include "common/cuda/cuda_result.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class MemoryRequester final : public MemoryRequests {
+ public:
+  // All are borrowed.
+  MemoryRequester(const SessionStatus* status, ControlQueue* control, Counters* counters);
+
+  // Where host memory comes from. Called at most once, before the first request.
+  void SetHostMemory(std::unique_ptr<HostMemoryLink> link) { host_memory_ = std::move(link); }
+
+  CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
+                           Grant* grant) override;
+  void NoteRefusedMemory(CudaResult error, std::string_view why) override;
+  void ReturnMemory(const Grant& grant) override;
+  CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
+                           uint64_t* created) override;
+  void ReturnHandle(uint64_t handle) override;
+  CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
+  CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
+  CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
+
+  // --- The loop's.
+  // The payloads of kMemoryGrant and kReadBackDone. False for what answers no request.
+  bool HandleGrant(std::string_view payload);
+  bool HandleReadBack(std::string_view payload);
+  // Every request ends with `error`, and so does every later one.
+  void Lose(CudaResult error) { grants_.Fail(error); }
+  // The same for what is asked for after an error: nothing of the memory is left.
+  void LoseWhatWasLeft(CudaResult error) { read_backs_.Fail(error); }
+
+ private:
+  // Sends a request, whose id is filled in, and waits for its answer in `waiter`.
+  CudaResult Ask(warpline_internal::MemoryRequest request, GrantWaiter* waiter);
+
+  const SessionStatus* const status_;
+  ControlQueue* const control_;
+  Counters* const counters_;
+  const std::chrono::nanoseconds spin_;
+  std::unique_ptr<HostMemoryLink> host_memory_;  // Null on another host.
+  GrantTable grants_;
+  ReadBackTable read_backs_;
+  RefusalLog refusals_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_MEMORY_MEMORY_REQUESTER_H_

@@ -1,0 +1,49 @@
+// What client and server agreed on when the session was opened. It does not change afterwards.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_TERMS_H_
+#define WARPLINE_CLIENT_STUB_SESSION_SESSION_TERMS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace warpline::stub {
+
+// Device memory keeps this distance from either end of each device's part of the arena. The server
+// has the worker map the distance before the first allocation to a sink, so that programs that
+// access a little before it harm nothing.
+inline constexpr uint64_t kArenaMargin = 8ull << 20;
+
+// What the server said of one of the session's devices.
+struct RemoteDevice {
+  std::string name;
+  std::array<uint8_t, 16> uuid{};
+  uint64_t total_bytes = 0;  // The session's quota, which is what the application may see.
+  int driver_version = 0;
+  int least_stream_priority = 0;
+  int greatest_stream_priority = 0;
+  std::string pci_bus_id;
+  std::array<int, 256> attributes{};  // By CUdevice_attribute; 0 where the server knows none.
+  uint32_t peers = 0;  // A bit for each other device of the session whose memory it can access.
+};
+
+// Memory that the server backed: [va, va + bytes) in the arena.
+struct Grant {
+  uint64_t va = 0;
+  uint64_t bytes = 0;
+};
+
+struct SessionTerms {
+  std::vector<RemoteDevice> devices;  // At least one; places are numbers (proto/devices.h).
+  uint64_t arena_base = 0;
+  uint64_t arena_bytes = 0;
+  Grant initial_grant;    // Of the first device's memory.
+  uint64_t features = 0;  // What both have (proto/frames.h, Feature).
+  bool same_host = true;  // Whether no network lies between the two.
+
+  const RemoteDevice& device(uint32_t number = 0) const { return devices[number]; }
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_SESSION_TERMS_H_

@@ -1,0 +1,71 @@
+#include "server/device/testing/fake_backend.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline::device {
+namespace {
+
+class FakeChunkSource : public ChunkSource {
+ public:
+  absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override {
+    UniqueFd fd(memfd_create("fake-chunk", MFD_CLOEXEC));
+    if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("memfd: errno ", errno));
+    }
+    return fd;
+  }
+
+  // A hole reads as zeros, and makes fresh chunks cost nothing.
+  absl::Status ScrubChunk(int fd, uint64_t bytes) override {
+    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) !=
+        0) {
+      return absl::InternalError(absl::StrCat("fallocate: errno ", errno));
+    }
+    return absl::OkStatus();
+  }
+};
+
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(const FakeBackendOptions& options) : options_(options) {}
+
+  int DeviceCount() override { return options_.device_count; }
+
+  absl::StatusOr<DeviceInfo> Info(int ordinal) override {
+    if (ordinal < 0 || ordinal >= options_.device_count) return absl::NotFoundError("no device");
+    DeviceInfo info;
+    info.name = "Fake device";
+    info.uuid[0] = static_cast<uint8_t>(ordinal + 1);
+    info.total_bytes = options_.total_bytes;
+    info.driver_version = 13000;
+    info.pci_bus_id = "0000:00:00.0";
+    info.attributes.emplace_back(1, 1024);
+    return info;
+  }
+
+  absl::StatusOr<std::vector<std::unique_ptr<Context>>> OpenContexts(
+      absl::Span<const int>) override {
+    return absl::UnimplementedError("the fake device executes nothing");
+  }
+
+  absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int) override {
+    return std::unique_ptr<ChunkSource>(new FakeChunkSource);
+  }
+
+ private:
+  const FakeBackendOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewFakeBackend(const FakeBackendOptions& options) {
+  return std::make_unique<FakeBackend>(options);
+}
+
+}  // namespace warpline::device

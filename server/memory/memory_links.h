@@ -1,0 +1,74 @@
+// What a session's memory of a device needs around it.
+#ifndef WARPLINE_SERVER_MEMORY_MEMORY_LINKS_H_
+#define WARPLINE_SERVER_MEMORY_MEMORY_LINKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "memory/chunk.h"
+#include "memory/quota.h"
+#include "proto/session.pb.h"
+#include "server/workers/worker_link.h"
+
+namespace warpline::server {
+
+class DeviceMemory;
+
+// The way to the session's client. Called on the control loop.
+class ClientLink {
+ public:
+  virtual ~ClientLink() = default;
+  // The answer to a request for memory.
+  virtual void Push(warpline_internal::MemoryGrant grant) = 0;
+  // A request is answered, or a return done: the client may have one more under way.
+  virtual void Done() = 0;
+  // The client asked for what nobody may ask for, such as to return what was not granted.
+  virtual void Violated(const absl::Status& status) = 0;
+};
+
+// Where the session's chunks of a device come from and go to. Called on the control loop.
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+  using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
+  // DeviceMemory::Take(), with `taken` called on the control loop.
+  virtual void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
+                    Taken taken) = 0;
+  virtual void Return(std::vector<Chunk> chunks) = 0;
+  // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
+  // else those on the device, and calls `tried` on the control loop when that has succeeded or
+  // failed. False when none keeps anything.
+  virtual bool Reclaim(bool quota_short, std::function<void()> tried) = 0;
+};
+
+// All borrowed.
+struct MemoryLinks {
+  WorkerLink* worker = nullptr;
+  ClientLink* client = nullptr;
+  ChunkSource* chunks = nullptr;
+};
+
+// Returned memory that sessions of a tenant keep of a device, or of one quota alone.
+struct KeptMemory {
+  const DeviceMemory* device = nullptr;
+  // Other tenants are not held up for it, and what they keep was promised to them.
+  std::string tenant;
+  const Quota* quota = nullptr;  // Null for any.
+};
+
+// Who has sessions give up what they keep. Called on the control loop.
+class MemoryReclaimer {
+ public:
+  virtual ~MemoryReclaimer() = default;
+  // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
+  // False when there is none. See SessionMemory.
+  virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) = 0;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_MEMORY_MEMORY_LINKS_H_

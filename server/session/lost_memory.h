@@ -1,0 +1,56 @@
+// What is left of a session that has lost its worker, for its client to read.
+#ifndef WARPLINE_SERVER_SESSION_LOST_MEMORY_H_
+#define WARPLINE_SERVER_SESSION_LOST_MEMORY_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "proto/session.pb.h"
+#include "server/session/session_client.h"
+#include "server/session/session_holdings.h"
+#include "server/session/session_lines.h"
+#include "server/session/session_worker.h"
+#include "server/workers/memory_reader.h"
+
+namespace warpline::server {
+
+// Runs on the control loop. gone() is true at its end.
+class LostMemory : private MemoryReaderHost {
+ public:
+  // All are borrowed. `gone` is called when the reader is gone.
+  LostMemory(SessionWorker* worker, SessionHoldings* holdings, SessionClient* client,
+             SessionLines* lines, std::function<void()> gone)
+      : worker_(worker),
+        holdings_(holdings),
+        client_(client),
+        lines_(lines),
+        gone_(std::move(gone)) {}
+
+  // Answered to the client, in order. The session has failed.
+  void Read(const warpline_internal::ReadBack& request);
+  // The worker that was lost is gone.
+  void OnFormerGone();
+  void Stop();
+  bool gone() const { return reader_ == nullptr || reader_->gone(); }
+
+ private:
+  // MemoryReaderHost.
+  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) override;
+  void MapForReader(std::function<void(CudaResult)> done) override;
+  void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override;
+  void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
+  void OnReaderGone() override { gone_(); }
+  LogPermit AskForReaderLine() override { return lines_->Ask(kReaderLine); }
+
+  SessionWorker* const worker_;
+  SessionHoldings* const holdings_;
+  SessionClient* const client_;
+  SessionLines* const lines_;
+  const std::function<void()> gone_;
+  std::shared_ptr<MemoryReader> reader_;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_SESSION_LOST_MEMORY_H_

@@ -1,0 +1,33 @@
+#include "server/session/session_client.h"
+
+#include <utility>
+
+#include "proto/frames.h"
+#include "server/session/connection/message_frame.h"
+
+namespace warpline::server {
+
+bool SessionClient::TryCount() {
+  if (pending_.fetch_add(1, std::memory_order_relaxed) < max_pending_) return true;
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+void SessionClient::NoteRefusedMemory(const std::string& why) {
+  port_->traffic().memory_refused.Add(1);
+  memory_refusal_ = why;
+}
+
+void SessionClient::Push(warpline_internal::MemoryGrant grant) {
+  if (grant.bytes() == 0) NoteRefusedMemory(grant.message());
+  if (first_grant_) return std::exchange(first_grant_, nullptr)(std::move(grant));
+  port_->Push(FrameOf(kMemoryGrant, grant));
+}
+
+void SessionClient::AnswerRead(warpline_internal::ReadBackDone done, std::string data) {
+  done.set_data(std::move(data));
+  Done();
+  port_->PushAfterFault(FrameOf(kReadBackDone, done));
+}
+
+}  // namespace warpline::server

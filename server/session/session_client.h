@@ -1,0 +1,58 @@
+// A session's way to its client, beside what its worker writes: answers to requests for memory.
+#ifndef WARPLINE_SERVER_SESSION_SESSION_CLIENT_H_
+#define WARPLINE_SERVER_SESSION_SESSION_CLIENT_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/session.pb.h"
+#include "server/memory/memory_links.h"
+#include "server/session/connection/session_port.h"
+
+namespace warpline::server {
+
+// Runs on the control loop, but for TryCount().
+class SessionClient : public ClientLink {
+ public:
+  // At most `max_pending` requests are under way. `violated` is told of a client that asks for what
+  // nobody may ask for.
+  SessionClient(std::shared_ptr<SessionPort> port, int max_pending,
+                std::function<void(const absl::Status&)> violated)
+      : port_(std::move(port)), max_pending_(max_pending), violated_(std::move(violated)) {}
+
+  // Counts a request until Done(). False when too many are under way. Thread-safe.
+  bool TryCount();
+  // The same for one of the session's own, which there is always room for.
+  void Count() { pending_.fetch_add(1, std::memory_order_relaxed); }
+
+  // The next grant goes to `first`, and not to the client.
+  void HoldNextGrant(std::function<void(warpline_internal::MemoryGrant)> first) {
+    first_grant_ = std::move(first);
+  }
+  // For reports: no line in the log, since allocators try again as a matter of course.
+  void NoteRefusedMemory(const std::string& why);
+  // Why memory was refused, the latest time.
+  const std::string& memory_refusal() const { return memory_refusal_; }
+  // The answer to a ReadBack, which comes after a fault.
+  void AnswerRead(warpline_internal::ReadBackDone done, std::string data);
+
+  // ClientLink.
+  void Push(warpline_internal::MemoryGrant grant) override;
+  void Done() override { pending_.fetch_sub(1, std::memory_order_relaxed); }
+  void Violated(const absl::Status& status) override { violated_(status); }
+
+ private:
+  const std::shared_ptr<SessionPort> port_;
+  const int max_pending_;
+  const std::function<void(const absl::Status&)> violated_;
+  std::atomic<int> pending_{0};  // Raised by the channel's loop.
+  std::function<void(warpline_internal::MemoryGrant)> first_grant_;
+  std::string memory_refusal_;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_SESSION_SESSION_CLIENT_H_

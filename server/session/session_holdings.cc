@@ -1,0 +1,93 @@
+#include "server/session/session_holdings.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline::server {
+namespace {
+
+absl::Status BadMessage(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("bad message: ", what));
+}
+
+}  // namespace
+
+SessionHoldings::SessionHoldings(const Parts& parts)
+    : worker_(parts.worker),
+      client_(parts.client),
+      devices_({parts.control, parts.worker, parts.client, parts.reclaimer}, parts.taken),
+      host_segments_(parts.host_memory, parts.worker) {}
+
+void SessionHoldings::Suspend() {
+  devices_.Suspend();
+  host_segments_.Suspend();
+}
+
+void SessionHoldings::MapAgain(std::function<void(CudaResult)> done) {
+  // The worker answers in order: when it has the devices' memory it has the host's.
+  host_segments_.MapAgain();
+  devices_.MapAgain(/*go_on=*/true, std::move(done));
+}
+
+void SessionHoldings::MapForReader(std::function<void(CudaResult)> done) {
+  devices_.MapAgain(/*go_on=*/false, std::move(done));
+}
+
+void SessionHoldings::Abandon() {
+  devices_.Abandon();
+  host_segments_.Abandon();
+}
+
+void SessionHoldings::End() {
+  devices_.End();
+  host_segments_.End();
+}
+
+absl::Status SessionHoldings::OnMemoryDone(const warpline_internal::MemoryDone& done) {
+  if (devices_.empty()) return absl::OkStatus();
+  const absl::Status status = devices_.OnMemoryDone(done);
+  return status.ok() ? status : BadMessage(status.message());
+}
+
+absl::Status SessionHoldings::OnHostDone(const warpline_internal::MemoryDone& done) {
+  const absl::Status status = host_segments_.OnDone(done);
+  return absl::IsInvalidArgument(status) ? BadMessage(status.message()) : status;
+}
+
+absl::Status SessionHoldings::OnCharge(const warpline_internal::ChargeMemory& charge) {
+  warpline_internal::ToWorker message;
+  auto* const answer = message.mutable_charged();
+  answer->set_id(charge.id());
+  const CudaResult result = devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
+  answer->set_error(static_cast<int>(result));
+  if (result == CudaResult::kOutOfMemory) {
+    client_->NoteRefusedMemory(
+        absl::StrCat("the quota has no room for an array of ", charge.bytes(), " bytes"));
+  }
+  const absl::Status sent = worker_->Send(message, {});
+  if (sent.ok() || absl::IsUnavailable(sent)) return absl::OkStatus();
+  return absl::InvalidArgumentError(sent.ToString());
+}
+
+absl::Status SessionHoldings::OnUncharge(const warpline_internal::UnchargeMemory& uncharge) {
+  if (devices_.empty() || devices_.Uncharge(uncharge)) return absl::OkStatus();
+  return BadMessage("it gave back what it did not have");
+}
+
+void SessionHoldings::Describe(SessionSnapshot* snapshot) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const SessionDeviceSnapshot device = {
+        devices_.device(i).ordinal(), devices_.quota(i).limit_bytes(),
+        devices_.quota(i).used_bytes(), devices_.memory(i).backed_bytes()};
+    snapshot->devices.push_back(device);
+    snapshot->memory.quota_bytes += device.quota_bytes;
+    snapshot->memory.quota_used_bytes += device.quota_used_bytes;
+    snapshot->memory.bytes += device.memory_bytes;
+    snapshot->memory.kept_bytes += devices_.memory(i).kept_bytes();
+  }
+  snapshot->memory.refusal = client_->memory_refusal();
+}
+
+}  // namespace warpline::server

@@ -1,0 +1,74 @@
+// What a session holds in its worker: memory of its devices, and host memory that it shares with
+// its client. Both outlive the worker.
+#ifndef WARPLINE_SERVER_SESSION_SESSION_HOLDINGS_H_
+#define WARPLINE_SERVER_SESSION_SESSION_HOLDINGS_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "common/cuda/cuda_result.h"
+#include "memory/quota.h"
+#include "proto/session.pb.h"
+#include "proto/worker.pb.h"
+#include "server/continuity/worker_place.h"
+#include "server/memory/host_segments.h"
+#include "server/memory/session_devices.h"
+#include "server/session/session_client.h"
+#include "server/session/session_snapshot.h"
+#include "server/workers/worker_link.h"
+
+namespace warpline::server {
+
+// Runs on the control loop. Lives until nothing is being taken any more.
+class SessionHoldings : public Survivor {
+ public:
+  // What it needs around it. All borrowed, but for the quota of host memory, which all sessions
+  // share.
+  struct Parts {
+    EventLoop* control = nullptr;
+    WorkerLink* worker = nullptr;
+    SessionClient* client = nullptr;
+    MemoryReclaimer* reclaimer = nullptr;
+    std::shared_ptr<Quota> host_memory;
+    // Called after each answer of a device to a request for chunks.
+    std::function<void()> taken;
+  };
+
+  explicit SessionHoldings(const Parts& parts);
+
+  // Empty before Open(), to be called once.
+  SessionDevices& devices() { return devices_; }
+  const SessionDevices& devices() const { return devices_; }
+  HostSegments& host_segments() { return host_segments_; }
+
+  // --- Survivor.
+  void Suspend() override;
+  void MapAgain(std::function<void(CudaResult)> done) override;
+  // Has a worker map what the devices have, to be read, and nothing else done with it.
+  void MapForReader(std::function<void(CudaResult)> done);
+  // The session has failed: what was asked for is not done any more.
+  void Abandon();
+  // The worker is gone: everything goes back.
+  void End();
+
+  // --- What the worker says. INVALID_ARGUMENT when it breaks the protocol; any other error when
+  // the session cannot go on with it. The texts are for logs and the client.
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
+  absl::Status OnHostDone(const warpline_internal::MemoryDone& done);
+  absl::Status OnCharge(const warpline_internal::ChargeMemory& charge);
+  absl::Status OnUncharge(const warpline_internal::UnchargeMemory& uncharge);
+
+  // Fills `devices` and `memory`.
+  void Describe(SessionSnapshot* snapshot) const;
+
+ private:
+  WorkerLink* const worker_;
+  SessionClient* const client_;
+  SessionDevices devices_;
+  HostSegments host_segments_;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_SESSION_SESSION_HOLDINGS_H_

@@ -1,0 +1,147 @@
+#include "server/session/session_messages.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/cuda/cuda_result.h"
+#include "common/process_identity.h"
+#include "memory/arena_book.h"
+#include "proto/frames.h"
+#include "proto/refusal.h"
+#include "server/leases/placement.h"
+
+namespace warpline::server {
+namespace {
+
+// CUdevice_attribute.
+constexpr int kComputeMajor = 75;
+constexpr int kComputeMinor = 76;
+
+constexpr size_t kMaxProgramName = 256;
+
+// Such as 90.
+int ComputeCapability(const warpline_internal::DeviceInfo& info) {
+  int sm = 0;
+  for (const auto& attribute : info.attributes()) {
+    if (attribute.id() == kComputeMajor) sm += 10 * attribute.value();
+    if (attribute.id() == kComputeMinor) sm += attribute.value();
+  }
+  return sm;
+}
+
+// Up to where the client begins to use each device's part of the arena; 0 for no sink.
+uint64_t SinkBytes(const warpline_internal::Hello& hello) {
+  if (hello.initial_memory().va() <= hello.arena_base()) return 0;
+  const uint64_t sink = hello.initial_memory().va() - hello.arena_base();
+  return sink <= kMostSinkBytes && sink % kChunkGranularity == 0 ? sink : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
+  const uint32_t version = AgreedVersion(hello->min_version(), hello->max_version());
+  if (version == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the client speaks protocol versions ", hello->min_version(), " to ", hello->max_version(),
+        ", this server ", kLeastProtocolVersion, " to ", kProtocolVersion));
+  }
+  if (hello->program().size() > kMaxProgramName) {
+    hello->mutable_program()->resize(kMaxProgramName);
+  }
+  const absl::Status arena =
+      ValidateArena({hello->arena_base(), hello->arena_bytes()}, kMaxArenaBytes);
+  if (!arena.ok()) return arena;
+  return version;
+}
+
+absl::StatusOr<std::vector<std::string>> WantedDevices(const warpline_internal::Hello& hello,
+                                                       const Entitlement& entitlement) {
+  auto wanted = ParseDeviceNames(hello.device());
+  if (entitlement.devices.empty()) return wanted;
+  return ChooseOfLease(entitlement.devices, wanted);
+}
+
+absl::Status WhyNotOpened(const warpline_internal::WorkerOpened& opened,
+                          const warpline_internal::Hello& hello) {
+  // Not UNAVAILABLE, after which clients would ask for the same arena again.
+  if (opened.refusal().reason() == warpline_internal::Refusal::ARENA_UNAVAILABLE) {
+    return ArenaUnavailable(
+        absl::StrFormat("%d bytes at %#x", hello.arena_bytes(), hello.arena_base()));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the worker cannot open the device: ", opened.message(), " (",
+                   CudaResultName(static_cast<CudaResult>(opened.error())), ")"));
+}
+
+std::vector<uint32_t> PeersOf(const warpline_internal::WorkerOpened& opened, size_t devices) {
+  const int count = static_cast<int>(devices);
+  const uint32_t all = (1u << count) - 1;
+  std::vector<uint32_t> peers;
+  for (int i = 0; i < count; ++i) {
+    peers.push_back((i < opened.peers_size() ? opened.peers(i) & all : 0) | 1u << i);
+  }
+  return peers;
+}
+
+WorkerDevice WorkersDevice(const SessionDevices& devices) {
+  WorkerDevice device = {devices.device(0).backend(), devices.device(0).ordinal(), {}};
+  for (size_t i = 1; i < devices.size(); ++i) {
+    device.more_ordinals.push_back(devices.device(i).ordinal());
+  }
+  return device;
+}
+
+warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams) {
+  const WorkerDevice device = WorkersDevice(*facts.devices);
+  warpline_internal::OpenWorker open;
+  open.set_backend(device.backend);
+  open.set_ordinal(device.ordinal);
+  for (const int ordinal : device.more_ordinals) open.add_more_ordinals(ordinal);
+  open.set_arena_base(facts.hello->arena_base());
+  open.set_arena_bytes(facts.hello->arena_bytes());
+  open.set_session(facts.id);
+  open.set_max_handles(facts.entitlement->slice.max_handles);
+  open.set_max_module_bytes(facts.entitlement->slice.max_module_bytes);
+  open.set_max_streams(streams);
+  open.set_sink_bytes(SinkBytes(*facts.hello));
+  open.set_window_bytes(facts.options->window_bytes);
+  open.set_sm(ComputeCapability(facts.devices->device(0).info()));
+  open.set_rights(facts.entitlement->rights);
+  open.set_module_cache(facts.keeps_modules);
+  return open;
+}
+
+warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms) {
+  const SessionOptions& options = *facts.options;
+  const SessionDevices& devices = *facts.devices;
+  uint64_t features = kFeatureCompressedImages;
+  if (facts.keeps_modules) features |= kFeatureModuleCache;
+  warpline_internal::Welcome welcome;
+  welcome.set_version(terms.version);
+  welcome.set_features((facts.hello->features() & features) |
+                       (terms.resumable ? kFeatureResume : kFeatureNone));
+  welcome.set_session(facts.id);
+  welcome.set_secret(terms.secret);
+  *welcome.mutable_device() = devices.device(0).info();
+  welcome.set_quota_bytes(devices.quota(0).limit_bytes());
+  for (size_t i = 1; i < devices.size(); ++i) {
+    auto* const more = welcome.add_more_devices();
+    *more->mutable_info() = devices.device(i).info();
+    more->set_quota_bytes(devices.quota(i).limit_bytes());
+  }
+  welcome.mutable_peers()->Add(terms.peers.begin(), terms.peers.end());
+  welcome.set_window_bytes(options.window_bytes);
+  welcome.set_window_commands(options.window_commands);
+  welcome.set_server(options.server_name);
+  welcome.set_boot_id(BootId());
+  welcome.set_host_memory_socket(options.host_memory_socket);
+  if (!options.unix_socket.empty()) {
+    welcome.set_unix_socket(options.unix_socket);
+    welcome.set_server_uid(geteuid());
+    welcome.set_user_namespace(UserNamespace());
+  }
+  return welcome;
+}
+
+}  // namespace warpline::server

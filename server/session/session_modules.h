@@ -1,0 +1,55 @@
+// Module images that a session's worker asks for and offers.
+#ifndef WARPLINE_SERVER_SESSION_SESSION_MODULES_H_
+#define WARPLINE_SERVER_SESSION_SESSION_MODULES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/unique_fd.h"
+#include "proto/worker.pb.h"
+#include "server/modules/module_cache.h"
+#include "server/process/event_loop.h"
+#include "server/workers/worker_link.h"
+
+namespace warpline::server {
+
+// Runs on the control loop. Shared with what the cache has been asked for.
+class SessionModules : public std::enable_shared_from_this<SessionModules> {
+ public:
+  // All are borrowed until Stop(). `cache` is null where no images are kept. `lost` is told when
+  // the worker cannot be answered.
+  SessionModules(EventLoop* control, ModuleCache* cache, WorkerLink* worker,
+                 std::function<void(const std::string& why)> lost)
+      : control_(control), cache_(cache), worker_(worker), lost_(std::move(lost)) {}
+
+  bool kept() const { return cache_ != nullptr; }
+  // Whose images the session sees.
+  void SetTenant(std::string tenant) { tenant_ = std::move(tenant); }
+  // Another worker has taken over: it asks again if it has to.
+  void OnOtherWorker();
+  void Stop();
+
+  // The worker asks for an image. INVALID_ARGUMENT, in words for the log, when it may not now.
+  absl::Status Find(const warpline_internal::FindModule& find);
+  // The worker offers one, which is kept if there is room.
+  void Keep(const warpline_internal::KeepModule& keep, UniqueFd image);
+
+ private:
+  void Answer(uint64_t worker, uint64_t bytes, const UniqueFd& image);
+
+  EventLoop* const control_;
+  ModuleCache* const cache_;
+  WorkerLink* const worker_;
+  const std::function<void(const std::string& why)> lost_;
+  std::string tenant_;
+  uint64_t worker_number_ = 0;
+  bool finding_ = false;  // For that worker.
+  int keeping_ = 0;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_SESSION_SESSION_MODULES_H_

@@ -1,0 +1,87 @@
+// What a server gives to each of its sessions, and what sessions share.
+#ifndef WARPLINE_SERVER_SESSION_SESSION_OPTIONS_H_
+#define WARPLINE_SERVER_SESSION_SESSION_OPTIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/log/keyed_log_budget.h"
+#include "memory/arena_book.h"
+#include "memory/quota.h"
+#include "server/handover/counters.h"
+#include "server/leases/lease_book.h"
+#include "server/memory/device_memory.h"
+#include "server/memory/memory_links.h"
+#include "server/memory/share_book.h"
+#include "server/modules/module_cache.h"
+#include "server/process/child_process.h"
+#include "server/process/event_loop.h"
+#include "server/session/connection/session_channel.h"
+#include "server/session/task_shares.h"
+#include "server/workers/worker_pool.h"
+
+namespace warpline::server {
+
+struct SessionOptions {
+  // How a worker is started.
+  ChildOptions worker;
+  // Workers of each device that wait for a session with everything done that does not depend on it.
+  int warm_workers = 0;
+  uint64_t max_arena_bytes = kMaxArenaBytes;
+  // See Welcome and OpenWorker in proto/.
+  uint64_t window_bytes = 16u << 20;
+  uint64_t window_commands = 65536;
+  // Of each ring between server and worker.
+  uint64_t ring_bytes = 4u << 20;
+  // A client that has not said hello by then is sent away.
+  absl::Duration hello_timeout = absl::Seconds(10);
+  // How long a session waits for a client that lost its connection. 0: not at all.
+  absl::Duration resume_timeout = absl::ZeroDuration();
+  // Where clients on this host may go on: the path of a unix socket, or none.
+  std::string unix_socket;
+  // See Welcome; empty where clients and workers share no memory.
+  std::string host_memory_socket;
+  // A worker that has not opened its device, or taken over a session, by then is given up.
+  absl::Duration open_timeout = absl::Seconds(60);
+  // For the client to take the fault that ended its session.
+  absl::Duration fault_timeout = absl::Seconds(10);
+  // Memory requests and returns that a client may have under way.
+  int max_pending_requests = 64;
+  SessionChannelOptions channel;
+  std::string server_name;  // For clients' logs.
+};
+
+// What a session needs of the server. Called on the control loop.
+class SessionOwner : public MemoryReclaimer {
+ public:
+  // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
+  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(
+      const std::vector<std::string>& wanted) = 0;
+  // The session is over: worker gone, memory given back, channel closed.
+  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) = 0;
+};
+
+// The loops and counters that all sessions share. Borrowed, and outliving them.
+struct SessionContext {
+  const SessionOptions* options = nullptr;
+  SessionOwner* owner = nullptr;
+  EventLoop* control = nullptr;   // Sessions' state lives here.
+  EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
+  LeaseBook* leases = nullptr;
+  ModuleCache* modules = nullptr;  // Null where none are kept.
+  // What sessions share with their clients, all together.
+  std::shared_ptr<Quota> host_memory;
+  WorkerPool* pool = nullptr;
+  TaskShares* tasks = nullptr;
+  ShareBook* shares = nullptr;
+  ServerCounters* counters = nullptr;
+  KeyedLogBudget* log = nullptr;  // Of the kinds of server_log.h.
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_SESSION_SESSION_OPTIONS_H_
