@@ -10,8 +10,8 @@
 //       result != CudaResult::kSuccess) {
 //     return result;
 //   }
-//   session->Send(...);       // Commands that use [address, address + 1 MiB).
-//   allocator.Free(address);  // At once: the range is reused only after those commands.
+//   session->commands().Send(...);  // Commands that use [address, address + 1 MiB).
+//   allocator.Free(address);        // At once: the range is reused only after those commands.
 #ifndef WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_
 #define WARPLINE_CLIENT_STUB_ARENA_ALLOCATOR_H_
 

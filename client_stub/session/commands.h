@@ -1,8 +1,14 @@
-// The commands of a session: one order, the waits of the application's threads, and what of it is
-// complete.
+// The commands of a session: their one order, the waits of the application's threads, and which
+// commands are complete.
 //
 // Commands are appended under a short lock to a buffer that the channel's loop takes away as it
-// runs, so a burst leaves as few frames. What was appended leaves without any further call.
+// runs, so a burst leaves as few frames. An appended command leaves without any further call.
+//
+//   const uint64_t seq = commands.Send(cmd::EventRecord{event, stream});  // One way.
+//   if (seq == 0) return status.error();
+//   ...
+//   if (commands.Retired(stream, seq)) return CudaResult::kSuccess;  // Reads memory only.
+//   return commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream});
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_H_
 
@@ -17,9 +23,9 @@
 
 namespace warpline::stub {
 
-// What a wait is for; decides the counter it falls under. Waits of the kinds kSynchronize and
-// kCopyOut also return, once, the error of an earlier one-way command that failed without ending
-// the session: that is where CUDA reports it.
+// The purpose of a wait, which decides the counter that it falls under. Waits of the kinds
+// kSynchronize and kCopyOut also return, once, the error of an earlier one-way command that failed
+// without ending the session, because that is where CUDA reports it.
 enum class WaitKind {
   kRoundTrip,
   kSynchronize,
@@ -29,7 +35,7 @@ enum class WaitKind {
 
 inline constexpr uint64_t kNoStream = ~uint64_t{0};
 
-// The largest tail of one command; callers split what is longer. The tail is copied while other
+// The largest tail of one command; callers split longer ones. The tail is copied while other
 // threads' commands wait, so pieces of some hundred KiB are as large as is wise.
 inline constexpr size_t kMaxTail = 512u << 10;
 
@@ -52,7 +58,7 @@ class Commands {
   virtual void EndGroup() = 0;
 
   // Sends a round trip and waits. On kSuccess `*fields` holds the reply struct's bytes followed by
-  // its tail (may be null when nothing is wanted).
+  // its tail (`fields` may be null when nothing is wanted).
   template <typename Command>
   CudaResult Call(WaitKind kind, const Command& command, std::string_view tail = {},
                   std::string* fields = nullptr) {
@@ -60,28 +66,29 @@ class Commands {
                      CommandTraits<Command>::kBodyBytes, tail, fields);
   }
 
-  // Copies device memory to `dst`. With `wait` returns when the data is there; otherwise at once,
-  // and the data is there when a later synchronize that covers it returns (Retired(stream, seq)
-  // becomes true only after the data has been written). `*seq` (may be null) gets the number.
+  // Copies device memory to `dst`. With `wait` it returns when the data is there. Otherwise it
+  // returns at once, and the data is there when a later synchronize that covers it returns
+  // (Retired(stream, seq) becomes true only after the data has been written). `*seq` (may be null)
+  // gets the number.
   virtual CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                              uint64_t* seq) = 0;
 
-  // The same for a box of device memory, to the box of host memory at `dst`.
+  // Copies a box of device memory in the same way, to the box of host memory at `dst`.
   virtual CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,
                                 const BoxExtent& extent, bool wait, uint64_t* seq) = 0;
 
-  // The same for a box of an array.
+  // Copies a box of an array in the same way.
   virtual CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                                   uint64_t* seq) = 0;
 
-  // The number of the latest command sent, of the whole session.
+  // Returns the number of the latest command that the whole session sent.
   virtual uint64_t last_seq() const = 0;
 
-  // Completion board: true when command `seq`, which ran on `stream`, and everything before it on
-  // that stream is complete. Reads memory only. For a stream that nobody uses, such as kNoStream,
-  // it says whether everything of the session up to `seq` is complete.
+  // Reads the completion board: returns true when command `seq`, which ran on `stream`, and
+  // everything before it on that stream is complete. Reads memory only. For a stream that is not in
+  // use, such as kNoStream, it tells whether everything of the session up to `seq` is complete.
   virtual bool Retired(uint64_t stream, uint64_t seq) const = 0;
-  // A stream's handle is gone; its board entry may go when it is complete.
+  // Called when a stream's handle is gone: its entry on the board may go when it is complete.
   virtual void ForgetStream(uint64_t stream) = 0;
 
  protected:

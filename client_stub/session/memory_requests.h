@@ -1,5 +1,5 @@
-// What a session asks the server for besides commands: memory of devices, handles, what others of
-// its lease offer, memory of the host.
+// The requests of a session to the server besides commands: memory of devices, handles, memory that
+// other sessions of its lease offer, and memory of the host.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_REQUESTS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_MEMORY_REQUESTS_H_
 
@@ -14,14 +14,15 @@
 namespace warpline::stub {
 
 // What a session offers to others of its lease: a handle's memory, the memory that backs a range of
-// the arena, or, without either, an event.
+// the arena, or, with neither, an event.
 struct SharedWhat {
   uint64_t handle = 0;
   uint64_t va = 0;
   uint64_t bytes = 0;
 };
 
-// What opens it. Of a range, `va` and `bytes` are what backs it, which reaches beyond the range.
+// A token that opens an offer. For a range, [va, va + bytes) is the whole memory that backs it,
+// which may reach beyond the range.
 struct SharedMemory {
   std::string token;
   uint64_t va = 0;
@@ -33,35 +34,39 @@ class MemoryRequests {
  public:
   virtual ~MemoryRequests() = default;
 
-  // Asks the server to back [va, va + bytes) with min <= bytes <= want and waits for the answer
-  // (a round trip). `*grant` is what was backed. kOutOfMemory when the server refused.
+  // Asks the server to back [va, va + bytes) with min_bytes <= bytes <= want_bytes and waits for
+  // the answer (a round trip). `*grant` gets the backed memory. kOutOfMemory when the server
+  // refused.
   virtual CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                                    Grant* grant) = 0;
-  // Memory was refused without the server's being asked, because of `why`: counted, and logged once
-  // for each kind of reason, like the server's own refusals.
+  // Notes that memory was refused without asking the server, because of `why`: this is counted, and
+  // logged once for each kind of reason, like the server's own refusals.
   virtual void NoteRefusedMemory(CudaResult error, std::string_view why) = 0;
-  // Gives back a whole grant of which nothing in flight uses anything.
+  // Gives back a whole grant that nothing in flight uses.
   virtual void ReturnMemory(const Grant& grant) = 0;
 
-  // Memory apart from the arena, which MemoryMap commands map there: asks for handles from `first`
-  // on, of `bytes` each, of the device that they name, and waits for the answer. `*created`, at
-  // least 1 and at most `count`, is how many there are. kOutOfMemory when the server refused.
+  // Asks for handles of memory apart from the arena, which MemoryMap commands map there. The
+  // handles are numbered from `first` on, have `bytes` each, and belong to the device that their
+  // numbers name. Waits for the answer. `*created` gets the number of handles made, at least 1 and
+  // at most `count`. kOutOfMemory when the server refused.
   virtual CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
                                    uint64_t* created) = 0;
-  // Gives back a handle that is mapped nowhere any more.
+  // Gives back a handle that is not mapped anywhere any more.
   virtual void ReturnHandle(uint64_t handle) = 0;
-  // Offers something to sessions of the same lease, and opens what another one offers: memory as a
-  // handle, which has `bytes` as its offer said; without a handle, says whether the token is that
-  // of an event. Both wait for the answer. kInvalidValue when there is no such thing.
+  // Share() offers something to sessions of the same lease. OpenShared() opens an offer of another
+  // session: memory under `handle`, with the size `bytes` of the offer; with handle 0 it only tells
+  // whether the token is that of an event. Both wait for the answer. kInvalidValue when there is no
+  // such thing.
   virtual CudaResult Share(const SharedWhat& what, SharedMemory* shared) = 0;
   virtual CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) = 0;
-  // Has the server give [va, va + bytes) of the host arena (proto/frames.h), whole pages, to the
+  // Makes the server give [va, va + bytes) of the host arena (proto/frames.h), whole pages, to the
   // worker and this process, or take it back; waits for the answer. The caller maps `*fd`.
   // kNotSupported when the server is not on this host.
   virtual CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) = 0;
 
-  // After a sticky error: copies what is left of the memory to `dst`. kIllegalState while the
-  // session is sound, its error when nothing is left, kInvalidValue for what is not its memory.
+  // Copies what is left of the memory to `dst` after a sticky error. kIllegalState while the
+  // session is sound, its error when nothing is left, kInvalidValue for memory that is not the
+  // session's.
   virtual CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the server tells a session unasked, for whoever waits for it.
+// The notices that the server sends a session unasked, for the parts that wait for them.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_NOTICES_H_
 #define WARPLINE_CLIENT_STUB_SESSION_NOTICES_H_
 
@@ -7,18 +7,18 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Callbacks are called on the session's loop, with a token. They must not block or
-// call the session. An empty function ends them: it is not called any more when the setter has
-// returned.
+// Thread-safe. Callbacks run on the session's loop and get a token. They must not block or call the
+// session. Setting an empty function ends them: the former one is not called any more when the
+// setter has returned.
 class Notices {
  public:
-  // The token of no HostCall.
+  // No HostCall has this token.
   static constexpr uint64_t kNoToken = 0;
   using Callback = std::function<void(uint64_t token)>;
 
   virtual ~Notices() = default;
 
-  // For Freed notices whose token is of this device (DeviceOfHandle()); set before any such
+  // For Freed notices whose token belongs to this device (DeviceOfHandle()); set before any such
   // FreeFence is sent.
   virtual void SetFreedCallback(uint32_t device, Callback callback) = 0;
   // For Unmapped notices; set before any MemoryUnmap is sent.

@@ -1,5 +1,5 @@
-// The client's end of a session: one connection to a server at a time, and what users do with it in
-// parts, so that each takes what it needs.
+// The client's end of a session. It has one connection to a server at a time, and its interface is
+// in parts, so that each user takes the part that it needs.
 //
 //   absl::StatusOr<std::unique_ptr<Session>> session = Session::Open({.endpoint = "gpu1:14000"});
 //   Commands& commands = (*session)->commands();
@@ -25,18 +25,19 @@ namespace warpline::stub {
 
 struct SessionOptions {
   std::string endpoint;    // "host:port" or "unix:/path"
-  std::string device;      // As Hello.device: one or several.
-  std::string token;       // Of a lease, for a server that wants one.
+  std::string device;      // In the form of Hello.device: one or several.
+  std::string token;       // The token of a lease, for a server that wants one.
   std::string credential;  // The tenant's, for a scheduler.
-  // For the connection.
+  // The time to connect.
   absl::Duration deadline = absl::Seconds(5);
-  // From then on for the welcome. A busy server may take seconds to start a worker, and gives up by
-  // itself sooner than this.
+  // The time from then on until the welcome. A busy server may take seconds to start a worker, and
+  // gives up by itself sooner than this.
   absl::Duration open_deadline = absl::Seconds(90);
   uint64_t initial_memory_bytes = 64ull << 20;
   // Writes what kernels print (OutputBuffer::Printer). Null drops it.
   int (*printer)(int descriptor, const char* text, size_t bytes, int wait) = nullptr;
-  // How long a lost connection is tried to be replaced before the session is lost. 0: not at all.
+  // How long the session tries to replace a lost connection before the session is lost. 0: not at
+  // all.
   absl::Duration resume = absl::Seconds(30);
   // Whether a session that came over the loopback interface may go on over the server's unix
   // socket.
@@ -46,16 +47,16 @@ struct SessionOptions {
 // Thread-safe, except Open and the destructor.
 class Session {
  public:
-  // Reserves the arena in this process, connects and opens a session. UNAVAILABLE when nobody
+  // Reserves the arena in this process, connects and opens a session. UNAVAILABLE when no server
   // answers within the deadline, NOT_FOUND when the server has no such device, RESOURCE_EXHAUSTED
-  // when it admits no more, otherwise what the server refused with.
+  // when it admits no more sessions, otherwise the status with which the server refused.
   static absl::StatusOr<std::unique_ptr<Session>> Open(const SessionOptions& options);
 
   virtual ~Session() = default;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // They live as long as the session.
+  // The parts live as long as the session.
   const SessionTerms& terms() const { return *parts_.terms; }
   Commands& commands() const { return *parts_.commands; }
   SessionStatus& status() const { return *parts_.status; }
@@ -63,12 +64,12 @@ class Session {
   Notices& notices() const { return *parts_.notices; }
   Counters& counters() const { return *parts_.counters; }
 
-  // Goes on over another connection, to the same server at another address, without anything lost
-  // or done twice; over the former address when that fails. Returns at once; does nothing for a
+  // Moves to another connection, to the same server at another address, without anything lost or
+  // done twice; stays with the former address when that fails. Returns at once; does nothing for a
   // session that cannot be resumed.
   virtual void MoveTo(const std::string& endpoint) = 0;
 
-  // Sends what is pending, tells the server good-bye and closes, within `deadline`. Later calls
+  // Sends what is pending, says good-bye to the server and closes, within `deadline`. Later calls
   // find the session lost with kDeinitialized.
   virtual void Close(absl::Duration deadline) = 0;
 
@@ -82,8 +83,8 @@ class Session {
     Counters* counters = nullptr;
   };
   Session() = default;
-  // Called once, by the constructor of the class that implements this one, when its members are
-  // there. All are borrowed from it.
+  // Called once, by the constructor of the implementing class, when its members exist. All parts
+  // are borrowed from it.
   void SetParts(const Parts& parts) { parts_ = parts; }
 
  private:

@@ -1,4 +1,4 @@
-// What has become of a session: its error, and what its kernels printed.
+// The state of a session: its error, and the output of its kernels.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_STATUS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_SESSION_STATUS_H_
 
@@ -11,15 +11,16 @@ class SessionStatus {
  public:
   virtual ~SessionStatus() = default;
 
-  // The session's error: kSuccess, or the sticky error that every call returns from now on. One
-  // relaxed load.
+  // Returns the session's error: kSuccess, or the sticky error that every call returns from now on.
+  // One relaxed load.
   virtual CudaResult error() const = 0;
 
-  // The error of an earlier one-way command that failed without ending the session, once: for
-  // waits that the completion board answers (those with an answer from the server return it).
+  // Returns, once, the error of an earlier one-way command that failed without ending the session.
+  // It is for waits that the completion board answers; waits that the server answers return this
+  // error themselves.
   virtual CudaResult TakeDeferred() = 0;
 
-  // Writes what complete kernels printed with the application's stdio. Waits do so by themselves.
+  // Writes the output of complete kernels with the application's stdio. Waits do so by themselves.
   virtual void WriteOutput() = 0;
   // Whether kernels of the session may print.
   virtual bool ExpectsOutput() const = 0;

@@ -1,4 +1,5 @@
-// What client and server agreed on when the session was opened. It does not change afterwards.
+// The terms that client and server agreed on when the session was opened. They do not change
+// afterwards.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_SESSION_TERMS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_SESSION_TERMS_H_
 
@@ -10,11 +11,11 @@
 namespace warpline::stub {
 
 // Device memory keeps this distance from either end of each device's part of the arena. The server
-// has the worker map the distance before the first allocation to a sink, so that programs that
-// access a little before it harm nothing.
+// makes the worker map the distance before the first allocation to a sink, so that programs that
+// access a little before that allocation do no harm.
 inline constexpr uint64_t kArenaMargin = 8ull << 20;
 
-// What the server said of one of the session's devices.
+// The server's description of one of the session's devices.
 struct RemoteDevice {
   std::string name;
   std::array<uint8_t, 16> uuid{};
@@ -24,7 +25,7 @@ struct RemoteDevice {
   int greatest_stream_priority = 0;
   std::string pci_bus_id;
   std::array<int, 256> attributes{};  // By CUdevice_attribute; 0 where the server knows none.
-  uint32_t peers = 0;  // A bit for each other device of the session whose memory it can access.
+  uint32_t peers = 0;  // One bit for each other device of the session whose memory it can access.
 };
 
 // Memory that the server backed: [va, va + bytes) in the arena.
@@ -34,12 +35,12 @@ struct Grant {
 };
 
 struct SessionTerms {
-  std::vector<RemoteDevice> devices;  // At least one; places are numbers (proto/devices.h).
+  std::vector<RemoteDevice> devices;  // At least one; indexed by number (proto/devices.h).
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;
-  Grant initial_grant;    // Of the first device's memory.
-  uint64_t features = 0;  // What both have (proto/frames.h, Feature).
-  bool same_host = true;  // Whether no network lies between the two.
+  Grant initial_grant;    // A grant of the first device's memory.
+  uint64_t features = 0;  // Those that both have (proto/frames.h, Feature).
+  bool same_host = true;  // No network lies between client and server.
 
   const RemoteDevice& device(uint32_t number = 0) const { return devices[number]; }
 };

@@ -24,10 +24,11 @@ class FakeGrants : public MemoryRequests {
   FakeGrants(const SessionTerms* terms, const SessionStatus* status, Counters* counters)
       : terms_(terms), status_(status), counters_(counters) {}
 
-  // What the server has left for this session beyond what it granted; the quota unless set lower.
+  // Sets how much the server has for this session beyond what it granted; the quota unless set
+  // lower.
   void SetServerLimit(uint64_t bytes);
 
-  // True when all of [va, va + bytes) is granted.
+  // Returns true when all of [va, va + bytes) is granted.
   bool Backed(uint64_t va, uint64_t bytes) const;
   uint64_t granted_bytes() const;
   int requests() const { return requests_.load(); }
@@ -55,7 +56,7 @@ class FakeGrants : public MemoryRequests {
   CudaResult ReadBack(void*, uint64_t, uint64_t) override { return CudaResult::kNotSupported; }
 
  protected:
-  // The initial grant of the terms is granted.
+  // Grants the initial grant of the terms.
   void Begin(uint64_t server_limit);
 
  private:

@@ -16,7 +16,7 @@ uint64_t FakeWork::AllRetired() const {
   return outstanding_.empty() ? last_seq_.load() : outstanding_.begin()->first - 1;
 }
 
-// A fence is no work of a stream: it is complete when everything before it is.
+// A fence belongs to no stream: it is complete when everything before it is.
 void FakeWork::ReportFences() {
   while (!fences_.empty() && fences_.begin()->first <= AllRetired()) {
     const uint64_t token = fences_.begin()->second;

@@ -1,5 +1,5 @@
-// What an allocator's session does besides memory, without a server: commands retire when the test
-// says so, and fences of freed memory are reported then.
+// The part of an allocator's session besides memory, without a server: commands retire when the
+// test says so, and fences of freed memory are reported then.
 #ifndef WARPLINE_CLIENT_STUB_ARENA_TESTING_FAKE_WORK_H_
 #define WARPLINE_CLIENT_STUB_ARENA_TESTING_FAKE_WORK_H_
 
@@ -23,7 +23,7 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   // `counters` is borrowed.
   explicit FakeWork(Counters* counters) : counters_(counters) {}
 
-  // A command of the application on `stream`.
+  // Sends a command of the application on `stream`.
   void Work(uint64_t stream);
   // Completes what was sent on `stream`, or everything; reports fences that are then complete.
   void RetireStream(uint64_t stream);

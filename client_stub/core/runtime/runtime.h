@@ -13,7 +13,7 @@
 //     WARPLINE_TRY(EnterOn(hStream, DefaultStream::kLegacy, &stream));  // stream/streams.h
 //     Event* const event = FindEvent(hEvent);
 //     if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-//     return RecordEvent(event, stream);  // Ends in runtime().session->Send().
+//     return RecordEvent(event, stream);  // Ends in runtime().commands->Send().
 //   }
 #ifndef WARPLINE_CLIENT_STUB_CORE_RUNTIME_RUNTIME_H_
 #define WARPLINE_CLIENT_STUB_CORE_RUNTIME_RUNTIME_H_

@@ -1,5 +1,5 @@
-// Commands without a server: keeps what was sent, answers round trips at once, and retires when
-// told to.
+// Commands without a server: they are kept, round trips are answered at once, and commands retire
+// when the test says so.
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_COMMANDS_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_COMMANDS_H_
 
@@ -37,13 +37,13 @@ class FakeCommands : public Commands {
   using Answer = std::function<CudaResult(const Sent&, std::string* fields)>;
   void SetAnswer(CommandId id, Answer answer);
 
-  // From now on called before a one-way command is sent, on the thread that sends it.
+  // From now on calls `before` before a one-way command is sent, on the thread that sends it.
   void SetBeforeSend(std::function<void(CommandId)> before);
 
   std::vector<Sent> sent() const;
-  // How often `id` was sent.
+  // Returns how often `id` was sent.
   int Count(CommandId id) const;
-  // The latest `id` that was sent, as the command's struct, with its tail.
+  // Returns the latest `Command` that was sent, as its struct, with its tail.
   template <typename Command>
   Command Latest(std::string* tail = nullptr) const;
 
@@ -72,7 +72,7 @@ class FakeCommands : public Commands {
 
   // Forgets what was sent, and answers as at the beginning.
   void ClearCommands();
-  // The tokens of all MemoryUnmap commands that were sent since the last time.
+  // Returns the tokens of all MemoryUnmap commands that were sent since the last time.
   std::vector<uint64_t> TakeUnmapping();
 
  private:

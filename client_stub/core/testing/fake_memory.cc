@@ -65,7 +65,7 @@ CudaResult FakeMemory::OpenShared(const std::string& token, uint64_t handle, uin
   const auto it = offers_.find(token);
   if (it == offers_.end()) return CudaResult::kInvalidValue;
   const Offer& offer = it->second;
-  // Without a handle it is only asked whether there is such an offer.
+  // Without a handle the call only asks whether there is such an offer.
   if (handle != 0 && (offer.bytes != bytes || offer.device != DeviceOfHandle(handle))) {
     return CudaResult::kInvalidValue;
   }

@@ -1,4 +1,4 @@
-// Memory of a fake session: as much of each device as it has, granted as it is asked for.
+// The memory of a fake session: as much of each device as it has, granted as it is asked for.
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_MEMORY_H_
 
@@ -21,7 +21,7 @@ class FakeMemory : public MemoryRequests {
   // `terms` is borrowed.
   explicit FakeMemory(const SessionTerms* terms) : terms_(terms) {}
 
-  // Handles that exist, and how often some were asked for.
+  // The number of handles that exist, and how often handles were asked for.
   size_t handles() const;
   int handle_requests() const;
 
@@ -32,8 +32,8 @@ class FakeMemory : public MemoryRequests {
   CudaResult CreateHandles(uint64_t first, uint64_t bytes, uint64_t count,
                            uint64_t* created) override;
   void ReturnHandle(uint64_t handle) override;
-  // Every offer gets another token; what was offered here is all that can be opened, by a handle of
-  // the same device.
+  // Every offer gets another token. Only what was offered here can be opened, by a handle of the
+  // same device.
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   CudaResult ShareHostMemory(uint64_t, uint64_t, bool, UniqueFd*) override {

@@ -14,7 +14,8 @@ namespace warpline::stub {
 // Thread-safe.
 class FakeNotices : public Notices {
  public:
-  // The worker's notice that a HostCall's turn has come; kNoToken says that the session is lost.
+  // Sends the worker's notice that a HostCall's turn has come; kNoToken says that the session is
+  // lost.
   void HostDue(uint64_t token) {
     Callback callback;
     {

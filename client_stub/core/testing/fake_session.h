@@ -1,5 +1,5 @@
-// A session without a server, for tests of the driver's functions: it is all of its parts, so that
-// a test says session().Count(id).
+// A session without a server, for tests of the driver's functions. It is all of its parts at once,
+// so that a test says session().Count(id).
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_SESSION_H_
 
@@ -30,15 +30,16 @@ class FakeSession : public Session,
   // two can access each other's memory.
   explicit FakeSession(uint32_t devices = 1);
 
-  // What was agreed on with the server and where it is. None and here, to begin with. While nobody
-  // asks for it.
+  // Sets the features that were agreed on with the server, and where the server is. At first there
+  // are no features, and the server is on this host. Not thread-safe: called while no other thread
+  // uses them.
   void SetFeatures(uint64_t features, bool same_host);
 
-  // The worker's notices for all MemoryUnmap commands that were sent since the last time.
+  // Sends the worker's notices for all MemoryUnmap commands that were sent since the last time.
   void ReportUnmapped() { Unmapped(TakeUnmapping()); }
 
   bool closed() const { return closed_.load(); }
-  // Forgets what was sent and what the test has set, but for features.
+  // Forgets what was sent and what the test has set, except for features.
   void Clear();
 
   void MoveTo(const std::string&) override {}

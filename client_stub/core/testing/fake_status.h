@@ -1,4 +1,4 @@
-// What has become of a fake session: what the test says.
+// The state of a fake session, which the test sets.
 #ifndef WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_STATUS_H_
 #define WARPLINE_CLIENT_STUB_CORE_TESTING_FAKE_STATUS_H_
 

@@ -9,10 +9,10 @@
 namespace warpline::stub {
 namespace {
 
-// One CopyFromDevice; longer copies are several.
+// The size of one CopyFromDevice; longer copies are several.
 constexpr uint64_t kMaxCopyOut = 1ull << 30;
 
-// For counters that only the holder of a lock writes: no locked instruction.
+// For counters that only the holder of a lock writes: uses no locked instruction.
 void AddUnshared(std::atomic<uint64_t>* counter) {
   counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -71,7 +71,7 @@ uint64_t CommandPort::Submit(CommandId id, const void* body, size_t body_bytes,
     seq = queue_.next_seq();
     queue_.Put(id, body, body_bytes, tail);
     CountCommand(id);
-    // A group leaves at its end; a thread that is about to wait cannot wait for that.
+    // A group leaves at its end, but a thread that is about to wait cannot wait for that.
     if (!turn.grouped() || expected != nullptr) channel_.WakeExclusively();
   }
   return seq;

@@ -1,8 +1,8 @@
-// The commands of a session as the application's threads give them: numbered, appended, counted and
-// waited for.
+// The entrance of a session's commands: it numbers, appends and counts the commands of the
+// application's threads, and lets the threads wait.
 //
 // Threads append to the queue and wait in the table of replies; the channel's loop takes from the
-// one and answers into the other. What every command touches is held by value.
+// queue and answers into the table. The parts that every command touches are held by value.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_PORT_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_COMMAND_PORT_H_
 
@@ -32,9 +32,9 @@ class CommandPort final : public Commands {
   // `log`, with the kinds of session_log.h, is borrowed.
   explicit CommandPort(LogBudget* log);
 
-  // False when there is no memory for commands; nothing may be sent then.
+  // Returns false when there is no memory for commands; nothing may be sent then.
   bool ok() const { return queue_.ok(); }
-  // What the welcome says. Called once, before the first command.
+  // Sets the terms of the welcome. Called once, before the first command.
   void SetTerms(uint32_t version, uint64_t window_bytes, uint64_t window_commands);
 
   void BeginGroup() override { queue_.BeginGroup(); }
@@ -49,8 +49,8 @@ class CommandPort final : public Commands {
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
 
-  // The loop's: every wait ends with `error`, and so does every later one. Those who wait are told
-  // last, so that what they see next is the error.
+  // Called on the loop: every wait ends with `error`, and so does every later one. Waiting threads
+  // are told last, so that they then see the error.
   void Lose(CudaResult error);
 
   // For the other parts of the session.
@@ -67,13 +67,14 @@ class CommandPort final : public Commands {
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
 
-  // Appends and, when `expected` is given, registers it first. Returns the command's number or 0.
+  // Appends a command and, when `expected` is given, registers it first. Returns the command's
+  // number or 0.
   uint64_t Submit(CommandId id, const void* body, size_t body_bytes, std::string_view tail,
                   const ExpectedReply* expected);
-  // Has the rows of a box come to `dst`, by a command that asks for them.
+  // Copies the rows of a box to `dst`, with a command that asks for them.
   CudaResult BoxOut(CommandId id, const void* body, size_t body_bytes, const BoxPlace& dst,
                     const BoxExtent& extent, bool wait, uint64_t* seq);
-  // Whether the server has such a command; says so once when it does not.
+  // Whether the server knows the command; logs once that it does not.
   bool Knows(CommandId id);
   void CountCommand(CommandId id);
   void CountWait(WaitKind kind, CommandId id);

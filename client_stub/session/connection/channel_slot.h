@@ -26,7 +26,7 @@ class ChannelSlot {
   // `channel` is borrowed until Clear() has returned.
   void Set(Channel* channel) { channel_.store(channel, std::memory_order_seq_cst); }
 
-  // Afterwards no thread uses the channel. Waits for those that do; none of them blocks.
+  // Waits for the threads that use the channel, none of which blocks. Afterwards no thread uses it.
   void Clear() {
     channel_.store(nullptr, std::memory_order_seq_cst);
     if (asymmetric_) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
@@ -39,7 +39,7 @@ class ChannelSlot {
   void Wake() {
     Use([](Channel* channel) { channel->Wake(); });
   }
-  // As Wake(), for callers that all hold the same lock.
+  // Works like Wake(), for callers that all hold the same lock.
   void WakeExclusively() {
     if (!asymmetric_) return Wake();
     exclusive_.store(true, std::memory_order_relaxed);
@@ -64,7 +64,7 @@ class ChannelSlot {
     count.fetch_sub(1, std::memory_order_release);
   }
 
-  // Threads have stacks of their own.
+  // Tells threads apart by their stacks.
   static size_t Index() {
     return (reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) * 0x9e3779b97f4a7c15u) >> 60;
   }

@@ -14,12 +14,12 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
 constexpr absl::Duration kLastBackoff = absl::Seconds(1);
-// For one attempt: to connect, and from then on for the server's answer, which may have to wait
-// until it has ended the former connection.
+// The deadlines of one attempt: to connect, and from then on for the server's answer, which may
+// have to wait until the server has ended the former connection.
 constexpr absl::Duration kDialDeadline = absl::Seconds(1);
 constexpr absl::Duration kAnswerDeadline = absl::Seconds(5);
 
-// What another attempt would end with again.
+// Whether another attempt would end with the same status.
 bool IsFinal(const absl::Status& status) {
   return absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status) ||
          absl::IsFailedPrecondition(status) || absl::IsUnauthenticated(status);
@@ -121,7 +121,7 @@ bool Connection::AwaitFlushed(absl::Time end, bool sound, const std::function<bo
   if (closed_) return false;
   goodbye_ = true;
   if (state_ == ConnectionState::kUp) return true;
-  // Nobody to say it to: the server notices by itself.
+  // There is no connection to say good-bye on; the server notices by itself.
   stopping_ = true;
   changed_.NotifyAll();
   return false;
@@ -147,7 +147,8 @@ bool Connection::MayResume(const absl::Status& status, bool sound) {
   }
   switch (state_) {
     case ConnectionState::kUp:
-      // Lost, or ended by the server for a connection of ours that it takes for a later one.
+      // The connection was lost, or the server ended it for a connection of ours that it takes for
+      // a later one.
       return absl::IsUnavailable(status) || absl::IsAborted(status);
     case ConnectionState::kMoving:
     case ConnectionState::kResuming:  // The redialer decides.
@@ -208,7 +209,7 @@ void Connection::Redial() {
     }
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
     if (!own && (moving_ || IsFinal(status))) {
-      // Not our server, or one that cannot be reached there.
+      // This is not our server, or one that cannot be reached there.
       endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
       continue;
     }
@@ -244,7 +245,7 @@ absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline
       changed_.WaitWithTimeout(&mu_, answer_due - absl::Now());
     }
     if (state_ == ConnectionState::kUp) return absl::OkStatus();
-    // An answer that comes from now on is too late: the channel goes.
+    // An answer that comes from now on is too late: the channel is ended.
     silent = state_ == ConnectionState::kResuming;
     if (silent) state_ = ConnectionState::kMoving;
   }
@@ -255,7 +256,7 @@ absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline
   return absl::UnavailableError("the server ended the connection");
 }
 
-// Instead of the loop, which there is not.
+// Does the loop's part, since there is no loop.
 void Connection::GiveUp(const absl::Status& status) {
   {
     MutexLock lock(&mu_);

@@ -1,8 +1,8 @@
-// The connection that a session has at the moment, and how it gets another.
+// The connection that a session has at the moment, and how it gets another one.
 //
-// When the connection is lost, or another one is wanted, a thread of its own, the redialer, opens a
-// new channel and has the session resumed on it. What belongs to the loop belongs to the redialer
-// while there is no channel.
+// When the connection is lost, or another one is wanted, a separate thread, the redialer, opens a
+// new channel and has the session resumed on it. State that belongs to the loop belongs to the
+// redialer while there is no channel.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONNECTION_H_
 #define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONNECTION_H_
 
@@ -24,60 +24,60 @@
 
 namespace warpline::stub {
 
-// How a session stands to its connection.
+// The state of a session's connection.
 enum class ConnectionState {
   kOpening,
   kUp,
-  kMoving,    // The connection is ended for another.
-  kDown,      // There is none.
-  kResuming,  // There is one; the server's answer is awaited.
+  kMoving,    // The connection is being ended for another.
+  kDown,      // There is no connection.
+  kResuming,  // There is one; the server has not answered yet.
   kOver,
 };
 
-// Ends its channel and its thread when it is destroyed, and calls nobody afterwards.
+// Its destructor ends its channel and its thread; no callback is called afterwards.
 class Connection {
  public:
-  // All are borrowed. `slot` gets the channels, whose frames `handler` handles; `log` is one with
-  // the kinds of session_log.h. `gave_up` is called by the redialer, when there is no loop, once a
-  // lost connection could not be replaced.
+  // All are borrowed. `slot` gets the channels, whose frames `handler` handles; `log` has the kinds
+  // of session_log.h. The redialer calls `gave_up`, when there is no loop, once a lost connection
+  // could not be replaced.
   Connection(ChannelSlot* slot, ChannelHandler* handler, LogBudget* log,
              std::function<void(const absl::Status&)> gave_up);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Connects for the first time. Called once, before anything else. A connection that is lost later
-  // on is tried to be replaced for as long as `resume`.
+  // Connects for the first time. Called once, before anything else. For a connection that is lost
+  // later on, a replacement is tried for as long as `resume`.
   absl::Status Connect(const DialTarget& target, const Dialer& dialer, absl::Duration deadline,
                        absl::Duration resume);
-  // Goes on over another connection. Does nothing for a session that cannot be resumed.
+  // Moves to another connection. Does nothing for a session that cannot be resumed.
   void MoveTo(const DialTarget& target);
 
-  // ---- The loop's.
+  // ---- Called on the loop.
 
-  // The server has welcomed the session; whether it can be resumed.
+  // Notes that the server has welcomed the session, and whether it can be resumed.
   void SetUp(bool resumable);
   // Whether kResumed has to come before anything else is sent or taken.
   bool awaits_resumed() const { return resumed_awaited_; }
-  // True once for each new connection: the next frame is kResume, with this number.
+  // Returns true once for each new connection: the next frame is kResume, with this number.
   bool TakeResumeDue(uint64_t* attempt);
-  // kResumed has come.
+  // Notes that kResumed has come.
   void SetResumed();
   // Whether the connection is, or was, given up for another.
   bool moving() const { return moving_; }
-  // The channel has ended. True when the session, unless it is lost (`sound`), goes on over another
-  // connection; otherwise SetClosed() follows.
+  // Called when the channel has ended. Returns true when the session goes on over another
+  // connection, which it does not when it is lost (not `sound`); otherwise SetClosed() follows.
   bool OnClosed(const absl::Status& status, bool sound);
-  // Whoever waits for the end goes on.
+  // Wakes the threads that wait for the end.
   void SetClosed();
 
-  // ---- Closing, in this order. `end` is when to give up.
+  // ---- Closing, in this order. `end` is the time to give up.
 
   void BeginClosing() { closing_.store(true); }
   bool closing() const { return closing_.load(); }
-  // Waits until flushed() while the connection is up; NoteFlushed() has it looked at. Returns
-  // whether there is somebody to say good-bye to. Not for a session that was not `sound`, which has
-  // nothing left to say.
+  // Waits until the connection is up and flushed() is true; NoteFlushed() makes it look again.
+  // Returns whether there is a server to say good-bye to. Does not wait for a session that was not
+  // `sound`, which has nothing left to say.
   bool AwaitFlushed(absl::Time end, bool sound, const std::function<bool()>& flushed);
   void NoteFlushed();
   void AwaitClosed(absl::Time end);
@@ -100,8 +100,8 @@ class Connection {
   std::atomic<bool> closing_{false};
 
   Dialer dialer_;                      // Constant once Connect() has begun.
-  absl::Duration resume_for_;          // Likewise.
-  std::vector<DialTarget> endpoints_;  // The redialer's; the session's own is the last.
+  absl::Duration resume_for_;          // Constant once Connect() has begun.
+  std::vector<DialTarget> endpoints_;  // The redialer's; the session's own comes last.
   uint64_t attempt_ = 0;               // The redialer's.
   bool moving_ = false;                // The redialer's: the connection is given up for another.
   bool resume_due_ = false;            // The loop's: kResume is the next frame.
@@ -114,10 +114,10 @@ class Connection {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status down_status_ ABSL_GUARDED_BY(mu_);  // Why there is no connection.
   std::optional<DialTarget> move_to_ ABSL_GUARDED_BY(mu_);
-  bool goodbye_ ABSL_GUARDED_BY(mu_) = false;   // Nothing is left to come back for.
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // The redialer ends.
+  bool goodbye_ ABSL_GUARDED_BY(mu_) = false;   // No resumption is needed any more.
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // The redialer is to end.
 
-  // Borrowed by the slot; empty until the dialer returned it.
+  // The slot borrows it; empty until the dialer has returned it.
   std::unique_ptr<Channel> channel_;
   std::thread redialer_;
 };

@@ -1,5 +1,6 @@
-// Frames of a session other than commands, from the threads that send them to the loop. Those that
-// the server counts are kept until it has acknowledged them, to be sent again on a new connection.
+// Carries the frames of a session that are no commands from the threads that send them to the loop.
+// Frames that the server counts are kept until it has acknowledged them, to be sent again on a new
+// connection.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONTROL_QUEUE_H_
 #define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONTROL_QUEUE_H_
 
@@ -20,16 +21,17 @@ class ControlQueue {
   // `channel` is borrowed.
   explicit ControlQueue(ChannelSlot* channel) : channel_(channel) {}
 
-  // Any thread. The frame leaves without any further call.
+  // Called on any thread. The frame leaves without any further call.
   void Push(Frame frame);
 
   // --- The loop.
   // Moves out the next frame to send.
   bool Take(Frame* frame);
-  // The server has taken so many counted frames. False when they were not sent.
+  // Notes that the server has taken `count` counted frames. Returns false when they were not sent.
   bool OnReceived(uint64_t count);
-  // A new connection to a server that has taken so many: the others are sent again, first of all.
-  // `*again` is how many. False when it cannot have taken so many.
+  // Begins a new connection to a server that has taken `count` frames: the others are sent again,
+  // before all new ones. `*again` gets their number. Returns false when the server cannot have
+  // taken so many.
   bool Rewind(uint64_t count, size_t* again);
 
  private:
@@ -39,9 +41,9 @@ class ControlQueue {
   Mutex mu_;
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
 
-  // Of the loop.
+  // Only the loop uses these.
   uint64_t received_ = 0;
-  std::deque<Frame> kept_;  // Those that were sent since.
+  std::deque<Frame> kept_;  // The counted frames sent since.
 };
 
 }  // namespace warpline::stub

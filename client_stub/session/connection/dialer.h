@@ -14,15 +14,15 @@
 
 namespace warpline::stub {
 
-// An address, and for the path of a unix socket that was only heard of, which user must listen
+// An address. For the path of a unix socket that a server named, also the user that must listen
 // there.
 struct DialTarget {
   std::string endpoint;
   std::optional<uint32_t> listener_uid = std::nullopt;
 };
 
-// Opens a channel to the server at an address and returns it, or why not, within the deadline.
-// Blocks. Called by one thread at a time, for as long as the session lives.
+// Opens a channel to the server at an address and returns it, or the reason why not, within the
+// deadline. Blocks. Called by one thread at a time, for as long as the session lives.
 using Dialer = std::function<absl::StatusOr<std::unique_ptr<Channel>>(
     const DialTarget& target, ChannelHandler* handler, absl::Duration deadline)>;
 

@@ -1,4 +1,4 @@
-// Where notices of the server go that somebody has asked for.
+// Passes notices of the server to the functions that were set for them.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_FRAMES_NOTICE_SINKS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_FRAMES_NOTICE_SINKS_H_
 
@@ -18,8 +18,9 @@ class NoticeSinks final : public Notices {
   void SetUnmappedCallback(Callback callback) override;
   void SetHostDueCallback(Callback callback) override;
 
-  // --- The loop's.
-  // False for a token of no device.
+  // --- Called on the loop.
+
+  // Returns false for a token of no device.
   bool Freed(uint64_t token);
   void Unmapped(uint64_t token);
   void HostDue(uint64_t token);

@@ -1,5 +1,5 @@
-// What the client has taken of the server's frames, and when it says so. The server keeps those
-// that count until then.
+// Counts the server's frames that the client has taken, and decides when to acknowledge them. The
+// server keeps counted frames until then.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_FRAMES_RECEIPTS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_FRAMES_RECEIPTS_H_
 
@@ -9,20 +9,20 @@
 
 namespace warpline::stub {
 
-// The loop's.
+// Used on the loop only.
 class Receipts {
  public:
-  // From now on frames count: the session can be resumed.
+  // Counts frames from now on: the session can be resumed.
   void Start() { counts_ = true; }
-  // A frame that counts was taken.
+  // Notes that a counted frame was taken.
   void NoteTaken(uint64_t bytes);
-  // How many were taken.
+  // Returns how many were taken.
   uint64_t taken() const { return taken_; }
-  // What a frame of commands says of it, in passing.
+  // Returns the acknowledgement that a frame of commands carries along.
   uint32_t InPassing() const { return counts_ ? static_cast<uint32_t>(taken_) : 0; }
-  // A frame that says it has left, or a new connection's first one.
+  // Notes that a frame with the acknowledgement has left, or a new connection's first frame.
   void NoteSaid();
-  // kAck, once enough was taken since it was last said; false before.
+  // Gives kAck once enough was taken since the last acknowledgement; returns false before.
   bool NextAck(Frame* frame);
 
  private:

@@ -17,7 +17,7 @@ std::string CommandName(uint32_t id) {
   return absl::StrCat("command ", id);
 }
 
-// Never success, since the server says that something failed.
+// Never returns success, since the server says that something failed.
 CudaResult ErrorFromWire(int32_t value) {
   return value == 0 ? CudaResult::kUnknown : static_cast<CudaResult>(value);
 }
@@ -46,7 +46,7 @@ bool ReplyHandler::HandleReply(const ReplyView& reply, std::string* problem) {
       CommandId command{};
       if (!TakeStruct(&rest, &body)) break;
       const auto result = static_cast<CudaResult>(body.result);
-      // Before the waiter goes on, so that it and everybody after it see the same error.
+      // Done before the waiter goes on, so that it and every thread after it see the same error.
       if (IsSticky(result) && !replies.failed()) {
         CommandFailed(CommandId{}, reply.seq, result, "");
         return true;
@@ -139,13 +139,13 @@ void ReplyHandler::CommandFailed(CommandId command, uint64_t seq, CudaResult res
     return text;
   };
   if (IsSticky(result)) {
-    if (parts_.commands->replies().failed()) return;  // Said already.
+    if (parts_.commands->replies().failed()) return;  // This was logged already.
     LogError(line(), "; every later CUDA call of this process returns this error");
     parts_.Lose(result);
     return;
   }
   if (const LogPermit permit = parts_.log->Ask(kFailedLine)) permit.Warning(line());
-  // What loading ended with is asked for: by ModuleCheck, or by the first look-up in the module.
+  // The outcome of loading is asked for: by ModuleCheck, or by the first look-up in the module.
   if (id != 0 && kCommandTable[id - 1].capability == Capability::kLoad) return;
   parts_.commands->errors().Defer(result);
 }

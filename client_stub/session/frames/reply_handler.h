@@ -1,4 +1,4 @@
-// What the server answers to commands, and what it tells of them: the frames of kind kReplies.
+// Handles the server's answers to commands and its reports about them: the frames of kind kReplies.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_FRAMES_REPLY_HANDLER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_FRAMES_REPLY_HANDLER_H_
 
@@ -12,12 +12,12 @@
 
 namespace warpline::stub {
 
-// The loop's. All of it is untrusted.
+// Used on the loop only. All of its input is untrusted.
 class ReplyHandler {
  public:
   explicit ReplyHandler(const SessionParts& parts) : parts_(parts) {}
 
-  // False, with the reason in `*problem`, for what a correct server does not send.
+  // Returns false, with the reason in `*problem`, for input that a correct server does not send.
   bool Handle(std::string_view payload, std::string* problem);
 
  private:

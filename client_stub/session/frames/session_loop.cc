@@ -53,7 +53,7 @@ Accept SessionLoop::OnFrame(Frame* frame) {
     return Accept::kTaken;
   }
   std::string problem;
-  // What comes to a lost session is counted, so that the server need not keep it.
+  // Frames for a lost session are counted, so that the server need not keep them.
   if (!lost_ && !HandleFrame(*frame, &problem)) {
     const absl::Status status = absl::InvalidArgumentError(problem);
     answer_->Give(status);

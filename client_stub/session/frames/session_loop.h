@@ -1,4 +1,4 @@
-// What the channel's loop does for a session.
+// The work of the channel's loop for a session.
 //
 // Application threads append to the command queue and wait in tables; the loop takes from the queue
 // and answers into the tables. Only the loop fails the tables, so no reply is written anywhere
@@ -25,8 +25,8 @@ namespace warpline::stub {
 // session.
 class SessionLoop final : public ChannelHandler {
  public:
-  // `connection` and `answer` are borrowed and not used before the first frame. `arena`: what the
-  // hello names.
+  // `connection` and `answer` are borrowed and not used before the first frame. `arena` is the one
+  // that the hello names.
   SessionLoop(const ArenaCandidate& arena, const SessionParts& parts, Connection* connection,
               OpeningAnswer* answer);
 
@@ -34,10 +34,10 @@ class SessionLoop final : public ChannelHandler {
   Accept OnFrame(Frame* frame) override;
   void OnClosed(const absl::Status& status) override;
 
-  // On the redialer's thread, when there is no loop: the connection could not be replaced.
+  // Called on the redialer's thread, when there is no loop: the connection could not be replaced.
   void OnGivenUp(const absl::Status& status);
 
-  // Constant once the answer was given that the session is open.
+  // Constant once the answer says that the session is open.
   const Welcomed& welcomed() const { return welcomed_; }
 
  private:

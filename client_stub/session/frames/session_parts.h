@@ -19,7 +19,7 @@ struct SessionParts {
   NoticeSinks* notices = nullptr;
   LogBudget* log = nullptr;
 
-  // The session is lost, and every wait of it ends with `error`.
+  // Makes the session lost; every wait of it ends with `error`.
   void Lose(CudaResult error) const {
     commands->Lose(error);
     memory->Lose(error);

@@ -59,7 +59,7 @@ absl::Status TakeDevices(const warpline_internal::Welcome& welcome,
   const size_t count = 1 + static_cast<size_t>(welcome.more_devices_size());
   const auto peers = static_cast<size_t>(welcome.peers_size());
   if (count > kMaxSessionDevices) return Bad("number of devices");
-  // Servers for one device say nothing of peers.
+  // Servers for one device send no list of peers.
   if (peers != count && peers != 0) return Bad("list of peers");
   devices->resize(count);
   for (size_t i = 0; i < count; ++i) {
@@ -88,7 +88,7 @@ std::string MakeHello(const SessionOptions& options, const ArenaCandidate& arena
   hello.set_pid(static_cast<uint32_t>(getpid()));
   hello.set_device(options.device);
   hello.set_token(options.token);
-  // With a token, it is not a scheduler that reads this.
+  // Where there is a token, the reader is not a scheduler.
   if (options.token.empty()) hello.set_credential(options.credential);
   hello.set_arena_base(arena.base);
   hello.set_arena_bytes(arena.bytes);
@@ -114,7 +114,7 @@ absl::Status ParseRedirect(std::string_view payload) {
       redirect.token().empty() || redirect.token().size() > kMaxToken) {
     return absl::InvalidArgumentError("the scheduler's redirect is malformed");
   }
-  // Not a code that is tried again: each try would take a lease.
+  // This code is not tried again, because each attempt would take a lease.
   absl::Status status = absl::CancelledError("redirected, but not by a scheduler");
   status.SetPayload(kRedirectPayload, absl::Cord(std::string(payload)));
   return status;

@@ -51,7 +51,7 @@ TEST(HandshakeTest, WelcomeFillsTheDevice) {
   attribute->set_id(16);
   attribute->set_value(132);
   attribute = welcome.mutable_device()->add_attributes();
-  attribute->set_id(100000);  // Of a newer CUDA.
+  attribute->set_id(100000);  // An attribute of a newer CUDA.
   const auto welcomed = ParseWelcome(welcome.SerializeAsString(), kArena);
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
   ASSERT_EQ(welcomed->terms.devices.size(), 1u);
@@ -82,7 +82,7 @@ TEST(HandshakeTest, WelcomeHasSeveralDevicesAndTheirPeers) {
   EXPECT_EQ(welcomed->terms.devices[1].uuid[0], 'f');
   EXPECT_EQ(welcomed->terms.devices[1].total_bytes, 2ull << 30);
   EXPECT_EQ(welcomed->terms.devices[2].total_bytes, 3ull << 30);
-  EXPECT_EQ(welcomed->terms.devices[0].peers, 2u);  // None is its own.
+  EXPECT_EQ(welcomed->terms.devices[0].peers, 2u);  // No device is its own peer.
   EXPECT_EQ(welcomed->terms.devices[1].peers, 1u);
   EXPECT_EQ(welcomed->terms.devices[2].peers, 0u);
 }

@@ -1,4 +1,4 @@
-// What the opening of a session comes to: the thread that opens it waits for this.
+// The outcome of opening a session, for which the opening thread waits.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_OPENING_ANSWER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_HANDSHAKE_OPENING_ANSWER_H_
 
@@ -14,11 +14,11 @@ namespace warpline::stub {
 class OpeningAnswer {
  public:
   void Give(const absl::Status& answer);
-  // The connection has ended, with `status`, which is the answer where there was none. Returns
-  // whether the session had been opened.
+  // Notes that the connection has ended with `status`, which becomes the answer where there was
+  // none. Returns whether the session had been opened.
   bool End(const absl::Status& status);
 
-  // Waits for it. UNAVAILABLE where none comes in time.
+  // Waits for the answer. UNAVAILABLE when none comes in time.
   absl::Status Await(absl::Duration timeout);
   // Whether the connection was lost before the server had answered.
   bool lost() const;

@@ -93,7 +93,7 @@ CudaResult MemoryRequester::CreateHandles(uint64_t first, uint64_t bytes, uint64
   request.set_min_bytes(bytes);
   request.set_want_bytes(bytes * count);
   const CudaResult result = Ask(std::move(request), &waiter);
-  // No fewer than one, or the answer would not have been taken.
+  // At least one, or the answer would have been refused.
   if (result == CudaResult::kSuccess) *created = waiter.grant.bytes / bytes;
   return result;
 }
@@ -133,7 +133,7 @@ bool MemoryRequester::HandleGrant(std::string_view payload) {
   warpline_internal::MemoryGrant grant;
   const bool parsed = grant.ParseFromArray(payload.data(), static_cast<int>(payload.size()));
   const auto error = static_cast<CudaResult>(grant.error());
-  // Before the waiting thread goes on, which may be to the program's end.
+  // Done before the waiting thread goes on, because the program may end then.
   if (parsed && grant.bytes() == 0) {
     NoteRefusedMemory(error == CudaResult::kSuccess ? CudaResult::kOutOfMemory : error,
                       grant.message());

@@ -1,4 +1,4 @@
-// The memory requests of a session: sent as frames of their own, and waited for.
+// The memory requests of a session, which are sent as frames of their own and waited for.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_MEMORY_REQUESTER_H_
 #define WARPLINE_CLIENT_STUB_SESSION_MEMORY_MEMORY_REQUESTER_H_
 
@@ -28,7 +28,7 @@ class MemoryRequester final : public MemoryRequests {
   // All are borrowed.
   MemoryRequester(const SessionStatus* status, ControlQueue* control, Counters* counters);
 
-  // Where host memory comes from. Called at most once, before the first request.
+  // Sets the source of host memory. Called at most once, before the first request.
   void SetHostMemory(std::unique_ptr<HostMemoryLink> link) { host_memory_ = std::move(link); }
 
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
@@ -43,13 +43,15 @@ class MemoryRequester final : public MemoryRequests {
   CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
 
-  // --- The loop's.
-  // The payloads of kMemoryGrant and kReadBackDone. False for what answers no request.
+  // --- Called on the loop.
+
+  // Handle the payloads of kMemoryGrant and kReadBackDone. Return false for an answer without a
+  // request.
   bool HandleGrant(std::string_view payload);
   bool HandleReadBack(std::string_view payload);
   // Every request ends with `error`, and so does every later one.
   void Lose(CudaResult error) { grants_.Fail(error); }
-  // The same for what is asked for after an error: nothing of the memory is left.
+  // Ends the requests to read back memory in the same way: nothing of the memory is left.
   void LoseWhatWasLeft(CudaResult error) { read_backs_.Fail(error); }
 
  private:

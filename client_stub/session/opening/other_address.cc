@@ -19,12 +19,12 @@ bool IsLoopback(const std::string& endpoint) {
 std::optional<DialTarget> OtherAddress(const Welcomed& welcomed, const std::string& endpoint) {
   if (welcomed.unix_socket.empty() || !IsLoopback(endpoint)) return std::nullopt;
   if (welcomed.boot_id != BootId()) return std::nullopt;
-  // The path may lead somewhere else here than on the server's side of a container's wall. The
-  // session's secret goes only to the server's user, by numbers that mean the same on both sides.
+  // In a container the path may lead elsewhere than on the server's side. The session's secret goes
+  // only to the server's user, by numbers that mean the same on both sides.
   if (welcomed.user_namespace == 0 || welcomed.user_namespace != UserNamespace())
     return std::nullopt;
   const uint32_t server = welcomed.server_uid;
-  // So that no working connection is given up for nothing.
+  // Tried first, so that no working connection is given up for nothing.
   const absl::Status there = ConnectUnix(welcomed.unix_socket, server).status();
   if (absl::IsPermissionDenied(there)) {
     LogWarning("the session stays where it is: ", std::string(there.message()));

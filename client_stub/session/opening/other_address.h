@@ -1,4 +1,5 @@
-// The other address of a server on this host, for a session that came by the loopback interface.
+// Finds the other address of a server on this host, for a session that came over the loopback
+// interface.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_OPENING_OTHER_ADDRESS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_OPENING_OTHER_ADDRESS_H_
 
@@ -10,8 +11,8 @@
 
 namespace warpline::stub {
 
-// Where a session that was opened at `endpoint` had better go on; none where it stays. Connects to
-// see whether the server that said so is there.
+// Returns the address to which a session that was opened at `endpoint` should move; none where it
+// should stay. Connects to see whether the server that named the address is there.
 std::optional<DialTarget> OtherAddress(const Welcomed& welcomed, const std::string& endpoint);
 
 }  // namespace warpline::stub

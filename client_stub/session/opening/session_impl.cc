@@ -72,15 +72,15 @@ void SessionImpl::Close(absl::Duration deadline) {
 
 namespace {
 
-// Opens a session with the arena at `place`, which the process must have free. As often as it takes
-// within `options.deadline` while the connection is lost before the server has answered; and, where
-// a session of ours was refused before and may still be ending, while there is no room.
+// Opens a session with the arena at `place`, which the process must have free. Tries again within
+// `options.deadline` while the connection is lost before the server has answered; and also while
+// there is no room, if a session of ours was refused before and may still be ending.
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenWithArena(const ArenaCandidate& place,
                                                            ArenaReservation arena,
                                                            const SessionOptions& options,
                                                            const Dialer& dialer,
                                                            bool refused_before) {
-  // Between attempts after a lost connection or a server that takes nobody at the moment; doubles.
+  // The pause between attempts after a lost connection or a refusal by a full server; it doubles.
   constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
   constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
   absl::Duration pause = kFirstPause;
@@ -91,8 +91,8 @@ absl::StatusOr<std::unique_ptr<SessionImpl>> OpenWithArena(const ArenaCandidate&
     auto session = std::make_unique<SessionImpl>(std::move(arena));
     const absl::Status status = session->Start(attempt, dialer);
     if (status.ok()) return session;
-    // A connection may break while the session opens, and then there is nothing to resume. Whoever
-    // got an answer, a redirect among them, must not ask again: a scheduler gave a lease with it.
+    // A connection may break while the session opens, and then there is nothing to resume. A client
+    // that got an answer, such as a redirect, must not ask again: a scheduler gave a lease with it.
     const bool room_is_coming =
         refused_before && RefusalOf(status).reason() == warpline_internal::Refusal::NO_ROOM;
     const bool again = session->LostWhileOpening() || room_is_coming;

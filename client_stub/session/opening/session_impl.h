@@ -1,7 +1,7 @@
-// The Session over a Channel, put together of its parts.
+// The Session over a Channel, put together from its parts.
 //
-// Threads of the application use the parts by their interfaces. What comes of the server goes to
-// the loop (frames/), and the connection sees to it that there is one.
+// Threads of the application use the parts through their interfaces. The loop (frames/) gets
+// everything that comes from the server, and the connection provides a loop.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_OPENING_SESSION_IMPL_H_
 #define WARPLINE_CLIENT_STUB_SESSION_OPENING_SESSION_IMPL_H_
 
@@ -49,13 +49,13 @@ class SessionImpl final : public Session {
   NoticeSinks notices_;
   OpeningAnswer answer_;
   SessionLoop loop_;
-  // The last: no loop runs, and no other thread of the session, once it is gone.
+  // The last member: once it is destroyed, no loop runs, and no other thread of the session.
   Connection connection_;
 };
 
 // Opens a session through `dialer`, trying one place for the arena after another while this process
 // has it in use or the server says that it cannot have it there (ArenaSearch). `options.deadline`
-// counts anew for each place that the server has refused. Errors as Session::Open.
+// begins anew for each place that the server has refused. Errors are those of Session::Open().
 absl::StatusOr<std::unique_ptr<SessionImpl>> OpenSession(const SessionOptions& options,
                                                          const Dialer& dialer);
 

@@ -28,7 +28,7 @@ class SessionLossTest : public testing::Test {
     return session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
   }
 
-  // The server answers commands of this kind with nothing.
+  // Makes the server give no answer to commands of this kind.
   void Ignore(CommandId id) {
     server_.on_command = [id](const FakeServer::Command& command, std::string*) {
       return command.id == id;
@@ -146,7 +146,7 @@ TEST_F(SessionLossTest, FailedCommandSurfacesOnceAtTheNextSynchronize) {
     return true;
   };
   session_->commands().Send(cmd::Launch{});
-  // Not at a round trip that asks something else.
+  // A round trip that asks for something else does not return it.
   EXPECT_EQ(session_->commands().Call(WaitKind::kRoundTrip, cmd::GlobalFind{}, "v"),
             CudaResult::kSuccess);
   EXPECT_EQ(Sync(), CudaResult::kLaunchOutOfResources);
@@ -195,7 +195,8 @@ TEST_F(SessionLossTest, WaitsEndSoonAfterTheLoss) {
   const absl::Time start = absl::Now();
   server_.Close(absl::UnavailableError("gone"));
   waiter.join();
-  EXPECT_LT(absl::Now() - start, absl::Milliseconds(500));  // Much less, but the machine is busy.
+  EXPECT_LT(absl::Now() - start,
+            absl::Milliseconds(500));  // It is much less, but the machine may be busy.
 }
 
 TEST_F(SessionLossTest, DataForNobodyIsAProtocolViolation) {

@@ -1,4 +1,4 @@
-// Opening a session: what is asked, what is accepted, and what happens when it is refused.
+// Opening a session: the request, the accepted answers, and refusals.
 #include <string>
 #include <vector>
 
@@ -97,7 +97,7 @@ TEST(SessionOpenTest, ServerThatEndsTheSessionAtOnceIsUnavailable) {
   options.deadline = absl::Milliseconds(100);
   EXPECT_EQ(OpenSession(options, server.MakeDialer()).status().code(),
             absl::StatusCode::kUnavailable);
-  // After 10, 20 and 40 ms.
+  // The attempts come after 10, 20 and 40 ms.
   EXPECT_LE(hellos, 4);
 }
 
@@ -138,7 +138,7 @@ TEST(SessionOpenTest, ArenaIsNotTriedForever) {
   EXPECT_EQ(tries, 6);
 }
 
-// A server of before there were typed refusals, whose texts are for people.
+// A server from before there were typed refusals, whose texts are for people.
 TEST(SessionOpenTest, TextsAboutArenasAreNotTakenForRefusals) {
   for (const absl::Status& said : {absl::AbortedError("the worker cannot reserve the arena"),
                                    absl::FailedPreconditionError("no such arena here")}) {

@@ -1,4 +1,4 @@
-// A session whose connection breaks or moves, against a server that cuts it wherever it is told to.
+// A session whose connection breaks or moves, against a server that cuts it where the test says.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -34,7 +34,7 @@ class SessionResumeTest : public testing::Test {
     return session_->commands().Call(WaitKind::kSynchronize, cmd::ContextSync{});
   }
 
-  // Some of everything, with results that tell loss and repetition.
+  // Does some of everything, with results that reveal loss and repetition.
   void Work(int round) {
     const uint64_t before = session_->commands().last_seq();
     session_->commands().Send(cmd::CopyToDevice{}, "some data");
@@ -147,7 +147,7 @@ TEST_F(SessionResumeTest, MovesToAnotherAddressAndBackWhenThatFails) {
   EXPECT_EQ(elsewhere.load(), 1);
   session_->MoveTo("nowhere");
   while (session_->counters().transfers.load() < 2) Work(2);
-  // What worked before is tried first.
+  // The address that worked before is tried first.
   EXPECT_EQ(elsewhere.load(), 2);
   Work(3);
 }

@@ -1,4 +1,4 @@
-// What has become of a session, as its parts find out.
+// The state of a session, as its parts report it.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_STATUS_SESSION_ERRORS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_STATUS_SESSION_ERRORS_H_
 
@@ -20,11 +20,12 @@ class SessionErrors final : public SessionStatus {
   void WriteOutput() override { output_.Write(); }
   bool ExpectsOutput() const override { return output_.expected(); }
 
-  // The session is lost with `error`, unless it is lost already.
+  // Makes the session lost with `error`, unless it is lost already.
   void Lose(CudaResult error);
-  // It ends because the application does. Returns whether it was sound until now.
+  // Notes that the session ends because the application does. Returns whether it was sound until
+  // now.
   bool End();
-  // A one-way command failed without ending the session. The first one's error is kept.
+  // Notes that a one-way command failed without ending the session. The first one's error is kept.
   void Defer(CudaResult error);
 
   OutputBuffer& output() { return output_; }

@@ -6,7 +6,7 @@
 
 namespace warpline::stub {
 
-// By the processors that this process may use: none where it has but one.
+// Decides by the processors that this process may use: with only one, the thread does not spin.
 std::chrono::nanoseconds ChooseWaitSpin();
 
 }  // namespace warpline::stub
