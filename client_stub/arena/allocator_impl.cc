@@ -30,7 +30,7 @@ uint64_t RoundUp(uint64_t bytes) {
   return (bytes + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
 }
 
-// Of each device's part of the arena.
+// Returns the size of each device's part of the arena.
 uint64_t PartBytes(const SessionTerms& terms) {
   return DeviceArenaBytes(terms.arena_bytes, static_cast<uint32_t>(terms.devices.size()));
 }

@@ -118,21 +118,21 @@ void Operate(Lane* lane) {
       CUDA_CHECK(cudaMemsetAsync(lane->words + from, b & 0xff, count * 4, lane->stream));
       for (int i = 0; i < count; ++i) lane->mirror[from + i] = (b & 0xff) * 0x01010101u;
       break;
-    case 3: {  // From pageable memory, which may go at once.
+    case 3: {  // Copies from pageable memory, which may go at once.
       std::vector<unsigned> source(count);
       for (int i = 0; i < count; ++i) source[i] = lane->mirror[from + i] = a + i * b;
       CUDA_CHECK(cudaMemcpyAsync(lane->words + from, source.data(), count * 4,
                                  cudaMemcpyHostToDevice, lane->stream));
       break;
     }
-    case 4: {  // From pinned memory, once its former use is over.
+    case 4: {  // Copies from pinned memory, once its former use is over.
       CUDA_CHECK(cudaStreamSynchronize(lane->stream));
       for (int i = 0; i < count; ++i) lane->pinned[i] = lane->mirror[from + i] = b ^ (i * a);
       CUDA_CHECK(cudaMemcpyAsync(lane->words + from, lane->pinned, count * 4,
                                  cudaMemcpyHostToDevice, lane->stream));
       break;
     }
-    case 5: {  // Through memory of the stream's own.
+    case 5: {  // Goes through memory of the stream's own.
       unsigned* other = nullptr;
       CUDA_CHECK(cudaMallocAsync(&other, bytes, lane->stream));
       CUDA_CHECK(
@@ -145,7 +145,7 @@ void Operate(Lane* lane) {
       MixMirror(&lane->mirror, a, b);
       break;
     }
-    case 6: {  // Through memory that is freed while the work is in flight.
+    case 6: {  // Goes through memory that is freed while the work is in flight.
       unsigned* other = nullptr;
       CUDA_CHECK(cudaMalloc(&other, bytes));
       CUDA_CHECK(
@@ -158,14 +158,14 @@ void Operate(Lane* lane) {
       MixMirror(&lane->mirror, a, b);
       break;
     }
-    case 7: {  // Read back and compared at once.
+    case 7: {  // Reads back and compares at once.
       CUDA_CHECK(
           cudaMemcpyAsync(lane->pinned, lane->words, bytes, cudaMemcpyDeviceToHost, lane->stream));
       CUDA_CHECK(cudaStreamSynchronize(lane->stream));
       Compare(lane->mirror, lane->pinned, "read back");
       break;
     }
-    default: {  // A detour over a second stream that does not outlive the operation.
+    default: {  // Takes a detour over a second stream that does not outlive the operation.
       cudaStream_t detour = nullptr;
       cudaEvent_t there = nullptr, back = nullptr;
       CUDA_CHECK(cudaStreamCreateWithFlags(&detour, cudaStreamNonBlocking));

@@ -115,7 +115,7 @@ void MirroredMemory::RunPrefetches() {
       coming_.clear();
       CountLocked();
     }
-    // Another one may have come in its place.
+    // Another prefetch may have taken its place.
     if (!coming_.empty() && commands_->Retired(kNoStream, coming_.front().seq)) BringSome();
   }
 }

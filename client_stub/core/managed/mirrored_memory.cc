@@ -96,9 +96,9 @@ uint64_t MirroredMemory::StreamFor(uint64_t device) {
   const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
   if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
     commands_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
-    // A host function gets what it touches over this stream while a copy that waits for the
-    // function is queued with its barrier. What else comes that way was waited for, or nobody uses
-    // it yet.
+    // A host function gets the bytes that it touches over this stream, while a copy that waits for
+    // the function is queued with its barrier. All other work on the stream was waited for, or its
+    // memory is not in use yet.
     commands_->Send(cmd::StreamIgnoreBarriers{StreamOn(number)});
   }
   return StreamOn(number);

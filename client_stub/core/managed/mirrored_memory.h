@@ -43,8 +43,8 @@ class MirroredMemory : private MirrorLink {
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
 
-  // All are borrowed and live as long as the process. `stream`: the wire's number of the ones that
-  // carry the bytes both ways, on each device one, which are created when first needed.
+  // All are borrowed and live as long as the process. `stream` is the wire's number of the streams
+  // that carry the bytes both ways; each device has one, which is created when first needed.
   MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream);
 
   // Allocates memory of a device in the arena, zeroed for the host: kManaged, which is freed with

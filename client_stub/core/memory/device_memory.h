@@ -24,8 +24,7 @@ namespace warpline::stub {
 // Thread-safe.
 class DeviceMemory {
  public:
-  // All are borrowed and must outlive this object.
-  // `allocators`: of each device.
+  // All are borrowed and must outlive this object. `allocators` holds each device's, by number.
   DeviceMemory(const SessionTerms& terms, std::vector<Allocator*> allocators,
                VirtualMemory* virtual_memory, IpcMemory* ipc_memory);
 

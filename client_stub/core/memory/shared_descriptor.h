@@ -28,8 +28,8 @@ struct SharedDescriptor {
   std::array<uint8_t, 16> device = {};
 };
 
-// The session's number of the device with that UUID. False, with a line in the log, where it has
-// none: its memory cannot be opened.
+// Finds the session's number of the device with that UUID. Returns false, with a line in the log,
+// where the session has no such device: its memory cannot be opened.
 bool FindDeviceOf(const SessionTerms& terms, const std::array<uint8_t, 16>& uuid, uint32_t* device);
 
 // Makes a pair: `*end` is ours, `*descriptor` the application's. Returns false when the system has

@@ -18,7 +18,7 @@ namespace warpline::stub {
 // Thread-safe.
 class SharedHostMemory {
  public:
-  // Both are borrowed. Without `allowed` there is never any.
+  // Both are borrowed. Without `allowed` there is no such memory.
   SharedHostMemory(const SessionTerms& terms, MemoryRequests* memory, bool allowed)
       : terms_(terms), memory_(memory), tried_(!allowed) {}
 

@@ -33,7 +33,8 @@ bool Compress(ZSTD_CCtx* compressor, std::string_view raw, std::string* out) {
   return true;
 }
 
-// Null where compressing does not pay: to a server on this host, or for what is compressed already.
+// Returns null where compressing does not pay: to a server on this host, or for bytes that are
+// compressed already.
 Compressor CompressorFor(const SessionTerms& terms, std::string_view bytes) {
   Compressor none(nullptr, &ZSTD_freeCCtx);
   if (bytes.size() < kLeastImage || terms.same_host ||

@@ -16,11 +16,11 @@ namespace warpline::stub {
 // server.
 inline constexpr CudaResult kImageMissing = CudaResult::kNotReady;
 
-// Whether the server is to be asked for such an image before it is sent.
+// Whether to ask the server for such an image before sending it.
 bool WorthAsking(const SessionTerms& terms, std::string_view bytes);
 
-// Names `bytes` by their hash, as image `image`. Whether the server has them turns out with the
-// module that is made of it. Returns the command's number, 0 when the session is lost.
+// Names `bytes` by their hash, as image `image`. The first answer about the module that is made of
+// it tells whether the server has them. Returns the command's number, 0 when the session is lost.
 uint64_t AskForImage(Commands* commands, uint64_t image, std::string_view bytes);
 
 // Sends all of `bytes` as image `image`. Returns the last command's number, 0 when the session is

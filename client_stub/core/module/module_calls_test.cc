@@ -215,7 +215,7 @@ TEST_F(ModuleCallsTest, ManagedVariablesMayShareAPage) {
   EXPECT_EQ(table, kBase + 0x200);
   EXPECT_EQ(byte(counter), 7);  // As the host left it.
   for (const uint64_t address : {counter + 1, table, table + 19999, other}) {
-    EXPECT_EQ(byte(address), 0x5a) << std::hex << address;  // From the device.
+    EXPECT_EQ(byte(address), 0x5a) << std::hex << address;  // Fetched from the device.
   }
   EXPECT_EQ(byte(counter + 4), 0);  // It belongs to none of them.
   ASSERT_EQ(cuLibraryUnload(first), CUDA_SUCCESS);

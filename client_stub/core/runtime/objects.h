@@ -21,8 +21,8 @@ class Module;
 struct Device;
 struct Kernel;
 
-// All contexts of a device share the server's one context. Each has handles, flags and limits of
-// its own, and a list of what ends with it.
+// All contexts of a device share the server's one context. Each has its own handle, flags and
+// limits, and owns the objects that end with it.
 struct Context {
   CUcontext handle = nullptr;
   bool primary = false;
@@ -55,8 +55,7 @@ struct Stream {
   Context* context = nullptr;           // nullptr: whichever context of the device is current.
   std::atomic<uint64_t> last_seq{0};    // The latest command sent on it.
   std::atomic<uint64_t> capture{0};     // The capture that it is part of (captures.h), or 0.
-  CommandRecorder* recorder = nullptr;  // Takes the commands instead of the session. Never set for
-                                        // a stream that has a handle.
+  CommandRecorder* recorder = nullptr;  // Takes the commands; only for streams without a handle.
 
   Mutex attributes_mu;
   StreamAttributes attributes ABSL_GUARDED_BY(attributes_mu);
@@ -77,7 +76,7 @@ struct Event {
   uint64_t wire = 0;
   unsigned int flags = 0;
   Context* context = nullptr;
-  std::atomic<bool> shared{false};  // With other processes.
+  std::atomic<bool> shared{false};  // Shared with other processes.
 
   // The number and the stream of the latest record. The number is stored first and loaded last: a
   // reader that meets a record halfway compares the newer number with the older stream, and so says

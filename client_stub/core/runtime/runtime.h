@@ -53,7 +53,7 @@ struct Runtime {
   std::atomic<CUresult> gate{CUDA_ERROR_NOT_INITIALIZED};
 
   Session* session = nullptr;
-  // Parts of it that calls use all the time.
+  // The parts of the session that calls use all the time.
   const SessionTerms* terms = nullptr;
   Commands* commands = nullptr;
   SessionStatus* status = nullptr;

@@ -125,7 +125,7 @@ void HostCalls::Run() {
       call = it->second;
     }
     const CudaResult error = status_->error();
-    // At the process's end nothing of the application runs any more.
+    // At the process's end no code of the application runs any more.
     if (error != CudaResult::kDeinitialized) {
       if (call.callback != nullptr) {
         call.callback(call.stream, ToCu(error), call.data);

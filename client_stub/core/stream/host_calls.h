@@ -61,7 +61,7 @@ class HostCalls {
 
   Commands* const commands_;
   SessionStatus* const status_;
-  std::atomic<uint64_t> count_{0};  // Of calls_.
+  std::atomic<uint64_t> count_{0};  // The size of calls_.
 
   Mutex mu_;
   CondVar changed_;
