@@ -77,7 +77,8 @@ bool FunctionLowering::LowerCopyAsync(const Instruction& in, const ptx::Descript
   return true;
 }
 
-// Emits the arrival that stands for the copies so far. Without .noinc it is added to the count.
+// Emits the arrival that stands for the copies so far. Without .noinc PTX adds that arrival to the
+// expected count as well, so nothing has to be done.
 bool FunctionLowering::LowerCopyAsyncArrive(const Instruction& in, const ptx::Description& what) {
   if (!Has(in, "noinc")) return true;
   uint32_t barrier;
