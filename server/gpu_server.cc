@@ -21,7 +21,7 @@
 #include "server/memory/device_memory.h"
 #include "server/modules/module_store.h"
 #include "server/session/task_shares.h"
-#include "transport/grpc/grpc_tls.h"
+#include "transport/grpc/tls/grpc_tls.h"
 
 namespace warpline::server {
 namespace {

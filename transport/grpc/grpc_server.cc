@@ -14,21 +14,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
-#include "transport/grpc/accept_event.h"
-#include "transport/grpc/grpc_args.h"
-#include "transport/grpc/grpc_process.h"
+#include "transport/grpc/base/grpc_args.h"
+#include "transport/grpc/base/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
-#include "transport/grpc/listener.h"
-#include "transport/grpc/server_credentials.h"
-#include "transport/grpc/unary_responder.h"
+#include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/listen/address_listener.h"
+#include "transport/grpc/listen/server_credentials.h"
+#include "transport/grpc/unary/unary_responder.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {
 namespace {
 
 using grpc_internal::AcceptEvent;
+using grpc_internal::AddressListener;
 using grpc_internal::GrpcSession;
-using grpc_internal::Listener;
 
 // Calls that may arrive at once without waiting for the accepting thread.
 constexpr int kRequestsAhead = 4;
@@ -71,7 +71,7 @@ class GrpcServer::Impl {
   std::vector<std::shared_ptr<grpc::ServerCredentials>> credentials_;  // gRPC keeps none of them.
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
   std::unique_ptr<grpc::Server> server_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<AddressListener>> listeners_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
 
@@ -133,7 +133,7 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 
   for (const std::string& address : addresses) {
-    listeners_.push_back(std::make_unique<Listener>(options_.max_connections));
+    listeners_.push_back(std::make_unique<AddressListener>(options_.max_connections));
     const absl::Status bound = listeners_.back()->Bind(address);
     if (!bound.ok()) return bound;
   }

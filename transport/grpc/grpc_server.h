@@ -7,7 +7,7 @@
 // Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
 // above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does
 // not finish its HTTP/2 handshake is dropped, connections are capped for each address
-// (grpc_internal::Listener), and what an unread session holds in memory is bounded.
+// (grpc_internal::AddressListener), and what an unread session holds in memory is bounded.
 //
 // A session's thread polls its own connection while it is active. So that nobody else takes its
 // events, the accepting thread looks for new sessions only every few milliseconds while others run,
@@ -27,8 +27,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "transport/channel.h"
-#include "transport/grpc/grpc_tls.h"
-#include "transport/grpc/unary_methods.h"
+#include "transport/grpc/tls/grpc_tls.h"
+#include "transport/unary_methods.h"
 
 namespace warpline {
 
