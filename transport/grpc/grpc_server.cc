@@ -51,6 +51,7 @@ class GrpcServer::Impl {
   absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor);
   void Shutdown(absl::Duration deadline);
   void SetServing(bool serving) { unary_.SetServing(serving); }
+  std::vector<std::string> addresses() const { return addresses_; }
   int port() const { return port_; }
   int sessions() const { return running_.load(std::memory_order_relaxed); }
 
@@ -64,6 +65,7 @@ class GrpcServer::Impl {
 
   GrpcServerOptions options_;  // Constant after construction.
   Acceptor* acceptor_ = nullptr;
+  std::vector<std::string> addresses_;  // Constant after Start(), like the port.
   int port_ = 0;
   grpc_internal::GpuService service_;
   grpc_internal::UnaryResponder unary_;
@@ -158,8 +160,12 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
     notifications_.reset();
     return absl::UnavailableError("cannot start the gRPC server");
   }
-  for (const auto& listener : listeners_) {
-    if (port_ == 0) port_ = listener->port();
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const int port = listeners_[i]->port();
+    if (port_ == 0) port_ = port;
+    const size_t host = addresses[i].rfind(':');
+    addresses_.push_back(port == 0 ? addresses[i]
+                                   : absl::StrCat(addresses[i].substr(0, host), ":", port));
   }
   unary_.Listen(notifications_.get());
   for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
@@ -280,6 +286,7 @@ GrpcServer::~GrpcServer() { impl_->Shutdown(absl::ZeroDuration()); }
 absl::Status GrpcServer::Start(const std::vector<std::string>& addresses, Acceptor* acceptor) {
   return impl_->Start(addresses, acceptor);
 }
+std::vector<std::string> GrpcServer::addresses() const { return impl_->addresses(); }
 int GrpcServer::port() const { return impl_->port(); }
 void GrpcServer::SetServing(bool serving) { impl_->SetServing(serving); }
 int GrpcServer::sessions() const { return impl_->sessions(); }

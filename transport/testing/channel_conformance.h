@@ -1,4 +1,15 @@
-// What every transport has to do, run against each of them.
+// What every transport has to do. Each transport's folder runs it, in a conformance_test.cc:
+//
+//   class MyTransport {  // A server with an acceptor, and a way to dial it.
+//    public:
+//     MyTransport(Acceptor* acceptor, const ChannelOptions& options);
+//     absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
+//                                                   const ChannelOptions& options);
+//   };
+//   INSTANTIATE_TYPED_TEST_SUITE_P(My, ChannelConformance, MyTransport);
+#ifndef WARPLINE_TRANSPORT_TESTING_CHANNEL_CONFORMANCE_H_
+#define WARPLINE_TRANSPORT_TESTING_CHANNEL_CONFORMANCE_H_
+
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,75 +24,20 @@
 #include "absl/time/clock.h"
 #include "proto/refusal.h"
 #include "transport/channel.h"
-#include "transport/grpc/grpc_client.h"
-#include "transport/grpc/grpc_server.h"
-#include "transport/inproc/inproc_channel.h"
 #include "transport/testing/endpoint.h"
-#include "transport/testing/temp_folder.h"
 
-namespace warpline {
-namespace {
-
-using testing::Endpoint;
-using testing::EndpointAcceptor;
-
-// A transport under test: a server with an acceptor, and a way to dial it.
-
-class GrpcTcp {
- public:
-  explicit GrpcTcp(Acceptor* acceptor, const ChannelOptions& options)
-      : server_({.channel = options}) {
-    EXPECT_EQ(server_.Start({"127.0.0.1:0"}, acceptor), absl::OkStatus());
-  }
-  absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
-                                                const ChannelOptions& options) {
-    return DialGrpc({.address = absl::StrCat("127.0.0.1:", server_.port())}, handler, options,
-                    absl::Seconds(10));
-  }
-
- private:
-  GrpcServer server_;
-};
-
-class GrpcUnix {
- public:
-  explicit GrpcUnix(Acceptor* acceptor, const ChannelOptions& options)
-      : address_(absl::StrCat("unix:", folder_.path(), "/s")), server_({.channel = options}) {
-    EXPECT_EQ(server_.Start({address_}, acceptor), absl::OkStatus());
-  }
-  absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
-                                                const ChannelOptions& options) {
-    return DialGrpc({.address = address_}, handler, options, absl::Seconds(10));
-  }
-
- private:
-  testing::TempFolder folder_;
-  const std::string address_;
-  GrpcServer server_;
-};
-
-class Inproc {
- public:
-  explicit Inproc(Acceptor* acceptor, const ChannelOptions& options) : server_(acceptor, options) {}
-  absl::StatusOr<std::unique_ptr<Channel>> Dial(ChannelHandler* handler,
-                                                const ChannelOptions& options) {
-    return server_.Dial(handler, options);
-  }
-
- private:
-  InprocServer server_;
-};
+namespace warpline::testing {
 
 // A dialled session: the client's end, its channel, and the server's end.
-struct Session {
+struct DialledSession {
   std::shared_ptr<Endpoint> client = std::make_shared<Endpoint>();
   std::unique_ptr<SessionHandler> handler = Endpoint::MakeHandler(client);
   std::unique_ptr<Channel> channel;
   std::shared_ptr<Endpoint> server;
 
-  ~Session() { Destroy(); }
-  Session() = default;
-  Session(Session&&) = default;
+  ~DialledSession() { Destroy(); }
+  DialledSession() = default;
+  DialledSession(DialledSession&&) = default;
 
   void Destroy() {
     if (client != nullptr) client->Attach(nullptr);
@@ -89,7 +45,7 @@ struct Session {
   }
 };
 
-template <typename Transport>
+template <typename TransportUnderTest>
 class ChannelConformance : public ::testing::Test {
  protected:
   static ChannelOptions Parking() {
@@ -103,9 +59,9 @@ class ChannelConformance : public ::testing::Test {
     transport_.emplace(&acceptor_, options);
   }
 
-  Session Connect() {
+  DialledSession Connect() {
     if (!transport_.has_value()) Serve();
-    Session session;
+    DialledSession session;
     auto channel = transport_->Dial(session.handler.get(), options_);
     EXPECT_EQ(channel.status(), absl::OkStatus());
     if (!channel.ok()) return session;
@@ -134,15 +90,14 @@ class ChannelConformance : public ::testing::Test {
 
   EndpointAcceptor acceptor_;
   ChannelOptions options_;
-  std::optional<Transport> transport_;
+  std::optional<TransportUnderTest> transport_;
   size_t sessions_ = 0;
 };
 
-using Transports = ::testing::Types<GrpcTcp, GrpcUnix, Inproc>;
-TYPED_TEST_SUITE(ChannelConformance, Transports);
+TYPED_TEST_SUITE_P(ChannelConformance);
 
-TYPED_TEST(ChannelConformance, FramesArriveInOrderInBothDirectionsAtOnce) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, FramesArriveInOrderInBothDirectionsAtOnce) {
+  DialledSession session = this->Connect();
   for (Frame& frame : this->Numbered(1000)) {
     session.client->Send(frame.kind, frame.payload);
     session.server->Send(frame.kind, frame.payload);
@@ -151,16 +106,16 @@ TYPED_TEST(ChannelConformance, FramesArriveInOrderInBothDirectionsAtOnce) {
   this->ExpectNumbered(session.client->AwaitFrames(1000), 1000);
 }
 
-TYPED_TEST(ChannelConformance, OneWakeSendsAllThatWasAppended) {
+TYPED_TEST_P(ChannelConformance, OneWakeSendsAllThatWasAppended) {
   this->Serve(this->Parking());
-  Session session = this->Connect();
+  DialledSession session = this->Connect();
   session.client->SendAll(this->Numbered(500));
   this->ExpectNumbered(session.server->AwaitFrames(500), 500);
 }
 
-TYPED_TEST(ChannelConformance, WakeReachesAParkedLoopEveryTime) {
+TYPED_TEST_P(ChannelConformance, WakeReachesAParkedLoopEveryTime) {
   this->Serve(this->Parking());
-  Session session = this->Connect();
+  DialledSession session = this->Connect();
   for (size_t i = 1; i <= 200; ++i) {
     session.client->Send(1);
     ASSERT_EQ(session.server->AwaitFrames(i).size(), i);
@@ -169,9 +124,9 @@ TYPED_TEST(ChannelConformance, WakeReachesAParkedLoopEveryTime) {
   }
 }
 
-TYPED_TEST(ChannelConformance, WakesFromManyThreadsLoseNothing) {
+TYPED_TEST_P(ChannelConformance, WakesFromManyThreadsLoseNothing) {
   this->Serve(this->Parking());
-  Session session = this->Connect();
+  DialledSession session = this->Connect();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&session] {
@@ -182,8 +137,8 @@ TYPED_TEST(ChannelConformance, WakesFromManyThreadsLoseNothing) {
   EXPECT_EQ(session.server->AwaitFrames(800).size(), 800u);
 }
 
-TYPED_TEST(ChannelConformance, FramesOfEverySizeArriveIntact) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, FramesOfEverySizeArriveIntact) {
+  DialledSession session = this->Connect();
   std::vector<std::string> payloads;
   for (const size_t size : {size_t{0}, size_t{1}, size_t{127}, size_t{4095}, size_t{4096},
                             size_t{20000}, size_t{1} << 20, kMaxFramePayload}) {
@@ -205,10 +160,10 @@ TYPED_TEST(ChannelConformance, FramesOfEverySizeArriveIntact) {
   }
 }
 
-TYPED_TEST(ChannelConformance, AFrameRefusedForNowComesAgainUnchanged) {
+TYPED_TEST_P(ChannelConformance, AFrameRefusedForNowComesAgainUnchanged) {
   this->Serve(this->Parking());
   this->acceptor_.SetTaking(false);
-  Session session = this->Connect();
+  DialledSession session = this->Connect();
   session.client->SendAll(this->Numbered(20));
   EXPECT_GE(session.server->AwaitOffers(1), 1u);
   EXPECT_EQ(session.server->received(), 0u);
@@ -219,9 +174,9 @@ TYPED_TEST(ChannelConformance, AFrameRefusedForNowComesAgainUnchanged) {
   this->ExpectNumbered(session.server->AwaitFrames(20), 20);
 }
 
-TYPED_TEST(ChannelConformance, AReceiverThatTakesNothingHoldsTheSenderBack) {
+TYPED_TEST_P(ChannelConformance, AReceiverThatTakesNothingHoldsTheSenderBack) {
   this->acceptor_.SetTaking(false);
-  Session session = this->Connect();
+  DialledSession session = this->Connect();
   session.client->SendForever(1 << 20);
   EXPECT_GE(session.server->AwaitOffers(1), 1u);
   // Wait until the sender has come to rest.
@@ -233,8 +188,8 @@ TYPED_TEST(ChannelConformance, AReceiverThatTakesNothingHoldsTheSenderBack) {
   EXPECT_LE(pulled, 32u);
 }
 
-TYPED_TEST(ChannelConformance, AClientThatClosesInOrderHasSentEverything) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, AClientThatClosesInOrderHasSentEverything) {
+  DialledSession session = this->Connect();
   session.client->SendAll(this->Numbered(300));
   session.channel->Close(absl::OkStatus());
   EXPECT_EQ(session.server->AwaitClosed(), absl::OkStatus());
@@ -242,8 +197,8 @@ TYPED_TEST(ChannelConformance, AClientThatClosesInOrderHasSentEverything) {
   this->ExpectNumbered(session.server->AwaitFrames(300), 300);
 }
 
-TYPED_TEST(ChannelConformance, AServerThatClosesInOrderHasSentEverything) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, AServerThatClosesInOrderHasSentEverything) {
+  DialledSession session = this->Connect();
   session.server->SendAll(this->Numbered(300));
   session.server->Close(absl::OkStatus());
   EXPECT_EQ(session.client->AwaitClosed(), absl::OkStatus());
@@ -251,9 +206,9 @@ TYPED_TEST(ChannelConformance, AServerThatClosesInOrderHasSentEverything) {
   this->ExpectNumbered(session.client->AwaitFrames(300), 300);
 }
 
-TYPED_TEST(ChannelConformance, FramesHeldBackAreDeliveredBeforeThePeersClose) {
+TYPED_TEST_P(ChannelConformance, FramesHeldBackAreDeliveredBeforeThePeersClose) {
   this->acceptor_.SetTaking(false);
-  Session session = this->Connect();
+  DialledSession session = this->Connect();
   session.client->SendAll(this->Numbered(30));
   session.channel->Close(absl::OkStatus());
   session.server->AwaitOffers(1);
@@ -263,9 +218,9 @@ TYPED_TEST(ChannelConformance, FramesHeldBackAreDeliveredBeforeThePeersClose) {
   this->ExpectNumbered(session.server->AwaitFrames(30), 30);
 }
 
-TYPED_TEST(ChannelConformance, BothSidesMayCloseAtOnce) {
+TYPED_TEST_P(ChannelConformance, BothSidesMayCloseAtOnce) {
   for (int i = 0; i < 10; ++i) {
-    Session session = this->Connect();
+    DialledSession session = this->Connect();
     session.client->Send(1);
     session.server->Send(1);
     session.client->Close(absl::OkStatus());
@@ -275,16 +230,16 @@ TYPED_TEST(ChannelConformance, BothSidesMayCloseAtOnce) {
   }
 }
 
-TYPED_TEST(ChannelConformance, TheClientsReasonReachesTheServer) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, TheClientsReasonReachesTheServer) {
+  DialledSession session = this->Connect();
   const absl::Status reason = absl::DataLossError("client lost its memory");
   session.channel->Close(reason);
   EXPECT_EQ(session.server->AwaitClosed(), reason);
   EXPECT_EQ(session.client->AwaitClosed(), reason);
 }
 
-TYPED_TEST(ChannelConformance, TheServersReasonReachesTheClient) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, TheServersReasonReachesTheClient) {
+  DialledSession session = this->Connect();
   const absl::Status reason = absl::PermissionDeniedError("session revoked");
   session.server->Close(reason);
   EXPECT_EQ(session.client->AwaitClosed(), reason);
@@ -292,8 +247,8 @@ TYPED_TEST(ChannelConformance, TheServersReasonReachesTheClient) {
 }
 
 // For programs, beside the status that people read.
-TYPED_TEST(ChannelConformance, TheServersRefusalReachesTheClientTyped) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, TheServersRefusalReachesTheClientTyped) {
+  DialledSession session = this->Connect();
   const absl::Status reason = ArenaTooLarge(1ull << 42, 1ull << 36);
   session.server->Close(reason);
   const std::optional<absl::Status> closed = session.client->AwaitClosed();
@@ -301,8 +256,8 @@ TYPED_TEST(ChannelConformance, TheServersRefusalReachesTheClientTyped) {
   EXPECT_EQ(RefusalOf(closed.value_or(absl::OkStatus())).most_arena_bytes(), 1ull << 36);
 }
 
-TYPED_TEST(ChannelConformance, AClientThatVanishesIsLost) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, AClientThatVanishesIsLost) {
+  DialledSession session = this->Connect();
   session.client->Send(1);
   EXPECT_EQ(session.server->AwaitFrames(1).size(), 1u);
   session.Destroy();
@@ -312,8 +267,8 @@ TYPED_TEST(ChannelConformance, AClientThatVanishesIsLost) {
   EXPECT_TRUE(absl::IsUnavailable(*closed)) << *closed;
 }
 
-TYPED_TEST(ChannelConformance, AServerThatVanishesIsLost) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, AServerThatVanishesIsLost) {
+  DialledSession session = this->Connect();
   session.server->Send(1);
   EXPECT_EQ(session.client->AwaitFrames(1).size(), 1u);
   this->transport_.reset();
@@ -322,8 +277,8 @@ TYPED_TEST(ChannelConformance, AServerThatVanishesIsLost) {
   EXPECT_TRUE(absl::IsUnavailable(*closed)) << *closed;
 }
 
-TYPED_TEST(ChannelConformance, AnOversizedFrameEndsTheStream) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, AnOversizedFrameEndsTheStream) {
+  DialledSession session = this->Connect();
   session.client->Send(1, "small");
   session.client->Send(2, std::string(kMaxFramePayload + 1, 'x'));
   const std::optional<absl::Status> at_server = session.server->AwaitClosed();
@@ -335,7 +290,7 @@ TYPED_TEST(ChannelConformance, AnOversizedFrameEndsTheStream) {
   EXPECT_EQ(session.server->received(), 1u);
 }
 
-TYPED_TEST(ChannelConformance, ARefusalReachesTheClientAsItsStatus) {
+TYPED_TEST_P(ChannelConformance, ARefusalReachesTheClientAsItsStatus) {
   this->Serve();
   const absl::Status reason = absl::ResourceExhaustedError("no slice is free");
   this->acceptor_.RefuseWith(reason);
@@ -344,7 +299,7 @@ TYPED_TEST(ChannelConformance, ARefusalReachesTheClientAsItsStatus) {
   EXPECT_EQ(this->transport_->Dial(handler.get(), ChannelOptions()).status(), reason);
 }
 
-TYPED_TEST(ChannelConformance, ARefusalByTheAcceptorReachesTheClientTyped) {
+TYPED_TEST_P(ChannelConformance, ARefusalByTheAcceptorReachesTheClientTyped) {
   this->Serve();
   const absl::Status reason = ArenaUnavailable("taken");
   this->acceptor_.RefuseWith(reason);
@@ -353,7 +308,7 @@ TYPED_TEST(ChannelConformance, ARefusalByTheAcceptorReachesTheClientTyped) {
   EXPECT_EQ(this->transport_->Dial(handler.get(), ChannelOptions()).status(), reason);
 }
 
-TYPED_TEST(ChannelConformance, AnUnavailableRefusalIsNotTakenForASilentServer) {
+TYPED_TEST_P(ChannelConformance, AnUnavailableRefusalIsNotTakenForASilentServer) {
   this->Serve();
   const absl::Status reason = absl::UnavailableError("draining");
   this->acceptor_.RefuseWith(reason);
@@ -362,9 +317,9 @@ TYPED_TEST(ChannelConformance, AnUnavailableRefusalIsNotTakenForASilentServer) {
   EXPECT_EQ(this->transport_->Dial(handler.get(), ChannelOptions()).status(), reason);
 }
 
-TYPED_TEST(ChannelConformance, ABusyChannelMayBeDestroyed) {
+TYPED_TEST_P(ChannelConformance, ABusyChannelMayBeDestroyed) {
   for (int i = 0; i < 10; ++i) {
-    Session session = this->Connect();
+    DialledSession session = this->Connect();
     session.client->SendForever(1000);
     session.server->SendForever(1000);
     EXPECT_GE(session.client->AwaitOffers(10), 10u);
@@ -377,8 +332,8 @@ TYPED_TEST(ChannelConformance, ABusyChannelMayBeDestroyed) {
   }
 }
 
-TYPED_TEST(ChannelConformance, ABusyServerMayBeDestroyed) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, ABusyServerMayBeDestroyed) {
+  DialledSession session = this->Connect();
   session.client->SendForever(1000);
   session.server->SendForever(1000);
   EXPECT_GE(session.server->AwaitOffers(10), 10u);
@@ -388,8 +343,8 @@ TYPED_TEST(ChannelConformance, ABusyServerMayBeDestroyed) {
   EXPECT_EQ(session.server->violations(), "");
 }
 
-TYPED_TEST(ChannelConformance, SessionsDoNotMix) {
-  std::vector<Session> sessions;
+TYPED_TEST_P(ChannelConformance, SessionsDoNotMix) {
+  std::vector<DialledSession> sessions;
   for (uint32_t i = 0; i < 6; ++i) sessions.push_back(this->Connect());
   for (uint32_t i = 0; i < 6; ++i) {
     for (int n = 0; n < 50; ++n) sessions[i].client->Send(i);
@@ -401,13 +356,27 @@ TYPED_TEST(ChannelConformance, SessionsDoNotMix) {
   }
 }
 
-TYPED_TEST(ChannelConformance, WakeAndCloseAfterTheEndDoNothing) {
-  Session session = this->Connect();
+TYPED_TEST_P(ChannelConformance, WakeAndCloseAfterTheEndDoNothing) {
+  DialledSession session = this->Connect();
   session.channel->Close(absl::OkStatus());
   EXPECT_EQ(session.client->AwaitClosed(), absl::OkStatus());
   for (int i = 0; i < 100; ++i) session.channel->Wake();
   session.channel->Close(absl::InternalError("late"));
 }
 
-}  // namespace
-}  // namespace warpline
+REGISTER_TYPED_TEST_SUITE_P(
+    ChannelConformance, FramesArriveInOrderInBothDirectionsAtOnce, OneWakeSendsAllThatWasAppended,
+    WakeReachesAParkedLoopEveryTime, WakesFromManyThreadsLoseNothing, FramesOfEverySizeArriveIntact,
+    AFrameRefusedForNowComesAgainUnchanged, AReceiverThatTakesNothingHoldsTheSenderBack,
+    AClientThatClosesInOrderHasSentEverything, AServerThatClosesInOrderHasSentEverything,
+    FramesHeldBackAreDeliveredBeforeThePeersClose, BothSidesMayCloseAtOnce,
+    TheClientsReasonReachesTheServer, TheServersReasonReachesTheClient,
+    TheServersRefusalReachesTheClientTyped, AClientThatVanishesIsLost, AServerThatVanishesIsLost,
+    AnOversizedFrameEndsTheStream, ARefusalReachesTheClientAsItsStatus,
+    ARefusalByTheAcceptorReachesTheClientTyped, AnUnavailableRefusalIsNotTakenForASilentServer,
+    ABusyChannelMayBeDestroyed, ABusyServerMayBeDestroyed, SessionsDoNotMix,
+    WakeAndCloseAfterTheEndDoNothing);
+
+}  // namespace warpline::testing
+
+#endif  // WARPLINE_TRANSPORT_TESTING_CHANNEL_CONFORMANCE_H_
