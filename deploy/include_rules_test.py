@@ -28,6 +28,13 @@ class IncludeRules(unittest.TestCase):
         self.assertEqual([], self.faults("server/testing/a.cc", "server/session/b.h"))
         self.assertEqual(1, len(self.faults("server/memory/a_test.cc", "client_stub/b.h")))
 
+    def test_server_and_client_reach_transports_by_their_registry(self):
+        for path in ("server/a.cc", "client_stub/session/opening/a.cc"):
+            self.assertEqual([], self.faults(path, "transport/registry/b.h"))
+            self.assertEqual(1, len(self.faults(path, "transport/grpc/grpc_client.h")))
+        # Their tests may use one of them by name.
+        self.assertEqual([], self.faults("server/a_test.cc", "transport/grpc/grpc_client.h"))
+
     def test_rooms_of_the_clients_core_have_an_order(self):
         self.assertEqual([], self.faults("client_stub/core/launch/a.cc",
                                          "client_stub/core/module/b.h", "common/c.h"))
