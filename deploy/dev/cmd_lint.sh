@@ -2,7 +2,7 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | FILES | FOLDERS]
 
-Checks the include rules of deploy/folders.toml over the whole project, and that ARCHITECTURE.md
+Checks the include rules of deploy/lint/folders.toml over the whole project, and that ARCHITECTURE.md
 shows them, then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are
 not committed yet; for a header, over the source of its name. As many at a time as there are
 processors. Compiles nothing but generated headers.
@@ -34,7 +34,7 @@ main() {
   local what=${1:-} files sources targets
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
-  "$PYTHON" "$ROOT/deploy/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
+  "$PYTHON" "$ROOT/deploy/lint/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
   case "$what" in
     --includes) return ;;
@@ -52,7 +52,7 @@ main() {
   say "making what ${#targets[@]} targets generate"
   bazel_call build --config=opt --keep_going --output_groups=compilation_prerequisites_INTERNAL_ -- \
     "${targets[@]}" || say "warning: some headers may be missing"
-  "$PYTHON" "$ROOT/deploy/compile_commands.py" "${targets[@]}"
+  "$PYTHON" "$ROOT/deploy/dev/compile_commands.py" "${targets[@]}"
   say "clang-tidy over ${#files[@]} files"
   printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$ROOT" --quiet ||
     die "clang-tidy found something"

@@ -18,11 +18,12 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import elf  # noqa: E402  (lies beside this file)
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "bundle")]
+import elf  # noqa: E402  (lies in that folder)
 import man_pages  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
 HOME = "usr/lib/warpline"
 COMMANDS = ("warpline", "warpline-server", "warpline-scheduler")
 SERVICES = ("warpline-server", "warpline-scheduler")
@@ -113,7 +114,7 @@ def add_texts(bundle, tree, stamp):
     readme = (bundle / "README.txt").read_text(encoding="utf-8")
     write(doc / "README.txt", "Installed in /%s; paths below are relative to it.\n\n%s"
           % (HOME, readme))
-    own = ROOT / "deploy/package"
+    own = ROOT / "deploy/debian/package"
     for service in SERVICES:
         unit = service + ".service"
         write(tree / "usr/lib/systemd/system" / unit, (own / unit).read_bytes())

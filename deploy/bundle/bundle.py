@@ -21,12 +21,13 @@ import shutil
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "local")]
 import elf  # noqa: E402  (lies beside this file)
 import licenses  # noqa: E402
 import local_server  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
 PREFIX = "libwarpline-"
 COMPAT = "libwarpline_compat.so"
 # The host's: glibc, and libgcc_s, which must be the one that the host's C++ code unwinds with.
@@ -123,7 +124,7 @@ def add_libraries(out, bazel_bin):
         if soname == HOST_CPP:
             cure_libstdcxx(target)
         elf.make_unique_symbols_global(target)
-    make_private(copy(bazel_bin / "deploy" / COMPAT, folder / COMPAT), "$ORIGIN", {})
+    make_private(copy(bazel_bin / "deploy/bundle" / COMPAT, folder / COMPAT), "$ORIGIN", {})
     return {private_name(soname): source for soname, source in closure.items()}
 
 
@@ -142,8 +143,8 @@ def add_programs(out, bazel_bin):
     if bench.is_file():
         copy(bench, out / "bin/warpline_bench")
         copy(bazel_bin / "bench/cuda/startup", out / "bin/warpline_startup")
-    for script in ("deploy/local_server.py", "deploy/demo.py", "deploy/bench.py",
-                   "deploy/startup.py", "deploy/make_certs.sh", "bench/cuda/compare.py"):
+    for script in ("deploy/local/local_server.py", "deploy/local/demo.py", "deploy/local/bench.py",
+                   "deploy/local/startup.py", "deploy/local/make_certs.sh", "bench/cuda/compare.py"):
         if (ROOT / script).is_file():
             copy(ROOT / script, out / pathlib.Path(script).name)
 
@@ -151,7 +152,7 @@ def add_programs(out, bazel_bin):
 def add_texts(out, libraries, cuda_home, commit):
     for name in ("LICENSE", "NOTICE"):
         shutil.copyfile(ROOT / name, out / name)
-    shutil.copyfile(ROOT / "deploy/bundle_readme.txt", out / "README.txt")
+    shutil.copyfile(ROOT / "deploy/bundle/bundle_readme.txt", out / "README.txt")
     packages = licenses.collect_debian(libraries, out / "licenses")
     if not licenses.collect_cuda(cuda_home, out / "licenses"):
         print("bundle: no licence text in %s; NOTICE refers to NVIDIA's" % cuda_home)

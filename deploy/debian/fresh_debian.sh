@@ -5,8 +5,8 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: deploy/fresh_debian.sh [OPTIONS] [COMMAND [ARGUMENTS]]      (default command: test)
-       deploy/fresh_debian.sh [OPTIONS] --package=FILE
+Usage: deploy/debian/fresh_debian.sh [OPTIONS] [COMMAND [ARGUMENTS]]      (default command: test)
+       deploy/debian/fresh_debian.sh [OPTIONS] --package=FILE
 
 Makes a minimal Debian 12 in a temporary folder, copies this tree (with what is not committed) into
 it, and runs ./dev COMMAND there, in its own process and mount namespaces.
@@ -42,7 +42,7 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || set -- test
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mktemp -d "${TMPDIR:-/tmp}/fresh-debian.XXXXXX")
 
 # Never while something is mounted there: it would be removed from where it really lies.
@@ -70,7 +70,7 @@ done
 mkdir "$folder/src"
 if [ -n "$package" ]; then
   cp "$package" "$folder/src/warpline.deb"
-  "$root/deploy/make_certs.sh" "$folder/src/certs" 127.0.0.1
+  "$root/deploy/local/make_certs.sh" "$folder/src/certs" 127.0.0.1
   cat >"$folder/src/try" <<'TRY'
 #!/bin/bash
 set -euo pipefail

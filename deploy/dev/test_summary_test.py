@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).parent / "dev/test_summary.py"
+SCRIPT = pathlib.Path(__file__).parent / "test_summary.py"
 
 
 def configured(label, kind="cc_test rule"):

@@ -115,7 +115,7 @@ def main():
                     print(fault)
                     count += 1
     if count:
-        print("include rules: %d broken (the folders are in deploy/folders.toml)" % count)
+        print("include rules: %d broken (the folders are in deploy/lint/folders.toml)" % count)
     return 1 if count else 0
 
 

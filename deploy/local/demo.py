@@ -148,7 +148,7 @@ def demo(args):
         programs_file = installation.root / "bin/examples/programs.txt"
     else:
         installation = None
-        programs_file = pathlib.Path(__file__).resolve().parent.parent / "examples/programs.txt"
+        programs_file = pathlib.Path(__file__).resolve().parent.parent.parent / "examples/programs.txt"
     programs = read_programs(pathlib.Path(args.programs) if args.programs else programs_file)
     unknown = set(args.only) - {name for name, _ in programs}
     if unknown:
