@@ -19,7 +19,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "deploy"), str(HERE)]
+sys.path[:0] = [str(HERE.parent / "deploy/local"), str(HERE)]
 import local_server  # noqa: E402  (found by the path above)
 
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "scheduler/scheduler.h"
-#include "transport/grpc/unary_methods.h"
+#include "transport/unary_methods.h"
 
 namespace warpline::scheduler {
 

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
-#include "common/serving/listen_address.h"
 #include "common/serving/tls_flags.h"
 #include "server/backends/backend_names.h"
+#include "transport/registry/listen.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
           "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
@@ -95,7 +95,7 @@ absl::StatusOr<ListenOptions> Listen() {
   options.admin_address = absl::GetFlag(FLAGS_admin_listen);
   if (options.addresses.empty()) return absl::InvalidArgumentError("--listen names no address");
   for (const std::string& address : options.addresses) {
-    const absl::Status status = CheckListenAddress(address, !options.tls.empty());
+    const absl::Status status = CheckAddress(address, !options.tls.empty());
     if (!status.ok()) return status;
   }
   return options;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -23,7 +24,8 @@
 #include "server/process/process_roles.h"
 #include "server/process/running_process.h"
 #include "server/session/task_shares.h"
-#include "transport/grpc/grpc_tls.h"
+#include "transport/grpc/tls/grpc_tls.h"
+#include "transport/registry/listen.h"
 
 namespace warpline::server {
 namespace {
@@ -148,14 +150,6 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   return options;
 }
 
-// Where clients find the server: the port is known only once it listens.
-std::string Advertised(const ServerOptions& options, int port) {
-  if (!options.scheduler.advertised.empty()) return options.scheduler.advertised;
-  const std::string& first = options.listen.addresses.front();
-  if (absl::StartsWith(first, "unix:")) return first;
-  return absl::StrCat(first.substr(0, first.rfind(':')), ":", port);
-}
-
 std::string NameForScheduler(const ServerOptions& options) {
   if (!options.scheduler.name.empty()) return options.scheduler.name;
   const std::string& first = options.listen.addresses.front();
@@ -214,17 +208,15 @@ absl::Status GpuServer::Compose() {
   return absl::OkStatus();
 }
 
-GrpcServerOptions GpuServer::ListenerOptions() {
-  GrpcServerOptions options;
+ListenerOptions GpuServer::MakeListenerOptions() {
+  ListenerOptions options;
   const int max_sessions = options_.sessions.max_sessions;
   // The host counts sessions and says why it refuses; this bound is for what has not got so far.
   options.max_sessions = max_sessions + 64;
   // A connection or two of each session, those of operators, and some that are none of ours.
   options.max_connections = 2 * std::min(max_sessions, 1 << 20) + 512;
-  if (!options_.listen.tls.empty()) {
-    options.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, options_.listen.tls);
-    options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
-  }
+  options.tls = options_.listen.tls;
+  options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
   options.methods[kStatMethod] = [this](const std::string& peer, const std::string&) {
     return AnswerStat(host_.get(), name_, peer);
   };
@@ -239,18 +231,28 @@ GrpcServerOptions GpuServer::ListenerOptions() {
 }
 
 absl::Status GpuServer::Start() {
-  listener_ = std::make_unique<GrpcServer>(ListenerOptions());
+  listener_ = MakeListener(MakeListenerOptions());
   absl::Status status = listener_->Start(options_.listen.addresses, host_.get());
   if (!status.ok()) return status;
   listener_->SetServing(true);
   if (!options_.listen.port_file.empty()) {
-    status = WritePortFile(options_.listen.port_file, listener_->port());
+    status = WritePortFile(options_.listen.port_file, port());
     if (!status.ok()) return status;
   }
   LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(options_.listen.addresses, ","),
-          " port=", listener_->port(), " pid=", getpid());
+          " port=", port(), " pid=", getpid());
   if (!options_.scheduler.address.empty()) JoinScheduler();
   return absl::OkStatus();
+}
+
+int GpuServer::port() const {
+  if (listener_ == nullptr) return 0;
+  for (const std::string& address : listener_->addresses()) {
+    int port = 0;
+    if (absl::StartsWith(address, "unix:")) continue;
+    if (absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) return port;
+  }
+  return 0;
 }
 
 void GpuServer::JoinScheduler() {
@@ -264,7 +266,9 @@ void GpuServer::JoinScheduler() {
     options.scheduler.tls = std::make_shared<TlsSource>(TlsSource::Side::kClient, tls);
   }
   options.credential = options_.scheduler.credential;
-  options.endpoint = Advertised(options_, listener_->port());
+  // Where clients find the server: the port is known only once it listens.
+  const std::string& advertised = options_.scheduler.advertised;
+  options.endpoint = advertised.empty() ? listener_->addresses().front() : advertised;
   options.version = kVersion;
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
 }

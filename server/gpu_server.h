@@ -23,7 +23,7 @@
 #include "server/server_options.h"
 #include "server/session/session_host.h"
 #include "server/supervisor/supervised_launcher.h"
-#include "transport/grpc/grpc_server.h"
+#include "transport/listener.h"
 
 namespace warpline::server {
 
@@ -49,14 +49,14 @@ class GpuServer {
   // ends the others with an error for the application. The scheduler is told.
   void Drain();
 
-  // Of the first host:port address; 0 when there is none, or before Start().
-  int port() const { return listener_ == nullptr ? 0 : listener_->port(); }
+  // Of the first address that has one; 0 when there is none, or before Start().
+  int port() const;
   SessionHost& host() { return *host_; }
 
  private:
   explicit GpuServer(ServerOptions options);
   absl::Status Compose();
-  GrpcServerOptions ListenerOptions();
+  ListenerOptions MakeListenerOptions();
   void JoinScheduler();
 
   const ServerOptions options_;
@@ -70,7 +70,7 @@ class GpuServer {
   std::shared_ptr<ServerMetrics> metrics_;
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
-  std::unique_ptr<GrpcServer> listener_;
+  std::unique_ptr<Listener> listener_;
   std::unique_ptr<SchedulerLink> scheduler_;  // Null for none.
 };
 

@@ -12,7 +12,7 @@
 #include "server/flags.h"
 #include "server/gpu_server.h"
 #include "server/server_options.h"
-#include "transport/grpc/grpc_tls.h"
+#include "transport/grpc/tls/grpc_tls.h"
 
 namespace warpline::server {
 namespace {

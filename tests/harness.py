@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNFILES = pathlib.Path(os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDIR"]) / "warpline"
-sys.path.insert(0, str(RUNFILES / "deploy"))
+sys.path.insert(0, str(RUNFILES / "deploy/local"))
 
 import local_server  # noqa: E402  (found by the path above)
 

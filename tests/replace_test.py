@@ -109,7 +109,7 @@ class ReplaceTest(unittest.TestCase):
 
     def test_killed_at_random_it_resumes_or_reads_its_memory_back(self):
         kills = pathlib.Path(harness.ROOT / "tests/chaos/kills.py")
-        environment = dict(os.environ, PYTHONPATH=str(harness.RUNFILES / "deploy"))
+        environment = dict(os.environ, PYTHONPATH=str(harness.RUNFILES / "deploy/local"))
         run = subprocess.run(
             ["python3", str(kills), "--bundle=%s" % self.installation.root, "--device=cpu",
              "--kills=20", "--parallel=2", "--seconds=5", "--words=1024"],

@@ -10,7 +10,7 @@ import unittest
 
 import harness
 
-MAKE_CERTS = harness.RUNFILES / "deploy/make_certs.sh"
+MAKE_CERTS = harness.RUNFILES / "deploy/local/make_certs.sh"
 
 
 class TlsTest(unittest.TestCase):

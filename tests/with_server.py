@@ -16,7 +16,7 @@ import sys
 
 def find_local_server(bundle):
     """The module local_server, which lies in the bundle, else in this repository."""
-    deploy = pathlib.Path(__file__).resolve().parent.parent / "deploy"
+    deploy = pathlib.Path(__file__).resolve().parent.parent / "deploy/local"
     sys.path[:0] = [str(bundle), str(deploy)]
     return importlib.import_module("local_server")
 

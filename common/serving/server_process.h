@@ -26,9 +26,9 @@ int RunServerProgram(const ServerProgram& program, int argc, char** argv, int (*
 // Prints on stderr what is wrong with the command line or the system, and returns the exit code 2.
 int Complain(const absl::Status& status);
 
-// Waits for SIGTERM and SIGINT, which end a server in order, and blocks SIGPIPE, so that it does
-// nothing. Make it before the first thread: all threads then leave these signals to the one that
-// waits here.
+// Blocks SIGTERM and SIGINT, which end a server in order, and waits for them; makes the process
+// ignore SIGPIPE. Make it before the first thread: all threads then leave the two signals to the
+// one that waits here.
 class EndSignals {
  public:
   EndSignals();

@@ -1,5 +1,5 @@
 // The files that TLS takes its keys and certificates from. No file is read here; see
-// transport/grpc/tls_source.h.
+// transport/grpc/tls/grpc_tls.h.
 #ifndef WARPLINE_COMMON_SERVING_TLS_FILES_H_
 #define WARPLINE_COMMON_SERVING_TLS_FILES_H_
 

@@ -1,6 +1,6 @@
 # Calls of Bazel. Sourced by ./dev.
 
-# The targets that a running installation is made of (deploy/local_server.py names their files).
+# The targets that a running installation is made of (deploy/local/local_server.py names their files).
 INSTALLATION=(
   //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
   //client_stub/nvml:libnvidia-ml.so.1

@@ -23,12 +23,12 @@ main() {
     case "$arg" in
       --bundle | --bundle=*)
         [ -x "$PYTHON" ] || need_packages build
-        exec "$PYTHON" -u "$ROOT/deploy/$script" "$@"
+        exec "$PYTHON" -u "$ROOT/deploy/local/$script" "$@"
         ;;
     esac
   done
   need_build
   say "building the server, the client library and the benchmark"
   bazel_call build --config=opt -- "${INSTALLATION[@]}" //bench/cuda/...
-  exec "$PYTHON" -u "$ROOT/deploy/$script" --bazel_bin="$(bazel_bin)" "$@"
+  exec "$PYTHON" -u "$ROOT/deploy/local/$script" --bazel_bin="$(bazel_bin)" "$@"
 }

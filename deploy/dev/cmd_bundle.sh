@@ -24,13 +24,13 @@ main() {
   say "building what goes into the bundle"
   bazel_call build --config=opt -- "${INSTALLATION[@]}" //examples/... //bench/cuda/... \
     //tests/chaos:long_program \
-    //deploy:libwarpline_compat.so
+    //deploy/bundle:libwarpline_compat.so
   say "collecting libraries and licences"
   commit=$(git -c safe.directory='*' describe --always --dirty 2>/dev/null || echo unknown)
-  "$PYTHON" "$ROOT/deploy/bundle.py" --bazel_bin="$(bazel_bin)" --cuda_home="$CUDA_HOME" \
+  "$PYTHON" "$ROOT/deploy/bundle/bundle.py" --bazel_bin="$(bazel_bin)" --cuda_home="$CUDA_HOME" \
     --commit="$commit" --out="$out" "${rest[@]}"
   if [ -n "$deb" ]; then
     stamp=$(git -c safe.directory='*' log -1 --format=%ct 2>/dev/null || date +%s)
-    "$PYTHON" "$ROOT/deploy/debian_package.py" "$out" --out="$(dirname "$out")" --stamp="$stamp"
+    "$PYTHON" "$ROOT/deploy/debian/debian_package.py" "$out" --out="$(dirname "$out")" --stamp="$stamp"
   fi
 }

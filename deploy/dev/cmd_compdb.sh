@@ -11,7 +11,7 @@ write_compilation_database() {
   need_build
   say "building, so that generated headers exist"
   bazel_call build --config=opt --keep_going //... || say "warning: the build failed; some headers may be missing"
-  "$PYTHON" "$ROOT/deploy/compile_commands.py"
+  "$PYTHON" "$ROOT/deploy/dev/compile_commands.py"
 }
 
 main() {

@@ -19,7 +19,7 @@ main() {
     case "$arg" in
       --bundle | --bundle=*)
         [ -x "$PYTHON" ] || need_packages build
-        exec "$PYTHON" -u "$ROOT/deploy/demo.py" "$@"
+        exec "$PYTHON" -u "$ROOT/deploy/local/demo.py" "$@"
         ;;
     esac
   done
@@ -29,5 +29,5 @@ main() {
     echo "demo: FAILED (the build failed)"
     return 1
   fi
-  exec "$PYTHON" -u "$ROOT/deploy/demo.py" --bazel_bin="$(bazel_bin)" "$@"
+  exec "$PYTHON" -u "$ROOT/deploy/local/demo.py" --bazel_bin="$(bazel_bin)" "$@"
 }

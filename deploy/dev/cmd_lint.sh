@@ -2,7 +2,7 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
 
-Checks the include rules of deploy/folders.toml over the whole project, that ARCHITECTURE.md shows
+Checks the include rules of deploy/lint/folders.toml over the whole project, that ARCHITECTURE.md shows
 them, and that docs/threads.md has every thread, then runs clang-tidy (.clang-tidy) over the sources
 that differ from branch main or are not committed yet; for a header, over the source of its name. As
 many at a time as there are processors. Compiles nothing but generated headers.
@@ -37,14 +37,14 @@ write_compile_commands() {
   say "making what $# targets generate"
   bazel_call build --config=opt --keep_going --output_groups=compilation_prerequisites_INTERNAL_ -- \
     "$@" || say "warning: some headers may be missing"
-  "$PYTHON" "$ROOT/deploy/compile_commands.py" "$@"
+  "$PYTHON" "$ROOT/deploy/dev/compile_commands.py" "$@"
 }
 
 main() {
   local what=${1:-} files sources targets
   need_packages lint
   mapfile -t sources < <(tracked_files '*.cc' '*.c' '*.h' '*.cu' '*.cuh')
-  "$PYTHON" "$ROOT/deploy/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
+  "$PYTHON" "$ROOT/deploy/lint/include_rules.py" --check="$ROOT/ARCHITECTURE.md" "${sources[@]}"
   say "include rules hold in ${#sources[@]} files"
   "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
   say "docs/threads.md has every thread"
@@ -53,7 +53,7 @@ main() {
     --threads)
       need_build clang
       write_compile_commands //...
-      "$PYTHON" "$ROOT/deploy/thread_safety.py" "$ROOT/compile_commands.json" ||
+      "$PYTHON" "$ROOT/deploy/lint/thread_safety.py" "$ROOT/compile_commands.json" ||
         die "the thread-safety analysis found something"
       return
       ;;

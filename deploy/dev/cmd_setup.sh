@@ -2,7 +2,7 @@ help_text() {
   cat <<'TEXT'
 Usage: ./dev setup [--all]
 
-Installs what building and testing need: Debian packages (deploy/packages.txt) and, where no CUDA 13
+Installs what building and testing need: Debian packages (deploy/dev/packages.txt) and, where no CUDA 13
 toolkit is found, NVIDIA's wheels of one in ~/.cache/warpline. Does nothing if all is there.
   --all    also what fmt, lint, bundle and the clang configuration need
 TEXT

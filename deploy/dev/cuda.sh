@@ -43,7 +43,7 @@ install_cuda_wheels() {
   say "installing the CUDA 13.0 toolkit from NVIDIA's wheels into $target (about 300 MB)"
   quietly "pip install" env PIP_REQUIRE_VIRTUALENV=0 PIP_USER=0 PIP_ROOT_USER_ACTION=ignore \
     PIP_DISABLE_PIP_VERSION_CHECK=1 "$PYTHON" -m pip install --no-input --no-deps --only-binary=:all: \
-    --require-hashes --no-cache-dir --retries 5 --target "$partial" -r "$ROOT/deploy/cuda_wheels.txt" ||
+    --require-hashes --no-cache-dir --retries 5 --target "$partial" -r "$ROOT/deploy/dev/cuda_wheels.txt" ||
     die "could not install the toolkit; install CUDA 13.0 yourself and set CUDA_HOME"
   rm -rf "$target"
   mv "$partial" "$target"

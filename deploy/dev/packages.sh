@@ -1,8 +1,8 @@
-# Debian packages, from deploy/packages.txt. Sourced by ./dev.
+# Debian packages, from deploy/dev/packages.txt. Sourced by ./dev.
 
 # group_packages GROUP...: the packages of the groups, one a line.
 group_packages() {
-  awk -v want=" $* " '!/^#/ && NF == 2 && index(want, " " $1 " ") { print $2 }' "$ROOT/deploy/packages.txt"
+  awk -v want=" $* " '!/^#/ && NF == 2 && index(want, " " $1 " ") { print $2 }' "$ROOT/deploy/dev/packages.txt"
 }
 
 # missing_packages GROUP...: those that are not installed, one a line.

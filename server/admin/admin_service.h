@@ -9,7 +9,7 @@
 #include "server/admin/replacements.h"
 #include "server/leases/lease_book.h"
 #include "server/session/session_host.h"
-#include "transport/grpc/unary_methods.h"
+#include "transport/unary_methods.h"
 
 namespace warpline::server {
 

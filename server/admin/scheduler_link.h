@@ -14,7 +14,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/leases/lease_book.h"
 #include "server/session/session_host.h"
-#include "transport/grpc/unary_client.h"
+#include "transport/grpc/unary/unary_client.h"
 
 namespace warpline::server {
 

@@ -32,8 +32,8 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-for _folder in (ROOT / "deploy", pathlib.Path(os.environ.get("RUNFILES_DIR", ROOT)) /
-                "warpline/deploy"):
+for _folder in (ROOT / "deploy/local", pathlib.Path(os.environ.get("RUNFILES_DIR", ROOT)) /
+                "warpline/deploy/local"):
     if (_folder / "local_server.py").is_file():
         sys.path.insert(0, str(_folder))
 

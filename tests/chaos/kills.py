@@ -21,7 +21,7 @@ import sys
 import time
 
 _HERE = pathlib.Path(__file__).resolve().parent
-for _folder in (_HERE, _HERE.parent.parent / "deploy", _HERE.parent / "deploy"):
+for _folder in (_HERE, _HERE.parent.parent / "deploy/local", _HERE.parent / "deploy/local"):
     if (_folder / "local_server.py").is_file():
         sys.path.insert(0, str(_folder))
         break

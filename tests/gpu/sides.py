@@ -121,7 +121,7 @@ def opened(args):
             yield Sides(args, args.endpoint, folder)
             return
         # The module lies in the bundle, else in this repository.
-        sys.path[:0] = [str(args.bundle.resolve()), str(ROOT / "deploy")]
+        sys.path[:0] = [str(args.bundle.resolve()), str(ROOT / "deploy/local")]
         local_server = importlib.import_module("local_server")
         installation = local_server.Installation.from_bundle(args.bundle)
         flags = ["--device=" + args.device, *args.server_flag]

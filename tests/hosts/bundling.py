@@ -1,4 +1,4 @@
-"""The bundle as users get it, made by deploy/bundle.py from what Bazel built for a test."""
+"""The bundle as users get it, made by deploy/bundle/bundle.py from what Bazel built for a test."""
 import os
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import tempfile
 
 RUNFILES = pathlib.Path(os.environ.get("RUNFILES_DIR") or os.environ["TEST_SRCDIR"]) / "warpline"
 sys.path.insert(0, str(RUNFILES / "tests"))
-sys.path.insert(0, str(RUNFILES / "deploy"))
+sys.path.insert(0, str(RUNFILES / "deploy/local"))
 
 
 def temporary_folder():
@@ -18,7 +18,7 @@ def make(folder):
     """Returns the path of the bundle in `folder`."""
     out = pathlib.Path(folder) / "warpline"
     done = subprocess.run(
-        [sys.executable, str(RUNFILES / "deploy/bundle.py"), "--bazel_bin=%s" % RUNFILES,
+        [sys.executable, str(RUNFILES / "deploy/bundle/bundle.py"), "--bazel_bin=%s" % RUNFILES,
          "--cuda_home=%s" % os.environ.get("CUDA_HOME", "/usr/local/cuda"), "--out=%s" % out],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:

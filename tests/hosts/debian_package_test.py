@@ -27,7 +27,7 @@ class DebianPackageTest(unittest.TestCase):
         cls.addClassCleanup(cls.temporary.cleanup)
         folder = pathlib.Path(cls.temporary.name)
         bundle = bundling.make(folder)
-        output(sys.executable, bundling.RUNFILES / "deploy/debian_package.py", bundle,
+        output(sys.executable, bundling.RUNFILES / "deploy/debian/debian_package.py", bundle,
                "--out=%s" % folder, "--stamp=1700000000", "--compression=gzip")
         cls.package, = folder.glob("warpline_*_amd64.deb")
         cls.listing = output("dpkg-deb", "--contents", cls.package)

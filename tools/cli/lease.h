@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
-#include "transport/grpc/unary_client.h"
+#include "transport/grpc/unary/unary_client.h"
 
 namespace warpline::cli {
 

@@ -1,11 +1,12 @@
 // Round trips and throughput of the transports on one machine.
 //
-//   channel_bench [--iterations=N] [--cpus=a,b] [--delay_ms=D]
+//   channel_bench [--iterations=N] [--cpus=a,b] [--delay_ms=D] [--listen=ADDRESS]...
 //
 // "loop" bounces a small frame between the two channels' loops. "app" is a thread that appends a
 // request, wakes its channel and spins until the answer is there, as a waiting CUDA call does.
 // "idle" does the same with pauses, so that both loops have parked. Server and client are processes
-// of their own; --cpus pins them. With --delay_ms also over TCP with that delay each way.
+// of their own; --cpus pins them. With --delay_ms also over TCP with that delay each way; with
+// --listen also at addresses of other transports (transport/registry).
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,21 +17,24 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <deque>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "transport/channel.h"
 #include "transport/delay_relay.h"
-#include "transport/grpc/grpc_client.h"
-#include "transport/grpc/grpc_server.h"
+#include "transport/registry/dial.h"
+#include "transport/registry/listen.h"
 
 namespace warpline {
 namespace {
@@ -115,7 +119,7 @@ void Await(const std::atomic<int>& answers, int count) {
 
 void RunClient(const std::string& name, const std::string& address, int iterations) {
   PingHandler ping;
-  auto channel = DialGrpc({.address = address}, &ping, ChannelOptions(), absl::Seconds(5));
+  auto channel = Dial({.address = address}, &ping, ChannelOptions(), absl::Seconds(5));
   if (!channel.ok()) {
     std::printf("%s: %s\n", name.c_str(), channel.status().ToString().c_str());
     return;
@@ -174,12 +178,15 @@ int Main(int argc, char** argv) {
   int iterations = 20000;
   int cpus[2] = {-1, -1};
   double delay_ms = 0;
+  std::vector<std::string> more;
   for (int i = 1; i < argc; ++i) {
     absl::string_view arg = argv[i];
     if (absl::ConsumePrefix(&arg, "--iterations=")) {
       if (!absl::SimpleAtoi(arg, &iterations)) return 2;
     } else if (absl::ConsumePrefix(&arg, "--delay_ms=")) {
       if (!absl::SimpleAtod(arg, &delay_ms)) return 2;
+    } else if (absl::ConsumePrefix(&arg, "--listen=")) {
+      more.emplace_back(arg);
     } else if (absl::ConsumePrefix(&arg, "--cpus=")) {
       const std::vector<std::string> parts = absl::StrSplit(arg, ',');
       if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &cpus[0]) ||
@@ -200,20 +207,29 @@ int Main(int argc, char** argv) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     Pin(cpus[1]);
     EchoAcceptor acceptor;
-    GrpcServer server{GrpcServerOptions()};
-    const absl::Status started = server.Start({"127.0.0.1:0", socket}, &acceptor);
-    const int port = started.ok() ? server.port() : -1;
-    if (write(ready[1], &port, sizeof(port)) < 0) return 1;
+    const std::unique_ptr<Listener> server = MakeListener({});
+    std::vector<std::string> addresses = {"127.0.0.1:0", socket};
+    addresses.insert(addresses.end(), more.begin(), more.end());
+    const absl::Status started = server->Start(addresses, &acceptor);
+    if (!started.ok()) std::printf("%s\n", started.ToString().c_str());
+    const std::string list = started.ok() ? absl::StrJoin(server->addresses(), "\n") : "";
+    if (write(ready[1], list.data(), list.size()) < 0) return 1;
+    close(ready[1]);
+    if (!started.ok()) return 1;
     for (;;) pause();
   }
   Pin(cpus[0]);
-  int port = -1;
-  if (read(ready[0], &port, sizeof(port)) != sizeof(port) || port < 0) return 1;
-  RunClient("grpc tcp", absl::StrCat("127.0.0.1:", port), iterations);
-  RunClient("grpc unix", socket, iterations);
+  close(ready[1]);
+  std::string list(PIPE_BUF, '\0');
+  const ssize_t size = read(ready[0], list.data(), list.size());
+  if (size <= 0) return 1;
+  list.resize(static_cast<size_t>(size));
+  const std::vector<std::string> addresses = absl::StrSplit(list, '\n');
+  RunClient("grpc tcp", addresses[0], iterations);
+  RunClient("grpc unix", addresses[1], iterations);
+  for (size_t i = 2; i < addresses.size(); ++i) RunClient(addresses[i], addresses[i], iterations);
   if (delay_ms > 0) {
-    const auto relay = DelayRelay::Start("127.0.0.1:0", absl::StrCat("127.0.0.1:", port),
-                                         absl::Milliseconds(delay_ms));
+    const auto relay = DelayRelay::Start("127.0.0.1:0", addresses[0], absl::Milliseconds(delay_ms));
     if (!relay.ok()) return 1;
     RunClient(absl::StrCat("grpc tcp +", delay_ms, " ms"),
               absl::StrCat("127.0.0.1:", (*relay)->port()), std::min(iterations, 100));

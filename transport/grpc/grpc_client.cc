@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "transport/grpc/client_channel.h"
-#include "transport/grpc/grpc_args.h"
-#include "transport/grpc/grpc_process.h"
-#include "transport/grpc/grpc_status.h"
-#include "transport/grpc/stream_loop.h"
+#include "transport/grpc/base/grpc_args.h"
+#include "transport/grpc/base/grpc_process.h"
+#include "transport/grpc/base/grpc_status.h"
+#include "transport/grpc/connect/client_channel.h"
+#include "transport/grpc/stream/stream_loop.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {

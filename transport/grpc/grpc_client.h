@@ -11,26 +11,14 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_GRPC_CLIENT_H_
 #define WARPLINE_TRANSPORT_GRPC_GRPC_CLIENT_H_
 
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "transport/channel.h"
-#include "transport/grpc/grpc_tls.h"
+#include "transport/grpc/connect/grpc_target.h"
 
 namespace warpline {
-
-struct GrpcTarget {
-  // "host:port", "[ipv6]:port" or "unix:/path".
-  std::string address;
-  // Plain text without. What it holds when the connection is made counts.
-  std::shared_ptr<TlsSource> tls = nullptr;
-  // For a unix socket in plain text: the user that who listens there must be.
-  std::optional<uint32_t> listener_uid = std::nullopt;
-};
 
 // Connects, opens the session's stream and waits until the server's acceptor has taken it. Blocks.
 // INVALID_ARGUMENT for a target of no known form. UNAVAILABLE, with what was last seen, when no

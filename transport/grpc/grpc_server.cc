@@ -14,21 +14,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
-#include "transport/grpc/accept_event.h"
-#include "transport/grpc/grpc_args.h"
-#include "transport/grpc/grpc_process.h"
+#include "transport/grpc/base/grpc_args.h"
+#include "transport/grpc/base/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
-#include "transport/grpc/listener.h"
-#include "transport/grpc/server_credentials.h"
-#include "transport/grpc/unary_responder.h"
+#include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/listen/address_listener.h"
+#include "transport/grpc/listen/server_credentials.h"
+#include "transport/grpc/unary/unary_responder.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {
 namespace {
 
 using grpc_internal::AcceptEvent;
+using grpc_internal::AddressListener;
 using grpc_internal::GrpcSession;
-using grpc_internal::Listener;
 
 // Calls that may arrive at once without waiting for the accepting thread.
 constexpr int kRequestsAhead = 4;
@@ -51,6 +51,7 @@ class GrpcServer::Impl {
   absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor);
   void Shutdown(absl::Duration deadline);
   void SetServing(bool serving) { unary_.SetServing(serving); }
+  std::vector<std::string> addresses() const { return addresses_; }
   int port() const { return port_; }
   int sessions() const { return running_.load(std::memory_order_relaxed); }
 
@@ -64,6 +65,7 @@ class GrpcServer::Impl {
 
   GrpcServerOptions options_;  // Constant after construction.
   Acceptor* acceptor_ = nullptr;
+  std::vector<std::string> addresses_;  // Constant after Start(), like the port.
   int port_ = 0;
   grpc_internal::GpuService service_;
   grpc_internal::UnaryResponder unary_;
@@ -71,7 +73,7 @@ class GrpcServer::Impl {
   std::vector<std::shared_ptr<grpc::ServerCredentials>> credentials_;  // gRPC keeps none of them.
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
   std::unique_ptr<grpc::Server> server_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<AddressListener>> listeners_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
 
@@ -133,7 +135,7 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 
   for (const std::string& address : addresses) {
-    listeners_.push_back(std::make_unique<Listener>(options_.max_connections));
+    listeners_.push_back(std::make_unique<AddressListener>(options_.max_connections));
     const absl::Status bound = listeners_.back()->Bind(address);
     if (!bound.ok()) return bound;
   }
@@ -158,8 +160,12 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
     notifications_.reset();
     return absl::UnavailableError("cannot start the gRPC server");
   }
-  for (const auto& listener : listeners_) {
-    if (port_ == 0) port_ = listener->port();
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const int port = listeners_[i]->port();
+    if (port_ == 0) port_ = port;
+    const size_t host = addresses[i].rfind(':');
+    addresses_.push_back(port == 0 ? addresses[i]
+                                   : absl::StrCat(addresses[i].substr(0, host), ":", port));
   }
   unary_.Listen(notifications_.get());
   for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
@@ -280,6 +286,7 @@ GrpcServer::~GrpcServer() { impl_->Shutdown(absl::ZeroDuration()); }
 absl::Status GrpcServer::Start(const std::vector<std::string>& addresses, Acceptor* acceptor) {
   return impl_->Start(addresses, acceptor);
 }
+std::vector<std::string> GrpcServer::addresses() const { return impl_->addresses(); }
 int GrpcServer::port() const { return impl_->port(); }
 void GrpcServer::SetServing(bool serving) { impl_->SetServing(serving); }
 int GrpcServer::sessions() const { return impl_->sessions(); }

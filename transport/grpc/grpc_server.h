@@ -7,7 +7,7 @@
 // Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
 // above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does
 // not finish its HTTP/2 handshake is dropped, connections are capped for each address
-// (grpc_internal::Listener), and what an unread session holds in memory is bounded.
+// (grpc_internal::AddressListener), and what an unread session holds in memory is bounded.
 //
 // A session's thread polls its own connection while it is active. So that nobody else takes its
 // events, the accepting thread looks for new sessions only every few milliseconds while others run,
@@ -27,8 +27,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "transport/channel.h"
-#include "transport/grpc/grpc_tls.h"
-#include "transport/grpc/unary_methods.h"
+#include "transport/grpc/tls/grpc_tls.h"
+#include "transport/listener.h"
+#include "transport/unary_methods.h"
 
 namespace warpline {
 
@@ -59,31 +60,21 @@ struct GrpcServerOptions {
   UnaryMethods methods = {};
 };
 
-// Start() and Shutdown() are called by one thread; the rest is thread-safe.
-class GrpcServer {
+// Listens on addresses of the forms "host:port" (port 0 for any), "[ipv6]:port" and "unix:/path".
+class GrpcServer : public Listener {
  public:
   explicit GrpcServer(GrpcServerOptions options);
-  // Shuts down without grace.
-  ~GrpcServer();
+  ~GrpcServer() override;
 
-  // `addresses` are of the forms "host:port" (port 0 for any), "[ipv6]:port" and "unix:/path". The
-  // acceptor is borrowed until Shutdown() has returned and is called on many threads. Called once.
-  // UNAVAILABLE, naming the address, when one cannot be listened on; UNAUTHENTICATED, naming the
-  // file, when one that TLS needs is not usable.
-  absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor);
+  absl::Status Start(const std::vector<std::string>& addresses, Acceptor* acceptor) override;
+  std::vector<std::string> addresses() const override;
+  // By gRPC's health service, for every service name. NOT_SERVING until set.
+  void SetServing(bool serving) override;
+  int sessions() const override;
+  void Shutdown(absl::Duration deadline) override;
 
   // The port of the first "host:port" address; 0 when there is none.
   int port() const;
-
-  // What the health service says, for every service name. NOT_SERVING until set.
-  void SetServing(bool serving);
-
-  // Sessions that run at the moment.
-  int sessions() const;
-
-  // Takes no new sessions, lets the running ones end until `deadline` from now, then cuts them.
-  // Returns when every handler has been destroyed.
-  void Shutdown(absl::Duration deadline);
 
  private:
   class Impl;

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "transport/grpc/grpc_args.h"
-#include "transport/grpc/grpc_status.h"
-#include "transport/grpc/server_credentials.h"
+#include "transport/grpc/base/grpc_args.h"
+#include "transport/grpc/base/grpc_status.h"
+#include "transport/grpc/listen/server_credentials.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {

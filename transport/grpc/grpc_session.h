@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "proto/session_service.grpc.pb.h"
 #include "transport/channel.h"
-#include "transport/grpc/accept_event.h"
-#include "transport/grpc/stream_loop.h"
+#include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/stream/stream_loop.h"
 
 namespace warpline::grpc_internal {
 

@@ -184,6 +184,16 @@ TEST_F(GrpcTransport, APortInUseIsReported) {
   EXPECT_TRUE(absl::StrContains(status.message(), address_)) << status;
 }
 
+TEST_F(GrpcTransport, AddressesNameThePortThatTheSystemChose) {
+  const testing::TempFolder folder;
+  const std::string socket = absl::StrCat("unix:", folder.path(), "/socket:0");
+  GrpcServer server{GrpcServerOptions()};
+  ASSERT_EQ(server.Start({socket, "127.0.0.1:0"}, &acceptor_), absl::OkStatus());
+  EXPECT_NE(server.port(), 0);
+  EXPECT_EQ(server.addresses(),
+            (std::vector<std::string>{socket, absl::StrCat("127.0.0.1:", server.port())}));
+}
+
 TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
   GrpcServerOptions options;
   options.max_sessions = 1;

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/grpc_server.h"
-#include "transport/grpc/unary_call.h"
+#include "transport/grpc/unary/unary_call.h"
 #include "transport/testing/certificates.h"
 #include "transport/testing/endpoint.h"
 #include "transport/testing/temp_folder.h"

@@ -27,7 +27,7 @@ void InprocLoop::Run(ChannelHandler* handler) {
   while (!finished_.has_value()) {
     const bool active = Turn();
     const Clock::time_point now = Clock::now();
-    if (now >= linger_until_) {
+    if (linger_.over(now)) {
       Finish(absl::UnavailableError("the peer did not end the stream in time"));
     } else if (active) {
       last_activity = now;
@@ -47,7 +47,7 @@ void InprocLoop::Run(ChannelHandler* handler) {
 }
 
 bool InprocLoop::Turn() {
-  if (has_request_.load(std::memory_order_acquire)) TakeRequests();
+  if (requests_.any()) TakeRequests();
   if (finished_.has_value()) return true;
   bool active = Receive();
   if (!finished_.has_value()) active |= Send();
@@ -55,19 +55,15 @@ bool InprocLoop::Turn() {
 }
 
 bool InprocLoop::Receive() {
-  if (held_) {
-    if (handler_->OnFrame(&received_) == Accept::kLater) return false;
-    held_ = false;
-    return true;
-  }
+  if (inbox_.held()) return inbox_.OfferHeld(handler_);
   if (peer_ended_) return false;
   absl::Status end_status;
-  switch (link_->Take(end_, &received_, &end_status)) {
+  switch (link_->Take(end_, inbox_.frame(), &end_status)) {
     case InprocLink::Taken::kNothing:
       return false;
     case InprocLink::Taken::kFrame:
       peer_bell_->Wake();  // There is room again.
-      if (receiving_) held_ = handler_->OnFrame(&received_) == Accept::kLater;
+      inbox_.Deliver(handler_);
       return true;
     case InprocLink::Taken::kEnd:
       peer_ended_ = true;
@@ -88,7 +84,7 @@ bool InprocLoop::Send() {
   if (sent_end_ || !link_->HasRoom(end_)) return false;
   Frame frame;
   if (!handler_->NextFrame(&frame)) {
-    if (!flushing_ || held_) return false;
+    if (!flushing_ || inbox_.held()) return false;
     End(absl::OkStatus());
     return true;
   }
@@ -105,28 +101,20 @@ bool InprocLoop::Send() {
 }
 
 void InprocLoop::TakeRequests() {
-  bool cancel;
-  std::optional<absl::Status> close;
-  {
-    MutexLock lock(&mu_);
-    has_request_.store(false, std::memory_order_relaxed);
-    cancel = std::exchange(cancel_request_, false);
-    close = std::exchange(close_request_, std::nullopt);
-  }
-  if (cancel) {
+  const CloseRequests::Taken asked = requests_.Take();
+  if (asked.cancel) {
     link_->Break();
     Finish(absl::CancelledError("channel destroyed"));
     return;
   }
-  if (!close.has_value() || sent_end_) return;
-  receiving_ = false;
-  held_ = false;
-  if (close->ok()) {
+  if (!asked.close.has_value() || sent_end_) return;
+  inbox_.Shut();
+  if (asked.close->ok()) {
     flushing_ = true;
-    linger_until_ = Clock::now() + kLinger;
+    linger_.Start(kLinger);
   } else {
-    End(*close);
-    Finish(*close);
+    End(*asked.close);
+    Finish(*asked.close);
   }
 }
 
@@ -149,18 +137,17 @@ void InprocLoop::Park() {
     bell_->rung_ = false;
   }
   park.Announce();
-  if (has_request_.load(std::memory_order_acquire) || Turn()) {
+  if (requests_.any() || Turn()) {
     park.Retract();
     return;
   }
   {
     MutexLock lock(&bell_->mu_);
-    while (!bell_->rung_ && Clock::now() < linger_until_) {
-      if (linger_until_ == Clock::time_point::max()) {
-        bell_->rung_changed_.Wait(&bell_->mu_);
+    while (!bell_->rung_ && !linger_.over(Clock::now())) {
+      if (linger_.started()) {
+        bell_->rung_changed_.WaitWithTimeout(&bell_->mu_, absl::FromChrono(linger_.left()));
       } else {
-        bell_->rung_changed_.WaitWithTimeout(&bell_->mu_,
-                                             absl::FromChrono(linger_until_ - Clock::now()));
+        bell_->rung_changed_.Wait(&bell_->mu_);
       }
     }
   }
@@ -168,20 +155,12 @@ void InprocLoop::Park() {
 }
 
 void InprocLoop::Close(const absl::Status& status) {
-  {
-    MutexLock lock(&mu_);
-    if (!close_request_.has_value() || close_request_->ok()) close_request_ = status;
-    has_request_.store(true, std::memory_order_release);
-  }
+  requests_.Close(status);
   Wake();
 }
 
 void InprocLoop::Cancel() {
-  {
-    MutexLock lock(&mu_);
-    cancel_request_ = true;
-    has_request_.store(true, std::memory_order_release);
-  }
+  requests_.Cancel();
   Wake();
 }
 

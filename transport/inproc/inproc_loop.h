@@ -2,7 +2,6 @@
 #ifndef WARPLINE_TRANSPORT_INPROC_INPROC_LOOP_H_
 #define WARPLINE_TRANSPORT_INPROC_INPROC_LOOP_H_
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -11,7 +10,10 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
+#include "transport/close_requests.h"
+#include "transport/inbox.h"
 #include "transport/inproc/inproc_link.h"
+#include "transport/linger.h"
 #include "transport/park_state.h"
 
 namespace warpline::inproc_internal {
@@ -48,7 +50,7 @@ class InprocLoop {
   void Cancel();
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = Linger::Clock;
 
   bool Turn();
   bool Receive();
@@ -66,19 +68,14 @@ class InprocLoop {
 
   // Of the loop alone.
   ChannelHandler* handler_ = nullptr;
-  Frame received_;
-  bool held_ = false;
-  bool receiving_ = true;  // Else what still arrives is dropped.
+  Inbox inbox_;
   bool flushing_ = false;  // End(OK) once the handler has nothing more.
   bool sent_end_ = false;
   bool peer_ended_ = false;
   std::optional<absl::Status> finished_;
-  Clock::time_point linger_until_ = Clock::time_point::max();
+  Linger linger_;
 
-  std::atomic<bool> has_request_{false};
-  Mutex mu_;
-  std::optional<absl::Status> close_request_ ABSL_GUARDED_BY(mu_);
-  bool cancel_request_ ABSL_GUARDED_BY(mu_) = false;
+  CloseRequests requests_;
 };
 
 }  // namespace warpline::inproc_internal

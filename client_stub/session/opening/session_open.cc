@@ -2,7 +2,8 @@
 #include <utility>
 
 #include "client_stub/session/opening/session_impl.h"
-#include "transport/grpc/grpc_client.h"
+#include "common/serving/tls_files.h"
+#include "transport/registry/dial.h"
 
 namespace warpline::stub {
 
@@ -10,10 +11,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
   const auto open = [](const SessionOptions& to) {
     return OpenSession(
         to, [](const DialTarget& target, ChannelHandler* handler, absl::Duration deadline) {
-          const GrpcTarget grpc_target = {.address = target.endpoint,
-                                          .tls = ClientTls(target.endpoint),
-                                          .listener_uid = target.listener_uid};
-          return DialGrpc(grpc_target, handler, ChannelOptions(), deadline);
+          return Dial({.address = target.endpoint,
+                       .tls = TlsFilesFromEnvironment(),
+                       .listener_uid = target.listener_uid},
+                      handler, ChannelOptions(), deadline);
         });
   };
   auto session = open(options);

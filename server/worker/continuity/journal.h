@@ -43,8 +43,8 @@ struct JournalEntry {
 // Thread-safe, except for Open().
 class Journal {
  public:
-  // Maps the journal and takes over what is in it. INVALID_ARGUMENT when it is no journal, or its
-  // entries contradict each other.
+  // Maps the journal and takes over what is in it. INVALID_ARGUMENT when it is no journal, or when
+  // an entry is no command, leaves the journal or overlaps another.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(UniqueFd fd);
   ~Journal();
   Journal(const Journal&) = delete;

@@ -15,9 +15,9 @@
 
 namespace warpline::worker {
 
-// A graph that has conditional handles, and whose nodes come later. The first two members are the
-// decoder's, the others the control lane's. It is shared because graphs that are made of it keep
-// it.
+// A graph that has conditional handles, and whose nodes come later. The decoder writes the first
+// three members, and the control lane the others. It is shared because graphs that are made of it
+// keep it.
 struct Frame {
   uint32_t device = 0;   // The device of its handle.
   uint64_t counted = 0;  // Handles, nodes and bodies that count for the session.

@@ -19,7 +19,7 @@ constexpr uint64_t kMaxOutstanding = 512;
 constexpr uint64_t kMarkEvery = 64;
 // Replies collect up to this size; a frame must not grow beyond kMaxFramePayload.
 constexpr size_t kMaxBatch = 64u << 10;
-// More than any program has threads; beyond it, waits get no answer.
+// More than any program has threads. A wait beyond them is refused with kOutOfMemory.
 constexpr size_t kMaxEventWaits = 4096;
 // The longest sleep between two looks at what is under way. The longer the work lasts, the longer
 // the sleeps become.

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Checks who may include what: layers between folders, and where CUDA and UCX headers may appear.
+
+Usage: include_rules.py FILE... (paths from the root). Prints a line for each include that breaks a
+rule and exits with 1 if there is one. The folders and what they may use are data: folders.toml.
+  --table            prints the table of folders for ARCHITECTURE.md, down to the second level
+  --check=FILE       also checks that FILE has each line of the table
+"""
+import pathlib
+import re
+import sys
+import tomllib
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
+UCX = re.compile(r"^(ucp|uct|ucs|ucm)/")
+CUDA = re.compile(r"^(cuda[A-Za-z_]*|cu[A-Z]\w*|nvrtc|driver_types|vector_types|fatbinary_section)"
+                  r"\.h$")
+UCX_FOLDERS = ("transport/ucx/",)
+CUDA_FOLDERS = ("server/device/cuda/", "client_stub/", "examples/", "bench/cuda/",
+                "tests/conformance/", "tests/stress/", "tests/surface/",
+                "tests/chaos/")
+
+
+def read_folders():
+    path = pathlib.Path(__file__).resolve().parent / "folders.toml"
+    with open(path, "rb") as file:
+        folders = {folder["path"]: folder for folder in tomllib.load(file)["folder"]}
+    for name, folder in folders.items():
+        if "uses" in folder:
+            folder["uses"] = [full_name(name, used) for used in folder["uses"]]
+    return folders
+
+
+def full_name(folder, used):
+    """"./x" is the room x of the folder's own house."""
+    return folder.rsplit("/", 1)[0] + used[1:] if used.startswith("./") else used
+
+
+FOLDERS = read_folders()
+
+
+def folder_of(path):
+    """The innermost folder of the table that holds the path; "" for none."""
+    parts = path.split("/")[:-1]
+    while parts and "/".join(parts) not in FOLDERS:
+        parts.pop()
+    return "/".join(parts)
+
+
+def is_for_tests(path):
+    """Tests, and what only they link, may look at more."""
+    name = path.split("/")[-1]
+    return "/testing/" in path or name.split(".")[0].endswith("_test") or name.startswith("fake_")
+
+
+def layer_fault(path, header):
+    folder, target = folder_of(path), folder_of(header)
+    uses = FOLDERS.get(folder, {}).get("uses")
+    if uses is None or not target or target == folder or target in uses:
+        return None
+    # A test may look into the other rooms of its house, and of those that its folder uses.
+    houses = {name.split("/")[0] for name in [folder, *uses]}
+    if is_for_tests(path) and target.split("/")[0] in houses:
+        return None
+    return "%s includes %s: %s may not depend on %s" % (path, header, folder, target)
+
+
+def faults(path, text):
+    for header in INCLUDE.findall(text):
+        if UCX.match(header) and not path.startswith(UCX_FOLDERS):
+            yield "%s includes %s: UCX headers belong in transport/ucx" % (path, header)
+        if CUDA.match(header) and not path.startswith(CUDA_FOLDERS):
+            yield "%s includes %s: CUDA headers belong in %s" % (
+                path, header, ", ".join(name.rstrip("/") for name in CUDA_FOLDERS))
+        fault = layer_fault(path, header)
+        if fault:
+            yield fault
+
+
+def is_in_table(path):
+    """Rooms of rooms are left out: the page would be long."""
+    return path.count("/") < 2 and "holds" in FOLDERS[path]
+
+
+def table():
+    lines = ["| folder | what is in it | may use |", "|---|---|---|"]
+    for path, folder in FOLDERS.items():
+        if not is_in_table(path):
+            continue
+        uses = folder.get("uses")
+        names = ["`%s`" % name for name in uses or ()]
+        lines.append("| `%s/` | %s | %s |" % (path, folder["holds"],
+                                              "all" if uses is None else ", ".join(names)))
+    return lines
+
+
+def missing_lines(path):
+    with open(path, encoding="utf-8") as page:
+        there = set(page.read().split("\n"))
+    return [line for line in table() if line not in there]
+
+
+def main():
+    count = 0
+    for argument in sys.argv[1:]:
+        if argument == "--table":
+            print("\n".join(table()))
+        elif argument.startswith("--check="):
+            for line in missing_lines(argument.split("=", 1)[1]):
+                print("%s lacks: %s" % (argument.split("=", 1)[1], line))
+                count += 1
+        else:
+            with open(argument, encoding="utf-8", errors="replace") as source:
+                for fault in faults(argument, source.read()):
+                    print(fault)
+                    count += 1
+    if count:
+        print("include rules: %d broken (the folders are in deploy/lint/folders.toml)" % count)
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+import tempfile
+import unittest
+
+import include_rules
+
+
+class IncludeRules(unittest.TestCase):
+
+    def faults(self, path, *headers):
+        return list(include_rules.faults(path, "".join('#include "%s"\n' % h for h in headers)))
+
+    def test_layers_point_downwards(self):
+        self.assertEqual([], self.faults("server/main.cc", "memory/pool.h", "common/log/log.h", "a.h"))
+        self.assertEqual([], self.faults("tests/a.cc", "server/a.h", "client_stub/b.h"))
+
+    def test_server_and_stub_do_not_see_each_other(self):
+        self.assertEqual(1, len(self.faults("server/a.cc", "client_stub/core.h")))
+        self.assertEqual(1, len(self.faults("client_stub/a.h", "server/worker/lanes/lane.h")))
+
+    def test_rooms_of_the_server_have_an_order(self):
+        self.assertEqual([], self.faults("server/session/a.cc", "server/memory/b.h"))
+        self.assertEqual(1, len(self.faults("server/memory/a.cc", "server/session/b.h")))
+        self.assertEqual(1, len(self.faults("server/worker/a.cc", "server/session/b.h")))
+        self.assertEqual([], self.faults("server/device/cuda/a.cc", "server/device/device.h"))
+        # Tests, and what only they link, may look into other rooms, but not into other houses.
+        self.assertEqual([], self.faults("server/memory/a_test.cc", "server/session/b.h"))
+        self.assertEqual([], self.faults("server/testing/a.cc", "server/session/b.h"))
+        self.assertEqual(1, len(self.faults("server/memory/a_test.cc", "client_stub/b.h")))
+
+    def test_server_and_client_reach_transports_by_their_registry(self):
+        for path in ("server/a.cc", "client_stub/session/opening/a.cc"):
+            self.assertEqual([], self.faults(path, "transport/registry/b.h"))
+            self.assertEqual(1, len(self.faults(path, "transport/grpc/grpc_client.h")))
+        # Their tests may use one of them by name.
+        self.assertEqual([], self.faults("server/a_test.cc", "transport/grpc/grpc_client.h"))
+
+    def test_rooms_of_the_clients_core_have_an_order(self):
+        self.assertEqual([], self.faults("client_stub/core/launch/a.cc",
+                                         "client_stub/core/module/b.h", "common/c.h"))
+        self.assertEqual(1, len(self.faults("client_stub/core/module/a.cc",
+                                            "client_stub/core/launch/b.h")))
+
+    def test_every_folder_that_is_named_is_in_the_table(self):
+        for folder in include_rules.FOLDERS.values():
+            self.assertLessEqual(set(folder.get("uses", ())), set(include_rules.FOLDERS))
+        shown = [path for path in include_rules.FOLDERS if include_rules.is_in_table(path)]
+        self.assertIn("server/worker", shown)
+        self.assertNotIn("client_stub/core/launch", shown)
+        self.assertEqual(len(shown) + 2, len(include_rules.table()))
+
+    def test_a_page_without_a_line_of_the_table_is_told(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".md") as page:
+            page.write("\n".join(include_rules.table()[:-1]))
+            page.flush()
+            self.assertEqual(include_rules.table()[-1:], include_rules.missing_lines(page.name))
+
+    def test_foundations_depend_on_nothing_above(self):
+        self.assertEqual(1, len(self.faults("common/a.cc", "memory/pool.h")))
+
+    def test_cuda_headers_stay_in_their_folders(self):
+        self.assertEqual([], self.faults("server/device/cuda/a.cc", "cuda.h"))
+        for header in ("cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h"):
+            self.assertEqual(1, len(self.faults("server/device/cpu/a.cc", header)), header)
+
+    def test_our_own_headers_are_no_cuda_headers(self):
+        self.assertEqual([], self.faults("server/device/cuda/a.cc", "server/device/cuda/cuda_context.h",
+                                         "custom.h"))
+
+    def test_ucx_headers_stay_in_their_transport(self):
+        self.assertEqual([], self.faults("transport/ucx/a.cc", "ucp/api/ucp.h"))
+        self.assertEqual(1, len(self.faults("memory/a.cc", "ucp/api/ucp.h")))
+
+
+unittest.main()

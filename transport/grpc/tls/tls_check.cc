@@ -1,0 +1,116 @@
+#include "transport/grpc/tls/tls_check.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <ctime>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+namespace warpline::grpc_internal {
+namespace {
+
+template <auto Free>
+struct Freed {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
+using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
+
+Bio Reader(const std::string& text) {
+  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// A key with a password would otherwise be asked for on the terminal.
+int NoPassword(char*, int, int, void*) { return 0; }
+
+// The first certificate, after reading all: half of one at the end is an error.
+absl::StatusOr<Certificate> ParseChain(const std::string& pem) {
+  ERR_clear_error();
+  const Bio reader = Reader(pem);
+  Certificate first;
+  for (;;) {
+    Certificate next(PEM_read_bio_X509(reader.get(), nullptr, &NoPassword, nullptr));
+    if (next == nullptr) break;
+    if (first == nullptr) first = std::move(next);
+  }
+  const unsigned long error = ERR_peek_last_error();
+  ERR_clear_error();
+  if (first == nullptr) return absl::UnauthenticatedError("holds no PEM certificate");
+  if (ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
+    return absl::UnauthenticatedError("holds a damaged certificate");
+  }
+  return first;
+}
+
+absl::Time TimeOf(const ASN1_TIME* time) {
+  std::tm parts = {};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
+  return absl::FromTM(parts, absl::UTCTimeZone());
+}
+
+std::string Day(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", time, absl::UTCTimeZone());
+}
+
+absl::Status Fault(const std::string& file, const absl::Status& status) {
+  return absl::UnauthenticatedError(absl::StrCat(file, " ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<CertificateSummary> ReadCertificate(const std::string& pem) {
+  const absl::StatusOr<Certificate> certificate = ParseChain(pem);
+  if (!certificate.ok()) return certificate.status();
+  CertificateSummary summary;
+  const Bio text(BIO_new(BIO_s_mem()));
+  X509_NAME_print_ex(text.get(), X509_get_subject_name(certificate->get()), 0, XN_FLAG_RFC2253);
+  char* bytes = nullptr;
+  const long size = BIO_get_mem_data(text.get(), &bytes);
+  if (size > 0) summary.subject.assign(bytes, static_cast<size_t>(size));
+  summary.not_after = TimeOf(X509_get0_notAfter(certificate->get()));
+  return summary;
+}
+
+absl::Status CheckTls(const GrpcTls& tls, const TlsFiles& files, absl::Time now) {
+  if (!files.ca.empty()) {
+    const absl::StatusOr<Certificate> root = ParseChain(tls.root_certs);
+    if (!root.ok()) return Fault(files.ca, root.status());
+  }
+  if (files.cert.empty()) return absl::OkStatus();
+  const absl::StatusOr<Certificate> own = ParseChain(tls.cert_chain);
+  if (!own.ok()) return Fault(files.cert, own.status());
+  const absl::Time from = TimeOf(X509_get0_notBefore(own->get()));
+  const absl::Time to = TimeOf(X509_get0_notAfter(own->get()));
+  if (now > to) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate in ", files.cert, " expired at ", Day(to), ": renew it"));
+  }
+  if (now < from) {
+    return absl::UnauthenticatedError(absl::StrCat("the certificate in ", files.cert,
+                                                   " is valid from ", Day(from),
+                                                   " on: check this machine's clock"));
+  }
+  ERR_clear_error();
+  const Key key(
+      PEM_read_bio_PrivateKey(Reader(tls.private_key).get(), nullptr, &NoPassword, nullptr));
+  const bool match = key != nullptr && X509_check_private_key(own->get(), key.get()) == 1;
+  ERR_clear_error();
+  if (key == nullptr) {
+    return absl::UnauthenticatedError(
+        absl::StrCat(files.key, " holds no PEM private key without a password"));
+  }
+  if (!match) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the key in ", files.key, " does not belong to the certificate in ", files.cert));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace warpline::grpc_internal

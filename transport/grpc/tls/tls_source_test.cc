@@ -1,0 +1,128 @@
+// Which files TlsSource takes, and what it makes of files that change.
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "transport/grpc/tls/grpc_tls.h"
+#include "transport/testing/certificates.h"
+#include "transport/testing/temp_folder.h"
+
+namespace warpline {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IssuedCertificate;
+using ::testing::Not;
+using testing::TestCa;
+
+class TlsSourceTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_.path(), "/", name);
+  }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(Path(name), std::ios::trunc) << text;
+  }
+  void WriteAll(const IssuedCertificate& own) {
+    Write("ca.crt", ca_.certificate());
+    Write("own.crt", own.certificate);
+    Write("own.key", own.key);
+  }
+  TlsFiles Files() const {
+    return {.ca = Path("ca.crt"), .cert = Path("own.crt"), .key = Path("own.key")};
+  }
+  // What a server that starts with these files says.
+  std::string Complaint(const TlsFiles& files) {
+    const auto current = TlsSource(TlsSource::Side::kServer, files).Current();
+    EXPECT_EQ(current.status().code(), absl::StatusCode::kUnauthenticated);
+    return std::string(current.status().message());
+  }
+
+  testing::TempFolder folder_;
+  TestCa ca_{"root"};
+};
+
+TEST_F(TlsSourceTest, GoodFilesAreRead) {
+  const IssuedCertificate own = ca_.Issue({.name = "a"});
+  WriteAll(own);
+  const auto current = TlsSource(TlsSource::Side::kServer, Files()).Current();
+  ASSERT_EQ(current.status(), absl::OkStatus());
+  EXPECT_EQ((*current)->root_certs, ca_.certificate());
+  EXPECT_EQ((*current)->cert_chain, own.certificate);
+  EXPECT_EQ((*current)->private_key, own.key);
+}
+
+TEST_F(TlsSourceTest, AnIncompleteConfigurationNamesWhatIsMissing) {
+  WriteAll(ca_.Issue({.name = "a"}));
+  TlsFiles files = Files();
+  files.key.clear();
+  EXPECT_THAT(Complaint(files), HasSubstr("--tls_key is missing"));
+  const auto client = TlsSource(TlsSource::Side::kClient, files).Current();
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("WARPLINE_TLS_KEY is missing"));
+  files.cert.clear();
+  EXPECT_TRUE(TlsSource(TlsSource::Side::kClient, files).Current().ok());
+}
+
+TEST_F(TlsSourceTest, FilesThatCannotBeReadAreNamed) {
+  WriteAll(ca_.Issue({.name = "a"}));
+  TlsFiles files = Files();
+  files.cert = Path("none.crt");
+  EXPECT_THAT(Complaint(files), HasSubstr(Path("none.crt")));
+  files.cert = folder_.path();
+  EXPECT_THAT(Complaint(files), HasSubstr("not a file"));
+}
+
+TEST_F(TlsSourceTest, FilesOfAnotherKindAreNamed) {
+  WriteAll(ca_.Issue({.name = "a"}));
+  Write("own.key", "secret, but not a key");
+  EXPECT_THAT(Complaint(Files()), HasSubstr(Path("own.key")));
+  EXPECT_THAT(Complaint(Files()), Not(HasSubstr("secret")));
+  Write("own.crt", "not a certificate");
+  EXPECT_THAT(Complaint(Files()), HasSubstr(Path("own.crt")));
+  Write("ca.crt", ca_.certificate().substr(0, 100));
+  EXPECT_THAT(Complaint(Files()), HasSubstr(Path("ca.crt")));
+}
+
+TEST_F(TlsSourceTest, AKeyOfAnotherCertificateIsRefused) {
+  WriteAll(ca_.Issue({.name = "a"}));
+  Write("own.key", ca_.Issue({.name = "a"}).key);
+  EXPECT_THAT(Complaint(Files()), HasSubstr("does not belong to"));
+}
+
+TEST_F(TlsSourceTest, ACertificateOutsideItsTimeIsRefused) {
+  WriteAll(ca_.Issue({.name = "a", .age = absl::Hours(48), .lifetime = absl::Hours(24)}));
+  EXPECT_THAT(Complaint(Files()), HasSubstr("expired"));
+  WriteAll(ca_.Issue({.name = "a", .age = -absl::Hours(1)}));
+  EXPECT_THAT(Complaint(Files()), HasSubstr("valid from"));
+}
+
+TEST_F(TlsSourceTest, ChangedFilesAreReadAgainAndUnchangedOnesAreNot) {
+  WriteAll(ca_.Issue({.name = "a"}));
+  TlsSource source(TlsSource::Side::kServer, Files(), absl::ZeroDuration());
+  const auto first = source.Current();
+  EXPECT_EQ(*source.Current(), *first);
+  const IssuedCertificate next = ca_.Issue({.name = "longer-name-than-before"});
+  WriteAll(next);
+  const auto second = source.Current();
+  EXPECT_EQ((*second)->cert_chain, next.certificate);
+}
+
+TEST_F(TlsSourceTest, AHalfWrittenStateIsPassedOver) {
+  WriteAll(ca_.Issue({.name = "a"}));
+  TlsSource source(TlsSource::Side::kServer, Files(), absl::ZeroDuration());
+  const auto first = source.Current();
+  const IssuedCertificate next = ca_.Issue({.name = "b"});
+  Write("own.crt", next.certificate.substr(0, 200));
+  EXPECT_EQ(*source.Current(), *first);
+  Write("own.crt", next.certificate);
+  EXPECT_EQ(*source.Current(), *first);
+  std::filesystem::remove(Path("own.key"));
+  EXPECT_EQ(*source.Current(), *first);
+  Write("own.key", next.key);
+  EXPECT_EQ((*source.Current())->private_key, next.key);
+}
+
+}  // namespace
+}  // namespace warpline
