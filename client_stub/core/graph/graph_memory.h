@@ -15,8 +15,7 @@ namespace warpline::stub {
 // What a node holds: its end gives the memory back. Thread-safe, as all of this.
 class GraphAllocation {
  public:
-  GraphAllocation(uint64_t address, uint64_t bytes, uint64_t graph)
-      : address_(address), bytes_(bytes), graph_(graph) {}
+  explicit GraphAllocation(uint64_t address) : address_(address) {}
   ~GraphAllocation();
   GraphAllocation(const GraphAllocation&) = delete;
   GraphAllocation& operator=(const GraphAllocation&) = delete;
@@ -25,8 +24,6 @@ class GraphAllocation {
 
  private:
   const uint64_t address_;
-  const uint64_t bytes_;
-  const uint64_t graph_;
 };
 
 // On a device, for the graph of that id. CUDA_ERROR_OUT_OF_MEMORY.

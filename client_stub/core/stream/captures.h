@@ -48,7 +48,8 @@ struct CaptureSequence {
   void (*ended)(const CaptureSequence& sequence) = nullptr;
 };
 
-// Begins it in a stream, on this thread, behind `edges`. Its id is set here.
+// Begins `sequence` in the stream `origin`, on this thread: its first node comes after `edges`.
+// Sets its id.
 void StartCapture(std::unique_ptr<CaptureSequence> sequence, Stream* origin,
                   std::vector<GraphEdge> edges);
 bool StartedOnThisThread(const CaptureSequence& sequence);
@@ -61,9 +62,9 @@ CUresult ValidCapture(const Stream& stream, CaptureSequence** sequence);
 // Calls visit(sequence) for each.
 void ForEachCapture(const std::function<void(CaptureSequence*)>& visit);
 
-// From now on whatever its streams are given is refused, until it is ended.
+// From now on everything that its streams are given is refused, until the capture is ended.
 void InvalidateCapture(CaptureSequence* sequence);
-// Takes every stream out of it. It is gone then.
+// Takes every stream out of the capture and destroys it.
 void CloseCapture(CaptureSequence* sequence);
 
 // Adds those that are not there yet.

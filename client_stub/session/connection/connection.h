@@ -46,8 +46,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Connects for the first time. Called once, before anything else. A connection that is lost later
-  // on is tried to be replaced for as long as `resume`.
+  // Connects for the first time. Called once, before anything else. When the connection is lost
+  // later on, the redialer tries for as long as `resume` to replace it.
   absl::Status Connect(const DialTarget& target, const Dialer& dialer, absl::Duration deadline,
                        absl::Duration resume);
   // Goes on over another connection. Does nothing for a session that cannot be resumed.
@@ -75,9 +75,9 @@ class Connection {
 
   void BeginClosing() { closing_.store(true); }
   bool closing() const { return closing_.load(); }
-  // Waits until flushed() while the connection is up; NoteFlushed() has it looked at. Returns
-  // whether there is somebody to say good-bye to. Not for a session that was not `sound`, which has
-  // nothing left to say.
+  // Waits until flushed() is true and the connection is up, and returns whether there is somebody
+  // to say good-bye to. Looks again after each NoteFlushed(). A session that was not `sound` has
+  // nothing left to say and does not wait.
   bool AwaitFlushed(absl::Time end, bool sound, const std::function<bool()>& flushed);
   void NoteFlushed();
   void AwaitClosed(absl::Time end);

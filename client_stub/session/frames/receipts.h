@@ -20,7 +20,7 @@ class Receipts {
   uint64_t taken() const { return taken_; }
   // What a frame of commands says of it, in passing.
   uint32_t InPassing() const { return counts_ ? static_cast<uint32_t>(taken_) : 0; }
-  // A frame that says it has left, or a new connection's first one.
+  // A frame that says so has left, or the first one of a new connection.
   void NoteSaid();
   // kAck, once enough was taken since it was last said; false before.
   bool NextAck(Frame* frame);
