@@ -175,7 +175,7 @@ TEST_F(ObjectCallsTest, TexturesAreOfMemoryThatIsThere) {
 }
 
 TEST_F(ObjectCallsTest, TheSameTensorMapIsAskedForOnce) {
-  alignas(64) CUtensorMap map = {}, same = {}, other = {};
+  CUtensorMap map = {}, same = {}, other = {};
   const cuuint64_t sizes[] = {64, 64}, strides[] = {256};
   const cuuint32_t box[] = {16, 16}, steps[] = {1, 1};
   const auto encode = [&](CUtensorMap* into, uint64_t address, cuuint32_t rank) {

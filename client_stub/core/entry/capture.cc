@@ -1,4 +1,4 @@
-// Stream capture (capture.h): everything is answered here.
+// Stream capture (graph/capture.h): everything is answered here.
 #include "client_stub/core/graph/capture.h"
 
 #include <utility>

@@ -88,7 +88,7 @@ CUresult Set(Stream* stream, CUstreamAttrID attribute, const CUstreamAttrValue& 
 
 CUresult Get(Stream* stream, CUstreamAttrID attribute, CUstreamAttrValue* value) {
   warpline::MutexLock lock(&stream->attributes_mu);
-  const StreamAttributes& own = stream->attributes;
+  const StreamAttributes own = stream->attributes;
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       value->accessPolicyWindow = own.window;

@@ -93,7 +93,7 @@ CUresult AllocateForGraph(const Device& device, uint64_t graph, uint64_t bytes,
     usage.reserved += bytes;
     usage.reserved_high = std::max(usage.reserved_high, usage.reserved);
   }
-  *allocation = std::make_shared<GraphAllocation>(address, bytes, graph);
+  *allocation = std::make_shared<GraphAllocation>(address);
   return CUDA_SUCCESS;
 }
 

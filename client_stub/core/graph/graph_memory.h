@@ -17,8 +17,7 @@ namespace warpline::stub {
 // A node's hold on its memory. Its destructor gives the memory back unless the memory is live.
 class GraphAllocation {
  public:
-  GraphAllocation(uint64_t address, uint64_t bytes, uint64_t graph)
-      : address_(address), bytes_(bytes), graph_(graph) {}
+  explicit GraphAllocation(uint64_t address) : address_(address) {}
   ~GraphAllocation();
   GraphAllocation(const GraphAllocation&) = delete;
   GraphAllocation& operator=(const GraphAllocation&) = delete;
@@ -27,8 +26,6 @@ class GraphAllocation {
 
  private:
   const uint64_t address_;
-  const uint64_t bytes_;
-  const uint64_t graph_;
 };
 
 // Allocates memory on a device for the graph with the id `graph`. CUDA_ERROR_INVALID_VALUE for 0

@@ -93,7 +93,8 @@ CUresult MirroredMemory::Give(uint64_t device, uint64_t bytes) {
   for (auto& [page, entry] : entries_) {
     Mirror& mirror = *entry.mirror;
     if (device >= mirror.device() + mirror.bytes() || device + bytes <= mirror.device()) continue;
-    std::erase_if(coming_, [&](const Pages& pages) { return pages.id == entry.range.id; });
+    const uint64_t id = entry.range.id;
+    std::erase_if(coming_, [id](const Pages& pages) { return pages.id == id; });
     const uint64_t begin = std::max(device, mirror.device());
     const uint64_t end = std::min(device + bytes, mirror.device() + mirror.bytes());
     const CUresult given = mirror.GiveToDevice(begin - mirror.device(), end - begin);

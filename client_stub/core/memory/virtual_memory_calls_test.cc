@@ -83,7 +83,7 @@ TEST_F(VirtualMemoryCallsTest, AddressesAndHandlesAreUsedAgainOnlyOnceNothingRun
   ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
   const auto other = Create(20 * kMiB);
   EXPECT_NE(other, handle);
-  session().SetAnswer(CommandId::kContextSync, [this](const FakeSession::Sent&, std::string*) {
+  session().SetAnswer(CommandId::kContextSync, [](const FakeSession::Sent&, std::string*) {
     session().ReportUnmapped();
     return CudaResult::kSuccess;
   });

@@ -51,7 +51,8 @@ struct CaptureSequence {
   void (*ended)(const CaptureSequence& sequence) = nullptr;
 };
 
-// Begins the capture in a stream, on this thread, behind `edges`. Its id is set here.
+// Begins `sequence` in the stream `origin`, on this thread: its first node comes after `edges`.
+// Sets its id.
 void StartCapture(std::unique_ptr<CaptureSequence> sequence, Stream* origin,
                   std::vector<GraphEdge> edges);
 bool StartedOnThisThread(const CaptureSequence& sequence);
@@ -65,9 +66,9 @@ CUresult ValidCapture(const Stream& stream, CaptureSequence** sequence);
 // Calls visit(sequence) for each capture under way.
 void ForEachCapture(const std::function<void(CaptureSequence*)>& visit);
 
-// Refuses all work of its streams from now on, until it is ended.
+// From now on everything that its streams are given is refused, until the capture is ended.
 void InvalidateCapture(CaptureSequence* sequence);
-// Takes every stream out of the capture and deletes it.
+// Takes every stream out of the capture and destroys it.
 void CloseCapture(CaptureSequence* sequence);
 
 // Adds those `edges` that `into` does not have yet.

@@ -46,8 +46,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Connects for the first time. Called once, before anything else. For a connection that is lost
-  // later on, a replacement is tried for as long as `resume`.
+  // Connects for the first time. Called once, before anything else. When the connection is lost
+  // later on, the redialer tries for as long as `resume` to replace it.
   absl::Status Connect(const DialTarget& target, const Dialer& dialer, absl::Duration deadline,
                        absl::Duration resume);
   // Moves to another connection. Does nothing for a session that cannot be resumed.
@@ -75,9 +75,9 @@ class Connection {
 
   void BeginClosing() { closing_.store(true); }
   bool closing() const { return closing_.load(); }
-  // Waits until the connection is up and flushed() is true; NoteFlushed() makes it look again.
-  // Returns whether there is a server to say good-bye to. Does not wait for a session that was not
-  // `sound`, which has nothing left to say.
+  // Waits until flushed() is true and the connection is up, and returns whether there is somebody
+  // to say good-bye to. Looks again after each NoteFlushed(). A session that was not `sound` has
+  // nothing left to say and does not wait.
   bool AwaitFlushed(absl::Time end, bool sound, const std::function<bool()>& flushed);
   void NoteFlushed();
   void AwaitClosed(absl::Time end);

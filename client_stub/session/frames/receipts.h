@@ -20,7 +20,7 @@ class Receipts {
   uint64_t taken() const { return taken_; }
   // Returns the acknowledgement that a frame of commands carries along.
   uint32_t InPassing() const { return counts_ ? static_cast<uint32_t>(taken_) : 0; }
-  // Notes that a frame with the acknowledgement has left, or a new connection's first frame.
+  // A frame that says so has left, or the first one of a new connection.
   void NoteSaid();
   // Gives kAck once enough was taken since the last acknowledgement; returns false before.
   bool NextAck(Frame* frame);

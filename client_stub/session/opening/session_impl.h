@@ -1,7 +1,7 @@
 // The Session over a Channel, put together from its parts.
 //
-// Threads of the application use the parts through their interfaces. The loop (frames/) gets
-// everything that comes from the server, and the connection provides a loop.
+// Threads of the application use the parts through their interfaces. What comes from the server
+// goes to the loop (frames/), and the connection sees to it that there is one.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_OPENING_SESSION_IMPL_H_
 #define WARPLINE_CLIENT_STUB_SESSION_OPENING_SESSION_IMPL_H_
 
