@@ -60,8 +60,8 @@ class CudaBackend : public Backend {
     if (!group.ok()) return group.status();
     std::vector<std::unique_ptr<Context>> contexts;
     for (uint32_t place = 0; place < ordinals.size(); ++place) {
-      contexts.push_back(
-          std::make_unique<CudaContext>(std::make_unique<CudaMember>(api_, *group, place)));
+      contexts.push_back(std::make_unique<CudaContext>(
+          std::make_unique<CudaMember>(CudaMember{api_, *group, place})));
     }
     return contexts;
   }
