@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "chaos"))
 import cuts  # noqa: E402  (found by the path above)
 
 PROGRAMS = ["free_in_flight", "two_streams", "allocations", "vector_add"]
-RELAY = harness.RUNFILES / "transport/delay_relay_main"
+RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
 
 
 class ResumeTest(unittest.TestCase):

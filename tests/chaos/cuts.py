@@ -2,7 +2,7 @@
 """Runs programs while their connections are cut at random times, and counts.
 
   cuts.py --cuts=500 --program='bin/examples/matmul_tiled' [--program=...] [--bundle=FOLDER]
-          [--device=auto] [--relay=bazel-bin/transport/delay_relay_main] [--cut_every_ms=100-400]
+          [--device=auto] [--relay=bazel-bin/transport/testing/delay_relay_main] [--cut_every_ms=100-400]
 
 The programs run again and again, --jobs at a time, through a relay that resets all connections of
 the moment at random times, until as many connections were cut as --cuts says. Prints
@@ -199,7 +199,7 @@ def main():
     parser.add_argument("--program", action="append", required=True,
                         help="a command; repeat for several")
     parser.add_argument("--bundle", help="an unpacked bundle; without, what Bazel has built")
-    parser.add_argument("--relay", default=str(ROOT / "bazel-bin/transport/delay_relay_main"))
+    parser.add_argument("--relay", default=str(ROOT / "bazel-bin/transport/testing/delay_relay_main"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cut_every_ms", default="100-400")
     parser.add_argument("--jobs", type=int, default=2)

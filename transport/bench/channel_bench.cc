@@ -32,9 +32,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "transport/channel.h"
-#include "transport/delay_relay.h"
 #include "transport/registry/dial.h"
 #include "transport/registry/listen.h"
+#include "transport/testing/delay_relay.h"
 
 namespace warpline {
 namespace {

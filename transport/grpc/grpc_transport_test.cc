@@ -23,10 +23,10 @@
 #include "absl/time/clock.h"
 #include "common/unique_fd.h"
 #include "proto/session_service.grpc.pb.h"
-#include "transport/delay_relay.h"
 #include "transport/grpc/grpc_client.h"
 #include "transport/grpc/grpc_server.h"
 #include "transport/loop_thread.h"
+#include "transport/testing/delay_relay.h"
 #include "transport/testing/endpoint.h"
 #include "transport/testing/temp_folder.h"
 

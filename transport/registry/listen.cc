@@ -51,7 +51,7 @@ class ListenerOfAll : public Listener {
     }
     for (Part& part : parts_) {
       part.listener = part.end->make(options_);
-      const absl::Status started = part.listener->Start(part.addresses, acceptor);
+      absl::Status started = part.listener->Start(part.addresses, acceptor);
       if (!started.ok()) return started;
     }
     return absl::OkStatus();

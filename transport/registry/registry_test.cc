@@ -58,7 +58,7 @@ class FakeListener : public Listener {
   static int running;
 
   explicit FakeListener(int max_sessions) : max_sessions_(max_sessions) {}
-  ~FakeListener() override { Shutdown(absl::ZeroDuration()); }
+  ~FakeListener() override { FakeListener::Shutdown(absl::ZeroDuration()); }
 
   absl::Status Start(const std::vector<std::string>& addresses, Acceptor*) override {
     if (addresses.back() == "taken:1") return absl::UnavailableError("taken:1");

@@ -1,4 +1,4 @@
-#include "transport/delay_line.h"
+#include "transport/testing/delay_line.h"
 
 #include <sys/socket.h>
 

@@ -18,7 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "transport/delay_relay.h"
+#include "transport/testing/delay_relay.h"
 
 int main(int argc, char** argv) {
   std::string listen = "127.0.0.1:0";

@@ -1,6 +1,6 @@
 // One direction of a relayed connection: bytes that wait for their time. Private to delay_relay.
-#ifndef WARPLINE_TRANSPORT_DELAY_LINE_H_
-#define WARPLINE_TRANSPORT_DELAY_LINE_H_
+#ifndef WARPLINE_TRANSPORT_TESTING_DELAY_LINE_H_
+#define WARPLINE_TRANSPORT_TESTING_DELAY_LINE_H_
 
 #include <cstddef>
 #include <deque>
@@ -52,4 +52,4 @@ class DelayLine {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_TRANSPORT_DELAY_LINE_H_
+#endif  // WARPLINE_TRANSPORT_TESTING_DELAY_LINE_H_

@@ -1,4 +1,4 @@
-#include "transport/delay_relay.h"
+#include "transport/testing/delay_relay.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

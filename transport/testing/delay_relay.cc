@@ -1,4 +1,4 @@
-#include "transport/delay_relay.h"
+#include "transport/testing/delay_relay.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -22,8 +22,8 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
-#include "transport/delay_line.h"
 #include "transport/loop_thread.h"
+#include "transport/testing/delay_line.h"
 
 namespace warpline {
 namespace {

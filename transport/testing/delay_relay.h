@@ -2,8 +2,8 @@
 // after it came, in order, without limiting how much is under way.
 //
 // For tests and experiments on one machine; nobody is authenticated.
-#ifndef WARPLINE_TRANSPORT_DELAY_RELAY_H_
-#define WARPLINE_TRANSPORT_DELAY_RELAY_H_
+#ifndef WARPLINE_TRANSPORT_TESTING_DELAY_RELAY_H_
+#define WARPLINE_TRANSPORT_TESTING_DELAY_RELAY_H_
 
 #include <memory>
 #include <string>
@@ -44,4 +44,4 @@ class DelayRelay {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_TRANSPORT_DELAY_RELAY_H_
+#endif  // WARPLINE_TRANSPORT_TESTING_DELAY_RELAY_H_
