@@ -31,8 +31,8 @@ class LeaseBook;
 // place is held until the seat is destroyed or moved from. A seat may outlive the book.
 class LeaseSeat {
  public:
-  // An empty seat, with the default entitlement and in no lease.
-  LeaseSeat() = default;
+  // An empty seat, without rights and in no lease.
+  LeaseSeat() { entitlement_.rights = 0; }
   LeaseSeat(LeaseSeat&&) noexcept = default;
   LeaseSeat& operator=(LeaseSeat&& other) noexcept;
   ~LeaseSeat() { Leave(); }
