@@ -13,6 +13,7 @@ constexpr absl::Duration kPoll = absl::Milliseconds(1);
 void Quiescer::Begin(absl::Duration deadline, Rested rested) {
   rested_ = std::move(rested);
   deadline_ = timers_->RunAfter(deadline, [this] {
+    control_loop.AssertOnLoop();
     deadline_ = 0;
     Look(/*last=*/true);
   });
@@ -27,6 +28,7 @@ void Quiescer::Look(bool last) {
     return Finish(absl::DeadlineExceededError("commands are still in flight"));
   }
   poll_ = timers_->RunAfter(kPoll, [this] {
+    control_loop.AssertOnLoop();
     poll_ = 0;
     Look(/*last=*/false);
   });

@@ -28,7 +28,10 @@ std::string WhyNotReplaceable(size_t devices, uint32_t journal_flags) {
 void Replacement::Begin(absl::Duration deadline, Done done) {
   if (done_) return done(absl::FailedPreconditionError("it is being replaced already"));
   done_ = std::move(done);
-  quiescer_.Begin(deadline, [this](const absl::Status& status) { OnRested(status); });
+  quiescer_.Begin(deadline, [this](const absl::Status& status) {
+    control_loop.AssertOnLoop();
+    OnRested(status);
+  });
 }
 
 void Replacement::OnRested(const absl::Status& status) {
@@ -51,6 +54,7 @@ void Replacement::SaveVariables() {
   const absl::Status sent = parts_.worker->Send(message, {&fd, 1});
   if (!sent.ok()) return GiveUp(sent);
   timer_ = parts_.timers->RunAfter(parts_.save_timeout, [this] {
+    control_loop.AssertOnLoop();
     timer_ = 0;
     GiveUp(absl::DeadlineExceededError("its module variables were not saved"));
   });

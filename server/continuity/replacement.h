@@ -8,12 +8,14 @@
 #include <functional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/continuity/quiescer.h"
 #include "server/continuity/worker_place.h"
+#include "server/process/control_loop.h"
 #include "server/process/timers.h"
 #include "server/workers/worker_link.h"
 
@@ -23,7 +25,6 @@ namespace warpline::server {
 // it can.
 std::string WhyNotReplaceable(size_t devices, uint32_t journal_flags);
 
-// Runs on the control loop.
 class Replacement {
  public:
   using Done = std::function<void(absl::Status)>;
@@ -52,27 +53,27 @@ class Replacement {
   // Has the worker of an open session replaced, once nothing is in flight, within `deadline`.
   // `done` is called with what became of it: DEADLINE_EXCEEDED, or FAILED_PRECONDITION when one is
   // under way or no other worker could take over; the session then goes on as it was.
-  void Begin(absl::Duration deadline, Done done);
+  void Begin(absl::Duration deadline, Done done) RUNS_ON(control_loop);
   // The session goes on with another worker, has ended, or failed: tells whoever asked, if anybody.
   // Nothing is done any more, and the gate stays as it is.
-  void Finish(const absl::Status& status);
+  void Finish(const absl::Status& status) RUNS_ON(control_loop);
 
-  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved);
+  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) RUNS_ON(control_loop);
 
  private:
-  void OnRested(const absl::Status& status);
-  void SaveVariables();
+  void OnRested(const absl::Status& status) RUNS_ON(control_loop);
+  void SaveVariables() RUNS_ON(control_loop);
   // The session goes on as it was.
-  void GiveUp(const absl::Status& status);
+  void GiveUp(const absl::Status& status) RUNS_ON(control_loop);
 
   const Parts parts_;
-  Quiescer quiescer_;
-  Done done_;
+  Quiescer quiescer_ ABSL_GUARDED_BY(control_loop);
+  Done done_ ABSL_GUARDED_BY(control_loop);
   // The answer that is waited for; 0 for none.
-  uint64_t saving_ = 0;
-  uint64_t last_save_ = 0;
-  UniqueFd variables_;
-  Timers::Token timer_ = 0;
+  uint64_t saving_ ABSL_GUARDED_BY(control_loop) = 0;
+  uint64_t last_save_ ABSL_GUARDED_BY(control_loop) = 0;
+  UniqueFd variables_ ABSL_GUARDED_BY(control_loop);
+  Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 }  // namespace warpline::server

@@ -14,6 +14,7 @@ void Takeover::Begin(const std::string& why, UniqueFd variables) {
   resume_seq_ = place_->Taken().value_or(0);
   holdings_->Suspend();
   timer_ = timers_->RunAfter(timeout_, [this] {
+    control_loop.AssertOnLoop();
     timer_ = 0;
     Fail("no other worker took over in time");
   });
@@ -36,7 +37,10 @@ void Takeover::TakeNext() {
 void Takeover::OnWorkerOpened() {
   if (phase_ != Phase::kOpening) return;
   phase_ = Phase::kMapping;
-  holdings_->MapAgain([this](CudaResult result) { OnMapped(result); });
+  holdings_->MapAgain([this](CudaResult result) {
+    control_loop.AssertOnLoop();
+    OnMapped(result);
+  });
 }
 
 void Takeover::OnMapped(CudaResult result) {

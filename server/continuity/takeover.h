@@ -9,28 +9,29 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "server/continuity/worker_place.h"
+#include "server/process/control_loop.h"
 #include "server/process/timers.h"
 
 namespace warpline::server {
 
-// What becomes of a takeover. Called on the control loop.
+// What becomes of a takeover.
 class TakeoverEvents {
  public:
   virtual ~TakeoverEvents() = default;
   // The next worker could not take what the session holds. Followed by OnWorkerDied().
-  virtual void OnNextWorkerUseless(const std::string& why) = 0;
+  virtual void OnNextWorkerUseless(const std::string& why) RUNS_ON(control_loop) = 0;
   // The session goes on: commands go through already.
-  virtual void OnTakenOver() = 0;
+  virtual void OnTakenOver() RUNS_ON(control_loop) = 0;
   // Nobody could take over; `why` is for logs and the client. The place is frozen, and whoever has
   // it is not ended.
-  virtual void OnTakeoverFailed(const std::string& why) = 0;
+  virtual void OnTakeoverFailed(const std::string& why) RUNS_ON(control_loop) = 0;
 };
 
-// Runs on the control loop.
 class Takeover {
  public:
   // Of workers for one takeover; a journal that kills its workers must not go on for ever.
@@ -46,20 +47,20 @@ class Takeover {
   // Nothing is in flight, or the worker is dead and what it took is complete. `why` says why
   // another has to take over; `variables` is what the former one saved of module variables, if it
   // did. Not while one is under way.
-  void Begin(const std::string& why, UniqueFd variables);
+  void Begin(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
   // The session has ended or failed for another reason.
-  void Forget();
+  void Forget() RUNS_ON(control_loop);
 
-  bool under_way() const { return phase_ != Phase::kNone; }
+  bool under_way() const RUNS_ON(control_loop) { return phase_ != Phase::kNone; }
   // Up to this command the session is what the last takeover found done; 0 before the first.
-  uint64_t resume_seq() const { return resume_seq_; }
+  uint64_t resume_seq() const RUNS_ON(control_loop) { return resume_seq_; }
   // Those that succeeded.
-  uint64_t count() const { return count_; }
+  uint64_t count() const RUNS_ON(control_loop) { return count_; }
 
   // What the place's worker does, while one is under way.
-  void OnWorkerOpened();
-  void OnWorkerDied(const std::string& why);
-  void OnWorkerGone();
+  void OnWorkerOpened() RUNS_ON(control_loop);
+  void OnWorkerDied(const std::string& why) RUNS_ON(control_loop);
+  void OnWorkerGone() RUNS_ON(control_loop);
 
  private:
   enum class Phase {
@@ -69,22 +70,22 @@ class Takeover {
     kMapping,  // It takes what the session holds.
   };
 
-  void TakeNext();
-  void OnMapped(CudaResult result);
-  void Fail(const std::string& why);
+  void TakeNext() RUNS_ON(control_loop);
+  void OnMapped(CudaResult result) RUNS_ON(control_loop);
+  void Fail(const std::string& why) RUNS_ON(control_loop);
 
   Timers* const timers_;
   WorkerPlace* const place_;
   Survivor* const holdings_;
   const absl::Duration timeout_;
   TakeoverEvents* const events_;
-  Phase phase_ = Phase::kNone;
-  std::string why_;
-  UniqueFd variables_;
-  uint64_t resume_seq_ = 0;
-  uint64_t count_ = 0;
-  int lost_ = 0;  // Of the workers that were to take over.
-  Timers::Token timer_ = 0;
+  Phase phase_ ABSL_GUARDED_BY(control_loop) = Phase::kNone;
+  std::string why_ ABSL_GUARDED_BY(control_loop);
+  UniqueFd variables_ ABSL_GUARDED_BY(control_loop);
+  uint64_t resume_seq_ ABSL_GUARDED_BY(control_loop) = 0;
+  uint64_t count_ ABSL_GUARDED_BY(control_loop) = 0;
+  int lost_ ABSL_GUARDED_BY(control_loop) = 0;  // Of the workers that were to take over.
+  Timers::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 }  // namespace warpline::server

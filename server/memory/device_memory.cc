@@ -26,6 +26,7 @@ DeviceMemory::DeviceMemory(DeviceMemoryOptions options)
 
 DeviceMemory::~DeviceMemory() {
   loop_.Post([this] {
+    on_loop_.AssertOnLoop();
     loop_.Remove(keeper_watch_);
     loop_.Remove(restart_timer_);
     loop_.Remove(trim_timer_);
@@ -36,7 +37,10 @@ DeviceMemory::~DeviceMemory() {
 absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Open(DeviceMemoryOptions options) {
   std::unique_ptr<DeviceMemory> memory(new DeviceMemory(std::move(options)));
   absl::Status started;
-  memory->loop_.Post([&] { started = memory->StartOnLoop(); });
+  memory->loop_.Post([&] {
+    memory->on_loop_.AssertOnLoop();
+    started = memory->StartOnLoop();
+  });
   memory->loop_.Flush();
   if (!started.ok()) return started;
   return memory;
@@ -66,7 +70,10 @@ absl::Status DeviceMemory::StartOnLoop() {
 
 void DeviceMemory::WatchKeeper() {
   keeper_pid_.store(keeper_.pid(), std::memory_order_relaxed);
-  keeper_watch_ = loop_.Watch(keeper_.exit_fd(), [this] { OnKeeperExit(); });
+  keeper_watch_ = loop_.Watch(keeper_.exit_fd(), [this] {
+    on_loop_.AssertOnLoop();
+    OnKeeperExit();
+  });
 }
 
 void DeviceMemory::OnKeeperExit() {
@@ -99,6 +106,7 @@ void DeviceMemory::RestartIfDown() {
     permit.Error("keeper does not start gpu=", ordinal_, " error=", started.ToString());
   }
   restart_timer_ = loop_.RunAfter(kRestartDelay, [this] {
+    on_loop_.AssertOnLoop();
     restart_timer_ = 0;
     RestartIfDown();
   });
@@ -107,6 +115,7 @@ void DeviceMemory::RestartIfDown() {
 void DeviceMemory::Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
                         uint64_t largest_bytes) {
   loop_.Post([this, min_bytes, want_bytes, largest_bytes, taken = std::move(taken)] {
+    on_loop_.AssertOnLoop();
     auto chunks = pool_->Take(min_bytes, want_bytes, largest_bytes);
     RestartIfDown();
     TrimWhenIdle();
@@ -120,12 +129,16 @@ void DeviceMemory::Return(std::vector<Chunk> chunks) {
   // std::function copies its target, and chunks cannot be copied.
   auto shared = std::make_shared<std::vector<Chunk>>(std::move(chunks));
   loop_.Post([this, shared] {
+    on_loop_.AssertOnLoop();
     pool_->Return(std::move(*shared));
     TrimWhenIdle();
     Publish();
     if (!scrubbing_) {
       scrubbing_ = true;
-      loop_.Post([this] { ScrubStep(); });
+      loop_.Post([this] {
+        on_loop_.AssertOnLoop();
+        ScrubStep();
+      });
     }
   });
 }
@@ -134,12 +147,17 @@ void DeviceMemory::ScrubStep() {
   scrubbing_ = pool_->ScrubSome();
   RestartIfDown();
   Publish();
-  if (scrubbing_) loop_.Post([this] { ScrubStep(); });
+  if (!scrubbing_) return;
+  loop_.Post([this] {
+    on_loop_.AssertOnLoop();
+    ScrubStep();
+  });
 }
 
 void DeviceMemory::TrimWhenIdle() {
   loop_.Remove(trim_timer_);
   trim_timer_ = loop_.RunAfter(options_.pool_idle, [this] {
+    on_loop_.AssertOnLoop();
     pool_->Trim();
     Publish();
   });

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/log/log_budget.h"
+#include "common/loop_affinity.h"
 #include "common/mutex.h"
 #include "memory/chunk_pool.h"
 #include "proto/session.pb.h"
@@ -80,13 +81,13 @@ class DeviceMemory {
 
  private:
   explicit DeviceMemory(DeviceMemoryOptions options);
-  absl::Status StartOnLoop();
-  void WatchKeeper();
-  void OnKeeperExit();
-  void RestartIfDown();
-  void ScrubStep();
-  void TrimWhenIdle();
-  void Publish();
+  absl::Status StartOnLoop() RUNS_ON(on_loop_);
+  void WatchKeeper() RUNS_ON(on_loop_);
+  void OnKeeperExit() RUNS_ON(on_loop_);
+  void RestartIfDown() RUNS_ON(on_loop_);
+  void ScrubStep() RUNS_ON(on_loop_);
+  void TrimWhenIdle() RUNS_ON(on_loop_);
+  void Publish() RUNS_ON(on_loop_);
 
   const DeviceMemoryOptions options_;
   warpline_internal::DeviceInfo info_;
@@ -96,13 +97,13 @@ class DeviceMemory {
   uint64_t capacity_bytes_ = 0;
   std::string note_;
 
-  // Of the loop alone.
-  KeeperClient keeper_;
-  std::optional<ChunkPool> pool_;
-  EventLoop::Token keeper_watch_ = 0;
-  EventLoop::Token restart_timer_ = 0;
-  EventLoop::Token trim_timer_ = 0;
-  bool scrubbing_ = false;
+  LoopAffinity on_loop_;
+  KeeperClient keeper_ ABSL_GUARDED_BY(on_loop_);
+  std::optional<ChunkPool> pool_ ABSL_GUARDED_BY(on_loop_);
+  EventLoop::Token keeper_watch_ ABSL_GUARDED_BY(on_loop_) = 0;
+  EventLoop::Token restart_timer_ ABSL_GUARDED_BY(on_loop_) = 0;
+  EventLoop::Token trim_timer_ ABSL_GUARDED_BY(on_loop_) = 0;
+  bool scrubbing_ ABSL_GUARDED_BY(on_loop_) = false;
   LogBudget log_;
 
   std::atomic<pid_t> keeper_pid_{0};
@@ -110,7 +111,7 @@ class DeviceMemory {
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
   // Last: ends before what its callbacks use.
-  EventLoop loop_{"memory"};
+  EventLoop loop_{"memory", &on_loop_};
 };
 
 }  // namespace warpline::server

@@ -44,7 +44,10 @@ absl::Status HostMemoryPort::Start(const std::string& name) {
         absl::StrCat("cannot listen for requests for host memory: ", std::strerror(errno)));
   }
   socket_ = std::move(socket);
-  watch_ = loop_->Watch(socket_.get(), [this] { OnConnect(); });
+  watch_ = loop_->Watch(socket_.get(), [this] {
+    control_loop.AssertOnLoop();
+    OnConnect();
+  });
   return watch_ != 0 ? absl::OkStatus() : absl::ResourceExhaustedError("cannot watch a socket");
 }
 
@@ -64,6 +67,7 @@ void HostMemoryPort::OnConnect() {
     connection->socket = std::move(socket);
     std::weak_ptr<Connection> weak = connection;
     connection->watch = loop_->Watch(connection->socket.get(), [this, weak] {
+      control_loop.AssertOnLoop();
       if (const auto held = weak.lock()) OnPacket(held);
     });
     if (connection->watch != 0) connections_[connection.get()] = connection;
@@ -79,6 +83,7 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
   connection->busy = true;
   std::weak_ptr<Connection> weak = connection;
   handler_(request, [this, weak](CudaResult result, int fd) {
+    control_loop.AssertOnLoop();
     const auto held = weak.lock();
     if (held == nullptr || !connections_.contains(held.get())) return;
     held->busy = false;

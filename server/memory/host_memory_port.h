@@ -10,16 +10,17 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "proto/session.pb.h"
 #include "server/memory/host_segments.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 
 namespace warpline::server {
 
-// Runs on the loop that it is started on, but for its constructor.
 class HostMemoryPort {
  public:
   // Answers now or later, on the loop.
@@ -28,13 +29,13 @@ class HostMemoryPort {
 
   static constexpr size_t kMostConnections = 4096;
 
-  // `loop` is borrowed.
+  // `loop` is the control loop, borrowed.
   HostMemoryPort(EventLoop* loop, Handler handler) : loop_(loop), handler_(std::move(handler)) {}
 
   // A name that no other server has.
   static std::string NewName();
-  absl::Status Start(const std::string& name);
-  void Stop();
+  absl::Status Start(const std::string& name) RUNS_ON(control_loop);
+  void Stop() RUNS_ON(control_loop);
 
  private:
   struct Connection {
@@ -43,15 +44,15 @@ class HostMemoryPort {
     bool busy = false;  // One request at a time.
   };
 
-  void OnConnect();
-  void OnPacket(const std::shared_ptr<Connection>& connection);
-  void Drop(const std::shared_ptr<Connection>& connection);
+  void OnConnect() RUNS_ON(control_loop);
+  void OnPacket(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
+  void Drop(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
 
   EventLoop* const loop_;
   const Handler handler_;
-  UniqueFd socket_;
-  EventLoop::Token watch_ = 0;
-  std::map<Connection*, std::shared_ptr<Connection>> connections_;
+  UniqueFd socket_ ABSL_GUARDED_BY(control_loop);
+  EventLoop::Token watch_ ABSL_GUARDED_BY(control_loop) = 0;
+  std::map<Connection*, std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

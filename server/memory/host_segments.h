@@ -10,17 +10,18 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/process/control_loop.h"
 #include "server/workers/worker_link.h"
 
 namespace warpline::server {
 
-// Runs on the control loop.
 class HostSegments {
  public:
   // `fd` is borrowed, and -1 unless the result is kSuccess.
@@ -34,22 +35,23 @@ class HostSegments {
 
   // Answered once the worker has the segment, or has it no longer. kInvalidValue for a range that
   // is none or overlaps another, kOutOfMemory beyond the quota.
-  void Request(const warpline_internal::HostMemoryRequest& request, Answer answer);
+  void Request(const warpline_internal::HostMemoryRequest& request, Answer answer)
+      RUNS_ON(control_loop);
   // The worker's answer: OK, or why the session cannot go on with it. INVALID_ARGUMENT when none
   // was due.
-  absl::Status OnDone(const warpline_internal::MemoryDone& done);
+  absl::Status OnDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
 
   // The worker died: nothing is sent until another has everything.
-  void Suspend() { suspended_ = true; }
+  void Suspend() RUNS_ON(control_loop) { suspended_ = true; }
   // The session has failed: what was asked for is answered with that, and nothing is sent any more.
-  void Abandon();
+  void Abandon() RUNS_ON(control_loop);
   // Has the next worker, which is open, map all segments. It answers before it answers what it is
   // asked later.
-  void MapAgain();
+  void MapAgain() RUNS_ON(control_loop);
   // Nothing is answered any more.
-  void End();
+  void End() RUNS_ON(control_loop);
 
-  uint64_t bytes() const;
+  uint64_t bytes() const RUNS_ON(control_loop);
 
  private:
   struct Segment {
@@ -63,18 +65,18 @@ class HostSegments {
     Answer answer;  // Null for a segment that is mapped again.
   };
 
-  bool Fits(uint64_t va, uint64_t bytes) const;
-  void SendMap(uint64_t va, Answer answer);
+  bool Fits(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop);
+  void SendMap(uint64_t va, Answer answer) RUNS_ON(control_loop);
   // Everything that waits gets this answer, and nothing is sent any more.
-  void AnswerAll(CudaResult result);
-  void SendUnmap(uint64_t va, Answer answer);
+  void AnswerAll(CudaResult result) RUNS_ON(control_loop);
+  void SendUnmap(uint64_t va, Answer answer) RUNS_ON(control_loop);
 
   const std::shared_ptr<Quota> quota_;
   WorkerLink* const worker_;
-  bool suspended_ = false;
-  uint64_t next_id_ = 1;
-  std::map<uint64_t, Segment> segments_;  // By address.
-  std::map<uint64_t, Pending> pending_;   // By id.
+  bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
+  uint64_t next_id_ ABSL_GUARDED_BY(control_loop) = 1;
+  std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(control_loop);  // By address.
+  std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(control_loop);   // By id.
 };
 
 }  // namespace warpline::server

@@ -12,37 +12,38 @@
 #include "memory/chunk.h"
 #include "memory/quota.h"
 #include "proto/session.pb.h"
+#include "server/process/control_loop.h"
 #include "server/workers/worker_link.h"
 
 namespace warpline::server {
 
 class DeviceMemory;
 
-// The way to the session's client. Called on the control loop.
+// The way to the session's client.
 class ClientLink {
  public:
   virtual ~ClientLink() = default;
   // The answer to a request for memory.
-  virtual void Push(warpline_internal::MemoryGrant grant) = 0;
+  virtual void Push(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop) = 0;
   // A request is answered, or a return done: the client may have one more under way.
-  virtual void Done() = 0;
+  virtual void Done() RUNS_ON(control_loop) = 0;
   // The client asked for what nobody may ask for, such as to return what was not granted.
-  virtual void Violated(const absl::Status& status) = 0;
+  virtual void Violated(const absl::Status& status) RUNS_ON(control_loop) = 0;
 };
 
-// Where the session's chunks of a device come from and go to. Called on the control loop.
+// Where the session's chunks of a device come from and go to.
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
   using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
   // DeviceMemory::Take(), with `taken` called on the control loop.
-  virtual void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes,
-                    Taken taken) = 0;
-  virtual void Return(std::vector<Chunk> chunks) = 0;
+  virtual void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken)
+      RUNS_ON(control_loop) = 0;
+  virtual void Return(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
   // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
   // else those on the device, and calls `tried` on the control loop when that has succeeded or
   // failed. False when none keeps anything.
-  virtual bool Reclaim(bool quota_short, std::function<void()> tried) = 0;
+  virtual bool Reclaim(bool quota_short, std::function<void()> tried) RUNS_ON(control_loop) = 0;
 };
 
 // All borrowed.
@@ -60,13 +61,14 @@ struct KeptMemory {
   const Quota* quota = nullptr;  // Null for any.
 };
 
-// Who has sessions give up what they keep. Called on the control loop.
+// Who has sessions give up what they keep.
 class MemoryReclaimer {
  public:
   virtual ~MemoryReclaimer() = default;
   // Has the workers of sessions replaced that keep some of `wanted`, and calls `tried` afterwards.
   // False when there is none. See SessionMemory.
-  virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) = 0;
+  virtual bool Reclaim(const KeptMemory& wanted, std::function<void()> tried)
+      RUNS_ON(control_loop) = 0;
 };
 
 }  // namespace warpline::server

@@ -18,13 +18,15 @@ class SessionDevices::Device : public ChunkSource {
         tenant_(options.entitlement.tenant) {}
 
   // ChunkSource.
-  void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override {
+  void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override
+      RUNS_ON(control_loop) {
     ++all_->takes_under_way_;
     device->Take(
         min_bytes, want_bytes,
         [all = all_, taken = std::move(taken)](absl::StatusOr<std::vector<Chunk>> chunks) {
           auto shared = std::make_shared<absl::StatusOr<std::vector<Chunk>>>(std::move(chunks));
           all->links_.control->Post([all, taken, shared] {
+            control_loop.AssertOnLoop();
             --all->takes_under_way_;
             taken(std::move(*shared));
             all->taken_();
@@ -32,10 +34,10 @@ class SessionDevices::Device : public ChunkSource {
         },
         largest_bytes);
   }
-  void Return(std::vector<Chunk> chunks) override {
+  void Return(std::vector<Chunk> chunks) override RUNS_ON(control_loop) {
     device->Return(TakeUnshared(std::move(chunks)));
   }
-  bool Reclaim(bool quota_short, std::function<void()> tried) override {
+  bool Reclaim(bool quota_short, std::function<void()> tried) override RUNS_ON(control_loop) {
     return all_->links_.reclaimer->Reclaim({device, tenant_, quota_short ? quota.get() : nullptr},
                                            std::move(tried));
   }
@@ -138,6 +140,7 @@ void SessionDevices::MapAgain(bool go_on, std::function<void(CudaResult)> done) 
 void SessionDevices::MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done) {
   devices_[number]->memory->MapAgain(
       go_on, [this, number, go_on, done = std::move(done)](CudaResult result) {
+        control_loop.AssertOnLoop();
         const bool last = number + 1 == devices_.size();
         if (last || result != CudaResult::kSuccess) return done(result);
         MapAgainFrom(number + 1, go_on, done);

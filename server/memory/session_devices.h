@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/cuda/cuda_result.h"
 #include "memory/arena_book.h"
@@ -21,6 +22,7 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/memory_links.h"
 #include "server/memory/session_memory.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/workers/worker_link.h"
 
@@ -40,7 +42,7 @@ struct SessionDevicePlace {
   std::shared_ptr<Quota> quota;
 };
 
-// Runs on the control loop. Lives until nothing is being taken any more.
+// Lives until nothing is being taken any more.
 class SessionDevices {
  public:
   // `taken` is called after each answer of a device to a request for chunks.
@@ -49,47 +51,49 @@ class SessionDevices {
 
   // To be called once, with at least one place. Of `options`, the arena and the number of chunks
   // are those of all devices together, and the number and name of the device do not count.
-  void Open(const std::vector<SessionDevicePlace>& places, const SessionMemoryOptions& options);
+  void Open(const std::vector<SessionDevicePlace>& places, const SessionMemoryOptions& options)
+      RUNS_ON(control_loop);
 
   // The rest is for when it is open.
-  bool empty() const { return devices_.empty(); }
-  size_t size() const { return devices_.size(); }
-  const DeviceMemory& device(size_t number) const;
-  const Quota& quota(size_t number) const;
-  const SessionMemory& memory(size_t number) const;
+  bool empty() const RUNS_ON(control_loop) { return devices_.empty(); }
+  size_t size() const RUNS_ON(control_loop) { return devices_.size(); }
+  const DeviceMemory& device(size_t number) const RUNS_ON(control_loop);
+  const Quota& quota(size_t number) const RUNS_ON(control_loop);
+  const SessionMemory& memory(size_t number) const RUNS_ON(control_loop);
 
   // As SessionMemory, of the device that it is about.
-  void Request(const warpline_internal::MemoryRequest& request);
-  void Return(const warpline_internal::MemoryReturn& request);
-  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
-  CudaResult Charge(const warpline_internal::ChargeMemory& charge);
-  bool Uncharge(const warpline_internal::UnchargeMemory& uncharge);
-  bool Backs(uint64_t va, uint64_t bytes) const;
+  void Request(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
+  CudaResult Charge(const warpline_internal::ChargeMemory& charge) RUNS_ON(control_loop);
+  bool Uncharge(const warpline_internal::UnchargeMemory& uncharge) RUNS_ON(control_loop);
+  bool Backs(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop);
 
   // As SessionMemory, of all devices.
-  void Suspend();
-  void Abandon();
-  void MapAgain(bool go_on, std::function<void(CudaResult)> done);
-  void End();
+  void Suspend() RUNS_ON(control_loop);
+  void Abandon() RUNS_ON(control_loop);
+  void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
+  void End() RUNS_ON(control_loop);
 
   // Requests for chunks that devices have not answered.
-  int takes_under_way() const { return takes_under_way_; }
+  int takes_under_way() const RUNS_ON(control_loop) { return takes_under_way_; }
   // What the session keeps of a device, with a quota (null for any).
-  uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const;
+  uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);
 
  private:
   class Device;
 
-  Device& OfAddress(uint64_t va) const;
-  Device& OfHandle(uint64_t handle) const;
-  Device& Of(uint64_t handle, uint64_t va) const;
-  void MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done);
+  Device& OfAddress(uint64_t va) const RUNS_ON(control_loop);
+  Device& OfHandle(uint64_t handle) const RUNS_ON(control_loop);
+  Device& Of(uint64_t handle, uint64_t va) const RUNS_ON(control_loop);
+  void MapAgainFrom(size_t number, bool go_on, std::function<void(CudaResult)> done)
+      RUNS_ON(control_loop);
 
   const SessionDevicesLinks links_;
   const std::function<void()> taken_;
-  int takes_under_way_ = 0;
-  ArenaRange arena_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  int takes_under_way_ ABSL_GUARDED_BY(control_loop) = 0;
+  ArenaRange arena_ ABSL_GUARDED_BY(control_loop);
+  std::vector<std::unique_ptr<Device>> devices_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

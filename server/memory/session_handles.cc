@@ -190,6 +190,7 @@ absl::StatusOr<std::vector<Chunk>> SessionMemory::HoldsOf(const Offer& offer) {
 
 void SessionMemory::StartOpen(const MemoryRequest& request) {
   const auto refuse = [this](absl::string_view why) {
+    control_loop.AssertOnLoop();
     Answer(0, CudaResult::kInvalidValue, std::string(why));
   };
   if (options_.shares == nullptr) return refuse("nothing can be shared here");

@@ -52,10 +52,12 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   outside_.clear();
   outside_bytes_ = 0;
   book_.ForEachChunk([this](uint64_t va, const Chunk& chunk) {
+    control_loop.AssertOnLoop();
     again_->chunks.push_back({va, 0, &chunk});
   });
   if (go_on) {
     handles_.ForEachChunk([this](uint64_t handle, const Chunk& chunk) {
+      control_loop.AssertOnLoop();
       again_->chunks.push_back({0, handle, &chunk});
     });
   }
@@ -209,6 +211,7 @@ void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t
   auto held = std::make_shared<Reservation>(std::move(reservation));
   links_.chunks->Take(least_bytes, want_bytes, largest_bytes,
                       [self = shared_from_this(), held](absl::StatusOr<std::vector<Chunk>> chunks) {
+                        control_loop.AssertOnLoop();
                         self->OnTaken(std::move(*held), std::move(chunks));
                       });
 }
@@ -249,6 +252,7 @@ void SessionMemory::RunShort(bool quota_short, const std::string& message) {
   Keep(std::exchange(taken_, {}), std::exchange(taken_reservation_, Reservation()));
   const bool tried = std::exchange(queue_.front().reclaimed, true);
   const auto again = [self = shared_from_this()] {
+    control_loop.AssertOnLoop();
     if (self->ended_ || self->abandoned_) return;
     self->Start();
     self->Next();
@@ -330,6 +334,7 @@ void SessionMemory::SendBatch() {
   ToWorker message;
   std::vector<int> fds;
   const auto fill = [&](auto* body) {
+    control_loop.AssertOnLoop();
     body->set_id(++transfer_id_);
     body->set_va(va);
     for (size_t i = 0; i < count; ++i) {

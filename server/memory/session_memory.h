@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/cuda/cuda_result.h"
 #include "lease/entitlement.h"
@@ -29,6 +30,7 @@
 #include "proto/worker.pb.h"
 #include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
+#include "server/process/control_loop.h"
 
 namespace warpline::server {
 
@@ -52,7 +54,7 @@ struct SessionMemoryOptions {
   std::string device_uuid = {};
 };
 
-// Runs on the control loop. Shared, since a request to the pool may be under way at its end.
+// Shared, since a request to the pool may be under way at its end.
 class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
  public:
   // What `links` name is borrowed until End().
@@ -65,36 +67,40 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
         transfer_id_(HandleOnDevice(options.device, 0)) {}
 
   // Answered by ClientLink::Push(), in order.
-  void Request(warpline_internal::MemoryRequest request);
-  void Return(const warpline_internal::MemoryReturn& request);
+  void Request(warpline_internal::MemoryRequest request) RUNS_ON(control_loop);
+  void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
   // The worker's answer. INVALID_ARGUMENT when none was due.
-  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
 
   // What the worker takes of the device outside the arena, for arrays: counts against the quota
   // until it is given back in the same piece, or the worker's end. kOutOfMemory beyond the quota.
-  CudaResult Charge(uint64_t bytes);
+  CudaResult Charge(uint64_t bytes) RUNS_ON(control_loop);
   // False when no such piece was taken.
-  bool Uncharge(uint64_t bytes);
+  bool Uncharge(uint64_t bytes) RUNS_ON(control_loop);
 
   // The worker died, but the session may go on: nothing is sent until another has everything.
-  void Suspend() { suspended_ = true; }
+  void Suspend() RUNS_ON(control_loop) { suspended_ = true; }
   // The session has failed: nothing that was asked for is done or answered any more, and what comes
   // for it goes back. What the session holds stays, for MapAgain() without `go_on`.
-  void Abandon();
+  void Abandon() RUNS_ON(control_loop);
   // Has the new worker map all that the session holds, at the same addresses, and goes on with what
   // was asked for meanwhile. The former worker must be gone. `done` is called with the worker's
   // first error. Without `go_on` nothing else is done for the session any more.
-  void MapAgain(bool go_on, std::function<void(CudaResult)> done);
+  void MapAgain(bool go_on, std::function<void(CudaResult)> done) RUNS_ON(control_loop);
 
   // The worker is gone: everything goes back to the pool, and nothing is answered any more.
-  void End();
+  void End() RUNS_ON(control_loop);
 
   // In the arena, behind handles, and what was charged.
-  uint64_t backed_bytes() const { return book_.backed_bytes() + handles_.bytes() + outside_bytes_; }
+  uint64_t backed_bytes() const RUNS_ON(control_loop) {
+    return book_.backed_bytes() + handles_.bytes() + outside_bytes_;
+  }
   // Returned by the client, and nobody else's before the worker is gone.
-  uint64_t kept_bytes() const { return kept_bytes_; }
+  uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
   // True when all of [va, va + bytes) is backed.
-  bool Backs(uint64_t va, uint64_t bytes) const { return book_.Backs(va, bytes); }
+  bool Backs(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop) {
+    return book_.Backs(va, bytes);
+  }
 
  private:
   // Of what is left of a shared quota, a client gets one part ahead of its needs.
@@ -134,77 +140,80 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
     std::function<void(CudaResult)> finished;
   };
 
-  void Enqueue(Operation operation);
-  void SendAgain();
-  void FinishAgain(CudaResult result);
-  void Next();
+  void Enqueue(Operation operation) RUNS_ON(control_loop);
+  void SendAgain() RUNS_ON(control_loop);
+  void FinishAgain(CudaResult result) RUNS_ON(control_loop);
+  void Next() RUNS_ON(control_loop);
   // Begins with the first operation.
-  void Start();
-  void StartRequest(const warpline_internal::MemoryRequest& request);
-  void StartReturn(const warpline_internal::MemoryReturn& request);
+  void Start() RUNS_ON(control_loop);
+  void StartRequest(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void StartReturn(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
   // Asks the pool for what `reservation` holds, at least `least_bytes`, for the request under way.
-  void Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes);
-  void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks);
+  void Take(Reservation reservation, uint64_t least_bytes, uint64_t largest_bytes)
+      RUNS_ON(control_loop);
+  void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks)
+      RUNS_ON(control_loop);
   // Goes on with what was taken for the request under way.
-  void UseTaken();
-  void BeginMapping();
+  void UseTaken() RUNS_ON(control_loop);
+  void BeginMapping() RUNS_ON(control_loop);
   // Ends the request under way with OUT_OF_MEMORY, unless memory that is kept can be had first.
-  void RunShort(bool quota_short, const std::string& message);
+  void RunShort(bool quota_short, const std::string& message) RUNS_ON(control_loop);
   // Moves what fits of what is kept, at most `bytes` in chunks of at most `largest_bytes`, to
   // `taken_`, and back.
-  void TakeKept(uint64_t bytes, uint64_t largest_bytes);
-  void Keep(std::vector<Chunk> chunks, Reservation reservation);
-  void GiveUpKept();
+  void TakeKept(uint64_t bytes, uint64_t largest_bytes) RUNS_ON(control_loop);
+  void Keep(std::vector<Chunk> chunks, Reservation reservation) RUNS_ON(control_loop);
+  void GiveUpKept() RUNS_ON(control_loop);
   // Requests that concern handles (session_handles.cc).
-  bool OfDevice(uint64_t first, uint64_t count) const;
-  void StartCreate(const warpline_internal::MemoryRequest& request);
-  void BeginHolding();
-  void StartOpen(const warpline_internal::MemoryRequest& request);
-  void StartShare(const warpline_internal::MemoryRequest& request);
-  absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer);
+  bool OfDevice(uint64_t first, uint64_t count) const RUNS_ON(control_loop);
+  void StartCreate(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void BeginHolding() RUNS_ON(control_loop);
+  void StartOpen(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  void StartShare(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer) RUNS_ON(control_loop);
   void StartHolding(std::vector<Chunk> chunks, std::vector<uint64_t> handles,
-                    Reservation reservation);
-  void FinishHolding();
-  void StartDrop(uint64_t handle);
-  size_t chunk_count() const {
+                    Reservation reservation) RUNS_ON(control_loop);
+  void FinishHolding() RUNS_ON(control_loop);
+  void StartDrop(uint64_t handle) RUNS_ON(control_loop);
+  size_t chunk_count() const RUNS_ON(control_loop) {
     return book_.chunk_count() + handles_.chunk_count() + limbo_.size() + kept_.size() +
            kept_shared_.size() + taken_.size();
   }
 
-  void SendBatch();
-  void FinishMapping();
-  void FinishUnmapping(bool worker_gone);
-  void OnTransferFailed(CudaResult error);
-  void Answer(uint64_t bytes, CudaResult error, const std::string& message);
-  void Done();
+  void SendBatch() RUNS_ON(control_loop);
+  void FinishMapping() RUNS_ON(control_loop);
+  void FinishUnmapping(bool worker_gone) RUNS_ON(control_loop);
+  void OnTransferFailed(CudaResult error) RUNS_ON(control_loop);
+  void Answer(uint64_t bytes, CudaResult error, const std::string& message) RUNS_ON(control_loop);
+  void Done() RUNS_ON(control_loop);
 
   const SessionMemoryOptions options_;
   const std::shared_ptr<Quota> quota_;
   const MemoryLinks links_;
-  ArenaBook book_;
-  HandleBook handles_;
-  std::deque<Operation> queue_;
-  bool busy_ = false;
-  bool ended_ = false;
-  bool suspended_ = false;
-  bool abandoned_ = false;  // For good; suspended, too.
-  std::unique_ptr<Again> again_;
-  std::unique_ptr<Transfer> transfer_;
-  uint64_t transfer_id_;
+  ArenaBook book_ ABSL_GUARDED_BY(control_loop);
+  HandleBook handles_ ABSL_GUARDED_BY(control_loop);
+  std::deque<Operation> queue_ ABSL_GUARDED_BY(control_loop);
+  bool busy_ ABSL_GUARDED_BY(control_loop) = false;
+  bool ended_ ABSL_GUARDED_BY(control_loop) = false;
+  bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
+  bool abandoned_ ABSL_GUARDED_BY(control_loop) = false;  // For good; suspended, too.
+  std::unique_ptr<Again> again_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<Transfer> transfer_ ABSL_GUARDED_BY(control_loop);
+  uint64_t transfer_id_ ABSL_GUARDED_BY(control_loop);
   // For the request under way, which nothing is mapped of.
-  std::vector<Chunk> taken_;
-  Reservation taken_reservation_;
+  std::vector<Chunk> taken_ ABSL_GUARDED_BY(control_loop);
+  Reservation taken_reservation_ ABSL_GUARDED_BY(control_loop);
   // Returned by the client. The reservation may hold more than the chunks: what is in limbo.
-  std::vector<Chunk> kept_;
-  uint64_t kept_bytes_ = 0;
+  std::vector<Chunk> kept_ ABSL_GUARDED_BY(control_loop);
+  uint64_t kept_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
   // Likewise, but with other holders: used for nothing else. One hold of each is enough.
-  std::map<const Reservation*, Chunk> kept_shared_;
-  Reservation kept_reservation_;
+  std::map<const Reservation*, Chunk> kept_shared_ ABSL_GUARDED_BY(control_loop);
+  Reservation kept_reservation_ ABSL_GUARDED_BY(control_loop);
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
-  std::vector<Chunk> limbo_;
-  std::vector<Reservation> limbo_reservations_;
-  std::multimap<uint64_t, Reservation> outside_;  // What was charged, by size.
-  uint64_t outside_bytes_ = 0;
+  std::vector<Chunk> limbo_ ABSL_GUARDED_BY(control_loop);
+  std::vector<Reservation> limbo_reservations_ ABSL_GUARDED_BY(control_loop);
+  std::multimap<uint64_t, Reservation> outside_
+      ABSL_GUARDED_BY(control_loop);  // What was charged, by size.
+  uint64_t outside_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 }  // namespace warpline::server

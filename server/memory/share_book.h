@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/process/control_loop.h"
 
 namespace warpline::server {
 
@@ -30,26 +32,27 @@ struct Offer {
   bool is_event() const { return handle == 0 && bytes == 0; }
 };
 
-// Of a server. Runs on the control loop.
+// The offers of all sessions of a server.
 class ShareBook {
  public:
   static constexpr size_t kTokenBytes = 16;
   static constexpr size_t kMostOfOneSession = 16384;
 
   // The token of a new offer. RESOURCE_EXHAUSTED when its owner makes too many.
-  absl::StatusOr<std::string> Add(Offer offer);
+  absl::StatusOr<std::string> Add(Offer offer) RUNS_ON(control_loop);
   // The offer, if `domain` may open it. NOT_FOUND otherwise, whatever the reason.
-  absl::StatusOr<Offer> Find(const std::string& token, const std::string& domain) const;
+  absl::StatusOr<Offer> Find(const std::string& token, const std::string& domain) const
+      RUNS_ON(control_loop);
   // Ends a session's offers.
-  void RemoveAllOf(const SessionMemory* owner);
+  void RemoveAllOf(const SessionMemory* owner) RUNS_ON(control_loop);
 
  private:
   struct Entry {
     Offer offer;
     const SessionMemory* owner;
   };
-  std::map<std::string, Entry> offers_;  // By token.
-  std::map<const SessionMemory*, size_t> counts_;
+  std::map<std::string, Entry> offers_ ABSL_GUARDED_BY(control_loop);  // By token.
+  std::map<const SessionMemory*, size_t> counts_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

@@ -22,8 +22,10 @@ absl::Time MonotonicNow() {
 
 }  // namespace
 
-EventLoop::EventLoop(const char* name)
-    : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+EventLoop::EventLoop(const char* name, LoopAffinity* affinity)
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      affinity_(affinity == nullptr ? &own_affinity_ : affinity) {
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.u64 = kBellToken;
@@ -63,6 +65,7 @@ void EventLoop::Flush() {
 }
 
 EventLoop::Token EventLoop::Watch(int fd, Callback readable) {
+  affinity_->AssertOnLoop();
   const Token token = next_token_++;
   epoll_event event = {};
   event.events = EPOLLIN;
@@ -73,6 +76,7 @@ EventLoop::Token EventLoop::Watch(int fd, Callback readable) {
 }
 
 EventLoop::Token EventLoop::RunAfter(absl::Duration delay, Callback callback) {
+  affinity_->AssertOnLoop();
   const Token token = next_token_++;
   const absl::Time when = MonotonicNow() + delay;
   timers_.emplace(std::make_pair(when, token), std::move(callback));
@@ -81,6 +85,7 @@ EventLoop::Token EventLoop::RunAfter(absl::Duration delay, Callback callback) {
 }
 
 void EventLoop::Remove(Token token) {
+  affinity_->AssertOnLoop();
   if (const auto it = watched_.find(token); it != watched_.end()) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, it->second.fd, nullptr);
     watched_.erase(it);
@@ -121,6 +126,8 @@ int EventLoop::TimeoutMs() const {
 }
 
 void EventLoop::Run() {
+  affinity_->Enter();
+  affinity_->AssertOnLoop();
   epoll_event events[64];
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int count = epoll_wait(epoll_.get(), events, 64, TimeoutMs());
@@ -143,6 +150,7 @@ void EventLoop::Run() {
   watched_.clear();
   timers_.clear();
   RunPosted();
+  affinity_->Leave();
 }
 
 }  // namespace warpline

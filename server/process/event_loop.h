@@ -23,6 +23,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "common/loop_affinity.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "server/process/timers.h"
@@ -31,8 +32,9 @@ namespace warpline {
 
 class EventLoop : public Timers {
  public:
-  // Starts the thread. `name` has at most 15 characters.
-  explicit EventLoop(const char* name);
+  // Starts the thread. `name` has at most 15 characters. What belongs to the loop is guarded by
+  // `affinity` (borrowed); null where nothing but the loop itself does.
+  explicit EventLoop(const char* name, LoopAffinity* affinity = nullptr);
   // Runs what was posted, drops timers and watches, and joins the thread. Must not be called on the
   // loop.
   ~EventLoop() override;
@@ -44,7 +46,7 @@ class EventLoop : public Timers {
   // Returns when everything that was posted before has run. Must not be called on the loop.
   void Flush();
 
-  // The functions below are called on the loop only.
+  // The functions below are called on the loop only, and look whether they are.
 
   // Calls `readable` whenever `fd` (borrowed; open until Remove()) is readable or at its end.
   // Returns 0 when the kernel refuses.
@@ -60,19 +62,21 @@ class EventLoop : public Timers {
   };
 
   void Run();
-  void RunPosted();
-  void RunTimers();
-  int TimeoutMs() const;
+  void RunPosted() RUNS_ON(affinity_);
+  void RunTimers() RUNS_ON(affinity_);
+  int TimeoutMs() const RUNS_ON(affinity_);
 
   const UniqueFd epoll_;
   const UniqueFd bell_;
   std::atomic<bool> stopping_{false};
 
-  // The loop alone uses these.
-  Token next_token_ = 1;
-  std::unordered_map<Token, Watched> watched_;
-  std::map<std::pair<absl::Time, Token>, Callback> timers_;
-  std::unordered_map<Token, absl::Time> timer_times_;
+  LoopAffinity own_affinity_;
+  LoopAffinity* const affinity_;
+
+  Token next_token_ ABSL_GUARDED_BY(affinity_) = 1;
+  std::unordered_map<Token, Watched> watched_ ABSL_GUARDED_BY(affinity_);
+  std::map<std::pair<absl::Time, Token>, Callback> timers_ ABSL_GUARDED_BY(affinity_);
+  std::unordered_map<Token, absl::Time> timer_times_ ABSL_GUARDED_BY(affinity_);
 
   Mutex mu_;
   std::vector<Callback> posted_ ABSL_GUARDED_BY(mu_);

@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "proto/session.pb.h"
+#include "server/process/control_loop.h"
 #include "server/session/session_client.h"
 #include "server/session/session_holdings.h"
 #include "server/session/session_lines.h"
@@ -15,7 +17,7 @@
 
 namespace warpline::server {
 
-// Runs on the control loop. gone() is true at its end.
+// gone() is true at its end.
 class LostMemory : private MemoryReaderHost {
  public:
   // All are borrowed. `gone` is called when the reader is gone.
@@ -28,27 +30,28 @@ class LostMemory : private MemoryReaderHost {
         gone_(std::move(gone)) {}
 
   // Answered to the client, in order. The session has failed.
-  void Read(const warpline_internal::ReadBack& request);
+  void Read(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
   // The worker that was lost is gone.
-  void OnFormerGone();
-  void Stop();
-  bool gone() const { return reader_ == nullptr || reader_->gone(); }
+  void OnFormerGone() RUNS_ON(control_loop);
+  void Stop() RUNS_ON(control_loop);
+  bool gone() const RUNS_ON(control_loop) { return reader_ == nullptr || reader_->gone(); }
 
  private:
   // MemoryReaderHost.
-  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) override;
-  void MapForReader(std::function<void(CudaResult)> done) override;
-  void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override;
-  void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
-  void OnReaderGone() override { gone_(); }
-  LogPermit AskForReaderLine() override { return lines_->Ask(kReaderLine); }
+  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) override RUNS_ON(control_loop);
+  void MapForReader(std::function<void(CudaResult)> done) override RUNS_ON(control_loop);
+  void OnReadAnswered(warpline_internal::ReadBackDone done, std::string data) override
+      RUNS_ON(control_loop);
+  void OnMemoryDone(const warpline_internal::MemoryDone& done) override RUNS_ON(control_loop);
+  void OnReaderGone() override RUNS_ON(control_loop) { gone_(); }
+  LogPermit AskForReaderLine() override RUNS_ON(control_loop) { return lines_->Ask(kReaderLine); }
 
   SessionWorker* const worker_;
   SessionHoldings* const holdings_;
   SessionClient* const client_;
   SessionLines* const lines_;
   const std::function<void()> gone_;
-  std::shared_ptr<MemoryReader> reader_;
+  std::shared_ptr<MemoryReader> reader_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

@@ -30,16 +30,22 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
       lines_(context.log, id, std::move(peer)),
       presence_(context.control, &lines_, context.counters,
                 [this](const std::string& reason) {
+                  control_loop.AssertOnLoop();
                   const auto self = shared_from_this();
                   if (port_->attached()) return;
                   context_.counters->clients_vanished.Add(1);
                   End(reason);
                 }),
       client_(port_, context.options->max_pending_requests,
-              [this](const absl::Status& status) { ProtocolError(status); }),
-      modules_(
-          std::make_shared<SessionModules>(context.control, context.modules, &worker_,
-                                           [this](const std::string& why) { OnWorkerLost(why); })),
+              [this](const absl::Status& status) {
+                control_loop.AssertOnLoop();
+                ProtocolError(status);
+              }),
+      modules_(std::make_shared<SessionModules>(context.control, context.modules, &worker_,
+                                                [this](const std::string& why) {
+                                                  control_loop.AssertOnLoop();
+                                                  OnWorkerLost(why);
+                                                })),
       worker_({.doorbell = context.doorbell,
                .pool = context.pool,
                .port = port_,
@@ -61,10 +67,12 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
            .worker = &worker_,
            .standing =
                [this] {
+                 control_loop.AssertOnLoop();
                  return Replacement::Standing{worker_.journal_flags(), holdings_.devices().size()};
                },
            .take_over =
                [this](UniqueFd variables) {
+                 control_loop.AssertOnLoop();
                  BeginTakeover("replaced on request", std::move(variables));
                },
            .save_timeout = context.options->open_timeout}) {}
@@ -83,6 +91,7 @@ SessionFacts Session::Facts() const {
 void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {
   ClearTimer();
   timer_ = context_.control->RunAfter(delay, [self = shared_from_this(), body] {
+    control_loop.AssertOnLoop();
     self->timer_ = 0;
     (self.get()->*body)();
   });
@@ -94,6 +103,7 @@ void Session::ClearTimer() { context_.control->Remove(std::exchange(timer_, 0));
 
 void Session::OnHello(warpline_internal::Hello hello) {
   context_.control->Post([self = shared_from_this(), hello = std::move(hello)] {
+    control_loop.AssertOnLoop();
     self->hello_ = hello;
     self->HandleHello();
   });
@@ -171,6 +181,7 @@ void Session::OpenTo(const warpline_internal::WorkerOpened& opened) {
   terms_.peers = PeersOf(opened, holdings_.devices().size());
   if (hello_.initial_memory().want_bytes() == 0) return Welcome(MemoryGrant());
   client_.HoldNextGrant([this](MemoryGrant grant) {
+    control_loop.AssertOnLoop();
     if (state_ == State::kOpening) Welcome(std::move(grant));
   });
   client_.Count();
@@ -210,17 +221,24 @@ void Session::Welcome(MemoryGrant grant) {
 
 void Session::WhileServing(std::function<void()> body) {
   context_.control->Post([self = shared_from_this(), body = std::move(body)] {
+    control_loop.AssertOnLoop();
     if (!self->Serving()) return self->client_.Done();
     body();
   });
 }
 
 void Session::OnMemoryRequest(warpline_internal::MemoryRequest request) {
-  WhileServing([this, request = std::move(request)] { holdings_.devices().Request(request); });
+  WhileServing([this, request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    holdings_.devices().Request(request);
+  });
 }
 
 void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
-  WhileServing([this, request = std::move(request)] { holdings_.devices().Return(request); });
+  WhileServing([this, request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    holdings_.devices().Return(request);
+  });
 }
 
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
@@ -238,8 +256,10 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
 }
 
 void Session::OnReadMemory(warpline_internal::ReadBack request) {
-  context_.control->Post(
-      [self = shared_from_this(), request = std::move(request)] { self->HandleRead(request); });
+  context_.control->Post([self = shared_from_this(), request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    self->HandleRead(request);
+  });
 }
 
 // What is left of a lost session can be read.
@@ -348,24 +368,31 @@ void Session::OnTakeoverFailed(const std::string& why) {
 // --- Ends.
 
 void Session::OnProtocolError(const absl::Status& status) {
-  context_.control->Post([self = shared_from_this(), status] { self->ProtocolError(status); });
+  context_.control->Post([self = shared_from_this(), status] {
+    control_loop.AssertOnLoop();
+    self->ProtocolError(status);
+  });
 }
 
 void Session::OnWorkerGarbage(const absl::Status& status) {
   context_.control->Post([self = shared_from_this(), status] {
+    control_loop.AssertOnLoop();
     self->OnWorkerDistrusted(absl::StrCat("bad reply frame: ", std::string(status.message())));
   });
 }
 
 void Session::OnResumed(bool moved) {
   context_.control->Post([self = shared_from_this(), moved] {
+    control_loop.AssertOnLoop();
     if (self->Serving() || self->state_ == State::kFaulted) self->presence_.Return(moved);
   });
 }
 
 void Session::OnChannelClosed(const absl::Status& status) {
-  context_.control->Post(
-      [self = shared_from_this(), status] { self->HandleChannelClosed(status); });
+  context_.control->Post([self = shared_from_this(), status] {
+    control_loop.AssertOnLoop();
+    self->HandleChannelClosed(status);
+  });
 }
 
 void Session::HandleChannelClosed(const absl::Status& status) {
@@ -448,7 +475,10 @@ void Session::End(const std::string& reason) {
 }
 
 void Session::FinishSoon() {
-  context_.control->Post([self = shared_from_this()] { self->MaybeFinish(); });
+  context_.control->Post([self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    self->MaybeFinish();
+  });
 }
 
 void Session::MaybeFinish() {

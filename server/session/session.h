@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
@@ -35,6 +36,7 @@
 #include "server/memory/device_memory.h"
 #include "server/memory/host_segments.h"
 #include "server/memory/memory_links.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/session/client_presence.h"
 #include "server/session/connection/session_channel.h"
@@ -52,7 +54,7 @@
 
 namespace warpline::server {
 
-// Runs on the control loop, but for SessionControl, which posts to it. Shared by the owner's table,
+// SessionControl posts to the control loop, on which the rest runs. Shared by the owner's table,
 // the channel's side, and callbacks under way.
 class Session : public SessionControl,
                 private SessionWorkerEvents,
@@ -62,19 +64,20 @@ class Session : public SessionControl,
   Session(const SessionContext& context, uint64_t id, std::string peer);
 
   // Ends an open session with an error for the application; any other just ends.
-  void EndWithFault(CudaResult error, const std::string& message);
+  void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
   // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
   // not.
-  void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done);
+  void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
+      RUNS_ON(control_loop);
   // The client asks for host memory, or gives some back.
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
-                    HostSegments::Answer answer);
+                    HostSegments::Answer answer) RUNS_ON(control_loop);
 
-  SessionSnapshot Snapshot() const;
+  SessionSnapshot Snapshot() const RUNS_ON(control_loop);
   // How much of `wanted` it keeps.
-  uint64_t KeptBytes(const KeptMemory& wanted) const;
+  uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
   // Before its client has said hello, that of nobody.
-  const Entitlement& entitlement() const { return seat_.entitlement(); }
+  const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
   // Thread-safe. Compares in constant time.
@@ -95,51 +98,57 @@ class Session : public SessionControl,
   enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
 
   // SessionWorkerEvents.
-  void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
-  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override;
-  void OnWorkerLost(const std::string& why) override;
-  void OnWorkerDistrusted(const std::string& why) override;
-  void OnWorkerGone() override;
+  void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
+  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override
+      RUNS_ON(control_loop);
+  void OnWorkerLost(const std::string& why) override RUNS_ON(control_loop);
+  void OnWorkerDistrusted(const std::string& why) override RUNS_ON(control_loop);
+  void OnWorkerGone() override RUNS_ON(control_loop);
 
   // TakeoverEvents.
-  void OnNextWorkerUseless(const std::string& why) override { NoteDeath(why); }
-  void OnTakenOver() override;
-  void OnTakeoverFailed(const std::string& why) override;
+  void OnNextWorkerUseless(const std::string& why) override RUNS_ON(control_loop) {
+    NoteDeath(why);
+  }
+  void OnTakenOver() override RUNS_ON(control_loop);
+  void OnTakeoverFailed(const std::string& why) override RUNS_ON(control_loop);
 
   // Opening.
-  void HandleHello();
-  absl::Status TakeSeat();
-  absl::Status TakePlace();
-  void OpenDevices();
-  void StartWorker();
-  void OpenTo(const warpline_internal::WorkerOpened& opened);
-  void Welcome(warpline_internal::MemoryGrant grant);
-  SessionFacts Facts() const;
+  void HandleHello() RUNS_ON(control_loop);
+  absl::Status TakeSeat() RUNS_ON(control_loop);
+  absl::Status TakePlace() RUNS_ON(control_loop);
+  void OpenDevices() RUNS_ON(control_loop);
+  void StartWorker() RUNS_ON(control_loop);
+  void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
+  void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);
+  SessionFacts Facts() const RUNS_ON(control_loop);
 
   // The session is open or about to be again.
-  bool Serving() const { return state_ == State::kOpen || state_ == State::kReplacing; }
+  bool Serving() const RUNS_ON(control_loop) {
+    return state_ == State::kOpen || state_ == State::kReplacing;
+  }
   // Something of an open session is done on the loop. `body` is not called, and the request is
   // done, when the session is not open any more.
   void WhileServing(std::function<void()> body);
-  void HandleRead(const warpline_internal::ReadBack& request);
-  void BeginTakeover(const std::string& why, UniqueFd variables);
-  void NoteDeath(const std::string& why);
-  void SetTimer(absl::Duration delay, void (Session::*body)());
-  void ClearTimer();
+  void HandleRead(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
+  void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
+  void NoteDeath(const std::string& why) RUNS_ON(control_loop);
+  void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);
+  void ClearTimer() RUNS_ON(control_loop);
 
   // Ends.
-  void HandleChannelClosed(const absl::Status& status);
-  void OpenTimedOut();
-  void FaultTimedOut();
+  void HandleChannelClosed(const absl::Status& status) RUNS_ON(control_loop);
+  void OpenTimedOut() RUNS_ON(control_loop);
+  void FaultTimedOut() RUNS_ON(control_loop);
   // Sends the client away with `status` and ends.
-  void Refuse(const absl::Status& status);
-  void ProtocolError(const absl::Status& status);
-  void SendFault(CudaResult error, const std::string& message, bool keep_memory);
-  void End(const std::string& reason);
-  void MaybeFinish();
+  void Refuse(const absl::Status& status) RUNS_ON(control_loop);
+  void ProtocolError(const absl::Status& status) RUNS_ON(control_loop);
+  void SendFault(CudaResult error, const std::string& message, bool keep_memory)
+      RUNS_ON(control_loop);
+  void End(const std::string& reason) RUNS_ON(control_loop);
+  void MaybeFinish() RUNS_ON(control_loop);
   // The same once whatever calls has returned.
   void FinishSoon();
-  void SayClosed() const;
+  void SayClosed() const RUNS_ON(control_loop);
 
   const SessionContext context_;
   const uint64_t id_;
@@ -147,26 +156,25 @@ class Session : public SessionControl,
   const std::string secret_;
   const std::shared_ptr<SessionPort> port_;
 
-  // The rest is of the control loop.
-  SessionLines lines_;
-  ClientPresence presence_;
-  SessionClient client_;
+  SessionLines lines_ ABSL_GUARDED_BY(control_loop);
+  ClientPresence presence_ ABSL_GUARDED_BY(control_loop);
+  SessionClient client_;  // Guards what it has; TryCount() is the channel's.
   const std::shared_ptr<SessionModules> modules_;
-  SessionWorker worker_;
-  SessionHoldings holdings_;
-  LostMemory lost_memory_;
-  Takeover takeover_;
-  Replacement replacement_;
+  SessionWorker worker_ ABSL_GUARDED_BY(control_loop);
+  SessionHoldings holdings_ ABSL_GUARDED_BY(control_loop);
+  LostMemory lost_memory_ ABSL_GUARDED_BY(control_loop);
+  Takeover takeover_ ABSL_GUARDED_BY(control_loop);
+  Replacement replacement_ ABSL_GUARDED_BY(control_loop);
 
-  State state_ = State::kWaiting;
-  std::string reason_;
-  warpline_internal::Hello hello_;
-  WelcomeTerms terms_;
-  LeaseSeat seat_;
+  State state_ ABSL_GUARDED_BY(control_loop) = State::kWaiting;
+  std::string reason_ ABSL_GUARDED_BY(control_loop);
+  warpline_internal::Hello hello_ ABSL_GUARDED_BY(control_loop);
+  WelcomeTerms terms_ ABSL_GUARDED_BY(control_loop);
+  LeaseSeat seat_ ABSL_GUARDED_BY(control_loop);
   // As placed, until the end.
-  std::vector<DeviceMemory*> placed_;
-  TaskShares::Share tasks_;
-  EventLoop::Token timer_ = 0;
+  std::vector<DeviceMemory*> placed_ ABSL_GUARDED_BY(control_loop);
+  TaskShares::Share tasks_ ABSL_GUARDED_BY(control_loop);
+  EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 }  // namespace warpline::server

@@ -7,14 +7,15 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "proto/session.pb.h"
 #include "server/memory/memory_links.h"
+#include "server/process/control_loop.h"
 #include "server/session/connection/session_port.h"
 
 namespace warpline::server {
 
-// Runs on the control loop, but for TryCount().
 class SessionClient : public ClientLink {
  public:
   // At most `max_pending` requests are under way. `violated` is told of a client that asks for what
@@ -26,31 +27,32 @@ class SessionClient : public ClientLink {
   // Counts a request until Done(). False when too many are under way. Thread-safe.
   bool TryCount();
   // The same for one of the session's own, which there is always room for.
-  void Count() { pending_.fetch_add(1, std::memory_order_relaxed); }
+  void Count() RUNS_ON(control_loop) { pending_.fetch_add(1, std::memory_order_relaxed); }
 
   // The next grant goes to `first`, and not to the client.
-  void HoldNextGrant(std::function<void(warpline_internal::MemoryGrant)> first) {
+  void HoldNextGrant(std::function<void(warpline_internal::MemoryGrant)> first)
+      RUNS_ON(control_loop) {
     first_grant_ = std::move(first);
   }
   // For reports: no line in the log, since allocators try again as a matter of course.
-  void NoteRefusedMemory(const std::string& why);
+  void NoteRefusedMemory(const std::string& why) RUNS_ON(control_loop);
   // Why memory was refused, the latest time.
-  const std::string& memory_refusal() const { return memory_refusal_; }
+  const std::string& memory_refusal() const RUNS_ON(control_loop) { return memory_refusal_; }
   // The answer to a ReadBack, which comes after a fault.
-  void AnswerRead(warpline_internal::ReadBackDone done, std::string data);
+  void AnswerRead(warpline_internal::ReadBackDone done, std::string data) RUNS_ON(control_loop);
 
   // ClientLink.
-  void Push(warpline_internal::MemoryGrant grant) override;
-  void Done() override { pending_.fetch_sub(1, std::memory_order_relaxed); }
-  void Violated(const absl::Status& status) override { violated_(status); }
+  void Push(warpline_internal::MemoryGrant grant) override RUNS_ON(control_loop);
+  void Done() override RUNS_ON(control_loop) { pending_.fetch_sub(1, std::memory_order_relaxed); }
+  void Violated(const absl::Status& status) override RUNS_ON(control_loop) { violated_(status); }
 
  private:
   const std::shared_ptr<SessionPort> port_;
   const int max_pending_;
   const std::function<void(const absl::Status&)> violated_;
   std::atomic<int> pending_{0};  // Raised by the channel's loop.
-  std::function<void(warpline_internal::MemoryGrant)> first_grant_;
-  std::string memory_refusal_;
+  std::function<void(warpline_internal::MemoryGrant)> first_grant_ ABSL_GUARDED_BY(control_loop);
+  std::string memory_refusal_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

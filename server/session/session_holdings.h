@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/cuda/cuda_result.h"
 #include "memory/quota.h"
@@ -14,13 +15,14 @@
 #include "server/continuity/worker_place.h"
 #include "server/memory/host_segments.h"
 #include "server/memory/session_devices.h"
+#include "server/process/control_loop.h"
 #include "server/session/session_client.h"
 #include "server/session/session_snapshot.h"
 #include "server/workers/worker_link.h"
 
 namespace warpline::server {
 
-// Runs on the control loop. Lives until nothing is being taken any more.
+// Lives until nothing is being taken any more.
 class SessionHoldings : public Survivor {
  public:
   // What it needs around it. All borrowed, but for the quota of host memory, which all sessions
@@ -38,35 +40,35 @@ class SessionHoldings : public Survivor {
   explicit SessionHoldings(const Parts& parts);
 
   // Empty before Open(), to be called once.
-  SessionDevices& devices() { return devices_; }
-  const SessionDevices& devices() const { return devices_; }
-  HostSegments& host_segments() { return host_segments_; }
+  SessionDevices& devices() RUNS_ON(control_loop) { return devices_; }
+  const SessionDevices& devices() const RUNS_ON(control_loop) { return devices_; }
+  HostSegments& host_segments() RUNS_ON(control_loop) { return host_segments_; }
 
   // --- Survivor.
-  void Suspend() override;
-  void MapAgain(std::function<void(CudaResult)> done) override;
+  void Suspend() override RUNS_ON(control_loop);
+  void MapAgain(std::function<void(CudaResult)> done) override RUNS_ON(control_loop);
   // Has a worker map what the devices have, to be read, and nothing else done with it.
-  void MapForReader(std::function<void(CudaResult)> done);
+  void MapForReader(std::function<void(CudaResult)> done) RUNS_ON(control_loop);
   // The session has failed: what was asked for is not done any more.
-  void Abandon();
+  void Abandon() RUNS_ON(control_loop);
   // The worker is gone: everything goes back.
-  void End();
+  void End() RUNS_ON(control_loop);
 
   // --- What the worker says. INVALID_ARGUMENT when it breaks the protocol; any other error when
   // the session cannot go on with it. The texts are for logs and the client.
-  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done);
-  absl::Status OnHostDone(const warpline_internal::MemoryDone& done);
-  absl::Status OnCharge(const warpline_internal::ChargeMemory& charge);
-  absl::Status OnUncharge(const warpline_internal::UnchargeMemory& uncharge);
+  absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
+  absl::Status OnHostDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
+  absl::Status OnCharge(const warpline_internal::ChargeMemory& charge) RUNS_ON(control_loop);
+  absl::Status OnUncharge(const warpline_internal::UnchargeMemory& uncharge) RUNS_ON(control_loop);
 
   // Fills `devices` and `memory`.
-  void Describe(SessionSnapshot* snapshot) const;
+  void Describe(SessionSnapshot* snapshot) const RUNS_ON(control_loop);
 
  private:
   WorkerLink* const worker_;
   SessionClient* const client_;
-  SessionDevices devices_;
-  HostSegments host_segments_;
+  SessionDevices devices_ ABSL_GUARDED_BY(control_loop);
+  HostSegments host_segments_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

@@ -54,9 +54,11 @@ SessionHost::SessionHost(SessionHostOptions options,
               .warm_workers = options_.session.warm_workers}),
       host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
                                           HostSegments::Answer answer) {
+        control_loop.AssertOnLoop();
         OnHostMemory(request, std::move(answer));
       }) {
   control_.Post([this] {
+    control_loop.AssertOnLoop();
     const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
     // Clients find nobody there, and do without.
     if (!listening.ok()) LogWarning(listening.message());
@@ -67,9 +69,15 @@ SessionHost::SessionHost(SessionHostOptions options,
 SessionHost::~SessionHost() {
   WaitUntilIdle(absl::InfiniteDuration());
   auto stopped = std::make_shared<std::promise<void>>();
-  control_.Post([this, stopped] { pool_.Stop([stopped] { stopped->set_value(); }); });
+  control_.Post([this, stopped] {
+    control_loop.AssertOnLoop();
+    pool_.Stop([stopped] { stopped->set_value(); });
+  });
   stopped->get_future().wait();
-  control_.Post([this] { host_memory_port_.Stop(); });
+  control_.Post([this] {
+    control_loop.AssertOnLoop();
+    host_memory_port_.Stop();
+  });
   control_.Flush();
 }
 
@@ -83,12 +91,16 @@ void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& reque
 }
 
 void SessionHost::RenewWorkers() {
-  OnControl([this] { pool_.Renew(); });
+  OnControl([this] {
+    control_loop.AssertOnLoop();
+    pool_.Renew();
+  });
 }
 
 void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
                                 std::function<void(absl::Status)> done) {
   control_.Post([this, id, deadline, done = std::move(done)] {
+    control_loop.AssertOnLoop();
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return done(absl::NotFoundError(absl::StrCat("no session ", id)));
     const auto session = found->second;
@@ -133,7 +145,10 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
       session = std::make_shared<Session>(context, id, peer);
       known_.emplace(id, session);
       // Under the lock, so that no session is known and missing from the table.
-      control_.Post([this, id, session] { sessions_.emplace(id, session); });
+      control_.Post([this, id, session] {
+        control_loop.AssertOnLoop();
+        sessions_.emplace(id, session);
+      });
     }
   }
   if (session == nullptr) {
@@ -200,6 +215,7 @@ void SessionHost::ReclaimNext(const std::string& tenant, std::deque<uint64_t> se
   ReplaceWorker(id, kReclaimWait,
                 [this, tenant, id, sessions = std::move(sessions),
                  tried = std::move(tried)](const absl::Status& status) {
+                  control_loop.AssertOnLoop();
                   if (const LogPermit permit = log_.Ask(LogKey(tenant, ""), kReclaimedLine)) {
                     permit.Info("reclaimed returned memory session=", id,
                                 " error=", status.ok() ? "" : status.ToString());
@@ -237,6 +253,7 @@ bool SessionHost::WaitUntilIdle(absl::Duration timeout) {
 
 void SessionHost::FaultAll(const std::string& message) {
   OnControl([&] {
+    control_loop.AssertOnLoop();
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
@@ -247,6 +264,7 @@ void SessionHost::FaultAll(const std::string& message) {
 
 void SessionHost::EndLease(const std::string& lease, const std::string& reason) {
   control_.Post([this, lease, message = absl::StrCat("the lease was ended: ", reason)] {
+    control_loop.AssertOnLoop();
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
@@ -269,6 +287,7 @@ void SessionHost::OnControl(const std::function<void()>& body) {
 HostSnapshot SessionHost::Snapshot() {
   HostSnapshot snapshot;
   OnControl([&] {
+    control_loop.AssertOnLoop();
     for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
     for (size_t i = 0; i < kLimitCount; ++i) {
       snapshot.limits_met[i] = counters_.limits_met[i].value();
@@ -293,6 +312,7 @@ HostSnapshot SessionHost::Snapshot() {
 void SessionHost::AddTraffic(TrafficCounters* total) {
   // On the control loop, where a session's counters move to the ended ones.
   OnControl([&] {
+    control_loop.AssertOnLoop();
     total->AddAll(counters_.ended);
     for (const auto& [id, session] : sessions_) total->AddAll(session->port()->traffic());
   });

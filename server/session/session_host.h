@@ -22,6 +22,7 @@
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
 #include "server/process/child_process.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/process/running_process.h"
 #include "server/session/server_log.h"
@@ -109,9 +110,12 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
 
  private:
   // SessionOwner.
-  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted) override;
-  bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override;
-  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) override;
+  absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted) override
+      RUNS_ON(control_loop);
+  bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override
+      RUNS_ON(control_loop);
+  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) override
+      RUNS_ON(control_loop);
 
   // SessionDirectory.
   absl::StatusOr<SessionSides> Create(const std::string& peer) override;
@@ -120,9 +124,9 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
 
   // `sessions` are of this tenant.
   void ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
-                   std::function<void()> tried);
+                   std::function<void()> tried) RUNS_ON(control_loop);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
-                    HostSegments::Answer answer);
+                    HostSegments::Answer answer) RUNS_ON(control_loop);
 
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);
@@ -140,23 +144,21 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
   // Those of sessions_, for channels' loops.
   std::map<uint64_t, std::shared_ptr<Session>> known_ ABSL_GUARDED_BY(mu_);
 
-  // Of the control loop.
-  std::map<uint64_t, std::shared_ptr<Session>> sessions_;
-  std::vector<int> sessions_on_device_;
-  ShareBook shares_;
+  std::map<uint64_t, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(control_loop);
+  std::vector<int> sessions_on_device_ ABSL_GUARDED_BY(control_loop);
+  ShareBook shares_ ABSL_GUARDED_BY(control_loop);
 
   // Ended in reverse: what posts to a loop goes before it.
   EventLoop doorbell_{"doorbell"};
-  EventLoop control_{"control"};
+  EventLoop control_{"control", &control_loop};
   EventLoop spawner_{"spawner"};
   std::vector<std::unique_ptr<DeviceMemory>> devices_;
   // Posts to the control loop.
   std::unique_ptr<ModuleCache> modules_;
-  // Of the control loop.
   DeathWatch deaths_;
-  WorkerPool pool_;
-  TaskShares tasks_;  // Of the control loop.
-  HostMemoryPort host_memory_port_;
+  WorkerPool pool_ ABSL_GUARDED_BY(control_loop);
+  TaskShares tasks_ ABSL_GUARDED_BY(control_loop);
+  HostMemoryPort host_memory_port_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

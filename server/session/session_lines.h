@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "common/log/keyed_log_budget.h"
+#include "server/process/control_loop.h"
 #include "server/session/server_log.h"
 
 namespace warpline::server {
 
-// Runs on the control loop.
 class SessionLines {
  public:
   // `log` is borrowed.
@@ -20,38 +21,38 @@ class SessionLines {
 
   // What lines say and whose they are, as it becomes known. `devices` are ordinals with commas
   // between.
-  void SetTenant(const std::string& tenant) { tenant_ = tenant; }
-  void SetDevices(const std::string& devices) { devices_ = devices; }
-  void SetWorker(int pid) { worker_pid_ = pid; }
+  void SetTenant(const std::string& tenant) RUNS_ON(control_loop) { tenant_ = tenant; }
+  void SetDevices(const std::string& devices) RUNS_ON(control_loop) { devices_ = devices; }
+  void SetWorker(int pid) RUNS_ON(control_loop) { worker_pid_ = pid; }
 
   // "session=7 gpu=0,1 pid=123"
-  std::string Keys() const;
-  const std::string& peer() const { return peer_; }
+  std::string Keys() const RUNS_ON(control_loop);
+  const std::string& peer() const RUNS_ON(control_loop) { return peer_; }
   // Whether there is room for a line of this kind.
-  LogPermit Ask(ServerLine line) const;
+  LogPermit Ask(ServerLine line) const RUNS_ON(control_loop);
 
   // The session has a device: asks for the line that it opens with. Without room for that its
   // worker says nothing either.
-  void Begin();
+  void Begin() RUNS_ON(control_loop);
   // Another worker begins, with a line of this kind to say so.
-  LogPermit BeginWorker(ServerLine line);
-  bool quiet() const { return quiet_; }
+  LogPermit BeginWorker(ServerLine line) RUNS_ON(control_loop);
+  bool quiet() const RUNS_ON(control_loop) { return quiet_; }
   // The session is open; `rest` is what the line says besides its keys.
-  void SayOpened(const std::string& rest);
+  void SayOpened(const std::string& rest) RUNS_ON(control_loop);
   // For the last line: what was said to have begun is said to end.
-  LogPermit AskForLast() const;
+  LogPermit AskForLast() const RUNS_ON(control_loop);
 
  private:
   KeyedLogBudget* const log_;
   const uint64_t id_;
   const std::string peer_;
-  std::string tenant_;
-  std::string devices_;
-  int worker_pid_ = 0;
-  LogPermit first_;
-  bool said_opened_ = false;
+  std::string tenant_ ABSL_GUARDED_BY(control_loop);
+  std::string devices_ ABSL_GUARDED_BY(control_loop);
+  int worker_pid_ ABSL_GUARDED_BY(control_loop) = 0;
+  LogPermit first_ ABSL_GUARDED_BY(control_loop);
+  bool said_opened_ ABSL_GUARDED_BY(control_loop) = false;
   // The session's worker says nothing, because there is no room for its lines.
-  bool quiet_ = false;
+  bool quiet_ ABSL_GUARDED_BY(control_loop) = false;
 };
 
 }  // namespace warpline::server

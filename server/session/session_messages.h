@@ -13,6 +13,7 @@
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/memory/session_devices.h"
+#include "server/process/control_loop.h"
 #include "server/session/session_options.h"
 #include "server/workers/worker_pool.h"
 
@@ -42,10 +43,11 @@ struct SessionFacts {
 };
 
 // The devices that its worker opens.
-WorkerDevice WorkersDevice(const SessionDevices& devices);
+WorkerDevice WorkersDevice(const SessionDevices& devices) RUNS_ON(control_loop);
 
 // For a worker that is the session's first; at most `streams` at a time.
-warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams);
+warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t streams)
+    RUNS_ON(control_loop);
 
 // What the client needs to go on with a session that is open.
 struct WelcomeTerms {
@@ -54,7 +56,8 @@ struct WelcomeTerms {
   std::string secret;
   std::vector<uint32_t> peers;  // As Welcome.peers.
 };
-warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms);
+warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms)
+    RUNS_ON(control_loop);
 
 }  // namespace warpline::server
 

@@ -25,12 +25,14 @@ absl::Status SessionModules::Find(const warpline_internal::FindModule& find) {
   }
   std::copy(find.sha256().begin(), find.sha256().end(), hash.begin());
   finding_ = true;
-  cache_->Find(
-      tenant_, hash, find.bytes(),
-      [self = shared_from_this(), worker = worker_number_,
-       bytes = find.bytes()](const std::shared_ptr<UniqueFd>& image) {
-        self->control_->Post([self, worker, bytes, image] { self->Answer(worker, bytes, *image); });
-      });
+  cache_->Find(tenant_, hash, find.bytes(),
+               [self = shared_from_this(), worker = worker_number_,
+                bytes = find.bytes()](const std::shared_ptr<UniqueFd>& image) {
+                 self->control_->Post([self, worker, bytes, image] {
+                   control_loop.AssertOnLoop();
+                   self->Answer(worker, bytes, *image);
+                 });
+               });
   return absl::OkStatus();
 }
 
@@ -49,7 +51,12 @@ void SessionModules::Keep(const warpline_internal::KeepModule& keep, UniqueFd im
   if (cache_ == nullptr || keeping_ >= kMostOffers) return;
   ++keeping_;
   cache_->Keep(tenant_, std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
-               [self = shared_from_this()] { self->control_->Post([self] { --self->keeping_; }); });
+               [self = shared_from_this()] {
+                 self->control_->Post([self] {
+                   control_loop.AssertOnLoop();
+                   --self->keeping_;
+                 });
+               });
 }
 
 }  // namespace warpline::server

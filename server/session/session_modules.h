@@ -7,16 +7,18 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/modules/module_cache.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/workers/worker_link.h"
 
 namespace warpline::server {
 
-// Runs on the control loop. Shared with what the cache has been asked for.
+// Shared with what the cache has been asked for.
 class SessionModules : public std::enable_shared_from_this<SessionModules> {
  public:
   // All are borrowed until Stop(). `cache` is null where no images are kept. `lost` is told when
@@ -27,27 +29,27 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
 
   bool kept() const { return cache_ != nullptr; }
   // Whose images the session sees.
-  void SetTenant(std::string tenant) { tenant_ = std::move(tenant); }
+  void SetTenant(std::string tenant) RUNS_ON(control_loop) { tenant_ = std::move(tenant); }
   // Another worker has taken over: it asks again if it has to.
-  void OnOtherWorker();
-  void Stop();
+  void OnOtherWorker() RUNS_ON(control_loop);
+  void Stop() RUNS_ON(control_loop);
 
   // The worker asks for an image. INVALID_ARGUMENT, in words for the log, when it may not now.
-  absl::Status Find(const warpline_internal::FindModule& find);
+  absl::Status Find(const warpline_internal::FindModule& find) RUNS_ON(control_loop);
   // The worker offers one, which is kept if there is room.
-  void Keep(const warpline_internal::KeepModule& keep, UniqueFd image);
+  void Keep(const warpline_internal::KeepModule& keep, UniqueFd image) RUNS_ON(control_loop);
 
  private:
-  void Answer(uint64_t worker, uint64_t bytes, const UniqueFd& image);
+  void Answer(uint64_t worker, uint64_t bytes, const UniqueFd& image) RUNS_ON(control_loop);
 
   EventLoop* const control_;
   ModuleCache* const cache_;
   WorkerLink* const worker_;
   const std::function<void(const std::string& why)> lost_;
-  std::string tenant_;
-  uint64_t worker_number_ = 0;
-  bool finding_ = false;  // For that worker.
-  int keeping_ = 0;
+  std::string tenant_ ABSL_GUARDED_BY(control_loop);
+  uint64_t worker_number_ ABSL_GUARDED_BY(control_loop) = 0;
+  bool finding_ ABSL_GUARDED_BY(control_loop) = false;  // For that worker.
+  int keeping_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 }  // namespace warpline::server

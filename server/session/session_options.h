@@ -19,6 +19,7 @@
 #include "server/memory/share_book.h"
 #include "server/modules/module_cache.h"
 #include "server/process/child_process.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/session/connection/session_channel.h"
 #include "server/session/task_shares.h"
@@ -55,14 +56,15 @@ struct SessionOptions {
   std::string server_name;  // For clients' logs.
 };
 
-// What a session needs of the server. Called on the control loop.
+// What a session needs of the server.
 class SessionOwner : public MemoryReclaimer {
  public:
   // The devices for a session, counted until OnSessionEnded(); see PlaceSession().
-  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(
-      const std::vector<std::string>& wanted) = 0;
+  virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted)
+      RUNS_ON(control_loop) = 0;
   // The session is over: worker gone, memory given back, channel closed.
-  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) = 0;
+  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices)
+      RUNS_ON(control_loop) = 0;
 };
 
 // The loops and counters that all sessions share. Borrowed, and outliving them.

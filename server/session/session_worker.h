@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
@@ -17,6 +18,7 @@
 #include "server/handover/journal_file.h"
 #include "server/handover/session_usage.h"
 #include "server/handover/worker_rings.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/session/connection/session_port.h"
 #include "server/session/session_holdings.h"
@@ -28,22 +30,23 @@
 
 namespace warpline::server {
 
-// What becomes of a session's worker. Called on the control loop.
+// What becomes of a session's worker.
 class SessionWorkerEvents {
  public:
   virtual ~SessionWorkerEvents() = default;
   // Once for each worker; `opened` may carry an error.
-  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) = 0;
-  virtual void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) = 0;
+  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened& opened)
+      RUNS_ON(control_loop) = 0;
+  virtual void OnVariablesSaved(const warpline_internal::VariablesSaved& saved)
+      RUNS_ON(control_loop) = 0;
   // It died, or the session cannot go on with it; `why` is for logs and the client.
-  virtual void OnWorkerLost(const std::string& why) = 0;
+  virtual void OnWorkerLost(const std::string& why) RUNS_ON(control_loop) = 0;
   // It lives but breaks the protocol.
-  virtual void OnWorkerDistrusted(const std::string& why) = 0;
+  virtual void OnWorkerDistrusted(const std::string& why) RUNS_ON(control_loop) = 0;
   // The process is gone and so are its mappings.
-  virtual void OnWorkerGone() = 0;
+  virtual void OnWorkerGone() RUNS_ON(control_loop) = 0;
 };
 
-// Runs on the control loop.
 class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvents {
  public:
   // All are borrowed, but for the port.
@@ -62,75 +65,85 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
 
   // Takes a worker, which opens the session as `open` says. RESOURCE_EXHAUSTED when the system has
   // no descriptors or memory left. Called once.
-  absl::Status Start(WorkerDevice device, warpline_internal::OpenWorker open, uint64_t ring_bytes);
+  absl::Status Start(WorkerDevice device, warpline_internal::OpenWorker open, uint64_t ring_bytes)
+      RUNS_ON(control_loop);
   // The session is open: commands and replies pass from now on, and a worker that is lost may be
   // followed by another.
-  void Connect();
+  void Connect() RUNS_ON(control_loop);
   // The session has failed: no other worker follows, and this one is ended.
-  void Abandon();
+  void Abandon() RUNS_ON(control_loop);
   // Ends the worker, or gives it back to the pool if nothing of the session has reached it.
-  void LetGo();
+  void LetGo() RUNS_ON(control_loop);
   // The worker is gone, and the session with it.
-  void End();
+  void End() RUNS_ON(control_loop);
   // Has the pool start a worker for the next session.
-  void Refill();
+  void Refill() RUNS_ON(control_loop);
   // A worker that maps what the session holds, to be read, and executes nothing. From now on
   // messages go to it; its events go to `events` (borrowed).
-  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events);
+  std::shared_ptr<WorkerProcess> TakeReader(WorkerEvents* events) RUNS_ON(control_loop);
 
   // Of the last worker that opened; 0 for none.
-  int pid() const { return pid_; }
+  int pid() const RUNS_ON(control_loop) { return pid_; }
   // What the journal says. 0 and nothing before Start().
-  uint32_t journal_flags() const { return journal_ == nullptr ? 0 : journal_->flags(); }
-  SessionUsage usage() const { return journal_ == nullptr ? SessionUsage() : journal_->usage(); }
+  uint32_t journal_flags() const RUNS_ON(control_loop) {
+    return journal_ == nullptr ? 0 : journal_->flags();
+  }
+  SessionUsage usage() const RUNS_ON(control_loop) {
+    return journal_ == nullptr ? SessionUsage() : journal_->usage();
+  }
 
   // WorkerLink. A worker that is dying counts as there while another may follow.
-  absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds) override;
+  absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds) override
+      RUNS_ON(control_loop);
 
   // WorkerPlace. Not before Start(), but for gone() and Kill().
-  uint64_t Freeze() override { return rings_->Freeze(); }
-  uint64_t Retired() const override { return journal_->retired_seq(); }
-  void Thaw() override;
-  std::optional<uint64_t> Taken() override { return rings_->TakenSeq(); }
-  void Kill() override;
-  bool gone() const override { return gone_; }
-  absl::Status TakeNext(uint64_t resume_seq, int variables_fd) override;
+  uint64_t Freeze() override RUNS_ON(control_loop) { return rings_->Freeze(); }
+  uint64_t Retired() const override RUNS_ON(control_loop) { return journal_->retired_seq(); }
+  void Thaw() override RUNS_ON(control_loop);
+  std::optional<uint64_t> Taken() override RUNS_ON(control_loop) { return rings_->TakenSeq(); }
+  void Kill() override RUNS_ON(control_loop);
+  bool gone() const override RUNS_ON(control_loop) { return gone_; }
+  absl::Status TakeNext(uint64_t resume_seq, int variables_fd) override RUNS_ON(control_loop);
 
  private:
   // WorkerEvents.
-  void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override;
-  void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override;
-  void OnMemoryDone(const warpline_internal::MemoryDone& done) override;
-  void OnHostDone(const warpline_internal::MemoryDone& done) override;
-  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override;
-  void OnCharge(const warpline_internal::ChargeMemory& charge) override;
-  void OnUncharge(const warpline_internal::UnchargeMemory& uncharge) override;
-  void OnFindModule(const warpline_internal::FindModule& find) override;
-  void OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) override;
-  void OnWorkerDied(const std::string& why) override;
-  void OnWorkerGone() override;
+  void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override
+      RUNS_ON(control_loop);
+  void OnWorkerOpened(const warpline_internal::WorkerOpened& opened) override RUNS_ON(control_loop);
+  void OnMemoryDone(const warpline_internal::MemoryDone& done) override RUNS_ON(control_loop);
+  void OnHostDone(const warpline_internal::MemoryDone& done) override RUNS_ON(control_loop);
+  void OnVariablesSaved(const warpline_internal::VariablesSaved& saved) override
+      RUNS_ON(control_loop);
+  void OnCharge(const warpline_internal::ChargeMemory& charge) override RUNS_ON(control_loop);
+  void OnUncharge(const warpline_internal::UnchargeMemory& uncharge) override RUNS_ON(control_loop);
+  void OnFindModule(const warpline_internal::FindModule& find) override RUNS_ON(control_loop);
+  void OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) override
+      RUNS_ON(control_loop);
+  void OnWorkerDied(const std::string& why) override RUNS_ON(control_loop);
+  void OnWorkerGone() override RUNS_ON(control_loop);
 
-  void Take(warpline_internal::OpenWorker open, int variables_fd);
+  void Take(warpline_internal::OpenWorker open, int variables_fd) RUNS_ON(control_loop);
   // What a part says of one of the worker's messages.
-  void Judge(const absl::Status& status);
-  void WatchDoorbell();
-  void UnwatchDoorbell();
+  void Judge(const absl::Status& status) RUNS_ON(control_loop);
+  void WatchDoorbell() RUNS_ON(control_loop);
+  void UnwatchDoorbell() RUNS_ON(control_loop);
 
   const Parts parts_;
-  WorkerDevice device_;
-  warpline_internal::OpenWorker open_;  // As each worker of the session gets it, at first.
-  std::shared_ptr<WorkerRings> rings_;
-  std::unique_ptr<JournalFile> journal_;
-  std::shared_ptr<WorkerProcess> worker_;
-  std::shared_ptr<WorkerProcess> reader_;
-  bool gone_ = true;
-  bool opened_ = false;     // It has said so, whatever with.
-  bool connected_ = false;  // Until the session fails or ends.
-  int pid_ = 0;
+  WorkerDevice device_ ABSL_GUARDED_BY(control_loop);
+  warpline_internal::OpenWorker open_
+      ABSL_GUARDED_BY(control_loop);  // As each worker of the session gets it, at first.
+  std::shared_ptr<WorkerRings> rings_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
+  std::shared_ptr<WorkerProcess> worker_ ABSL_GUARDED_BY(control_loop);
+  std::shared_ptr<WorkerProcess> reader_ ABSL_GUARDED_BY(control_loop);
+  bool gone_ ABSL_GUARDED_BY(control_loop) = true;
+  bool opened_ ABSL_GUARDED_BY(control_loop) = false;     // It has said so, whatever with.
+  bool connected_ ABSL_GUARDED_BY(control_loop) = false;  // Until the session fails or ends.
+  int pid_ ABSL_GUARDED_BY(control_loop) = 0;
   // Whose doorbell is watched.
-  std::shared_ptr<RingPair> watched_;
+  std::shared_ptr<RingPair> watched_ ABSL_GUARDED_BY(control_loop);
   // Of the doorbell loop, once it is there.
-  std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_;
+  std::shared_ptr<std::array<EventLoop::Token, 2>> doorbell_watches_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

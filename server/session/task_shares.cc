@@ -85,8 +85,9 @@ TaskShares::Share& TaskShares::Share::operator=(Share&& other) noexcept {
 }
 
 void TaskShares::Share::GiveBack() {
-  if (from_ != nullptr) from_->left_ += extra_;
-  from_ = nullptr;
+  if (from_ == nullptr) return;
+  control_loop.AssertOnLoop();
+  std::exchange(from_, nullptr)->left_ += extra_;
 }
 
 uint64_t SystemTaskLimit(const std::string& root) {

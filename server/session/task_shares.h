@@ -12,6 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "server/process/control_loop.h"
+
 namespace warpline::server {
 
 struct TaskShareOptions {
@@ -22,7 +25,7 @@ struct TaskShareOptions {
   int warm_workers = 0;  // Of each device.
 };
 
-// Runs on the control loop, as its shares do. Must outlive them.
+// Outlives its shares, which belong to the control loop as it does.
 class TaskShares {
  public:
   // No session gets more.
@@ -46,7 +49,7 @@ class TaskShares {
     uint64_t streams_ = 0;
     uint64_t extra_ = 0;
   };
-  Share Take();
+  Share Take() RUNS_ON(control_loop);
 
   // What every session is sure of.
   uint64_t sure_streams() const { return sure_streams_; }
@@ -57,7 +60,8 @@ class TaskShares {
   const uint64_t tasks_per_stream_;
   uint64_t sure_streams_ = 0;
   bool suffices_ = false;
-  uint64_t left_ = 0;  // Streams beyond the sure ones that nobody has.
+  uint64_t left_ ABSL_GUARDED_BY(control_loop) =
+      0;  // Streams beyond the sure ones that nobody has.
 };
 
 // The tasks that this process and its children may become: the least of RLIMIT_NPROC, where it

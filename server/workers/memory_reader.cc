@@ -37,6 +37,7 @@ void MemoryReader::OnWorkerOpened(const warpline_internal::WorkerOpened& opened)
     return Fail(static_cast<CudaResult>(opened.error()));
   }
   host_->MapForReader([self = shared_from_this()](CudaResult result) {
+    control_loop.AssertOnLoop();
     if (result != CudaResult::kSuccess) return self->Fail(result);
     self->ready_ = true;
     self->Next();

@@ -5,10 +5,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/worker.pb.h"
+#include "server/process/control_loop.h"
 
 namespace warpline::server {
 
-// Called on the control loop.
 class WorkerLink {
  public:
   virtual ~WorkerLink() = default;
@@ -16,8 +16,8 @@ class WorkerLink {
   // it concerns. A worker that dies may never answer; then the next worker is asked again, or the
   // session ends. UNAVAILABLE when there is no worker and none is to come; otherwise the errors of
   // SendPacket().
-  virtual absl::Status Send(const warpline_internal::ToWorker& message,
-                            absl::Span<const int> fds) = 0;
+  virtual absl::Status Send(const warpline_internal::ToWorker& message, absl::Span<const int> fds)
+      RUNS_ON(control_loop) = 0;
 };
 
 }  // namespace warpline::server

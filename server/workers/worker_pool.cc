@@ -21,7 +21,8 @@ class WorkerPool::Entry : public WorkerEvents {
   const WorkerDevice& device() const { return device_; }
   bool ready() const { return ready_; }
 
-  void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override {
+  void OnWorkerPrepared(const warpline_internal::WorkerOpened& prepared) override
+      RUNS_ON(control_loop) {
     if (prepared.error() != 0) {
       pool_->OnFailed(this, prepared.message());
     } else {
@@ -29,8 +30,10 @@ class WorkerPool::Entry : public WorkerEvents {
       pool_->OnReady(this);
     }
   }
-  void OnWorkerDied(const std::string& why) override { pool_->OnFailed(this, why); }
-  void OnWorkerGone() override { pool_->OnGone(this); }
+  void OnWorkerDied(const std::string& why) override RUNS_ON(control_loop) {
+    pool_->OnFailed(this, why);
+  }
+  void OnWorkerGone() override RUNS_ON(control_loop) { pool_->OnGone(this); }
 
   std::shared_ptr<WorkerProcess> worker;
 
@@ -130,6 +133,7 @@ void WorkerPool::OnFailed(Entry* entry, const std::string& why) {
   if (stopping_ || device.timer != 0) return;
   device.backoff = std::clamp(device.backoff * 2, options_.first_backoff, options_.last_backoff);
   device.timer = control_->RunAfter(device.backoff, [this, wanted] {
+    control_loop.AssertOnLoop();
     devices_[wanted.ordinal].timer = 0;
     Refill(wanted);
   });

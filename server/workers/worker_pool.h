@@ -14,9 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/log/log_budget.h"
 #include "server/process/child_process.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/workers/worker_process.h"
 
@@ -42,7 +44,7 @@ struct WorkerDevice {
   bool several() const { return !more_ordinals.empty(); }
 };
 
-// Runs on the control loop. Call Stop() before destroying it.
+// Call Stop() before destroying it.
 class WorkerPool {
  public:
   // The loops and `deaths` are borrowed.
@@ -50,18 +52,20 @@ class WorkerPool {
 
   // Takes a worker for a session, and sends its events to `events` (borrowed, see WorkerProcess).
   // It is a warm one when there is one, otherwise one that was just started.
-  std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events);
+  std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events)
+      RUNS_ON(control_loop);
   // Takes back a worker that nothing of a session has reached.
-  void GiveBack(const WorkerDevice& device, std::shared_ptr<WorkerProcess> worker);
+  void GiveBack(const WorkerDevice& device, std::shared_ptr<WorkerProcess> worker)
+      RUNS_ON(control_loop);
   // Starts the workers that are missing. Called when a session has opened, and once at the start.
-  void Refill(const WorkerDevice& device);
+  void Refill(const WorkerDevice& device) RUNS_ON(control_loop);
   // Ends the waiting workers, which run an older program, and starts others.
-  void Renew();
+  void Renew() RUNS_ON(control_loop);
 
   // Starts no more workers, ends those that wait, and calls `stopped` when they are gone.
-  void Stop(std::function<void()> stopped);
+  void Stop(std::function<void()> stopped) RUNS_ON(control_loop);
 
-  int waiting() const;
+  int waiting() const RUNS_ON(control_loop);
 
  private:
   class Entry;
@@ -72,23 +76,24 @@ class WorkerPool {
     EventLoop::Token timer = 0;
   };
 
-  std::shared_ptr<WorkerProcess> Start(const WorkerDevice& device, WorkerEvents* events);
-  void OnReady(Entry* entry);
-  void OnFailed(Entry* entry, const std::string& why);
-  void OnGone(Entry* entry);
+  std::shared_ptr<WorkerProcess> Start(const WorkerDevice& device, WorkerEvents* events)
+      RUNS_ON(control_loop);
+  void OnReady(Entry* entry) RUNS_ON(control_loop);
+  void OnFailed(Entry* entry, const std::string& why) RUNS_ON(control_loop);
+  void OnGone(Entry* entry) RUNS_ON(control_loop);
 
   EventLoop* const control_;
   EventLoop* const spawner_;
   DeathWatch* const deaths_;
   const WorkerPoolOptions options_;
-  std::map<int, Device> devices_;  // By ordinal.
+  std::map<int, Device> devices_ ABSL_GUARDED_BY(control_loop);  // By ordinal.
   // The workers that were ended and are not yet reaped.
-  std::vector<std::shared_ptr<Entry>> leaving_;
-  bool stopping_ = false;
+  std::vector<std::shared_ptr<Entry>> leaving_ ABSL_GUARDED_BY(control_loop);
+  bool stopping_ ABSL_GUARDED_BY(control_loop) = false;
   // The number of the program from which workers are started; Renew() counts it up.
-  uint64_t generation_ = 1;
-  std::function<void()> stopped_;
-  LogBudget log_;
+  uint64_t generation_ ABSL_GUARDED_BY(control_loop) = 1;
+  std::function<void()> stopped_ ABSL_GUARDED_BY(control_loop);
+  LogBudget log_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "gtest/gtest.h"
+#include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
+#include "server/process/event_loop.h"
 
 namespace warpline::server {
 namespace {
@@ -51,7 +53,7 @@ class WorkerPoolTest : public testing::Test {
   const WorkerDevice device_{"cpu", 0};
   WorkerPoolOptions options_;
   DeathWatch deaths_;
-  EventLoop control_{"control"};
+  EventLoop control_{"control", &control_loop};
   EventLoop spawner_{"spawner"};
   std::unique_ptr<WorkerPool> pool_;
 };

@@ -30,6 +30,7 @@ void WorkerProcess::Start(ProcessLauncher* launcher, ChildOptions program,
     auto started = std::make_shared<Started>();
     started->process = launcher->Launch(ProcessRole::kWorker, program, &started->socket);
     self->control_->Post([self, started, prepare = std::move(prepare)] {
+      control_loop.AssertOnLoop();
       self->OnSpawned(std::move(started->process), std::move(started->socket), prepare);
     });
   });
@@ -44,7 +45,10 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> pr
   }
   process_ = std::move(*process);
   socket_ = std::move(socket);
-  exit_watch_ = control_->Watch(process_->exit_fd(), [this] { OnExit(); });
+  exit_watch_ = control_->Watch(process_->exit_fd(), [this] {
+    control_loop.AssertOnLoop();
+    OnExit();
+  });
   if (exit_watch_ == 0) {
     Died("cannot be watched");
     process_->Kill();
@@ -58,7 +62,10 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> pr
   }
   // A worker that does not read must not hold up the loop.
   fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
-  socket_watch_ = control_->Watch(socket_.get(), [this] { OnPacket(); });
+  socket_watch_ = control_->Watch(socket_.get(), [this] {
+    control_loop.AssertOnLoop();
+    OnPacket();
+  });
   Prepare(prepare);
 }
 
@@ -71,6 +78,7 @@ void WorkerProcess::Prepare(const warpline_internal::PrepareWorker& prepare) {
   // The call holds no reference, so it may find this object gone.
   life_watch_ = deaths_->Watch(*std::move(line), [control = control_, weak = weak_from_this()] {
     control->Post([weak] {
+      control_loop.AssertOnLoop();
       if (const auto self = weak.lock()) self->OnLifeEnded();
     });
   });
@@ -92,7 +100,10 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   if (!prepared_) {
     if (gone_ || dying_ || killed_) return;
     pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd,
-                     variables_fd] { Open(open, rings, journal_fd, variables_fd); };
+                     variables_fd] {
+      control_loop.AssertOnLoop();
+      Open(open, rings, journal_fd, variables_fd);
+    };
     return;
   }
   session_ = open.session();
@@ -182,6 +193,7 @@ void WorkerProcess::Died(const std::string& why) {
     return;
   }
   report_timer_ = control_->RunAfter(kExitDetail, [self = shared_from_this()] {
+    control_loop.AssertOnLoop();
     // A worker that lives on without its socket is of no use any more.
     self->process_->Kill();
     self->ReportDeath();

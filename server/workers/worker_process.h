@@ -10,11 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
+#include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
 #include "server/process/life_line.h"
@@ -22,34 +24,34 @@
 
 namespace warpline::server {
 
-// Receives what becomes of a worker. Called on the control loop.
+// Receives what becomes of a worker.
 class WorkerEvents {
  public:
   virtual ~WorkerEvents() = default;
   // The device is open, or `prepared` says with what error it could not be opened.
-  virtual void OnWorkerPrepared(const warpline_internal::WorkerOpened&) {}
-  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) {}
-  virtual void OnMemoryDone(const warpline_internal::MemoryDone&) {}
-  virtual void OnHostDone(const warpline_internal::MemoryDone&) {}
-  virtual void OnReadDone(const warpline_internal::MemoryDone&) {}
-  virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) {}
+  virtual void OnWorkerPrepared(const warpline_internal::WorkerOpened&) RUNS_ON(control_loop) {}
+  virtual void OnWorkerOpened(const warpline_internal::WorkerOpened&) RUNS_ON(control_loop) {}
+  virtual void OnMemoryDone(const warpline_internal::MemoryDone&) RUNS_ON(control_loop) {}
+  virtual void OnHostDone(const warpline_internal::MemoryDone&) RUNS_ON(control_loop) {}
+  virtual void OnReadDone(const warpline_internal::MemoryDone&) RUNS_ON(control_loop) {}
+  virtual void OnVariablesSaved(const warpline_internal::VariablesSaved&) RUNS_ON(control_loop) {}
   // The worker asks for memory outside the arena, or has given some back.
-  virtual void OnCharge(const warpline_internal::ChargeMemory&) {}
-  virtual void OnUncharge(const warpline_internal::UnchargeMemory&) {}
-  virtual void OnFindModule(const warpline_internal::FindModule&) {}
-  virtual void OnKeepModule(const warpline_internal::KeepModule&, UniqueFd) {}
+  virtual void OnCharge(const warpline_internal::ChargeMemory&) RUNS_ON(control_loop) {}
+  virtual void OnUncharge(const warpline_internal::UnchargeMemory&) RUNS_ON(control_loop) {}
+  virtual void OnFindModule(const warpline_internal::FindModule&) RUNS_ON(control_loop) {}
+  virtual void OnKeepModule(const warpline_internal::KeepModule&, UniqueFd) RUNS_ON(control_loop) {}
   // The worker cannot be used any more; `why` is for logs and the client. The process may still be
   // on its way out.
-  virtual void OnWorkerDied(const std::string& why) = 0;
+  virtual void OnWorkerDied(const std::string& why) RUNS_ON(control_loop) = 0;
   // The last call: the process and its mappings are gone. OnWorkerDied() came before, unless Kill()
   // was called.
-  virtual void OnWorkerGone() = 0;
+  virtual void OnWorkerGone() RUNS_ON(control_loop) = 0;
 };
 
-// Runs on the control loop. Kill() and OnWorkerGone() must come before it is destroyed.
+// Kill() and OnWorkerGone() must come before it is destroyed.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
-  // `control` is the loop of this object; `spawner` is the loop on which processes are started.
+  // `control` is the control loop; `spawner` is the loop on which processes are started.
   // Loops, `deaths` and `events` are borrowed; events may come until OnWorkerGone().
   WorkerProcess(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerEvents* events)
       : control_(control), spawner_(spawner), deaths_(deaths), events_(events) {}
@@ -57,71 +59,75 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // Has `launcher` (borrowed) start the program, which opens the device. Failures come as
   // OnWorkerDied().
   void Start(ProcessLauncher* launcher, ChildOptions program,
-             warpline_internal::PrepareWorker prepare);
+             warpline_internal::PrepareWorker prepare) RUNS_ON(control_loop);
 
   // Sends the events to another receiver: a warm worker becomes that of a session. What came
   // before, such as OnWorkerPrepared(), does not come again.
-  void Attach(WorkerEvents* events) { events_ = events; }
+  void Attach(WorkerEvents* events) RUNS_ON(control_loop) { events_ = events; }
 
   // Gives the worker its session, with the descriptors of `rings` (null for a reader), `journal_fd`
   // and, if there is one, `variables_fd`. The descriptors are borrowed; a worker that has not
   // started yet gets them when it has opened its device.
   void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd,
-            int variables_fd = -1);
+            int variables_fd = -1) RUNS_ON(control_loop);
 
   // Whether Open() was called but nothing of it has reached the worker, so that another session can
   // still use the worker. CancelOpen() takes the session back.
-  bool untouched() const { return pending_open_ && !dying_ && !killed_ && !gone_; }
-  void CancelOpen() { pending_open_ = nullptr; }
+  bool untouched() const RUNS_ON(control_loop) {
+    return pending_open_ && !dying_ && !killed_ && !gone_;
+  }
+  void CancelOpen() RUNS_ON(control_loop) { pending_open_ = nullptr; }
   // A number of the owner's choice that workers started alike share.
-  void set_generation(uint64_t generation) { generation_ = generation; }
-  uint64_t generation() const { return generation_; }
+  void set_generation(uint64_t generation) RUNS_ON(control_loop) { generation_ = generation; }
+  uint64_t generation() const RUNS_ON(control_loop) { return generation_; }
   // Whether it has opened its device.
-  bool prepared() const { return prepared_; }
+  bool prepared() const RUNS_ON(control_loop) { return prepared_; }
 
   // Sends a message with descriptors (borrowed). Callers keep one answer at a time under way, which
   // bounds what lies in the socket.
-  absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds);
+  absl::Status Send(warpline_internal::ToWorker message, absl::Span<const int> fds)
+      RUNS_ON(control_loop);
 
   // Ends the process. OnWorkerGone() follows.
-  void Kill();
+  void Kill() RUNS_ON(control_loop);
 
-  pid_t pid() const { return process_ == nullptr ? 0 : process_->pid(); }
+  pid_t pid() const RUNS_ON(control_loop) { return process_ == nullptr ? 0 : process_->pid(); }
 
  private:
   void OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process, UniqueFd socket,
-                 const warpline_internal::PrepareWorker& prepare);
-  void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds);
+                 const warpline_internal::PrepareWorker& prepare) RUNS_ON(control_loop);
+  void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds)
+      RUNS_ON(control_loop);
   // Sends the first message, with a life line for the process to hold.
-  void Prepare(const warpline_internal::PrepareWorker& prepare);
-  void OnPacket();
-  void OnPrepared(const warpline_internal::WorkerOpened& prepared);
-  void OnLifeEnded();
-  void OnExit();
-  void Died(const std::string& why);
-  void ReportDeath();
-  void Gone();
+  void Prepare(const warpline_internal::PrepareWorker& prepare) RUNS_ON(control_loop);
+  void OnPacket() RUNS_ON(control_loop);
+  void OnPrepared(const warpline_internal::WorkerOpened& prepared) RUNS_ON(control_loop);
+  void OnLifeEnded() RUNS_ON(control_loop);
+  void OnExit() RUNS_ON(control_loop);
+  void Died(const std::string& why) RUNS_ON(control_loop);
+  void ReportDeath() RUNS_ON(control_loop);
+  void Gone() RUNS_ON(control_loop);
 
   EventLoop* const control_;
   EventLoop* const spawner_;
   DeathWatch* const deaths_;
-  WorkerEvents* events_;
+  WorkerEvents* events_ ABSL_GUARDED_BY(control_loop);
   // The call of Open() that waits until the worker is prepared.
-  std::function<void()> pending_open_;
-  std::unique_ptr<RunningProcess> process_;
-  UniqueFd socket_;
-  EventLoop::Token socket_watch_ = 0;
-  EventLoop::Token exit_watch_ = 0;
-  EventLoop::Token report_timer_ = 0;
-  DeathWatch::Token life_watch_ = 0;
-  uint64_t session_ = 0;  // The session for which it was opened.
-  uint64_t generation_ = 0;
-  bool prepared_ = false;
-  bool killed_ = false;
-  bool dying_ = false;
-  bool reported_ = false;
-  bool gone_ = false;
-  std::string why_;
+  std::function<void()> pending_open_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<RunningProcess> process_ ABSL_GUARDED_BY(control_loop);
+  UniqueFd socket_ ABSL_GUARDED_BY(control_loop);
+  EventLoop::Token socket_watch_ ABSL_GUARDED_BY(control_loop) = 0;
+  EventLoop::Token exit_watch_ ABSL_GUARDED_BY(control_loop) = 0;
+  EventLoop::Token report_timer_ ABSL_GUARDED_BY(control_loop) = 0;
+  DeathWatch::Token life_watch_ ABSL_GUARDED_BY(control_loop) = 0;
+  uint64_t session_ ABSL_GUARDED_BY(control_loop) = 0;  // The session for which it was opened.
+  uint64_t generation_ ABSL_GUARDED_BY(control_loop) = 0;
+  bool prepared_ ABSL_GUARDED_BY(control_loop) = false;
+  bool killed_ ABSL_GUARDED_BY(control_loop) = false;
+  bool dying_ ABSL_GUARDED_BY(control_loop) = false;
+  bool reported_ ABSL_GUARDED_BY(control_loop) = false;
+  bool gone_ ABSL_GUARDED_BY(control_loop) = false;
+  std::string why_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

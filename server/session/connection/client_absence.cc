@@ -25,6 +25,7 @@ void ClientAbsence::Begin(const ClientProcess& client, absl::Duration patience, 
   End();
   give_up_ = std::move(give_up);
   timer_ = loop_->RunAfter(patience, [this, patience] {
+    control_loop.AssertOnLoop();
     Finish(absl::StrCat("client vanished: not back within ", absl::FormatDuration(patience)));
   });
   if (SharesOurProcesses(client)) WatchProcess(client);
@@ -37,12 +38,18 @@ void ClientAbsence::WatchProcess(const ClientProcess& client) {
       process_.valid() ? ProcessStartTime(client.pid) != client.start_time : errno == ESRCH;
   if (!gone && !process_.valid()) return;
   if (!gone) {
-    watch_ = loop_->Watch(process_.get(), [this] { Finish(kProcessEnded); });
+    watch_ = loop_->Watch(process_.get(), [this] {
+      control_loop.AssertOnLoop();
+      Finish(kProcessEnded);
+    });
     return;
   }
   // Not from within Begin().
   loop_->Remove(timer_);
-  timer_ = loop_->RunAfter(absl::ZeroDuration(), [this] { Finish(kProcessEnded); });
+  timer_ = loop_->RunAfter(absl::ZeroDuration(), [this] {
+    control_loop.AssertOnLoop();
+    Finish(kProcessEnded);
+  });
 }
 
 void ClientAbsence::End() {

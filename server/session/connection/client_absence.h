@@ -6,8 +6,10 @@
 #include <functional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
+#include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 
 namespace warpline::server {
@@ -20,7 +22,7 @@ struct ClientProcess {
   uint64_t pid_namespace = 0;
 };
 
-// Runs on the event loop. Not destroyed while it is under way.
+// Not destroyed while it is under way.
 class ClientAbsence {
  public:
   // Called once with why the client is given up.
@@ -32,20 +34,21 @@ class ClientAbsence {
 
   // The client is gone from now on, and given up after `patience`; as soon as its process has ended
   // where that can be known: it is on this host and sees the same process ids.
-  void Begin(const ClientProcess& client, absl::Duration patience, GiveUp give_up);
+  void Begin(const ClientProcess& client, absl::Duration patience, GiveUp give_up)
+      RUNS_ON(control_loop);
   // It is back, or nobody waits for it any more.
-  void End();
-  bool under_way() const { return timer_ != 0; }
+  void End() RUNS_ON(control_loop);
+  bool under_way() const RUNS_ON(control_loop) { return timer_ != 0; }
 
  private:
-  void WatchProcess(const ClientProcess& client);
-  void Finish(const std::string& reason);
+  void WatchProcess(const ClientProcess& client) RUNS_ON(control_loop);
+  void Finish(const std::string& reason) RUNS_ON(control_loop);
 
   EventLoop* const loop_;
-  GiveUp give_up_;
-  UniqueFd process_;
-  EventLoop::Token watch_ = 0;
-  EventLoop::Token timer_ = 0;
+  GiveUp give_up_ ABSL_GUARDED_BY(control_loop);
+  UniqueFd process_ ABSL_GUARDED_BY(control_loop);
+  EventLoop::Token watch_ ABSL_GUARDED_BY(control_loop) = 0;
+  EventLoop::Token timer_ ABSL_GUARDED_BY(control_loop) = 0;
 };
 
 }  // namespace warpline::server

@@ -1,0 +1,70 @@
+// What belongs to one loop, as something that clang's thread-safety analysis checks: a LoopAffinity
+// is "held" by the code that runs on its loop's thread, as a lock is held.
+//
+//   class Book {
+//    public:
+//     void Enter(Name name) RUNS_ON(on_loop_) { names_.push_back(name); }
+//     void EnterLater(Name name) {             // From any thread.
+//       loop_.Post([this, name] {
+//         on_loop_.AssertOnLoop();             // The analysis takes its word, and it looks.
+//         Enter(name);
+//       });
+//     }
+//
+//    private:
+//     LoopAffinity on_loop_;
+//     std::vector<Name> names_ ABSL_GUARDED_BY(on_loop_);
+//     EventLoop loop_{"book", &on_loop_};
+//   };
+//
+// The analysis follows calls, but not what is called back. So members are ABSL_GUARDED_BY() the
+// affinity, functions RUNS_ON() it, and what is posted, set as a timer or handed over as a callback
+// begins with AssertOnLoop(). It is the same everywhere: one object stands for a loop, as
+// server/process/control_loop.h does for the server's, so that classes can name it to each other.
+#ifndef WARPLINE_COMMON_LOOP_AFFINITY_H_
+#define WARPLINE_COMMON_LOOP_AFFINITY_H_
+
+#include <atomic>
+
+#include "absl/base/thread_annotations.h"
+
+// A function that is called on this loop only. clang refuses a call from a function that neither is
+// marked so nor asserts it. Without a prefix, since it stands on hundreds of lines.
+#define RUNS_ON(loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(loop)
+
+namespace warpline {
+
+class ABSL_LOCKABLE LoopAffinity {
+ public:
+  constexpr LoopAffinity() = default;
+  LoopAffinity(const LoopAffinity&) = delete;
+  LoopAffinity& operator=(const LoopAffinity&) = delete;
+
+  // The calling thread is the loop's from now on, and that of no other loop. There may be several
+  // such threads, each with a loop of its own, where tests have several servers in one process.
+  void Enter();
+  // The calling thread's loop has ended.
+  void Leave();
+
+  // Ends the process when the loop's thread is another than the calling one. While no thread has
+  // entered, every thread may, because there is nobody to disagree with: a test that calls a class
+  // directly, or the destruction of what outlived its loop.
+  //
+  // It ends the process in all builds, because it tells of our own mistake alone: on which thread a
+  // function runs is settled where it is posted or called, and nothing that a tenant, a network or
+  // a driver says chooses the thread. Going on would be a data race in tables of all tenants. The
+  // costs are two loads.
+  void AssertOnLoop() const ABSL_ASSERT_EXCLUSIVE_LOCK() {
+    if (current_ != this && threads_.load(std::memory_order_relaxed) != 0) Fail();
+  }
+
+ private:
+  [[noreturn]] static void Fail();
+
+  static constinit thread_local const LoopAffinity* current_;
+  std::atomic<int> threads_{0};
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_COMMON_LOOP_AFFINITY_H_
