@@ -82,8 +82,8 @@ bool Decoder::TooMuchQueued() const {
 }
 
 void Decoder::PublishUsage() {
-  usage_->handles.store(CountHandles(parts_), std::memory_order_relaxed);
-  usage_->module_bytes.store(parts_.tables->module_bytes, std::memory_order_relaxed);
+  usage_->Set(Usage::kHandles, CountHandles(parts_));
+  usage_->Set(Usage::kModuleBytes, parts_.tables->module_bytes);
   usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);
 }
 
