@@ -39,6 +39,10 @@ enum class Usage : uint8_t {
   kStagingLimit,
   kModuleBytesLimit,
   kLogLinesLeftOut,
+  // Commands that were accepted, by the engine that they keep busy.
+  kComputeCommands,
+  kCopyInCommands,
+  kCopyOutCommands,
 };
 
 enum class UsageKind : uint8_t {
@@ -64,6 +68,9 @@ inline constexpr const char* kLimitHelp =
     "Times that a session met one of its limits: refused for want of handles and module_bytes, "
     "made to wait for want of commands and staging.";
 
+inline constexpr const char* kEngineHelp =
+    "Commands that workers accepted, by the engine of the device that they keep busy.";
+
 inline constexpr UsageInfo kUsageTable[] = {
     {Usage::kCommandsInFlight, UsageKind::kHeld, "in_flight", "warpline_commands_in_flight",
      "Commands that workers have taken and not completed."},
@@ -84,6 +91,12 @@ inline constexpr UsageInfo kUsageTable[] = {
     {Usage::kLogLinesLeftOut, UsageKind::kTotal, "lines_left_out",
      "warpline_log_lines_left_out_total",
      "Lines that workers did not write to the log, because their budgets were used up."},
+    {Usage::kComputeCommands, UsageKind::kTotal, "compute", "warpline_engine_commands_total",
+     kEngineHelp, "engine", "compute"},
+    {Usage::kCopyInCommands, UsageKind::kTotal, "copy_in", "warpline_engine_commands_total",
+     kEngineHelp, "engine", "copy_in"},
+    {Usage::kCopyOutCommands, UsageKind::kTotal, "copy_out", "warpline_engine_commands_total",
+     kEngineHelp, "engine", "copy_out"},
 };
 inline constexpr size_t kUsageCount = std::size(kUsageTable);
 // The width of the names in `warpline stat`.

@@ -61,6 +61,22 @@ TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {
   EXPECT_EQ(Met(*session_, Limit::kCommands), 0u);
 }
 
+TEST_F(SessionUsageTest, AcceptedCommandsAreCountedByTheirEngine) {
+  for (int i = 0; i < 3; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
+  Add(cmd::CopyToDevice{1, 0x1000}, "four");
+  const uint64_t copy = Add(cmd::CopyFromDevice{1, 0x1001, 4});
+  Add(cmd::EventCreate{4, 0, 0});       // Keeps no engine busy.
+  Add(cmd::Memset{77, 4096, 1, 1, 1});  // There is no such stream.
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Now(Usage::kComputeCommands), 3u);
+  EXPECT_EQ(Now(Usage::kCopyInCommands), 1u);
+  EXPECT_EQ(Now(Usage::kCopyOutCommands), 1u);
+  replies_.Wait(copy);
+  Add(cmd::Memset{1, 4096, 1, 1, 1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Now(Usage::kComputeCommands), 4u);
+}
+
 TEST_F(SessionUsageTest, StagingIsInUseWhileACopyIsUnderWay) {
   SessionLimits limits;
   limits.staging_buffers = 1;
