@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""How often a session waits for the other end: the counters of WARPLINE_STAT=1."""
+"""What is counted: by a client (WARPLINE_STAT=1), and by a worker for its operator."""
 import re
+import socket
+import subprocess
 import unittest
+import urllib.request
 
 import harness
 
@@ -49,6 +52,46 @@ class CountersTest(unittest.TestCase):
         self.assertLessEqual(counters["round trips"] + counters["opening"] +
                              counters["memory requests"] + counters["synchronizes"] +
                              counters["copies out"], 10)
+
+
+class EnginesTest(unittest.TestCase):
+    """Commands by the engine that they keep busy, in the metrics and in `warpline stat`."""
+
+    def setUp(self):
+        self.installation = harness.install(["launches", "vector_add"])
+        self.addCleanup(self.installation.close)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+
+    def metrics(self):
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.port) as page:
+            found = re.findall(r'^warpline_engine_commands_total{engine="(\w+)"} (\d+)',
+                               page.read().decode(), re.M)
+        return {engine: int(count) for engine, count in found}
+
+    def stat(self, server, name):
+        ended = subprocess.run(
+            [str(self.installation.root / "bin/warpline"), "stat", "--endpoint=" + server.endpoint],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
+        found = re.search(r"^%s +(\d+)$" % name, ended.stdout, re.M)
+        return int(found[1]) if found else 0
+
+    def test_commands_are_counted_by_engine(self):
+        with harness.server(self.installation,
+                            "--admin_listen=127.0.0.1:%d" % self.port) as server:
+            self.assertEqual(self.metrics(), {"compute": 0, "copy_in": 0, "copy_out": 0})
+            harness.run(self.installation, server.endpoint, "vector_add")
+            harness.wait_until(lambda: self.metrics()["copy_out"] >= 1, "copies")
+            self.assertGreaterEqual(self.metrics()["compute"], 1)
+            self.assertGreaterEqual(self.metrics()["copy_in"], 2)
+            program = harness.start(self.installation, server.endpoint, "launches", "--n=100000000")
+            try:
+                harness.wait_until(lambda: self.stat(server, "compute") >= 1000, "launches")
+            finally:
+                program.kill()
+                program.communicate()
+            # The counts of sessions stay when they have ended.
+            self.assertGreaterEqual(self.metrics()["compute"], 1000)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #include "server/admin/admin_service.h"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/text.h"
 #include "lease/entitlement.h"
 #include "proto/scheduler.pb.h"
+#include "server/handover/session_usage.h"
 #include "server/leases/placement.h"
 
 namespace warpline::server {
@@ -63,6 +65,23 @@ absl::StatusOr<std::string> TokenOf(const std::string& bytes) {
   return request.token();
 }
 
+// Rows of the same name in `warpline stat` become one.
+void FillUsage(const SessionUsage& from, warpline_internal::SessionStat* to) {
+  std::map<std::string_view, warpline_internal::UsageStat*> known;
+  for (const UsageInfo& row : kUsageTable) {
+    warpline_internal::UsageStat*& stat = known[row.stat];
+    if (stat == nullptr) stat = to->add_usage();
+    stat->set_name(row.stat);
+    stat->set_bytes(row.kind == UsageKind::kHeldBytes);
+    stat->set_value(stat->value() + from[row.usage]);
+  }
+  to->set_commands_in_flight(from[Usage::kCommandsInFlight]);
+  to->set_handles(from[Usage::kHandles]);
+  to->set_module_bytes(from[Usage::kModuleBytes]);
+  to->set_staging_bytes(from[Usage::kStagingBytes]);
+  to->set_limits_reached(known["limits_reached"]->value());
+}
+
 }  // namespace
 
 // Program, peer and reason may hold what a tenant wrote, cut anywhere.
@@ -95,12 +114,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_frames_again(from.traffic.frames_again);
   to->set_unacknowledged_bytes(from.traffic.unacknowledged_bytes);
   to->set_restarts(from.continuity.restarts);
-  to->set_handles(from.usage.handles);
-  to->set_module_bytes(from.usage.module_bytes);
-  to->set_staging_bytes(from.usage.staging_bytes);
-  to->set_commands_in_flight(from.usage.commands_in_flight);
-  to->set_limits_reached(
-      std::accumulate(from.usage.met.begin(), from.usage.met.end(), uint64_t{0}));
+  FillUsage(from.usage, to);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/handover/session_usage.h"
 
 namespace warpline::server {
 namespace {
@@ -19,8 +20,12 @@ class Families {
   void Gauge(const char* name, const char* help, uint64_t value) {
     Add(name, help, MetricType::Gauge, {}, value);
   }
-  void LimitCounter(const char* name, const char* help, const char* limit, uint64_t value) {
-    Add(name, help, MetricType::Counter, {{"limit", limit}}, value);
+  void Usage(const UsageInfo& row, uint64_t value) {
+    std::vector<ClientMetric::Label> labels;
+    if (row.label != nullptr) labels.push_back({row.label, row.label_value});
+    const bool total = row.kind == UsageKind::kTotal;
+    Add(row.metric, row.help, total ? MetricType::Counter : MetricType::Gauge, std::move(labels),
+        value);
   }
   void DeviceCounter(const char* name, const char* help, int gpu, uint64_t value) {
     Add(name, help, MetricType::Counter, {{"gpu", absl::StrCat(gpu)}}, value);
@@ -86,38 +91,20 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
   uint64_t detached = 0;
   uint64_t unacknowledged = 0;
   uint64_t kept = 0;
-  SessionUsage usage;
   for (const SessionSnapshot& session : snapshot.sessions) {
     detached += session.state == "detached" ? 1 : 0;
     unacknowledged += session.traffic.unacknowledged_bytes;
     kept += session.memory.kept_bytes;
-    usage.handles += session.usage.handles;
-    usage.module_bytes += session.usage.module_bytes;
-    usage.staging_bytes += session.usage.staging_bytes;
-    usage.commands_in_flight += session.usage.commands_in_flight;
   }
   f.Gauge("warpline_kept_memory_bytes",
           "Device memory that clients returned and that stays theirs until their worker is gone.",
           kept);
-  f.Gauge("warpline_handles", "Streams, events, modules, kernels and other objects of sessions.",
-          usage.handles);
-  f.Gauge("warpline_module_bytes", "Images of the modules that sessions have loaded.",
-          usage.module_bytes);
-  f.Gauge("warpline_staging_bytes", "Host memory that copies pass through at the moment.",
-          usage.staging_bytes);
-  f.Gauge("warpline_commands_in_flight", "Commands that workers have taken and not completed.",
-          usage.commands_in_flight);
+  for (const UsageInfo& row : kUsageTable) f.Usage(row, snapshot.usage[row.usage]);
   f.Gauge("warpline_host_memory_bytes",
           "Page-locked memory of this host that sessions share with their clients.",
           snapshot.host_memory_bytes);
   f.Gauge("warpline_host_memory_limit_bytes", "What all sessions together may share.",
           snapshot.host_memory_limit_bytes);
-  for (size_t i = 0; i < kLimitCount; ++i) {
-    f.LimitCounter("warpline_limit_reached_total",
-                   "Times that a session met one of its limits: refused for want of handles and "
-                   "module_bytes, made to wait for want of commands and staging.",
-                   kLimitNames[i], snapshot.limits_met[i]);
-  }
   f.Gauge("warpline_unacknowledged_bytes", "What is kept to be sent to clients again.",
           unacknowledged);
   f.Gauge("warpline_sessions_detached", "Sessions that wait for their client to come back.",

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "server/handover/session_usage.h"
@@ -56,7 +57,19 @@ struct ServerCounters {
   Counter resumes_refused;   // For wrong secrets or unknown sessions.
   Counter clients_vanished;  // Sessions that ended because their client did not come back.
   TrafficCounters ended;     // The sum over sessions that have ended.
-  std::array<Counter, kLimitCount> limits_met;  // The sums over sessions that have ended.
+  // The sums over sessions that have ended, of the rows that are totals.
+  std::array<Counter, kUsageCount> ended_usage;
+
+  void AddEnded(const SessionUsage& usage) {
+    for (const UsageInfo& row : kUsageTable) {
+      if (row.kind == UsageKind::kTotal) ended_usage[RowOf(row.usage)].Add(usage[row.usage]);
+    }
+  }
+  SessionUsage EndedUsage() const {
+    SessionUsage usage;
+    for (size_t i = 0; i < kUsageCount; ++i) usage.rows[i] = ended_usage[i].value();
+    return usage;
+  }
 };
 
 }  // namespace warpline

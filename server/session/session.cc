@@ -498,13 +498,12 @@ void Session::MaybeFinish() {
 void Session::SayClosed() const {
   context_.counters->ended.AddAll(port_->traffic());
   const SessionUsage usage = worker_.usage();
-  for (size_t i = 0; i < kLimitCount; ++i) context_.counters->limits_met[i].Add(usage.met[i]);
+  context_.counters->AddEnded(usage);
+  const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {
     permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),
                 " commands=", port_->traffic().commands.value(),
-                usage.log_lines_left_out == 0
-                    ? ""
-                    : absl::StrCat(" log_lines_left_out=", usage.log_lines_left_out));
+                left_out == 0 ? "" : absl::StrCat(" log_lines_left_out=", left_out));
   }
 }
 

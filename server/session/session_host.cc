@@ -289,12 +289,8 @@ HostSnapshot SessionHost::Snapshot() {
   OnControl([&] {
     control_loop.AssertOnLoop();
     for (const auto& [id, session] : sessions_) snapshot.sessions.push_back(session->Snapshot());
-    for (size_t i = 0; i < kLimitCount; ++i) {
-      snapshot.limits_met[i] = counters_.limits_met[i].value();
-      for (const SessionSnapshot& session : snapshot.sessions) {
-        snapshot.limits_met[i] += session.usage.met[i];
-      }
-    }
+    snapshot.usage = counters_.EndedUsage();
+    for (const SessionSnapshot& session : snapshot.sessions) snapshot.usage.AddAll(session.usage);
     for (size_t i = 0; i < devices_.size(); ++i) {
       const DeviceMemory& device = *devices_[i];
       snapshot.devices.push_back({device.ordinal(), device.info().name(),

@@ -2,7 +2,6 @@
 #ifndef WARPLINE_SERVER_SESSION_SESSION_HOST_H_
 #define WARPLINE_SERVER_SESSION_SESSION_HOST_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -65,8 +64,8 @@ struct HostSnapshot {
   std::vector<SessionSnapshot> sessions;
   std::vector<DeviceSnapshot> devices;
   bool draining = false;
-  // By all sessions since the start.
-  std::array<uint64_t, kLimitCount> limits_met{};
+  // Of all sessions; its totals are since the start.
+  SessionUsage usage;
   // That sessions share with their clients, and what all of them may.
   uint64_t host_memory_bytes = 0;
   uint64_t host_memory_limit_bytes = 0;

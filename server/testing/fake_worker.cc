@@ -11,6 +11,7 @@
 //       in flight; with 0 there it echoes what it has
 //   'c' take as many bytes as bytes 8 to 15 say outside the arena, of the device in the 8 bytes
 //       after them, and echo the 4 bytes of the answer's error; 'u' give them back, and echo
+//   'f' fill what it counts with the largest numbers, and echo
 // With several devices it says that each can access all.
 // Arguments: --open_error=N fails to open, --die_at_start exits before, --map_error_after=N fails
 // every map after N of them, --save_error=N fails to save variables.
@@ -149,6 +150,11 @@ class FakeWorker {
         message.mutable_uncharge()->set_bytes(Word(payload, body + 8));
         message.mutable_uncharge()->set_device(static_cast<uint32_t>(Word(payload, body + 16)));
         if (!SendPacket(kChildSocketFd, message, {}).ok()) _exit(12);
+        return Reply(kReplies, payload);
+      }
+      case 'f': {
+        for (auto& row : journal_->usage.rows) row.store(~uint64_t{0});
+        journal_->usage.commands_taken.store(~uint64_t{0});
         return Reply(kReplies, payload);
       }
       case 'r': {

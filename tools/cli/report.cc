@@ -1,6 +1,7 @@
 #include "tools/cli/report.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tools/cli/lease.h"
@@ -78,11 +79,11 @@ std::string StatReport(const StatReply& reply) {
     absl::StrAppend(&out, "peer             ", Shown(session.peer()), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     ShownBytes(session.command_bytes()), ")\n");
-    absl::StrAppend(&out, "in_flight        ", session.commands_in_flight(), "\n");
-    absl::StrAppend(&out, "handles          ", session.handles(), "\n");
-    absl::StrAppend(&out, "module_bytes     ", ShownBytes(session.module_bytes()), "\n");
-    absl::StrAppend(&out, "staging          ", ShownBytes(session.staging_bytes()), "\n");
-    absl::StrAppend(&out, "limits_reached   ", session.limits_reached(), "\n");
+    for (const auto& usage : session.usage()) {
+      absl::StrAppendFormat(
+          &out, "%-16s %s\n", Shown(usage.name()),
+          usage.bytes() ? ShownBytes(usage.value()) : absl::StrCat(usage.value()));
+    }
     absl::StrAppend(&out, "replies          ", ShownBytes(session.reply_bytes()), "\n");
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");

@@ -39,6 +39,20 @@ TEST(ReportTest, StatShowsHostMemoryWhereTheServerTellsIt) {
               HasSubstr("host_memory      3.0 MiB shared with clients, of 8.0 GiB"));
 }
 
+TEST(ReportTest, StatShowsWhateverTheServerCounts) {
+  auto reply = Example();
+  auto* usage = reply.mutable_sessions(0)->add_usage();
+  usage->set_name("handles");
+  usage->set_value(12);
+  usage = reply.mutable_sessions(0)->add_usage();
+  usage->set_name("news\x1b[2J");
+  usage->set_value(3ull << 20);
+  usage->set_bytes(true);
+  EXPECT_THAT(StatReport(reply), HasSubstr("handles          12\n"));
+  EXPECT_THAT(StatReport(reply), HasSubstr("3.0 MiB\n"));
+  EXPECT_THAT(StatReport(reply), Not(HasSubstr("\x1b")));
+}
+
 TEST(ReportTest, StatSaysWhyMemoryWasRefused) {
   auto reply = Example();
   EXPECT_THAT(StatReport(reply), HasSubstr("memory_refused   0\n"));

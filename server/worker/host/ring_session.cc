@@ -50,7 +50,7 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
   if (!journal.ok()) return journal.status();
   journal_ = *std::move(journal);
   // The process's budgets count for the session that was opened last.
-  LogBudget::CountAllIn(&journal_->usage()->log_lines_left_out);
+  LogBudget::CountAllIn(&journal_->usage()->rows[RowOf(Usage::kLogLinesLeftOut)]);
   return absl::OkStatus();
 }
 

@@ -44,9 +44,7 @@ void StagingPool::Give(void* buffer) {
   Count();
 }
 
-void StagingPool::Count() {
-  usage_->staging_bytes.store(used_ * kStagingBytes, std::memory_order_relaxed);
-}
+void StagingPool::Count() { usage_->Set(Usage::kStagingBytes, used_ * kStagingBytes); }
 
 // A lane that is refused asks again and again; that counts as one wait.
 void StagingPool::Refused() {

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -13,6 +15,26 @@
 
 namespace warpline::worker {
 namespace {
+
+// The rows that count the commands of the engines; no other command keeps one busy.
+struct EngineRow {
+  Engine engine;
+  Usage usage;
+};
+constexpr EngineRow kEngineRows[] = {{Engine::kCompute, Usage::kComputeCommands},
+                                     {Engine::kCopyIn, Usage::kCopyInCommands},
+                                     {Engine::kCopyOut, Usage::kCopyOutCommands}};
+
+constexpr bool HasRow(Engine engine) {
+  return std::any_of(std::begin(kEngineRows), std::end(kEngineRows),
+                     [engine](const EngineRow& row) { return row.engine == engine; });
+}
+static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
+                          [](const CommandInfo& command) {
+                            const Engine engine = command.engine;
+                            return static_cast<size_t>(engine) < kEngineCount &&
+                                   (engine == Engine::kNothing || HasRow(engine));
+                          }));
 
 void Nap() {
   const timespec nap = {0, 50'000};
@@ -82,9 +104,13 @@ bool Decoder::TooMuchQueued() const {
 }
 
 void Decoder::PublishUsage() {
-  usage_->handles.store(CountHandles(parts_), std::memory_order_relaxed);
-  usage_->module_bytes.store(parts_.tables->module_bytes, std::memory_order_relaxed);
+  usage_->Set(Usage::kHandles, CountHandles(parts_));
+  usage_->Set(Usage::kModuleBytes, parts_.tables->module_bytes);
   usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);
+  for (const EngineRow& row : kEngineRows) {
+    uint64_t& accepted = accepted_[static_cast<size_t>(row.engine)];
+    if (accepted != 0) usage_->Add(row.usage, std::exchange(accepted, 0));
+  }
 }
 
 bool Decoder::Permitted() {
@@ -115,8 +141,10 @@ void Decoder::Execute(std::string_view body) {
   if (!Permitted() || !FitsInJournal(body)) return;
   const CommandId id = parts_.current->id();
   families_.Dispatch(id, body);
+  const bool refused = parts_.current->refused();
+  if (!refused) ++accepted_[static_cast<size_t>(FindCommand(id).engine)];
   if (parts_.recorder == nullptr) return;
-  if (parts_.current->refused()) {
+  if (refused) {
     parts_.recorder->Refused(id, body);
   } else {
     parts_.recorder->Note(id, body);

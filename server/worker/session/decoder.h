@@ -8,7 +8,9 @@
 #ifndef WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
 #define WARPLINE_SERVER_WORKER_SESSION_DECODER_H_
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,6 +23,9 @@
 #include "server/worker/continuity/journal.h"
 
 namespace warpline::worker {
+
+// One for each value of Engine.
+inline constexpr size_t kEngineCount = 4;
 
 // Belongs to one thread, the decoder's.
 class Decoder {
@@ -40,7 +45,7 @@ class Decoder {
   void Finish();
   // Lets commands go on after number `seq`.
   void ResumeAfter(uint64_t seq);
-  // Publishes how much the session holds.
+  // Publishes how much the session holds, and how many commands it was given.
   void PublishUsage();
 
  private:
@@ -61,6 +66,8 @@ class Decoder {
   Rights said_missing_ = 0;  // The rights whose absence has been logged.
   uint64_t next_seq_ = 1;
   std::atomic<uint64_t> queued_bytes_{0};
+  // The commands that were accepted since usage was published, by engine.
+  std::array<uint64_t, kEngineCount> accepted_{};
 };
 
 }  // namespace warpline::worker

@@ -7,10 +7,13 @@
 namespace warpline::worker {
 namespace {
 
-using SessionUsageTest = SessionTest;
+class SessionUsageTest : public SessionTest {
+ protected:
+  uint64_t Now(Usage usage) const { return ReadUsage(session_->usage())[usage]; }
+};
 
 uint64_t Met(const HostedSession& session, Limit limit) {
-  return ReadUsage(session.usage()).met[static_cast<size_t>(limit)];
+  return ReadUsage(session.usage())[LimitUsage(limit)];
 }
 
 TEST_F(SessionUsageTest, HandlesAndModuleBytesAreThoseThatAreThere) {
@@ -21,13 +24,13 @@ TEST_F(SessionUsageTest, HandlesAndModuleBytesAreThoseThatAreThere) {
   Add(cmd::EventCreate{4, 0, 0});
   ASSERT_TRUE(Send().ok());
   replies_.Wait(found);
-  EXPECT_EQ(ReadUsage(session_->usage()).handles, before + 3);
-  EXPECT_EQ(ReadUsage(session_->usage()).module_bytes, 5u);
+  EXPECT_EQ(Now(Usage::kHandles), before + 3);
+  EXPECT_EQ(Now(Usage::kModuleBytes), 5u);
   Add(cmd::ModuleUnload{2});
   Add(cmd::EventDestroy{4});
   ASSERT_TRUE(Send().ok());
-  EXPECT_EQ(ReadUsage(session_->usage()).handles, before);
-  EXPECT_EQ(ReadUsage(session_->usage()).module_bytes, 0u);
+  EXPECT_EQ(Now(Usage::kHandles), before);
+  EXPECT_EQ(Now(Usage::kModuleBytes), 0u);
 }
 
 TEST_F(SessionUsageTest, CommandsAreInFlightUntilTheyAreComplete) {
@@ -36,10 +39,10 @@ TEST_F(SessionUsageTest, CommandsAreInFlightUntilTheyAreComplete) {
   Add(cmd::EventCreate{4, 0, 0});
   const uint64_t sync = Add(cmd::StreamSync{1});
   ASSERT_TRUE(Send().ok());
-  EXPECT_EQ(ReadUsage(session_->usage()).commands_in_flight, 6u);
+  EXPECT_EQ(Now(Usage::kCommandsInFlight), 6u);
   context_.Resume(1);
   replies_.Wait(sync);
-  while (ReadUsage(session_->usage()).commands_in_flight != 0) std::this_thread::yield();
+  while (Now(Usage::kCommandsInFlight) != 0) std::this_thread::yield();
 }
 
 TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {
@@ -58,6 +61,22 @@ TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {
   EXPECT_EQ(Met(*session_, Limit::kCommands), 0u);
 }
 
+TEST_F(SessionUsageTest, AcceptedCommandsAreCountedByTheirEngine) {
+  for (int i = 0; i < 3; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
+  Add(cmd::CopyToDevice{1, 0x1000}, "four");
+  const uint64_t copy = Add(cmd::CopyFromDevice{1, 0x1001, 4});
+  Add(cmd::EventCreate{4, 0, 0});       // Keeps no engine busy.
+  Add(cmd::Memset{77, 4096, 1, 1, 1});  // There is no such stream.
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Now(Usage::kComputeCommands), 3u);
+  EXPECT_EQ(Now(Usage::kCopyInCommands), 1u);
+  EXPECT_EQ(Now(Usage::kCopyOutCommands), 1u);
+  replies_.Wait(copy);
+  Add(cmd::Memset{1, 4096, 1, 1, 1});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(Now(Usage::kComputeCommands), 4u);
+}
+
 TEST_F(SessionUsageTest, StagingIsInUseWhileACopyIsUnderWay) {
   SessionLimits limits;
   limits.staging_buffers = 1;
@@ -66,10 +85,10 @@ TEST_F(SessionUsageTest, StagingIsInUseWhileACopyIsUnderWay) {
   const uint64_t copy = Add(cmd::CopyFromDevice{1, 0x1001, 4 * kStagingBytes});
   ASSERT_TRUE(Send().ok());
   while (Met(*session_, Limit::kStaging) == 0) std::this_thread::yield();
-  EXPECT_EQ(ReadUsage(session_->usage()).staging_bytes, kStagingBytes);
+  EXPECT_EQ(Now(Usage::kStagingBytes), kStagingBytes);
   context_.Resume(1);
   replies_.Wait(copy);
-  while (ReadUsage(session_->usage()).staging_bytes != 0) std::this_thread::yield();
+  while (Now(Usage::kStagingBytes) != 0) std::this_thread::yield();
 }
 
 }  // namespace
