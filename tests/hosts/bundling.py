@@ -28,6 +28,7 @@ def make(folder):
 
 def elf_files(bundle):
     """Every dynamic ELF file of it."""
+    sys.path.insert(0, str(RUNFILES / "deploy/bundle"))
     import elf  # pylint: disable=import-outside-toplevel
     return [path for path in sorted(bundle.rglob("*"))
             if path.is_file() and not path.is_symlink() and elf.is_elf(path)]
