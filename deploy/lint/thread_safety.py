@@ -4,7 +4,7 @@
 Usage: thread_safety.py COMPILE_COMMANDS [FOLDER...]   (without folders: those of CHECKED)
 
 What it checks are the annotations of Abseil (ABSL_GUARDED_BY, ABSL_EXCLUSIVE_LOCKS_REQUIRED) on
-common/mutex.h and common/loop_affinity.h. Exits with 1 if it finds something. Tests are left
+common/mutex.h and common/loop/loop_affinity.h. Exits with 1 if it finds something. Tests are left
 out: they look into classes from one thread.
 """
 import concurrent.futures

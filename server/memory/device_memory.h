@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/log/log_budget.h"
-#include "common/loop_affinity.h"
+#include "common/loop/loop_affinity.h"
 #include "common/mutex.h"
 #include "memory/chunk_pool.h"
 #include "proto/session.pb.h"

@@ -23,7 +23,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "common/loop_affinity.h"
+#include "common/loop/loop_affinity.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "server/process/timers.h"

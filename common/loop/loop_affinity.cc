@@ -1,4 +1,4 @@
-#include "common/loop_affinity.h"
+#include "common/loop/loop_affinity.h"
 
 #include <cstdlib>
 

@@ -21,8 +21,8 @@
 // affinity, functions RUNS_ON() it, and what is posted, set as a timer or handed over as a callback
 // begins with AssertOnLoop(). It is the same everywhere: one object stands for a loop, as
 // server/process/control_loop.h does for the server's, so that classes can name it to each other.
-#ifndef WARPLINE_COMMON_LOOP_AFFINITY_H_
-#define WARPLINE_COMMON_LOOP_AFFINITY_H_
+#ifndef WARPLINE_COMMON_LOOP_LOOP_AFFINITY_H_
+#define WARPLINE_COMMON_LOOP_LOOP_AFFINITY_H_
 
 #include <atomic>
 
@@ -67,4 +67,4 @@ class ABSL_LOCKABLE LoopAffinity {
 
 }  // namespace warpline
 
-#endif  // WARPLINE_COMMON_LOOP_AFFINITY_H_
+#endif  // WARPLINE_COMMON_LOOP_LOOP_AFFINITY_H_
