@@ -57,7 +57,7 @@ void SchedulerLink::Run() {
 }
 
 absl::Duration SchedulerLink::ReportOnce() {
-  for (const EndedLease& over : book_->TakeOver()) EndLease(over.lease, over.reason);
+  for (const EndedLease& over : book_->TakeEnded()) EndLease(over.lease, over.reason);
   ServerReport report;
   report.set_credential(options_.credential);
   report.set_name(book_->options().server_name);

@@ -271,7 +271,7 @@ void LeaseBook::MarkEnded(const std::string& lease, const std::string& reason) {
   shared_->ended[lease] = {reason, now + kAfterlife};
 }
 
-std::vector<EndedLease> LeaseBook::TakeOver() {
+std::vector<EndedLease> LeaseBook::TakeEnded() {
   const absl::Time now = Now();
   std::vector<EndedLease> over;
   {

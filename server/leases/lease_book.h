@@ -107,7 +107,7 @@ class LeaseBook {
   // Marks a lease as ended; no session joins it any more.
   void MarkEnded(const std::string& lease, const std::string& reason);
   // Returns the leases whose time is over, each of them once.
-  std::vector<EndedLease> TakeOver();
+  std::vector<EndedLease> TakeEnded();
 
   // The number of sessions of each lease.
   std::map<std::string, uint32_t> Sessions() const;

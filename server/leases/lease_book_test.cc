@@ -139,10 +139,10 @@ TEST_F(LeaseBookTest, LeaseWhoseTimeIsOverIsNamedOnce) {
   auto book = Scheduled();
   const std::string token = Token("1");
   const auto seat = book->Join(token);
-  EXPECT_TRUE(book->TakeOver().empty());
+  EXPECT_TRUE(book->TakeEnded().empty());
   now_ = ends_;
-  ASSERT_EQ(book->TakeOver().size(), 1u);
-  EXPECT_TRUE(book->TakeOver().empty());
+  ASSERT_EQ(book->TakeEnded().size(), 1u);
+  EXPECT_TRUE(book->TakeEnded().empty());
   EXPECT_FALSE(book->Join(token).ok());
 }
 

@@ -98,12 +98,12 @@ absl::StatusOr<std::unique_ptr<ModuleStore>> ModuleStore::Open(const ModuleStore
         absl::StrCat("another process uses ", options.dir, " as its module cache"));
   }
   std::unique_ptr<ModuleStore> store(new ModuleStore(options, std::move(folder), std::move(lock)));
-  const absl::Status taken = store->TakeOver();
+  const absl::Status taken = store->AdoptFiles();
   if (!taken.ok()) return taken;
   return store;
 }
 
-absl::Status ModuleStore::TakeOver() {
+absl::Status ModuleStore::AdoptFiles() {
   namespace fs = std::filesystem;
   struct Found {
     timespec used;

@@ -85,7 +85,7 @@ class ModuleStore {
   ModuleStore(const ModuleStoreOptions& options, UniqueFd folder, UniqueFd lock);
 
   std::string ScopeOf(const std::string& tenant) const;
-  absl::Status TakeOver();
+  absl::Status AdoptFiles();
   void Insert(const std::string& scope, const std::string& name, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Touch(Scope* scope, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

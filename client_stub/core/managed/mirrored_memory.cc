@@ -16,6 +16,7 @@
 #include "client_stub/core/base/call_log.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/system_calls.h"
+#include "common/cuda/cuda_numbers.h"
 #include "proto/wire.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -27,7 +28,6 @@ namespace {
 
 constexpr uint64_t kPage = Mirror::kPageBytes;
 // CU_STREAM_NON_BLOCKING, on the wire.
-constexpr uint32_t kNonBlocking = 1;
 // Device memory beyond this is not zeroed for a host that never wrote it; nor does CUDA promise
 // that.
 constexpr uint64_t kMostZeroed = 64ull << 20;
@@ -95,7 +95,7 @@ uint64_t MirroredMemory::StreamFor(uint64_t device) {
   // Variables lie outside the arena; any device gets to managed ones.
   const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
   if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
-    commands_->Send(cmd::StreamCreate{StreamOn(number), kNonBlocking, 0});
+    commands_->Send(cmd::StreamCreate{StreamOn(number), kStreamNonBlocking, 0});
     // A host function gets the bytes that it touches over this stream, while a copy that waits for
     // the function is queued with its barrier. All other work on the stream was waited for, or its
     // memory is not in use yet.

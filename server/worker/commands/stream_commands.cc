@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/cuda/cuda_numbers.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
 #include "server/worker/commands/families.h"
@@ -8,21 +9,19 @@
 namespace warpline::worker {
 namespace {
 
-constexpr uint32_t kNonBlockingFlag = 1;  // CU_STREAM_NON_BLOCKING
 constexpr uint64_t kNumberMask = (uint64_t{1} << kHandleDeviceShift) - 1;
-constexpr uint64_t kLastReservedNumber = 2;  // Numbers up to here are CUDA's own streams.
 
 }  // namespace
 
 void StreamCommands::On(const cmd::StreamCreate& command, std::string_view tail) {
-  if ((command.stream & kNumberMask) <= kLastReservedNumber || !HasDeviceOf(command.stream) ||
+  if ((command.stream & kNumberMask) <= kPerThreadStreamHandle || !HasDeviceOf(command.stream) ||
       FindStream(command.stream) != nullptr) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   if (!HandlesLeft()) return;
   const uint64_t most = parts_.limits->max_streams;
   if (order().Threads() >= most) return parts_.current->RefuseBeyond(Limit::kHandles, most);
-  const bool blocking = (command.flags & kNonBlockingFlag) == 0;
+  const bool blocking = (command.flags & kStreamNonBlocking) == 0;
   Stream* const stream =
       order().Open(blocking ? Lane::Kind::kBlocking : Lane::Kind::kNonBlocking, command.stream);
   if (stream == nullptr) return Refuse(CudaResult::kOutOfMemory);
@@ -59,7 +58,7 @@ void StreamCommands::On(const cmd::StreamBarrier& command, std::string_view tail
   if (stream == nullptr) return Refuse(CudaResult::kInvalidHandle);
   Task task = NewTask(command, tail);
   auto record = std::make_shared<EventRecord>(parts_.devices->events(stream->lane->device()),
-                                              kDisableTiming, stream->lane);
+                                              kEventDisableTiming, stream->lane);
   record->ticket = stream->lane->appended() + 1;
   task.event = record;
   order().ToStream<cmd::StreamBarrier>(stream, std::move(task));

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/cuda/cuda_numbers.h"
 #include "proto/command_spans.h"
 #include "proto/frames.h"
 #include "proto/wire.h"
@@ -15,7 +16,6 @@ namespace {
 // The limit for one write to a variable, which is enough for constants and tables but not for bulk
 // data.
 constexpr uint64_t kMaxVariableWrite = 1u << 20;
-constexpr uint64_t kLegacyHandle = 1;
 
 uint64_t Field(std::string_view body, int offset) {
   uint64_t value = 0;
@@ -81,7 +81,7 @@ void Recorder::NoteWrite(CommandId id, std::string_view body, const MemorySpan& 
   }
   // The stream may be gone by then.
   std::string command(body);
-  std::memcpy(command.data(), &kLegacyHandle, sizeof(kLegacyHandle));
+  std::memcpy(command.data(), &kLegacyStreamHandle, sizeof(kLegacyStreamHandle));
   if (!journal_->NoteAs(id, span.address, span.bytes, command, 0)) Flag(kJournalVariables);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/cuda/cuda_numbers.h"
 #include "common/fatbin/fatbin.h"
 #include "proto/graph_definition.h"
 #include "server/worker/lanes/graph.h"
@@ -144,9 +145,8 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   const uint64_t most = host_->devices->MostOfLimit(command.device, command.limit);
   CudaResult result = CudaResult::kUnsupportedLimit;
   if (most > 0) {
-    constexpr int kStackSize = 0;  // CU_LIMIT_STACK_SIZE
     const CudaResult refusal =
-        command.limit == kStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
+        command.limit == kLimitStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
     result = command.value > most
                  ? refusal
                  : host_->devices->context(command.device)->SetLimit(command.limit, command.value);

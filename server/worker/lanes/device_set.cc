@@ -2,16 +2,10 @@
 
 #include <utility>
 
+#include "common/cuda/cuda_numbers.h"
+
 namespace warpline::worker {
 namespace {
-
-// The CUlimits that cost memory.
-constexpr int kStackSize = 0;
-constexpr int kPrintfFifoSize = 1;
-constexpr int kMallocHeapSize = 2;
-constexpr int kPendingLaunches = 4;
-constexpr int kL2FetchGranularity = 5;
-constexpr int kPersistingL2Size = 6;
 
 constexpr uint64_t kMostPendingLaunches = 64u << 10;
 
@@ -26,16 +20,16 @@ DeviceSet::DeviceSet(std::vector<SessionDevice> devices, const SessionLimits& li
 
 uint64_t DeviceSet::MostOfLimit(uint32_t device, int limit) const {
   switch (limit) {
-    case kStackSize:
+    case kLimitStackSize:
       return devices_[device].max_stack_bytes;
-    case kPrintfFifoSize:
+    case kLimitPrintfFifoSize:
       return limits_.max_printf_bytes;
-    case kMallocHeapSize:
+    case kLimitMallocHeapSize:
       return limits_.max_heap_bytes;
-    case kPendingLaunches:
+    case kLimitPendingLaunches:
       return kMostPendingLaunches;
-    case kL2FetchGranularity:
-    case kPersistingL2Size:
+    case kLimitL2FetchGranularity:
+    case kLimitPersistingL2Size:
       return ~uint64_t{0};
     default:
       return 0;

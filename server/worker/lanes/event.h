@@ -14,15 +14,13 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/cuda/cuda_numbers.h"
 #include "common/mutex.h"
 #include "server/device/device.h"
 
 namespace warpline::worker {
 
 class Lane;
-
-// One of CUDA's flags of an event: without timing, an event costs the device less.
-inline constexpr uint32_t kDisableTiming = 2;
 
 // Device events by their flags. Thread-safe.
 class EventPool {
@@ -61,7 +59,7 @@ class EventRecord {
   device::EventId id() const { return id_; }
 
   // Whether cuEventElapsedTime() may ask for its time.
-  bool timed() const { return event != 0 && (flags & kDisableTiming) == 0; }
+  bool timed() const { return event != 0 && (flags & kEventDisableTiming) == 0; }
 
   const std::shared_ptr<Lane> lane;
   // The client's handle; 0 for a mark that is no record of an event.

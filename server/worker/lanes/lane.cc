@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/cuda/cuda_numbers.h"
 #include "server/worker/lanes/session_log.h"
 
 namespace warpline::worker {
@@ -124,8 +125,8 @@ bool Lane::IssueReady() {
 
 CudaResult Lane::Mark(device::StreamId stream, Pending pending) {
   if (pending.mark == nullptr) {
-    pending.mark =
-        std::make_shared<EventRecord>(host_->devices->events(device()), kDisableTiming, nullptr);
+    pending.mark = std::make_shared<EventRecord>(host_->devices->events(device()),
+                                                 kEventDisableTiming, nullptr);
     pending.mark_result = pending.mark->Record(context_, stream);
   }
   if (pending.ticket != 0) {

@@ -1,4 +1,5 @@
 // Launches of graphs, whose parts may be for other devices than the stream's.
+#include "common/cuda/cuda_numbers.h"
 #include "server/worker/lanes/graph.h"
 #include "server/worker/lanes/stream_lane.h"
 
@@ -29,9 +30,8 @@ CudaResult StreamLane::StreamOn(uint32_t device, device::StreamId* stream) {
     *stream = known->second;
     return CudaResult::kSuccess;
   }
-  constexpr uint32_t kNonBlocking = 1;
   const CudaResult result =
-      host_->devices->context(device)->CreateStream(kNonBlocking, priority_, stream);
+      host_->devices->context(device)->CreateStream(kStreamNonBlocking, priority_, stream);
   if (result == CudaResult::kSuccess) side_streams_.emplace(device, *stream);
   return result;
 }
@@ -44,12 +44,12 @@ CudaResult StreamLane::GoTo(uint32_t device, device::Context** context, device::
   device::StreamId from;
   device::EventId event;
   result = StreamOn(issuing_to_, &from);
-  if (result == CudaResult::kSuccess) result = events->Take(kDisableTiming, &event);
+  if (result == CudaResult::kSuccess) result = events->Take(kEventDisableTiming, &event);
   if (result != CudaResult::kSuccess) return result;
   result = host_->devices->context(issuing_to_)->RecordEvent(event, from);
   if (result == CudaResult::kSuccess) result = (*context)->WaitEvent(*stream, event);
   // The wait is bound to the record that was made, so the event can be given back.
-  events->Give(kDisableTiming, event);
+  events->Give(kEventDisableTiming, event);
   if (result == CudaResult::kSuccess) issuing_to_ = device;
   return result;
 }

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 
+#include "common/cuda/cuda_numbers.h"
+
 namespace warpline::worker {
 namespace {
 
 constexpr uint64_t kPiece = 1u << 20;
-constexpr uint32_t kDisableTiming = 2;
 
 void Nap() {
   const timespec nap = {0, 20'000};
@@ -49,7 +50,7 @@ CudaResult FileCopies::Prepare() {
   if (ready_) return CudaResult::kSuccess;
   CudaResult result = CudaResult::kSuccess;
   if (staging_ == nullptr) result = context_->AllocStaging(kPiece, &staging_);
-  if (result == CudaResult::kSuccess) result = context_->CreateEvent(kDisableTiming, &event_);
+  if (result == CudaResult::kSuccess) result = context_->CreateEvent(kEventDisableTiming, &event_);
   ready_ = result == CudaResult::kSuccess;
   return result;
 }

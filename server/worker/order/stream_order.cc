@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/cuda/cuda_numbers.h"
 #include "proto/devices.h"
 #include "server/worker/lanes/control_lane.h"
 #include "server/worker/lanes/graph.h"
@@ -9,12 +10,6 @@
 #include "server/worker/lanes/stream_lane.h"
 
 namespace warpline::worker {
-namespace {
-
-constexpr uint64_t kLegacyHandle = 1;
-
-}  // namespace
-
 StreamOrder::StreamOrder(const LaneHost* host, Completion* completion)
     : host_(host), completion_(completion) {}
 
@@ -23,7 +18,7 @@ bool StreamOrder::Start() {
   if (!control_->Start()) return false;
   completion_->AddLane(control_);
   for (uint32_t device = 0; device < host_->devices->size(); ++device) {
-    Stream* const legacy = Open(Lane::Kind::kLegacy, HandleOnDevice(device, kLegacyHandle));
+    Stream* const legacy = Open(Lane::Kind::kLegacy, HandleOnDevice(device, kLegacyStreamHandle));
     if (legacy == nullptr) return false;
     legacy_.push_back(legacy);
   }

@@ -6,11 +6,11 @@
 #include <system_error>
 #include <utility>
 
+#include "common/cuda/cuda_numbers.h"
+
 namespace warpline::cpu {
 namespace {
 
-constexpr uint32_t kNonBlocking = 1;
-constexpr uint32_t kDisableTiming = 2;
 constexpr size_t kMaxQueued = 4096;
 
 int64_t NowNs() {
@@ -66,12 +66,12 @@ void StreamSet::JoinFinished() {
 }
 
 CudaResult StreamSet::CreateStream(uint32_t context, uint32_t flags, uint64_t* stream) {
-  if (flags > kNonBlocking) return CudaResult::kInvalidValue;
+  if (flags > kStreamNonBlocking) return CudaResult::kInvalidValue;
   MutexLock lock(&mu_);
   JoinFinished();
   auto created = std::make_shared<Stream>();
   created->context = context;
-  created->blocking = (flags & kNonBlocking) == 0;
+  created->blocking = (flags & kStreamNonBlocking) == 0;
   *stream = next_stream_++;
   streams_[*stream] = std::move(created);
   return CudaResult::kSuccess;
@@ -252,7 +252,7 @@ CudaResult StreamSet::ElapsedMs(uint64_t start, uint64_t end, float* ms) {
   const auto last = events_.find(end);
   if (first == events_.end() || last == events_.end() || first->second.mark == nullptr ||
       last->second.mark == nullptr ||
-      ((first->second.flags | last->second.flags) & kDisableTiming) != 0) {
+      ((first->second.flags | last->second.flags) & kEventDisableTiming) != 0) {
     return CudaResult::kInvalidHandle;
   }
   if (!first->second.mark->done || !last->second.mark->done) return CudaResult::kNotReady;
