@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
+#include "common/mutex.h"
 #include "gtest/gtest.h"
 #include "proto/commands.h"
 #include "proto/frames.h"
@@ -44,8 +44,9 @@ class Served {
     if (!session.ok()) return session.status();
     session_ = session->release();  // It lives as long as the process.
     return session_->Start([this](const absl::Status& why) {
+      MutexLock lock(&mu_);
       why_ = why;
-      ended_.Notify();
+      ended_changed_.NotifyAll();
     });
   }
 
@@ -81,10 +82,14 @@ class Served {
   }
 
   absl::Status WaitForEnd() {
-    ended_.WaitForNotification();
-    return why_;
+    MutexLock lock(&mu_);
+    while (!why_.has_value()) ended_changed_.Wait(&mu_);
+    return *why_;
   }
-  bool ended() const { return ended_.HasBeenNotified(); }
+  bool ended() {
+    MutexLock lock(&mu_);
+    return why_.has_value();
+  }
 
  private:
   FakeContext context_;
@@ -94,8 +99,9 @@ class Served {
   warpline_internal::OpenWorker open_;
   RingSession* session_ = nullptr;
   uint64_t next_seq_ = 1;
-  absl::Status why_;
-  absl::Notification ended_;
+  Mutex mu_;
+  CondVar ended_changed_;
+  std::optional<absl::Status> why_ ABSL_GUARDED_BY(mu_);  // From its end on.
 };
 
 // The object is never destroyed, because decoders run until the process ends.
