@@ -1,5 +1,7 @@
-// warpline-supervisor: started by warpline-server, whose workers and keepers it starts.
+// warpline-supervisor: starts the workers and keepers of warpline-server, which starts it and
+// speaks proto/supervisor.proto on descriptor 3; of no use by hand.
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <string>
 
@@ -7,8 +9,22 @@
 #include "server/process/child_process.h"
 #include "server/supervisor/supervisor.h"
 
-int main() {
+namespace {
+
+bool IsSocket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+}
+
+}  // namespace
+
+int main(int argc, char**) {
   warpline::SetLogName("supervisor");
+  if (argc > 1 || !IsSocket(warpline::kChildSocketFd)) {
+    warpline::LogError("warpline-supervisor is started by warpline-server and takes no arguments");
+    return 64;
+  }
   signal(SIGPIPE, SIG_IGN);
   warpline::supervisor::Supervisor supervisor(warpline::kChildSocketFd);
   const absl::Status status = supervisor.Run();
