@@ -105,7 +105,10 @@ class Served {
 };
 
 // The object is never destroyed, because decoders run until the process ends.
-Served* NewServed(uint64_t number) { return new Served(number); }
+Served* NewServed(uint64_t number) {
+  static auto* const all = new std::vector<std::unique_ptr<Served>>;
+  return all->emplace_back(std::make_unique<Served>(number)).get();
+}
 
 TEST(RingSessionTest, CommandsComeThroughTheRingAndAnswersGoBack) {
   Served* const served = NewServed(1);
