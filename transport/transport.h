@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/enum_set.h"
 #include "common/serving/tls_files.h"
 #include "transport/channel.h"
 #include "transport/listener.h"
@@ -28,24 +29,7 @@ enum class TransportCapability : uint32_t {
   kListenerUid = 1u << 2,  // Can insist on the user who listens: DialTarget::listener_uid.
 };
 
-class TransportCapabilities {
- public:
-  constexpr TransportCapabilities() = default;
-  constexpr TransportCapabilities(TransportCapability one)  // NOLINT(google-explicit-constructor)
-      : bits_(static_cast<uint32_t>(one)) {}
-
-  constexpr bool Has(TransportCapability one) const {
-    return (bits_ & static_cast<uint32_t>(one)) != 0;
-  }
-  friend constexpr TransportCapabilities operator|(TransportCapabilities a,
-                                                   TransportCapabilities b) {
-    a.bits_ |= b.bits_;
-    return a;
-  }
-
- private:
-  uint32_t bits_ = 0;
-};
+using TransportCapabilities = EnumSet<TransportCapability>;
 
 struct Transport {
   // Addresses "SCHEME://..." are this transport's. Those of one transport, whose scheme is empty,

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/cuda/cuda_numbers.h"
 #include "gtest/gtest.h"
 #include "server/backends/backend_names.h"
 
@@ -18,7 +19,6 @@ constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kArenaBytes = 4096 * kMiB;
 // ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
 constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
-constexpr uint32_t kNonBlocking = 1;
 
 constexpr char kPtx[] = R"(
 .version 7.0
@@ -293,8 +293,8 @@ TEST_P(DeviceTest, RefusesWhatIsNoBox) {
 
 TEST_P(DeviceTest, StreamsWaitForWordsThatOthersWrite) {
   StreamId waiter, writer;
-  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &waiter), CudaResult::kSuccess);
-  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &writer), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kStreamNonBlocking, 0, &waiter), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kStreamNonBlocking, 0, &writer), CudaResult::kSuccess);
   ASSERT_EQ(context_->Memset(memory_, 0, 4, 64, kLegacyStream), CudaResult::kSuccess);
   ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
   constexpr uint32_t kEqual = 1;
@@ -382,8 +382,8 @@ TEST_P(DeviceTest, TellsLayoutAttributesAndGlobals) {
 TEST_P(DeviceTest, StreamsRunApartAndEventsOrderThem) {
   StreamId stalled{};
   StreamId other{};
-  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &stalled), CudaResult::kSuccess);
-  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &other), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kStreamNonBlocking, 0, &stalled), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kStreamNonBlocking, 0, &other), CudaResult::kSuccess);
   Write(memory_, {0, 0, 0, 0}, kLegacyStream);
   ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
   const KernelId spin = Find("spin");
@@ -411,7 +411,7 @@ TEST_P(DeviceTest, LegacyStreamWaitsForBlockingStreamsOnly) {
   ASSERT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
   const KernelId spin = Find("spin");
   StreamId helper{};
-  ASSERT_EQ(context_->CreateStream(kNonBlocking, 0, &helper), CudaResult::kSuccess);
+  ASSERT_EQ(context_->CreateStream(kStreamNonBlocking, 0, &helper), CudaResult::kSuccess);
   ASSERT_EQ(Launch(spin, {{1, 1, 1}, {1, 1, 1}, 0}, blocking, memory_), CudaResult::kSuccess);
   // The copy comes after the spinning kernel by the rule of the legacy stream.
   ASSERT_EQ(context_->CopyOnDevice(memory_ + 8, memory_ + 4, 4, kLegacyStream),
@@ -541,7 +541,7 @@ TEST_P(DeviceTest, WhatCapabilitiesLackIsNotSupported) {
   };
   for (const auto& [capability, result] : tried) {
     EXPECT_EQ(result != CudaResult::kNotSupported, can.Has(capability))
-        << Capabilities(capability).Names() << ", of " << can.Names();
+        << NamesOf(capability) << ", of " << NamesOf(can);
   }
   if (can.Has(Capability::kLinks)) context_->DestroyLink(link);
   if (can.Has(Capability::kArrays)) context_->DestroyArray(array);

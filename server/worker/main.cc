@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "common/log/log.h"
-#include "server/worker/host/control_loop.h"
+#include "server/worker/host/control_socket.h"
 #include "server/worker/host/host_process.h"
 #include "server/worker/host/output_capture.h"
 

@@ -211,9 +211,6 @@ bool VirtualMemory::Find(uint64_t address, Mapping* mapping) const {
   if (const auto handle = handles_.find(mapped.handle); handle != handles_.end()) {
     mapping->handle_types = handle->second.handle_types;
   }
-  const auto reserved = std::prev(reservations_.upper_bound(address));
-  mapping->reserved_base = reserved->first;
-  mapping->reserved_bytes = reserved->second.bytes;
   return true;
 }
 

@@ -68,9 +68,6 @@ class VirtualMemory {
     AccessByDevice access = {};
     uint64_t handle = 0;  // Its number tells the device.
     uint64_t handle_types = 0;
-    // The reserved range around the mapping.
-    uint64_t reserved_base = 0;
-    uint64_t reserved_bytes = 0;
     uint64_t id = 0;  // Unique to the mapping.
   };
   // Finds the mapping that holds `address`; returns false when there is none.

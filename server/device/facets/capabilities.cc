@@ -19,10 +19,10 @@ constexpr std::pair<Capability, const char*> kNames[] = {
 
 }  // namespace
 
-std::string Capabilities::Names() const {
+std::string NamesOf(Capabilities capabilities) {
   std::string names;
   for (const auto& [capability, name] : kNames) {
-    if (Has(capability)) absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+    if (capabilities.Has(capability)) absl::StrAppend(&names, names.empty() ? "" : ", ", name);
   }
   return names.empty() ? "none" : names;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/cuda/cuda_result.h"
+#include "common/enum_set.h"
 
 namespace warpline::device {
 
@@ -24,23 +25,10 @@ enum class Capability : uint32_t {
   kVariableBlocks = 1u << 6,  // Says where modules' variables will lie (Modules::TakeBlock()).
 };
 
-class Capabilities {
- public:
-  constexpr Capabilities() = default;
-  constexpr Capabilities(Capability one) : bits_(static_cast<uint32_t>(one)) {}  // NOLINT
+using Capabilities = EnumSet<Capability>;
 
-  constexpr bool Has(Capability one) const { return (bits_ & static_cast<uint32_t>(one)) != 0; }
-  friend constexpr Capabilities operator|(Capabilities a, Capabilities b) {
-    a.bits_ |= b.bits_;
-    return a;
-  }
-  bool operator==(const Capabilities&) const = default;
-  // Names such as "links, arrays", or "none".
-  std::string Names() const;
-
- private:
-  uint32_t bits_ = 0;
-};
+// Names such as "links, arrays", or "none".
+std::string NamesOf(Capabilities capabilities);
 
 // The answer of a part that lacks `what`: kNotSupported.
 CudaResult Lacks(Capability what);

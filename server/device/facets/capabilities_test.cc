@@ -14,8 +14,8 @@ TEST(CapabilitiesTest, HoldWhatWasPutTogether) {
 }
 
 TEST(CapabilitiesTest, HaveNames) {
-  EXPECT_EQ(Capabilities().Names(), "none");
-  EXPECT_EQ((Capabilities(Capability::kGraphs) | Capability::kLinks).Names(), "links, graphs");
+  EXPECT_EQ(NamesOf(Capabilities()), "none");
+  EXPECT_EQ(NamesOf(Capabilities(Capability::kGraphs) | Capability::kLinks), "links, graphs");
 }
 
 TEST(CapabilitiesTest, WhatIsLackedIsNotSupported) {

@@ -60,6 +60,8 @@ class ModuleCommands : public CommandHandler {
   WARPLINE_FAMILY_MODULES(WARPLINE_ON)
 
  private:
+  template <typename Command>
+  void Load(const Command& command, std::string_view tail);
   // Sends a command to the control lane with the module that it names.
   template <typename Command>
   void ToModule(const Command& command, std::string_view tail);

@@ -29,12 +29,11 @@ CudaResult GraphCommands::Count(const std::shared_ptr<Image>& image, Graph* grap
 template <typename Command>
 void GraphCommands::Create(const Command& command, std::string_view tail,
                            std::shared_ptr<Frame> frame) {
-  const std::shared_ptr<Image> known = FindIn(tables().images, command.image);
-  if (known == nullptr || !known->complete() || tables().graphs.contains(command.graph) ||
-      !HasDeviceOf(command.graph)) {
+  if (tables().graphs.contains(command.graph) || !HasDeviceOf(command.graph)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
   const std::shared_ptr<Image> image = tables().TakeImage(command.image);
+  if (image == nullptr) return Refuse(CudaResult::kInvalidHandle);
   if (!HandlesLeft()) {
     tables().module_bytes -= image->total();
     return;

@@ -29,22 +29,21 @@ bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectT
 
 }  // namespace
 
-void ModuleCommands::On(const cmd::ModuleLoad& command, std::string_view tail) {
+template <typename Command>
+void ModuleCommands::Load(const Command& command, std::string_view tail) {
   Task task = NewTask(command, tail);
   if (!HasDeviceOf(command.module) ||
       !MakeModule(command.module, command.image, order().NextControlTicket(), &tables(), &task)) {
     return Refuse(CudaResult::kInvalidHandle);
   }
-  order().ToControl<cmd::ModuleLoad>(std::move(task));
+  order().ToControl<Command>(std::move(task));
 }
 
+void ModuleCommands::On(const cmd::ModuleLoad& command, std::string_view tail) {
+  Load(command, tail);
+}
 void ModuleCommands::On(const cmd::ModuleLoadJit& command, std::string_view tail) {
-  Task task = NewTask(command, tail);
-  if (!HasDeviceOf(command.module) ||
-      !MakeModule(command.module, command.image, order().NextControlTicket(), &tables(), &task)) {
-    return Refuse(CudaResult::kInvalidHandle);
-  }
-  order().ToControl<cmd::ModuleLoadJit>(std::move(task));
+  Load(command, tail);
 }
 
 template <typename Command>

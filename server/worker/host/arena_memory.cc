@@ -6,6 +6,7 @@
 #include "common/log/log.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
+#include "proto/memory_span.h"
 #include "server/worker/memory/file_copies.h"
 
 namespace warpline::worker {
@@ -13,11 +14,9 @@ namespace {
 
 // The sum saturates, so that one that overflows lies in no part either.
 template <typename Sizes>
-uint64_t Sum(const Sizes& sizes) {
+uint64_t SumOf(const Sizes& sizes) {
   uint64_t sum = 0;
-  for (const uint64_t bytes : sizes) {
-    if (__builtin_add_overflow(sum, bytes, &sum)) return ~uint64_t{0};
-  }
+  for (const uint64_t bytes : sizes) sum = Sum(sum, bytes);
   return sum;
 }
 
@@ -60,7 +59,7 @@ void ArenaMemory::MapSinkAt(uint64_t end, device::Context* context) {
 
 CudaResult ArenaMemory::Map(const warpline_internal::MapMemory& map,
                             const std::vector<UniqueFd>& fds) {
-  device::Context* const context = ContextOf(map.va(), Sum(map.chunk_bytes()));
+  device::Context* const context = ContextOf(map.va(), SumOf(map.chunk_bytes()));
   if (context == nullptr || static_cast<size_t>(map.chunk_bytes_size()) != fds.size()) {
     return CudaResult::kInvalidValue;
   }
@@ -84,7 +83,7 @@ CudaResult ArenaMemory::Map(const warpline_internal::MapMemory& map,
 }
 
 CudaResult ArenaMemory::Unmap(const warpline_internal::UnmapMemory& unmap) {
-  device::Context* const context = ContextOf(unmap.va(), Sum(unmap.chunk_bytes()));
+  device::Context* const context = ContextOf(unmap.va(), SumOf(unmap.chunk_bytes()));
   if (context == nullptr) return CudaResult::kInvalidValue;
   CudaResult first = CudaResult::kSuccess;
   uint64_t va = unmap.va();

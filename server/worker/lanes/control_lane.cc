@@ -20,11 +20,6 @@ constexpr size_t kMaxNames = 256u << 10;
 // The bytes of one launch attribute on the wire.
 constexpr size_t kAttributeBytes = 72;
 
-template <typename Fields>
-std::string_view Bytes(const Fields& fields) {
-  return {reinterpret_cast<const char*>(&fields), sizeof(fields)};
-}
-
 }  // namespace
 
 Lane::Step ControlLane::Issue(Task& task) {
@@ -92,7 +87,7 @@ void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
   const device::JitLog& log = task.module->log;
   const std::string info = log.info.substr(0, kMaxJitLog);
   const cmd::ModuleJitLogReply reply = {log.wall_ms, static_cast<uint32_t>(info.size())};
-  host_->sink->Reply(task.seq, CudaResult::kSuccess, Bytes(reply),
+  host_->sink->Reply(task.seq, CudaResult::kSuccess, BytesOf(reply),
                      info + log.errors.substr(0, kMaxJitLog));
 }
 
@@ -108,7 +103,7 @@ void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
     tail.append(names[i]).push_back('\0');
     ++reply.count;
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply), tail);
+  host_->sink->Reply(task.seq, result, BytesOf(reply), tail);
 }
 
 void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
@@ -130,14 +125,14 @@ void ControlLane::Do(const cmd::ClusterOccupancy& command, Task& task) {
                                : context->MaxClusterSize(task.kernel->id, config, &reply.value);
     });
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
   cmd::LimitGetReply reply;
   const CudaResult result =
       host_->devices->context(command.device)->GetLimit(command.limit, &reply.value);
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
@@ -154,7 +149,7 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   if (result == CudaResult::kSuccess) {
     result = host_->devices->context(command.device)->GetLimit(command.limit, &reply.value);
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
@@ -183,7 +178,7 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
   if (result != CudaResult::kSuccess) return result;
   for (const device::ParamLayout& param : params) {
     kernel->param_bytes = std::max(kernel->param_bytes, param.offset + param.size);
-    tail->append(Bytes(param));
+    tail->append(BytesOf(param));
   }
   cmd::KernelFindReply reply;
   for (int i = 0; i < static_cast<int>(std::size(reply.attributes)); ++i) {
@@ -196,7 +191,7 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
   static_assert(kFirstSetting + std::tuple_size_v<KernelSettings> == std::size(reply.attributes));
   std::copy_n(reply.attributes + kFirstSetting, settings.size(), settings.begin());
   LaunchGate::Found(context, settings, kernel);
-  fields->assign(Bytes(reply));
+  fields->assign(BytesOf(reply));
   return CudaResult::kSuccess;
 }
 
@@ -221,7 +216,7 @@ CudaResult ControlLane::FindVariable(const Task& task, uint64_t* address, uint64
 void ControlLane::Do(const cmd::GlobalFind&, Task& task) {
   cmd::GlobalFindReply reply;
   const CudaResult result = FindVariable(task, &reply.address, &reply.bytes);
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::VariableFind&, Task& task) {
@@ -231,7 +226,7 @@ void ControlLane::Do(const cmd::VariableFind&, Task& task) {
     result = host_->devices->context(task.module->device)
                  ->ManagedBlock(reply.address, &reply.block, &reply.block_bytes);
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::KernelSetAttribute& command, Task& task) {
@@ -250,7 +245,7 @@ void ControlLane::Do(const cmd::MaxActiveBlocks& command, Task& task) {
                             command.dynamic_shared_bytes, command.flags, &reply.blocks);
     });
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
@@ -271,7 +266,7 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
       result = context->ElapsedMs(task.event->id(), task.second_event->id(), &reply.milliseconds);
     }
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::CreateGraph(Task& task) {
@@ -307,7 +302,7 @@ void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
                  ->AddConditional(frame.id, command.first_value, command.flags, &reply.conditional);
   }
   if (result == CudaResult::kSuccess) frame.conditionals.insert(reply.conditional);
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {

@@ -13,11 +13,6 @@ namespace {
 constexpr uint64_t kMaxExtent = 1u << 18;
 constexpr size_t kMaxTextures = 1u << 20;
 
-template <typename Fields>
-std::string_view Bytes(const Fields& fields) {
-  return {reinterpret_cast<const char*>(&fields), sizeof(fields)};
-}
-
 template <typename Reply>
 Reply Describe(const device::ArrayShape& shape) {
   return {shape.width,    shape.height, shape.depth, shape.format,
@@ -94,7 +89,7 @@ void ControlLane::Do(const cmd::TensorMapEncode& command, Task& task) {
   if (result == CudaResult::kSuccess) result = context_->EncodeTensorMap(map, &bytes);
   cmd::TensorMapEncodeReply reply;
   CopyAll(bytes, &reply.map);
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::NoteObjects() {
@@ -130,7 +125,7 @@ CudaResult ControlLane::Create(Array* array) {
 void ControlLane::Do(const cmd::ArrayCreate&, Task& task) {
   task.array->result = Create(task.array.get());
   host_->sink->Reply(task.seq, task.array->result,
-                     Bytes(Describe<cmd::ArrayCreateReply>(task.array->shape)));
+                     BytesOf(Describe<cmd::ArrayCreateReply>(task.array->shape)));
 }
 
 void ControlLane::Do(const cmd::ArrayPart& command, Task& task) {
@@ -143,7 +138,7 @@ void ControlLane::Do(const cmd::ArrayPart& command, Task& task) {
                       ? context->ArrayLevel(whole.id, command.index, &part.shape, &part.id)
                       : context->ArrayPlane(whole.id, command.index, &part.shape, &part.id);
   }
-  host_->sink->Reply(task.seq, part.result, Bytes(Describe<cmd::ArrayPartReply>(part.shape)));
+  host_->sink->Reply(task.seq, part.result, BytesOf(Describe<cmd::ArrayPartReply>(part.shape)));
 }
 
 void ControlLane::Do(const cmd::ArrayDestroy&, Task& task) {
@@ -177,7 +172,7 @@ void ControlLane::Do(const cmd::TextureCreate& command, Task& task) {
     textures_.insert({device, reply.object, texture.is_surface});
     NoteObjects();
   }
-  host_->sink->Reply(task.seq, result, Bytes(reply));
+  host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
 void ControlLane::Do(const cmd::TextureDestroy& command, Task& task) {

@@ -12,11 +12,6 @@ namespace {
 // The bytes of linked code in one reply.
 constexpr uint64_t kPartBytes = 256u << 10;
 
-template <typename Fields>
-std::string_view Bytes(const Fields& fields) {
-  return {reinterpret_cast<const char*>(&fields), sizeof(fields)};
-}
-
 void AppendLog(const device::JitLog& part, device::JitLog* log) {
   log->wall_ms = std::max(log->wall_ms, part.wall_ms);
   log->info.append(part.info, 0, kMaxJitLog - std::min(kMaxJitLog, log->info.size()));
@@ -75,7 +70,7 @@ void LinkLane::Do(const cmd::LinkComplete&, Task& task) {
     AppendLog(log, &link.log);
   }
   if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);
-  host_->sink->Reply(task.seq, result, Bytes(cmd::LinkCompleteReply{link.code.size()}));
+  host_->sink->Reply(task.seq, result, BytesOf(cmd::LinkCompleteReply{link.code.size()}));
 }
 
 void LinkLane::Do(const cmd::LinkRead& command, Task& task) {
@@ -89,7 +84,7 @@ void LinkLane::Do(const cmd::LinkRead& command, Task& task) {
 void LinkLane::Do(const cmd::LinkLog&, Task& task) {
   const device::JitLog& log = task.link->log;
   const cmd::LinkLogReply reply = {log.wall_ms, static_cast<uint32_t>(log.info.size())};
-  host_->sink->Reply(task.seq, CudaResult::kSuccess, Bytes(reply), log.info + log.errors);
+  host_->sink->Reply(task.seq, CudaResult::kSuccess, BytesOf(reply), log.info + log.errors);
 }
 
 void LinkLane::Do(const cmd::LinkDestroy&, Task& task) {

@@ -21,6 +21,12 @@ class FrameWriter {
   virtual void Write(std::string_view head, std::string_view tail) = 0;
 };
 
+// The bytes of a struct of the wire, as ReplySink::Reply() takes a reply's fields.
+template <typename Fields>
+std::string_view BytesOf(const Fields& fields) {
+  return {reinterpret_cast<const char*>(&fields), sizeof(fields)};
+}
+
 // Thread-safe: lanes and the decoder reply as they finish, under one lock around the ring, which
 // has one writer.
 class ReplySink {

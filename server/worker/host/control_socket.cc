@@ -1,4 +1,4 @@
-#include "server/worker/host/control_loop.h"
+#include "server/worker/host/control_socket.h"
 
 #include <memory>
 #include <string>

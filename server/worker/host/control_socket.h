@@ -1,7 +1,7 @@
 // The worker's end of its control socket: serves what the server asks of the process and of its
 // sessions (proto/worker.proto).
-#ifndef WARPLINE_SERVER_WORKER_HOST_CONTROL_LOOP_H_
-#define WARPLINE_SERVER_WORKER_HOST_CONTROL_LOOP_H_
+#ifndef WARPLINE_SERVER_WORKER_HOST_CONTROL_SOCKET_H_
+#define WARPLINE_SERVER_WORKER_HOST_CONTROL_SOCKET_H_
 
 #include "absl/status/status.h"
 #include "server/worker/host/host_process.h"
@@ -18,4 +18,4 @@ void SendSessionEnded(int fd, uint64_t session, const absl::Status& why);
 
 }  // namespace warpline::worker
 
-#endif  // WARPLINE_SERVER_WORKER_HOST_CONTROL_LOOP_H_
+#endif  // WARPLINE_SERVER_WORKER_HOST_CONTROL_SOCKET_H_
