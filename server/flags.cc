@@ -64,6 +64,16 @@ ABSL_FLAG(
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
 ABSL_FLAG(
+    std::string, require_jail, "best_effort",
+    "What holds of the jail around workers and keepers, which execute what tenants send: "
+    "best_effort says in the log which of its layers this host lacks and goes on; strict ends "
+    "a process with a layer missing, and so the server at its start. docs/security.md lists "
+    "the layers.");
+ABSL_FLAG(std::string, worker_uids, "auto",
+          "The user ids of workers and keepers, each of which has its own: FIRST-LAST; auto, a "
+          "range from 1900000000 up where the server may set user ids (root, or CAP_SETUID, "
+          "CAP_SETGID and CAP_KILL); or none. Without, they have user namespaces.");
+ABSL_FLAG(
     std::string, module_cache_dir, "",
     "Where module images are kept that clients have sent, so that later sessions need not send "
     "them again. One server at a time uses a folder. Empty for $CACHE_DIRECTORY, or "
@@ -136,6 +146,23 @@ absl::StatusOr<DeviceOptions> Device() {
   return options;
 }
 
+absl::StatusOr<jail::JailerOptions> Jail() {
+  jail::JailerOptions options;
+  const std::string required = absl::GetFlag(FLAGS_require_jail);
+  if (required != "strict" && required != "best_effort") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--require_jail=", required, ": it is strict or best_effort"));
+  }
+  options.strict = required == "strict";
+  auto uids = jail::ParseWorkerUids(absl::GetFlag(FLAGS_worker_uids));
+  if (!uids.ok()) {
+    return absl::Status(uids.status().code(),
+                        absl::StrCat("--worker_uids: ", std::string(uids.status().message())));
+  }
+  options.uids = *uids;
+  return options;
+}
+
 absl::StatusOr<SessionLimits> Sessions() {
   SessionLimits limits;
   limits.max_sessions = absl::GetFlag(FLAGS_max_sessions);
@@ -205,6 +232,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   auto device = Device();
   if (!device.ok()) return device.status();
   options.device = *std::move(device);
+  auto jail = Jail();
+  if (!jail.ok()) return jail.status();
+  options.jail = *jail;
   auto sessions = Sessions();
   if (!sessions.ok()) return sessions.status();
   options.sessions = *sessions;
