@@ -84,6 +84,13 @@ absl::Status AllowPath(int ruleset, const std::string& path, uint64_t access, ui
   return Allow(ruleset, fd.get(), path, access, handled);
 }
 
+// The same for a folder of /proc. The kernel forgets its rule when it drops its entry for the
+// folder, which an open descriptor prevents: it is never closed.
+absl::Status AllowForGood(int ruleset, const std::string& path, uint64_t access, uint64_t handled) {
+  const int fd = open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  return fd < 0 ? absl::ErrnoToStatus(errno, path) : Allow(ruleset, fd, path, access, handled);
+}
+
 // The folders where the operator said that libraries lie, besides the system's.
 std::vector<std::string> LibraryFolders() {
   const char* const folders = getenv("LD_LIBRARY_PATH");
@@ -118,13 +125,11 @@ absl::Status RestrictFiles(absl::Span<const FileRule> files,
   for (const std::string& folder : LibraryFolders()) {
     status.Update(AllowPath(ruleset->get(), folder, kReadFolder, handled));
   }
-  // The kernel forgets a rule for a file of /proc when it drops its entry for the file, which an
-  // open descriptor prevents: it is never closed.
-  UniqueFd self(open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (self.valid()) {
-    status.Update(Allow(ruleset->get(), self.get(), "/proc/self", kReadFolder, handled));
-    (void)self.Release();
-  }
+  status.Update(AllowForGood(ruleset->get(), "/proc/self", kReadFolder, handled));
+  // Where threads are named.
+  status.Update(AllowForGood(ruleset->get(), "/proc/self/task",
+                             kReadFolder | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsTruncate,
+                             handled));
   if (!status.ok()) return status;
   if (syscall(SYS_landlock_restrict_self, ruleset->get(), 0u) != 0) {
     return absl::ErrnoToStatus(errno, "landlock_restrict_self");

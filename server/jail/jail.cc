@@ -21,6 +21,15 @@ bool Jail::Holds(Layer layer) const {
   return std::find(held.begin(), held.end(), SpecOf(layer).name) != held.end();
 }
 
+void Jail::Miss(const std::string& layer, const absl::Status& why) {
+  for (const auto& missing : report_.missing()) {
+    if (missing.layer() == layer) return;
+  }
+  auto* const missing = report_.add_missing();
+  missing->set_layer(layer);
+  missing->set_why(std::string(why.message()));
+}
+
 absl::Status Jail::CloseLayer(const Step& step) {
   if (!profile_->layers.Has(step.layer)) return absl::OkStatus();
   const LayerSpec& spec = SpecOf(step.layer);
@@ -30,9 +39,7 @@ absl::Status Jail::CloseLayer(const Step& step) {
     if (!Holds(step.layer)) report_.add_held(spec.name);
     return absl::OkStatus();
   }
-  auto* const missing = report_.add_missing();
-  missing->set_layer(spec.name);
-  missing->set_why(std::string(status.message()));
+  Miss(spec.name, status);
   if (off || !(spec.always || plan_.strict())) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the layer ", spec.name, " of the jail cannot be closed: ", status.message(),

@@ -12,6 +12,7 @@
 #define WARPLINE_SERVER_JAIL_JAIL_H_
 
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "proto/worker.pb.h"
@@ -47,6 +48,7 @@ class Jail {
   };
 
   bool Holds(Layer layer) const;
+  void Miss(const std::string& layer, const absl::Status& why);
   absl::Status CloseLayer(const Step& step);
 
   const warpline_internal::JailPlan plan_;

@@ -19,7 +19,7 @@ enum class Layer : uint32_t {
   kLimits = 1u << 0,        // Resource limits (setrlimit(2)).
   kIdentity = 1u << 1,      // A user of its own, or else a user namespace.
   kNamespaces = 1u << 2,    // Its own network, System V IPC, host name and mounts.
-  kMounts = 1u << 3,        // Every mounted file system is read-only.
+  kMounts = 1u << 3,        // Every mounted file system but /proc is read-only.
   kCapabilities = 1u << 4,  // None, and none to be had.
   kUndumpable = 1u << 5,    // Others of its user cannot look into it by /proc or ptrace(2).
   kFiles = 1u << 6,         // Landlock: the files of its profile, no TCP, no signals to others.

@@ -98,6 +98,13 @@ absl::Status MakeMountsReadOnly() {
       0) {
     return absl::ErrnoToStatus(errno, "mount_setattr");
   }
+  // What a process writes there is about itself: NVIDIA's driver names its threads so, and does not
+  // start if it cannot.
+  mount_attr writable = {};
+  writable.attr_clr = MOUNT_ATTR_RDONLY;
+  if (syscall(SYS_mount_setattr, AT_FDCWD, "/proc", 0, &writable, sizeof(writable)) != 0) {
+    return absl::ErrnoToStatus(errno, "mount_setattr /proc");
+  }
   return absl::OkStatus();
 }
 

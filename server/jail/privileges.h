@@ -26,8 +26,8 @@ absl::Status EnterUserNamespace();
 // The layer "namespaces": a network without interfaces, IPC, host name and mounts of its own.
 absl::Status EnterNamespaces();
 
-// The layer "mounts", in a namespace of mounts of its own: makes all of them read-only, and free of
-// setuid. Devices can still be written to.
+// The layer "mounts", in a namespace of mounts of its own: makes all of them read-only but
+// /proc, and free of setuid. Devices can still be written to.
 absl::Status MakeMountsReadOnly();
 
 // Of the layer "capabilities", what has to come while the process still has them: nothing that it

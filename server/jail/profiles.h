@@ -32,7 +32,7 @@ enum class CallRule {
   kThreadOnly,       // clone(2): with CLONE_THREAD.
   kOwnProcess,       // The first argument is the process's own number.
   kOwnLimitsOnly,    // prlimit64(2): of the calling process, reading.
-  kHarmlessOptions,  // prctl(2): names of threads and of memory, and questions.
+  kHarmlessOptions,  // prctl(2): names of threads and of memory, timers' slack.
 };
 
 struct SystemCallRule {

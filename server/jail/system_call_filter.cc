@@ -78,8 +78,8 @@ Program Decide(CallRule rule) {
     case CallRule::kHarmlessOptions:
       Append({Load(LowAt(0))}, &program);
       for (const uint32_t option :
-           {uint32_t{PR_SET_NAME}, uint32_t{PR_GET_NAME}, uint32_t{PR_SET_VMA},
-            uint32_t{PR_GET_DUMPABLE}, uint32_t{PR_GET_SECCOMP}, uint32_t{PR_GET_NO_NEW_PRIVS}}) {
+           {uint32_t{PR_SET_NAME}, uint32_t{PR_GET_NAME}, uint32_t{PR_SET_TIMERSLACK},
+            uint32_t{PR_GET_TIMERSLACK}, uint32_t{PR_SET_VMA}, uint32_t{PR_GET_DUMPABLE}}) {
         Append({IfEqual(option), Return(SECCOMP_RET_ALLOW)}, &program);
       }
       Append({Return(kRefuse)}, &program);

@@ -139,6 +139,7 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
             " context_ms=", absl::ToInt64Milliseconds(context_time_));
   }
   sessions_.emplace(open.session(), std::move(session));
+  if (options_.on_opened) options_.on_opened();
   return absl::OkStatus();
 }
 

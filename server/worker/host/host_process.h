@@ -37,6 +37,8 @@ class HostProcess {
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; the process's descriptors 1 and 2, or null.
     size_t max_sessions = 1;
+    // Called when a session has been opened, on the thread of Open(). For tests; null for nothing.
+    std::function<void()> on_opened;
     // Called when a session is over, with its number in the server, on the thread of its decoder.
     std::function<void(uint64_t session, const absl::Status& why)> on_ended;
   };
