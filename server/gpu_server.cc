@@ -185,10 +185,10 @@ absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions optio
 absl::Status GpuServer::Compose() {
   // The supervisor has the limit that there is when it starts.
   const size_t descriptors = RaiseDescriptorLimit();
+  jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
-  jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto devices = OpenDevices(options_.device, launcher_.get(), jailer_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());

@@ -23,6 +23,11 @@ std::string Needs(const std::string& name) {
   return layer.has_value() ? SpecOf(*layer).needs : "";
 }
 
+absl::StatusOr<std::unique_ptr<Cgroups>> Manage(const std::string& cgroup) {
+  if (cgroup == "none") return absl::FailedPreconditionError("--worker_cgroup=none");
+  return cgroup == "auto" ? Cgroups::ManageOwn() : Cgroups::Manage(cgroup);
+}
+
 std::string Describe(const JailReport& report) {
   std::string text = absl::StrCat("holds=", absl::StrJoin(report.held(), ","));
   for (const auto& missing : report.missing()) {
@@ -38,10 +43,31 @@ Cell::~Cell() {
   if (plan_.uid() != 0) jailer_->uids_.GiveBack(plan_.uid());
 }
 
-void Cell::OnClosed(const JailReport& report) const { jailer_->Tell(plan_.profile(), report); }
+absl::Status Cell::Confine(pid_t process) {
+  if (group_ != nullptr) confined_ = group_->Add(process);
+  if (confined_.ok() || !plan_.strict()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the layer cgroup of the jail cannot be closed: ", confined_.message(),
+                   "; it needs ", SpecOf(Layer::kCgroup).needs));
+}
+
+void Cell::OnClosed(JailReport report) const {
+  const char* const name = SpecOf(Layer::kCgroup).name;
+  if (confined_.ok()) {
+    report.add_held(name);
+  } else {
+    auto* const missing = report.add_missing();
+    missing->set_layer(name);
+    missing->set_why(std::string(confined_.message()));
+  }
+  jailer_->Tell(plan_.profile(), report);
+}
 
 Jailer::Jailer(JailerOptions options)
-    : options_(options), uids_(options.uids), log_(kJailerLines) {}
+    : options_(std::move(options)),
+      uids_(options_.uids),
+      groups_(Manage(options_.cgroup)),
+      log_(kJailerLines) {}
 
 void Jailer::AddDevice(int ordinal, const std::string& pci_bus_id) {
   device_files_[ordinal] = DeviceFilesOf({pci_bus_id});
@@ -64,7 +90,18 @@ absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile
   if (plan.uid() == 0 && !options_.uids.empty()) {
     return absl::ResourceExhaustedError("all user ids of --worker_uids are taken");
   }
-  return std::unique_ptr<Cell>(new Cell(this, std::move(plan)));
+  std::unique_ptr<Cell> cell(new Cell(this, std::move(plan)));
+  if (!groups_.ok()) {
+    cell->confined_ = groups_.status();
+    return cell;
+  }
+  auto group = (*groups_)->NewGroup(absl::StrCat(profile, ".", ++cells_), options_.limits);
+  if (group.ok()) {
+    cell->group_ = *std::move(group);
+  } else {
+    cell->confined_ = group.status();
+  }
+  return cell;
 }
 
 void Jailer::Tell(const std::string& profile, const JailReport& report) {

@@ -3,6 +3,9 @@
 #ifndef WARPLINE_SERVER_JAIL_JAILER_H_
 #define WARPLINE_SERVER_JAIL_JAILER_H_
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "proto/worker.pb.h"
+#include "server/jail/cgroups.h"
 #include "server/jail/uid_pool.h"
 
 namespace warpline::jail {
@@ -22,6 +26,9 @@ struct JailerOptions {
   // A process with a layer missing is refused.
   bool strict = false;
   UidRange uids;
+  // The cgroup to manage: a folder; "auto", the server's own where it is delegated; or "none".
+  std::string cgroup = "none";
+  GroupLimits limits = {};
 };
 
 class Jailer;
@@ -35,8 +42,10 @@ class Cell {
   Cell& operator=(const Cell&) = delete;
 
   const warpline_internal::JailPlan& plan() const { return plan_; }
+  // Puts the process into its control group. An error only where the jail is strict.
+  absl::Status Confine(pid_t process);
   // What the process says of its jail. It says so before a tenant reaches it.
-  void OnClosed(const warpline_internal::JailReport& report) const;
+  void OnClosed(warpline_internal::JailReport report) const;
 
  private:
   friend class Jailer;
@@ -45,11 +54,15 @@ class Cell {
 
   Jailer* const jailer_;
   const warpline_internal::JailPlan plan_;
+  std::unique_ptr<Cgroup> group_;  // Null where there is none, as `confined_` says.
+  absl::Status confined_ = absl::UnavailableError("not yet");
 };
 
 // Thread-safe, apart from AddDevice(). Outlives its cells.
 class Jailer {
  public:
+  // Takes over the cgroup, so that the calling process may change its own: what it starts from then
+  // on begins there.
   explicit Jailer(JailerOptions options);
   Jailer(const Jailer&) = delete;
   Jailer& operator=(const Jailer&) = delete;
@@ -71,6 +84,9 @@ class Jailer {
   const JailerOptions options_;
   std::map<int, std::vector<std::string>> device_files_;  // By ordinal.
   UidPool uids_;
+  // What Cgroups::Manage() returned.
+  const absl::StatusOr<std::unique_ptr<Cgroups>> groups_;
+  std::atomic<uint64_t> cells_{0};
   Mutex mu_;
   std::map<std::string, std::string> told_ ABSL_GUARDED_BY(mu_);  // By profile.
   LogBudget log_ ABSL_GUARDED_BY(mu_);

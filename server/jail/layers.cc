@@ -26,6 +26,9 @@ constexpr LayerSpec kLayers[] = {
     {Layer::kSystemCalls, "system_calls", "seccomp(2) with filters",
      "sockets, processes, signals, keyrings, io_uring and the rest of the kernel's interfaces",
      true},
+    {Layer::kCgroup, "cgroup",
+     "cgroup v2 that the server may manage (Delegate=yes, --worker_cgroup)",
+     "more of the host's memory, tasks and processor time than its share", false},
 };
 
 }  // namespace

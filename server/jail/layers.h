@@ -24,6 +24,7 @@ enum class Layer : uint32_t {
   kUndumpable = 1u << 5,    // Others of its user cannot look into it by /proc or ptrace(2).
   kFiles = 1u << 6,         // Landlock: the files of its profile, no TCP, no signals to others.
   kSystemCalls = 1u << 7,   // A list of system calls, for all threads.
+  kCgroup = 1u << 8,        // A control group, which the server puts it into.
 };
 using LayerSet = EnumSet<Layer>;
 

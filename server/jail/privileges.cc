@@ -56,7 +56,8 @@ absl::Status LowerLimits(absl::Span<const Limit> limits) {
       return absl::ErrnoToStatus(errno, limit.name);
     }
   }
-  return absl::OkStatus();
+  // When the host is short of memory, a worker goes before the server, which everybody needs.
+  return WriteOnce("/proc/self/oom_score_adj", "500");
 }
 
 absl::Status BecomeUser(uid_t id, const std::vector<gid_t>& groups) {

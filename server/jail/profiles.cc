@@ -7,7 +7,7 @@ namespace {
 
 constexpr LayerSet kAll = LayerSet(Layer::kLimits) | Layer::kIdentity | Layer::kNamespaces |
                           Layer::kMounts | Layer::kCapabilities | Layer::kUndumpable |
-                          Layer::kFiles | Layer::kSystemCalls;
+                          Layer::kFiles | Layer::kSystemCalls | Layer::kCgroup;
 
 // What NVIDIA's driver and the C library read and open. The GPUs themselves are not in the list:
 // who starts the process names those of its devices. Only what lists of processes cannot be read

@@ -28,6 +28,11 @@ absl::Status KeeperClient::Start() {
   auto process = options_.launcher->Launch(ProcessRole::kKeeper, options_.program, &socket_);
   if (!process.ok()) return process.status();
   process_ = std::move(*process);
+  const absl::Status confined = cell_ == nullptr ? absl::OkStatus() : cell_->Confine(pid());
+  if (!confined.ok()) {
+    Stop();
+    return confined;
+  }
   const timeval timeout = absl::ToTimeval(options_.answer_timeout);
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));

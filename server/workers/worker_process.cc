@@ -34,6 +34,9 @@ WorkerProcess::Spawned WorkerProcess::Spawn(const WorkerStart& start) {
     *spawned.prepare.mutable_jail() = spawned.cell->plan();
   }
   spawned.process = start.launcher->Launch(ProcessRole::kWorker, start.program, &spawned.socket);
+  if (!spawned.process.ok() || spawned.cell == nullptr) return spawned;
+  const absl::Status confined = spawned.cell->Confine((*spawned.process)->pid());
+  if (!confined.ok()) spawned.process = confined;
   return spawned;
 }
 
