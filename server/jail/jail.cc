@@ -52,20 +52,31 @@ absl::Status Jail::CloseBeforeDriver() {
   }
   const std::vector<gid_t> groups(plan_.groups().begin(), plan_.groups().end());
   const std::vector<std::string> devices(plan_.device_files().begin(), plan_.device_files().end());
+  // Whatever needs a right comes before it is given up. Root enters namespaces, and then becomes
+  // the process's user; others get the right to enter them from a user namespace, into which the
+  // process goes as who it is to be.
   const bool own_user = plan_.uid() != 0;
-  // Whatever needs a right comes before it is given up: a user namespace gives those that the next
-  // layers need, and a user of its own has none.
+  const bool by_user_namespace = !own_user || !MayAdminister();
+  const Step become_user = {Layer::kIdentity, [&] { return BecomeUser(plan_.uid(), groups); }};
   std::vector<Step> steps = {{Layer::kLimits, [&] { return LowerLimits(profile_->limits); }}};
-  if (!own_user) steps.push_back({Layer::kIdentity, &EnterUserNamespace});
-  steps.push_back({Layer::kNamespaces, &EnterNamespaces});
+  if (!own_user) {
+    steps.push_back({Layer::kIdentity, &EnterUserNamespace});
+  } else if (by_user_namespace) {
+    steps.push_back(become_user);
+  }
+  steps.push_back({Layer::kNamespaces, [&] {
+                     absl::Status status;
+                     if (own_user && by_user_namespace) status = EnterUserNamespace();
+                     status.Update(EnterNamespaces());
+                     return status;
+                   }});
   steps.push_back({Layer::kMounts, [&] {
                      // Without its own they are those of the host.
                      if (Holds(Layer::kNamespaces)) return MakeMountsReadOnly();
                      return absl::FailedPreconditionError("the layer namespaces is missing");
                    }});
   steps.push_back({Layer::kCapabilities, &DropCapabilityBounds});
-  if (own_user)
-    steps.push_back({Layer::kIdentity, [&] { return BecomeUser(plan_.uid(), groups); }});
+  if (!by_user_namespace) steps.push_back(become_user);
   steps.push_back({Layer::kCapabilities, &DropCapabilities});
   steps.push_back({Layer::kUndumpable, &MakeUndumpable});
   steps.push_back({Layer::kFiles, [&] { return RestrictFiles(profile_->files, devices); }});

@@ -71,6 +71,8 @@ absl::Status BecomeUser(uid_t id, const std::vector<gid_t>& groups) {
 
 absl::Status EnterUserNamespace() {
   const pid_t parent = getppid();
+  // Its files in /proc belong to root when it is not dumpable, as after a change of user.
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   const std::string user = absl::StrCat(geteuid(), " ", geteuid(), " 1");
   const std::string group = absl::StrCat(getegid(), " ", getegid(), " 1");
   if (unshare(CLONE_NEWUSER) != 0) return absl::ErrnoToStatus(errno, "unshare user");
@@ -79,6 +81,12 @@ absl::Status EnterUserNamespace() {
   status.Update(WriteOnce("/proc/self/gid_map", group));
   status.Update(DieWith(parent));
   return status;
+}
+
+bool MayAdminister() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  return syscall(SYS_capget, &header, data) == 0 && (data[0].effective >> CAP_SYS_ADMIN & 1) != 0;
 }
 
 absl::Status EnterNamespaces() {

@@ -23,6 +23,8 @@ absl::Status BecomeUser(uid_t id, const std::vector<gid_t>& groups);
 // and has rights over nothing outside. The other functions then work without root.
 absl::Status EnterUserNamespace();
 
+// Whether the process may enter namespaces as it is.
+bool MayAdminister();
 // The layer "namespaces": a network without interfaces, IPC, host name and mounts of its own.
 absl::Status EnterNamespaces();
 
