@@ -14,6 +14,7 @@
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/lanes/cached_images.h"
 #include "server/worker/lanes/device_set.h"
+#include "server/worker/lanes/progress.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
 #include "server/worker/memory/virtual_memory.h"
@@ -28,6 +29,7 @@ struct CommandParts {
   ObjectTables* tables = nullptr;
   StreamOrder* order = nullptr;
   Completion* completion = nullptr;
+  Progress* progress = nullptr;
   ReplySink* sink = nullptr;
   const DeviceSet* devices = nullptr;
   const SessionLimits* limits = nullptr;

@@ -32,6 +32,7 @@
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/print_relay.h"
+#include "server/worker/lanes/progress.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
 #include "server/worker/lanes/staging_pool.h"
@@ -98,6 +99,7 @@ class HostedSession {
 
   // The members stand in the order in which they need each other.
   const DeviceSet devices_;
+  Progress progress_;
   ReplySink sink_;
   StagingPool staging_;
   LaunchGate gate_;
