@@ -52,6 +52,12 @@ CUresult MirroredMemory::AdviceOf(uint64_t address, uint64_t bytes, Advice* advi
 }
 
 CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to) {
+  const CUresult begun = StartPrefetch(address, bytes, to);
+  if (begun != CUDA_ERROR_INVALID_VALUE) Renew();
+  return begun;
+}
+
+CUresult MirroredMemory::StartPrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to) {
   const Turn turn(this);
   Pages pages;
   Mirror* mirror = nullptr;
@@ -70,7 +76,6 @@ CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, const CUmemL
     });
   }
   const CUresult given = mirror->GiveToDevice(pages.begin, pages.end - pages.begin);
-  Renew();
   const CUresult ordered = streams_.Order();
   return given == CUDA_SUCCESS ? ordered : given;
 }

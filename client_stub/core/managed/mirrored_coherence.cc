@@ -81,6 +81,12 @@ void MirroredMemory::CountLocked() {
 // ---- From one side to the other.
 
 CUresult MirroredMemory::GiveAll(uint64_t stream) {
+  const CUresult given = GiveRanges(stream);
+  Renew();
+  return given;
+}
+
+CUresult MirroredMemory::GiveRanges(uint64_t stream) {
   const Turn turn(this);
   std::vector<Mirror*> mirrors;
   {
@@ -99,7 +105,6 @@ CUresult MirroredMemory::GiveAll(uint64_t stream) {
     const CUresult given = mirror->GiveToDevice(0, mirror->bytes());
     if (result == CUDA_SUCCESS) result = given;
   }
-  Renew();
   const CUresult ordered = streams_.Order();
   return result == CUDA_SUCCESS ? ordered : result;
 }

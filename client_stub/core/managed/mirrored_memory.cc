@@ -183,28 +183,29 @@ CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, ui
 
 CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uint64_t bytes,
                                       uint64_t* host) {
-  const Variable added = {module, {device, device + bytes}};
-  const uint64_t first = Down(device);
-  const uint64_t end = Up(device + bytes);
+  const CUresult placed = PlaceVariable({module, {device, device + bytes}}, host);
+  if (placed == CUDA_SUCCESS) Renew();
+  return placed;
+}
+
+CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t* host) {
+  const uint64_t device = added.extent.begin;
   const Turn turn(this);
   std::vector<Entries::iterator> parts;
   {
     MutexLock lock(&mu_);
-    parts = VariablesAt(first, end);
+    parts = VariablesAt(Down(device), Up(added.extent.end));
     if (!parts.empty()) {
       const Entry& entry = parts[0]->second;
       *host = entry.range.host + (device - entry.range.device);
       const bool known = std::any_of(
           entry.variables.begin(), entry.variables.end(), [&](const Variable& variable) {
-            return variable.extent.begin <= device && device + bytes <= variable.extent.end;
+            return variable.extent.begin <= device && added.extent.end <= variable.extent.end;
           });
       if (known) return CUDA_SUCCESS;
     }
   }
-  const CUresult result =
-      parts.empty() ? AddVariableRange(added, host) : GrowVariables(parts, added);
-  if (result == CUDA_SUCCESS) Renew();
-  return result;
+  return parts.empty() ? AddVariableRange(added, host) : GrowVariables(parts, added);
 }
 
 CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t* host) {

@@ -171,11 +171,13 @@ class MirroredMemory {
 
   static std::vector<Mirror::Extent> Extents(const std::vector<Variable>& variables);
   // Installs the signal handler and the C library's hooks again; called whenever pages become
-  // inaccessible, without mu_: it takes the locks of the dynamic loader.
+  // inaccessible, without mu_ and in no turn: it takes the locks of the dynamic loader.
   static void Renew();
   static bool OnFault(uint64_t address, bool write, bool host_call);
   bool Resolve(uint64_t address, bool write, bool host_call);
+  // Gives the device all that work of `stream` may access.
   CUresult GiveAll(uint64_t stream);
+  CUresult GiveRanges(uint64_t stream);
   CUresult Give(uint64_t device, uint64_t bytes);
   uint64_t Translate(uint64_t address) const;
   // Returns once everything that was asked for is complete. Reports no earlier error.
@@ -188,6 +190,7 @@ class MirroredMemory {
   // Returns the ranges of kVariables that have pages in [begin, end) of the device.
   std::vector<Entries::iterator> VariablesAt(uint64_t begin, uint64_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CUresult PlaceVariable(const Variable& added, uint64_t* host);
   // Makes the range of a managed variable that shares no page with another. Called in a turn.
   CUresult AddVariableRange(const Variable& added, uint64_t* host);
   // Called in a turn.
@@ -199,6 +202,7 @@ class MirroredMemory {
 
   bool FindPages(uint64_t address, uint64_t bytes, Pages* pages) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CUresult StartPrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to);
   void BringLater(const Pages& pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunPrefetches();
   // Fetches part of the first prefetch in coming_.
