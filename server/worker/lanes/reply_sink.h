@@ -9,8 +9,8 @@
 
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "common/progress.h"
 #include "proto/wire.h"
-#include "server/worker/lanes/progress.h"
 
 namespace warpline::worker {
 

@@ -16,11 +16,11 @@
 #include "absl/base/thread_annotations.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
+#include "common/progress.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/lanes/lane.h"
 #include "server/worker/lanes/lane_host.h"
-#include "server/worker/lanes/progress.h"
 
 namespace warpline::worker {
 

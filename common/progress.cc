@@ -1,6 +1,6 @@
-#include "server/worker/lanes/progress.h"
+#include "common/progress.h"
 
-namespace warpline::worker {
+namespace warpline {
 
 void Progress::Await(const std::function<bool()>& done) {
   if (done()) return;
@@ -26,4 +26,4 @@ void Progress::Wake() {
   woken_.NotifyOne();
 }
 
-}  // namespace warpline::worker
+}  // namespace warpline

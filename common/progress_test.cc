@@ -1,4 +1,4 @@
-#include "server/worker/lanes/progress.h"
+#include "common/progress.h"
 
 #include <atomic>
 #include <thread>
@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace warpline::worker {
+namespace warpline {
 namespace {
 
 TEST(ProgressTest, WhatHoldsAlreadyIsNotWaitedFor) {
@@ -57,4 +57,4 @@ TEST(ProgressTest, NoWakeUpIsLostBetweenManyChangesAndManyWaits) {
 }
 
 }  // namespace
-}  // namespace warpline::worker
+}  // namespace warpline

@@ -1,16 +1,16 @@
-// How a session's decoder waits for what its lanes do, and is woken. It is an event count of one
-// waiter and many wakers:
+// How one thread waits for what others do, and is woken. It is an event count of one waiter and
+// many wakers:
 //
-//   decoder                                lane
+//   waiter                                 waker
 //   progress.Await([&] {                   completed.store(9);
 //     return completed.load() >= 9;        progress.Notify();
 //   });
 //
-// Sequentially consistent accesses keep a wake-up from being lost: the decoder says that it waits
-// before it looks, and a lane changes what it looks at before it asks whether anyone waits. While
-// nobody waits, Notify() is one load.
-#ifndef WARPLINE_SERVER_WORKER_LANES_PROGRESS_H_
-#define WARPLINE_SERVER_WORKER_LANES_PROGRESS_H_
+// Sequentially consistent accesses keep a wake-up from being lost: the waiter says that it waits
+// before it looks, and a waker changes what it looks at before it asks whether anyone waits. While
+// nobody waits, Notify() is one load. A worker's decoder waits for its lanes in this way.
+#ifndef WARPLINE_COMMON_PROGRESS_H_
+#define WARPLINE_COMMON_PROGRESS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 #include "common/mutex.h"
 
-namespace warpline::worker {
+namespace warpline {
 
 // Thread-safe. No lock is held while a condition is evaluated, and Notify() may be called under any
 // lock.
@@ -42,6 +42,6 @@ class Progress {
   uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;  // Counted while a thread waits.
 };
 
-}  // namespace warpline::worker
+}  // namespace warpline
 
-#endif  // WARPLINE_SERVER_WORKER_LANES_PROGRESS_H_
+#endif  // WARPLINE_COMMON_PROGRESS_H_
