@@ -5,16 +5,16 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "lease/entitlement.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -30,9 +30,10 @@ constexpr size_t kMaxProgramName = 256;
 // that the program sees, which are all of its lease's. NOT_FOUND unless they are 0 and up without
 // gaps.
 absl::StatusOr<uint32_t> CountOf(const std::string& device) {
-  if (device.empty()) return 0;
+  const std::vector<std::string> entries = ParseDeviceNames(device);
+  if (entries.empty()) return 0;
   std::set<uint32_t> ordinals;
-  for (const absl::string_view entry : absl::StrSplit(device, ',')) {
+  for (const std::string& entry : entries) {
     uint32_t ordinal;
     const bool fits = absl::SimpleAtoi(entry, &ordinal) && ordinal < kMaxSessionDevices &&
                       ordinals.insert(ordinal).second;

@@ -8,6 +8,7 @@
 
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
+#include "common/progress.h"
 #include "proto/commands.h"
 #include "server/worker/commands/current_command.h"
 #include "server/worker/commands/object_tables.h"
@@ -28,6 +29,7 @@ struct CommandParts {
   ObjectTables* tables = nullptr;
   StreamOrder* order = nullptr;
   Completion* completion = nullptr;
+  Progress* progress = nullptr;
   ReplySink* sink = nullptr;
   const DeviceSet* devices = nullptr;
   const SessionLimits* limits = nullptr;

@@ -88,7 +88,8 @@ void Completion::Fail(uint64_t seq, CommandId id, CudaResult result) {
 }
 
 void Completion::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
-  const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
+  const uint64_t total = retired_count_.fetch_add(count) + count;
+  parts_.progress->Notify();
   parts_.usage->commands_complete.fetch_add(count, std::memory_order_relaxed);
   const uint64_t all = AllSeq(lane);
   RaiseReported(all);
@@ -108,6 +109,7 @@ void Completion::AfterRetired() {
     all = AllSeq(nullptr);
   }
   if (parts_.recorder != nullptr) PublishIfIdle(all);
+  parts_.progress->Notify();
 }
 
 bool Completion::RaiseReported(uint64_t all) {

@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
+#include "common/progress.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/lanes/lane.h"
@@ -26,9 +27,11 @@ namespace warpline::worker {
 // Thread-safe, except for what belongs to the decoder.
 class Completion : public LaneReports {
  public:
-  // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h.
+  // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h. `progress`
+  // hears of commands and waits that are complete.
   struct Parts {
     ReplySink* sink = nullptr;
+    Progress* progress = nullptr;
     PrintRelay* prints = nullptr;
     SharedUsage* usage = nullptr;
     Recorder* recorder = nullptr;
@@ -57,8 +60,8 @@ class Completion : public LaneReports {
   void WhenAllRetired(std::function<void()> done);
   void WhenDeviceRetired(uint32_t device, std::function<void()> done);
 
-  uint64_t retired_count() const { return retired_count_.load(std::memory_order_relaxed); }
-  int waiting() const { return watch_count_.load(std::memory_order_relaxed); }
+  uint64_t retired_count() const { return retired_count_.load(); }
+  int waiting() const { return watch_count_.load(); }
   // Whether everything that the lanes were given is complete and answered.
   bool Idle();
 

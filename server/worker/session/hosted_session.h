@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/log/log_budget.h"
+#include "common/progress.h"
 #include "lease/rights.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/commands/command_handler.h"
@@ -98,6 +99,7 @@ class HostedSession {
 
   // The members stand in the order in which they need each other.
   const DeviceSet devices_;
+  Progress progress_;
   ReplySink sink_;
   StagingPool staging_;
   LaunchGate gate_;
