@@ -28,9 +28,9 @@
 
 namespace warpline::worker {
 
-// What is RUNS_ON() neither the lane's thread nor the decoder's is thread-safe. Derived classes
-// must call Stop() in their destructors. Destroy a lane on the decoder's thread, or on any other
-// once it has been stopped.
+// Thread-safe, except for what runs on the lane's thread or the decoder's. Derived classes must
+// call Stop() in their destructors. Destroy a lane on the decoder's thread, or on any other once it
+// has been stopped.
 class Lane {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
