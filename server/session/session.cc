@@ -156,7 +156,8 @@ void Session::OpenDevices() {
   options.shares = context_.shares;
   std::vector<SessionDevicePlace> places;
   for (DeviceMemory* const device : placed_) {
-    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes())});
+    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes(),
+                                            device->max_chunks())});
   }
   holdings_.devices().Open(places, options);
 }

@@ -146,8 +146,9 @@ TEST_F(SessionEndTest, DeadKeeperIsStartedAgainAndSessionsGoOn) {
   client->Await(kReplies);
   ASSERT_EQ(kill(memory_[0]->keeper_pid(), SIGKILL), 0);
   // Either it was noticed already, or this request is lost with the keeper.
+  // No chunk of this size is in stock.
   uint64_t va = kArena + 64 * kMiB;
-  while (client->RequestMemory(va, 2 * kMiB, 2 * kMiB)->bytes() == 0) va += 2 * kMiB;
+  while (client->RequestMemory(va, 20 * kMiB, 20 * kMiB)->bytes() == 0) va += 20 * kMiB;
   EXPECT_GE(memory_[0]->stats().keeper_restarts, 1u);
   client->SendCommands(Body('r', kArena));
   EXPECT_EQ((*client->Await(kReplies))[0], 77);
