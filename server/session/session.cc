@@ -289,7 +289,10 @@ void Session::HandleRead(const warpline_internal::ReadBack& request) {
 void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (state_ == State::kOpening) return OpenTo(opened);
   if (state_ != State::kReplacing) return;
-  if (opened.error() == 0) return takeover_.OnWorkerOpened();
+  if (opened.error() == 0) {
+    const absl::Status charged = holdings_.OnTakenOver(opened);
+    return charged.ok() ? takeover_.OnWorkerOpened() : OnWorkerLost(std::string(charged.message()));
+  }
   OnWorkerLost(absl::StrCat("no other could take over: ", opened.message()));
 }
 

@@ -60,7 +60,7 @@ class HostedSession {
     int sm = 0;  // That of the device, such as 90; it decides which of a module's images runs.
     // These may be null.
     OutputSource* output = nullptr;    // What kernels print.
-    MemoryCharger* charger = nullptr;  // Charged for arrays.
+    MemoryCharger* charger = nullptr;  // Charged for what is outside the arena.
     VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
     Recorder* recorder = nullptr;      // Notes what a next worker needs.
   };
@@ -77,6 +77,8 @@ class HostedSession {
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
   // Decode(). The errors are those of ReplayJournal().
   absl::Status Replay(uint64_t seq);
+  // What has to be charged of the first device after that; see OutsideMemory::EndReplay().
+  uint64_t replayed_bytes() const { return replayed_bytes_; }
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) { images_.Use(cache); }
@@ -104,6 +106,7 @@ class HostedSession {
   CachedImages images_;
   PrintRelay prints_;
   Continuity continuity_;
+  OutsideMemory outside_;
   Completion completion_;
   const LaneHost lane_host_;
   StreamOrder order_;
@@ -111,6 +114,7 @@ class HostedSession {
   CurrentCommand current_;
   const CommandParts command_parts_;
   Decoder decoder_;
+  uint64_t replayed_bytes_ = 0;
 };
 
 }  // namespace warpline::worker
