@@ -160,6 +160,8 @@ void Session::OpenDevices() {
                                             device->max_chunks())});
   }
   holdings_.devices().Open(places, options);
+  holdings_.host_segments().SetTenantQuota(
+      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes()));
 }
 
 void Session::StartWorker() {
