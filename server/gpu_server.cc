@@ -46,6 +46,16 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
   return supervisor::SupervisedLauncher::Create(std::move(program));
 }
 
+// Sessions whose chunks are all small cannot use the rest of the device.
+void WarnOfFewDescriptors(const DeviceMemory& device) {
+  const uint64_t smallest = device.capacity_bytes() / kChunkClasses.back();
+  if (smallest <= device.max_chunks()) return;
+  LogWarning("the system lets the server have descriptors for chunks=", device.max_chunks(),
+             " of gpu=", device.ordinal(),
+             ", and all of its memory in the smallest is chunks=", smallest,
+             ": give it more (LimitNOFILE, RLIMIT_NOFILE)");
+}
+
 absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,
                                     jail::Jailer* jailer, size_t descriptors) {
   auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
@@ -77,6 +87,7 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
             " capacity_bytes=", (*device)->capacity_bytes());
     devices.push_back(std::move(*device));
   }
+  for (const auto& device : devices) WarnOfFewDescriptors(*device);
   return devices;
 }
 

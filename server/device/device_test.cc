@@ -2,13 +2,18 @@
 // where it has no device, as cuda is without a GPU; the cpu backend runs everywhere.
 #include "server/device/device.h"
 
+#include <fcntl.h>
+
 #include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_numbers.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "server/backends/backend_names.h"
 
@@ -473,6 +478,38 @@ TEST_P(DeviceTest, MemorySurvivesItsMappingAndScrubbingClearsIt) {
   EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{1, 2, 3}));
   ASSERT_TRUE(chunks_->ScrubChunk(fd_.get(), 2 * kMiB).ok());
   EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{0, 0, 0}));
+}
+
+TEST_P(DeviceTest, ClosedChunksShowInTheCountOfFreeMemory) {
+  // Other processes may be at work on the device; what they take in between is less than this.
+  constexpr uint64_t kChunk = 4096 * kMiB;
+  const auto before = chunks_->FreeBytes();
+  ASSERT_TRUE(before.ok()) << before.status();
+  if (!before->has_value()) return;  // Memory is free as soon as it is closed.
+  auto chunk = chunks_->CreateChunk(kChunk);
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  const UniqueFd kept(fcntl(chunk->get(), F_DUPFD_CLOEXEC, 0));
+  const auto free = [&] { return chunks_->FreeBytes().value().value(); };
+  EXPECT_LE(free(), **before - kChunk / 2);
+  chunk->Reset(-1);
+  // Somebody has it still.
+  EXPECT_LE(free(), **before - kChunk / 2);
+}
+
+TEST_P(DeviceTest, MemoryIsFreeOnceItsLastDescriptorIsClosed) {
+  constexpr uint64_t kChunk = 4096 * kMiB;
+  const auto before = chunks_->FreeBytes();
+  ASSERT_TRUE(before.ok()) << before.status();
+  if (!before->has_value()) return;
+  auto chunk = chunks_->CreateChunk(kChunk);
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  ASSERT_TRUE(chunks_->ScrubChunk(chunk->get(), kChunk).ok());
+  chunk->Reset(-1);
+  const absl::Time deadline = absl::Now() + absl::Seconds(2);
+  while (chunks_->FreeBytes().value().value() < **before - kChunk / 2 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(chunks_->FreeBytes().value().value(), **before - kChunk / 2);
 }
 
 TEST_P(DeviceTest, StrayAccessesOfASinkDoNoHarm) {

@@ -1,7 +1,12 @@
-// A keeper process over the fake device. Its arguments `--devices=N` and `--total_mib=N` set its
-// behaviour.
+// A keeper process over the fake device. Its arguments set its behaviour: `--devices=N`,
+// `--total_mib=N`, and `--free_file=PATH`, a file with the MiB that are free, as text.
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/match.h"
 #include "common/log/log.h"
@@ -18,6 +23,13 @@ int main(int argc, char** argv) {
     if (absl::StartsWith(arg, "--devices=")) options.device_count = std::atoi(value);
     if (absl::StartsWith(arg, "--total_mib=")) {
       options.total_bytes = std::strtoull(value, nullptr, 10) << 20;
+    }
+    if (absl::StartsWith(arg, "--free_file=")) {
+      options.free_bytes = [path = std::string(value)] {
+        uint64_t mib = 0;
+        std::ifstream(path) >> mib;
+        return std::optional<uint64_t>(mib << 20);
+      };
     }
   }
   warpline::Keeper keeper(

@@ -156,9 +156,12 @@ void Session::OpenDevices() {
   options.shares = context_.shares;
   std::vector<SessionDevicePlace> places;
   for (DeviceMemory* const device : placed_) {
-    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes())});
+    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes(),
+                                            device->max_chunks())});
   }
   holdings_.devices().Open(places, options);
+  holdings_.host_segments().SetTenantQuota(
+      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes()));
 }
 
 void Session::StartWorker() {
@@ -288,7 +291,10 @@ void Session::HandleRead(const warpline_internal::ReadBack& request) {
 void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (state_ == State::kOpening) return OpenTo(opened);
   if (state_ != State::kReplacing) return;
-  if (opened.error() == 0) return takeover_.OnWorkerOpened();
+  if (opened.error() == 0) {
+    const absl::Status charged = holdings_.OnTakenOver(opened);
+    return charged.ok() ? takeover_.OnWorkerOpened() : OnWorkerLost(std::string(charged.message()));
+  }
   OnWorkerLost(absl::StrCat("no other could take over: ", opened.message()));
 }
 

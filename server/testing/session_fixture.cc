@@ -72,7 +72,7 @@ void SessionFixture::ExpectNothingLeft() {
   for (DeviceMemory* memory : memory_) {
     memory->Drain();
     EXPECT_EQ(memory->stats().pool.granted_bytes, 0u);
-    EXPECT_EQ(memory->stats().pool.dirty_bytes, 0u);
+    EXPECT_EQ(memory->stats().pool.leaving_bytes, 0u);
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
 // The memory that each session has touched: it makes one session's worker take a while to die, and
-// the other's memory take a while to be scrubbed.
+// the other's memory take a while to be freed.
 constexpr uint64_t kHeldBytes = 192 * kMiB;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 // The delays between the end of the other session and the request; the critical moment lies

@@ -15,6 +15,7 @@
 #include "client_stub/session/memory/host_memory_link.h"
 #include "client_stub/session/memory/read_back_table.h"
 #include "client_stub/session/memory/refusal_log.h"
+#include "client_stub/session/memory/shared_events.h"
 #include "client_stub/session/memory_requests.h"
 #include "client_stub/session/session_status.h"
 #include "common/cuda/cuda_result.h"
@@ -40,6 +41,7 @@ class MemoryRequester final : public MemoryRequests {
                            uint64_t* created) override;
   void ReturnHandle(uint64_t handle) override;
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  void EndSharedEvent(uint64_t event) override { shared_events_.End(event); }
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
@@ -65,6 +67,7 @@ class MemoryRequester final : public MemoryRequests {
   GrantTable grants_;
   ReadBackTable read_backs_;
   RefusalLog refusals_;
+  SharedEvents shared_events_;
 };
 
 }  // namespace warpline::stub

@@ -39,6 +39,7 @@ namespace warpline::device {
   F(cuMemExportToShareableHandle)       \
   F(cuMemImportFromShareableHandle)     \
   F(cuMemGetAllocationGranularity)      \
+  F(cuMemGetInfo)                       \
   F(cuMemAlloc_v2)                      \
   F(cuMemFree_v2)                       \
   F(cuMemHostAlloc)                     \

@@ -13,6 +13,8 @@ namespace {
 
 class FakeChunkSource : public ChunkSource {
  public:
+  explicit FakeChunkSource(const FakeBackendOptions& options) : options_(options) {}
+
   absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override {
     UniqueFd fd(memfd_create("fake-chunk", MFD_CLOEXEC));
     if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
@@ -29,6 +31,14 @@ class FakeChunkSource : public ChunkSource {
     }
     return absl::OkStatus();
   }
+
+  absl::StatusOr<std::optional<uint64_t>> FreeBytes() override {
+    if (options_.free_bytes == nullptr) return std::optional<uint64_t>();
+    return options_.free_bytes();
+  }
+
+ private:
+  const FakeBackendOptions options_;
 };
 
 class FakeBackend : public Backend {
@@ -55,7 +65,7 @@ class FakeBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int) override {
-    return std::unique_ptr<ChunkSource>(new FakeChunkSource);
+    return std::unique_ptr<ChunkSource>(new FakeChunkSource(options_));
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/log/log_budget.h"
+#include "server/worker/continuity/module_variables.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/continuity/variable_carrier.h"
 #include "server/worker/continuity/variable_placer.h"
@@ -42,6 +43,7 @@ class Continuity : public StateObserver {
   void OnRecorded(const EventRecord& record) override;
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;
+  uint64_t VariableBytes(const Task& task) override;
   uint32_t OnModuleLoaded(const Task& task) override;
   void OnModuleUnloading(uint64_t module) override;
   void OnAtRisk(uint32_t flags) override;
@@ -57,6 +59,7 @@ class Continuity : public StateObserver {
   LogBudget* const log_;
   VariableCarrier carrier_;
   std::unique_ptr<VariablePlacer> placer_;
+  ModuleVariables loading_;  // Of the module that is being loaded. Control lane only.
 };
 
 }  // namespace warpline::worker

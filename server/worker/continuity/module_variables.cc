@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/fatbin/fatbin.h"
+#include "server/worker/continuity/variable_bytes.h"
 
 namespace warpline::worker {
 namespace {
@@ -154,22 +155,31 @@ void ReadCubin(std::string_view elf, Names* names) {
 }
 
 // A cubin of the device's generation is preferred to PTX, and PTX for this device or an older one
-// to newer PTX; within each group the newest is taken.
+// to newer PTX. 0 for what does not run there.
+int RankOf(const fatbin::ImageEntry& entry, int sm) {
+  const int target = static_cast<int>(entry.sm);
+  if (entry.kind == fatbin::ImageKind::kElf) return target <= sm && target / 10 == sm / 10 ? 3 : 0;
+  if (entry.kind == fatbin::ImageKind::kPtx) return sm == 0 || target <= sm ? 2 : 1;
+  return 0;
+}
+
+// Within each group the newest is taken.
 const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries, int sm) {
   const fatbin::ImageEntry* best = nullptr;
   int best_rank = 0;
   for (const fatbin::ImageEntry& entry : entries) {
-    const int target = static_cast<int>(entry.sm);
-    int rank = 0;
-    if (entry.kind == fatbin::ImageKind::kElf)
-      rank = target <= sm && target / 10 == sm / 10 ? 3 : 0;
-    if (entry.kind == fatbin::ImageKind::kPtx) rank = sm == 0 || target <= sm ? 2 : 1;
+    const int rank = RankOf(entry, sm);
     if (rank == 0 || rank < best_rank) continue;
     if (rank == best_rank && entry.sm < best->sm) continue;
     best = &entry;
     best_rank = rank;
   }
   return best;
+}
+
+uint64_t BytesOf(fatbin::ImageKind kind, const absl::StatusOr<std::string>& code) {
+  if (!code.ok()) return kTooManyBytes;
+  return kind == fatbin::ImageKind::kElf ? CubinVariableBytes(*code) : PtxVariableBytes(*code);
 }
 
 }  // namespace
@@ -181,10 +191,20 @@ ModuleVariables WritableVariables(std::string_view image, int sm) {
   const fatbin::ImageEntry* const entry = entries.ok() ? Choose(*entries, sm) : nullptr;
   if (entry == nullptr) {
     // A program without an image for the device does not load.
-    if (!entries.ok()) names.Doubt();
+    if (!entries.ok()) {
+      names.Doubt();
+      // What the device may still make of it is text.
+      variables.bytes = PtxVariableBytes(image);
+    }
     return variables;
   }
   const auto code = fatbin::EntryPayload(*entry);
+  variables.bytes = BytesOf(entry->kind, code);
+  // The device may have its own idea of which is best.
+  for (const fatbin::ImageEntry& other : *entries) {
+    if (&other == entry || RankOf(other, sm) != RankOf(*entry, sm)) continue;
+    variables.bytes = std::max(variables.bytes, BytesOf(other.kind, fatbin::EntryPayload(other)));
+  }
   if (!code.ok()) {
     names.Doubt();
   } else if (entry->kind == fatbin::ImageKind::kElf) {

@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_WORKER_CONTINUITY_MODULE_VARIABLES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct ModuleVariables {
   bool complete = true;
   // Kernels may take memory of the device's own heap (malloc).
   bool allocates = false;
+  // What all its variables take of the device: the most that any part of the image would which the
+  // device may choose.
+  uint64_t bytes = 0;
 
   bool any() const { return !complete || !names.empty(); }
 };

@@ -41,6 +41,15 @@ TEST(ModuleVariablesTest, VariablesAreNamed) {
   EXPECT_FALSE(Of(".global .u32 " + std::string(kMaxVariableName + 1, 'n') + ";\n").complete);
 }
 
+TEST(ModuleVariablesTest, TheirBytesAreSummed) {
+  EXPECT_EQ(Of(kKernel).bytes, 0u);
+  EXPECT_EQ(
+      Of(".global .u32 a, b;\n" + std::string(kKernel) + ".global .b8 big[17179869184];\n").bytes,
+      (16ull << 30) + 8);
+  // What is no image for us may be text for the device.
+  EXPECT_EQ(WritableVariables("nonsense .global .u32 a[100];", 90).bytes, 400u);
+}
+
 TEST(ModuleVariablesTest, KernelsThatAllocateAreFound) {
   EXPECT_TRUE(
       Of(".extern .func (.param .b64 r) malloc\n(\n.param .b64 p\n)\n;\n" + std::string(kKernel))

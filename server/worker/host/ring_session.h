@@ -53,6 +53,8 @@ class RingSession {
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
   void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
   void OnModuleImage(UniqueFd image);
+  // What the session took over that the server has to charge for, in one piece.
+  uint64_t replayed_bytes() const { return session_->replayed_bytes(); }
 
  private:
   RingSession(uint64_t number, int control_fd) : charger_(control_fd, number) {}

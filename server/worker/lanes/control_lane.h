@@ -4,8 +4,11 @@
 #define WARPLINE_SERVER_WORKER_LANES_CONTROL_LANE_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "common/loop/loop_affinity.h"
@@ -24,6 +27,14 @@ class ControlLane : public Lane {
   Step Issue(Task& task) RUNS_ON(on_lane_) override;
 
  private:
+  // What is taken for a CUlimit of a device.
+  struct LimitMemory {
+    uint64_t first_value = 0;  // That of a new context, which is part of it.
+    uint64_t value = 0;
+    uint64_t local_bytes = 0;  // The most that a kernel needs for each of its threads.
+    uint64_t taken = 0;
+  };
+
   // Finds the variable of a GlobalFind or VariableFind.
   CudaResult FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) RUNS_ON(on_lane_);
   // Declares a function for each command of this lane in the table.
@@ -39,16 +50,27 @@ class ControlLane : public Lane {
   // Whether the task's module is made of an image that the client has not sent yet. Commands that
   // use the module then say so.
   static bool Missing(const Task& task);
+  // Loads the task's image with `load`, and takes the memory of its variables.
+  CudaResult Load(const std::function<CudaResult(device::ModuleId*)>& load, Task& task)
+      RUNS_ON(on_lane_);
   // Keeps the result of loading the task's image.
   void Loaded(CudaResult result, Task& task) RUNS_ON(on_lane_);
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail)
       RUNS_ON(on_lane_);
   CudaResult Create(Array* array) RUNS_ON(on_lane_);
+  LimitMemory& LimitOf(uint32_t device, int limit) RUNS_ON(on_lane_);
+  // Takes what `*next` needs more than it has, and notes what it has then. kOutOfMemory beyond the
+  // quota.
+  CudaResult TakeFor(uint32_t device, int limit, LimitMemory* next) RUNS_ON(on_lane_);
+  CudaResult SetLimit(uint32_t device, int limit, uint64_t value) RUNS_ON(on_lane_);
+  CudaResult TakeForKernel(uint32_t device, uint64_t local_bytes) RUNS_ON(on_lane_);
   // Reports whether there is anything that ends with the worker.
   void NoteObjects() RUNS_ON(on_lane_);
 
   void CreateGraph(Task& task) RUNS_ON(on_lane_);
+
+  std::map<std::pair<uint32_t, int>, LimitMemory> limits_ ABSL_GUARDED_BY(on_lane_);
 
   uint64_t arrays_ ABSL_GUARDED_BY(on_lane_) = 0;  // Number of those that exist.
   // Number of them, with the graphs that are made of them.

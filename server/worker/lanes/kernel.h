@@ -20,6 +20,7 @@ struct Module {
   uint64_t ticket = 0;
   uint32_t device = 0;
   uint64_t image_bytes = 0;
+  uint64_t variable_bytes = 0;  // Of OutsideMemory; control lane only.
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
   bool prints = false;  // Whether its kernels may print.

@@ -37,6 +37,7 @@ HostedSession::HostedSession(Options options)
       staging_(devices_.context(0), limits_.staging_buffers, usage_),
       prints_(options.output, &devices_, &sink_),
       continuity_(&devices_, options.recorder, options.sm, &log_),
+      outside_(ChargerOf(options), devices_.size()),
       completion_({.sink = &sink_,
                    .progress = &progress_,
                    .prints = &prints_,
@@ -47,6 +48,7 @@ HostedSession::HostedSession(Options options)
                   .reports = &completion_,
                   .state = &continuity_,
                   .charger = ChargerOf(options),
+                  .outside = &outside_,
                   .sink = &sink_,
                   .prints = &prints_,
                   .staging = &staging_,
@@ -75,7 +77,10 @@ HostedSession::HostedSession(Options options)
 HostedSession::~HostedSession() { completion_.StopLanes(); }
 
 absl::Status HostedSession::Replay(uint64_t seq) {
-  return ReplayJournal(seq, command_parts_, &continuity_, &decoder_);
+  outside_.BeginReplay();
+  const absl::Status status = ReplayJournal(seq, command_parts_, &continuity_, &decoder_);
+  replayed_bytes_ = outside_.EndReplay();
+  return status;
 }
 
 }  // namespace warpline::worker

@@ -61,7 +61,7 @@ class HostedSession {
     int sm = 0;  // That of the device, such as 90; it decides which of a module's images runs.
     // These may be null.
     OutputSource* output = nullptr;    // What kernels print.
-    MemoryCharger* charger = nullptr;  // Charged for arrays.
+    MemoryCharger* charger = nullptr;  // Charged for what is outside the arena.
     VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
     Recorder* recorder = nullptr;      // Notes what a next worker needs.
   };
@@ -81,6 +81,8 @@ class HostedSession {
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
   // Decode(). The errors are those of ReplayJournal().
   absl::Status Replay(uint64_t seq) RUNS_ON(decoder_thread);
+  // What has to be charged of the first device after that; see OutsideMemory::EndReplay().
+  uint64_t replayed_bytes() const RUNS_ON(decoder_thread) { return replayed_bytes_; }
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
@@ -109,6 +111,7 @@ class HostedSession {
   CachedImages images_;
   PrintRelay prints_;
   Continuity continuity_;
+  OutsideMemory outside_;
   Completion completion_;
   const LaneHost lane_host_;
   StreamOrder order_ ABSL_GUARDED_BY(decoder_thread);
@@ -116,6 +119,7 @@ class HostedSession {
   CurrentCommand current_ ABSL_GUARDED_BY(decoder_thread);
   const CommandParts command_parts_;
   Decoder decoder_ ABSL_GUARDED_BY(decoder_thread);
+  uint64_t replayed_bytes_ ABSL_GUARDED_BY(decoder_thread) = 0;
 };
 
 }  // namespace warpline::worker
