@@ -64,6 +64,14 @@ ABSL_FLAG(
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
 ABSL_FLAG(
+    std::string, pageable_access, "warn",
+    "What the server does when it starts on a GPU that reaches pageable memory (HMM, or ATS as on "
+    "Grace), with which a kernel can read and write all memory of its worker's process: warn "
+    "writes "
+    "a line to the log, refuse ends the server. warn by default, because workers are kept apart "
+    "from "
+    "each other and from the server all the same, and many drivers switch it on.");
+ABSL_FLAG(
     std::string, module_cache_dir, "",
     "Where module images are kept that clients have sent, so that later sessions need not send "
     "them again. One server at a time uses a folder. Empty for $CACHE_DIRECTORY, or "
@@ -112,6 +120,14 @@ absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
   return std::optional<uint64_t>(size.bytes);
 }
 
+absl::StatusOr<PageableAccess> Pageable() {
+  const std::string text = absl::GetFlag(FLAGS_pageable_access);
+  if (text == "warn") return PageableAccess::kWarn;
+  if (text == "refuse") return PageableAccess::kRefuse;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--pageable_access=", text, ": expected warn or refuse"));
+}
+
 absl::StatusOr<DeviceOptions> Device() {
   DeviceOptions options;
   options.backend = absl::GetFlag(FLAGS_device);
@@ -122,6 +138,9 @@ absl::StatusOr<DeviceOptions> Device() {
   auto reserve = DeviceReserve();
   if (!reserve.ok()) return reserve.status();
   options.reserve_bytes = *reserve;
+  const auto pageable = Pageable();
+  if (!pageable.ok()) return pageable.status();
+  options.pageable_access = *pageable;
   const int warm = absl::GetFlag(FLAGS_warm_workers);
   if (warm < -1 || warm > kMostWarmWorkers) {
     return absl::InvalidArgumentError(

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
+#include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
 
 namespace warpline::server {
@@ -34,6 +35,7 @@ struct DeviceOptions {
   std::optional<uint64_t> reserve_bytes;
   // Workers of each device that wait for a session; by default one of a GPU, none of another.
   std::optional<int> warm_workers;
+  PageableAccess pageable_access = PageableAccess::kWarn;
   // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
   int hardware_queues = 0;
   // Empty for the programs that lie beside this one.

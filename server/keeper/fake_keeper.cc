@@ -1,5 +1,5 @@
-// A keeper process over the fake device. Its arguments `--devices=N` and `--total_mib=N` set its
-// behaviour.
+// A keeper process over the fake device. Its arguments `--devices=N`, `--total_mib=N` and
+// `--pageable_access` set its behaviour.
 #include <cstdlib>
 #include <string>
 
@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
     const std::string arg = argv[i];
     const char* value = argv[i] + arg.find('=') + 1;
     if (absl::StartsWith(arg, "--devices=")) options.device_count = std::atoi(value);
+    if (arg == "--pageable_access") options.pageable_access = true;
     if (absl::StartsWith(arg, "--total_mib=")) {
       options.total_bytes = std::strtoull(value, nullptr, 10) << 20;
     }

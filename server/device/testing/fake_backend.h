@@ -13,6 +13,7 @@ namespace warpline::device {
 struct FakeBackendOptions {
   int device_count = 1;
   uint64_t total_bytes = 1ull << 30;
+  bool pageable_access = false;  // Whether it says that it reaches pageable memory.
 };
 
 // Chunks are sealed memory files, so their contents and their lifetime can be checked.
