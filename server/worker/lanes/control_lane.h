@@ -39,6 +39,9 @@ class ControlLane : public Lane {
   static bool Missing(const Task& task);
   // Keeps the result of loading the task's image.
   void Loaded(CudaResult result, Task& task);
+  void Unload(const Task& task, const Module& module);
+  // Unloads the modules that ended with what the task destroyed.
+  void UnloadLeaving(const Task& task, ModuleHold* hold);
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);
   CudaResult Create(Array* array);

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
@@ -26,6 +28,19 @@ struct Module {
   device::JitLog log;   // The log of a load with options.
   // What only the worker has once a kernel of it may have run, as JournalFlags.
   uint32_t at_risk = 0;
+  // The graphs and frames that have kernels of it. Decoder only.
+  uint32_t holders = 0;
+  // It was unloaded while some had, and stays on the device until the last of them is gone. The
+  // decoder sets it before it sends the unloading on.
+  bool kept = false;
+};
+
+// The modules whose kernels a graph or a frame has.
+struct ModuleHold {
+  std::set<std::shared_ptr<Module>> held;  // Decoder only.
+  // Those that end with the graph or frame. The decoder sets it with the command that destroys
+  // that, and the control lane then unloads them.
+  std::vector<std::shared_ptr<Module>> leaving;
 };
 
 // The CUfunction_attributes that an application may set, from kFirstSetting on.

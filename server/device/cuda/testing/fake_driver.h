@@ -43,11 +43,14 @@ class FakeDriver {
   // digits. The contexts of devices are 100, 101, ...
   std::string Take() { return std::exchange(asked_, {}); }
 
- private:
-  friend struct FakeCalls;
+  // --- For the functions of api().
   void Note(const std::string& line) { asked_ += line + "\n"; }
   void NoteBox(const char* call, const CUDA_MEMCPY3D& copy);
+  bool fails() const { return fails_; }
+  // Sets `*start` and returns the range in which the address lies; null for one in none.
+  const Range* RangeOf(uint64_t address, uint64_t* start) const;
 
+ private:
   DriverApi api_;
   std::map<uint64_t, Range> ranges_;
   bool fails_ = false;
