@@ -184,8 +184,9 @@ const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries,
   for (const fatbin::ImageEntry& entry : entries) {
     const int target = static_cast<int>(entry.sm);
     int rank = 0;
-    if (entry.kind == fatbin::ImageKind::kElf)
+    if (entry.kind == fatbin::ImageKind::kElf) {
       rank = target <= sm && target / 10 == sm / 10 ? 3 : 0;
+    }
     if (entry.kind == fatbin::ImageKind::kPtx) rank = sm == 0 || target <= sm ? 2 : 1;
     if (rank == 0 || rank < best_rank) continue;
     if (rank == best_rank && entry.sm < best->sm) continue;

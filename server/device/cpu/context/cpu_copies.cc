@@ -31,8 +31,9 @@ CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, 
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, claim = std::move(claim), kept = std::move(kept)] {
-                           if (!memory_.Contains(dst, kept.size(), kWrites))
+                           if (!memory_.Contains(dst, kept.size(), kWrites)) {
                              return CudaResult::kIllegalAddress;
+                           }
                            CopyBytes(Pointer(dst), kept.data(), kept.size());
                            return CudaResult::kSuccess;
                          });
@@ -76,8 +77,9 @@ CudaResult CpuCopies::Memset(uint64_t dst, uint32_t value, int width, size_t cou
   if (count == 0) return CudaResult::kSuccess;
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, value, width, count, bytes = to->bytes()] {
-                           if (!memory_.Contains(dst, bytes, kWrites))
+                           if (!memory_.Contains(dst, bytes, kWrites)) {
                              return CudaResult::kIllegalAddress;
+                           }
                            switch (width) {
                              case 1:
                                std::memset(Pointer(dst), static_cast<int>(value & 0xff), count);

@@ -84,9 +84,11 @@ CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
       MAP_FAILED) {
     const int error = errno;
     // MAP_FIXED may have dropped the reservation and a sink.
-    mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-         0);
     SetGranules(offset, bytes, 0);
+    if (mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0) == MAP_FAILED) {
+      return CudaResult::kOperatingSystem;
+    }
     return error == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
   }
   chunks_[va] = bytes;
