@@ -44,6 +44,7 @@ void GrpcSession::Request(GpuService* service, grpc::ServerCompletionQueue* noti
 absl::Status GrpcSession::Start(Acceptor* acceptor, const StartThread& start_thread,
                                 std::function<void()> done) {
   auto thread = start_thread("wl-chan", [this, acceptor, done = std::move(done)] {
+    const LoopScope scope(&channel_loop);
     Run(acceptor);
     done();
   });

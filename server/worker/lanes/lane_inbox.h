@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/task.h"
 
@@ -25,9 +26,9 @@ struct EventWait {
 
 class LaneInbox {
  public:
-  // Called by the decoder. Append() takes effect at Flush().
-  void Append(Task task) { outbox_.push_back(std::move(task)); }
-  void Flush();
+  // Append() takes effect at Flush().
+  void Append(Task task) RUNS_ON(decoder_thread) { outbox_.push_back(std::move(task)); }
+  void Flush() RUNS_ON(decoder_thread);
 
   // Called by any thread. Returns false, and adds nothing, once the inbox is closed.
   bool AddEventWait(EventWait wait);
@@ -45,14 +46,13 @@ class LaneInbox {
   // Accepts no more waits from now on. Returns those that were not taken.
   std::vector<EventWait> Close();
 
-  // Drops everything. Called once the thread has ended, on the decoder's thread or with the decoder
-  // gone.
-  void Clear();
+  // Drops everything. Called once the lane's thread has ended.
+  void Clear() RUNS_ON(decoder_thread);
 
  private:
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  std::vector<Task> outbox_;  // The decoder's.
+  std::vector<Task> outbox_ ABSL_GUARDED_BY(decoder_thread);
 
   Mutex mu_;
   CondVar wake_;

@@ -155,7 +155,10 @@ absl::Status AddressListener::Start(Take take) {
   take_ = std::move(take);
   stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ResourceExhaustedError(std::strerror(errno));
-  auto thread = TryStartLoopThread("wl-listen", [this] { Run(); });
+  auto thread = TryStartLoopThread("wl-listen", [this] {
+    const LoopScope scope(&on_listener_);
+    Run();
+  });
   if (!thread.ok()) return thread.status();
   thread_ = *std::move(thread);
   return absl::OkStatus();
@@ -211,7 +214,9 @@ void AddressListener::AcceptFrom(int socket) {
 // gRPC closes connections without a word. A descriptor that is no socket any more, or another one,
 // was closed.
 bool AddressListener::HasRoom() {
-  const auto full = [this] { return taken_.size() >= static_cast<size_t>(max_connections_); };
+  const auto full = [this]() RUNS_ON(on_listener_) {
+    return taken_.size() >= static_cast<size_t>(max_connections_);
+  };
   if (full()) {
     std::erase_if(taken_, [](const Taken& t) { return SocketInode(t.fd) != t.inode; });
   }

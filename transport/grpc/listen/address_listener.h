@@ -10,8 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/log/log_budget.h"
+#include "common/loop/loop_affinity.h"
 #include "common/unique_fd.h"
 
 namespace warpline::grpc_internal {
@@ -48,10 +50,10 @@ class AddressListener {
 
   absl::Status BindUnix(const std::string& path);
   absl::Status BindHost(const std::string& host, const std::string& port);
-  void Run();
-  void AcceptFrom(int socket);
+  void Run() RUNS_ON(on_listener_);
+  void AcceptFrom(int socket) RUNS_ON(on_listener_);
   // Whether there is room for one more.
-  bool HasRoom();
+  bool HasRoom() RUNS_ON(on_listener_);
 
   const int max_connections_;
   int port_ = 0;
@@ -59,10 +61,10 @@ class AddressListener {
   std::vector<UniqueFd> sockets_;
   UniqueFd stop_;
   Take take_;
+  LoopAffinity on_listener_;  // The thread.
   std::thread thread_;
-  // Of the thread.
-  std::vector<Taken> taken_;
-  bool said_full_ = false;
+  std::vector<Taken> taken_ ABSL_GUARDED_BY(on_listener_);
+  bool said_full_ ABSL_GUARDED_BY(on_listener_) = false;
   LogBudget log_;
 };
 

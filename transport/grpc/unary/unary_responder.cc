@@ -39,11 +39,12 @@ absl::StatusOr<std::string> ToString(const grpc::ByteBuffer& buffer) {
 // One call from its request to its end.
 class UnaryResponder::Call : public AcceptEvent {
  public:
-  Call(UnaryResponder* owner, grpc::ServerCompletionQueue* queue) : owner_(owner), queue_(queue) {
+  Call(UnaryResponder* owner, grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop)
+      : owner_(owner), queue_(queue) {
     owner_->service_.RequestCall(&context_, &stream_, queue_, queue_, this);
   }
 
-  void OnEvent(bool ok) override {
+  void OnEvent(bool ok) RUNS_ON(accept_loop) override {
     if (!ok || stage_ == Stage::kAnswering) {
       delete this;
     } else if (stage_ == Stage::kAwaited) {
@@ -58,7 +59,7 @@ class UnaryResponder::Call : public AcceptEvent {
  private:
   enum class Stage { kAwaited, kReading, kAnswering };
 
-  void Begin() {
+  void Begin() RUNS_ON(accept_loop) {
     if (context_.method() == kHealthCheck) {
       const bool serving = owner_->serving_.load(std::memory_order_relaxed);
       return Answer(std::string(serving ? kServing : kNotServing));
@@ -71,7 +72,7 @@ class UnaryResponder::Call : public AcceptEvent {
     stream_.Read(&request_, this);
   }
 
-  void Answer(const absl::StatusOr<std::string>& answer) {
+  void Answer(const absl::StatusOr<std::string>& answer) RUNS_ON(accept_loop) {
     stage_ = Stage::kAnswering;
     if (answer.ok()) {
       stream_.WriteAndFinish(ToBuffer(*answer), grpc::WriteOptions(), grpc::Status::OK, this);
@@ -84,9 +85,9 @@ class UnaryResponder::Call : public AcceptEvent {
   grpc::ServerCompletionQueue* const queue_;
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
-  grpc::ByteBuffer request_;
-  UnaryMethods::const_iterator method_;
-  Stage stage_ = Stage::kAwaited;
+  grpc::ByteBuffer request_ ABSL_GUARDED_BY(accept_loop);
+  UnaryMethods::const_iterator method_ ABSL_GUARDED_BY(accept_loop);
+  Stage stage_ ABSL_GUARDED_BY(accept_loop) = Stage::kAwaited;
 };
 
 void UnaryResponder::Listen(grpc::ServerCompletionQueue* queue) {

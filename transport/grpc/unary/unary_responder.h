@@ -22,7 +22,7 @@
 
 namespace warpline::grpc_internal {
 
-// Except SetServing(), which is thread-safe, runs on the accepting thread. Outlives the queue.
+// SetServing() is thread-safe. Outlives the queue.
 class UnaryResponder {
  public:
   explicit UnaryResponder(UnaryMethods methods) : methods_(std::move(methods)) {}
@@ -31,7 +31,7 @@ class UnaryResponder {
   void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
 
   // After it was started: waits for the first calls. Their events come as AcceptEvent tags.
-  void Listen(grpc::ServerCompletionQueue* queue);
+  void Listen(grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop);
 
   void SetServing(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
 
