@@ -64,6 +64,12 @@ ABSL_FLAG(
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
 ABSL_FLAG(
+    std::string, pageable_access, "warn",
+    "What the server does when it starts on a GPU that reaches pageable memory (HMM, or ATS as on "
+    "Grace), with which a kernel can read and write all memory of its worker's process: warn "
+    "writes a line to the log, refuse ends the server. warn by default, because workers are kept "
+    "apart from each other and from the server all the same, and many drivers switch it on.");
+ABSL_FLAG(
     std::string, require_jail, "best_effort",
     "What holds of the jail around workers and keepers, which execute what tenants send: "
     "best_effort says in the log which of its layers this host lacks and goes on; strict ends "
@@ -133,6 +139,14 @@ absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
   return std::optional<uint64_t>(size.bytes);
 }
 
+absl::StatusOr<PageableAccess> Pageable() {
+  const std::string text = absl::GetFlag(FLAGS_pageable_access);
+  if (text == "warn") return PageableAccess::kWarn;
+  if (text == "refuse") return PageableAccess::kRefuse;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--pageable_access=", text, ": expected warn or refuse"));
+}
+
 absl::StatusOr<DeviceOptions> Device() {
   DeviceOptions options;
   options.backend = absl::GetFlag(FLAGS_device);
@@ -143,6 +157,9 @@ absl::StatusOr<DeviceOptions> Device() {
   auto reserve = DeviceReserve();
   if (!reserve.ok()) return reserve.status();
   options.reserve_bytes = *reserve;
+  const auto pageable = Pageable();
+  if (!pageable.ok()) return pageable.status();
+  options.pageable_access = *pageable;
   const int warm = absl::GetFlag(FLAGS_warm_workers);
   if (warm < -1 || warm > kMostWarmWorkers) {
     return absl::InvalidArgumentError(

@@ -21,6 +21,7 @@ ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
 ABSL_DECLARE_FLAG(int, resume_seconds);
 ABSL_DECLARE_FLAG(int, warm_workers);
 ABSL_DECLARE_FLAG(int, hardware_queues);
+ABSL_DECLARE_FLAG(std::string, pageable_access);
 ABSL_DECLARE_FLAG(std::string, module_cache_dir);
 ABSL_DECLARE_FLAG(warpline::ByteSize, module_cache_bytes);
 ABSL_DECLARE_FLAG(int, drain_seconds);
@@ -82,6 +83,16 @@ TEST_F(FlagsTest, RefusesAReserveThatIsNoSize) {
   const auto options = ServerOptionsFromFlags();
   ASSERT_TRUE(options.ok());
   EXPECT_EQ(options->device.reserve_bytes, uint64_t{2} << 30);
+}
+
+TEST_F(FlagsTest, PageableAccessIsWarnedOfOrRefused) {
+  EXPECT_EQ(ServerOptionsFromFlags()->device.pageable_access, PageableAccess::kWarn);
+  absl::SetFlag(&FLAGS_pageable_access, "refuse");
+  EXPECT_EQ(ServerOptionsFromFlags()->device.pageable_access, PageableAccess::kRefuse);
+  for (const char* const text : {"", "no", "Warn"}) {
+    absl::SetFlag(&FLAGS_pageable_access, text);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--pageable_access=");
+  }
 }
 
 TEST_F(FlagsTest, RefusesNumbersOutOfRange) {

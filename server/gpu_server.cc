@@ -20,6 +20,7 @@
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
+#include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
 #include "server/process/process_roles.h"
 #include "server/process/running_process.h"
@@ -72,10 +73,11 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
     options.keeper.ordinal = ordinal;
     options.max_chunks = descriptors / 2 / static_cast<size_t>(count);
     auto device = DeviceMemory::Open(options);
-    if (!device.ok()) {
-      return absl::Status(
-          device.status().code(),
-          absl::StrCat("device ", ordinal, ": ", std::string(device.status().message())));
+    absl::Status usable = device.status();
+    if (usable.ok()) usable = CheckPageableAccess((*device)->info(), ordinal, from.pageable_access);
+    if (!usable.ok()) {
+      return absl::Status(usable.code(),
+                          absl::StrCat("device ", ordinal, ": ", std::string(usable.message())));
     }
     jailer->AddDevice(ordinal, (*device)->info().pci_bus_id());
     // What "auto" became for the first device holds for all.

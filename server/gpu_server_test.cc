@@ -1,5 +1,7 @@
 #include "server/gpu_server.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -114,6 +116,24 @@ TEST_F(GpuServerTest, SaysWhichAddressIsTaken) {
 TEST_F(GpuServerTest, DoesNotStartWithoutAKeeper) {
   options_.device.keeper_program = "/nonexistent/keeper";
   EXPECT_FALSE(GpuServer::Create(options_).ok());
+}
+
+TEST_F(GpuServerTest, ADeviceThatReachesPageableMemoryIsRefusedOnlyIfTold) {
+  const testing::TempFolder folder;
+  const std::string keeper = folder.path() + "/keeper";
+  std::ofstream(keeper) << "#!/bin/sh\nexec " << Runfile("server/keeper/fake_keeper")
+                        << " --pageable_access \"$@\"\n";
+  ASSERT_EQ(chmod(keeper.c_str(), 0700), 0);
+  options_.device.keeper_program = keeper;
+  EXPECT_TRUE(GpuServer::Create(options_).ok());
+  options_.device.pageable_access = PageableAccess::kRefuse;
+  const auto refused = GpuServer::Create(options_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+  EXPECT_NE(refused.status().message().find("device 0: it reaches pageable memory"),
+            std::string::npos)
+      << refused.status();
+  options_.device.keeper_program = Runfile("server/keeper/warpline-keeper");
+  EXPECT_TRUE(GpuServer::Create(options_).ok()) << "the CPU device does not";
 }
 
 }  // namespace

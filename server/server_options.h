@@ -11,6 +11,7 @@
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
 #include "server/jail/jailer.h"
+#include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
 
 namespace warpline::server {
@@ -35,6 +36,7 @@ struct DeviceOptions {
   std::optional<uint64_t> reserve_bytes;
   // Workers of each device that wait for a session; by default one of a GPU, none of another.
   std::optional<int> warm_workers;
+  PageableAccess pageable_access = PageableAccess::kWarn;
   // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
   int hardware_queues = 0;
   // Empty for the programs that lie beside this one.

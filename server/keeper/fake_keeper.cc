@@ -1,5 +1,6 @@
 // A keeper process over the fake device. Its arguments set its behaviour: `--devices=N`,
-// `--total_mib=N`, and `--free_file=PATH`, a file with the MiB that are free, as text.
+// `--total_mib=N`, `--pageable_access`, and `--free_file=PATH`, a file with the MiB that are free,
+// as text.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
     const std::string arg = argv[i];
     const char* value = argv[i] + arg.find('=') + 1;
     if (absl::StartsWith(arg, "--devices=")) options.device_count = std::atoi(value);
+    if (arg == "--pageable_access") options.pageable_access = true;
     if (absl::StartsWith(arg, "--total_mib=")) {
       options.total_bytes = std::strtoull(value, nullptr, 10) << 20;
     }

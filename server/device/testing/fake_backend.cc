@@ -56,6 +56,8 @@ class FakeBackend : public Backend {
     info.driver_version = 13000;
     info.pci_bus_id = "0000:00:00.0";
     info.attributes.emplace_back(1, 1024);
+    // CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+    info.attributes.emplace_back(88, options_.pageable_access ? 1 : 0);
     return info;
   }
 

@@ -17,6 +17,7 @@ struct FakeBackendOptions {
   uint64_t total_bytes = 1ull << 30;
   // What its chunk sources answer for FreeBytes(); null for nothing.
   std::function<std::optional<uint64_t>()> free_bytes = nullptr;
+  bool pageable_access = false;  // Whether it says that it reaches pageable memory.
 };
 
 // Chunks are sealed memory files, so their contents and their lifetime can be checked.

@@ -47,6 +47,8 @@ void GraphCommands::Create(const Command& command, std::string_view tail,
     tables().module_bytes -= image->total();
     return Refuse(result);
   }
+  ObjectTables::Hold(graph->kernels, &graph->hold);
+  if (graph->frame != nullptr) ObjectTables::Hold(graph->kernels, &graph->frame->hold);
   graph->ticket = order().NextControlTicket();
   Task task = NewTask(command, tail);
   task.graph = graph;
@@ -95,6 +97,7 @@ void GraphCommands::On(const cmd::ConditionalDestroy& command, std::string_view 
   task.frame = std::move(found->second);
   tables().frames.erase(found);
   tables().graph_nodes -= std::exchange(task.frame->counted, 0);
+  tables().Release(&task.frame->hold);
   order().ToControl<cmd::ConditionalDestroy>(std::move(task));
 }
 
@@ -106,6 +109,7 @@ void GraphCommands::On(const cmd::GraphDestroy& command, std::string_view tail) 
   tables().graphs.erase(found);
   tables().module_bytes -= task.graph->image->total();
   tables().graph_nodes -= task.graph->nodes.size();
+  tables().Release(&task.graph->hold);
   order().ToControl<cmd::GraphDestroy>(std::move(task));
 }
 

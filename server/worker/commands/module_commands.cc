@@ -74,7 +74,8 @@ void ModuleCommands::On(const cmd::ModuleUnload& command, std::string_view tail)
   Task task = NewTask(command, tail);
   task.module = FindIn(tables().modules, command.module);
   if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
-  tables().module_bytes -= task.module->image_bytes;
+  task.module->kept = task.module->holders > 0;
+  if (!task.module->kept) tables().module_bytes -= task.module->image_bytes;
   // Kernels end with their module.
   absl::erase_if(tables().kernels,
                  [&](const auto& kernel) { return kernel.second->module == task.module; });

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -63,6 +64,11 @@ struct ObjectTables {
   // Takes an image out of the table; its bytes stay counted. Returns null for an image that is not
   // complete.
   std::shared_ptr<Image> TakeImage(uint64_t handle) RUNS_ON(decoder_thread);
+  // Keep modules on the device, with their bytes counted, for as long as a graph or a frame has
+  // `kernels` (null ones are ignored) of them.
+  static void Hold(const std::vector<std::shared_ptr<Kernel>>& kernels, ModuleHold* hold)
+      RUNS_ON(decoder_thread);
+  void Release(ModuleHold* hold) RUNS_ON(decoder_thread);
   // Forgets an image, which must be in the table, and its bytes.
   void DropImage(uint64_t handle) RUNS_ON(decoder_thread);
 };

@@ -23,6 +23,9 @@ bool IsCompilersOwn(std::string_view name) {
          name.find("E19__PRETTY_FUNCTION__") != std::string_view::npos;
 }
 
+// How often each byte of a cubin is read at most, on average.
+constexpr uint64_t kMostReadings = 4;
+
 template <typename T>
 bool LoadAt(std::string_view bytes, uint64_t offset, T* value) {
   if (offset > bytes.size() || sizeof(T) > bytes.size() - offset) return false;
@@ -99,9 +102,10 @@ void ReadPtx(std::string_view ptx, Names* names) {
   for (size_t i = 0; i < ptx.size(); ++i) {
     if (ptx.compare(i, 2, "//") == 0) {
       i = std::min(ptx.find('\n', i), ptx.size() - 1);
-      if (depth == 0 &&
-          ptx.substr(start, i - start).find_first_not_of(" \t\r\n/") == std::string_view::npos) {
-        start = i + 1;
+      if (depth == 0) {
+        const size_t text = ptx.substr(start, i - start).find_first_not_of(" \t\r\n/");
+        // Blanks are passed over once, however many comments follow.
+        start = text == std::string_view::npos ? i + 1 : start + text;
       }
       continue;
     }
@@ -119,7 +123,24 @@ void ReadPtx(std::string_view ptx, Names* names) {
   }
 }
 
+// Bounds what is read of a file whose parts may overlap.
+class Reading {
+ public:
+  explicit Reading(uint64_t bytes) : left_(bytes) {}
+  // Returns false when that is too much.
+  bool Take(uint64_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
+ private:
+  uint64_t left_;
+};
+
 void ReadCubin(std::string_view elf, Names* names) {
+  // Tables of a real file do not overlap, and only a few names share their bytes.
+  Reading reading(kMostReadings * elf.size());
   Elf64_Ehdr header;
   if (!LoadAt(elf, 0, &header) || header.e_shentsize != sizeof(Elf64_Shdr)) return names->Doubt();
   std::vector<Elf64_Shdr> sections(header.e_shnum);
@@ -131,6 +152,7 @@ void ReadCubin(std::string_view elf, Names* names) {
   bool any = false;
   for (size_t i = 0; i < sections.size(); ++i) {
     const std::string_view name = NameAt(elf, sections[header.e_shstrndx], sections[i].sh_name);
+    if (!reading.Take(sizeof(Elf64_Shdr) + name.size())) return names->Doubt();
     global[i] = name.substr(0, 10) == ".nv.global" && sections[i].sh_size > 0;
     any |= global[i];
   }
@@ -141,6 +163,7 @@ void ReadCubin(std::string_view elf, Names* names) {
       Elf64_Sym symbol;
       if (!LoadAt(elf, table.sh_offset + at, &symbol)) return names->Doubt();
       const std::string_view name = NameAt(elf, sections[table.sh_link], symbol.st_name);
+      if (!reading.Take(sizeof(symbol) + name.size())) return names->Doubt();
       if (symbol.st_shndx == SHN_UNDEF && name == "malloc") names->Allocates();
       if (ELF64_ST_TYPE(symbol.st_info) == STT_SECTION || symbol.st_shndx >= sections.size() ||
           !global[symbol.st_shndx]) {

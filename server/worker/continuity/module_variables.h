@@ -31,7 +31,8 @@ struct ModuleVariables {
 
 // Looks at that part of `image` (a fatbin, a cubin or PTX) that runs on a device of `sm` (such as
 // 90; 0 for any PTX). Strings that the compiler made for printf and assert do not count, nor do
-// constants. The result is incomplete when in doubt, as for an image that cannot be read.
+// constants. The result is incomplete when in doubt, as for an image that cannot be read, or not
+// within a time in proportion to its size.
 // Thread-safe.
 ModuleVariables WritableVariables(std::string_view image, int sm);
 

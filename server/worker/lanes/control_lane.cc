@@ -217,10 +217,21 @@ void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
 void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
   if (task.module->result != CudaResult::kSuccess) return;
   host_->state->OnModuleUnloading(command.module);
-  const CudaResult result =
-      host_->devices->context(task.module->device)->UnloadModule(task.module->id);
+  if (!task.module->kept) Unload(task, task.module.get());
+}
+
+void ControlLane::Unload(const Task& task, Module* module) {
+  const CudaResult result = host_->devices->context(module->device)->UnloadModule(module->id);
   if (result != CudaResult::kSuccess) return host_->reports->Fail(task.seq, task.id, result);
-  host_->outside->Give(task.module->device, std::exchange(task.module->variable_bytes, 0));
+  host_->outside->Give(module->device, std::exchange(module->variable_bytes, 0));
+}
+
+// The driver keeps the kernels of a graph's nodes as they are, and does not notice when they go.
+void ControlLane::UnloadLeaving(const Task& task, ModuleHold* hold) {
+  for (const std::shared_ptr<Module>& module : hold->leaving) {
+    if (module->result == CudaResult::kSuccess) Unload(task, module.get());
+  }
+  hold->leaving.clear();
 }
 
 CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string* fields,
@@ -365,25 +376,29 @@ void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
 }
 
 void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {
-  if (!task.frame->created) return;
-  const CudaResult result =
-      host_->devices->context(task.frame->device)->DestroyFrame(task.frame->id);
-  --frames_;
-  NoteObjects();
-  // Commands that were queued before this and name it find nothing there.
-  task.frame->created = false;
-  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  if (task.frame->created) {
+    const CudaResult result =
+        host_->devices->context(task.frame->device)->DestroyFrame(task.frame->id);
+    --frames_;
+    NoteObjects();
+    // Commands that were queued before this and name it find nothing there.
+    task.frame->created = false;
+    if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  }
+  UnloadLeaving(task, &task.frame->hold);
 }
 
 void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
-  if (!task.graph->native) return;
-  if (task.graph->frame != nullptr) {
-    --frames_;
-    NoteObjects();
+  if (task.graph->native) {
+    if (task.graph->frame != nullptr) {
+      --frames_;
+      NoteObjects();
+    }
+    const CudaResult result =
+        host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
+    if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
   }
-  const CudaResult result =
-      host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
-  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  UnloadLeaving(task, &task.graph->hold);
 }
 
 }  // namespace warpline::worker

@@ -55,6 +55,9 @@ class ControlLane : public Lane {
       RUNS_ON(on_lane_);
   // Keeps the result of loading the task's image.
   void Loaded(CudaResult result, Task& task) RUNS_ON(on_lane_);
+  void Unload(const Task& task, Module* module) RUNS_ON(on_lane_);
+  // Unloads the modules that ended with what the task destroyed.
+  void UnloadLeaving(const Task& task, ModuleHold* hold) RUNS_ON(on_lane_);
   // Finds the kernel, its layout and attributes.
   CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail)
       RUNS_ON(on_lane_);

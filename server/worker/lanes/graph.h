@@ -33,6 +33,7 @@ struct Frame {
   // The modules of its nodes, which are kept so that no other module gets the place of one.
   std::vector<std::shared_ptr<Module>> modules;
   std::set<uint64_t> conditionals;
+  ModuleHold hold;  // Of all graphs that were made in it.
 };
 
 // Written by the decoder and then by the control lane; others read it after they saw the control
@@ -51,6 +52,7 @@ struct Graph {
   std::vector<std::shared_ptr<Kernel>> kernels;
   std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
   std::shared_ptr<Frame> frame;        // For graphs with conditional nodes.
+  ModuleHold hold;
 };
 
 using FindKernel = std::function<std::shared_ptr<Kernel>(uint64_t handle)>;
