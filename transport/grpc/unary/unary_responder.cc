@@ -3,6 +3,8 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,9 @@
 
 namespace warpline::grpc_internal {
 namespace {
+
+// In a lane: a second's worth for a scheduler with a slow disk.
+constexpr size_t kMostWaiting = 1024;
 
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
@@ -50,8 +55,7 @@ class UnaryResponder::Call : public AcceptEvent {
       new Call(owner_, queue_);
       Begin();
     } else {
-      const absl::StatusOr<std::string> request = ToString(request_);
-      Answer(request.ok() ? method_->second(PeerName(context_), *request) : request);
+      Handle();
     }
   }
 
@@ -59,6 +63,7 @@ class UnaryResponder::Call : public AcceptEvent {
   enum class Stage { kAwaited, kReading, kAnswering };
 
   void Begin() {
+    owner_->called_(context_.peer());
     if (context_.method() == kHealthCheck) {
       const bool serving = owner_->serving_.load(std::memory_order_relaxed);
       return Answer(std::string(serving ? kServing : kNotServing));
@@ -69,6 +74,22 @@ class UnaryResponder::Call : public AcceptEvent {
     }
     stage_ = Stage::kReading;
     stream_.Read(&request_, this);
+  }
+
+  void Handle() {
+    const auto lane = owner_->lane_of_.find(method_->first);
+    if (lane == owner_->lane_of_.end()) return AnswerByMethod();
+    const bool posted = owner_->lanes_->Post(lane->second, [this](bool run) {
+      if (run) return AnswerByMethod();
+      Answer(absl::UnavailableError("shutting down"));
+    });
+    if (!posted) Answer(absl::UnavailableError("too many calls are waiting; try again"));
+  }
+
+  // On the accepting thread or that of the lanes.
+  void AnswerByMethod() {
+    const absl::StatusOr<std::string> request = ToString(request_);
+    Answer(request.ok() ? method_->second(PeerName(context_), *request) : request);
   }
 
   void Answer(const absl::StatusOr<std::string>& answer) {
@@ -89,7 +110,14 @@ class UnaryResponder::Call : public AcceptEvent {
   Stage stage_ = Stage::kAwaited;
 };
 
+void UnaryResponder::Stop() {
+  if (lanes_ != nullptr) lanes_->Stop();
+}
+
 void UnaryResponder::Listen(grpc::ServerCompletionQueue* queue) {
+  size_t lanes = 0;
+  for (const auto& [method, lane] : lane_of_) lanes = std::max(lanes, lane + 1);
+  lanes_ = std::make_unique<UnaryLanes>(lanes, kMostWaiting);
   // Owned by the queue until its event comes back.
   new Call(this, queue);
 }
