@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "common/serving/listen_address.h"
 #include "common/serving/stranger_book.h"
@@ -43,6 +44,9 @@ constexpr int kRequestsAhead = 4;
 // gRPC. Waiting there it would take the events of the sessions' connections, and each message would
 // cost a switch to this thread and back.
 constexpr absl::Duration kAcceptInterval = absl::Milliseconds(2);
+
+enum ServerLine : size_t { kCrowdedLine, kServerLineCount };
+constexpr LogKind kServerLines[kServerLineCount] = {{"strangers_sent_away", 10, absl::Minutes(1)}};
 
 StrangerBook::Id IdOf(GrpcSession* session) { return reinterpret_cast<uintptr_t>(session); }
 GrpcSession* SessionOf(StrangerBook::Id id) { return reinterpret_cast<GrpcSession*>(id); }
@@ -87,10 +91,11 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   std::string PeerOf(const GrpcSession& session) const;
   void Touch(const std::string& connection);
   void LeaveConnection(Running* running) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteStranger(GrpcSession* session, const std::string& peer)
+  // The peer that had a session sent away for it; empty for none.
+  std::string NoteStranger(GrpcSession* session, const std::string& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteEnding(GrpcSession* session, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SendAway(StrangerBook::Id stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string SendAway(StrangerBook::Id stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void AcceptLoop();
   void StartSession(std::unique_ptr<GrpcSession> session);
@@ -110,6 +115,8 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   std::vector<std::unique_ptr<AddressListener>> listeners_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
+
+  LogBudget log_{kServerLines};
 
   // Of the accepting thread: what has still to be told that it is refused.
   std::vector<std::unique_ptr<GrpcSession>> refused_;
@@ -262,10 +269,17 @@ void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
   running_.fetch_add(1, std::memory_order_relaxed);
   GrpcSession* const raw = session.get();
   const std::string peer = PeerOf(*raw);
+  std::string crowded;
   {
     MutexLock lock(&mu_);
     sessions_[raw] = {std::move(session), raw->ConnectionName(), peer};
-    NoteStranger(raw, peer);
+    crowded = NoteStranger(raw, peer);
+  }
+  if (!crowded.empty()) {
+    if (const LogPermit permit = log_.Ask(kCrowdedLine)) {
+      permit.Warning("closed the oldest stream on which nothing was said yet, for a new one: peer=",
+                     crowded, " has too many");
+    }
   }
   const absl::Status started = raw->Start(acceptor_, options_.start_thread);
   if (started.ok()) return;
@@ -294,17 +308,20 @@ void GrpcServer::Impl::Touch(const std::string& connection) {
   for (const auto& listener : listeners_) listener->connections().Touch(connection);
 }
 
-void GrpcServer::Impl::NoteStranger(GrpcSession* session, const std::string& peer) {
-  if (const auto oldest = strangers_.Add(IdOf(session), peer)) SendAway(*oldest);
-  if (strangers_.size() <= static_cast<size_t>(std::max(options_.max_strangers, 1))) return;
-  if (const auto oldest = strangers_.TakeOldest()) SendAway(*oldest);
+std::string GrpcServer::Impl::NoteStranger(GrpcSession* session, const std::string& peer) {
+  if (const auto oldest = strangers_.Add(IdOf(session), peer)) return SendAway(*oldest);
+  if (strangers_.size() <= static_cast<size_t>(std::max(options_.max_strangers, 1))) return "";
+  const auto oldest = strangers_.TakeOldest();
+  return oldest.has_value() ? SendAway(*oldest) : "";
 }
 
-void GrpcServer::Impl::SendAway(StrangerBook::Id stranger) {
+std::string GrpcServer::Impl::SendAway(StrangerBook::Id stranger) {
   GrpcSession* const session = SessionOf(stranger);
   session->SendAway(
       absl::UnavailableError("too many streams came before this one said whose it is; try again"));
-  NoteEnding(session, sessions_.at(session).peer);
+  const std::string& peer = sessions_.at(session).peer;
+  NoteEnding(session, peer);
+  return peer;
 }
 
 // A client that does not take its last word holds its session's thread for a while; not those of

@@ -22,6 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log/log_capture.h"
 #include "common/unique_fd.h"
 #include "proto/session_service.grpc.pb.h"
 #include "transport/grpc/grpc_client.h"
@@ -211,6 +212,7 @@ TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
 }
 
 TEST_F(GrpcTransport, SilentSessionsOfAPeerMakeRoomForItsNextOnes) {
+  LogCapture log;
   GrpcServerOptions options;
   options.max_strangers_of_peer = 2;
   Serve(options);
@@ -235,6 +237,7 @@ TEST_F(GrpcTransport, SilentSessionsOfAPeerMakeRoomForItsNextOnes) {
     ASSERT_TRUE(closed.has_value());
     EXPECT_TRUE(absl::IsUnavailable(*closed)) << *closed;
   }
+  EXPECT_EQ(log.LinesWith("peer=ipv4:127.0.0.1 has too many").size(), 2u) << log.Text();
   // The one that was admitted, and the newest.
   for (const size_t stays : {0, 3, 4}) {
     acceptor_.AwaitSession(stays)->Send(7, "here");
