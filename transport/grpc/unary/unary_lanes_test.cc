@@ -11,10 +11,10 @@ namespace warpline::grpc_internal {
 namespace {
 
 TEST(UnaryLanesTest, EachLaneHasItsTurnHoweverMuchWaitsInAnother) {
-  UnaryLanes lanes(2, 100);
   std::promise<void> go;
   std::promise<void> done;
   std::string order;
+  UnaryLanes lanes(2, 100);
   lanes.Post(0, [&](bool) { go.get_future().wait(); });
   for (int i = 0; i < 50; ++i) {
     EXPECT_TRUE(lanes.Post(0, [&](bool) { order += 'a'; }));
@@ -29,9 +29,9 @@ TEST(UnaryLanesTest, EachLaneHasItsTurnHoweverMuchWaitsInAnother) {
 }
 
 TEST(UnaryLanesTest, WhatWaitsIsBounded) {
-  UnaryLanes lanes(2, 3);
   std::promise<void> go;
   std::promise<void> begun;
+  UnaryLanes lanes(2, 3);
   lanes.Post(0, [&](bool) {
     begun.set_value();
     go.get_future().wait();

@@ -1,14 +1,19 @@
 #include "transport/grpc/unary/unary_responder.h"
 
+#include <grpc/support/time.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "common/mutex.h"
 #include "transport/grpc/base/grpc_status.h"
 #include "transport/grpc/listen/server_credentials.h"
 
@@ -54,13 +59,15 @@ class UnaryResponder::Call : public AcceptEvent {
     } else if (stage_ == Stage::kAwaited) {
       new Call(owner_, queue_);
       Begin();
-    } else {
+    } else if (stage_ == Stage::kReading) {
       Handle();
+    } else {
+      Answer(TakeAnswer());
     }
   }
 
  private:
-  enum class Stage { kAwaited, kReading, kAnswering };
+  enum class Stage { kAwaited, kReading, kInLane, kAnswering };
 
   void Begin() {
     owner_->called_(context_.peer());
@@ -77,19 +84,32 @@ class UnaryResponder::Call : public AcceptEvent {
   }
 
   void Handle() {
+    absl::StatusOr<std::string> request = ToString(request_);
+    if (!request.ok()) return Answer(request);
+    const std::string peer = PeerName(context_);
     const auto lane = owner_->lane_of_.find(method_->first);
-    if (lane == owner_->lane_of_.end()) return AnswerByMethod();
-    const bool posted = owner_->lanes_->Post(lane->second, [this](bool run) {
-      if (run) return AnswerByMethod();
-      Answer(absl::UnavailableError("shutting down"));
-    });
+    if (lane == owner_->lane_of_.end()) return Answer(method_->second(peer, *request));
+    stage_ = Stage::kInLane;
+    const bool posted =
+        owner_->lanes_->Post(lane->second, [this, peer, request = *std::move(request)](bool run) {
+          GiveAnswer(run ? method_->second(peer, request)
+                         : absl::StatusOr<std::string>(absl::UnavailableError("shutting down")));
+        });
     if (!posted) Answer(absl::UnavailableError("too many calls are waiting; try again"));
   }
 
-  // On the accepting thread or that of the lanes.
-  void AnswerByMethod() {
-    const absl::StatusOr<std::string> request = ToString(request_);
-    Answer(request.ok() ? method_->second(PeerName(context_), *request) : request);
+  // On the thread of the lanes. Afterwards the call is the accepting thread's again.
+  void GiveAnswer(absl::StatusOr<std::string> answer) {
+    {
+      MutexLock lock(&mu_);
+      answer_ = std::move(answer);
+    }
+    alarm_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<AcceptEvent*>(this));
+  }
+
+  absl::StatusOr<std::string> TakeAnswer() {
+    MutexLock lock(&mu_);
+    return std::move(answer_);
   }
 
   void Answer(const absl::StatusOr<std::string>& answer) {
@@ -108,6 +128,11 @@ class UnaryResponder::Call : public AcceptEvent {
   grpc::ByteBuffer request_;
   UnaryMethods::const_iterator method_;
   Stage stage_ = Stage::kAwaited;
+
+  // From a lane.
+  grpc::Alarm alarm_;
+  Mutex mu_;
+  absl::StatusOr<std::string> answer_ ABSL_GUARDED_BY(mu_);
 };
 
 void UnaryResponder::Stop() {
