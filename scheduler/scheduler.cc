@@ -7,8 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/text.h"
@@ -59,7 +57,7 @@ absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
   PlacementRequest wanted;
   wanted.memory_bytes = request.memory_bytes();
   wanted.count = std::max(1u, request.devices());
-  if (!request.device().empty()) wanted.named = absl::StrSplit(request.device(), ',');
+  wanted.named = ParseDeviceNames(request.device());
   if (std::max(wanted.count, wanted.named.size()) > kMaxSessionDevices) {
     return absl::InvalidArgumentError(
         absl::StrCat("a lease has at most ", kMaxSessionDevices, " devices"));
@@ -297,7 +295,7 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   ++counts_.granted;
   if (const LogPermit permit = log_.Ask(TenantKey(lease->tenant), kGrantedLine)) {
     permit.Info("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
-                " device=", absl::StrJoin(lease->devices, ","),
+                " device=", FormatDeviceNames(lease->devices),
                 " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
                 " program=", Quoted(lease->program));
   }

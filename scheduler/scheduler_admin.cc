@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "lease/entitlement.h"
 #include "lease/rights.h"
 #include "scheduler/scheduler.h"
 
@@ -141,7 +141,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     to->set_id(lease.id);
     to->set_tenant(lease.tenant);
     to->set_server(lease.server);
-    to->set_device(absl::StrJoin(lease.devices, ","));
+    to->set_device(FormatDeviceNames(lease.devices));
     to->set_memory_bytes(lease.memory_bytes);
     to->set_program(lease.program);
     to->set_pid(lease.pid);

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "lease/entitlement.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -59,7 +58,7 @@ LeaseRecord ReadLease(const Statement& row) {
   lease.id = row.Text(0);
   lease.tenant = row.Text(1);
   lease.server = row.Text(2);
-  lease.devices = absl::StrSplit(row.Text(3), ',');
+  lease.devices = ParseDeviceNames(row.Text(3));
   lease.memory_bytes = static_cast<uint64_t>(row.Number(4));
   lease.program = row.Text(5);
   lease.pid = static_cast<uint32_t>(row.Number(6));
@@ -320,7 +319,7 @@ absl::Status Store::AddLease(const LeaseRecord& lease) {
       .Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)
-      .Bind(absl::StrJoin(lease.devices, ","))
+      .Bind(FormatDeviceNames(lease.devices))
       .Bind(lease.memory_bytes)
       .Bind(lease.program)
       .Bind(lease.pid)

@@ -73,6 +73,27 @@ ABSL_FLAG(
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
 ABSL_FLAG(
+    std::string, require_jail, "best_effort",
+    "What holds of the jail around workers and keepers, which execute what tenants send: "
+    "best_effort says in the log which of its layers this host lacks and goes on; strict ends "
+    "a process with a layer missing, and so the server at its start. docs/security.md lists "
+    "the layers.");
+ABSL_FLAG(
+    std::string, worker_cgroup, "auto",
+    "Where workers and keepers get control groups (cgroup v2): auto, below the server's own "
+    "group where it was delegated and holds nothing else, as with systemd's Delegate=yes; a "
+    "folder such as /sys/fs/cgroup/warpline; or none. Each then has a share of the processors "
+    "that is independent of its threads, and the limits of --worker_memory and "
+    "--worker_tasks.");
+ABSL_FLAG(warpline::ByteSize, worker_memory, {},
+          "Host memory that a worker's control group may have, such as 16GiB. 0 for no limit. Of "
+          "the CPU device that includes the memory of its session.");
+ABSL_FLAG(int, worker_tasks, 8192, "Threads that a worker's control group may have.");
+ABSL_FLAG(std::string, worker_uids, "auto",
+          "The user ids of workers and keepers, each of which has its own: FIRST-LAST; auto, a "
+          "range from 1900000000 up where the server may set user ids (root, or CAP_SETUID, "
+          "CAP_SETGID and CAP_KILL); or none. Without, they have user namespaces.");
+ABSL_FLAG(
     std::string, module_cache_dir, "",
     "Where module images are kept that clients have sent, so that later sessions need not send "
     "them again. One server at a time uses a folder. Empty for $CACHE_DIRECTORY, or "
@@ -143,6 +164,33 @@ absl::StatusOr<DeviceOptions> Device() {
     return absl::InvalidArgumentError(
         absl::StrCat("--hardware_queues must be from 0 to ", kMostHardwareQueues));
   }
+  return options;
+}
+
+absl::StatusOr<jail::JailerOptions> Jail() {
+  jail::JailerOptions options;
+  const std::string required = absl::GetFlag(FLAGS_require_jail);
+  if (required != "strict" && required != "best_effort") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--require_jail=", required, ": it is strict or best_effort"));
+  }
+  options.strict = required == "strict";
+  options.cgroup = absl::GetFlag(FLAGS_worker_cgroup);
+  if (options.cgroup != "auto" && options.cgroup != "none" && options.cgroup.rfind('/', 0) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--worker_cgroup=", options.cgroup, ": it is auto, none, or a folder"));
+  }
+  options.limits.memory_bytes = absl::GetFlag(FLAGS_worker_memory).bytes;
+  if (absl::GetFlag(FLAGS_worker_tasks) < 64) {
+    return absl::InvalidArgumentError("--worker_tasks must be at least 64");
+  }
+  options.limits.tasks = static_cast<uint64_t>(absl::GetFlag(FLAGS_worker_tasks));
+  auto uids = jail::ParseWorkerUids(absl::GetFlag(FLAGS_worker_uids));
+  if (!uids.ok()) {
+    return absl::Status(uids.status().code(),
+                        absl::StrCat("--worker_uids: ", std::string(uids.status().message())));
+  }
+  options.uids = *uids;
   return options;
 }
 
@@ -220,6 +268,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   auto device = Device();
   if (!device.ok()) return device.status();
   options.device = *std::move(device);
+  auto jail = Jail();
+  if (!jail.ok()) return jail.status();
+  options.jail = *jail;
   auto sessions = Sessions();
   if (!sessions.ok()) return sessions.status();
   options.sessions = *sessions;

@@ -55,12 +55,13 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
 }
 
 absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,
-                                    size_t descriptors) {
+                                    jail::Jailer* jailer, size_t descriptors) {
   auto keeper = ProgramOr(from.keeper_program, ProcessRole::kKeeper);
   if (!keeper.ok()) return keeper.status();
   Devices devices;
   DeviceMemoryOptions options;
   options.keeper.launcher = launcher;
+  options.keeper.jailer = jailer;
   options.keeper.program.path = *std::move(keeper);
   options.keeper.backend = from.backend;
   options.reserve_bytes = from.reserve_bytes;
@@ -74,6 +75,7 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
           device.status().code(),
           absl::StrCat("device ", ordinal, ": ", std::string(device.status().message())));
     }
+    jailer->AddDevice(ordinal, (*device)->info().pci_bus_id());
     // What "auto" became for the first device holds for all.
     options.keeper.backend = (*device)->backend();
     count = (*device)->device_count();
@@ -109,7 +111,9 @@ ChildOptions WorkerProgram(std::string path, const std::string& backend, int har
   // NVIDIA's driver places module variables by the process's layout, and a worker that takes over
   // from another must find them where they were.
   program.same_addresses = true;
-  program.environment = {{"CUDA_MODULE_LOADING", "LAZY"}};
+  // The driver's cache of what it compiled would be one for all tenants, who could tell by the time
+  // that a load takes what others have loaded, or change it for them.
+  program.environment = {{"CUDA_MODULE_LOADING", "LAZY"}, {"CUDA_CACHE_DISABLE", "1"}};
   if (hardware_queues > 0) {
     program.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", absl::StrCat(hardware_queues));
   }
@@ -189,10 +193,11 @@ absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions optio
 absl::Status GpuServer::Compose() {
   // The supervisor has the limit that there is when it starts.
   const size_t descriptors = RaiseDescriptorLimit();
+  jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
   launcher_ = *std::move(launcher);
-  auto devices = OpenDevices(options_.device, launcher_.get(), descriptors);
+  auto devices = OpenDevices(options_.device, launcher_.get(), jailer_.get(), descriptors);
   if (!devices.ok()) return devices.status();
   auto host = HostOptions(options_, name_, devices->front()->backend());
   if (!host.ok()) return host.status();
@@ -206,6 +211,7 @@ absl::Status GpuServer::Compose() {
   leases_ = *std::move(book);
   host->leases = leases_.get();
   host->launcher = launcher_.get();
+  host->jailer = jailer_.get();
   sampler_ = MakeSampler(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
@@ -319,6 +325,7 @@ GpuServer::~GpuServer() {
   leases_.reset();
   // By now it has nothing to supervise.
   launcher_.reset();
+  jailer_.reset();
 }
 
 }  // namespace warpline::server

@@ -18,6 +18,7 @@
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
 #include "server/admin/scheduler_link.h"
+#include "server/jail/jailer.h"
 #include "server/leases/lease_book.h"
 #include "server/nvml/sampler.h"
 #include "server/server_options.h"
@@ -63,6 +64,7 @@ class GpuServer {
   const std::string name_;  // For clients' logs.
 
   // In this order each part uses only those before it; the destructor ends them in reverse.
+  std::unique_ptr<jail::Jailer> jailer_;
   std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
   std::unique_ptr<LeaseBook> leases_;
   std::unique_ptr<nvml::Sampler> sampler_;  // Null where no device has readings.

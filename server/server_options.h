@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
+#include "server/jail/jailer.h"
 #include "server/modules/module_store.h"
 
 namespace warpline::server {
@@ -71,6 +72,8 @@ struct SchedulerOptions {
 struct ServerOptions {
   ListenOptions listen;
   DeviceOptions device;
+  // How workers and keepers are confined.
+  jail::JailerOptions jail;
   SessionLimits sessions;
   // Without a folder no module images are kept.
   ModuleStoreOptions modules;

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/undumpable.h"
 #include "common/version.h"
 
 namespace warpline {
@@ -24,6 +25,7 @@ const char* program_name = "warpline";
 }  // namespace
 
 int RunServerProgram(const ServerProgram& program, int argc, char** argv, int (*run)()) {
+  MakeUndumpable();
   program_name = program.name;
   SetLogName(program.log_name);
   absl::SetProgramUsageMessage(program.usage);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/frames.h"
 #include "server/backends/backend_names.h"
+#include "server/jail/jail.h"
 #include "server/process/packet_socket.h"
 
 namespace warpline {
@@ -66,6 +67,16 @@ absl::Status Keeper::Open(const warpline_internal::OpenKeeper& request, FromKeep
   return absl::OkStatus();
 }
 
+absl::Status Keeper::OpenJailed(const warpline_internal::OpenKeeper& request, FromKeeper* reply) {
+  if (!request.has_jail()) return Open(request, reply);
+  jail::Jail jail(request.jail());
+  absl::Status status = jail.CloseBeforeDriver();
+  if (status.ok()) status = Open(request, reply);
+  if (status.ok()) status = jail.CloseBeforeTenants();
+  *reply->mutable_jail() = jail.report();
+  return status;
+}
+
 absl::Status Keeper::Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,
                             std::vector<UniqueFd>* created) {
   if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
@@ -113,7 +124,7 @@ absl::Status Keeper::Serve(int fd) {
     std::vector<UniqueFd> created;
     absl::Status status = absl::InvalidArgumentError("unknown request");
     if (request.has_open()) {
-      status = Open(request.open(), &reply);
+      status = OpenJailed(request.open(), &reply);
     } else if (request.has_create()) {
       status = Create(request.create(), &reply, &created);
     } else if (request.has_scrub()) {

@@ -32,6 +32,8 @@ class Keeper {
  private:
   using FromKeeper = warpline_internal::FromKeeper;
 
+  // Opens the device inside the jail that the request has.
+  absl::Status OpenJailed(const warpline_internal::OpenKeeper& request, FromKeeper* reply);
   // Each of these fills in `*reply`, and returns the status for its code and message.
   absl::Status Open(const warpline_internal::OpenKeeper& request, FromKeeper* reply);
   absl::Status Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/jail/profiles.h"
 #include "server/process/packet_socket.h"
 
 namespace warpline::server {
@@ -15,20 +16,32 @@ using warpline_internal::ToKeeper;
 
 absl::Status KeeperClient::Start() {
   Stop();
-  auto process = options_.launcher->Launch(ProcessRole::kKeeper, options_.program, &socket_);
-  if (!process.ok()) return process.status();
-  process_ = std::move(*process);
-  const timeval timeout = absl::ToTimeval(options_.answer_timeout);
-  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   ToKeeper request;
   request.mutable_open()->set_backend(options_.backend);
   request.mutable_open()->set_ordinal(options_.ordinal);
+  if (options_.jailer != nullptr) {
+    auto cell = options_.jailer->NewCell(jail::kKeeperProfile, {options_.ordinal});
+    if (!cell.ok()) return cell.status();
+    cell_ = *std::move(cell);
+    *request.mutable_open()->mutable_jail() = cell_->plan();
+  }
+  auto process = options_.launcher->Launch(ProcessRole::kKeeper, options_.program, &socket_);
+  if (!process.ok()) return process.status();
+  process_ = std::move(*process);
+  const absl::Status confined = cell_ == nullptr ? absl::OkStatus() : cell_->Confine(pid());
+  if (!confined.ok()) {
+    Stop();
+    return confined;
+  }
+  const timeval timeout = absl::ToTimeval(options_.answer_timeout);
+  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   const auto reply = Ask(request, {}, nullptr);
   if (!reply.ok()) {
     Stop();
     return reply.status();
   }
+  if (cell_ != nullptr) cell_->OnClosed(reply->jail());
   device_ = reply->device();
   device_count_ = reply->device_count();
   note_ = reply->message();
@@ -42,6 +55,7 @@ std::string KeeperClient::Stop() {
   process_->Kill();
   const std::string how = process_->Reap().Describe();
   process_.reset();
+  cell_.reset();
   return how;
 }
 

@@ -16,6 +16,7 @@
 #include "common/unique_fd.h"
 #include "memory/chunk_pool.h"
 #include "proto/worker.pb.h"
+#include "server/jail/jailer.h"
 #include "server/process/child_process.h"
 #include "server/process/running_process.h"
 
@@ -23,6 +24,7 @@ namespace warpline::server {
 
 struct KeeperOptions {
   ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
+  jail::Jailer* jailer = nullptr;               // Borrowed; null for no jail, in tests.
   ChildOptions program;
   std::string backend = "auto";
   int ordinal = 0;
@@ -64,6 +66,7 @@ class KeeperClient : public ChunkMaker {
                                                     std::vector<UniqueFd>* received);
 
   KeeperOptions options_;
+  std::unique_ptr<jail::Cell> cell_;  // The process's; null for none.
   std::unique_ptr<RunningProcess> process_;
   UniqueFd socket_;
   warpline_internal::DeviceInfo device_;

@@ -22,35 +22,36 @@
 namespace warpline {
 namespace {
 
+// By name, because a worker that a tenant has taken over reads them: no credentials, no paths of
+// others, and no compile cache, which all tenants would share. CUDA_VISIBLE_DEVICES is not among
+// them, because the server numbers devices as the driver does without it.
 constexpr absl::string_view kKeptNames[] = {
     "PATH",
-    "HOME",
-    "USER",
-    "TMPDIR",
     "TZ",
     "LANG",
     "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LD_LIBRARY_PATH",
+    // Settings of NVIDIA's driver.
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_MPS_LOG_DIRECTORY",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    // Settings of builds for tests.
     "ASAN_OPTIONS",
     "UBSAN_OPTIONS",
     "TSAN_OPTIONS",
     "LSAN_OPTIONS",
     "GCOV_PREFIX",
     "GCOV_PREFIX_STRIP",
-    "LD_LIBRARY_PATH",
 };
-constexpr absl::string_view kKeptPrefixes[] = {"LC_", "NVIDIA_", "CUDA_", "WARPLINE_"};
-// The endpoint is meant for clients: a worker that had it could end up as a client of its own
-// server.
-constexpr absl::string_view kDroppedNames[] = {"CUDA_VISIBLE_DEVICES", "WARPLINE_ENDPOINT"};
 
 bool Keeps(absl::string_view name) {
-  if (std::find(std::begin(kDroppedNames), std::end(kDroppedNames), name) !=
-      std::end(kDroppedNames)) {
-    return false;
-  }
-  return std::find(std::begin(kKeptNames), std::end(kKeptNames), name) != std::end(kKeptNames) ||
-         std::any_of(std::begin(kKeptPrefixes), std::end(kKeptPrefixes),
-                     [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
+  return std::find(std::begin(kKeptNames), std::end(kKeptNames), name) != std::end(kKeptNames);
 }
 
 // All that the child needs between fork and exec is prepared beforehand: after a fork of a process

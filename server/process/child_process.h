@@ -61,8 +61,7 @@ class ChildProcess : public RunningProcess {
 ProcessLauncher* ChildLauncher();
 
 // Returns those of the `environment` entries ("NAME=value") that a child inherits: locale, search
-// paths, and the settings of the CUDA driver and of sanitizers. CUDA_VISIBLE_DEVICES is not among
-// them, because the server numbers devices as the driver does without it.
+// paths, and some settings of the CUDA driver and of sanitizers.
 std::vector<std::string> ChildEnvironment(char* const* environment);
 
 }  // namespace warpline

@@ -109,11 +109,19 @@ TEST(ChildProcessTest, MissingProgramIsNotFound) {
 }
 
 TEST(ChildProcessTest, EnvironmentIsCleaned) {
-  const char* entries[] = {"PATH=/bin",          "LC_ALL=C",     "CUDA_VISIBLE_DEVICES=1",
-                           "CUDA_CACHE_PATH=/c", "SECRET_KEY=x", "LD_PRELOAD=/evil.so",
-                           "WARPLINE_ENDPOINT=", nullptr};
+  const char* entries[] = {"PATH=/bin",
+                           "LC_ALL=C",
+                           "CUDA_VISIBLE_DEVICES=1",
+                           "CUDA_CACHE_PATH=/c",
+                           "SECRET_KEY=x",
+                           "LD_PRELOAD=/evil.so",
+                           "WARPLINE_ENDPOINT=",
+                           "WARPLINE_CREDENTIAL=secret",
+                           "HOME=/root",
+                           "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                           nullptr};
   const auto kept = ChildEnvironment(const_cast<char* const*>(entries));
-  EXPECT_THAT(kept, testing::ElementsAre("PATH=/bin", "LC_ALL=C", "CUDA_CACHE_PATH=/c"));
+  EXPECT_THAT(kept, testing::ElementsAre("PATH=/bin", "LC_ALL=C", "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
 }
 
 TEST(ChildProcessTest, GivenVariablesReplaceInherited) {

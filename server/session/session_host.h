@@ -17,6 +17,7 @@
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "server/handover/counters.h"
+#include "server/jail/jailer.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
@@ -37,6 +38,7 @@ namespace warpline::server {
 struct SessionHostOptions {
   SessionOptions session;
   ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
+  jail::Jailer* jailer = nullptr;               // The same; null for no jail, in tests.
   LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a

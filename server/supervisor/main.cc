@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/log/log.h"
+#include "common/undumpable.h"
 #include "server/process/child_process.h"
 #include "server/supervisor/supervisor.h"
 
@@ -20,6 +21,7 @@ bool IsSocket(int fd) {
 }  // namespace
 
 int main(int argc, char**) {
+  warpline::MakeUndumpable();
   warpline::SetLogName("supervisor");
   if (argc > 1 || !IsSocket(warpline::kChildSocketFd)) {
     warpline::LogError("warpline-supervisor is started by warpline-server and takes no arguments");

@@ -52,13 +52,16 @@ WorkerPool::WorkerPool(EventLoop* control, EventLoop* spawner, DeathWatch* death
       log_(kPoolLines) {}
 
 std::shared_ptr<WorkerProcess> WorkerPool::Start(const WorkerDevice& device, WorkerEvents* events) {
-  warpline_internal::PrepareWorker prepare;
-  prepare.set_backend(device.backend);
-  prepare.set_ordinal(device.ordinal);
-  for (const int ordinal : device.more_ordinals) prepare.add_more_ordinals(ordinal);
+  WorkerStart start;
+  start.launcher = options_.launcher;
+  start.program = options_.program;
+  start.jailer = options_.jailer;
+  start.prepare.set_backend(device.backend);
+  start.prepare.set_ordinal(device.ordinal);
+  for (const int ordinal : device.more_ordinals) start.prepare.add_more_ordinals(ordinal);
   auto worker = std::make_shared<WorkerProcess>(control_, spawner_, deaths_, events);
   worker->set_generation(generation_);
-  worker->Start(options_.launcher, options_.program, std::move(prepare));
+  worker->Start(std::move(start));
   return worker;
 }
 

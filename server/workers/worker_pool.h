@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/log/log_budget.h"
+#include "server/jail/jailer.h"
 #include "server/process/child_process.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -26,6 +27,8 @@ namespace warpline::server {
 
 struct WorkerPoolOptions {
   ProcessLauncher* launcher = ChildLauncher();  // Borrowed.
+  // Borrowed, and outliving the pool's workers. Null for no jail, in tests.
+  jail::Jailer* jailer = nullptr;
   ChildOptions program;
   // The number of workers that wait for each device.
   int warm = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/jail/profiles.h"
 #include "server/process/packet_socket.h"
 
 namespace warpline::server {
@@ -22,33 +23,47 @@ constexpr int kPacketsATurn = 16;
 
 }  // namespace
 
-void WorkerProcess::Start(ProcessLauncher* launcher, ChildOptions program,
-                          warpline_internal::PrepareWorker prepare) {
-  spawner_->Post([self = shared_from_this(), launcher, program = std::move(program),
-                  prepare = std::move(prepare)]() mutable {
-    struct Started {
-      absl::StatusOr<std::unique_ptr<RunningProcess>> process;
-      UniqueFd socket;
-    };
+WorkerProcess::Spawned WorkerProcess::Spawn(const WorkerStart& start) {
+  Spawned spawned = {nullptr, UniqueFd(), start.prepare, nullptr};
+  if (start.jailer != nullptr) {
+    std::vector<int> ordinals = {start.prepare.ordinal()};
+    ordinals.insert(ordinals.end(), start.prepare.more_ordinals().begin(),
+                    start.prepare.more_ordinals().end());
+    auto cell = start.jailer->NewCell(jail::kWorkerProfile, ordinals);
+    if (!cell.ok()) {
+      spawned.process = cell.status();
+      return spawned;
+    }
+    spawned.cell = *std::move(cell);
+    *spawned.prepare.mutable_jail() = spawned.cell->plan();
+  }
+  spawned.process = start.launcher->Launch(ProcessRole::kWorker, start.program, &spawned.socket);
+  if (!spawned.process.ok() || spawned.cell == nullptr) return spawned;
+  const absl::Status confined = spawned.cell->Confine((*spawned.process)->pid());
+  if (!confined.ok()) spawned.process = confined;
+  return spawned;
+}
+
+void WorkerProcess::Start(WorkerStart start) {
+  spawner_->Post([self = shared_from_this(), start = std::move(start)] {
     // Posted functions must be copyable, and processes are not.
-    auto started = std::make_shared<Started>();
-    started->process = launcher->Launch(ProcessRole::kWorker, program, &started->socket);
-    self->control_->Post([self, started, prepare = std::move(prepare)] {
+    auto spawned = std::make_shared<Spawned>(Spawn(start));
+    self->control_->Post([self, spawned] {
       control_loop.AssertOnLoop();
-      self->OnSpawned(std::move(started->process), std::move(started->socket), prepare);
+      self->OnSpawned(std::move(*spawned));
     });
   });
 }
 
-void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process,
-                              UniqueFd socket, const warpline_internal::PrepareWorker& prepare) {
-  if (!process.ok()) {
-    Died(std::string(process.status().message()));
+void WorkerProcess::OnSpawned(Spawned spawned) {
+  cell_ = std::move(spawned.cell);
+  if (!spawned.process.ok()) {
+    Died(std::string(spawned.process.status().message()));
     Gone();
     return;
   }
-  process_ = std::move(*process);
-  socket_ = std::move(socket);
+  process_ = *std::move(spawned.process);
+  socket_ = std::move(spawned.socket);
   exit_watch_ = control_->Watch(process_->exit_fd(), [this] {
     control_loop.AssertOnLoop();
     OnExit();
@@ -70,7 +85,7 @@ void WorkerProcess::OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> pr
     control_loop.AssertOnLoop();
     OnPacket();
   });
-  Prepare(prepare);
+  Prepare(spawned.prepare);
 }
 
 void WorkerProcess::Prepare(const warpline_internal::PrepareWorker& prepare) {
@@ -177,6 +192,7 @@ void WorkerProcess::OnPacket() {
 
 void WorkerProcess::OnPrepared(const warpline_internal::WorkerOpened& prepared) {
   prepared_ = prepared.error() == 0;
+  if (cell_ != nullptr) cell_->OnClosed(prepared.jail());
   if (!prepared_) pending_open_ = nullptr;
   events_->OnWorkerPrepared(prepared);
   if (pending_open_) std::exchange(pending_open_, nullptr)();
@@ -235,6 +251,7 @@ void WorkerProcess::Gone() {
   control_->Remove(socket_watch_);
   deaths_->Remove(life_watch_);
   exit_watch_ = socket_watch_ = life_watch_ = 0;
+  cell_.reset();
   events_->OnWorkerGone();
 }
 

@@ -16,6 +16,7 @@
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
 #include "server/handover/worker_rings.h"
+#include "server/jail/jailer.h"
 #include "server/process/control_loop.h"
 #include "server/process/death_watch.h"
 #include "server/process/event_loop.h"
@@ -48,6 +49,15 @@ class WorkerEvents {
   virtual void OnWorkerGone() RUNS_ON(control_loop) = 0;
 };
 
+// How a worker is started.
+struct WorkerStart {
+  ProcessLauncher* launcher = nullptr;  // Borrowed.
+  ChildOptions program;
+  warpline_internal::PrepareWorker prepare;  // Without its jail.
+  // Borrowed, and outliving the process. Null for no jail, in tests.
+  jail::Jailer* jailer = nullptr;
+};
+
 // Kill() and OnWorkerGone() must come before it is destroyed. The process runs a tenant's work and
 // is not trusted: what it sends takes a bounded part of each turn of the loop, and one that says
 // what is not due has died for its owner.
@@ -58,10 +68,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   WorkerProcess(EventLoop* control, EventLoop* spawner, DeathWatch* deaths, WorkerEvents* events)
       : control_(control), spawner_(spawner), deaths_(deaths), events_(events) {}
 
-  // Has `launcher` (borrowed) start the program, which opens the device. Failures come as
-  // OnWorkerDied().
-  void Start(ProcessLauncher* launcher, ChildOptions program,
-             warpline_internal::PrepareWorker prepare) RUNS_ON(control_loop);
+  // Starts the program, which opens the device. Failures come as OnWorkerDied().
+  void Start(WorkerStart start) RUNS_ON(control_loop);
 
   // Sends the events to another receiver: a warm worker becomes that of a session. What came
   // before, such as OnWorkerPrepared(), does not come again.
@@ -96,8 +104,15 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   pid_t pid() const RUNS_ON(control_loop) { return process_ == nullptr ? 0 : process_->pid(); }
 
  private:
-  void OnSpawned(absl::StatusOr<std::unique_ptr<RunningProcess>> process, UniqueFd socket,
-                 const warpline_internal::PrepareWorker& prepare) RUNS_ON(control_loop);
+  struct Spawned {
+    absl::StatusOr<std::unique_ptr<RunningProcess>> process;
+    UniqueFd socket;
+    warpline_internal::PrepareWorker prepare;
+    std::unique_ptr<jail::Cell> cell;
+  };
+  // Starts the process, on the spawner's loop.
+  static Spawned Spawn(const WorkerStart& start);
+  void OnSpawned(Spawned spawned) RUNS_ON(control_loop);
   void SendOrDie(const warpline_internal::ToWorker& message, absl::Span<const int> fds)
       RUNS_ON(control_loop);
   // Sends the first message, with a life line for the process to hold.
@@ -117,6 +132,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // The call of Open() that waits until the worker is prepared.
   std::function<void()> pending_open_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<RunningProcess> process_ ABSL_GUARDED_BY(control_loop);
+  // Its place in the server's jail; null for none.
+  std::unique_ptr<jail::Cell> cell_ ABSL_GUARDED_BY(control_loop);
   UniqueFd socket_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token socket_watch_ ABSL_GUARDED_BY(control_loop) = 0;
   EventLoop::Token exit_watch_ ABSL_GUARDED_BY(control_loop) = 0;

@@ -67,7 +67,7 @@ class WorkerProcessTest : public testing::Test {
  protected:
   WorkerProcessTest() {
     worker_ = std::make_shared<WorkerProcess>(&control_, &spawner_, &deaths_, &events_);
-    OnControl([this] { worker_->Start(&launcher_, {}, {}); });
+    OnControl([this] { worker_->Start({.launcher = &launcher_}); });
     spawner_.Flush();
     control_.Flush();
     Send([](FromWorker* message) { message->mutable_prepared(); });

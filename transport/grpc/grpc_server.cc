@@ -32,6 +32,7 @@
 namespace warpline {
 namespace {
 
+using grpc_internal::accept_loop;
 using grpc_internal::AcceptEvent;
 using grpc_internal::AddressListener;
 using grpc_internal::GrpcSession;
@@ -88,7 +89,7 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   void OnDone(GrpcSession* session) override;
 
   // Whose connection or session it is, of those that share limits.
-  std::string PeerOf(const GrpcSession& session) const;
+  std::string PeerOf(const GrpcSession& session) const RUNS_ON(accept_loop);
   void Touch(const std::string& connection);
   void LeaveConnection(Running* running) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The peer that had a session sent away for it; empty for none.
@@ -97,10 +98,13 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   void NoteEnding(GrpcSession* session, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string SendAway(StrangerBook::Id stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void AcceptLoop();
-  void StartSession(std::unique_ptr<GrpcSession> session);
-  void RefuseSession(std::unique_ptr<GrpcSession> session, const absl::Status& status);
-  void ReapFinished();
+  void AcceptLoop() RUNS_ON(accept_loop);
+  void StartSession(std::unique_ptr<GrpcSession> session) RUNS_ON(accept_loop);
+  void RefuseSession(std::unique_ptr<GrpcSession> session, const absl::Status& status)
+      RUNS_ON(accept_loop);
+  // Returns whether refusals are still under way.
+  bool PollRefused() RUNS_ON(accept_loop);
+  void ReapFinished() RUNS_ON(accept_loop);
 
   GrpcServerOptions options_;  // Constant after construction.
   Acceptor* acceptor_ = nullptr;
@@ -118,8 +122,8 @@ class GrpcServer::Impl : private GrpcSessionEvents {
 
   LogBudget log_{kServerLines};
 
-  // Of the accepting thread: what has still to be told that it is refused.
-  std::vector<std::unique_ptr<GrpcSession>> refused_;
+  // What has still to be told that it is refused.
+  std::vector<std::unique_ptr<GrpcSession>> refused_ ABSL_GUARDED_BY(accept_loop);
 
   // Before mu_.
   Mutex queue_mu_;
@@ -138,14 +142,14 @@ class GrpcServer::Impl : private GrpcSessionEvents {
 // A session's call that is awaited.
 class GrpcServer::Impl::Arrival : public AcceptEvent {
  public:
-  explicit Arrival(Impl* server) : server_(server) {
+  explicit Arrival(Impl* server) RUNS_ON(accept_loop) : server_(server) {
     session_ =
         std::make_unique<GrpcSession>(server->options_.channel, server->options_.max_frame_payload,
                                       static_cast<GrpcSessionEvents*>(server));
     session_->Request(&server->service_, server->notifications_.get(), this);
   }
 
-  void OnEvent(bool ok) override {
+  void OnEvent(bool ok) RUNS_ON(accept_loop) override {
     if (ok) {
       new Arrival(server_);
       server_->StartSession(std::move(session_));
@@ -220,9 +224,15 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
     addresses_.push_back(port == 0 ? addresses[i]
                                    : absl::StrCat(addresses[i].substr(0, host), ":", port));
   }
-  unary_.Listen(notifications_.get());
-  for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
-  accept_thread_ = StartLoopThread("wl-accept", [this] { AcceptLoop(); });
+  {
+    const LoopScope scope(&accept_loop);
+    unary_.Listen(notifications_.get());
+    for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
+  }
+  accept_thread_ = StartLoopThread("wl-accept", [this] {
+    const LoopScope scope(&accept_loop);
+    AcceptLoop();
+  });
   for (size_t i = 0; i < listeners_.size(); ++i) {
     auto* const acceptor = acceptors_[i].get();
     const absl::Status started = listeners_[i]->Start([acceptor](int fd) {
@@ -370,8 +380,14 @@ void GrpcServer::Impl::RefuseSession(std::unique_ptr<GrpcSession> session,
   refused_.push_back(std::move(session));
 }
 
+bool GrpcServer::Impl::PollRefused() {
+  std::erase_if(refused_,
+                [](const auto& session) RUNS_ON(accept_loop) { return session->PollRefused(); });
+  return !refused_.empty();
+}
+
 void GrpcServer::Impl::ReapFinished() {
-  std::erase_if(refused_, [](const auto& session) { return session->PollRefused(); });
+  PollRefused();
   std::vector<std::unique_ptr<GrpcSession>> dead;  // Joined outside the lock.
   MutexLock lock(&mu_);
   for (GrpcSession* session : finished_) {
@@ -393,10 +409,10 @@ void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
     notifications_->Shutdown();
   }
   accept_thread_.join();
-  // The calls have been cut.
-  while (!refused_.empty()) {
-    std::erase_if(refused_, [](const auto& session) { return session->PollRefused(); });
-    if (!refused_.empty()) absl::SleepFor(kAcceptInterval);
+  {
+    const LoopScope scope(&accept_loop);
+    // The calls have been cut.
+    while (PollRefused()) absl::SleepFor(kAcceptInterval);
   }
   // Those that end are in the table until they have said so.
   std::vector<std::unique_ptr<GrpcSession>> rest;

@@ -46,6 +46,7 @@ std::string GrpcSession::Peer() const { return PeerName(context_); }
 
 absl::Status GrpcSession::Start(Acceptor* acceptor, const StartThread& start_thread) {
   auto thread = start_thread("wl-chan", [this, acceptor] {
+    const LoopScope scope(&channel_loop);
     Run(acceptor);
     events_->OnDone(this);
   });

@@ -14,9 +14,11 @@
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "proto/session_service.grpc.pb.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/stream/stream_loop.h"
 
@@ -54,21 +56,21 @@ class GrpcSession : public Channel, private GrpcStream {
 
   // Asks gRPC for the next call; `arrival` comes back as the tag in `notifications`.
   void Request(GpuService* service, grpc::ServerCompletionQueue* notifications,
-               AcceptEvent* arrival);
+               AcceptEvent* arrival) RUNS_ON(accept_loop);
 
   // The call has come. Who the client is, as for Acceptor::Accept().
-  std::string Peer() const;
+  std::string Peer() const RUNS_ON(accept_loop);
   // gRPC's name for its connection.
-  std::string ConnectionName() const { return context_.peer(); }
+  std::string ConnectionName() const RUNS_ON(accept_loop) { return context_.peer(); }
   // Runs the call on a thread of its own: asks `acceptor`. When `start_thread` has none to give,
   // its status, with nothing done.
-  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread);
+  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread) RUNS_ON(accept_loop);
 
   // The call has come and is refused, without a thread: PollRefused() has to be called until it
   // returns true, after which nothing of the call is left.
-  void Refuse(const absl::Status& status);
+  void Refuse(const absl::Status& status) RUNS_ON(accept_loop);
   // Does not block.
-  bool PollRefused();
+  bool PollRefused() RUNS_ON(accept_loop);
 
   // Of the server, which has events of its own for these: closes the session, or ends it at once.
   // Thread-safe, also before and after Start().
@@ -80,14 +82,16 @@ class GrpcSession : public Channel, private GrpcStream {
   void Close(const absl::Status& status) override;
 
  private:
-  void Run(Acceptor* acceptor);
+  void Run(Acceptor* acceptor) RUNS_ON(channel_loop);
 
   // GrpcStream
-  void Read(grpc::ByteBuffer* message, void* tag) override { stream_.Read(message, tag); }
-  void Write(const grpc::ByteBuffer& message, void* tag) override;
-  void EndWrites(const absl::Status& status, void* tag) override;
-  void AwaitEnd(void*) override {}
-  absl::Status EndStatus() override;
+  void Read(grpc::ByteBuffer* message, void* tag) RUNS_ON(channel_loop) override {
+    stream_.Read(message, tag);
+  }
+  void Write(const grpc::ByteBuffer& message, void* tag) RUNS_ON(channel_loop) override;
+  void EndWrites(const absl::Status& status, void* tag) RUNS_ON(channel_loop) override;
+  void AwaitEnd(void*) RUNS_ON(channel_loop) override {}
+  absl::Status EndStatus() RUNS_ON(channel_loop) override;
   void Cancel() override { context_.TryCancel(); }
 
   GrpcSessionEvents* const events_;
@@ -98,9 +102,9 @@ class GrpcSession : public Channel, private GrpcStream {
   std::thread thread_;
 
   // Of Refuse().
-  int refusal_events_ = 0;  // Still to come.
-  std::chrono::steady_clock::time_point refuse_until_;
-  bool refusal_cut_ = false;
+  int refusal_events_ ABSL_GUARDED_BY(accept_loop) = 0;  // Still to come.
+  std::chrono::steady_clock::time_point refuse_until_ ABSL_GUARDED_BY(accept_loop);
+  bool refusal_cut_ ABSL_GUARDED_BY(accept_loop) = false;
   char refused_tag_ = 0;
 };
 

@@ -19,10 +19,11 @@
 #include "client_stub/session/session_status.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/session.pb.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
-// Thread-safe.
+// Thread-safe, except for what runs on the loop.
 class MemoryRequester final : public MemoryRequests {
  public:
   // All are borrowed.
@@ -43,16 +44,14 @@ class MemoryRequester final : public MemoryRequests {
   CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
 
-  // --- Called on the loop.
-
   // Handle the payloads of kMemoryGrant and kReadBackDone. Return false for an answer without a
   // request.
-  bool HandleGrant(std::string_view payload);
-  bool HandleReadBack(std::string_view payload);
+  bool HandleGrant(std::string_view payload) RUNS_ON(channel_loop);
+  bool HandleReadBack(std::string_view payload) RUNS_ON(channel_loop);
   // Every request ends with `error`, and so does every later one.
-  void Lose(CudaResult error) { grants_.Fail(error); }
+  void Lose(CudaResult error) RUNS_ON(channel_loop) { grants_.Fail(error); }
   // Ends the requests to read back memory in the same way: nothing of the memory is left.
-  void LoseWhatWasLeft(CudaResult error) { read_backs_.Fail(error); }
+  void LoseWhatWasLeft(CudaResult error) RUNS_ON(channel_loop) { read_backs_.Fail(error); }
 
  private:
   // Sends a request, whose id is filled in, and waits for its answer in `waiter`.

@@ -9,7 +9,9 @@ namespace warpline::worker {
 CudaResult GraphCommands::Count(const std::shared_ptr<Image>& image, Graph* graph) {
   const uint64_t left = parts_.limits->max_graph_nodes - tables().graph_nodes;
   const CudaResult result = ParseGraph(
-      image, [this](uint64_t handle) { return FindIn(tables().kernels, handle); }, left, graph);
+      image,
+      [this](uint64_t handle) RUNS_ON(decoder_thread) { return FindIn(tables().kernels, handle); },
+      left, graph);
   if (result != CudaResult::kSuccess) return result;
   uint64_t more = 0;  // The frame keeps these, however often it is instantiated.
   if (graph->frame != nullptr) {

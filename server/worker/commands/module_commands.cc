@@ -10,7 +10,7 @@ namespace {
 // Makes a module of an image that is complete, or of one that the client has yet to send; commands
 // that use the module then say so. `task` is that of the command.
 bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectTables* tables,
-                Task* task) {
+                Task* task) RUNS_ON(decoder_thread) {
   const auto image = tables->images.find(image_handle);
   if (image == tables->images.end() || tables->modules.contains(handle) ||
       !(image->second->complete() || image->second->missing())) {

@@ -12,6 +12,7 @@
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/continuity/variable_carrier.h"
 #include "server/worker/continuity/variable_placer.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/lane_host.h"
 
@@ -26,9 +27,9 @@ class Continuity : public StateObserver {
   Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log);
 
   // Between these two calls, modules that are loaded get their variables where the former worker
-  // had them. Called on the decoder's thread, with no lane at work.
-  void BeginPlacing();
-  void EndPlacing() { placer_.reset(); }
+  // had them. Called with no lane at work.
+  void BeginPlacing() RUNS_ON(decoder_thread);
+  void EndPlacing() RUNS_ON(decoder_thread) { placer_.reset(); }
 
   // For a planned replacement: carry what module variables hold from this worker to the next, which
   // restores it after the replay. Called on any thread, with nothing in flight. The errors are

@@ -112,6 +112,7 @@ bool OnRequest(const ToWorker& request, std::vector<UniqueFd> fds, HostProcess* 
     case ToWorker::kPrepare: {
       const absl::Status status = OnPrepare(request.prepare(), fds, process);
       SetStatus(status, status.ToString(), answer->mutable_prepared());
+      *answer->mutable_prepared()->mutable_jail() = process->jail_report();
       return true;
     }
     case ToWorker::kSave: {

@@ -10,7 +10,7 @@
 #include "common/log/log.h"
 #include "proto/devices.h"
 #include "proto/refusal.h"
-#include "server/worker/host/sandbox.h"
+#include "server/jail/jail.h"
 
 namespace warpline::worker {
 namespace {
@@ -47,6 +47,20 @@ PrepareWorker PreparationFor(const OpenWorker& open) {
 
 }  // namespace
 
+absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
+  const absl::Time start = absl::Now();
+  auto backend = device::OpenBackend(prepare.backend());
+  if (!backend.ok()) return backend.status();
+  backend_ = *std::move(backend);
+  const absl::Time driver_ready = absl::Now();
+  auto contexts = backend_->OpenContexts(OrdinalsOf(prepare));
+  if (!contexts.ok()) return contexts.status();
+  contexts_ = *std::move(contexts);
+  driver_time_ = driver_ready - start;
+  context_time_ = absl::Now() - driver_ready;
+  return absl::OkStatus();
+}
+
 absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
   const std::vector<int> ordinals = OrdinalsOf(prepare);
   if (!contexts_.empty()) {
@@ -59,20 +73,16 @@ absl::Status HostProcess::Prepare(const PrepareWorker& prepare) {
       return absl::InvalidArgumentError("a device twice");
     }
   }
-  const absl::Time start = absl::Now();
-  auto backend = device::OpenBackend(prepare.backend());
-  if (!backend.ok()) return backend.status();
-  backend_ = *std::move(backend);
-  const absl::Time driver_ready = absl::Now();
-  auto contexts = backend_->OpenContexts(ordinals);
-  if (!contexts.ok()) return contexts.status();
-  contexts_ = *std::move(contexts);
   ordinals_ = ordinals;
-  const absl::Status sandboxed = EnterSandbox();
-  if (!sandboxed.ok()) return sandboxed;
-  driver_time_ = driver_ready - start;
-  context_time_ = absl::Now() - driver_ready;
-  return absl::OkStatus();
+  if (!prepare.has_jail()) return OpenDevices(prepare);
+  jail::Jail jail(prepare.jail());
+  absl::Status status = jail.CloseBeforeDriver();
+  if (status.ok()) status = OpenDevices(prepare);
+  if (status.ok()) status = jail.CloseBeforeTenants();
+  jail_report_ = jail.report();
+  // Nothing is to be executed beside an open jail, whatever comes next.
+  if (!status.ok()) contexts_.clear();
+  return status;
 }
 
 std::vector<device::Context*> HostProcess::Contexts() const {
@@ -129,6 +139,7 @@ absl::Status HostProcess::Open(const OpenWorker& open, std::vector<UniqueFd> fds
             " context_ms=", absl::ToInt64Milliseconds(context_time_));
   }
   sessions_.emplace(open.session(), std::move(session));
+  if (options_.on_opened) options_.on_opened();
   return absl::OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // A worker's process: its devices' contexts, and the sessions that it hosts.
 //
 // Today a process hosts one session, or a reader, which maps memory and executes nothing. The
-// sandbox, the level of the log, and descriptors 1 and 2 belong to the process and not to a
+// jail, the level of the log, and descriptors 1 and 2 belong to the process and not to a
 // session, so if there are several sessions, only what the first one's kernels print is heard.
 #ifndef WARPLINE_SERVER_WORKER_HOST_HOST_PROCESS_H_
 #define WARPLINE_SERVER_WORKER_HOST_HOST_PROCESS_H_
@@ -37,6 +37,8 @@ class HostProcess {
     int control_fd = -1;             // Borrowed; the socket to the server.
     OutputSource* output = nullptr;  // Borrowed; the process's descriptors 1 and 2, or null.
     size_t max_sessions = 1;
+    // Called when a session has been opened, on the thread of Open(). For tests; null for nothing.
+    std::function<void()> on_opened;
     // Called when a session is over, with its number in the server, on the thread of its decoder.
     std::function<void(uint64_t session, const absl::Status& why)> on_ended;
   };
@@ -44,8 +46,8 @@ class HostProcess {
   explicit HostProcess(Options options) : options_(std::move(options)) {}
 
   // Does what takes long and is the same for every session of the devices: opens their contexts,
-  // and then enters the sandbox. It does so once; later calls must name the same devices, or return
-  // FAILED_PRECONDITION.
+  // and closes the process's jail around them, where `prepare` has one. It does so once; later
+  // calls must name the same devices, or return FAILED_PRECONDITION.
   absl::Status Prepare(const warpline_internal::PrepareWorker& prepare);
 
   // Opens a session, with `fds` as OpenWorker says, and starts it. FAILED_PRECONDITION beyond
@@ -57,16 +59,21 @@ class HostProcess {
   // Returns null when no session has this number.
   ProcessSession* Find(uint64_t session);
 
+  // What became of the jail; empty before Prepare().
+  const warpline_internal::JailReport& jail_report() const { return jail_report_; }
+
   // What WorkerOpened.peers says, by device.
   std::vector<uint32_t> Peers() const;
 
  private:
   std::vector<device::Context*> Contexts() const;
   std::vector<SessionDevice> Devices() const;
+  absl::Status OpenDevices(const warpline_internal::PrepareWorker& prepare);
   absl::Status OpenSession(const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds,
                            ProcessSession* session);
 
   const Options options_;
+  warpline_internal::JailReport jail_report_;
   std::unique_ptr<device::Backend> backend_;
   std::vector<int> ordinals_;                               // Those of the contexts.
   std::vector<std::unique_ptr<device::Context>> contexts_;  // By the sessions' device numbers.

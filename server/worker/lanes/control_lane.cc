@@ -30,7 +30,7 @@ Lane::Step ControlLane::Issue(Task& task) {
     }
     return Step::kDone;
   }
-  std::visit([&](const auto& command) { Do(command, task); }, task.command);
+  std::visit([&](const auto& command) RUNS_ON(on_lane_) { Do(command, task); }, task.command);
   return Step::kDone;
 }
 

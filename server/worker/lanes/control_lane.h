@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "absl/base/thread_annotations.h"
+#include "common/loop/loop_affinity.h"
 #include "server/worker/lanes/lane.h"
 
 namespace warpline::worker {
@@ -19,13 +21,13 @@ class ControlLane : public Lane {
   ~ControlLane() override { Stop(); }
 
  protected:
-  Step Issue(Task& task) override;
+  Step Issue(Task& task) RUNS_ON(on_lane_) override;
 
  private:
   // Finds the variable of a GlobalFind or VariableFind.
-  CudaResult FindVariable(const Task& task, uint64_t* address, uint64_t* bytes);
+  CudaResult FindVariable(const Task& task, uint64_t* address, uint64_t* bytes) RUNS_ON(on_lane_);
   // Declares a function for each command of this lane in the table.
-#define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task);
+#define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task) RUNS_ON(on_lane_);
   WARPLINE_LANE_CONTROL(WARPLINE_DO)
 #undef WARPLINE_DO
   // The decoder sends other commands elsewhere.
@@ -38,19 +40,21 @@ class ControlLane : public Lane {
   // use the module then say so.
   static bool Missing(const Task& task);
   // Keeps the result of loading the task's image.
-  void Loaded(CudaResult result, Task& task);
+  void Loaded(CudaResult result, Task& task) RUNS_ON(on_lane_);
   // Finds the kernel, its layout and attributes.
-  CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail);
-  CudaResult Create(Array* array);
+  CudaResult Find(Kernel* kernel, std::string_view name, std::string* fields, std::string* tail)
+      RUNS_ON(on_lane_);
+  CudaResult Create(Array* array) RUNS_ON(on_lane_);
   // Reports whether there is anything that ends with the worker.
-  void NoteObjects();
+  void NoteObjects() RUNS_ON(on_lane_);
 
-  void CreateGraph(Task& task);
+  void CreateGraph(Task& task) RUNS_ON(on_lane_);
 
-  uint64_t arrays_ = 0;  // Number of those that exist.
-  uint64_t frames_ = 0;  // Number of them, with the graphs that are made of them.
+  uint64_t arrays_ ABSL_GUARDED_BY(on_lane_) = 0;  // Number of those that exist.
+  // Number of them, with the graphs that are made of them.
+  uint64_t frames_ ABSL_GUARDED_BY(on_lane_) = 0;
   // The objects that exist, by device, number, and whether they are surfaces.
-  std::set<std::tuple<uint32_t, uint64_t, bool>> textures_;
+  std::set<std::tuple<uint32_t, uint64_t, bool>> textures_ ABSL_GUARDED_BY(on_lane_);
 };
 
 }  // namespace warpline::worker

@@ -9,19 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "common/crypto/content_hash.h"
 #include "server/device/device.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/task.h"
 
 namespace warpline::worker {
 
-// A graph that has conditional handles, and whose nodes come later. The decoder writes the first
-// three members, and the control lane the others. It is shared because graphs that are made of it
+// A graph that has conditional handles, and whose nodes come later. The control lane
+// writes what is not the decoder's. It is shared because graphs that are made of it
 // keep it.
 struct Frame {
-  uint32_t device = 0;   // The device of its handle.
-  uint64_t counted = 0;  // Handles, nodes and bodies that count for the session.
-  uint64_t nodes = 0;    // How many of those are nodes and bodies.
+  uint32_t device = 0;  // The device of its handle; constant.
+  uint64_t counted ABSL_GUARDED_BY(decoder_thread) =
+      0;  // Handles, nodes and bodies that count for the session.
+  uint64_t nodes ABSL_GUARDED_BY(decoder_thread) = 0;  // How many of those are nodes and bodies.
   bool created = false;
   bool filled = false;
   CudaResult result = CudaResult::kSuccess;  // The result of filling it.

@@ -1,10 +1,9 @@
-#include "server/worker/lanes/lane_naps.h"
-
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/worker/lanes/lane_inbox.h"
 
 namespace warpline::worker {
 namespace {

@@ -148,7 +148,10 @@ absl::Status AddressListener::Start(Take take) {
   take_ = std::move(take);
   stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ResourceExhaustedError(std::strerror(errno));
-  auto thread = TryStartLoopThread("wl-listen", [this] { Run(); });
+  auto thread = TryStartLoopThread("wl-listen", [this] {
+    const LoopScope scope(&on_listener_);
+    Run();
+  });
   if (!thread.ok()) return thread.status();
   thread_ = *std::move(thread);
   return absl::OkStatus();

@@ -8,8 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/log/log_budget.h"
+#include "common/loop/loop_affinity.h"
 #include "common/unique_fd.h"
 #include "transport/grpc/listen/connection_book.h"
 
@@ -43,8 +45,8 @@ class AddressListener {
  private:
   absl::Status BindUnix(const std::string& path);
   absl::Status BindHost(const std::string& host, const std::string& port);
-  void Run();
-  void AcceptFrom(int socket);
+  void Run() RUNS_ON(on_listener_);
+  void AcceptFrom(int socket) RUNS_ON(on_listener_);
 
   ConnectionBook connections_;
   int port_ = 0;
@@ -52,9 +54,9 @@ class AddressListener {
   std::vector<UniqueFd> sockets_;
   UniqueFd stop_;
   Take take_;
+  LoopAffinity on_listener_;  // The thread.
   std::thread thread_;
-  // Of the thread.
-  bool said_full_ = false;
+  bool said_full_ ABSL_GUARDED_BY(on_listener_) = false;
   LogBudget log_;
 };
 

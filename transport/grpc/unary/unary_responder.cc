@@ -49,11 +49,12 @@ absl::StatusOr<std::string> ToString(const grpc::ByteBuffer& buffer) {
 // One call from its request to its end.
 class UnaryResponder::Call : public AcceptEvent {
  public:
-  Call(UnaryResponder* owner, grpc::ServerCompletionQueue* queue) : owner_(owner), queue_(queue) {
+  Call(UnaryResponder* owner, grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop)
+      : owner_(owner), queue_(queue) {
     owner_->service_.RequestCall(&context_, &stream_, queue_, queue_, this);
   }
 
-  void OnEvent(bool ok) override {
+  void OnEvent(bool ok) RUNS_ON(accept_loop) override {
     if (!ok || stage_ == Stage::kAnswering) {
       delete this;
     } else if (stage_ == Stage::kAwaited) {
@@ -69,7 +70,7 @@ class UnaryResponder::Call : public AcceptEvent {
  private:
   enum class Stage { kAwaited, kReading, kInLane, kAnswering };
 
-  void Begin() {
+  void Begin() RUNS_ON(accept_loop) {
     owner_->called_(context_.peer());
     if (context_.method() == kHealthCheck) {
       const bool serving = owner_->serving_.load(std::memory_order_relaxed);
@@ -83,16 +84,16 @@ class UnaryResponder::Call : public AcceptEvent {
     stream_.Read(&request_, this);
   }
 
-  void Handle() {
+  void Handle() RUNS_ON(accept_loop) {
     absl::StatusOr<std::string> request = ToString(request_);
     if (!request.ok()) return Answer(request);
     const std::string peer = PeerName(context_);
     const auto lane = owner_->lane_of_.find(method_->first);
     if (lane == owner_->lane_of_.end()) return Answer(method_->second(peer, *request));
     stage_ = Stage::kInLane;
-    const bool posted =
-        owner_->lanes_->Post(lane->second, [this, peer, request = *std::move(request)](bool run) {
-          GiveAnswer(run ? method_->second(peer, request)
+    const bool posted = owner_->lanes_->Post(
+        lane->second, [this, method = method_, peer, request = *std::move(request)](bool run) {
+          GiveAnswer(run ? method->second(peer, request)
                          : absl::StatusOr<std::string>(absl::UnavailableError("shutting down")));
         });
     if (!posted) Answer(absl::UnavailableError("too many calls are waiting; try again"));
@@ -112,7 +113,7 @@ class UnaryResponder::Call : public AcceptEvent {
     return std::move(answer_);
   }
 
-  void Answer(const absl::StatusOr<std::string>& answer) {
+  void Answer(const absl::StatusOr<std::string>& answer) RUNS_ON(accept_loop) {
     stage_ = Stage::kAnswering;
     if (answer.ok()) {
       stream_.WriteAndFinish(ToBuffer(*answer), grpc::WriteOptions(), grpc::Status::OK, this);
@@ -125,9 +126,9 @@ class UnaryResponder::Call : public AcceptEvent {
   grpc::ServerCompletionQueue* const queue_;
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
-  grpc::ByteBuffer request_;
-  UnaryMethods::const_iterator method_;
-  Stage stage_ = Stage::kAwaited;
+  grpc::ByteBuffer request_ ABSL_GUARDED_BY(accept_loop);
+  UnaryMethods::const_iterator method_ ABSL_GUARDED_BY(accept_loop);
+  Stage stage_ ABSL_GUARDED_BY(accept_loop) = Stage::kAwaited;
 
   // From a lane.
   grpc::Alarm alarm_;

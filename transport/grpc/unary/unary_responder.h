@@ -26,8 +26,7 @@
 
 namespace warpline::grpc_internal {
 
-// Except SetServing(), which is thread-safe, and Stop(), runs on the accepting thread. Outlives the
-// queue.
+// SetServing() is thread-safe. Outlives the queue.
 class UnaryResponder {
  public:
   // `called` is told gRPC's name of the connection of each call.
@@ -39,8 +38,9 @@ class UnaryResponder {
   void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
 
   // After it was started: waits for the first calls. Their events come as AcceptEvent tags.
-  void Listen(grpc::ServerCompletionQueue* queue);
-  // Answers what waits in lanes. Before the queue is shut down, by whoever does that.
+  void Listen(grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop);
+  // Answers what waits in lanes. Before the queue is shut down, by whoever does
+  // that.
   void Stop();
 
   void SetServing(bool serving) { serving_.store(serving, std::memory_order_relaxed); }

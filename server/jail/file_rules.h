@@ -1,0 +1,28 @@
+// The layer "files": Landlock (https://docs.kernel.org/userspace-api/landlock.html), as far as the
+// kernel has it.
+#ifndef WARPLINE_SERVER_JAIL_FILE_RULES_H_
+#define WARPLINE_SERVER_JAIL_FILE_RULES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/jail/profiles.h"
+
+namespace warpline::jail {
+
+// From now on the calling thread, and the threads that it starts, open only what `files` and
+// `devices` (paths of device files, for reading, writing and ioctl(2)) name, and /proc/self.
+// Nothing can be created, executed, or bound or connected to by TCP, and only this process's own
+// threads can be signalled and traced. The other threads are not restricted, so it must be called
+// while there are none. UNIMPLEMENTED without Landlock. no_new_privs must be set.
+absl::Status RestrictFiles(absl::Span<const FileRule> files,
+                           const std::vector<std::string>& devices);
+
+// The version of the kernel's Landlock; 0 for none.
+int LandlockVersion();
+
+}  // namespace warpline::jail
+
+#endif  // WARPLINE_SERVER_JAIL_FILE_RULES_H_

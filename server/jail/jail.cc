@@ -1,0 +1,95 @@
+#include "server/jail/jail.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/jail/file_rules.h"
+#include "server/jail/layers_off.h"
+#include "server/jail/privileges.h"
+#include "server/jail/system_call_filter.h"
+
+namespace warpline::jail {
+
+Jail::Jail(warpline_internal::JailPlan plan)
+    : plan_(std::move(plan)), profile_(ProfileNamed(plan_.profile())) {}
+
+bool Jail::Holds(Layer layer) const {
+  const auto& held = report_.held();
+  return std::find(held.begin(), held.end(), SpecOf(layer).name) != held.end();
+}
+
+void Jail::Miss(const std::string& layer, const absl::Status& why) {
+  for (const auto& missing : report_.missing()) {
+    if (missing.layer() == layer) return;
+  }
+  auto* const missing = report_.add_missing();
+  missing->set_layer(layer);
+  missing->set_why(std::string(why.message()));
+}
+
+absl::Status Jail::CloseLayer(const Step& step) {
+  if (!profile_->layers.Has(step.layer)) return absl::OkStatus();
+  const LayerSpec& spec = SpecOf(step.layer);
+  const bool off = LayersOff().Has(step.layer);
+  const absl::Status status = off ? absl::CancelledError("turned off") : step.close();
+  if (status.ok()) {
+    if (!Holds(step.layer)) report_.add_held(spec.name);
+    return absl::OkStatus();
+  }
+  Miss(spec.name, status);
+  if (off || !(spec.always || plan_.strict())) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the layer ", spec.name, " of the jail cannot be closed: ", status.message(),
+                   "; it needs ", spec.needs));
+}
+
+absl::Status Jail::CloseBeforeDriver() {
+  if (profile_ == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("no jail is called ", plan_.profile()));
+  }
+  const std::vector<gid_t> groups(plan_.groups().begin(), plan_.groups().end());
+  const std::vector<std::string> devices(plan_.device_files().begin(), plan_.device_files().end());
+  // Whatever needs a right comes before it is given up. Root enters namespaces, and then becomes
+  // the process's user; others get the right to enter them from a user namespace, into which the
+  // process goes as who it is to be.
+  const bool own_user = plan_.uid() != 0;
+  const bool by_user_namespace = !own_user || !MayAdminister();
+  const Step become_user = {Layer::kIdentity, [&] { return BecomeUser(plan_.uid(), groups); }};
+  std::vector<Step> steps = {{Layer::kLimits, [&] { return LowerLimits(profile_->limits); }}};
+  if (!own_user) {
+    steps.push_back({Layer::kIdentity, &EnterUserNamespace});
+  } else if (by_user_namespace) {
+    steps.push_back(become_user);
+  }
+  steps.push_back({Layer::kNamespaces, [&] {
+                     absl::Status status;
+                     if (own_user && by_user_namespace) status = EnterUserNamespace();
+                     status.Update(EnterNamespaces());
+                     return status;
+                   }});
+  steps.push_back({Layer::kMounts, [&] {
+                     // Without its own they are those of the host.
+                     if (Holds(Layer::kNamespaces)) return MakeMountsReadOnly();
+                     return absl::FailedPreconditionError("the layer namespaces is missing");
+                   }});
+  steps.push_back({Layer::kCapabilities, &DropCapabilityBounds});
+  if (!by_user_namespace) steps.push_back(become_user);
+  steps.push_back({Layer::kCapabilities, &DropCapabilities});
+  steps.push_back({Layer::kUndumpable, &MakeUndumpable});
+  steps.push_back({Layer::kFiles, [&] { return RestrictFiles(profile_->files, devices); }});
+  for (const Step& step : steps) {
+    const absl::Status status = CloseLayer(step);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Jail::CloseBeforeTenants() {
+  return CloseLayer(
+      {Layer::kSystemCalls, [this] { return FilterSystemCalls(profile_->system_calls); }});
+}
+
+}  // namespace warpline::jail

@@ -1,0 +1,192 @@
+#include "server/jail/jail.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/jail/layers_off.h"
+
+namespace warpline::jail {
+namespace {
+
+using ::testing::IsEmpty;
+
+// Runs `body` in a process of its own and returns what it returns, which must be below 100.
+int InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+}
+
+warpline_internal::JailPlan Plan(const std::string& profile) {
+  warpline_internal::JailPlan plan;
+  plan.set_profile(profile);
+  return plan;
+}
+
+// Closes the whole jail of a worker. Returns whether nothing failed.
+bool CloseAll(Jail* jail) {
+  absl::Status status = jail->CloseBeforeDriver();
+  if (status.ok()) status = jail->CloseBeforeTenants();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return status.ok();
+}
+
+// Says, as bits, which attempts did not end as they should in a jail whose layer `on` holds alone.
+int With(Layer on, const std::function<int()>& attempts) {
+  return InChild([&] {
+    LayerSet others;
+    for (const LayerSpec& spec : AllLayers()) {
+      if (spec.layer != on) others = others | spec.layer;
+    }
+    TurnOffForTest(others);
+    Jail jail(Plan(kWorkerProfile));
+    if (!CloseAll(&jail)) return 99;
+    return jail.report().held().empty() ? 98 : attempts();
+  });
+}
+
+TEST(JailTest, EveryProfileHasEveryLayer) {
+  for (const char* const name : {kWorkerProfile, kKeeperProfile}) {
+    ASSERT_NE(ProfileNamed(name), nullptr);
+    for (const LayerSpec& spec : AllLayers()) {
+      EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
+    }
+  }
+}
+
+TEST(JailTest, AnUnknownProfileIsRefused) {
+  Jail jail(Plan("palace"));
+  EXPECT_EQ(jail.CloseBeforeDriver().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(jail.report().held(), IsEmpty());
+}
+
+TEST(JailTest, AThreadRunsInIt) {
+  EXPECT_EQ(InChild([] {
+              Jail jail(Plan(kWorkerProfile));
+              if (!CloseAll(&jail)) return 1;
+              bool ran = false;
+              std::thread([&] { ran = true; }).join();
+              return ran ? 0 : 2;
+            }),
+            0);
+}
+
+TEST(JailTest, SystemCallsThatAreNotListedFail) {
+  EXPECT_EQ(With(Layer::kSystemCalls,
+                 [] {
+                   int wrong = 0;
+                   char* const argv[] = {const_cast<char*>("true"), nullptr};
+                   if (execv("/bin/true", argv) == 0 || errno != EPERM) wrong |= 1;
+                   if (const pid_t child = fork(); child >= 0 || errno != EPERM) wrong |= 2;
+                   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0 || errno != EPERM) {
+                     wrong |= 4;
+                   }
+                   if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0 || errno != EPERM) wrong |= 8;
+                   if (kill(getppid(), 0) == 0 || errno != EPERM) wrong |= 16;
+                   if (syscall(SYS_tgkill, getppid(), getppid(), 0) == 0 || errno != EPERM) {
+                     wrong |= 32;
+                   }
+                   return wrong;
+                 }),
+            0);
+}
+
+TEST(JailTest, OwnThreadsCanBeSignalled) {
+  EXPECT_EQ(With(Layer::kSystemCalls,
+                 [] { return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0) == 0 ? 0 : 1; }),
+            0);
+}
+
+TEST(JailTest, FilesOutsideTheProfileCannotBeOpened) {
+  const std::string secret = testing::TempDir() + "/secret";
+  fclose(fopen(secret.c_str(), "w"));
+  const auto attempts = [&secret] {
+    int wrong = 0;
+    if (open(secret.c_str(), O_RDONLY) >= 0 || errno != EACCES) wrong |= 1;
+    if (open((secret + "2").c_str(), O_WRONLY | O_CREAT, 0600) >= 0) wrong |= 2;
+    if (unlink(secret.c_str()) == 0) wrong |= 4;
+    if (open("/proc/1/status", O_RDONLY) >= 0) wrong |= 8;
+    if (open("/proc/self/maps", O_RDONLY) < 0) wrong |= 16;
+    if (open("/dev/null", O_RDWR) < 0) wrong |= 32;
+    return wrong;
+  };
+  EXPECT_EQ(With(Layer::kFiles, attempts), 0);
+}
+
+TEST(JailTest, NoCapabilitiesAreLeft) {
+  EXPECT_EQ(With(Layer::kCapabilities,
+                 [] {
+                   FILE* const status = fopen("/proc/self/status", "r");
+                   char line[256];
+                   int wrong = 0;
+                   while (fgets(line, sizeof(line), status) != nullptr) {
+                     unsigned long long value = 0;
+                     for (const char* name : {"CapInh:", "CapPrm:", "CapEff:", "CapAmb:"}) {
+                       const std::string text(line);
+                       if (text.rfind(name, 0) != 0) continue;
+                       if (sscanf(line + 7, "%llx", &value) != 1 || value != 0) wrong |= 1;
+                     }
+                   }
+                   fclose(status);
+                   return wrong;
+                 }),
+            0);
+}
+
+TEST(JailTest, MountsAreLeftAloneWithoutNamespaces) {
+  // They would be those of the host.
+  struct statvfs before = {};
+  ASSERT_EQ(statvfs("/", &before), 0);
+  EXPECT_EQ(With(Layer::kMounts, [] { return 0; }), 98);
+  struct statvfs after = {};
+  ASSERT_EQ(statvfs("/", &after), 0);
+  EXPECT_EQ(before.f_flag & ST_RDONLY, after.f_flag & ST_RDONLY);
+}
+
+TEST(JailTest, WhatIsMissingIsSaid) {
+  EXPECT_EQ(InChild([] {
+              TurnOffForTest(Layer::kFiles);
+              Jail jail(Plan(kWorkerProfile));
+              if (!CloseAll(&jail)) return 1;
+              for (const auto& missing : jail.report().missing()) {
+                if (missing.layer() == "files") return 0;
+              }
+              return 2;
+            }),
+            0);
+}
+
+TEST(JailTest, AStrictPlanThatCannotBeCarriedOutIsAnError) {
+  // A process with a second thread cannot enter a user namespace.
+  EXPECT_EQ(InChild([] {
+              std::thread([] { pause(); }).detach();
+              warpline_internal::JailPlan plan = Plan(kWorkerProfile);
+              plan.set_strict(true);
+              Jail jail(plan);
+              const absl::Status status = jail.CloseBeforeDriver();
+              return status.code() == absl::StatusCode::kFailedPrecondition ? 0 : 1;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace warpline::jail

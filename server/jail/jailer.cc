@@ -1,0 +1,122 @@
+#include "server/jail/jailer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/log/log.h"
+#include "server/jail/device_files.h"
+#include "server/jail/layers.h"
+
+namespace warpline::jail {
+namespace {
+
+using warpline_internal::JailPlan;
+using warpline_internal::JailReport;
+
+enum JailerLine : size_t { kReportLine, kJailerLineCount };
+constexpr LogKind kJailerLines[kJailerLineCount] = {{"jail_reports", 10, absl::Minutes(1)}};
+
+std::string Needs(const std::string& name) {
+  const auto layer = LayerNamed(name);
+  return layer.has_value() ? SpecOf(*layer).needs : "";
+}
+
+absl::StatusOr<std::unique_ptr<Cgroups>> Manage(const std::string& cgroup) {
+  if (cgroup == "none") return absl::FailedPreconditionError("--worker_cgroup=none");
+  return cgroup == "auto" ? Cgroups::ManageOwn() : Cgroups::Manage(cgroup);
+}
+
+std::string Describe(const JailReport& report) {
+  std::string text = absl::StrCat("holds=", absl::StrJoin(report.held(), ","));
+  for (const auto& missing : report.missing()) {
+    absl::StrAppend(&text, "; missing ", missing.layer(), " (", missing.why(), "; needs ",
+                    Needs(missing.layer()), ")");
+  }
+  return text;
+}
+
+}  // namespace
+
+Cell::~Cell() {
+  if (plan_.uid() != 0) jailer_->uids_.GiveBack(plan_.uid());
+}
+
+absl::Status Cell::Confine(pid_t process) {
+  if (group_ != nullptr) confined_ = group_->Add(process);
+  if (confined_.ok() || !plan_.strict()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the layer cgroup of the jail cannot be closed: ", confined_.message(),
+                   "; it needs ", SpecOf(Layer::kCgroup).needs));
+}
+
+void Cell::OnClosed(JailReport report) const {
+  const char* const name = SpecOf(Layer::kCgroup).name;
+  if (confined_.ok()) {
+    report.add_held(name);
+  } else {
+    auto* const missing = report.add_missing();
+    missing->set_layer(name);
+    missing->set_why(std::string(confined_.message()));
+  }
+  jailer_->Tell(plan_.profile(), report);
+}
+
+Jailer::Jailer(JailerOptions options)
+    : options_(std::move(options)),
+      uids_(options_.uids),
+      groups_(Manage(options_.cgroup)),
+      log_(kJailerLines) {}
+
+void Jailer::AddDevice(int ordinal, const std::string& pci_bus_id) {
+  device_files_[ordinal] = DeviceFilesOf({pci_bus_id});
+}
+
+absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile,
+                                                      const std::vector<int>& ordinals) {
+  JailPlan plan;
+  plan.set_profile(profile);
+  plan.set_strict(options_.strict);
+  std::vector<std::string> files;
+  for (const int ordinal : ordinals) {
+    const auto known = device_files_.find(ordinal);
+    const auto& more = known == device_files_.end() ? AllDeviceFiles() : known->second;
+    files.insert(files.end(), more.begin(), more.end());
+  }
+  for (const gid_t group : GroupsOf(files)) plan.add_groups(group);
+  for (std::string& file : files) plan.add_device_files(std::move(file));
+  plan.set_uid(uids_.Take());
+  if (plan.uid() == 0 && !options_.uids.empty()) {
+    return absl::ResourceExhaustedError("all user ids of --worker_uids are taken");
+  }
+  std::unique_ptr<Cell> cell(new Cell(this, std::move(plan)));
+  if (!groups_.ok()) {
+    cell->confined_ = groups_.status();
+    return cell;
+  }
+  auto group = (*groups_)->NewGroup(absl::StrCat(profile, ".", ++cells_), options_.limits);
+  if (group.ok()) {
+    cell->group_ = *std::move(group);
+  } else {
+    cell->confined_ = group.status();
+  }
+  return cell;
+}
+
+void Jailer::Tell(const std::string& profile, const JailReport& report) {
+  std::string text = Describe(report);
+  MutexLock lock(&mu_);
+  std::string& told = told_[profile];
+  if (told == text) return;
+  told = std::move(text);
+  const LogPermit permit = log_.Ask(kReportLine);
+  if (!permit) return;
+  if (report.missing().empty()) {
+    permit.Info("jail profile=", profile, " ", told);
+  } else {
+    permit.Warning("jail profile=", profile, " ", told);
+  }
+}
+
+}  // namespace warpline::jail

@@ -1,0 +1,97 @@
+// The server's side of its processes' jails: says how each is to be closed, gives it a user id of
+// its own, and tells the log what holds.
+#ifndef WARPLINE_SERVER_JAIL_JAILER_H_
+#define WARPLINE_SERVER_JAIL_JAILER_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "common/log/log_budget.h"
+#include "common/mutex.h"
+#include "proto/worker.pb.h"
+#include "server/jail/cgroups.h"
+#include "server/jail/uid_pool.h"
+
+namespace warpline::jail {
+
+struct JailerOptions {
+  // A process with a layer missing is refused.
+  bool strict = false;
+  UidRange uids;
+  // The cgroup to manage: a folder; "auto", the server's own where it is delegated; or "none".
+  std::string cgroup = "none";
+  GroupLimits limits = {};
+};
+
+class Jailer;
+
+// What one process has of a jailer: its plan, and, for as long as the cell lives, its user id. To
+// be kept until the process is gone. Thread-compatible.
+class Cell {
+ public:
+  ~Cell();
+  Cell(const Cell&) = delete;
+  Cell& operator=(const Cell&) = delete;
+
+  const warpline_internal::JailPlan& plan() const { return plan_; }
+  // Puts the process into its control group. An error only where the jail is strict.
+  absl::Status Confine(pid_t process);
+  // What the process says of its jail. It says so before a tenant reaches it.
+  void OnClosed(warpline_internal::JailReport report) const;
+
+ private:
+  friend class Jailer;
+  Cell(Jailer* jailer, warpline_internal::JailPlan plan)
+      : jailer_(jailer), plan_(std::move(plan)) {}
+
+  Jailer* const jailer_;
+  const warpline_internal::JailPlan plan_;
+  std::unique_ptr<Cgroup> group_;  // Null where there is none, as `confined_` says.
+  absl::Status confined_ = absl::UnavailableError("not yet");
+};
+
+// Thread-safe, apart from AddDevice(). Outlives its cells.
+class Jailer {
+ public:
+  // Takes over the cgroup, so that the calling process may change its own: what it starts from then
+  // on begins there.
+  explicit Jailer(JailerOptions options);
+  Jailer(const Jailer&) = delete;
+  Jailer& operator=(const Jailer&) = delete;
+
+  // Says where on the PCI bus a device of the server's is, once that is known; empty for one that
+  // is no GPU. Before anything else is asked for with this device.
+  void AddDevice(int ordinal, const std::string& pci_bus_id);
+
+  // A cell for a process with this profile on the devices; for one that starts before AddDevice(),
+  // on all that the driver has. RESOURCE_EXHAUSTED when no user id is left.
+  absl::StatusOr<std::unique_ptr<Cell>> NewCell(const std::string& profile,
+                                                const std::vector<int>& ordinals);
+
+ private:
+  friend class Cell;
+  // Logs the first report of a profile, and each that differs from the one before.
+  void Tell(const std::string& profile, const warpline_internal::JailReport& report);
+
+  const JailerOptions options_;
+  std::map<int, std::vector<std::string>> device_files_;  // By ordinal.
+  UidPool uids_;
+  // What Cgroups::Manage() returned.
+  const absl::StatusOr<std::unique_ptr<Cgroups>> groups_;
+  std::atomic<uint64_t> cells_{0};
+  Mutex mu_;
+  std::map<std::string, std::string> told_ ABSL_GUARDED_BY(mu_);  // By profile.
+  LogBudget log_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace warpline::jail
+
+#endif  // WARPLINE_SERVER_JAIL_JAILER_H_

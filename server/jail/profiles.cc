@@ -1,0 +1,191 @@
+#include "server/jail/profiles.h"
+
+#include <sys/syscall.h>
+
+namespace warpline::jail {
+namespace {
+
+constexpr LayerSet kAll = LayerSet(Layer::kLimits) | Layer::kIdentity | Layer::kNamespaces |
+                          Layer::kMounts | Layer::kCapabilities | Layer::kUndumpable |
+                          Layer::kFiles | Layer::kSystemCalls | Layer::kCgroup;
+
+// What NVIDIA's driver and the C library read and open. The GPUs themselves are not in the list:
+// who starts the process names those of its devices. Only what lists of processes cannot be read
+// from is taken of /proc.
+constexpr FileRule kFiles[] = {
+    {"/usr", FileAccess::kRead},
+    {"/lib", FileAccess::kRead},
+    {"/lib64", FileAccess::kRead},
+    {"/nix/store", FileAccess::kRead},
+    {"/run/opengl-driver", FileAccess::kRead},
+    {"/etc/ld.so.cache", FileAccess::kRead},
+    {"/etc/localtime", FileAccess::kRead},
+    {"/etc/nvidia", FileAccess::kRead},
+    {"/sys/bus/pci", FileAccess::kRead},
+    {"/sys/class", FileAccess::kRead},
+    {"/sys/devices", FileAccess::kRead},
+    {"/sys/module", FileAccess::kRead},
+    {"/proc/cpuinfo", FileAccess::kRead},
+    {"/proc/devices", FileAccess::kRead},
+    {"/proc/driver/nvidia", FileAccess::kRead},
+    {"/proc/driver/nvidia-uvm", FileAccess::kRead},
+    {"/proc/filesystems", FileAccess::kRead},
+    {"/proc/meminfo", FileAccess::kRead},
+    {"/proc/modules", FileAccess::kRead},
+    {"/proc/stat", FileAccess::kRead},
+    {"/proc/sys", FileAccess::kRead},
+    {"/proc/version", FileAccess::kRead},
+    {"/dev/null", FileAccess::kReadWrite},
+    {"/dev/zero", FileAccess::kReadWrite},
+    {"/dev/random", FileAccess::kRead},
+    {"/dev/urandom", FileAccess::kRead},
+    {"/dev/nvidiactl", FileAccess::kReadWrite},
+    {"/dev/nvidia-uvm", FileAccess::kReadWrite},
+    {"/dev/nvidia-uvm-tools", FileAccess::kReadWrite},
+    {"/dev/nvidia-caps", FileAccess::kReadWrite},
+};
+
+// What a process does that has opened its device, with NVIDIA's driver in it: memory, files that it
+// may open, its one socket, threads, time.
+constexpr SystemCallRule kSystemCalls[] = {
+    // Memory.
+    {SYS_brk},
+    {SYS_madvise},
+    {SYS_mbind},
+    {SYS_membarrier},
+    {SYS_mincore},
+    {SYS_mlock},
+    {SYS_mmap},
+    {SYS_mprotect},
+    {SYS_mremap},
+    {SYS_msync},
+    {SYS_munlock},
+    {SYS_munmap},
+    {SYS_get_mempolicy},
+    {SYS_memfd_create},
+    // Files and descriptors.
+    {SYS_access},
+    {SYS_close},
+    {SYS_close_range},
+    {SYS_dup},
+    {SYS_dup2},
+    {SYS_dup3},
+    {SYS_faccessat},
+    {SYS_faccessat2},
+    {SYS_fadvise64},
+    {SYS_fallocate},
+    {SYS_fcntl},
+    {SYS_fstat},
+    {SYS_fstatfs},
+    {SYS_ftruncate},
+    {SYS_getcwd},
+    {SYS_getdents64},
+    {SYS_ioctl},
+    {SYS_lseek},
+    {SYS_lstat},
+    {SYS_newfstatat},
+    {SYS_open},
+    {SYS_openat},
+    {SYS_pread64},
+    {SYS_preadv},
+    {SYS_pwrite64},
+    {SYS_pwritev},
+    {SYS_read},
+    {SYS_readlink},
+    {SYS_readlinkat},
+    {SYS_readv},
+    {SYS_stat},
+    {SYS_statfs},
+    {SYS_statx},
+    {SYS_write},
+    {SYS_writev},
+    // The socket to the server, which is the only one: none can be made.
+    {SYS_getsockopt},
+    {SYS_recvfrom},
+    {SYS_recvmsg},
+    {SYS_sendmsg},
+    {SYS_sendto},
+    {SYS_setsockopt},
+    // Waiting.
+    {SYS_epoll_create1},
+    {SYS_epoll_ctl},
+    {SYS_epoll_pwait},
+    {SYS_epoll_wait},
+    {SYS_eventfd2},
+    {SYS_futex},
+    {SYS_pipe2},
+    {SYS_poll},
+    {SYS_ppoll},
+    {SYS_pselect6},
+    {SYS_select},
+    {SYS_timerfd_create},
+    {SYS_timerfd_settime},
+    // Threads and signals of the process itself.
+    {SYS_arch_prctl},
+    {SYS_clone, CallRule::kThreadOnly},
+    {SYS_exit},
+    {SYS_exit_group},
+    {SYS_getcpu},
+    {SYS_getegid},
+    {SYS_geteuid},
+    {SYS_getgid},
+    {SYS_getpid},
+    {SYS_getppid},
+    {SYS_getpriority},
+    {SYS_getrlimit},
+    {SYS_getrusage},
+    {SYS_gettid},
+    {SYS_getuid},
+    {SYS_prctl, CallRule::kHarmlessOptions},
+    {SYS_prlimit64, CallRule::kOwnLimitsOnly},
+    {SYS_restart_syscall},
+    {SYS_rseq},
+    {SYS_rt_sigaction},
+    {SYS_rt_sigpending},
+    {SYS_rt_sigprocmask},
+    {SYS_rt_sigreturn},
+    {SYS_rt_sigtimedwait},
+    {SYS_sched_get_priority_max},
+    {SYS_sched_get_priority_min},
+    {SYS_sched_getaffinity},
+    {SYS_sched_getparam},
+    {SYS_sched_getscheduler},
+    {SYS_sched_yield},
+    {SYS_set_robust_list},
+    {SYS_set_tid_address},
+    {SYS_sigaltstack},
+    {SYS_tgkill, CallRule::kOwnProcess},
+    // Time and the rest.
+    {SYS_clock_getres},
+    {SYS_clock_gettime},
+    {SYS_clock_nanosleep},
+    {SYS_getrandom},
+    {SYS_gettimeofday},
+    {SYS_nanosleep},
+    {SYS_sysinfo},
+    {SYS_time},
+    {SYS_times},
+    {SYS_uname},
+};
+
+constexpr Limit kLimits[] = {
+    {RLIMIT_CORE, "core", 0},         {RLIMIT_RTPRIO, "rtprio", 0},     {RLIMIT_NICE, "nice", 0},
+    {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_NOFILE, "nofile", 65536},
+};
+
+constexpr Profile kProfiles[] = {
+    {kWorkerProfile, kAll, kFiles, kSystemCalls, kLimits},
+    // It executes no tenant's code, but the descriptors of its memory go through many hands.
+    {kKeeperProfile, kAll, kFiles, kSystemCalls, kLimits},
+};
+
+}  // namespace
+
+const Profile* ProfileNamed(absl::string_view name) {
+  for (const Profile& profile : kProfiles) {
+    if (name == profile.name) return &profile;
+  }
+  return nullptr;
+}
+
+}  // namespace warpline::jail

@@ -1,0 +1,59 @@
+// What each kind of jailed process keeps: its layers, files, system calls and limits, as tables.
+#ifndef WARPLINE_SERVER_JAIL_PROFILES_H_
+#define WARPLINE_SERVER_JAIL_PROFILES_H_
+
+#include <sys/resource.h>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/jail/layers.h"
+
+namespace warpline::jail {
+
+enum class FileAccess {
+  kRead,       // Reading files, and what lies below a folder.
+  kReadWrite,  // Reading, writing and ioctl(2), for devices; creating nothing.
+};
+
+struct FileRule {
+  const char* path;  // One that is not there is passed over.
+  FileAccess access;
+};
+
+struct Limit {
+  int resource;
+  const char* name;
+  rlim_t most;
+};
+
+// The rule for the arguments of a system call.
+enum class CallRule {
+  kAny,
+  kThreadOnly,       // clone(2): with CLONE_THREAD.
+  kOwnProcess,       // The first argument is the process's own number.
+  kOwnLimitsOnly,    // prlimit64(2): of the calling process, reading.
+  kHarmlessOptions,  // prctl(2): names of threads and of memory, timers' slack.
+};
+
+struct SystemCallRule {
+  int number;
+  CallRule rule = CallRule::kAny;
+};
+
+struct Profile {
+  const char* name;
+  LayerSet layers;
+  absl::Span<const FileRule> files;
+  absl::Span<const SystemCallRule> system_calls;
+  absl::Span<const Limit> limits;
+};
+
+// Null when there is none.
+const Profile* ProfileNamed(absl::string_view name);
+// The names of the profiles of today.
+inline constexpr char kWorkerProfile[] = "worker";
+inline constexpr char kKeeperProfile[] = "keeper";
+
+}  // namespace warpline::jail
+
+#endif  // WARPLINE_SERVER_JAIL_PROFILES_H_

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Attacks a running server, and says what was stopped.
+
+  attack.py --bazel_bin=DIR [--suite=NAME]... [--device=NAME] [--server_flag=FLAG]...
+
+One line an attack, `SUITE NAME: VERDICT (what happened)`, with VERDICT one of stopped, NOT STOPPED,
+and n/a where the host lacks what the attack is about; then
+
+  attack: S of N stopped, D neighbours disturbed (A n/a)
+
+Exit status 0 when S = N and D = 0. A neighbour, which is another tenant's program, checks its results
+all the while.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local")]
+
+import local_server  # noqa: E402  (found by the path above)
+from escape_suite import EscapeSuite  # noqa: E402
+from suite import NOT_HERE, STOPPED, Neighbour  # noqa: E402
+
+SUITES = {suite.name: suite for suite in (EscapeSuite,)}
+PROGRAMS = {"bin/long_program": "tests/chaos/long_program",
+            "bin/vector_add": "examples/vector_add"}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--bazel_bin", help="what was built here")
+    source.add_argument("--runfiles", action="store_true", help="what Bazel gave this test")
+    source.add_argument("--folder", help="an installation with the programs of the attack in bin/")
+    parser.add_argument("--suite", action="append", choices=sorted(SUITES),
+                        help="run this suite only")
+    parser.add_argument("--device", default="cpu", help="where kernels run: cpu (default) or cuda")
+    parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
+    return parser.parse_args()
+
+
+def install(options):
+    """An installation whose worker is the one that attacks."""
+    if options.folder:
+        return local_server.Installation(options.folder)
+    built = local_server.Installation.from_bazel_bin(
+        options.bazel_bin or pathlib.Path(os.environ["TEST_SRCDIR"]) / "warpline", {**PROGRAMS, "bin/escape_worker": "tests/attack/escape_worker"})
+    # Where users without rights find it, too.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-attack-installation-"))
+    try:
+        shutil.copytree(built.root, folder, dirs_exist_ok=True)
+    finally:
+        built.close()
+    folder.chmod(0o755)
+    (folder / "bin").chmod(0o755)
+    (folder / "bin/warpline-worker").unlink()
+    (folder / "bin/escape_worker").rename(folder / "bin/warpline-worker")
+    return local_server.Installation(folder, temporary=True)
+
+
+def say_jails(log):
+    """What the server said first of each jail: those that lack layers on purpose come later."""
+    said = set()
+    for line in log.splitlines():
+        found = re.search(r" (jail profile=(\S+) .*)", line)
+        if found and found[2] not in said:
+            said.add(found[2])
+            print("attack: " + found[1])
+
+
+def attack(options, installation):
+    stopped = counted = absent = 0
+    flags = ["--device=" + options.device, "--warm_workers=0", "--session_memory=2GiB",
+             *options.server_flag]
+    with local_server.Server(installation, flags) as server:
+        environment = installation.client_environment(server.endpoint)
+        neighbour = Neighbour([str(installation.root / "bin/long_program"), "--seconds=20"],
+                              environment)
+
+        def session():
+            done = subprocess.run([str(installation.root / "bin/vector_add")], env=environment,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=120, check=False)
+            return done.returncode == 0
+
+        try:
+            for name in options.suite or sorted(SUITES):
+                suite = SUITES[name](installation, server, session)
+                try:
+                    for row in suite.rows():
+                        print("attack: %s" % row, flush=True)
+                        absent += row.verdict == NOT_HERE
+                        counted += row.verdict != NOT_HERE
+                        stopped += row.verdict == STOPPED
+                finally:
+                    suite.close()
+        finally:
+            neighbour.stop()
+        say_jails(server.log())
+        alive = server.running()
+    disturbed = len(neighbour.failures) + (not alive) + (neighbour.runs == 0)
+    for failure in neighbour.failures:
+        print("attack: a neighbour was disturbed:\n%s" % failure)
+    if not alive:
+        print("attack: the server has ended")
+    print("attack: %d of %d stopped, %d neighbours disturbed (%d n/a, %d runs of the neighbour)"
+          % (stopped, counted, disturbed, absent, neighbour.runs))
+    return 0 if stopped == counted and counted and not disturbed else 1
+
+
+def main():
+    options = arguments()
+    local_server.stop_on_signals()
+    try:
+        installation = install(options)
+        try:
+            return attack(options, installation)
+        finally:
+            installation.close()
+    except local_server.Error as error:
+        print("attack: FAILED (%s)" % error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
