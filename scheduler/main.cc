@@ -47,6 +47,10 @@ ABSL_FLAG(warpline::DurationFlag, forget_after, absl::Hours(1),
           "A server that is lost for this long is forgotten, and its leases end.");
 ABSL_FLAG(warpline::DurationFlag, key_period, absl::Hours(24 * 30),
           "How long a key signs tokens before the next one does.");
+ABSL_FLAG(
+    int, tenant_calls, 50,
+    "How often in a second each tenant's programs may ask for leases or renew them in the long "
+    "run; ten times as often at once. A lease is renewed three times in --lease_ttl.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none.");
@@ -102,6 +106,9 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_forget_after).get() < absl::GetFlag(FLAGS_lost_after).get()) {
     return absl::InvalidArgumentError("--forget_after must not be less than --lost_after");
   }
+  if (absl::GetFlag(FLAGS_tenant_calls) < 1 || absl::GetFlag(FLAGS_tenant_calls) > 1000000) {
+    return absl::InvalidArgumentError("--tenant_calls must be from 1 to 1000000");
+  }
   // For a moment after each change, tokens are signed by the second newest key.
   if (absl::GetFlag(FLAGS_key_period).get() < 2 * absl::GetFlag(FLAGS_lease_ttl).get()) {
     return absl::InvalidArgumentError("--key_period must be at least two of --lease_ttl");
@@ -123,6 +130,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   options.policy =
       absl::GetFlag(FLAGS_placement) == "pack" ? PlacementPolicy::kPack : PlacementPolicy::kSpread;
   options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl).get();
+  options.tenant_calls_per_second = absl::GetFlag(FLAGS_tenant_calls);
+  options.tenant_calls_at_once = 10.0 * absl::GetFlag(FLAGS_tenant_calls);
   options.report_interval = absl::GetFlag(FLAGS_report_interval).get();
   options.lost_after = absl::GetFlag(FLAGS_lost_after).get();
   options.forget_after = absl::GetFlag(FLAGS_forget_after).get();
@@ -158,6 +167,7 @@ int Run() {
   GrpcServerOptions options;
   options.methods = SchedulerMethods(
       scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()));
+  options.method_lanes = SchedulerLanes(options.methods);
   options.max_connections = kMaxConnections;
   TakeTlsFlags(&options);
   GrpcServer server(options);

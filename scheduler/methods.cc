@@ -79,4 +79,15 @@ UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
   return methods;
 }
 
+UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods) {
+  constexpr size_t kReports = 0;
+  constexpr size_t kLeases = 1;
+  constexpr size_t kOthers = 2;
+  UnaryMethodLanes lanes;
+  for (const auto& [path, method] : methods) lanes[path] = kOthers;
+  lanes[Path("Report")] = kReports;
+  for (const char* const name : {"Acquire", "Renew", "Release"}) lanes[Path(name)] = kLeases;
+  return lanes;
+}
+
 }  // namespace warpline::scheduler

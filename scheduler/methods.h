@@ -13,6 +13,10 @@ namespace warpline::scheduler {
 // borrowed; `name` is what `warpline ps` shows for it.
 UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name);
 
+// Servers' reports, what is asked for leases, and everything else, each in a lane of its own: a
+// flood of renewals does not delay the reports, without which servers would count as lost.
+UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods);
+
 }  // namespace warpline::scheduler
 
 #endif  // WARPLINE_SCHEDULER_METHODS_H_

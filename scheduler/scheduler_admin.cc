@@ -65,6 +65,7 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   }
   const absl::Status status = known ? store_->UpdateTenant(tenant) : store_->AddTenant(tenant);
   if (!status.ok()) return status;
+  renewals_.ForgetAll();
   LogInfo(known ? "changed" : "added", " tenant=", tenant.name,
           " memory_bytes=", tenant.memory_bytes, " max_leases=", tenant.max_leases,
           " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
@@ -77,6 +78,7 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   MutexLock lock(&mu_);
   const auto status =
       store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + kLeaseAfterlife});
+  renewals_.ForgetAll();
   if (status.ok()) LogInfo("removed tenant=", request.name());
   return status;
 }
@@ -207,9 +209,8 @@ SchedulerCounts Scheduler::Counts() {
     }
   }
   if (const auto tenants = store_->Tenants(); tenants.ok()) counts.tenants = tenants->size();
-  if (const auto leases = store_->Leases(); leases.ok()) {
+  if (const auto leases = store_->ActiveLeases(); leases.ok()) {
     for (const LeaseRecord& lease : *leases) {
-      if (lease.state != LeaseState::kActive) continue;
       ++counts.leases;
       counts.leased_bytes += lease.total_bytes();
     }

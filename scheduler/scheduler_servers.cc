@@ -101,6 +101,7 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
   const auto status = store_->RemoveServer(
       request.name(), {"its server was removed from the pool", Now() + kLeaseAfterlife});
   if (!status.ok()) return status;
+  renewals_.ForgetAll();
   LogInfo("removed server=", request.name());
   records_.erase(request.name());
   servers_.erase(request.name());
@@ -124,6 +125,7 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
   }
   if (known != records_.end() && known->second == record) return absl::OkStatus();
   if (auto status = store_->PutServer(record); !status.ok()) return status;
+  renewals_.ForgetAll();
   if (const LogPermit permit = log_.Ask(ServerKey(record.name), kServerLine)) {
     permit.Info(known == records_.end() ? "registered" : "changed", " server=", record.name,
                 " endpoint=", record.endpoint, " devices=", record.devices.size());
@@ -181,6 +183,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (!lease->has_value() || (*lease)->server != report.name()) continue;
     if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
+    renewals_.Forget(id);
     if (const LogPermit permit = log_.Ask(TenantKey((*lease)->tenant), kOverLine)) {
       permit.Info("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
     }

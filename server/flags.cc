@@ -33,6 +33,15 @@ ABSL_FLAG(warpline::ByteSize, host_memory, {},
           "Page-locked memory that all sessions together may share with clients on this host, such "
           "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
 ABSL_FLAG(int, max_sessions, 64, "Sessions at a time; more are refused.");
+ABSL_FLAG(
+    int, strangers_per_peer, 64,
+    "Streams that one peer may have open without having opened or resumed a session on them, "
+    "and a quarter of the connections without such a stream; for the next one the peer's oldest "
+    "is closed. Sessions do not count: --max_sessions bounds those, and a lease its own. A peer "
+    "is the name in a client's certificate, else its address (of IPv6 the first 64 bits), "
+    "else the user at the other end of a unix socket. Programs say at once what they want, so "
+    "this needs to be only as many as start in the same moment behind one address: those of "
+    "a host, of a network behind NAT, or of all that come through `ssh -L`.");
 ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
 ABSL_FLAG(std::string, admin_listen, "",
@@ -112,6 +121,7 @@ namespace {
 
 constexpr int kMostWarmWorkers = 64;
 constexpr int kMostHardwareQueues = 32;
+constexpr int kMostStrangersPerPeer = 4096;
 
 absl::StatusOr<ListenOptions> Listen() {
   ListenOptions options;
@@ -204,6 +214,11 @@ absl::StatusOr<jail::JailerOptions> Jail() {
 absl::StatusOr<SessionLimits> Sessions() {
   SessionLimits limits;
   limits.max_sessions = absl::GetFlag(FLAGS_max_sessions);
+  limits.strangers_per_peer = absl::GetFlag(FLAGS_strangers_per_peer);
+  if (limits.strangers_per_peer < 1 || limits.strangers_per_peer > kMostStrangersPerPeer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--strangers_per_peer must be 1 to ", kMostStrangersPerPeer));
+  }
   if (limits.max_sessions < 1) {
     return absl::InvalidArgumentError("--max_sessions must be at least 1");
   }

@@ -15,6 +15,7 @@ ABSL_DECLARE_FLAG(std::string, device);
 ABSL_DECLARE_FLAG(std::string, device_reserve);
 ABSL_DECLARE_FLAG(warpline::ByteSize, session_memory);
 ABSL_DECLARE_FLAG(int, max_sessions);
+ABSL_DECLARE_FLAG(int, strangers_per_peer);
 ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
 ABSL_DECLARE_FLAG(std::string, scheduler);
 ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
@@ -104,6 +105,7 @@ TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
     }
     absl::SetFlag(&flag, good);
   };
+  refuses(FLAGS_strangers_per_peer, {0, -1, 5000}, "--strangers_per_peer must be 1 to 4096");
   refuses(FLAGS_max_sessions, {0, -1}, "--max_sessions must be at least 1");
   refuses(FLAGS_warm_workers, {-2, 65}, "--warm_workers must be from -1 to 64");
   refuses(FLAGS_hardware_queues, {-1, 33}, "--hardware_queues must be from 0 to 32");

@@ -33,6 +33,14 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
 
+constexpr int kStrangersOfOthers = 32;
+
+// What a client may send ahead on a stream that is not read (transport/grpc); a stranger's is read,
+// and holds a frame at most.
+constexpr size_t kUnreadBytesOfStream = size_t{9} << 20;
+constexpr size_t kUnreadBytesOfStranger = size_t{2} << 20;
+constexpr size_t kLeastBufferBytes = size_t{1} << 30;
+
 absl::StatusOr<std::string> ProgramOr(const std::string& given, ProcessRole role) {
   if (!given.empty()) return given;
   return FindProgram(role);
@@ -229,11 +237,19 @@ absl::Status GpuServer::Compose() {
 
 ListenerOptions GpuServer::MakeListenerOptions() {
   ListenerOptions options;
-  const int max_sessions = options_.sessions.max_sessions;
-  // The host counts sessions and says why it refuses; this bound is for what has not got so far.
-  options.max_sessions = max_sessions + 64;
+  const int max_sessions = std::min(options_.sessions.max_sessions, 1 << 20);
+  options.max_strangers_of_peer = options_.sessions.strangers_per_peer;
+  // So that others have room while one peer has all that it may have.
+  options.max_strangers = options_.sessions.strangers_per_peer + kStrangersOfOthers;
+  // The host counts sessions and says why it refuses. Each may have a stream and another on which
+  // it is being resumed; there are as many strangers that were told to go as those that were not.
+  options.max_sessions = 2 * (max_sessions + options.max_strangers);
+  // So that those who push as much as they can leave the others their room.
+  options.max_buffer_bytes = std::max(
+      kLeastBufferBytes, 2 * (static_cast<size_t>(max_sessions) * kUnreadBytesOfStream +
+                              static_cast<size_t>(options.max_strangers) * kUnreadBytesOfStranger));
   // A connection or two of each session, those of operators, and some that are none of ours.
-  options.max_connections = 2 * std::min(max_sessions, 1 << 20) + 512;
+  options.max_connections = 2 * max_sessions + 512;
   options.tls = options_.listen.tls;
   options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
   options.methods[kStatMethod] = [this](const std::string& peer, const std::string&) {

@@ -48,6 +48,9 @@ struct DeviceOptions {
 // What each session may have.
 struct SessionLimits {
   int max_sessions = 64;
+  // Streams that one peer may have open without having opened or resumed a session: see
+  // ListenerOptions.
+  int strangers_per_peer = 64;
   // Device memory of a session; 0 for all that the device has.
   uint64_t quota_bytes = 0;
   // Host memory that all sessions together share with clients; 0 for half of the host's.

@@ -78,6 +78,11 @@ class Channel {
   // NextFrame() may have something to send, or a frame refused with kLater may fit now.
   virtual void Wake() = 0;
 
+  // Of a listening server: the client has shown that it may be here. Until then the channel counts
+  // among those of strangers, of which each peer may have a few; when there are too many the oldest
+  // is closed with UNAVAILABLE.
+  virtual void Admit() {}
+
   // Ends the stream. What NextFrame() still returns is sent first when `status` is OK; otherwise
   // the peer sees `status`, and so does this side's OnClosed(). Frames that still arrive are
   // dropped. Returns at once; OnClosed() follows, with UNAVAILABLE when the peer has not ended its

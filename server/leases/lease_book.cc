@@ -200,6 +200,12 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token) {
   return LeaseSeat(shared_, EntitledBy(&*opened));
 }
 
+absl::Status LeaseBook::CheckHeld(const LeaseSeat& seat) const {
+  if (!seat.entitlement().leased()) return absl::OkStatus();
+  MutexLock lock(&shared_->mu);
+  return shared_->CheckGoesOn(seat.entitlement().lease, options_.required);
+}
+
 absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token) const {
   if (token.empty() && !options_.required) return EntitledBy(nullptr);
   const auto opened = Open(token);

@@ -91,6 +91,9 @@ class LeaseBook {
   // lease has all its sessions, UNAVAILABLE until the scheduler has sent its keys.
   absl::StatusOr<LeaseSeat> Join(const std::string& token);
 
+  // Whether the lease of a seat goes on: PERMISSION_DENIED once it was ended.
+  absl::Status CheckHeld(const LeaseSeat& seat) const;
+
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().
   absl::StatusOr<Entitlement> Show(const std::string& token) const;

@@ -21,7 +21,7 @@ constexpr size_t kSecretBytes = 16;
 
 }  // namespace
 
-Session::Session(const SessionContext& context, uint64_t id, std::string peer)
+Session::Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat)
     : context_(context),
       id_(id),
       since_(SteadyNow()),
@@ -75,7 +75,8 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
                  control_loop.AssertOnLoop();
                  BeginTakeover("replaced on request", std::move(variables));
                },
-           .save_timeout = context.options->open_timeout}) {}
+           .save_timeout = context.options->open_timeout}),
+      seat_(std::move(seat)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
 
@@ -109,12 +110,13 @@ void Session::OnHello(warpline_internal::Hello hello) {
   });
 }
 
-absl::Status Session::TakeSeat() {
-  auto seat = context_.leases->Join(hello_.token());
+// The lease may have ended between the session's admission and its place in the host's table, where
+// who ends the lease's sessions finds it.
+absl::Status Session::CheckSeat() {
   hello_.clear_token();
   hello_.clear_credential();
-  if (!seat.ok()) return seat.status();
-  seat_ = *std::move(seat);
+  const absl::Status held = context_.leases->CheckHeld(seat_);
+  if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
   modules_->SetTenant(entitlement().contents_tenant());
   return absl::OkStatus();
@@ -140,7 +142,7 @@ void Session::HandleHello() {
   if (const uint64_t most = context_.options->max_arena_bytes; hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
-  if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
+  if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
   OpenDevices();

@@ -61,7 +61,8 @@ class Session : public SessionControl,
                 private TakeoverEvents,
                 public std::enable_shared_from_this<Session> {
  public:
-  Session(const SessionContext& context, uint64_t id, std::string peer);
+  // Admitted with `seat`.
+  Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat);
 
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
@@ -76,7 +77,6 @@ class Session : public SessionControl,
   SessionSnapshot Snapshot() const RUNS_ON(control_loop);
   // How much of `wanted` it keeps.
   uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
-  // Before its client has said hello, that of nobody.
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
@@ -114,7 +114,7 @@ class Session : public SessionControl,
 
   // Opening.
   void HandleHello() RUNS_ON(control_loop);
-  absl::Status TakeSeat() RUNS_ON(control_loop);
+  absl::Status CheckSeat() RUNS_ON(control_loop);
   absl::Status TakePlace() RUNS_ON(control_loop);
   void OpenDevices() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);

@@ -53,11 +53,7 @@ SessionHost::SessionHost(SessionHostOptions options,
               .tasks_per_stream = options_.tasks_per_stream,
               .devices = static_cast<int>(devices.size()),
               .warm_workers = options_.session.warm_workers}),
-      host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
-                                          HostSegments::Answer answer) {
-        control_loop.AssertOnLoop();
-        OnHostMemory(request, std::move(answer));
-      }) {
+      host_memory_port_(&control_, this) {
   control_.Post([this] {
     control_loop.AssertOnLoop();
     const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
@@ -82,13 +78,14 @@ SessionHost::~SessionHost() {
   control_.Flush();
 }
 
+bool SessionHost::HasSecret(uint64_t session, const std::string& secret) {
+  const auto found = sessions_.find(session);
+  return found != sessions_.end() && found->second->HasSecret(secret);
+}
+
 void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                                HostSegments::Answer answer) {
-  const auto found = sessions_.find(request.session());
-  if (found == sessions_.end() || !found->second->HasSecret(request.secret())) {
-    return answer(CudaResult::kNotPermitted, -1);
-  }
-  found->second->OnHostMemory(request, std::move(answer));
+  sessions_.at(request.session())->OnHostMemory(request, std::move(answer));
 }
 
 void SessionHost::RenewWorkers() {
@@ -110,15 +107,22 @@ void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
 }
 
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
-  auto guard = std::make_shared<FirstFrameGuard>();
-  control_.Post([this, guard] {
-    control_.RunAfter(options_.session.hello_timeout, [guard] { guard->Expire(); });
-  });
   return std::make_unique<SessionChannel>(
-      options_.session.channel, static_cast<SessionDirectory*>(this), std::move(guard), peer);
+      options_.session.channel, static_cast<SessionDirectory*>(this),
+      FirstFrameGuard::Start(&control_, options_.session.hello_timeout), peer);
 }
 
-absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
+absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
+                                                 const warpline_internal::Hello& hello) {
+  auto seat = options_.leases->Join(hello.token());
+  if (!seat.ok()) {
+    counters_.sessions_refused.Add(1);
+    if (const LogPermit permit = log_.Ask(LogKey("", peer), kRefusedLine)) {
+      permit.Info("refused peer=", peer,
+                  " error=", seat.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
+    }
+    return seat.status();
+  }
   SessionContext context;
   context.options = &options_.session;
   context.owner = this;
@@ -143,7 +147,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
     } else {
       ++live_;
       const uint64_t id = ++last_id_;
-      session = std::make_shared<Session>(context, id, peer);
+      session = std::make_shared<Session>(context, id, peer, *std::move(seat));
       known_.emplace(id, session);
       // Under the lock, so that no session is known and missing from the table.
       control_.Post([this, id, session] {
@@ -231,6 +235,7 @@ void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& 
         static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
   }
   sessions_.erase(id);
+  host_memory_port_.Forget(id);
   MutexLock lock(&mu_);
   known_.erase(id);
   if (--live_ == 0) idle_.NotifyAll();

@@ -74,7 +74,10 @@ struct HostSnapshot {
 };
 
 // Thread-safe.
-class SessionHost : public Acceptor, private SessionOwner, private SessionDirectory {
+class SessionHost : public Acceptor,
+                    private SessionOwner,
+                    private SessionDirectory,
+                    private HostMemorySessions {
  public:
   // `devices` are in order of ordinal, at least one.
   SessionHost(SessionHostOptions options, std::vector<std::unique_ptr<DeviceMemory>> devices);
@@ -119,15 +122,19 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
       RUNS_ON(control_loop);
 
   // SessionDirectory.
-  absl::StatusOr<SessionSides> Create(const std::string& peer) override;
+  absl::StatusOr<SessionSides> Create(const std::string& peer,
+                                      const warpline_internal::Hello& hello) override;
   absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
   // `sessions` are of this tenant.
   void ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
                    std::function<void()> tried) RUNS_ON(control_loop);
+
+  // HostMemorySessions.
+  bool HasSecret(uint64_t session, const std::string& secret) override RUNS_ON(control_loop);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
-                    HostSegments::Answer answer) RUNS_ON(control_loop);
+                    HostSegments::Answer answer) override RUNS_ON(control_loop);
 
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);

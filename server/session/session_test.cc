@@ -94,6 +94,34 @@ TEST_F(SessionTest, BadHellosAreRefusedWithTheReason) {
   EXPECT_EQ(refusal(elsewhere).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(SessionTest, ATokenIsLookedAtBeforeASessionIsCounted) {
+  StartServer({}, /*devices=*/1, /*max_sessions=*/1);
+  const auto refusal = [&](const std::string& token) {
+    Hello hello = TestClient::GoodHello();
+    hello.set_token(token);
+    auto client = Dial();
+    EXPECT_FALSE(client->Open(hello).has_value());
+    return client->AwaitClosed();
+  };
+  auto open = DialAndOpen();
+  // Not that the server is full.
+  EXPECT_EQ(refusal("no.token").code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(refusal("").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(host_->sessions(), 1);
+}
+
+TEST_F(SessionTest, ALeaseThatEndedMeanwhileOpensNoSession) {
+  StartServer();
+  std::string token;
+  const auto lease = leases_->OpenLocal(0, {}, 0, &token);
+  ASSERT_TRUE(lease.ok());
+  auto seat = leases_->Join(token);
+  ASSERT_TRUE(seat.ok());
+  EXPECT_TRUE(leases_->CheckHeld(*seat).ok());
+  leases_->MarkEnded(lease->lease, "revoked");
+  EXPECT_TRUE(absl::IsPermissionDenied(leases_->CheckHeld(*seat)));
+}
+
 TEST_F(SessionTest, WhatComesBeforeHelloOrTwiceEndsTheSession) {
   StartServer();
   auto early = Dial();

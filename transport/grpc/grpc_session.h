@@ -31,10 +31,26 @@ using GpuService = warpline_internal::Gpu::WithRawMethod_Session<warpline_intern
 using StartThread =
     std::function<absl::StatusOr<std::thread>(const char* name, const std::function<void()>& body)>;
 
+class GrpcSession;
+
+// Is told what becomes of sessions, on any thread, and takes no lock that is held while it asks
+// something of them.
+class GrpcSessionEvents {
+ public:
+  virtual ~GrpcSessionEvents() = default;
+  // Its handler has admitted the client.
+  virtual void OnAdmitted(GrpcSession* session) = 0;
+  // Its handler ends it with an error, which the client may be slow to take.
+  virtual void OnEnding(GrpcSession* session) = 0;
+  // The very last thing that its thread does.
+  virtual void OnDone(GrpcSession* session) = 0;
+};
+
 // Request() and then either Start(), Refuse() or destruction, on the server's accepting thread.
 class GrpcSession : public Channel, private GrpcStream {
  public:
-  GrpcSession(const ChannelOptions& options, size_t max_payload);
+  // `events` is borrowed.
+  GrpcSession(const ChannelOptions& options, size_t max_payload, GrpcSessionEvents* events);
   // Waits for the session's thread.
   ~GrpcSession() override;
 
@@ -42,10 +58,13 @@ class GrpcSession : public Channel, private GrpcStream {
   void Request(GpuService* service, grpc::ServerCompletionQueue* notifications,
                AcceptEvent* arrival) RUNS_ON(accept_loop);
 
-  // The call has come. Runs it on a thread of its own: asks `acceptor`, and calls `done` as the
-  // very last thing. When `start_thread` has none to give, its status, with nothing done.
-  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread,
-                     std::function<void()> done) RUNS_ON(accept_loop);
+  // The call has come. Who the client is, as for Acceptor::Accept().
+  std::string Peer() const RUNS_ON(accept_loop);
+  // gRPC's name for its connection.
+  std::string ConnectionName() const RUNS_ON(accept_loop) { return context_.peer(); }
+  // Runs the call on a thread of its own: asks `acceptor`. When `start_thread` has none to give,
+  // its status, with nothing done.
+  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread) RUNS_ON(accept_loop);
 
   // The call has come and is refused, without a thread: PollRefused() has to be called until it
   // returns true, after which nothing of the call is left.
@@ -53,8 +72,14 @@ class GrpcSession : public Channel, private GrpcStream {
   // Does not block.
   bool PollRefused() RUNS_ON(accept_loop);
 
+  // Of the server, which has events of its own for these: closes the session, or ends it at once.
+  // Thread-safe, also before and after Start().
+  void SendAway(const absl::Status& status) { loop_.Close(status); }
+  void Cut() { loop_.Cancel(); }
+
   void Wake() override { loop_.Wake(); }
-  void Close(const absl::Status& status) override { loop_.Close(status); }
+  void Admit() override { events_->OnAdmitted(this); }
+  void Close(const absl::Status& status) override;
 
  private:
   void Run(Acceptor* acceptor) RUNS_ON(channel_loop);
@@ -69,6 +94,7 @@ class GrpcSession : public Channel, private GrpcStream {
   absl::Status EndStatus() RUNS_ON(channel_loop) override;
   void Cancel() override { context_.TryCancel(); }
 
+  GrpcSessionEvents* const events_;
   grpc::CompletionQueue queue_;
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_{&context_};

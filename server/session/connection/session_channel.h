@@ -10,11 +10,10 @@
 #include <string>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
 #include "proto/session.pb.h"
+#include "server/session/connection/first_frame_guard.h"
 #include "server/session/connection/session_port.h"
 #include "transport/channel.h"
 #include "transport/channel_loop.h"
@@ -51,32 +50,16 @@ struct SessionSides {
 class SessionDirectory {
  public:
   virtual ~SessionDirectory() = default;
-  // Admits a new session. UNAVAILABLE while draining, RESOURCE_EXHAUSTED when full.
-  virtual absl::StatusOr<SessionSides> Create(const std::string& peer) = 0;
+  // Admits a new session, for which the client shows the token of its hello; nothing is counted for
+  // one that does not hold. UNAVAILABLE while draining, RESOURCE_EXHAUSTED when full; those of
+  // LeaseBook::Join().
+  virtual absl::StatusOr<SessionSides> Create(const std::string& peer,
+                                              const warpline_internal::Hello& hello) = 0;
   // The session that a client wants to resume. PERMISSION_DENIED when there is none, or the secret
   // is not its own: a stranger learns nothing.
   virtual absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) = 0;
   // A client broke the protocol before it had a session.
   virtual void OnStrangersError(const std::string& peer, const absl::Status& status) = 0;
-};
-
-// Ends a channel on which no first frame came in time. Thread-safe, shared with a timer.
-class FirstFrameGuard {
- public:
-  void Watch(Channel* channel) {
-    MutexLock lock(&mu_);
-    channel_ = channel;
-  }
-  // The first frame has come, or the channel has ended.
-  void Release() { Watch(nullptr); }
-  void Expire() {
-    MutexLock lock(&mu_);
-    if (channel_ != nullptr) channel_->Close(absl::DeadlineExceededError("no Hello came"));
-  }
-
- private:
-  Mutex mu_;
-  Channel* channel_ ABSL_GUARDED_BY(mu_) = nullptr;
 };
 
 struct SessionChannelOptions {

@@ -274,7 +274,9 @@ void Lane::Idle(int64_t last_progress_ns) {
                                            [](const Pending& p) { return p.reply_seq != 0; });
   const int64_t nap_ns =
       std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
-  inbox_.Sleep(watching ? absl::Nanoseconds(nap_ns) : absl::InfiniteDuration());
+  if (!watching) return inbox_.Sleep(absl::InfiniteDuration());
+  const LaneNaps::Nap nap(host_->naps, nap_ns);
+  inbox_.Sleep(absl::Nanoseconds(nap.ns()));
 }
 
 void Lane::Run() {

@@ -13,6 +13,7 @@
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/kernel.h"
+#include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/staging_pool.h"
@@ -79,6 +80,7 @@ struct LaneHost {
   StagingPool* staging = nullptr;
   LaunchGate* gate = nullptr;
   CachedImages* images = nullptr;
+  LaneNaps* naps = nullptr;
   LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
 };
 

@@ -54,6 +54,7 @@ HostedSession::HostedSession(Options options)
                   .staging = &staging_,
                   .gate = &gate_,
                   .images = &images_,
+                  .naps = &naps_,
                   .log = &log_}),
       order_(&lane_host_, &completion_),
       current_(&completion_, &sink_, usage_),

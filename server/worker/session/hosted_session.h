@@ -33,6 +33,7 @@
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_host.h"
+#include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
@@ -108,6 +109,7 @@ class HostedSession {
   ReplySink sink_;
   StagingPool staging_;
   LaunchGate gate_;
+  LaneNaps naps_;
   CachedImages images_;
   PrintRelay prints_;
   Continuity continuity_;

@@ -29,8 +29,7 @@ constexpr int kBacklog = 1024;
 constexpr int kStarvedMs = 50;
 
 enum ListenerLine : size_t { kFullLine, kListenerLineCount };
-constexpr LogKind kListenerLines[kListenerLineCount] = {
-    {"connections_refused", 10, absl::Minutes(1)}};
+constexpr LogKind kListenerLines[kListenerLineCount] = {{"listener_full", 10, absl::Minutes(1)}};
 
 absl::Status Cannot(const std::string& address, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
@@ -60,12 +59,6 @@ void SetPort(sockaddr* address, int port) {
   } else {
     reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(static_cast<uint16_t>(port));
   }
-}
-
-// 0 for what is no socket, such as a descriptor that is closed.
-ino_t SocketInode(int fd) {
-  struct stat info = {};
-  return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
 }  // namespace
@@ -148,8 +141,8 @@ absl::Status AddressListener::BindHost(const std::string& host, const std::strin
   return sockets_.empty() ? Cannot(name, problem) : absl::OkStatus();
 }
 
-AddressListener::AddressListener(int max_connections)
-    : max_connections_(max_connections), log_(kListenerLines) {}
+AddressListener::AddressListener(const ConnectionLimits& limits)
+    : connections_(limits), log_(kListenerLines) {}
 
 absl::Status AddressListener::Start(Take take) {
   take_ = std::move(take);
@@ -194,33 +187,21 @@ void AddressListener::AcceptFrom(int socket) {
     if (starved) poll(&stop, 1, kStarvedMs);
     return;
   }
-  if (!HasRoom()) {
-    if (!said_full_) {
-      // A peer that closes one connection for each that it opens gets here every time.
-      if (const LogPermit permit = log_.Ask(kFullLine)) {
-        permit.Warning("refusing connections: there are max_connections=", max_connections_,
-                       " already at this address");
-      }
+  bool made_room = false;
+  const bool taken = connections_.Add(fd.get(), &made_room);
+  const bool full = !taken || made_room;
+  if (full && !said_full_) {
+    // A peer that closes one connection for each that it opens gets here every time.
+    if (const LogPermit permit = log_.Ask(kFullLine)) {
+      permit.Warning(
+          taken ? "closed the oldest connection that had no session" : "refused a connection",
+          ": there are connections=", connections_.size(), " at this address");
     }
-    said_full_ = true;
-    return;
   }
-  said_full_ = false;
+  said_full_ = full;
+  if (!taken) return;
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);  // Nothing on a unix socket.
-  taken_.push_back({fd.get(), SocketInode(fd.get())});
   take_(fd.Release());
-}
-
-// gRPC closes connections without a word. A descriptor that is no socket any more, or another one,
-// was closed.
-bool AddressListener::HasRoom() {
-  const auto full = [this]() RUNS_ON(on_listener_) {
-    return taken_.size() >= static_cast<size_t>(max_connections_);
-  };
-  if (full()) {
-    std::erase_if(taken_, [](const Taken& t) { return SocketInode(t.fd) != t.inode; });
-  }
-  return !full();
 }
 
 }  // namespace warpline::grpc_internal

@@ -3,8 +3,6 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 #define WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 
-#include <sys/types.h>
-
 #include <functional>
 #include <string>
 #include <thread>
@@ -15,6 +13,7 @@
 #include "common/log/log_budget.h"
 #include "common/loop/loop_affinity.h"
 #include "common/unique_fd.h"
+#include "transport/grpc/listen/connection_book.h"
 
 namespace warpline::grpc_internal {
 
@@ -24,8 +23,8 @@ class AddressListener {
   // Takes a connected descriptor, non-blocking. Called on the listener's thread.
   using Take = std::function<void(int fd)>;
 
-  // At most `max_connections` that were taken are open at a time; more are closed at once.
-  explicit AddressListener(int max_connections);
+  // Those that were taken are bounded by `limits`: see ConnectionBook.
+  explicit AddressListener(const ConnectionLimits& limits);
   ~AddressListener() { Stop(); }
   AddressListener(const AddressListener&) = delete;
   AddressListener& operator=(const AddressListener&) = delete;
@@ -35,6 +34,8 @@ class AddressListener {
   absl::Status Bind(const std::string& address);
   // 0 for a unix socket.
   int port() const { return port_; }
+  // Those that were taken. Thread-safe.
+  ConnectionBook& connections() { return connections_; }
 
   // RESOURCE_EXHAUSTED when there is no thread to be had.
   absl::Status Start(Take take);
@@ -42,20 +43,12 @@ class AddressListener {
   void Stop();
 
  private:
-  // A connection that was taken: what its descriptor must still be for it to be open.
-  struct Taken {
-    int fd;
-    ino_t inode;
-  };
-
   absl::Status BindUnix(const std::string& path);
   absl::Status BindHost(const std::string& host, const std::string& port);
   void Run() RUNS_ON(on_listener_);
   void AcceptFrom(int socket) RUNS_ON(on_listener_);
-  // Whether there is room for one more.
-  bool HasRoom() RUNS_ON(on_listener_);
 
-  const int max_connections_;
+  ConnectionBook connections_;
   int port_ = 0;
   std::string socket_path_;
   std::vector<UniqueFd> sockets_;
@@ -63,7 +56,6 @@ class AddressListener {
   Take take_;
   LoopAffinity on_listener_;  // The thread.
   std::thread thread_;
-  std::vector<Taken> taken_ ABSL_GUARDED_BY(on_listener_);
   bool said_full_ ABSL_GUARDED_BY(on_listener_) = false;
   LogBudget log_;
 };

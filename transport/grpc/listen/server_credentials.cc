@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -79,7 +80,10 @@ std::string PeerName(const grpc::ServerContextBase& context) {
     add("cn", GRPC_X509_CN_PROPERTY_NAME);
     add("san", GRPC_X509_SAN_PROPERTY_NAME);
   }
-  return absl::StrCat(context.peer(), absl::string_view(names).substr(0, kMaxNames));
+  std::string peer = context.peer();
+  // The name that a client gives to its end of a unix socket is nobody's address.
+  if (absl::StartsWith(peer, "unix-abstract:")) peer = "unix:";
+  return absl::StrCat(peer, absl::string_view(names).substr(0, kMaxNames));
 }
 
 }  // namespace warpline::grpc_internal

@@ -15,9 +15,13 @@
 #include <grpcpp/server_builder.h>
 
 #include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/unary/unary_lanes.h"
 #include "transport/unary_methods.h"
 
 namespace warpline::grpc_internal {
@@ -25,13 +29,19 @@ namespace warpline::grpc_internal {
 // SetServing() is thread-safe. Outlives the queue.
 class UnaryResponder {
  public:
-  explicit UnaryResponder(UnaryMethods methods) : methods_(std::move(methods)) {}
+  // `called` is told gRPC's name of the connection of each call.
+  UnaryResponder(UnaryMethods methods, UnaryMethodLanes lanes,
+                 std::function<void(const std::string& connection)> called)
+      : methods_(std::move(methods)), lane_of_(std::move(lanes)), called_(std::move(called)) {}
 
   // Before the server is built.
   void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
 
   // After it was started: waits for the first calls. Their events come as AcceptEvent tags.
   void Listen(grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop);
+  // Answers what waits in lanes. Before the queue is shut down, by whoever does
+  // that.
+  void Stop();
 
   void SetServing(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
 
@@ -39,6 +49,9 @@ class UnaryResponder {
   class Call;
 
   const UnaryMethods methods_;
+  const UnaryMethodLanes lane_of_;
+  const std::function<void(const std::string& connection)> called_;
+  std::unique_ptr<UnaryLanes> lanes_;  // From Listen() on.
   grpc::AsyncGenericService service_;
   std::atomic<bool> serving_{false};
 };
