@@ -37,7 +37,7 @@ constexpr int kStrangersOfOthers = 32;
 
 // What a client may send ahead on a stream that is not read (transport/grpc); a stranger's is read,
 // and holds a frame at most.
-constexpr size_t kUnreadBytesOfStream = size_t{9} << 20;
+constexpr size_t kUnreadBytesOfStream = size_t{12} << 20;
 constexpr size_t kUnreadBytesOfStranger = size_t{2} << 20;
 constexpr size_t kLeastBufferBytes = size_t{1} << 30;
 
