@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 import harness
@@ -177,49 +176,49 @@ class AuditTest(unittest.TestCase):
             self.run_program(server)
 
     def test_operators_are_recorded_where_there_is_a_scheduler_and_it_has_the_anchor(self):
-        port_file = self.folder / "port"
-        state = self.folder / "state"
-        scheduler = subprocess.Popen(
-            [str(self.installation.root / "bin/warpline-scheduler"), "--listen=127.0.0.1:0",
-             "--port_file=%s" % port_file, "--state=%s" % state, "--report_interval=100ms",
-             "--lost_after=1s", "--audit_dir=%s" % (self.folder / "scheduler_audit")],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        try:
-            harness.wait_until(port_file.exists, "the scheduler serves")
-            endpoint = "127.0.0.1:" + port_file.read_text().strip()
-            with self.server("--scheduler=" + endpoint, "--name=a"):
-                def anchor():
-                    status, text = self.warpline("servers", "--endpoint=" + endpoint)
-                    found = re.search(r"\b(\d+:[0-9a-f]{64})\b", text)
-                    return found[1] if status == 0 and found else None
+        recorded = self.folder / "scheduler_audit"
+        scheduler = harness.Scheduler(self.installation, "--audit_dir=%s" % recorded)
+        self.addCleanup(scheduler.close)
 
-                harness.wait_until(anchor, "an anchor at the scheduler")
-                seen = anchor()
-            self.assertEqual(self.audit("--verify", "--anchor=" + seen)[0], 0)
-            # The server comes back with less than it had.
-            time.sleep(0.3)
-            shutil.rmtree(self.dir)
-            with self.server("--scheduler=" + endpoint, "--name=a", "--audit_dir=none"):
-                harness.wait_until(lambda: not anchor(), "a report without an anchor")
-            env = {"WARPLINE_OPERATOR_CREDENTIAL_FILE": str(state / "operator.credential")}
-            for arguments, code in ((["add", "acme"], 0), (["remove", "acme"], 0),
-                                    (["remove", "acme"], 1)):
-                status, text = self.warpline("tenant", *arguments, "--endpoint=" + endpoint,
-                                             env=env)
-                self.assertEqual(status, code, text)
-        finally:
-            scheduler.terminate()
-            log = scheduler.communicate(timeout=20)[1]
-        self.assertRegex(log, "the audit of server=.* lost records")
-        status, text = self.audit("--json", directory=self.folder / "scheduler_audit")
+        def anchor():
+            text = self.warpline("servers", "--endpoint=" + scheduler.endpoint)[1]
+            found = re.search(r"\b(\d+:[0-9a-f]{64})\b", text)
+            return found[1] if found else None
+
+        def serve(*flags):
+            server = self.server("--scheduler=" + scheduler.endpoint, "--name=a", *flags)
+            server.__enter__()
+            self.addCleanup(server.__exit__, None, None, None)
+            return server
+
+        # Leaving a server would end the scheduler with it.
+        first = serve()
+        harness.wait_until(anchor, "an anchor at the scheduler")
+        os.kill(first.pid, signal.SIGTERM)
+        harness.wait_until(lambda: not first.running(), "the server ends")
+        self.assertEqual(self.audit("--verify", "--anchor=" + anchor())[0], 0)
+        # The server comes back with less than it had.
+        shutil.rmtree(self.dir)
+        serve("--audit_dir=none")
+        harness.wait_until(
+            lambda: re.search("the audit of server=a lost records", scheduler.log()), "a warning")
+        credential = scheduler.folder / "state/operator.credential"
+        for arguments, code in ((["add", "acme"], 0), (["remove", "acme"], 0),
+                                (["remove", "acme"], 1)):
+            status, text = self.warpline(
+                "tenant", *arguments, "--endpoint=" + scheduler.endpoint,
+                env={"WARPLINE_OPERATOR_CREDENTIAL_FILE": str(credential)})
+            self.assertEqual(status, code, text)
+        scheduler.process.terminate()
+        self.assertEqual(scheduler.process.wait(10), 0, scheduler.log())
+        status, text = self.audit("--json", directory=recorded)
         self.assertEqual(status, 0, text)
         tenants = [json.loads(line) for line in text.splitlines() if "admin.tenant" in line]
         self.assertEqual([(record["action"], record["name"], record["outcome"])
                           for record in tenants],
                          [("add", "acme", "OK"), ("remove", "acme", "OK"),
                           ("remove", "acme", "NOT_FOUND")])
-        credential = (state / "operator.credential").read_text().strip()
-        self.assertNotIn(credential, text)
+        self.assertNotIn(credential.read_text().strip(), text)
 
 
 if __name__ == "__main__":
