@@ -28,7 +28,7 @@ namespace {
 
 // Empty for none.
 std::string AuditDir() {
-  const std::string dir = absl::GetFlag(FLAGS_audit_dir);
+  std::string dir = absl::GetFlag(FLAGS_audit_dir);
   if (dir == "none") return "";
   if (!dir.empty()) return dir;
   const char* const state = getenv("STATE_DIRECTORY");

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<AuditWriter>> AuditWriter::Open(AuditWriterOption
   auto lock = HoldFolder(options.dir);
   if (!lock.ok()) return lock.status();
   std::unique_ptr<AuditWriter> writer(new AuditWriter(std::move(options), *std::move(lock)));
-  if (const absl::Status begun = writer->Begin(); !begun.ok()) return begun;
+  if (absl::Status begun = writer->Begin(); !begun.ok()) return begun;
   return writer;
 }
 
@@ -89,7 +89,7 @@ absl::Status AuditWriter::GoOnAfter(uint64_t number, const Tail& tail) {
                      .texts = {{"after", FileName(number)}, {"torn_sha256", HashOf(tail.torn)}},
                      .numbers = {{"torn_bytes", tail.torn.size()}}});
   }
-  if (const absl::Status opened = OpenFile(number, /*there=*/true); !opened.ok()) return opened;
+  if (absl::Status opened = OpenFile(number, /*there=*/true); !opened.ok()) return opened;
   bytes_ = tail.bytes;
   if (tail.bytes > 0) return absl::OkStatus();
   AddLine({.event = head_.seq == 0 ? Event::kBegan : Event::kContinued});
@@ -109,7 +109,7 @@ absl::Status AuditWriter::OpenFile(uint64_t number, bool there) {
 
 // `first` is what the next file begins with.
 absl::Status AuditWriter::NextFile(Record first) {
-  const absl::Status opened = OpenFile(number_ + 1, /*there=*/false);
+  absl::Status opened = OpenFile(number_ + 1, /*there=*/false);
   if (!opened.ok()) return opened;
   AddLine(std::move(first));
   return Flush();
@@ -139,9 +139,9 @@ absl::Status AuditWriter::Flush() {
 }
 
 absl::Status AuditWriter::Append(const Record& record) {
-  if (const absl::Status flushed = Flush(); !flushed.ok()) return flushed;
+  if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
   if (bytes_ >= options_.file_bytes) {
-    if (const absl::Status synced = Sync(); !synced.ok()) return synced;
+    if (absl::Status synced = Sync(); !synced.ok()) return synced;
     const absl::Status next =
         NextFile({.event = Event::kContinued, .texts = {{"after", FileName(number_)}}});
     if (!next.ok()) return absl::UnavailableError(std::string(next.message()));
@@ -154,7 +154,7 @@ absl::Status AuditWriter::Append(const Record& record) {
 }
 
 absl::Status AuditWriter::Sync() {
-  if (const absl::Status flushed = Flush(); !flushed.ok()) return flushed;
+  if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
   return fdatasync(file_.get()) == 0
              ? absl::OkStatus()
              : absl::UnavailableError(std::string(Failed("sync", options_.dir).message()));

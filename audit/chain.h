@@ -34,7 +34,7 @@ class ChainChecker {
   // The lines that come are of the file with this number. `first` is true for the oldest file,
   // which need not be where the chain began.
   void BeginFile(uint64_t number, bool first);
-  void Add(absl::string_view line);
+  void Add(absl::string_view text);
   // Ends the file: `rest` is what follows its last newline.
   void EndFile(absl::string_view rest);
 

@@ -114,7 +114,7 @@ struct Line {
 };
 
 // Reads a line, which may hold anything. INVALID_ARGUMENT when it is none that FormatLine() writes.
-absl::StatusOr<Line> ParseLine(absl::string_view line);
+absl::StatusOr<Line> ParseLine(absl::string_view text);
 
 // The latest line of a chain: its number and its hash. Who has it elsewhere can tell later that
 // nothing up to there was changed or cut off.

@@ -183,7 +183,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
   }
   if (session == nullptr || !session->HasSecret(secret)) {
     counters_.resumes_refused.Add(1);
-    const auto refusal = absl::PermissionDeniedError("the session cannot be resumed");
+    absl::Status refusal = absl::PermissionDeniedError("the session cannot be resumed");
     RecordRefusal(/*peer=*/"", id, refusal);
     return refusal;
   }

@@ -149,9 +149,12 @@ std::string AuditText(const audit::Line& line) {
 
 std::string VerdictText(const std::string& dir, const audit::Verdict& verdict) {
   std::string text;
-  for (const audit::Fault& fault : verdict.faults)
+  for (const audit::Fault& fault : verdict.faults) {
     absl::StrAppend(&text, Shown(fault.Text()), "\n");
-  for (const std::string& note : verdict.notes) absl::StrAppend(&text, "note: ", Shown(note), "\n");
+  }
+  for (const std::string& note : verdict.notes) {
+    absl::StrAppend(&text, "note: ", Shown(note), "\n");
+  }
   absl::StrAppend(&text, "audit: ", verdict.faults.empty() ? "whole" : "BROKEN", ": ",
                   verdict.lines, " lines in ", verdict.files, " files of ", dir,
                   verdict.head.seq == 0 ? "" : " anchor=", audit::FormatAnchor(verdict.head), "\n");
