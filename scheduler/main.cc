@@ -9,6 +9,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "audit/audit_flags.h"
+#include "audit/audit_log.h"
 #include "common/endpoint.h"
 #include "common/log/log.h"
 #include "common/serving/duration_flag.h"
@@ -153,8 +155,17 @@ void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const En
   }
 }
 
+void Record(audit::AuditLog* audit, audit::Event event) {
+  if (audit == nullptr) return;
+  audit->Add({.event = event,
+              .texts = {{"version", kVersion}},
+              .numbers = {{"pid", static_cast<uint64_t>(getpid())}}});
+}
+
 int Run() {
   if (auto status = CheckFlags(); !status.ok()) return Complain(status);
+  const auto audit_options = audit::AuditLogOptionsFromFlags();
+  if (!audit_options.ok()) return Complain(audit_options.status());
   const EndSignals signals;
   RaiseDescriptorLimit();
   const std::string folder = StateFolder();
@@ -163,10 +174,13 @@ int Run() {
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen),
                                std::make_shared<SchedulerMetrics>(scheduler->get()));
   if (!exposer.ok()) return Complain(exposer.status());
+  const auto audit = audit::OpenAudit(*audit_options);
+  if (!audit.ok()) return Complain(audit.status());
   Redirector redirector(scheduler->get());
   GrpcServerOptions options;
   options.methods = SchedulerMethods(
-      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()));
+      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()),
+      audit->get());
   options.method_lanes = SchedulerLanes(options.methods);
   options.max_connections = kMaxConnections;
   TakeTlsFlags(&options);
@@ -179,6 +193,7 @@ int Run() {
   }
   LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(listen, ","),
           " port=", server.port(), " state=", folder, " pid=", getpid());
+  Record(audit->get(), audit::Event::kSchedulerStarted);
   if ((*scheduler)->Counts().tenants == 0) {
     LogInfo(
         "no tenant is configured: programs and servers of this host are taken without a "
@@ -189,6 +204,7 @@ int Run() {
   redirector.StartDrain();
   server.SetServing(false);
   server.Shutdown(absl::Seconds(1));
+  Record(audit->get(), audit::Event::kSchedulerStopped);
   exposer->reset();
   LogInfo("stopped");
   return 0;

@@ -1,8 +1,10 @@
 #include "scheduler/methods.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "audit/audited_method.h"
 #include "common/serving/listen_address.h"
 #include "proto/scheduler.pb.h"
 
@@ -42,9 +44,42 @@ auto Method(Body body) {
 
 std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Scheduler/", name); }
 
+// What is recorded of an operator's requests: never the credential.
+audit::Record Describe(const TenantRequest& request) {
+  return {.event = audit::Event::kAdminTenant,
+          .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
+}
+audit::Record Describe(const ServerRequest& request) {
+  return {.event = audit::Event::kAdminServer,
+          .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
+}
+audit::Record Describe(const RevokeRequest& request) {
+  return {.event = audit::Event::kAdminRevoke,
+          .lease = request.lease(),
+          .texts = {{"why", request.reason()}}};
+}
+
+// Has the calls of a method recorded; with `removes`, as those that remove something.
+template <typename Request>
+void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* methods) {
+  audit::Method& method = (*methods)[Path(name)];
+  method = audit::Audited(
+      log,
+      [removes](const std::string& bytes) -> std::optional<audit::Record> {
+        Request request;
+        // What cannot be read is refused, and recorded as nothing in particular.
+        if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) request.Clear();
+        audit::Record record = Describe(request);
+        if (removes) record.texts[0].second = "remove";
+        return record;
+      },
+      std::move(method));
+}
+
 }  // namespace
 
-UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
+UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name,
+                              audit::AuditLog* audit) {
   UnaryMethods methods;
   methods[Path("Acquire")] = Method<AcquireRequest>([=](const auto& request, bool local) {
     return scheduler->Acquire(request, /*by_sessions=*/false, local);
@@ -76,6 +111,11 @@ UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
       [=](const auto& request, bool) { return Done(scheduler->RemoveServer(request)); });
   methods["/warpline_internal.Admin/Stat"] =
       Method<Nothing>([=](const auto&, bool local) { return scheduler->Stat(name, local); });
+  Audit<TenantRequest>(audit, "PutTenant", /*removes=*/false, &methods);
+  Audit<TenantRequest>(audit, "RemoveTenant", /*removes=*/true, &methods);
+  Audit<ServerRequest>(audit, "PutServer", /*removes=*/false, &methods);
+  Audit<ServerRequest>(audit, "RemoveServer", /*removes=*/true, &methods);
+  Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
   return methods;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "audit/audit_flags.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
 #include "common/serving/tls_flags.h"
@@ -299,6 +300,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   }
   options.drain_timeout = absl::Seconds(absl::GetFlag(FLAGS_drain_seconds));
   options.modules = Modules();
+  auto audit = audit::AuditLogOptionsFromFlags();
+  if (!audit.ok()) return audit.status();
+  options.audit = *std::move(audit);
   return options;
 }
 

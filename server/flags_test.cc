@@ -1,5 +1,6 @@
 #include "server/flags.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -26,6 +27,10 @@ ABSL_DECLARE_FLAG(std::string, pageable_access);
 ABSL_DECLARE_FLAG(std::string, module_cache_dir);
 ABSL_DECLARE_FLAG(warpline::ByteSize, module_cache_bytes);
 ABSL_DECLARE_FLAG(int, drain_seconds);
+ABSL_DECLARE_FLAG(std::string, audit_dir);
+ABSL_DECLARE_FLAG(std::string, audit);
+ABSL_DECLARE_FLAG(warpline::ByteSize, audit_file_bytes);
+ABSL_DECLARE_FLAG(int, audit_files);
 ABSL_DECLARE_FLAG(std::string, tls_cert);
 
 namespace warpline::server {
@@ -43,6 +48,31 @@ class FlagsTest : public testing::Test {
  private:
   absl::FlagSaver saver_;
 };
+
+TEST_F(FlagsTest, TheAuditIsWhereTheServicesStateIs) {
+  unsetenv("STATE_DIRECTORY");
+  EXPECT_EQ(ServerOptionsFromFlags()->audit.writer.dir, "");
+  EXPECT_FALSE(ServerOptionsFromFlags()->audit.required);
+  setenv("STATE_DIRECTORY", "/var/lib/warpline:/var/lib/other", 1);
+  EXPECT_EQ(ServerOptionsFromFlags()->audit.writer.dir, "/var/lib/warpline/audit");
+  absl::SetFlag(&FLAGS_audit_dir, "none");
+  EXPECT_EQ(ServerOptionsFromFlags()->audit.writer.dir, "");
+  unsetenv("STATE_DIRECTORY");
+  absl::SetFlag(&FLAGS_audit, "required");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit_dir");
+  absl::SetFlag(&FLAGS_audit_dir, "/d");
+  EXPECT_TRUE(ServerOptionsFromFlags()->audit.required);
+  absl::SetFlag(&FLAGS_audit, "sometimes");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit=sometimes");
+}
+
+TEST_F(FlagsTest, TheAuditsFilesAreBounded) {
+  absl::SetFlag(&FLAGS_audit_files, 1);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit_files");
+  absl::SetFlag(&FLAGS_audit_files, 2);
+  absl::SetFlag(&FLAGS_audit_file_bytes, warpline::ByteSize{1});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit_file_bytes");
+}
 
 TEST_F(FlagsTest, DefaultsAreGood) {
   const auto options = ServerOptionsFromFlags();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,11 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "audit/audited_method.h"
 #include "common/log/log.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
 #include "common/steady_time.h"
 #include "common/version.h"
+#include "proto/admin.pb.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
@@ -183,6 +186,13 @@ std::string NameForScheduler(const ServerOptions& options) {
   return absl::StrCat(HostName(), ":", port == "0" ? absl::StrCat("pid", getpid()) : port);
 }
 
+// Of what it only asks again, how far a replacement is, there is no record.
+std::optional<audit::Record> DescribeReplace(const std::string& request) {
+  warpline_internal::ReplaceRequest parsed;
+  if (parsed.ParseFromString(request) && parsed.ticket() != 0) return std::nullopt;
+  return audit::Record{.event = audit::Event::kAdminReplace, .session = parsed.session()};
+}
+
 std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
   if (!UsesNvidiaDriver(devices.front()->backend())) return nullptr;
   nvml::SamplerOptions options;
@@ -206,6 +216,9 @@ absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions optio
 absl::Status GpuServer::Compose() {
   // The supervisor has the limit that there is when it starts.
   const size_t descriptors = RaiseDescriptorLimit();
+  auto audit = audit::OpenAudit(options_.audit);
+  if (!audit.ok()) return audit.status();
+  audit_ = *std::move(audit);
   jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
@@ -225,6 +238,7 @@ absl::Status GpuServer::Compose() {
   host->leases = leases_.get();
   host->launcher = launcher_.get();
   host->jailer = jailer_.get();
+  host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
@@ -258,9 +272,10 @@ ListenerOptions GpuServer::MakeListenerOptions() {
   options.methods[kDeviceStatusMethod] = [this](const std::string&, const std::string& request) {
     return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), request);
   };
-  options.methods[kReplaceMethod] = [this](const std::string& peer, const std::string& request) {
-    return AnswerReplace(host_.get(), replacements_.get(), peer, request);
-  };
+  options.methods[kReplaceMethod] = audit::Audited(
+      audit_.get(), &DescribeReplace, [this](const std::string& peer, const std::string& request) {
+        return AnswerReplace(host_.get(), replacements_.get(), peer, request);
+      });
   AddLeaseMethods(host_.get(), leases_.get(), &options.methods);
   return options;
 }
@@ -276,6 +291,7 @@ absl::Status GpuServer::Start() {
   }
   LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(options_.listen.addresses, ","),
           " port=", port(), " pid=", getpid());
+  Record(audit::Event::kServerStarted);
   if (!options_.scheduler.address.empty()) JoinScheduler();
   return absl::OkStatus();
 }
@@ -288,6 +304,13 @@ int GpuServer::port() const {
     if (absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) return port;
   }
   return 0;
+}
+
+void GpuServer::Record(audit::Event event) {
+  if (audit_ == nullptr) return;
+  audit_->Add({.event = event,
+               .texts = {{"version", kVersion}},
+               .numbers = {{"pid", static_cast<uint64_t>(getpid())}}});
 }
 
 void GpuServer::JoinScheduler() {
@@ -305,6 +328,9 @@ void GpuServer::JoinScheduler() {
   const std::string& advertised = options_.scheduler.advertised;
   options.endpoint = advertised.empty() ? listener_->addresses().front() : advertised;
   options.version = kVersion;
+  if (audit_ != nullptr) {
+    options.audit_head = [this] { return audit::FormatAnchor(audit_->head()); };
+  }
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
 }
 
@@ -319,6 +345,7 @@ void GpuServer::Drain() {
     host_->WaitUntilIdle(absl::Seconds(2));
   }
   listener_->Shutdown(absl::Seconds(1));
+  Record(audit::Event::kServerStopped);
   // Reports once more: that there are no sessions any more.
   scheduler_.reset();
   exposer_.reset();
@@ -339,6 +366,7 @@ GpuServer::~GpuServer() {
   // By now it has nothing to supervise.
   launcher_.reset();
   jailer_.reset();
+  audit_.reset();
 }
 
 }  // namespace warpline::server

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "audit/audit_log.h"
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
 #include "server/jail/jailer.h"
@@ -80,6 +81,8 @@ struct ServerOptions {
   // Without a folder no module images are kept.
   ModuleStoreOptions modules;
   SchedulerOptions scheduler;
+  // Without a folder nothing is recorded.
+  audit::AuditLogOptions audit;
   // How long sessions may go on when the server drains.
   absl::Duration drain_timeout = absl::Seconds(10);
 };

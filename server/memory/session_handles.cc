@@ -173,13 +173,20 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
   grant.set_va(offer.va);
   // An event has none, but an answer without bytes is a refusal.
   grant.set_bytes(std::max(offer.bytes, kChunkGranularity));
+  const uint64_t bytes = offer.bytes;
   auto token = options_.shares->Add(std::move(offer));
   if (!token.ok()) {
     return Answer(0, CudaResult::kOutOfMemory, std::string(token.status().message()));
   }
+  RecordShare(audit::Event::kMemoryShared, *token, bytes);
   grant.set_token(*std::move(token));
   Done();
   links_.client->Push(std::move(grant));
+}
+
+void SessionMemory::RecordShare(audit::Event event, const std::string& token, uint64_t bytes) {
+  if (options_.audit == nullptr) return;
+  options_.audit->Shared(event, token, bytes, options_.device_uuid);
 }
 
 absl::StatusOr<std::vector<Chunk>> SessionMemory::HoldsOf(const Offer& offer) {
@@ -200,6 +207,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   if (!offer.ok()) return refuse(offer.status().message());
   if (request.handle() == 0) {
     if (!offer->is_event()) return refuse("the token is not that of an event");
+    RecordShare(audit::Event::kMemoryOpened, request.open(), 0);
     return Answer(kChunkGranularity, CudaResult::kSuccess, "");
   }
   const std::shared_ptr<SessionMemory> owner = offer->owner.lock();
@@ -234,6 +242,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
                   absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
                                " in use, and what was offered has ", foreign_bytes));
   }
+  RecordShare(audit::Event::kMemoryOpened, request.open(), request.min_bytes());
   std::vector<uint64_t> handles(chunks->size(), request.handle());
   StartHolding(*std::move(chunks), std::move(handles), std::move(reservation));
 }

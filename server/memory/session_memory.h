@@ -29,6 +29,7 @@
 #include "proto/devices.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/audit/session_audit.h"
 #include "server/memory/charge_book.h"
 #include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
@@ -52,6 +53,8 @@ struct SessionMemoryOptions {
   // device as that of the same device only. Without leases there are no tenants to keep apart, and
   // the offer's token is what it takes. Borrowed; null where nobody may.
   ShareBook* shares = nullptr;
+  // Borrowed until End(); null in tests.
+  SessionAudit* audit = nullptr;
   // What the device is called by all sessions of the server.
   std::string device_uuid = {};
 };
@@ -178,6 +181,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void BeginHolding() RUNS_ON(control_loop);
   void StartOpen(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
   void StartShare(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  // In the server's audit.
+  void RecordShare(audit::Event event, const std::string& token, uint64_t bytes)
+      RUNS_ON(control_loop);
   absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer) RUNS_ON(control_loop);
   void StartHolding(std::vector<Chunk> chunks, std::vector<uint64_t> handles,
                     Reservation reservation) RUNS_ON(control_loop);

@@ -275,7 +275,8 @@ absl::Status ModuleStore::Write(const std::string& temporary, int image, uint64_
   return copied;
 }
 
-absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t bytes) {
+absl::StatusOr<ContentHash> ModuleStore::Keep(const std::string& tenant, int image,
+                                              uint64_t bytes) {
   struct stat status;
   // Only plain memory has seals; reading a pipe or a socket could block for ever.
   if (fcntl(image, F_GET_SEALS) < 0 || fstat(image, &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -298,7 +299,7 @@ absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t by
   if (written.ok() && known != scopes_.end() && known->second.entries.contains(name)) {
     Touch(&known->second, name);
     unlinkat(folder_.get(), temporary.c_str(), 0);
-    return absl::OkStatus();
+    return hash;
   }
   if (written.ok()) {
     Evict(OnDisk(bytes));
@@ -323,7 +324,7 @@ absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t by
   Insert(scope, name, bytes);
   counters_.stored.Add(1);
   counters_.stored_bytes.Add(bytes);
-  return absl::OkStatus();
+  return hash;
 }
 
 uint64_t ModuleStore::bytes() const {

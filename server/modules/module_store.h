@@ -69,10 +69,10 @@ class ModuleStore {
   // its own that cannot be changed any more. NOT_FOUND when there is none.
   absl::StatusOr<UniqueFd> Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes);
 
-  // Stores the first `bytes` bytes of `image` (borrowed) under the hash that is computed from them.
-  // The descriptor may come from an untrusted process. INVALID_ARGUMENT when it is not plain memory
-  // of at least `bytes` bytes, or when that is too large or too small.
-  absl::Status Keep(const std::string& tenant, int image, uint64_t bytes);
+  // Stores the first `bytes` bytes of `image` (borrowed) under the hash that is computed from them,
+  // and returns that. The descriptor may come from an untrusted process. INVALID_ARGUMENT when it
+  // is not plain memory of at least `bytes` bytes, or when that is too large or too small.
+  absl::StatusOr<ContentHash> Keep(const std::string& tenant, int image, uint64_t bytes);
 
   // On the disk.
   uint64_t bytes() const;

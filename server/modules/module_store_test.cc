@@ -49,7 +49,7 @@ class ModuleStoreTest : public testing::Test {
   }
 
   absl::Status Keep(const std::string& tenant, std::string_view bytes) {
-    return store_->Keep(tenant, Memory(bytes).get(), bytes.size());
+    return store_->Keep(tenant, Memory(bytes).get(), bytes.size()).status();
   }
 
   // Returns what Find() gives for the hash of `bytes`; "-" when it finds nothing.
@@ -178,10 +178,10 @@ TEST_F(ModuleStoreTest, OnlyPlainMemoryOfTheRightSizeIsStored) {
   ASSERT_EQ(pipe(pipes), 0);
   const UniqueFd read_end(pipes[0]), write_end(pipes[1]);
   // Reading an empty pipe would block for ever.
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", read_end.get(), 5)));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", -1, 5)));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 6)));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", read_end.get(), 5).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", -1, 5).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 6).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 0).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Keep("a", std::string(101, 'x'))));
   EXPECT_EQ(store_->images(), 0u);
 }

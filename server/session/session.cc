@@ -27,6 +27,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
       since_(SteadyNow()),
       secret_(RandomBytes(kSecretBytes)),
       port_(std::make_shared<SessionPort>()),
+      audit_(std::make_shared<SessionAudit>(context.audit, id, peer)),
       lines_(context.log, id, std::move(peer)),
       presence_(context.control, &lines_, context.counters,
                 [this](const std::string& reason) {
@@ -41,11 +42,13 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                 control_loop.AssertOnLoop();
                 ProtocolError(status);
               }),
-      modules_(std::make_shared<SessionModules>(context.control, context.modules, &worker_,
-                                                [this](const std::string& why) {
-                                                  control_loop.AssertOnLoop();
-                                                  OnWorkerLost(why);
-                                                })),
+      modules_(std::make_shared<SessionModules>(
+          context.control, context.modules, &worker_,
+          [this](const std::string& why) {
+            control_loop.AssertOnLoop();
+            OnWorkerLost(why);
+          },
+          audit_)),
       worker_({.doorbell = context.doorbell,
                .pool = context.pool,
                .port = port_,
@@ -118,6 +121,7 @@ absl::Status Session::CheckSeat() {
   const absl::Status held = context_.leases->CheckHeld(seat_);
   if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
+  audit_->SetEntitlement(entitlement());
   modules_->SetTenant(entitlement().contents_tenant());
   return absl::OkStatus();
 }
@@ -128,10 +132,14 @@ absl::Status Session::TakePlace() {
   auto placed = context_.owner->Place(*wanted);
   if (!placed.ok()) return placed.status();
   placed_ = *std::move(placed);
-  lines_.SetDevices(absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
-    absl::StrAppend(out, device->ordinal());
-  }));
+  lines_.SetDevices(DevicesText());
   return absl::OkStatus();
+}
+
+std::string Session::DevicesText() const {
+  return absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
+    absl::StrAppend(out, device->ordinal());
+  });
 }
 
 void Session::HandleHello() {
@@ -156,6 +164,7 @@ void Session::OpenDevices() {
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
   options.shares = context_.shares;
+  options.audit = audit_.get();
   std::vector<SessionDevicePlace> places;
   for (DeviceMemory* const device : placed_) {
     places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes(),
@@ -216,6 +225,8 @@ void Session::Welcome(MemoryGrant grant) {
       entitlement().leased()
           ? absl::StrCat(" tenant=", entitlement().tenant, " lease=", entitlement().lease)
           : ""));
+  audit_->Opened(
+      {hello_.program(), hello_.pid(), worker_.pid(), DevicesText(), welcome.quota_bytes()});
   // In this order: nothing of the worker's goes out before the welcome.
   port_->Push(FrameOf(kWelcome, welcome));
   worker_.Connect();
@@ -306,6 +317,7 @@ void Session::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
 
 void Session::NoteDeath(const std::string& why) {
   context_.counters->worker_deaths.Add(1);
+  audit_->Worker(audit::Event::kWorkerDied, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker died ", lines_.Keys(), " by=", why);
   }
@@ -335,6 +347,7 @@ void Session::OnWorkerLost(const std::string& why) {
 void Session::OnWorkerDistrusted(const std::string& why) {
   if (!Serving()) return OnWorkerLost(why);
   context_.counters->worker_deaths.Add(1);
+  audit_->Worker(audit::Event::kWorkerKilled, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
   }
@@ -361,6 +374,7 @@ void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
 void Session::OnTakenOver() {
   state_ = State::kOpen;
   context_.counters->worker_replacements.Add(1);
+  audit_->Worker(audit::Event::kWorkerReplaced, reason_, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
     permit.Info("worker replaced ", lines_.Keys(), " after_command=", takeover_.resume_seq(),
                 " reason=\"", reason_, "\"");
@@ -414,11 +428,13 @@ void Session::HandleChannelClosed(const absl::Status& status) {
 }
 
 void Session::Refuse(const absl::Status& status) {
+  const std::string why = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
   if (state_ == State::kWaiting || state_ == State::kOpening) {
     context_.counters->sessions_refused.Add(1);
+    audit_->Refused(why);
   }
   port_->Close(status);
-  End(absl::StrCat("refused: ", status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+  End(absl::StrCat("refused: ", why));
 }
 
 void Session::ProtocolError(const absl::Status& status) {
@@ -433,6 +449,7 @@ void Session::ProtocolError(const absl::Status& status) {
 
 void Session::SendFault(CudaResult error, const std::string& message, bool keep_memory) {
   context_.counters->faults.Add(1);
+  audit_->Faulted(message);
   warpline_internal::Fault fault;
   fault.set_error(static_cast<int>(error));
   fault.set_message(message);
@@ -465,6 +482,11 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
   } else if (state_ == State::kWaiting || state_ == State::kOpening) {
     Refuse(absl::UnavailableError(message));
   }
+}
+
+void Session::EndWithLease(const std::string& message) {
+  audit_->Revoked(message);
+  EndWithFault(CudaResult::kNotPermitted, message);
 }
 
 void Session::End(const std::string& reason) {
@@ -507,6 +529,7 @@ void Session::SayClosed() const {
   context_.counters->ended.AddAll(port_->traffic());
   const SessionUsage usage = worker_.usage();
   context_.counters->AddEnded(usage);
+  audit_->Closed(reason_, port_->traffic().commands.value());
   const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {
     permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),

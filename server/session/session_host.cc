@@ -133,14 +133,18 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.shares = &shares_;
   context.counters = &counters_;
   context.log = &log_;
+  context.audit = options_.audit;
   context.leases = options_.leases;
   context.modules = modules_.get();
   context.host_memory = host_memory_;
   std::shared_ptr<Session> session;
   absl::Status refusal;
+  const bool recorded = options_.audit == nullptr || options_.audit->takes();
   {
     MutexLock lock(&mu_);
-    if (draining_) {
+    if (!recorded) {
+      refusal = absl::UnavailableError("the server cannot write its audit's record");
+    } else if (draining_) {
       refusal = absl::UnavailableError("the server is shutting down");
     } else if (live_ >= options_.max_sessions) {
       refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
@@ -158,9 +162,20 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   }
   if (session == nullptr) {
     counters_.sessions_refused.Add(1);
+    RecordRefusal(peer, 0, refusal);
     return refusal;
   }
   return SessionSides{session->port(), session};
+}
+
+void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
+                                const absl::Status& why) {
+  if (options_.audit == nullptr) return;
+  options_.audit->Add(
+      {.event = audit::Event::kSessionRefused,
+       .session = session,
+       .peer = peer,
+       .texts = {{"reason", why.ToString(absl::StatusToStringMode::kWithNoExtraData)}}});
 }
 
 absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& secret) {
@@ -172,7 +187,9 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
   }
   if (session == nullptr || !session->HasSecret(secret)) {
     counters_.resumes_refused.Add(1);
-    return absl::PermissionDeniedError("the session cannot be resumed");
+    absl::Status refusal = absl::PermissionDeniedError("the session cannot be resumed");
+    RecordRefusal(/*peer=*/"", id, refusal);
+    return refusal;
   }
   return SessionSides{session->port(), session};
 }
@@ -180,6 +197,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
 void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
   counters_.protocol_errors.Add(1);
   counters_.sessions_refused.Add(1);
+  RecordRefusal(peer, 0, status);
   if (const LogPermit permit = log_.Ask(LogKey("", peer), kProtocolErrorLine)) {
     permit.Warning("protocol error peer=", peer, " error=", status.ToString());
   }
@@ -274,8 +292,7 @@ void SessionHost::EndLease(const std::string& lease, const std::string& reason) 
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
-      if (session->entitlement().lease == lease)
-        session->EndWithFault(CudaResult::kNotPermitted, message);
+      if (session->entitlement().lease == lease) session->EndWithLease(message);
     }
   });
 }

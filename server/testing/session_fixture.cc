@@ -41,6 +41,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.session.server_name = "test server";
   options.session.resume_timeout = resume_timeout_;
   options.log = log_options_;
+  options.audit = audit_.get();
   LeaseBookOptions leases;
   leases.session_memory_bytes = 192 * kMiB;
   leases.clock = [] { return SteadyNow(); };

@@ -52,8 +52,8 @@ class WorkerEvents {
 // How a worker is started.
 struct WorkerStart {
   ProcessLauncher* launcher = nullptr;  // Borrowed.
-  ChildOptions program;
-  warpline_internal::PrepareWorker prepare;  // Without its jail.
+  ChildOptions program = {};
+  warpline_internal::PrepareWorker prepare = {};  // Without its jail.
   // Borrowed, and outliving the process. Null for no jail, in tests.
   jail::Jailer* jailer = nullptr;
 };
