@@ -18,8 +18,9 @@ constexpr size_t kLeaseIdBytes = 8;
 // good.
 constexpr absl::Duration kAfterlife = absl::Hours(1);
 constexpr size_t kMaxIdle = 65536;
-// However small its quota, a session may have so many chunks.
-constexpr uint64_t kLeastChunks = 64;
+// However small its quota, a session may have so many chunks: enough for 2 GiB in the smallest, since
+// what programs allocate bit by bit is granted bit by bit.
+constexpr uint64_t kLeastChunks = 1024;
 // However small, a lease may have this part of the host memory.
 constexpr uint64_t kLeastHostPart = 16;
 
