@@ -18,9 +18,10 @@ constexpr size_t kLeaseIdBytes = 8;
 // good.
 constexpr absl::Duration kAfterlife = absl::Hours(1);
 constexpr size_t kMaxIdle = 65536;
-// However small its quota, a session may have so many chunks: enough for 2 GiB in the smallest, since
-// what programs allocate bit by bit is granted bit by bit.
-constexpr uint64_t kLeastChunks = 1024;
+// However small its quota, a session may have an eighth of the device's chunks, within these
+// bounds: what programs allocate bit by bit is granted bit by bit, and 1024 of the smallest chunks
+// are 2 GiB.
+constexpr uint64_t kLeastChunks = 64, kEnoughChunks = 1024;
 // However small, a lease may have this part of the host memory.
 constexpr uint64_t kLeastHostPart = 16;
 
@@ -104,7 +105,8 @@ std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64
   const uint64_t limit = entitlement_.MemoryOn(capacity_bytes);
   const double part = PartOf(entitlement_, capacity_bytes);
   const auto chunks = static_cast<uint64_t>(static_cast<double>(max_chunks) * part);
-  const auto create = [&] { return Quota::Create(limit, std::max(chunks, kLeastChunks)); };
+  const uint64_t least = std::clamp(max_chunks / 8, kLeastChunks, kEnoughChunks);
+  const auto create = [&] { return Quota::Create(limit, std::max(chunks, least)); };
   if (shared_ == nullptr) return create();
   MutexLock lock(&shared_->mu);
   std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].quotas[device_uuid];

@@ -105,7 +105,8 @@ TEST_F(LeaseBookTest, ChunksAreInProportionToTheQuota) {
   EXPECT_EQ(seat.QuotaOn("x", 16 * kGiB, 16384)->pieces()->limit_bytes(), 4096u);
   // Enough for something in any case.
   EXPECT_EQ(seat.QuotaOn("y", 80 * kGiB, 100)->pieces()->limit_bytes(), 64u);
-  EXPECT_EQ(seat.QuotaOn("z", 0, 16384)->pieces()->limit_bytes(), 64u);
+  EXPECT_EQ(seat.QuotaOn("z", 0, 16384)->pieces()->limit_bytes(), 1024u);
+  EXPECT_EQ(seat.QuotaOn("v", 160 * kGiB, 4096)->pieces()->limit_bytes(), 512u);
 }
 
 TEST_F(LeaseBookTest, HostMemoryIsInProportionToTheQuota) {
