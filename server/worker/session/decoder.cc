@@ -62,7 +62,10 @@ absl::Status Decoder::Decode(std::string payload) {
   }
   if (TooMuchQueued()) {
     parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
-    parts_.progress->Await([this] { return !TooMuchQueued(); });
+    parts_.progress->Await([this] {
+      decoder_thread.AssertOnLoop();
+      return !TooMuchQueued();
+    });
   }
   CommandReader reader(TakePayload(std::move(payload)).substr(sizeof(header)));
   uint32_t count = 0;

@@ -83,7 +83,7 @@ class HostedSession {
   // Decode(). The errors are those of ReplayJournal().
   absl::Status Replay(uint64_t seq) RUNS_ON(decoder_thread);
   // What has to be charged of the first device after that; see OutsideMemory::EndReplay().
-  uint64_t replayed_bytes() const RUNS_ON(decoder_thread) { return replayed_bytes_; }
+  uint64_t replayed_bytes() const { return replayed_bytes_; }
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
@@ -121,7 +121,7 @@ class HostedSession {
   CurrentCommand current_ ABSL_GUARDED_BY(decoder_thread);
   const CommandParts command_parts_;
   Decoder decoder_ ABSL_GUARDED_BY(decoder_thread);
-  uint64_t replayed_bytes_ ABSL_GUARDED_BY(decoder_thread) = 0;
+  uint64_t replayed_bytes_ = 0;  // Constant after Replay().
 };
 
 }  // namespace warpline::worker
