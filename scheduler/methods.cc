@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/serving/listen_address.h"
+#include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 
 namespace warpline::scheduler {
@@ -16,6 +17,7 @@ using warpline_internal::Operator;
 using warpline_internal::RevokeRequest;
 using warpline_internal::ServerReport;
 using warpline_internal::ServerRequest;
+using warpline_internal::StatRequest;
 using warpline_internal::TenantRequest;
 
 // A report of all sessions of a large server is a fraction of this.
@@ -61,21 +63,18 @@ UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
       [=](const auto& request, bool) { return Done(scheduler->RemoveTenant(request)); });
   methods[Path("Revoke")] = Method<RevokeRequest>(
       [=](const auto& request, bool) { return Done(scheduler->Revoke(request)); });
-  methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool local) {
-    return scheduler->Tenants(request.credential(), local);
-  });
-  methods[Path("Leases")] = Method<Operator>([=](const auto& request, bool local) {
-    return scheduler->Leases(request.credential(), local);
-  });
-  methods[Path("Servers")] = Method<Operator>([=](const auto& request, bool local) {
-    return scheduler->Servers(request.credential(), local);
-  });
+  methods[Path("Tenants")] = Method<Operator>(
+      [=](const auto& request, bool) { return scheduler->Tenants(request.credential()); });
+  methods[Path("Leases")] = Method<Operator>(
+      [=](const auto& request, bool) { return scheduler->Leases(request.credential()); });
+  methods[Path("Servers")] = Method<Operator>(
+      [=](const auto& request, bool) { return scheduler->Servers(request.credential()); });
   methods[Path("PutServer")] = Method<ServerRequest>(
       [=](const auto& request, bool) { return scheduler->PutServer(request); });
   methods[Path("RemoveServer")] = Method<ServerRequest>(
       [=](const auto& request, bool) { return Done(scheduler->RemoveServer(request)); });
-  methods["/warpline_internal.Admin/Stat"] =
-      Method<Nothing>([=](const auto&, bool local) { return scheduler->Stat(name, local); });
+  methods["/warpline_internal.Admin/Stat"] = Method<StatRequest>(
+      [=](const auto& request, bool) { return scheduler->Stat(request, name); });
   return methods;
 }
 

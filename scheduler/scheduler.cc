@@ -155,10 +155,6 @@ absl::Status Scheduler::CheckOperator(const std::string& credential) const {
       "operator.credential in the scheduler's state folder");
 }
 
-absl::Status Scheduler::CheckReader(const std::string& credential, bool local) const {
-  return local ? absl::OkStatus() : CheckOperator(credential);
-}
-
 // --- Leases.
 
 absl::Status Scheduler::ForgetEnded(const std::vector<LeaseRecord>& leases,

@@ -87,12 +87,13 @@ class Scheduler {
       const warpline_internal::ServerRequest& request);
   // Removes the server and ends its leases. NOT_FOUND when it is unknown.
   absl::Status RemoveServer(const warpline_internal::ServerRequest& request);
-  // The following are for the operator, and for any user of the scheduler's host.
-  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential, bool local);
-  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential, bool local);
-  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential, bool local);
-  // Returns the sessions of all servers, as they were last reported.
-  absl::StatusOr<warpline_internal::StatReply> Stat(const std::string& name, bool local);
+  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential);
+  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential);
+  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential);
+  // Returns the sessions of all servers and their devices, as they were last reported; to a tenant
+  // that shows its credential, its own sessions alone. `name` is the scheduler's.
+  absl::StatusOr<warpline_internal::StatReply> Stat(const warpline_internal::StatRequest& request,
+                                                    const std::string& name);
 
   // Ends what has run out, and makes new keys. Call it every second or so.
   void Housekeep();
@@ -118,7 +119,6 @@ class Scheduler {
   absl::Status CheckServer(const warpline_internal::ServerReport& report, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
-  absl::Status CheckReader(const std::string& credential, bool local) const;
   // Forgets all but the latest ended leases of a tenant.
   absl::Status ForgetEnded(const std::vector<LeaseRecord>& leases, const std::string& tenant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

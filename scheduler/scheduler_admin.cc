@@ -81,9 +81,8 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   return status;
 }
 
-absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::string& credential,
-                                                                 bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::string& credential) {
+  if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
@@ -125,9 +124,8 @@ std::map<std::string, uint32_t> Scheduler::SessionsByLease() {
   return sessions;
 }
 
-absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string& credential,
-                                                               bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string& credential) {
+  if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();
@@ -156,21 +154,28 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
   return list;
 }
 
-absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(const std::string& name, bool local) {
-  if (!local) {
-    return absl::PermissionDeniedError(
-        "statistics are given to peers on the scheduler's host only");
-  }
+absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
+    const warpline_internal::StatRequest& request, const std::string& name) {
+  const absl::Status is_operator = CheckOperator(request.operator_credential());
   MutexLock lock(&mu_);
+  std::string tenant;
+  if (!is_operator.ok()) {
+    if (request.tenant_credential().empty()) return is_operator;
+    const auto asking = TenantOf(request.tenant_credential(), /*local=*/false);
+    if (!asking.ok()) return asking.status();
+    tenant = asking->name;
+  }
   const absl::Time now = Now();
   warpline_internal::StatReply reply;
   reply.set_server(name);
   for (const auto& [server, live] : servers_) {
     if (!IsUp(live, now)) continue;
     for (const auto& session : live.report.sessions()) {
+      if (!is_operator.ok() && session.tenant() != tenant) continue;
       *reply.add_sessions() = session;
       reply.mutable_sessions(reply.sessions_size() - 1)->set_server(server);
     }
+    if (!is_operator.ok()) continue;
     int gpu = 0;
     for (const auto& device : live.report.devices()) {
       auto* to = reply.add_devices();

@@ -220,9 +220,8 @@ void Scheduler::HousekeepServers(absl::Time now) {
   }
 }
 
-absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential,
-                                                                 bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential) {
+  if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();

@@ -56,6 +56,14 @@ class SchedulerTest : public testing::Test {
     return report;
   }
 
+  absl::StatusOr<warpline_internal::StatReply> StatOf(const std::string& operators,
+                                                      const std::string& tenants) {
+    warpline_internal::StatRequest request;
+    request.set_operator_credential(operators);
+    request.set_tenant_credential(tenants);
+    return scheduler_->Stat(request, "pool");
+  }
+
   ReportReply Tell(const ServerReport& report) {
     auto reply = scheduler_->Report(WithCredential(report), true);
     EXPECT_TRUE(reply.ok()) << reply.status();
@@ -190,7 +198,7 @@ TEST_F(SchedulerTest, EndedLeasesKeepNobodyFromGettingOne) {
     ASSERT_TRUE(scheduler_->Release(lease->token()).ok());
   }
   // The number of ended leases that are remembered is bounded, too.
-  EXPECT_LT(scheduler_->Leases("", true)->leases_size(), 70);
+  EXPECT_LT(scheduler_->Leases("operator")->leases_size(), 70);
 }
 
 TEST_F(SchedulerTest, JumpOfTheClockEndsNoLeaseWithSessions) {
@@ -201,7 +209,7 @@ TEST_F(SchedulerTest, JumpOfTheClockEndsNoLeaseWithSessions) {
   EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
   Pass(absl::Seconds(1));
   EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
-  EXPECT_EQ(scheduler_->Leases("", true)->leases_size(), 1);
+  EXPECT_EQ(scheduler_->Leases("operator")->leases_size(), 1);
 }
 
 TEST_F(SchedulerTest, LeaseThatIsIdleNoMoreIsKept) {
@@ -244,20 +252,20 @@ TEST_F(SchedulerTest, SessionsKeepTheirLease) {
   ServerReport report = Report("a");
   report.add_idle_leases(lease->lease());
   Tell(report);
-  EXPECT_EQ(scheduler_->Leases("", true)->leases_size(), 0);
+  EXPECT_EQ(scheduler_->Leases("operator")->leases_size(), 0);
 }
 
 TEST_F(SchedulerTest, LeaseOfALostServerWaitsForItsReturn) {
   Tell(Report("a"));
   const auto lease = Acquire(4, "", /*by_sessions=*/true);
   Pass(absl::Minutes(10));
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "lost");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "lost");
   EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
   EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "up");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "up");
   Pass(absl::Minutes(1));
   Pass(absl::Minutes(60));
-  EXPECT_EQ(scheduler_->Servers("", true)->servers_size(), 0);
+  EXPECT_EQ(scheduler_->Servers("operator")->servers_size(), 0);
   const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
   EXPECT_EQ(reply.ended_size(), 1);
 }
@@ -267,7 +275,7 @@ TEST_F(SchedulerTest, DrainingServerGetsNoLeases) {
   report.set_draining(true);
   Tell(report);
   EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "draining");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "draining");
 }
 
 TEST_F(SchedulerTest, RevokedLeaseEndsWithItsReason) {
@@ -416,7 +424,7 @@ TEST_F(SchedulerTest, RenewedCredentialOfAServerReplacesTheOld) {
 
 TEST_F(SchedulerTest, RemovedServerLosesLeasesAndCredential) {
   AddServer("a");
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "added");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "added");
   Tell(Report("a"));
   const auto lease = Acquire(4);
   ASSERT_TRUE(lease.ok()) << lease.status();
@@ -424,7 +432,7 @@ TEST_F(SchedulerTest, RemovedServerLosesLeasesAndCredential) {
   EXPECT_EQ(scheduler_->RemoveServer(ServerNamed("a", false)).code(), Code::kNotFound);
   EXPECT_THAT(std::string(scheduler_->Renew(lease->token()).status().message()),
               HasSubstr("server was removed"));
-  EXPECT_EQ(scheduler_->Servers("", true)->servers_size(), 0);
+  EXPECT_EQ(scheduler_->Servers("operator")->servers_size(), 0);
   EXPECT_FALSE(scheduler_->Report(WithCredential(Report("a")), true).ok());
   EXPECT_EQ(Acquire(4).status().code(), Code::kUnavailable);
 }
@@ -451,7 +459,7 @@ TEST_F(SchedulerTest, SessionsOfAllLeasesOfATenantAreBounded) {
   EXPECT_EQ(sessions(0, true).value(), 1u);
   EXPECT_EQ(sessions(0, false).value(), 1u);  // What is left.
   EXPECT_THAT(std::string(sessions(0, true).status().message()), HasSubstr("hold 8"));
-  const auto shown = scheduler_->Tenants("", true)->tenants(0);
+  const auto shown = scheduler_->Tenants("operator")->tenants(0);
   EXPECT_EQ(shown.leased_sessions(), 8u);
   EXPECT_EQ(shown.max_sessions(), 8u);
 }
@@ -504,11 +512,11 @@ TEST_F(SchedulerTest, StrangersOfOtherHostsGetNothing) {
   Tell(Report("a"));
   EXPECT_EQ(scheduler_->Acquire(AcquireRequest(), false, /*local=*/false).status().code(),
             Code::kUnauthenticated);
-  EXPECT_FALSE(scheduler_->Tenants("", false).ok());
-  EXPECT_FALSE(scheduler_->Leases("guess", false).ok());
-  EXPECT_FALSE(scheduler_->Servers("", false).ok());
-  EXPECT_FALSE(scheduler_->Stat("x", false).ok());
-  EXPECT_TRUE(scheduler_->Servers("operator", false).ok());
+  EXPECT_FALSE(scheduler_->Tenants("").ok());
+  EXPECT_FALSE(scheduler_->Leases("guess").ok());
+  EXPECT_FALSE(scheduler_->Servers("").ok());
+  EXPECT_FALSE(StatOf("", "").ok());
+  EXPECT_TRUE(scheduler_->Servers("operator").ok());
 }
 
 TEST_F(SchedulerTest, OversizedAndForgedRequestsAreRefused) {
@@ -553,11 +561,26 @@ TEST_F(SchedulerTest, SessionsOfAllServersAreShown) {
     report.add_sessions()->set_program("train");
     Tell(report);
   }
-  const auto stat = scheduler_->Stat("pool", true);
+  const auto stat = StatOf("operator", "");
   ASSERT_EQ(stat->sessions_size(), 2);
   EXPECT_EQ(stat->sessions(0).server(), "a");
   EXPECT_EQ(stat->sessions(1).server(), "b");
   EXPECT_EQ(stat->devices_size(), 2);
+}
+
+TEST_F(SchedulerTest, ATenantIsShownItsOwnSessions) {
+  const std::string vision = AddTenant("vision", 0, 0, 0);
+  AddTenant("speech", 0, 0, 0);
+  ServerReport report = Report("a");
+  report.add_sessions()->set_tenant("vision");
+  report.add_sessions()->set_tenant("speech");
+  Tell(report);
+  const auto stat = StatOf("", vision);
+  ASSERT_TRUE(stat.ok()) << stat.status();
+  ASSERT_EQ(stat->sessions_size(), 1);
+  EXPECT_EQ(stat->sessions(0).tenant(), "vision");
+  EXPECT_EQ(stat->devices_size(), 0);
+  EXPECT_FALSE(StatOf("", "guess").ok());
 }
 
 TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
@@ -578,9 +601,9 @@ TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   const auto token = OpenToken(lease->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_EQ(token->devices, std::vector<std::string>({"GPU-a", "GPU-a2"}));
-  EXPECT_EQ(scheduler_->Leases("", true)->leases(0).device(), "GPU-a,GPU-a2");
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).leased_bytes(), 20 * kGiB);
-  EXPECT_EQ(scheduler_->Tenants("", true)->tenants(0).leased_bytes(), 20 * kGiB);
+  EXPECT_EQ(scheduler_->Leases("operator")->leases(0).device(), "GPU-a,GPU-a2");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).leased_bytes(), 20 * kGiB);
+  EXPECT_EQ(scheduler_->Tenants("operator")->tenants(0).leased_bytes(), 20 * kGiB);
   EXPECT_EQ(scheduler_->Counts().leased_bytes, 20 * kGiB);
   // One device of "a" has as much left.
   EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kResourceExhausted);
@@ -597,7 +620,7 @@ TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
   Restart();
   std::set<std::string> devices;  // Leases come in the order of their random names.
-  const auto leases = scheduler_->Leases("", true);
+  const auto leases = scheduler_->Leases("operator");
   for (const auto& held : leases->leases()) devices.insert(held.device());
   EXPECT_EQ(devices, (std::set<std::string>{"GPU-a,GPU-a2", "GPU-a3,GPU-a2"}));
 }
@@ -634,7 +657,7 @@ TEST_F(SchedulerTest, SessionOfSeveralDevicesCountsOnEach) {
   session->set_gpu(1);
   session->add_more_gpus(0);
   Tell(report);
-  const auto stat = scheduler_->Stat("pool", true);
+  const auto stat = StatOf("operator", "");
   EXPECT_EQ(stat->devices(0).sessions(), 1u);
   EXPECT_EQ(stat->devices(1).sessions(), 1u);
 }

@@ -41,7 +41,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.session.server_name = "test server";
   options.session.resume_timeout = resume_timeout_;
   options.log = log_options_;
-  LeaseBookOptions leases;
+  LeaseBookOptions leases = lease_options_;
   leases.session_memory_bytes = 192 * kMiB;
   leases.clock = [] { return SteadyNow(); };
   auto book = LeaseBook::Create(std::move(leases));

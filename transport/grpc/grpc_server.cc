@@ -136,6 +136,13 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
 
   for (const std::string& address : addresses) {
     listeners_.push_back(std::make_unique<AddressListener>(options_.max_connections));
+    if (options_.own_user_only) {
+      if (!absl::StartsWith(address, "unix:")) {
+        return absl::UnavailableError(
+            absl::StrCat("cannot listen on ", address, ": it is not for one user alone"));
+      }
+      listeners_.back()->TakeOwnUserOnly();
+    }
     const absl::Status bound = listeners_.back()->Bind(address);
     if (!bound.ok()) return bound;
   }
