@@ -28,18 +28,26 @@ absl::StatusOr<Nothing> Done(const absl::Status& status) {
   return Nothing();
 }
 
-// Parses the request, calls `body(request, local)` and serializes its reply.
+// Parses the request, calls `body(request, peer)` and serializes its reply.
 template <typename Request, typename Body>
-auto Method(Body body) {
+auto PeerMethod(Body body) {
   return [body](const std::string& peer, const std::string& bytes) -> absl::StatusOr<std::string> {
     Request request;
     if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
     }
-    const auto reply = body(request, IsLocalPeer(peer));
+    const auto reply = body(request, peer);
     if (!reply.ok()) return reply.status();
     return reply->SerializeAsString();
   };
+}
+
+// The same with `body(request, local)`.
+template <typename Request, typename Body>
+auto Method(Body body) {
+  return PeerMethod<Request>([body](const Request& request, const std::string& peer) {
+    return body(request, IsLocalPeer(peer));
+  });
 }
 
 std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Scheduler/", name); }
@@ -48,13 +56,18 @@ std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Sch
 
 UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
   UnaryMethods methods;
-  methods[Path("Acquire")] = Method<AcquireRequest>([=](const auto& request, bool local) {
-    return scheduler->Acquire(request, /*by_sessions=*/false, local);
+  methods[Path("Acquire")] = PeerMethod<AcquireRequest>([=](const auto& request,
+                                                            const std::string& peer) {
+    return scheduler->Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer), HolderOf(peer));
   });
-  methods[Path("Renew")] = Method<LeaseToken>(
-      [=](const auto& request, bool) { return scheduler->Renew(request.token()); });
-  methods[Path("Release")] = Method<LeaseToken>(
-      [=](const auto& request, bool) { return Done(scheduler->Release(request.token())); });
+  methods[Path("Renew")] =
+      PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
+        return scheduler->Renew(request.token(), HolderOf(peer));
+      });
+  methods[Path("Release")] =
+      PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
+        return Done(scheduler->Release(request.token(), HolderOf(peer)));
+      });
   methods[Path("Report")] = Method<ServerReport>(
       [=](const auto& request, bool local) { return scheduler->Report(request, local); });
   methods[Path("PutTenant")] = Method<TenantRequest>(

@@ -49,7 +49,8 @@ absl::StatusOr<uint32_t> CountOf(const std::string& device) {
 // One conversation: a hello and its answer. Runs on the channel's loop.
 class Conversation : public SessionHandler {
  public:
-  Conversation(Redirector* owner, bool local) : owner_(owner), local_(local) {}
+  Conversation(Redirector* owner, const std::string& peer)
+      : owner_(owner), local_(IsLocalPeer(peer)), holder_(HolderOf(peer)) {}
 
   void Started(Channel* channel) override {
     channel_ = channel;
@@ -99,7 +100,7 @@ class Conversation : public SessionHandler {
       if (!devices.ok()) return devices.status();
       request.set_devices(*devices);
     }
-    const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_);
+    const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_, holder_);
     if (!lease.ok()) return lease.status();
     warpline_internal::Redirect redirect;
     redirect.set_endpoint(lease->endpoint());
@@ -113,6 +114,7 @@ class Conversation : public SessionHandler {
 
   Redirector* const owner_;
   const bool local_;
+  const CertificateHolder holder_;
   Channel* channel_ = nullptr;
   bool answered_ = false;
   std::optional<Frame> answer_;
@@ -123,7 +125,7 @@ std::unique_ptr<SessionHandler> Redirector::Accept(const std::string& peer, absl
     *refusal = absl::UnavailableError("the scheduler is shutting down");
     return nullptr;
   }
-  return std::make_unique<Conversation>(this, IsLocalPeer(peer));
+  return std::make_unique<Conversation>(this, peer);
 }
 
 void Redirector::EndSilent(absl::Duration patience) {

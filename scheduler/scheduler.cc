@@ -246,9 +246,10 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
   return lease;
 }
 
-absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
-                                               const TenantRecord& tenant) {
+absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const TenantRecord& tenant,
+                                               const CertificateHolder& holder) {
   LeaseToken token;
+  token.holder = holder;
   token.lease = lease.id;
   token.tenant = lease.tenant;
   token.server = lease.server;
@@ -278,7 +279,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
 }
 
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
-                                              bool local) {
+                                              bool local, const CertificateHolder& holder) {
   if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
       request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50)) {
     return absl::InvalidArgumentError("a malformed request for a lease");
@@ -304,24 +305,30 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
                 " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
                 " program=", Quoted(lease->program));
   }
-  return ReplyFor(*lease, *tenant);
+  return ReplyFor(*lease, *tenant, holder);
 }
 
-absl::StatusOr<LeaseRecord> Scheduler::LeaseOfToken(const std::string& text) {
-  const auto token = OpenToken(text, keys_.VerifyKeys());
+absl::StatusOr<LeaseRecord> Scheduler::LeaseOfToken(const std::string& text,
+                                                    CertificateHolder* holder) {
+  auto token = OpenToken(text, keys_.VerifyKeys());
+  if (token.ok()) {
+    if (auto status = RenewHolder(*holder, &*token); !status.ok()) token = status;
+  }
   if (!token.ok()) {
     ++counts_.rejected;
     return token.status();
   }
+  *holder = token->holder;
   auto lease = store_->FindLease(token->lease);
   if (!lease.ok()) return lease.status();
   if (!lease->has_value()) return absl::NotFoundError("the lease is over");
   return **std::move(lease);
 }
 
-absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token) {
+absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const CertificateHolder& by) {
+  CertificateHolder holder = by;
   MutexLock lock(&mu_);
-  auto lease = LeaseOfToken(token);
+  auto lease = LeaseOfToken(token, &holder);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) {
     return absl::FailedPreconditionError(absl::StrCat("the lease was ended: ", lease->reason));
@@ -336,12 +343,13 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token) {
   for (const TenantRecord& known : *tenants) {
     if (known.name == lease->tenant) tenant = known;
   }
-  return ReplyFor(*lease, tenant);
+  return ReplyFor(*lease, tenant, holder);
 }
 
-absl::Status Scheduler::Release(const std::string& token) {
+absl::Status Scheduler::Release(const std::string& token, const CertificateHolder& by) {
+  CertificateHolder holder = by;
   MutexLock lock(&mu_);
-  auto lease = LeaseOfToken(token);
+  auto lease = LeaseOfToken(token, &holder);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) return absl::OkStatus();
   return EndLease(*std::move(lease), LeaseState::kReleased, "the program that held it has ended");
@@ -350,7 +358,11 @@ absl::Status Scheduler::Release(const std::string& token) {
 absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std::string& reason) {
   lease.state = state;
   lease.reason = reason;
-  lease.expires = Now() + kLeaseAfterlife;
+  lease.expires = Now() + Afterlife();
+  // Also where no session of it runs: its token may still be good.
+  if (const auto server = servers_.find(lease.server); server != servers_.end()) {
+    server->second.tell_ended = true;
+  }
   if (const LogPermit permit = log_.Ask(TenantKey(lease.tenant), kEndedLine)) {
     permit.Info("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
                 " reason=", Quoted(reason));

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
+#include "lease/token.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/placement.h"
@@ -28,7 +29,7 @@
 namespace warpline::scheduler {
 
 // How long an ended lease is remembered, so that its sessions can be told why it ended.
-inline constexpr absl::Duration kLeaseAfterlife = absl::Minutes(10);
+inline constexpr absl::Duration kLeaseAfterlife = absl::Hours(1);
 
 struct SchedulerOptions {
   PlacementPolicy policy = PlacementPolicy::kSpread;
@@ -69,10 +70,13 @@ class Scheduler {
   // RESOURCE_EXHAUSTED for a tenant's limit or a full pool, NOT_FOUND for an unknown device. With
   // `by_sessions` the lease lives by its sessions alone and will not be renewed.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
-      const warpline_internal::AcquireRequest& request, bool by_sessions, bool local);
+      const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
+      const CertificateHolder& holder = {});
   // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended.
-  absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token);
-  absl::Status Release(const std::string& token);
+  // UNAUTHENTICATED for a token that is for another certificate than the one that came `by` it.
+  absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token,
+                                                      const CertificateHolder& by = {});
+  absl::Status Release(const std::string& token, const CertificateHolder& by = {});
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
 
@@ -106,6 +110,8 @@ class Scheduler {
     bool lost = true;  // For the log; true until a report has come.
     absl::Time lost_at;
     warpline_internal::ServerReport report;
+    // The server is to be told of all its leases that have ended, not of the reported ones alone.
+    bool tell_ended = true;
   };
 
   Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
@@ -113,6 +119,11 @@ class Scheduler {
   absl::Status TakeState();
 
   absl::Time Now() const { return options_.clock(); }
+  // Longer than tokens are good for.
+  absl::Duration Afterlife() const { return std::max(kLeaseAfterlife, options_.lease_ttl); }
+  // Adds the ended leases of the server to the answer.
+  absl::Status TellEnded(const std::string& server, warpline_internal::ReportReply* reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUp(const LiveServer& server, absl::Time now) const;
   absl::StatusOr<TenantRecord> TenantOf(const std::string& credential, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -126,14 +137,17 @@ class Scheduler {
                                      const TenantRecord& tenant, bool by_sessions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
-                                                         const TenantRecord& tenant)
+                                                         const TenantRecord& tenant,
+                                                         const CertificateHolder& holder)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<LeaseRecord> LeaseOfToken(const std::string& token)
+  // Makes `*holder` the one that the token is for, where it is for one.
+  absl::StatusOr<LeaseRecord> LeaseOfToken(const std::string& token, CertificateHolder* holder)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndLease(LeaseRecord lease, LeaseState state, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteServer(const warpline_internal::ServerReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndTrials() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepLeases(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepServers(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The number of sessions of each lease, as reported.

@@ -65,6 +65,9 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   }
   const absl::Status status = known ? store_->UpdateTenant(tenant) : store_->AddTenant(tenant);
   if (!status.ok()) return status;
+  if (tenants->empty()) {
+    if (auto ended = EndTrials(); !ended.ok()) return ended;
+  }
   LogInfo(known ? "changed" : "added", " tenant=", tenant.name,
           " memory_bytes=", tenant.memory_bytes, " max_leases=", tenant.max_leases,
           " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
@@ -72,12 +75,26 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   return reply;
 }
 
+// Leases of the time when everybody of this host had all rights do not outlive it.
+absl::Status Scheduler::EndTrials() {
+  auto leases = store_->Leases();
+  if (!leases.ok()) return leases.status();
+  for (LeaseRecord& lease : *leases) {
+    if (lease.tenant != kDefaultTenant || lease.state != LeaseState::kActive) continue;
+    const auto status = EndLease(std::move(lease), LeaseState::kRevoked,
+                                 "the scheduler has tenants now, and it is of none of them");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto status =
-      store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + kLeaseAfterlife});
+      store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + Afterlife()});
   if (status.ok()) LogInfo("removed tenant=", request.name());
+  for (auto& [name, server] : servers_) server.tell_ended = true;
   return status;
 }
 

@@ -568,6 +568,46 @@ TEST_F(SchedulerTest, SessionsOfAllServersAreShown) {
   EXPECT_EQ(stat->devices_size(), 2);
 }
 
+TEST_F(SchedulerTest, TrialLeasesEndWithTheFirstTenant) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  AddTenant("vision", 0, 0, 0);
+  EXPECT_EQ(scheduler_->Renew(lease->token()).status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
+  ServerReport report = Report("a");
+  report.set_heard(true);
+  Tell(report);
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+  warpline_internal::RevokeRequest request;
+  request.set_credential("operator");
+  request.set_lease(lease->lease());
+  ASSERT_TRUE(scheduler_->Revoke(request).ok());
+  ASSERT_EQ(Tell(report).ended_size(), 1);
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+  // A server that began anew, or whose last report had no answer.
+  report.set_heard(false);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+  Restart();
+  report.set_heard(true);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+}
+
+TEST_F(SchedulerTest, ATokenIsRenewedForTheCertificateThatItIsForOnly) {
+  Tell(Report("a"));
+  const CertificateHolder alice = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=00ff");
+  const CertificateHolder mallory = HolderOf("ipv4:10.0.0.8:5 cn=mallory cert=1234");
+  const auto lease = scheduler_->Acquire(AcquireRequest(), false, true, alice);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(scheduler_->Renew(lease->token(), mallory).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(scheduler_->Release(lease->token(), mallory).code(), Code::kUnauthenticated);
+  EXPECT_TRUE(scheduler_->Renew(lease->token(), alice).ok());
+}
+
 TEST_F(SchedulerTest, ATenantIsShownItsOwnSessions) {
   const std::string vision = AddTenant("vision", 0, 0, 0);
   AddTenant("speech", 0, 0, 0);

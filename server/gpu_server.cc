@@ -227,14 +227,15 @@ ListenerOptions GpuServer::MakeListenerOptions() {
   options.max_connections = 2 * std::min(max_sessions, 1 << 20) + 512;
   options.tls = options_.listen.tls;
   options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
-  options.methods[kStatMethod] = [this](const std::string&, const std::string& request) {
-    return AnswerClientStat(host_.get(), *leases_, name_, request);
+  options.methods[kStatMethod] = [this](const std::string& peer, const std::string& request) {
+    return AnswerClientStat(host_.get(), *leases_, name_, peer, request);
   };
   options.methods[kWhereMethod] = [this](const std::string&, const std::string&) {
     return AnswerWhere();
   };
-  options.methods[kDeviceStatusMethod] = [this](const std::string&, const std::string& request) {
-    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), request);
+  options.methods[kDeviceStatusMethod] = [this](const std::string& peer,
+                                                const std::string& request) {
+    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), peer, request);
   };
   AddLeaseMethods(host_.get(), leases_.get(), &options.methods);
   return options;

@@ -157,7 +157,7 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
 
 absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook& leases,
                                              const std::string& server_name,
-                                             const std::string& request) {
+                                             const std::string& peer, const std::string& request) {
   warpline_internal::StatRequest parsed;
   if (request.size() > 2 * kMaxTokenText || !parsed.ParseFromString(request)) {
     return absl::InvalidArgumentError("a malformed request");
@@ -167,7 +167,7 @@ absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook&
         "what all sessions do is told to the server's operator only, at its admin socket; a client "
         "is told of its own lease's, whose token it shows");
   }
-  const auto entitlement = leases.Show(parsed.token());
+  const auto entitlement = leases.Show(parsed.token(), HolderOf(peer));
   if (!entitlement.ok()) return entitlement.status();
   warpline_internal::StatReply reply;
   const HostSnapshot snapshot = host->Snapshot();
@@ -210,7 +210,8 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
 
 void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {
   (*methods)["/warpline_internal.Admin/OpenLease"] =
-      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+      [host, book](const std::string& peer,
+                   const std::string& bytes) -> absl::StatusOr<std::string> {
     AcquireRequest request;
     if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
@@ -218,16 +219,17 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     auto devices = DevicesFor(host, request);
     if (!devices.ok()) return devices.status();
     std::string text;
-    const auto lease =
-        book->OpenLocal(request.memory_bytes(), *std::move(devices), request.sessions(), &text);
+    const auto lease = book->OpenLocal(request.memory_bytes(), *std::move(devices),
+                                       request.sessions(), &text, HolderOf(peer));
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =
-      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+      [host, book](const std::string& peer,
+                   const std::string& bytes) -> absl::StatusOr<std::string> {
     const auto token = TokenOf(bytes);
     if (!token.ok()) return token.status();
     std::string text;
-    const auto lease = book->RenewLocal(*token, &text);
+    const auto lease = book->RenewLocal(*token, &text, HolderOf(peer));
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/CloseLease"] =

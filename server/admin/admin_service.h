@@ -29,7 +29,7 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
 // Thread-safe.
 absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook& leases,
                                              const std::string& server_name,
-                                             const std::string& request);
+                                             const std::string& peer, const std::string& request);
 
 // Answered with a serialized WhereReply, to everybody.
 inline constexpr char kWhereMethod[] = "/warpline_internal.Admin/Where";

@@ -110,7 +110,7 @@ void Session::OnHello(warpline_internal::Hello hello) {
 }
 
 absl::Status Session::TakeSeat() {
-  auto seat = context_.leases->Join(hello_.token());
+  auto seat = context_.leases->Join(hello_.token(), HolderOf(lines_.peer()));
   hello_.clear_token();
   hello_.clear_credential();
   if (!seat.ok()) return seat.status();

@@ -43,7 +43,7 @@ constexpr absl::Duration kAcceptInterval = absl::Milliseconds(2);
 class GrpcServer::Impl {
  public:
   explicit Impl(GrpcServerOptions options)
-      : options_(std::move(options)), unary_(options_.methods) {
+      : options_(std::move(options)), unary_(options_.methods, options_.tls) {
     if (!options_.start_thread) options_.start_thread = &TryStartLoopThread;
     grpc_internal::StartGrpc(/*poll_per_queue=*/true);
   }
@@ -93,8 +93,8 @@ class GrpcServer::Impl {
 class GrpcServer::Impl::Arrival : public AcceptEvent {
  public:
   explicit Arrival(Impl* server) : server_(server) {
-    session_ =
-        std::make_unique<GrpcSession>(server->options_.channel, server->options_.max_frame_payload);
+    session_ = std::make_unique<GrpcSession>(
+        server->options_.channel, server->options_.max_frame_payload, server->options_.tls.get());
     session_->Request(&server->service_, server->notifications_.get(), this);
   }
 

@@ -19,6 +19,7 @@
 #include "transport/channel.h"
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/stream/stream_loop.h"
+#include "transport/grpc/tls/grpc_tls.h"
 
 namespace warpline::grpc_internal {
 
@@ -32,7 +33,8 @@ using StartThread =
 // Request() and then either Start(), Refuse() or destruction, on the server's accepting thread.
 class GrpcSession : public Channel, private GrpcStream {
  public:
-  GrpcSession(const ChannelOptions& options, size_t max_payload);
+  // `tls` is the listener's, borrowed; null for none.
+  GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls);
   // Waits for the session's thread.
   ~GrpcSession() override;
 
@@ -65,6 +67,7 @@ class GrpcSession : public Channel, private GrpcStream {
   absl::Status EndStatus() override;
   void Cancel() override { context_.TryCancel(); }
 
+  TlsSource* const tls_;
   grpc::CompletionQueue queue_;
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_{&context_};

@@ -15,9 +15,11 @@
 #include <grpcpp/server_builder.h>
 
 #include <atomic>
+#include <memory>
 #include <utility>
 
 #include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/tls/grpc_tls.h"
 #include "transport/unary_methods.h"
 
 namespace warpline::grpc_internal {
@@ -25,7 +27,9 @@ namespace warpline::grpc_internal {
 // Except SetServing(), which is thread-safe, runs on the accepting thread. Outlives the queue.
 class UnaryResponder {
  public:
-  explicit UnaryResponder(UnaryMethods methods) : methods_(std::move(methods)) {}
+  // `tls` is the listener's, null for none.
+  UnaryResponder(UnaryMethods methods, std::shared_ptr<TlsSource> tls)
+      : methods_(std::move(methods)), tls_(std::move(tls)) {}
 
   // Before the server is built.
   void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
@@ -39,6 +43,7 @@ class UnaryResponder {
   class Call;
 
   const UnaryMethods methods_;
+  const std::shared_ptr<TlsSource> tls_;
   grpc::AsyncGenericService service_;
   std::atomic<bool> serving_{false};
 };
