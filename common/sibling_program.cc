@@ -9,12 +9,18 @@
 
 namespace warpline {
 
-absl::StatusOr<std::string> FindSibling(const std::string& name, const std::string& folder) {
+absl::StatusOr<std::string> OwnFolder() {
   char buffer[4096];
   const ssize_t n = readlink("/proc/self/exe", buffer, sizeof(buffer) - 1);
   if (n <= 0) return absl::InternalError("cannot read /proc/self/exe");
   const std::string self(buffer, static_cast<size_t>(n));
-  const std::string dir = self.substr(0, self.rfind('/'));
+  return self.substr(0, self.rfind('/'));
+}
+
+absl::StatusOr<std::string> FindSibling(const std::string& name, const std::string& folder) {
+  const absl::StatusOr<std::string> own = OwnFolder();
+  if (!own.ok()) return own.status();
+  const std::string& dir = *own;
   const std::string beneath = folder.empty() ? "" : absl::StrCat(folder, "/");
   const std::vector<std::string> places = {
       absl::StrCat(dir, "/", name),

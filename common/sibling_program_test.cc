@@ -1,5 +1,7 @@
 #include "common/sibling_program.h"
 
+#include <unistd.h>
+
 #include <string>
 
 #include "gmock/gmock.h"
@@ -7,6 +9,12 @@
 
 namespace warpline {
 namespace {
+
+TEST(SiblingProgramTest, OwnFolderHasTheRunningProgram) {
+  const auto folder = OwnFolder();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ(access((*folder + "/sibling_program_test").c_str(), X_OK), 0) << *folder;
+}
 
 TEST(SiblingProgramTest, UnknownOneNamesThePlacesLookedIn) {
   const auto found = FindSibling("warpline-no-such", "worker");

@@ -16,11 +16,12 @@ absl::StatusOr<Chunk> ShareChunk(Chunk* chunk, Reservation* holder) {
   return Chunk{chunk->bytes, std::move(fd), chunk->share};
 }
 
-std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks) {
+std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks, std::vector<Reservation>* bill) {
   // Two holds on one chunk may be given back together, so each is looked at by itself.
   std::vector<Chunk> last;
   for (Chunk& chunk : chunks) {
     const bool others = chunk.share != nullptr && chunk.share.use_count() > 1;
+    if (chunk.share != nullptr && !others) bill->push_back(std::move(*chunk.share));
     chunk.share.reset();
     if (!others) last.push_back(std::move(chunk));
   }

@@ -20,6 +20,8 @@ struct Chunk {
   // The quota that the chunk takes once several sessions hold it, for as long as any of them does.
   // A session that gives back its hold and is not the last only closes its descriptor.
   std::shared_ptr<Reservation> share = nullptr;
+  // The piece of its session's quota (Quota::pieces()) that the descriptor takes.
+  Reservation piece = {};
 };
 
 // Makes another hold on a chunk, for another session. `holder` is the reservation that has covered
@@ -27,8 +29,9 @@ struct Chunk {
 // when this process has no descriptor left.
 absl::StatusOr<Chunk> ShareChunk(Chunk* chunk, Reservation* holder);
 
-// Returns those of the given-back chunks that no other session holds, and closes the others.
-std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks);
+// Returns those of the given-back chunks that no other session holds, and closes the others. What
+// a share still covers goes to `bill` with its chunk.
+std::vector<Chunk> TakeUnshared(std::vector<Chunk> chunks, std::vector<Reservation>* bill);
 
 // The sizes of chunks, largest first. Creating or mapping a chunk costs about the same for any
 // size, so large chunks save time and descriptors, and small ones keep small requests small. 20 MiB

@@ -9,6 +9,14 @@
 namespace warpline {
 namespace {
 
+// So many of each class are in stock at most. A session opens with one of 64 MiB and grows by the
+// larger ones; frameworks' own pools grow by the smaller ones.
+constexpr std::array<size_t, kChunkClasses.size()> kMostInStock = {2, 8, 16, 64};
+// Each class is at most one part of the memory that nobody holds, and of the chunks that may exist.
+constexpr uint64_t kStockPart = 32;
+// What Restock() makes in one go, so that the next request does not wait long.
+constexpr uint64_t kStockStep = 256ull << 20;
+
 size_t ClassOf(uint64_t bytes) {
   const auto it = std::find(kChunkClasses.begin(), kChunkClasses.end(), bytes);
   return static_cast<size_t>(it - kChunkClasses.begin());
@@ -16,15 +24,15 @@ size_t ClassOf(uint64_t bytes) {
 
 }  // namespace
 
-uint64_t ChunkPool::TakeClean(size_t chunk_class, uint64_t want_bytes, std::vector<Chunk>* taken) {
+uint64_t ChunkPool::TakeStock(size_t chunk_class, uint64_t want_bytes, std::vector<Chunk>* taken) {
   const uint64_t size = kChunkClasses[chunk_class];
-  std::vector<Chunk>& clean = Clean(chunk_class);
+  std::vector<Chunk>& stock = stock_[chunk_class];
   uint64_t got = 0;
-  for (; want_bytes - got >= size && !clean.empty(); got += size) {
-    taken->push_back(std::move(clean.back()));
-    clean.pop_back();
+  for (; want_bytes - got >= size && !stock.empty(); got += size) {
+    taken->push_back(std::move(stock.back()));
+    stock.pop_back();
   }
-  pooled_bytes_ -= got;
+  stock_bytes_ -= got;
   granted_bytes_ += got;
   return got;
 }
@@ -36,9 +44,9 @@ absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_by
   bool retried = false;
   while (want_bytes - got >= size) {
     if (!MakeRoomFor(size)) break;
-    const size_t count = std::min<uint64_t>({(want_bytes - got) / size,
-                                             (options_.capacity_bytes - held_bytes()) / size,
-                                             options_.max_chunks - chunks_, ChunkMaker::kMaxBatch});
+    const size_t count = std::min<uint64_t>(
+        {(want_bytes - got) / size, (options_.capacity_bytes - held_bytes()) / size,
+         options_.max_chunks - chunks(), ChunkMaker::kMaxBatch});
     auto made = maker_->Create(size, count);
     if (!made.ok()) return made.status();
     for (UniqueFd& fd : *made) taken->push_back(Chunk{size, std::move(fd)});
@@ -47,11 +55,11 @@ absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_by
     granted_bytes_ += bytes;
     got += bytes;
     if (made->size() < count) {
-      // The device has less memory than our books say. Chunks that lie pooled in other sizes are
-      // memory too.
-      if (retried || pooled_bytes_ == 0) break;
+      // The device has less memory than our books say. What is in stock in other sizes is memory
+      // too.
+      if (retried || stock_bytes_ == 0) break;
       retried = true;
-      GiveUpPooled((count - made->size()) * size);
+      GiveUpStock((count - made->size()) * size);
     }
   }
   return got;
@@ -59,48 +67,44 @@ absl::StatusOr<uint64_t> ChunkPool::TakeNew(size_t chunk_class, uint64_t want_by
 
 bool ChunkPool::MakeRoomFor(uint64_t bytes) {
   const auto fits = [&] {
-    return held_bytes() + bytes <= options_.capacity_bytes && chunks_ < options_.max_chunks;
+    return held_bytes() + bytes <= options_.capacity_bytes && chunks() < options_.max_chunks;
   };
   if (fits()) return true;
   // Chunks of other sizes are given up only when that makes enough room.
-  if (held_bytes() - pooled_bytes_ + bytes > options_.capacity_bytes) return false;
-  GiveUpPooled(bytes);
+  if (held_bytes() - stock_bytes_ + bytes > options_.capacity_bytes) return false;
+  GiveUpStock(bytes);
   return fits();
 }
 
-// Closing the descriptor of a chunk that is mapped nowhere frees its memory.
-void ChunkPool::GiveUpPooled(uint64_t needed_bytes) {
+// Closing the descriptor of a chunk that nobody else has had frees its memory.
+void ChunkPool::GiveUpStock(uint64_t needed_bytes) {
   uint64_t freed = 0;
-  for (std::vector<Chunk>& clean : clean_) {
-    while (freed < needed_bytes && !clean.empty()) {
-      freed += clean.back().bytes;
-      clean.pop_back();
+  for (std::vector<Chunk>& stock : stock_) {
+    while (freed < needed_bytes && !stock.empty()) {
+      freed += stock.back().bytes;
+      stock.pop_back();
       --chunks_;
     }
   }
-  pooled_bytes_ -= freed;
+  stock_bytes_ -= freed;
 }
 
 absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t want_bytes,
                                                    uint64_t largest_bytes) {
-  const uint64_t room = options_.capacity_bytes - std::min(options_.capacity_bytes, granted_bytes_);
+  const uint64_t taken_bytes = granted_bytes_ + leaving_.bytes();
+  const uint64_t room = options_.capacity_bytes - std::min(options_.capacity_bytes, taken_bytes);
   const uint64_t smallest = kChunkClasses.back();
   want_bytes = std::min(want_bytes, room - room % smallest);
   if (want_bytes < min_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the device has ", room, " bytes left, ", min_bytes, " were asked for"));
   }
-  // When clean memory does not suffice, returned memory is scrubbed now rather than later.
-  if (want_bytes > options_.capacity_bytes - std::min(options_.capacity_bytes, held_bytes())) {
-    while (ScrubSome()) {
-    }
-  }
   std::vector<Chunk> taken;
   uint64_t got = 0;
   absl::Status error;
   for (size_t c = 0; c < kChunkClasses.size() && got < want_bytes; ++c) {
     if (kChunkClasses[c] > largest_bytes) continue;
-    got += TakeClean(c, want_bytes - got, &taken);
+    got += TakeStock(c, want_bytes - got, &taken);
     auto made = TakeNew(c, want_bytes - got, &taken);
     if (made.ok()) {
       got += *made;
@@ -110,46 +114,70 @@ absl::StatusOr<std::vector<Chunk>> ChunkPool::Take(uint64_t min_bytes, uint64_t 
     }
   }
   if (got >= min_bytes && got > 0) return taken;
-  ReturnClean(std::move(taken));
+  ReturnUnused(std::move(taken));
   if (!error.ok()) return error;
   return absl::ResourceExhaustedError(absl::StrCat("the device has no ", min_bytes, " bytes left"));
 }
 
-void ChunkPool::ReturnClean(std::vector<Chunk> chunks) {
+void ChunkPool::ReturnUnused(std::vector<Chunk> chunks) {
   for (Chunk& chunk : chunks) {
     granted_bytes_ -= chunk.bytes;
-    pooled_bytes_ += chunk.bytes;
-    Clean(ClassOf(chunk.bytes)).push_back(std::move(chunk));
+    stock_bytes_ += chunk.bytes;
+    chunk.piece = Reservation();
+    stock_[ClassOf(chunk.bytes)].push_back(std::move(chunk));
   }
 }
 
-void ChunkPool::Return(std::vector<Chunk> chunks) {
-  for (Chunk& chunk : chunks) {
-    granted_bytes_ -= chunk.bytes;
-    dirty_bytes_ += chunk.bytes;
-    dirty_.push_back(std::move(chunk));
-  }
+void ChunkPool::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) {
+  granted_bytes_ -= TotalBytes(chunks);
+  chunks_ -= chunks.size();
+  leaving_.Add(std::move(chunks), std::move(bill));
 }
 
-bool ChunkPool::ScrubSome() {
-  if (dirty_.empty()) return false;
-  const size_t count = std::min(dirty_.size(), ChunkMaker::kMaxBatch);
-  std::vector<Chunk> batch(std::make_move_iterator(dirty_.end() - count),
-                           std::make_move_iterator(dirty_.end()));
-  dirty_.resize(dirty_.size() - count);
-  const uint64_t bytes = TotalBytes(batch);
-  dirty_bytes_ -= bytes;
-  if (maker_->Scrub(batch).ok()) {
-    granted_bytes_ += bytes;
-    ReturnClean(std::move(batch));
-  } else {
-    chunks_ -= batch.size();
+void ChunkPool::Settle(absl::Time now) {
+  leaving_.Settle(now, [this]() -> absl::StatusOr<std::optional<uint64_t>> {
+    auto free = maker_->FreeBytes();
+    if (!free.ok() || !free->has_value()) return free;
+    return **free + granted_bytes_ + stock_bytes_ + leaving_.open_bytes();
+  });
+}
+
+size_t ChunkPool::WantedInStock(size_t chunk_class) const {
+  const uint64_t taken = granted_bytes_ + leaving_.bytes();
+  const uint64_t left = options_.capacity_bytes - std::min(options_.capacity_bytes, taken);
+  return std::min<uint64_t>({kMostInStock[chunk_class],
+                             left / kStockPart / kChunkClasses[chunk_class],
+                             options_.max_chunks / kStockPart});
+}
+
+bool ChunkPool::Restock() {
+  for (size_t c = 0; c < kChunkClasses.size(); ++c) {
+    std::vector<Chunk>& stock = stock_[c];
+    for (; stock.size() > WantedInStock(c); --chunks_) {
+      stock_bytes_ -= kChunkClasses[c];
+      stock.pop_back();
+    }
   }
-  return !dirty_.empty();
+  for (size_t c = 0; c < kChunkClasses.size(); ++c) {
+    const uint64_t size = kChunkClasses[c];
+    const size_t wanted = WantedInStock(c);
+    const size_t room = options_.max_chunks - std::min(options_.max_chunks, chunks());
+    if (stock_[c].size() >= wanted || room == 0) continue;
+    const size_t count = std::min<uint64_t>(
+        {wanted - stock_[c].size(), std::max<uint64_t>(kStockStep / size, 1), room});
+    auto made = maker_->Create(size, count);
+    // The device has less memory than our books say.
+    if (!made.ok() || made->size() < count) return false;
+    for (UniqueFd& fd : *made) stock_[c].push_back(Chunk{size, std::move(fd)});
+    chunks_ += count;
+    stock_bytes_ += count * size;
+    return true;
+  }
+  return false;
 }
 
 ChunkPool::Stats ChunkPool::stats() const {
-  return {granted_bytes_, pooled_bytes_, dirty_bytes_, chunks_};
+  return {granted_bytes_, stock_bytes_, leaving_.bytes(), leaving_.stuck_bytes(), chunks()};
 }
 
 }  // namespace warpline

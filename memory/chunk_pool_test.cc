@@ -1,8 +1,12 @@
 #include "memory/chunk_pool.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,26 +25,31 @@ class FakeMaker : public ChunkMaker {
     if (!failure.ok()) return failure;
     std::vector<UniqueFd> made;
     while (made.size() < count && created_bytes + bytes <= device_bytes) {
-      made.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      made.emplace_back(memfd_create("fake-chunk", MFD_CLOEXEC));
       created_bytes += bytes;
       ++created;
     }
     return made;
   }
 
-  absl::Status Scrub(absl::Span<const Chunk> chunks) override {
-    EXPECT_LE(chunks.size(), kMaxBatch);
+  absl::StatusOr<std::optional<uint64_t>> FreeBytes() override {
     if (!failure.ok()) return failure;
-    scrubbed += chunks.size();
-    return absl::OkStatus();
+    return free_bytes;
   }
 
   absl::Status failure;
+  std::optional<uint64_t> free_bytes;
   uint64_t device_bytes = 100 * kGiB;
   uint64_t created_bytes = 0;
   size_t created = 0;
-  size_t scrubbed = 0;
 };
+
+bool SameFile(int one, int other) {
+  struct stat of_one;
+  struct stat of_other;
+  return fstat(one, &of_one) == 0 && fstat(other, &of_other) == 0 &&
+         of_one.st_ino == of_other.st_ino && of_one.st_dev == of_other.st_dev;
+}
 
 std::vector<uint64_t> Sizes(const std::vector<Chunk>& chunks) {
   std::vector<uint64_t> sizes;
@@ -55,7 +64,18 @@ class ChunkPoolTest : public testing::Test {
     EXPECT_TRUE(taken.ok()) << taken.status();
     return taken.ok() ? std::move(*taken) : std::vector<Chunk>();
   }
+  // The chunks' process is gone.
+  void Return(ChunkPool* pool, std::vector<Chunk> chunks) {
+    pool->Return(std::move(chunks), {});
+    pool->Settle(now_);
+  }
+  static void FillStock(ChunkPool* pool) {
+    while (pool->Restock()) {
+    }
+  }
+
   FakeMaker maker_;
+  absl::Time now_ = absl::UnixEpoch();
 };
 
 TEST_F(ChunkPoolTest, SplitsGreedilyByClass) {
@@ -79,37 +99,121 @@ TEST_F(ChunkPoolTest, BelowMinimumTakesNothing) {
   EXPECT_EQ(maker_.created, 0u);
 }
 
-TEST_F(ChunkPoolTest, ReturnedChunksAreGrantedAgainOnlyAfterScrubbing) {
+TEST_F(ChunkPoolTest, AChunkThatAWorkerHadIsNeverGrantedAgain) {
   ChunkPool pool({.capacity_bytes = 64 * kMiB}, &maker_);
-  pool.Return(MustTake(&pool, 64 * kMiB, 64 * kMiB));
-  EXPECT_EQ(pool.stats().dirty_bytes, 64 * kMiB);
+  auto taken = MustTake(&pool, 64 * kMiB, 64 * kMiB);
+  // Somebody kept a descriptor.
+  const UniqueFd kept(fcntl(taken[0].fd.get(), F_DUPFD_CLOEXEC, 0));
+  Return(&pool, std::move(taken));
   EXPECT_EQ(pool.stats().granted_bytes, 0u);
-  const auto again = MustTake(&pool, 64 * kMiB, 64 * kMiB);
-  EXPECT_EQ(maker_.scrubbed, 1u);
-  EXPECT_EQ(maker_.created, 1u);
-  EXPECT_EQ(pool.stats().granted_bytes, 64 * kMiB);
-}
-
-TEST_F(ChunkPoolTest, ScrubbingGoesInBatches) {
-  ChunkPool pool({.capacity_bytes = 2 * kGiB}, &maker_);
-  std::vector<Chunk> many;
-  for (int i = 0; i < 250; ++i) {
-    for (Chunk& chunk : MustTake(&pool, 2 * kMiB, 2 * kMiB)) many.push_back(std::move(chunk));
+  EXPECT_EQ(pool.stats().chunks, 0u);
+  for (int i = 0; i < 3; ++i) {
+    auto again = MustTake(&pool, 64 * kMiB, 64 * kMiB);
+    ASSERT_EQ(again.size(), 1u);
+    EXPECT_FALSE(SameFile(again[0].fd.get(), kept.get()));
+    Return(&pool, std::move(again));
   }
-  pool.Return(std::move(many));
-  EXPECT_TRUE(pool.ScrubSome());
-  EXPECT_FALSE(pool.ScrubSome());
-  EXPECT_EQ(maker_.scrubbed, 250u);
-  EXPECT_EQ(pool.stats().pooled_bytes, 500 * kMiB);
+  EXPECT_EQ(maker_.created, 4u);
 }
 
-TEST_F(ChunkPoolTest, SmallPooledChunksMakeRoomForLargeOnes) {
+TEST_F(ChunkPoolTest, WhatNobodyHadGoesBackToTheStock) {
+  ChunkPool pool({.capacity_bytes = 64 * kMiB}, &maker_);
+  auto taken = MustTake(&pool, 64 * kMiB, 64 * kMiB);
+  pool.ReturnUnused(std::move(taken));
+  EXPECT_EQ(pool.stats().stock_bytes, 64 * kMiB);
+  MustTake(&pool, 64 * kMiB, 64 * kMiB);
+  EXPECT_EQ(maker_.created, 1u);
+}
+
+TEST_F(ChunkPoolTest, MemoryThatIsLeavingIsNotGivenOut) {
+  ChunkPool pool({.capacity_bytes = 64 * kMiB}, &maker_);
+  const auto quota = Quota::Create(64 * kMiB);
+  maker_.free_bytes = 0;
+  std::vector<Reservation> bill;
+  bill.push_back(quota->Reserve(64 * kMiB, 64 * kMiB, 1));
+  pool.Return(MustTake(&pool, 64 * kMiB, 64 * kMiB), std::move(bill));
+  pool.Settle(now_);
+  EXPECT_EQ(pool.stats().leaving_bytes, 64 * kMiB);
+  EXPECT_EQ(pool.stats().granted_bytes, 0u);
+  EXPECT_EQ(quota->used_bytes(), 64 * kMiB);
+  EXPECT_EQ(pool.Take(2 * kMiB, 2 * kMiB).status().code(), absl::StatusCode::kResourceExhausted);
+  maker_.free_bytes = 64 * kMiB;
+  pool.Settle(now_);
+  EXPECT_EQ(quota->used_bytes(), 0u);
+  EXPECT_TRUE(pool.Take(64 * kMiB, 64 * kMiB).ok());
+}
+
+TEST_F(ChunkPoolTest, WhatDoesNotComeBackIsNotPromisedToOthers) {
+  ChunkPool pool({.capacity_bytes = 64 * kMiB, .patience = absl::Seconds(2)}, &maker_);
+  maker_.free_bytes = 0;
+  pool.Return(MustTake(&pool, 64 * kMiB, 64 * kMiB), {});
+  pool.Settle(now_);
+  now_ += absl::Seconds(2);
+  maker_.free_bytes = 20 * kMiB;
+  pool.Settle(now_);
+  EXPECT_EQ(pool.stats().stuck_bytes, 64 * kMiB);
+  EXPECT_FALSE(pool.leaving().pending());
+  EXPECT_FALSE(pool.Take(2 * kMiB, 2 * kMiB).ok());
+}
+
+TEST_F(ChunkPoolTest, TheStockIsMadeAheadAndGrantedFirst) {
+  ChunkPool pool({.capacity_bytes = 64 * kGiB}, &maker_);
+  FillStock(&pool);
+  EXPECT_EQ(pool.stats().stock_bytes, 2 * kGiB + 8 * 64 * kMiB + 16 * 20 * kMiB + 64 * 2 * kMiB);
+  EXPECT_EQ(pool.stats().chunks, 90u);
+  const size_t created = maker_.created;
+  const auto taken = MustTake(&pool, kGiB + 86 * kMiB, kGiB + 86 * kMiB);
+  EXPECT_EQ(Sizes(taken), (std::vector<uint64_t>{kGiB, 64 * kMiB, 20 * kMiB, 2 * kMiB}));
+  EXPECT_EQ(maker_.created, created);
+  // What is left of 64 GiB has a part below 2 GiB.
+  FillStock(&pool);
+  EXPECT_EQ(maker_.created, created + 3);
+}
+
+TEST_F(ChunkPoolTest, TheStockIsASmallPartOfWhatNobodyHolds) {
+  ChunkPool pool({.capacity_bytes = 4 * kGiB}, &maker_);
+  FillStock(&pool);
+  // A part of 128 MiB for each size.
+  EXPECT_EQ(pool.stats().stock_bytes, 2 * 64 * kMiB + 6 * 20 * kMiB + 64 * 2 * kMiB);
+  const auto taken = MustTake(&pool, 3 * kGiB, 3 * kGiB);
+  FillStock(&pool);
+  // A part of 32 MiB.
+  EXPECT_EQ(pool.stats().stock_bytes, 20 * kMiB + 16 * 2 * kMiB);
+}
+
+TEST_F(ChunkPoolTest, AllOfTheDeviceCanBeGrantedInSpiteOfTheStock) {
+  ChunkPool pool({.capacity_bytes = 4 * kGiB}, &maker_);
+  FillStock(&pool);
+  const auto taken = MustTake(&pool, 4 * kGiB, 4 * kGiB);
+  EXPECT_EQ(TotalBytes(taken), 4 * kGiB);
+  EXPECT_FALSE(pool.Restock());
+  EXPECT_EQ(pool.stats().stock_bytes, 0u);
+}
+
+TEST_F(ChunkPoolTest, TheStockLeavesDescriptorsToOthers) {
+  ChunkPool pool({.capacity_bytes = 64 * kGiB, .max_chunks = 64}, &maker_);
+  FillStock(&pool);
+  EXPECT_EQ(pool.stats().chunks, 8u);
+}
+
+TEST_F(ChunkPoolTest, OneStepMakesLittle) {
+  ChunkPool pool({.capacity_bytes = 64 * kGiB}, &maker_);
+  uint64_t before = 0;
+  while (pool.Restock()) {
+    EXPECT_LE(maker_.created_bytes - before, kGiB);
+    EXPECT_TRUE(maker_.created_bytes - before == kGiB ||
+                maker_.created_bytes - before <= 256 * kMiB);
+    before = maker_.created_bytes;
+  }
+}
+
+TEST_F(ChunkPoolTest, SmallChunksInStockMakeRoomForLargeOnes) {
   ChunkPool pool({.capacity_bytes = kGiB}, &maker_);
   std::vector<Chunk> many;
   for (int i = 0; i < 20; ++i) {
     for (Chunk& chunk : MustTake(&pool, 2 * kMiB, 2 * kMiB)) many.push_back(std::move(chunk));
   }
-  pool.Return(std::move(many));
+  pool.ReturnUnused(std::move(many));
   const auto taken = MustTake(&pool, kGiB, kGiB);
   EXPECT_EQ(Sizes(taken), std::vector<uint64_t>{kGiB});
   EXPECT_EQ(pool.stats().chunks, 1u);
@@ -128,23 +232,15 @@ TEST_F(ChunkPoolTest, FailingMakerLeavesTheBooksRight) {
   auto taken = MustTake(&pool, 4 * kMiB, 4 * kMiB);
   maker_.failure = absl::UnavailableError("keeper died");
   EXPECT_EQ(pool.Take(8 * kMiB, 8 * kMiB).status().code(), absl::StatusCode::kUnavailable);
-  pool.Return(std::move(taken));
-  EXPECT_FALSE(pool.ScrubSome());
-  EXPECT_EQ(pool.stats().chunks, 0u);
-  EXPECT_EQ(pool.stats().dirty_bytes, 0u);
+  EXPECT_FALSE(pool.Restock());
+  Return(&pool, std::move(taken));
+  EXPECT_EQ(pool.stats().leaving_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.stats().chunks, 2u);
   maker_.failure = absl::OkStatus();
+  pool.Settle(now_);
+  EXPECT_EQ(pool.stats().leaving_bytes, 0u);
+  EXPECT_EQ(pool.stats().chunks, 0u);
   EXPECT_TRUE(pool.Take(kGiB, kGiB).ok());
-}
-
-TEST_F(ChunkPoolTest, TrimmingKeepsWhatIsGranted) {
-  ChunkPool pool({.capacity_bytes = kGiB}, &maker_);
-  const auto kept = MustTake(&pool, 4 * kMiB, 4 * kMiB);
-  pool.Return(MustTake(&pool, 66 * kMiB, 66 * kMiB));
-  EXPECT_FALSE(pool.ScrubSome());
-  pool.Trim();
-  EXPECT_EQ(pool.stats().pooled_bytes, 0u);
-  EXPECT_EQ(pool.stats().granted_bytes, 4 * kMiB);
-  EXPECT_EQ(pool.stats().chunks, kept.size());
 }
 
 TEST_F(ChunkPoolTest, NumberOfChunksIsBounded) {

@@ -50,9 +50,14 @@ TEST(HandleBookTest, SharedMemoryTakesItsQuotaUntilTheLastHolderIsGone) {
   EXPECT_EQ(quota->used_bytes(), 4 * kMiB);
 
   // The session that made it goes first; nothing goes back to the pool yet.
-  EXPECT_TRUE(TakeUnshared(std::move(first.Remove(1)->chunks)).empty());
+  std::vector<Reservation> bill;
+  EXPECT_TRUE(TakeUnshared(std::move(first.Remove(1)->chunks), &bill).empty());
+  EXPECT_TRUE(bill.empty());
   EXPECT_EQ(quota->used_bytes(), 4 * kMiB);
-  EXPECT_EQ(TakeUnshared(std::move(second.Remove(9)->chunks)).size(), 2u);
+  EXPECT_EQ(TakeUnshared(std::move(second.Remove(9)->chunks), &bill).size(), 2u);
+  // Who frees the chunks keeps the bill until that is done.
+  EXPECT_EQ(quota->used_bytes(), 4 * kMiB);
+  bill.clear();
   EXPECT_EQ(quota->used_bytes(), 0u);
 }
 
@@ -63,7 +68,8 @@ TEST(HandleBookTest, TwoHoldsGivenBackTogetherGiveTheChunkBackOnce) {
   auto chunks = book.Share(1);
   ASSERT_TRUE(chunks.ok());
   for (HeldMemory& memory : book.Clear()) chunks->push_back(std::move(memory.chunks[0]));
-  EXPECT_EQ(TakeUnshared(*std::move(chunks)).size(), 1u);
+  std::vector<Reservation> bill;
+  EXPECT_EQ(TakeUnshared(*std::move(chunks), &bill).size(), 1u);
 }
 
 TEST(HandleBookTest, NobodySharesWhatThereIsNot) {

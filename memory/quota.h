@@ -50,13 +50,21 @@ class Reservation {
 // Counts what is reserved against a limit. Thread-safe.
 class Quota : public std::enable_shared_from_this<Quota> {
  public:
-  static std::shared_ptr<Quota> Create(uint64_t limit_bytes) {
-    return std::shared_ptr<Quota>(new Quota(limit_bytes));
+  static constexpr uint64_t kUnbounded = ~uint64_t{0};
+
+  // The bytes may be held in `limit_pieces` pieces at most, which count for themselves.
+  static std::shared_ptr<Quota> Create(uint64_t limit_bytes, uint64_t limit_pieces = kUnbounded) {
+    std::shared_ptr<Quota> quota(new Quota(limit_bytes));
+    quota->pieces_.reset(new Quota(limit_pieces));
+    return quota;
   }
 
   // Reserves as much of `want_bytes` as is left, in whole multiples of `unit_bytes`, or nothing
   // when that is less than `min_bytes`.
   Reservation Reserve(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes);
+
+  // A quota of which each byte is one piece.
+  const std::shared_ptr<Quota>& pieces() const { return pieces_; }
 
   uint64_t limit_bytes() const { return limit_bytes_; }
   uint64_t used_bytes() const;
@@ -67,6 +75,7 @@ class Quota : public std::enable_shared_from_this<Quota> {
   void Release(uint64_t bytes);
 
   const uint64_t limit_bytes_;
+  std::shared_ptr<Quota> pieces_;  // Constant after Create(). Null for a quota of pieces.
   mutable Mutex mu_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };

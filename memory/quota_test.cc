@@ -74,5 +74,16 @@ TEST(QuotaTest, HoldsAreSplitAndMerged) {
   EXPECT_EQ(quota->used_bytes(), 0u);
 }
 
+TEST(QuotaTest, PiecesAreCountedForThemselves) {
+  const auto quota = Quota::Create(100, 2);
+  Reservation pieces = quota->pieces()->Reserve(1, 3, 1);
+  EXPECT_EQ(pieces.bytes(), 2u);
+  EXPECT_EQ(quota->used_bytes(), 0u);
+  EXPECT_EQ(quota->pieces()->Reserve(1, 1, 1).bytes(), 0u);
+  pieces.ShrinkTo(1);
+  EXPECT_EQ(quota->pieces()->Reserve(1, 1, 1).bytes(), 1u);
+  EXPECT_EQ(Quota::Create(100)->pieces()->limit_bytes(), Quota::kUnbounded);
+}
+
 }  // namespace
 }  // namespace warpline

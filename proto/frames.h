@@ -60,7 +60,7 @@ enum Feature : uint64_t {
 };
 
 enum FrameKind : uint32_t {
-  // Client to server.
+  // Client to server, from 1.
   kHello = 1,
   kCommands = 2,  // CommandsHeader, then `count` commands (proto/calls.toml).
   kMemoryRequest = 3,
@@ -68,16 +68,16 @@ enum FrameKind : uint32_t {
   kClose = 5,
   kAck = 6,     // AckBody.
   kResume = 7,  // Resume; the first frame on another connection of a session.
-  kReadBack = 10,
-  // Server to client.
+  kReadBack = 8,
+  // Server to client, from 16.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody.
   kReplies = 18,   // The worker's replies (proto/calls.toml), unparsed.
   kMemoryGrant = 19,
   kFault = 20,
   kResumed = 21,  // ResumedBody; the answer to kResume.
-  kReadBackDone = 26,
-  kRedirect = 31,
+  kReadBackDone = 22,
+  kRedirect = 23,
 };
 
 // Starts the payload of kCommands. The commands of a session are numbered from 1, without gaps.

@@ -9,6 +9,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "audit/audit_flags.h"
+#include "audit/audit_log.h"
 #include "common/endpoint.h"
 #include "common/log/log.h"
 #include "common/serving/duration_flag.h"
@@ -47,6 +49,10 @@ ABSL_FLAG(warpline::DurationFlag, forget_after, absl::Hours(1),
           "A server that is lost for this long is forgotten, and its leases end.");
 ABSL_FLAG(warpline::DurationFlag, key_period, absl::Hours(24 * 30),
           "How long a key signs tokens before the next one does.");
+ABSL_FLAG(
+    int, tenant_calls, 50,
+    "How often in a second each tenant's programs may ask for leases or renew them in the long "
+    "run; ten times as often at once. A lease is renewed three times in --lease_ttl.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
           "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
@@ -107,6 +113,9 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_forget_after).get() < absl::GetFlag(FLAGS_lost_after).get()) {
     return absl::InvalidArgumentError("--forget_after must not be less than --lost_after");
   }
+  if (absl::GetFlag(FLAGS_tenant_calls) < 1 || absl::GetFlag(FLAGS_tenant_calls) > 1000000) {
+    return absl::InvalidArgumentError("--tenant_calls must be from 1 to 1000000");
+  }
   // For a moment after each change, tokens are signed by the second newest key.
   if (absl::GetFlag(FLAGS_key_period).get() < 2 * absl::GetFlag(FLAGS_lease_ttl).get()) {
     return absl::InvalidArgumentError("--key_period must be at least two of --lease_ttl");
@@ -128,6 +137,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> OpenScheduler(const std::string& fold
   options.policy =
       absl::GetFlag(FLAGS_placement) == "pack" ? PlacementPolicy::kPack : PlacementPolicy::kSpread;
   options.lease_ttl = absl::GetFlag(FLAGS_lease_ttl).get();
+  options.tenant_calls_per_second = absl::GetFlag(FLAGS_tenant_calls);
+  options.tenant_calls_at_once = 10.0 * absl::GetFlag(FLAGS_tenant_calls);
   options.report_interval = absl::GetFlag(FLAGS_report_interval).get();
   options.lost_after = absl::GetFlag(FLAGS_lost_after).get();
   options.forget_after = absl::GetFlag(FLAGS_forget_after).get();
@@ -149,8 +160,17 @@ void HousekeepUntilSignal(Scheduler* scheduler, Redirector* redirector, const En
   }
 }
 
+void Record(audit::AuditLog* audit, audit::Event event) {
+  if (audit == nullptr) return;
+  audit->Add({.event = event,
+              .texts = {{"version", kVersion}},
+              .numbers = {{"pid", static_cast<uint64_t>(getpid())}}});
+}
+
 int Run() {
   if (auto status = CheckFlags(); !status.ok()) return Complain(status);
+  const auto audit_options = audit::AuditLogOptionsFromFlags();
+  if (!audit_options.ok()) return Complain(audit_options.status());
   const EndSignals signals;
   RaiseDescriptorLimit();
   const std::string folder = StateFolder();
@@ -159,10 +179,14 @@ int Run() {
   auto exposer = ExposeMetrics(absl::GetFlag(FLAGS_admin_listen),
                                std::make_shared<SchedulerMetrics>(scheduler->get()));
   if (!exposer.ok()) return Complain(exposer.status());
+  const auto audit = audit::OpenAudit(*audit_options);
+  if (!audit.ok()) return Complain(audit.status());
   Redirector redirector(scheduler->get());
   GrpcServerOptions options;
   options.methods = SchedulerMethods(
-      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()));
+      scheduler->get(), absl::StrCat("warpline-scheduler ", kVersion, " on ", HostName()),
+      audit->get());
+  options.method_lanes = SchedulerLanes(options.methods);
   options.max_connections = kMaxConnections;
   TakeTlsFlags(&options);
   GrpcServer server(options);
@@ -174,6 +198,7 @@ int Run() {
   }
   LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(listen, ","),
           " port=", server.port(), " state=", folder, " pid=", getpid());
+  Record(audit->get(), audit::Event::kSchedulerStarted);
   if ((*scheduler)->Counts().tenants == 0) {
     LogInfo(
         "no tenant is configured: programs and servers of this host are taken without a "
@@ -184,6 +209,7 @@ int Run() {
   redirector.StartDrain();
   server.SetServing(false);
   server.Shutdown(absl::Seconds(1));
+  Record(audit->get(), audit::Event::kSchedulerStopped);
   exposer->reset();
   LogInfo("stopped");
   return 0;

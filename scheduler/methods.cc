@@ -1,8 +1,10 @@
 #include "scheduler/methods.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "audit/audited_method.h"
 #include "common/serving/listen_address.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
@@ -52,9 +54,42 @@ auto Method(Body body) {
 
 std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Scheduler/", name); }
 
+// What is recorded of an operator's requests: never the credential.
+audit::Record Describe(const TenantRequest& request) {
+  return {.event = audit::Event::kAdminTenant,
+          .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
+}
+audit::Record Describe(const ServerRequest& request) {
+  return {.event = audit::Event::kAdminServer,
+          .texts = {{"action", request.create() ? "add" : "change"}, {"name", request.name()}}};
+}
+audit::Record Describe(const RevokeRequest& request) {
+  return {.event = audit::Event::kAdminRevoke,
+          .lease = request.lease(),
+          .texts = {{"why", request.reason()}}};
+}
+
+// Has the calls of a method recorded; with `removes`, as those that remove something.
+template <typename Request>
+void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* methods) {
+  audit::Method& method = (*methods)[Path(name)];
+  method = audit::Audited(
+      log,
+      [removes](const std::string& bytes) -> std::optional<audit::Record> {
+        Request request;
+        // What cannot be read is refused, and recorded as nothing in particular.
+        if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) request.Clear();
+        audit::Record record = Describe(request);
+        if (removes) record.texts[0].second = "remove";
+        return record;
+      },
+      std::move(method));
+}
+
 }  // namespace
 
-UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
+UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name,
+                              audit::AuditLog* audit) {
   UnaryMethods methods;
   methods[Path("Acquire")] = PeerMethod<AcquireRequest>([=](const auto& request,
                                                             const std::string& peer) {
@@ -88,7 +123,23 @@ UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name) {
       [=](const auto& request, bool) { return Done(scheduler->RemoveServer(request)); });
   methods["/warpline_internal.Admin/Stat"] = Method<StatRequest>(
       [=](const auto& request, bool) { return scheduler->Stat(request, name); });
+  Audit<TenantRequest>(audit, "PutTenant", /*removes=*/false, &methods);
+  Audit<TenantRequest>(audit, "RemoveTenant", /*removes=*/true, &methods);
+  Audit<ServerRequest>(audit, "PutServer", /*removes=*/false, &methods);
+  Audit<ServerRequest>(audit, "RemoveServer", /*removes=*/true, &methods);
+  Audit<RevokeRequest>(audit, "Revoke", /*removes=*/false, &methods);
   return methods;
+}
+
+UnaryMethodLanes SchedulerLanes(const UnaryMethods& methods) {
+  constexpr size_t kReports = 0;
+  constexpr size_t kLeases = 1;
+  constexpr size_t kOthers = 2;
+  UnaryMethodLanes lanes;
+  for (const auto& [path, method] : methods) lanes[path] = kOthers;
+  lanes[Path("Report")] = kReports;
+  for (const char* const name : {"Acquire", "Renew", "Release"}) lanes[Path(name)] = kLeases;
+  return lanes;
 }
 
 }  // namespace warpline::scheduler

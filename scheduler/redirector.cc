@@ -5,19 +5,21 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
+#include "lease/entitlement.h"
 #include "proto/devices.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -30,9 +32,10 @@ constexpr size_t kMaxProgramName = 256;
 // that the program sees, which are all of its lease's. NOT_FOUND unless they are 0 and up without
 // gaps.
 absl::StatusOr<uint32_t> CountOf(const std::string& device) {
-  if (device.empty()) return 0;
+  const std::vector<std::string> entries = ParseDeviceNames(device);
+  if (entries.empty()) return 0;
   std::set<uint32_t> ordinals;
-  for (const absl::string_view entry : absl::StrSplit(device, ',')) {
+  for (const std::string& entry : entries) {
     uint32_t ordinal;
     const bool fits = absl::SimpleAtoi(entry, &ordinal) && ordinal < kMaxSessionDevices &&
                       ordinals.insert(ordinal).second;
@@ -46,26 +49,26 @@ absl::StatusOr<uint32_t> CountOf(const std::string& device) {
 
 }  // namespace
 
-// One conversation: a hello and its answer. Runs on the channel's loop.
+// One conversation: a hello and its answer.
 class Conversation : public SessionHandler {
  public:
   Conversation(Redirector* owner, const std::string& peer)
       : owner_(owner), local_(IsLocalPeer(peer)), holder_(HolderOf(peer)) {}
 
-  void Started(Channel* channel) override {
+  void Started(Channel* channel) RUNS_ON(channel_loop) override {
     channel_ = channel;
     MutexLock lock(&owner_->mu_);
     owner_->channels_[channel] = SteadyNow();
   }
 
-  bool NextFrame(Frame* frame) override {
+  bool NextFrame(Frame* frame) RUNS_ON(channel_loop) override {
     if (!answer_.has_value()) return false;
     *frame = *std::move(answer_);
     answer_.reset();
     return true;
   }
 
-  Accept OnFrame(Frame* frame) override {
+  Accept OnFrame(Frame* frame) RUNS_ON(channel_loop) override {
     if (answered_) return Accept::kTaken;
     answered_ = true;
     Hello hello;
@@ -77,13 +80,13 @@ class Conversation : public SessionHandler {
     return Accept::kTaken;
   }
 
-  void OnClosed(const absl::Status&) override {
+  void OnClosed(const absl::Status&) RUNS_ON(channel_loop) override {
     MutexLock lock(&owner_->mu_);
     owner_->channels_.erase(channel_);
   }
 
  private:
-  absl::Status Answer(const Hello& hello) {
+  absl::Status Answer(const Hello& hello) RUNS_ON(channel_loop) {
     if (AgreedVersion(hello.min_version(), hello.max_version()) == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the client speaks protocol versions ", hello.min_version(), " to ", hello.max_version(),
@@ -115,9 +118,9 @@ class Conversation : public SessionHandler {
   Redirector* const owner_;
   const bool local_;
   const CertificateHolder holder_;
-  Channel* channel_ = nullptr;
-  bool answered_ = false;
-  std::optional<Frame> answer_;
+  Channel* channel_ ABSL_GUARDED_BY(channel_loop) = nullptr;
+  bool answered_ ABSL_GUARDED_BY(channel_loop) = false;
+  std::optional<Frame> answer_ ABSL_GUARDED_BY(channel_loop);
 };
 
 std::unique_ptr<SessionHandler> Redirector::Accept(const std::string& peer, absl::Status* refusal) {

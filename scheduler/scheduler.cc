@@ -7,8 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/text.h"
@@ -59,7 +57,7 @@ absl::StatusOr<PlacementRequest> PlacementFor(const AcquireRequest& request) {
   PlacementRequest wanted;
   wanted.memory_bytes = request.memory_bytes();
   wanted.count = std::max(1u, request.devices());
-  if (!request.device().empty()) wanted.named = absl::StrSplit(request.device(), ',');
+  wanted.named = ParseDeviceNames(request.device());
   if (std::max(wanted.count, wanted.named.size()) > kMaxSessionDevices) {
     return absl::InvalidArgumentError(
         absl::StrCat("a lease has at most ", kMaxSessionDevices, " devices"));
@@ -81,6 +79,8 @@ Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, Key
     : options_(std::move(options)),
       store_(std::move(store)),
       keys_(std::move(keys)),
+      rates_(options_.tenant_calls_per_second, options_.tenant_calls_at_once),
+      renewals_(options_.lease_ttl / 4),
       log_(SchedulerLogOptions()) {}
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions options,
@@ -157,18 +157,11 @@ absl::Status Scheduler::CheckOperator(const std::string& credential) const {
 
 // --- Leases.
 
-absl::Status Scheduler::ForgetEnded(const std::vector<LeaseRecord>& leases,
-                                    const std::string& tenant) {
-  std::vector<const LeaseRecord*> ended;
-  for (const LeaseRecord& lease : leases) {
-    if (lease.state != LeaseState::kActive && lease.tenant == tenant) ended.push_back(&lease);
-  }
-  if (ended.size() <= kMaxEnded) return absl::OkStatus();
-  std::sort(ended.begin(), ended.end(),
-            [](const auto* a, const auto* b) { return a->expires < b->expires; });
-  ended.resize(ended.size() - kMaxEnded);
-  for (const LeaseRecord* lease : ended) {
-    if (auto status = store_->RemoveLease(lease->id); !status.ok()) return status;
+absl::Status Scheduler::ForgetEnded(const std::string& tenant) {
+  const auto ended = store_->EndedLeases(tenant);
+  if (!ended.ok()) return ended.status();
+  for (size_t i = 0; i + kMaxEnded < ended->size(); ++i) {
+    if (auto status = store_->RemoveLease((*ended)[i]); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -176,17 +169,14 @@ absl::Status Scheduler::ForgetEnded(const std::vector<LeaseRecord>& leases,
 absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
                                               const TenantRecord& tenant, bool by_sessions) {
   const absl::Time now = Now();
-  const auto leases = store_->Leases();
+  if (auto status = ForgetEnded(tenant.name); !status.ok()) return status;
+  const auto leases = store_->ActiveLeases();
   if (!leases.ok()) return leases.status();
-  if (auto status = ForgetEnded(*leases, tenant.name); !status.ok()) return status;
-  size_t active = 0;
   uint32_t held = 0;
   uint64_t held_bytes = 0;
   uint64_t held_sessions = 0;
   std::map<std::pair<std::string, std::string>, std::pair<uint64_t, int>> leased;
   for (const LeaseRecord& lease : *leases) {
-    if (lease.state != LeaseState::kActive) continue;
-    ++active;
     for (const std::string& device : lease.devices) {
       auto& [bytes, count] = leased[{lease.server, device}];
       bytes += lease.memory_bytes;
@@ -197,7 +187,7 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
     held_bytes += lease.total_bytes();
     held_sessions += lease.max_sessions;
   }
-  if (active >= options_.max_leases) {
+  if (leases->size() >= options_.max_leases) {
     return absl::ResourceExhaustedError("the scheduler has as many leases as it keeps");
   }
   if (tenant.max_leases != 0 && held >= tenant.max_leases) {
@@ -287,7 +277,8 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   MutexLock lock(&mu_);
   const auto tenant = TenantOf(request.credential(), local);
   if (!tenant.ok()) return tenant.status();
-  auto lease = Choose(request, *tenant, by_sessions);
+  const absl::Status counted = CountCall(tenant->name);
+  auto lease = counted.ok() ? Choose(request, *tenant, by_sessions) : counted;
   if (!lease.ok()) {
     ++counts_.refused;
     if (const LogPermit permit = log_.Ask(TenantKey(tenant->name), kRefusedLine)) {
@@ -301,39 +292,51 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
   ++counts_.granted;
   if (const LogPermit permit = log_.Ask(TenantKey(lease->tenant), kGrantedLine)) {
     permit.Info("granted lease=", lease->id, " tenant=", lease->tenant, " server=", lease->server,
-                " device=", absl::StrJoin(lease->devices, ","),
+                " device=", FormatDeviceNames(lease->devices),
                 " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
                 " program=", Quoted(lease->program));
   }
   return ReplyFor(*lease, *tenant, holder);
 }
 
-absl::StatusOr<LeaseRecord> Scheduler::LeaseOfToken(const std::string& text,
-                                                    CertificateHolder* holder) {
+absl::Status Scheduler::CountCall(const std::string& tenant) {
+  if (rates_.Take(tenant, Now())) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("tenant ", tenant, " calls more often than ",
+                                                   options_.tenant_calls_per_second,
+                                                   " times a second; try again"));
+}
+
+absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& text,
+                                                      const CertificateHolder& by) {
   auto token = OpenToken(text, keys_.VerifyKeys());
   if (token.ok()) {
-    if (auto status = RenewHolder(*holder, &*token); !status.ok()) token = status;
+    if (auto status = RenewHolder(by, &*token); !status.ok()) token = status;
   }
-  if (!token.ok()) {
-    ++counts_.rejected;
-    return token.status();
-  }
-  *holder = token->holder;
-  auto lease = store_->FindLease(token->lease);
+  if (!token.ok()) ++counts_.rejected;
+  return token;
+}
+
+absl::StatusOr<LeaseRecord> Scheduler::FindLease(const std::string& id) {
+  auto lease = store_->FindLease(id);
   if (!lease.ok()) return lease.status();
   if (!lease->has_value()) return absl::NotFoundError("the lease is over");
   return **std::move(lease);
 }
 
-absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const CertificateHolder& by) {
-  CertificateHolder holder = by;
+absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& text, const CertificateHolder& by) {
   MutexLock lock(&mu_);
-  auto lease = LeaseOfToken(token, &holder);
+  const auto token = OpenTokenOfOurs(text, by);
+  if (!token.ok()) return token.status();
+  if (auto status = CountCall(token->tenant); !status.ok()) return status;
+  const absl::Time now = Now();
+  const std::string& certificate = token->holder.certificate;
+  if (const auto* recent = renewals_.Find(token->lease, certificate, now)) return *recent;
+  auto lease = FindLease(token->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) {
     return absl::FailedPreconditionError(absl::StrCat("the lease was ended: ", lease->reason));
   }
-  lease->expires = std::min(Now() + options_.lease_ttl, lease->ends);
+  lease->expires = std::min(now + options_.lease_ttl, lease->ends);
   lease->by_sessions = false;
   if (auto status = store_->UpdateLease(*lease); !status.ok()) return status;
   // A renewed lease goes by the tenant's limits and rights of now.
@@ -343,13 +346,17 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const Cert
   for (const TenantRecord& known : *tenants) {
     if (known.name == lease->tenant) tenant = known;
   }
-  return ReplyFor(*lease, tenant, holder);
+  auto reply = ReplyFor(*lease, tenant, token->holder);
+  if (reply.ok()) renewals_.Put(lease->id, certificate, *reply, now);
+  return reply;
 }
 
-absl::Status Scheduler::Release(const std::string& token, const CertificateHolder& by) {
-  CertificateHolder holder = by;
+// Not refused for the tenant's rate: it had to acquire what it releases.
+absl::Status Scheduler::Release(const std::string& text, const CertificateHolder& by) {
   MutexLock lock(&mu_);
-  auto lease = LeaseOfToken(token, &holder);
+  const auto token = OpenTokenOfOurs(text, by);
+  if (!token.ok()) return token.status();
+  auto lease = FindLease(token->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) return absl::OkStatus();
   return EndLease(*std::move(lease), LeaseState::kReleased, "the program that held it has ended");
@@ -359,6 +366,7 @@ absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std:
   lease.state = state;
   lease.reason = reason;
   lease.expires = Now() + Afterlife();
+  renewals_.Forget(lease.id);
   // Also where no session of it runs: its token may still be good.
   if (const auto server = servers_.find(lease.server); server != servers_.end()) {
     server->second.tell_ended = true;
@@ -387,7 +395,7 @@ absl::Status Scheduler::Revoke(const warpline_internal::RevokeRequest& request) 
 // --- Time.
 
 void Scheduler::HousekeepLeases(absl::Time now) {
-  auto leases = store_->Leases();
+  auto leases = store_->LeasesExpiredBy(now);
   if (!leases.ok()) {
     if (const LogPermit permit = log_.Ask("", kStoreLine)) {
       permit.Error("cannot read the leases: ", leases.status().message());
@@ -397,12 +405,12 @@ void Scheduler::HousekeepLeases(absl::Time now) {
   for (LeaseRecord& lease : *leases) {
     absl::Status status;
     if (lease.state != LeaseState::kActive) {
-      if (now >= lease.expires) status = store_->RemoveLease(lease.id);
+      status = store_->RemoveLease(lease.id);
     } else if (now >= lease.ends) {
       ++counts_.expired;
       status = EndLease(std::move(lease), LeaseState::kRevoked,
                         "it has lasted as long as its tenant's leases may");
-    } else if (now >= lease.expires) {
+    } else {
       // Its sessions may be running well; the scheduler has only not heard of them.
       const auto server = servers_.find(lease.server);
       if (server != servers_.end() && !IsUp(server->second, now)) continue;

@@ -22,9 +22,11 @@
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/placement.h"
+#include "scheduler/renewals.h"
 #include "scheduler/scheduler_log.h"
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
+#include "scheduler/tenant_rates.h"
 
 namespace warpline::scheduler {
 
@@ -43,6 +45,9 @@ struct SchedulerOptions {
   // Limits for the whole pool.
   size_t max_leases = 4096;
   size_t max_servers = 1024;
+  // How often each tenant may ask for leases and renew them: in the long run, and at once.
+  double tenant_calls_per_second = 50;
+  double tenant_calls_at_once = 500;
   std::string operator_credential;
   // A clock that is not set back or forward while the scheduler runs: SteadyNow().
   std::function<absl::Time()> clock;
@@ -67,13 +72,16 @@ class Scheduler {
                                                            std::unique_ptr<Store> store,
                                                            KeyRing keys);
 
-  // RESOURCE_EXHAUSTED for a tenant's limit or a full pool, NOT_FOUND for an unknown device. With
-  // `by_sessions` the lease lives by its sessions alone and will not be renewed.
+  // RESOURCE_EXHAUSTED for a tenant's limit, that of its calls included, or a full pool, NOT_FOUND
+  // for an unknown device. With `by_sessions` the lease lives by its sessions alone and will not be
+  // renewed.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
       const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
       const CertificateHolder& holder = {});
-  // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended.
-  // UNAUTHENTICATED for a token that is for another certificate than the one that came `by` it.
+  // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended,
+  // RESOURCE_EXHAUSTED for a tenant that calls too often, UNAUTHENTICATED for a token that is for
+  // another certificate than the one that came `by` it. Within a quarter of the leases' ttl of a
+  // renewal the answer to the same holder is the same.
   absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token,
                                                       const CertificateHolder& by = {});
   absl::Status Release(const std::string& token, const CertificateHolder& by = {});
@@ -131,8 +139,7 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
   // Forgets all but the latest ended leases of a tenant.
-  absl::Status ForgetEnded(const std::vector<LeaseRecord>& leases, const std::string& tenant)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ForgetEnded(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
                                      const TenantRecord& tenant, bool by_sessions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -140,9 +147,11 @@ class Scheduler {
                                                          const TenantRecord& tenant,
                                                          const CertificateHolder& holder)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes `*holder` the one that the token is for, where it is for one.
-  absl::StatusOr<LeaseRecord> LeaseOfToken(const std::string& token, CertificateHolder* holder)
+  // Makes the token that of the one that came `by` it.
+  absl::StatusOr<LeaseToken> OpenTokenOfOurs(const std::string& token, const CertificateHolder& by)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<LeaseRecord> FindLease(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CountCall(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndLease(LeaseRecord lease, LeaseState state, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteServer(const warpline_internal::ServerReport& report)
@@ -161,6 +170,8 @@ class Scheduler {
   std::map<std::string, LiveServer> servers_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ServerRecord> records_ ABSL_GUARDED_BY(mu_);
   SchedulerCounts counts_ ABSL_GUARDED_BY(mu_);
+  TenantRates rates_ ABSL_GUARDED_BY(mu_);
+  Renewals renewals_ ABSL_GUARDED_BY(mu_);
   KeyedLogBudget log_;  // By TenantKey() and ServerKey().
 };
 

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/log/log.h"
 #include "common/text.h"
+#include "lease/entitlement.h"
 #include "lease/rights.h"
 #include "scheduler/scheduler.h"
 
@@ -65,6 +65,7 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   }
   const absl::Status status = known ? store_->UpdateTenant(tenant) : store_->AddTenant(tenant);
   if (!status.ok()) return status;
+  renewals_.ForgetAll();
   if (tenants->empty()) {
     if (auto ended = EndTrials(); !ended.ok()) return ended;
   }
@@ -77,10 +78,10 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
 
 // Leases of the time when everybody of this host had all rights do not outlive it.
 absl::Status Scheduler::EndTrials() {
-  auto leases = store_->Leases();
+  auto leases = store_->ActiveLeases();
   if (!leases.ok()) return leases.status();
   for (LeaseRecord& lease : *leases) {
-    if (lease.tenant != kDefaultTenant || lease.state != LeaseState::kActive) continue;
+    if (lease.tenant != kDefaultTenant) continue;
     const auto status = EndLease(std::move(lease), LeaseState::kRevoked,
                                  "the scheduler has tenants now, and it is of none of them");
     if (!status.ok()) return status;
@@ -93,6 +94,7 @@ absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   MutexLock lock(&mu_);
   const auto status =
       store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + Afterlife()});
+  renewals_.ForgetAll();
   if (status.ok()) LogInfo("removed tenant=", request.name());
   for (auto& [name, server] : servers_) server.tell_ended = true;
   return status;
@@ -154,7 +156,7 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
     to->set_id(lease.id);
     to->set_tenant(lease.tenant);
     to->set_server(lease.server);
-    to->set_device(absl::StrJoin(lease.devices, ","));
+    to->set_device(FormatDeviceNames(lease.devices));
     to->set_memory_bytes(lease.memory_bytes);
     to->set_program(lease.program);
     to->set_pid(lease.pid);
@@ -229,9 +231,8 @@ SchedulerCounts Scheduler::Counts() {
     }
   }
   if (const auto tenants = store_->Tenants(); tenants.ok()) counts.tenants = tenants->size();
-  if (const auto leases = store_->Leases(); leases.ok()) {
+  if (const auto leases = store_->ActiveLeases(); leases.ok()) {
     for (const LeaseRecord& lease : *leases) {
-      if (lease.state != LeaseState::kActive) continue;
       ++counts.leases;
       counts.leased_bytes += lease.total_bytes();
     }

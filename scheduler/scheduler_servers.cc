@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
@@ -27,7 +28,8 @@ absl::Status CheckReport(const ServerReport& report) {
   bool fits = IsPlainName(report.name(), kMaxName, "-_.:") && !report.endpoint().empty() &&
               report.endpoint().size() <= kMaxText && report.version().size() <= kMaxText &&
               report.devices_size() <= kMaxDevices && report.sessions_size() <= kMaxSessions &&
-              report.leases_size() <= kMaxSessions && report.idle_leases_size() <= kMaxSessions;
+              report.leases_size() <= kMaxSessions && report.idle_leases_size() <= kMaxSessions &&
+              report.audit_head().size() <= kMaxText;
   std::set<std::string> uuids;
   for (const auto& device : report.devices()) {
     // Commas separate devices, so an id must not contain one.
@@ -42,6 +44,13 @@ absl::Status CheckReport(const ServerReport& report) {
            session.more_gpus_size() <= kMaxDevices;
   }
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
+}
+
+// How many records the server's audit has.
+uint64_t RecordsIn(const ServerReport& report) {
+  const std::string& head = report.audit_head();
+  uint64_t records = 0;
+  return absl::SimpleAtoi(head.substr(0, head.find(':')), &records) ? records : 0;
 }
 
 }  // namespace
@@ -101,6 +110,7 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
   const auto status = store_->RemoveServer(
       request.name(), {"its server was removed from the pool", Now() + Afterlife()});
   if (!status.ok()) return status;
+  renewals_.ForgetAll();
   LogInfo("removed server=", request.name());
   records_.erase(request.name());
   servers_.erase(request.name());
@@ -124,6 +134,7 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
   }
   if (known != records_.end() && known->second == record) return absl::OkStatus();
   if (auto status = store_->PutServer(record); !status.ok()) return status;
+  renewals_.ForgetAll();
   if (const LogPermit permit = log_.Ask(ServerKey(record.name), kServerLine)) {
     permit.Info(known == records_.end() ? "registered" : "changed", " server=", record.name,
                 " endpoint=", record.endpoint, " devices=", record.devices.size());
@@ -158,6 +169,13 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   }
   live.lost = false;
   live.heard = now;
+  if (RecordsIn(report) < RecordsIn(live.report)) {
+    if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
+      permit.Warning("the audit of server=", report.name(),
+                     " lost records: it had anchor=", FitText(live.report.audit_head(), kMaxText),
+                     " now=", FitText(report.audit_head(), kMaxText));
+    }
+  }
   live.report = report;
   live.report.clear_credential();
   ReportReply reply;
@@ -200,6 +218,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
     if (!lease->has_value() || (*lease)->server != report.name()) continue;
     if (!(*lease)->by_sessions && (*lease)->state == LeaseState::kActive) continue;
     if (auto status = store_->RemoveLease(id); !status.ok()) return status;
+    renewals_.Forget(id);
     if (const LogPermit permit = log_.Ask(TenantKey((*lease)->tenant), kOverLine)) {
       permit.Info("over lease=", id, " tenant=", (*lease)->tenant, " server=", report.name());
     }
@@ -267,6 +286,7 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
         if (reported.uuid() == device.uuid) added->set_granted_bytes(reported.granted_bytes());
       }
     }
+    to->set_audit_head(live.report.audit_head());
     to->set_sessions(static_cast<uint32_t>(live.report.sessions_size()));
     for (const LeaseRecord& lease : *leases) {
       if (lease.server != name || lease.state != LeaseState::kActive) continue;

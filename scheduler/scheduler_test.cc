@@ -171,7 +171,9 @@ TEST_F(SchedulerTest, ATenantThatIsRefusedAllTheTimeDoesNotFillTheLog) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Acquire(1000).ok());
   EXPECT_EQ(log.LinesWith("refused a lease").size(), 20u);
   EXPECT_EQ(scheduler_->Counts().refused, 1000u);
-  // Lines of another kind are still said, and at the end it is said what was left out.
+  // Once it may call again: lines of another kind are still said, and at the end it is said what
+  // was left out.
+  Pass(absl::Seconds(1));
   EXPECT_TRUE(Acquire(1).ok());
   EXPECT_EQ(log.LinesWith("granted lease").size(), 1u);
   Restart();
@@ -240,6 +242,50 @@ TEST_F(SchedulerTest, LeaseThatNobodyRenewsRunsOut) {
   const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
   ASSERT_EQ(reply.ended_size(), 1);
   EXPECT_THAT(reply.ended(0).reason(), HasSubstr("nobody renewed"));
+}
+
+TEST_F(SchedulerTest, RenewalsInQuickSuccessionGetOneAnswer) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4);
+  const auto first = scheduler_->Renew(lease->token());
+  ASSERT_TRUE(first.ok()) << first.status();
+  Pass(absl::Seconds(14));
+  EXPECT_EQ(scheduler_->Renew(lease->token())->token(), first->token());
+  EXPECT_EQ(scheduler_->Renew(first->token())->token(), first->token());
+  Pass(absl::Seconds(1));
+  EXPECT_NE(scheduler_->Renew(lease->token())->token(), first->token());
+}
+
+TEST_F(SchedulerTest, ALeaseThatEndedIsNotRenewedFromMemory) {
+  Tell(Report("a"));
+  const auto revoked = Acquire(4);
+  const auto released = Acquire(4);
+  ASSERT_TRUE(scheduler_->Renew(revoked->token()).ok());
+  ASSERT_TRUE(scheduler_->Renew(released->token()).ok());
+  warpline_internal::RevokeRequest request;
+  request.set_credential("operator");
+  request.set_lease(revoked->lease());
+  ASSERT_TRUE(scheduler_->Revoke(request).ok());
+  ASSERT_TRUE(scheduler_->Release(released->token()).ok());
+  EXPECT_EQ(scheduler_->Renew(revoked->token()).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(scheduler_->Renew(released->token()).status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(SchedulerTest, ATenantThatCallsWithoutEndIsRefusedAndOthersAreNot) {
+  const std::string vision = AddTenant("vision", 0, 0, 0);
+  const std::string speech = AddTenant("speech", 0, 0, 0);
+  Tell(Report("a"));
+  const auto lease = Acquire(1, vision);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  int renewed = 0;
+  while (renewed < 10000 && scheduler_->Renew(lease->token()).ok()) ++renewed;
+  EXPECT_EQ(renewed, 499);
+  EXPECT_EQ(Acquire(1, vision).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(Acquire(1, speech).ok());
+  // What it has it can give back, and after a while it may call again.
+  Pass(absl::Seconds(1));
+  EXPECT_TRUE(scheduler_->Renew(lease->token()).ok());
+  EXPECT_TRUE(scheduler_->Release(lease->token()).ok());
 }
 
 TEST_F(SchedulerTest, SessionsKeepTheirLease) {
@@ -598,7 +644,7 @@ TEST_F(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
 }
 
 TEST_F(SchedulerTest, ATokenIsRenewedForTheCertificateThatItIsForOnly) {
-  Tell(Report("a"));
+  const ReportReply keys = Tell(Report("a"));
   const CertificateHolder alice = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=00ff");
   const CertificateHolder mallory = HolderOf("ipv4:10.0.0.8:5 cn=mallory cert=1234");
   const auto lease = scheduler_->Acquire(AcquireRequest(), false, true, alice);
@@ -606,6 +652,15 @@ TEST_F(SchedulerTest, ATokenIsRenewedForTheCertificateThatItIsForOnly) {
   EXPECT_EQ(scheduler_->Renew(lease->token(), mallory).status().code(), Code::kUnauthenticated);
   EXPECT_EQ(scheduler_->Release(lease->token(), mallory).code(), Code::kUnauthenticated);
   EXPECT_TRUE(scheduler_->Renew(lease->token(), alice).ok());
+  // Nor is another one answered from memory; who is alice with a new certificate gets a new token.
+  EXPECT_EQ(scheduler_->Renew(lease->token(), mallory).status().code(), Code::kUnauthenticated);
+  const CertificateHolder alice_anew = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=11ff");
+  const auto followed = scheduler_->Renew(lease->token(), alice_anew);
+  ASSERT_TRUE(followed.ok()) << followed.status();
+  const auto followed_token =
+      OpenToken(followed->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
+  ASSERT_TRUE(followed_token.ok());
+  EXPECT_EQ(followed_token->holder.certificate, "11ff");
 }
 
 TEST_F(SchedulerTest, ATenantIsShownItsOwnSessions) {

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "lease/entitlement.h"
 
 namespace warpline::scheduler {
 namespace {
@@ -40,6 +39,12 @@ PRAGMA user_version = 2;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
+// What makes queries fast says nothing, so it is part of no version.
+constexpr char kIndexes[] = R"sql(
+CREATE INDEX IF NOT EXISTS leases_by_state ON leases (state, tenant);
+CREATE INDEX IF NOT EXISTS leases_by_expiry ON leases (expires_ms);
+)sql";
+
 constexpr char kLeaseColumns[] =
     "id, tenant, server, device, memory_bytes, program, pid, by_sessions, state, reason, "
     "created_ms, expires_ms, ends_ms, max_sessions";
@@ -53,7 +58,7 @@ LeaseRecord ReadLease(const Statement& row) {
   lease.id = row.Text(0);
   lease.tenant = row.Text(1);
   lease.server = row.Text(2);
-  lease.devices = absl::StrSplit(row.Text(3), ',');
+  lease.devices = ParseDeviceNames(row.Text(3));
   lease.memory_bytes = static_cast<uint64_t>(row.Number(4));
   lease.program = row.Text(5);
   lease.pid = static_cast<uint32_t>(row.Number(6));
@@ -65,6 +70,13 @@ LeaseRecord ReadLease(const Statement& row) {
   if (row.Number(12) != 0) lease.ends = absl::FromUnixMillis(row.Number(12));
   lease.max_sessions = static_cast<uint32_t>(row.Number(13));
   return lease;
+}
+
+absl::StatusOr<std::vector<LeaseRecord>> ReadLeases(Statement* row) {
+  std::vector<LeaseRecord> leases;
+  while (row->Step()) leases.push_back(ReadLease(*row));
+  if (!row->status().ok()) return row->status();
+  return leases;
 }
 
 }  // namespace
@@ -121,6 +133,7 @@ absl::Status Store::Migrate() {
   for (; version < kSchemaVersion; ++version) {
     if (auto status = database_->Execute(kSteps[version]); !status.ok()) return status;
   }
+  if (auto status = database_->Execute(kIndexes); !status.ok()) return status;
   return transaction.Commit();
 }
 
@@ -306,7 +319,7 @@ absl::Status Store::AddLease(const LeaseRecord& lease) {
       .Bind(lease.id)
       .Bind(lease.tenant)
       .Bind(lease.server)
-      .Bind(absl::StrJoin(lease.devices, ","))
+      .Bind(FormatDeviceNames(lease.devices))
       .Bind(lease.memory_bytes)
       .Bind(lease.program)
       .Bind(lease.pid)
@@ -348,13 +361,37 @@ absl::StatusOr<std::optional<LeaseRecord>> Store::FindLease(const std::string& i
 }
 
 absl::StatusOr<std::vector<LeaseRecord>> Store::Leases() {
-  std::vector<LeaseRecord> leases;
   const std::string sql =
       absl::StrCat("SELECT ", kLeaseColumns, " FROM leases ORDER BY created_ms, id");
   Statement row(db(), sql.c_str());
-  while (row.Step()) leases.push_back(ReadLease(row));
+  return ReadLeases(&row);
+}
+
+absl::StatusOr<std::vector<LeaseRecord>> Store::ActiveLeases() {
+  const std::string sql = absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE state = ?");
+  Statement row(db(), sql.c_str());
+  row.Bind(static_cast<int>(LeaseState::kActive));
+  return ReadLeases(&row);
+}
+
+absl::StatusOr<std::vector<LeaseRecord>> Store::LeasesExpiredBy(absl::Time time) {
+  const std::string sql =
+      absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE expires_ms <= ?");
+  Statement row(db(), sql.c_str());
+  row.Bind(ToMs(time));
+  return ReadLeases(&row);
+}
+
+absl::StatusOr<std::vector<std::string>> Store::EndedLeases(const std::string& tenant) {
+  std::vector<std::string> ids;
+  Statement row(db(),
+                "SELECT id FROM leases WHERE state IN (?, ?) AND tenant = ? ORDER BY expires_ms");
+  row.Bind(static_cast<int>(LeaseState::kRevoked))
+      .Bind(static_cast<int>(LeaseState::kReleased))
+      .Bind(tenant);
+  while (row.Step()) ids.push_back(row.Text(0));
   if (!row.status().ok()) return row.status();
-  return leases;
+  return ids;
 }
 
 }  // namespace warpline::scheduler

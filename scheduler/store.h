@@ -66,6 +66,12 @@ class Store {
   absl::Status RemoveLease(const std::string& id);
   absl::StatusOr<std::optional<LeaseRecord>> FindLease(const std::string& id);
   absl::StatusOr<std::vector<LeaseRecord>> Leases();
+  // Those of one kind, found without looking at the others.
+  absl::StatusOr<std::vector<LeaseRecord>> ActiveLeases();
+  // The ids of those that have ended, the one that is forgotten first at the front.
+  absl::StatusOr<std::vector<std::string>> EndedLeases(const std::string& tenant);
+  // Of any state. A lease expires no later than it ends.
+  absl::StatusOr<std::vector<LeaseRecord>> LeasesExpiredBy(absl::Time time);
 
  private:
   Store(std::string path, std::unique_ptr<Database> database)

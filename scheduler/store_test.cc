@@ -137,7 +137,11 @@ TEST_F(StoreTest, StateOfTheFirstVersionIsTakenOver) {
                     "  memory_bytes INTEGER NOT NULL, max_leases INTEGER NOT NULL,"
                     "  max_sessions INTEGER NOT NULL, max_seconds INTEGER NOT NULL)"
                     "  WITHOUT ROWID;"
-                    "CREATE TABLE leases (id TEXT PRIMARY KEY) WITHOUT ROWID;"
+                    "CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL,"
+                    "  server TEXT NOT NULL, device TEXT NOT NULL, memory_bytes INTEGER NOT NULL,"
+                    "  program TEXT NOT NULL, pid INTEGER NOT NULL, by_sessions INTEGER NOT NULL,"
+                    "  state INTEGER NOT NULL, reason TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+                    "  expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL) WITHOUT ROWID;"
                     "INSERT INTO tenants VALUES ('a', 'hash', 5, 3, 7, 60);"
                     "PRAGMA user_version = 1;")
           .ok());
@@ -205,6 +209,32 @@ TEST_F(StoreTest, WhatWasAnsweredSurvivesBeingKilled) {
   ASSERT_GE(last, 20);
   EXPECT_GE(leases->size(), static_cast<size_t>(last) + 1);
   EXPECT_LE(leases->size(), static_cast<size_t>(last) + 2);
+}
+
+TEST_F(StoreTest, LeasesOfOneKindAreFoundByAnIndex) {
+  for (int i = 0; i < 6; ++i) {
+    LeaseRecord lease = Lease(absl::StrCat(i));
+    lease.tenant = i < 5 ? "vision" : "speech";
+    lease.state = i == 0 ? LeaseState::kActive : LeaseState::kRevoked;
+    lease.expires = absl::FromUnixMillis(2000 - i);
+    ASSERT_TRUE(store_->AddLease(lease).ok());
+  }
+  const auto active = store_->ActiveLeases();
+  ASSERT_TRUE(active.ok());
+  ASSERT_EQ(active->size(), 1u);
+  EXPECT_EQ(active->front().id, "0");
+  EXPECT_EQ(store_->EndedLeases("vision").value(), (std::vector<std::string>{"4", "3", "2", "1"}));
+  const auto expired = store_->LeasesExpiredBy(absl::FromUnixMillis(1996));
+  ASSERT_TRUE(expired.ok());
+  EXPECT_EQ(expired->size(), 2u);
+  const auto database = Database::Open(Path()).value();
+  for (const char* const query :
+       {"SELECT * FROM leases WHERE state = 0", "SELECT * FROM leases WHERE expires_ms <= 5",
+        "SELECT * FROM leases WHERE state IN (1, 2) AND tenant = 'vision'"}) {
+    Statement plan(database->get(), absl::StrCat("EXPLAIN QUERY PLAN ", query).c_str());
+    ASSERT_TRUE(plan.Step());
+    EXPECT_THAT(plan.Text(3), HasSubstr("USING INDEX leases_by_")) << query;
+  }
 }
 
 TEST_F(StoreTest, StateOfANewerVersionIsRefused) {

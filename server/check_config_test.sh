@@ -12,6 +12,13 @@ case $said in
   *) echo "said '$said' of a wrong device"; exit 1 ;;
 esac
 
+said=$("$server" --check_config --pageable_access=never 2>&1)
+[ $? = 2 ] || { echo "a wrong policy is no error"; exit 1; }
+case $said in
+  *"--pageable_access=never: expected warn or refuse"*) ;;
+  *) echo "said '$said' of a wrong policy"; exit 1 ;;
+esac
+
 said=$("$server" --check_config --listen=0.0.0.0:0 --tls_ca=/none --tls_cert=/none --tls_key=/none 2>&1)
 [ $? = 2 ] || { echo "TLS files that are not there are no error"; exit 1; }
 case $said in

@@ -8,6 +8,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "audit/audit_flags.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
 #include "common/serving/listen_address.h"
@@ -35,6 +36,15 @@ ABSL_FLAG(warpline::ByteSize, host_memory, {},
           "Page-locked memory that all sessions together may share with clients on this host, such "
           "as 16GiB; mapped memory beyond it is refused. 0 for half of the host's memory.");
 ABSL_FLAG(int, max_sessions, 64, "Sessions at a time; more are refused.");
+ABSL_FLAG(
+    int, strangers_per_peer, 64,
+    "Streams that one peer may have open without having opened or resumed a session on them, "
+    "and a quarter of the connections without such a stream; for the next one the peer's oldest "
+    "is closed. Sessions do not count: --max_sessions bounds those, and a lease its own. A peer "
+    "is the name in a client's certificate, else its address (of IPv6 the first 64 bits), "
+    "else the user at the other end of a unix socket. Programs say at once what they want, so "
+    "this needs to be only as many as start in the same moment behind one address: those of "
+    "a host, of a network behind NAT, or of all that come through `ssh -L`.");
 ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
 ABSL_FLAG(std::string, admin_listen, "",
@@ -75,6 +85,12 @@ ABSL_FLAG(
     "that share one waits for each other. All contexts of a GPU share its queues: an H200 has "
     "room for 15 contexts of 32 each, 62 of 8, over 110 of 2. 0: the driver's choice, room for "
     "100.");
+ABSL_FLAG(
+    std::string, pageable_access, "warn",
+    "What the server does when it starts on a GPU that reaches pageable memory (HMM, or ATS as on "
+    "Grace), with which a kernel can read and write all memory of its worker's process: warn "
+    "writes a line to the log, refuse ends the server. warn by default, because workers are kept "
+    "apart from each other and from the server all the same, and many drivers switch it on.");
 ABSL_FLAG(
     std::string, require_jail, "best_effort",
     "What holds of the jail around workers and keepers, which execute what tenants send: "
@@ -118,6 +134,7 @@ namespace {
 
 constexpr int kMostWarmWorkers = 64;
 constexpr int kMostHardwareQueues = 32;
+constexpr int kMostStrangersPerPeer = 4096;
 
 absl::StatusOr<ListenOptions> Listen() {
   ListenOptions options;
@@ -150,6 +167,14 @@ absl::StatusOr<std::optional<uint64_t>> DeviceReserve() {
   return std::optional<uint64_t>(size.bytes);
 }
 
+absl::StatusOr<PageableAccess> Pageable() {
+  const std::string text = absl::GetFlag(FLAGS_pageable_access);
+  if (text == "warn") return PageableAccess::kWarn;
+  if (text == "refuse") return PageableAccess::kRefuse;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--pageable_access=", text, ": expected warn or refuse"));
+}
+
 absl::StatusOr<DeviceOptions> Device() {
   DeviceOptions options;
   options.backend = absl::GetFlag(FLAGS_device);
@@ -160,6 +185,9 @@ absl::StatusOr<DeviceOptions> Device() {
   auto reserve = DeviceReserve();
   if (!reserve.ok()) return reserve.status();
   options.reserve_bytes = *reserve;
+  const auto pageable = Pageable();
+  if (!pageable.ok()) return pageable.status();
+  options.pageable_access = *pageable;
   const int warm = absl::GetFlag(FLAGS_warm_workers);
   if (warm < -1 || warm > kMostWarmWorkers) {
     return absl::InvalidArgumentError(
@@ -204,6 +232,11 @@ absl::StatusOr<jail::JailerOptions> Jail() {
 absl::StatusOr<SessionLimits> Sessions() {
   SessionLimits limits;
   limits.max_sessions = absl::GetFlag(FLAGS_max_sessions);
+  limits.strangers_per_peer = absl::GetFlag(FLAGS_strangers_per_peer);
+  if (limits.strangers_per_peer < 1 || limits.strangers_per_peer > kMostStrangersPerPeer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--strangers_per_peer must be 1 to ", kMostStrangersPerPeer));
+  }
   if (limits.max_sessions < 1) {
     return absl::InvalidArgumentError("--max_sessions must be at least 1");
   }
@@ -284,6 +317,9 @@ absl::StatusOr<ServerOptions> ServerOptionsFromFlags() {
   }
   options.drain_timeout = absl::Seconds(absl::GetFlag(FLAGS_drain_seconds));
   options.modules = Modules();
+  auto audit = audit::AuditLogOptionsFromFlags();
+  if (!audit.ok()) return audit.status();
+  options.audit = *std::move(audit);
   return options;
 }
 

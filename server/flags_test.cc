@@ -1,5 +1,6 @@
 #include "server/flags.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -15,15 +16,21 @@ ABSL_DECLARE_FLAG(std::string, device);
 ABSL_DECLARE_FLAG(std::string, device_reserve);
 ABSL_DECLARE_FLAG(warpline::ByteSize, session_memory);
 ABSL_DECLARE_FLAG(int, max_sessions);
+ABSL_DECLARE_FLAG(int, strangers_per_peer);
 ABSL_DECLARE_FLAG(warpline::ByteSize, arena_size);
 ABSL_DECLARE_FLAG(std::string, scheduler);
 ABSL_DECLARE_FLAG(std::string, scheduler_credential_file);
 ABSL_DECLARE_FLAG(int, resume_seconds);
 ABSL_DECLARE_FLAG(int, warm_workers);
 ABSL_DECLARE_FLAG(int, hardware_queues);
+ABSL_DECLARE_FLAG(std::string, pageable_access);
 ABSL_DECLARE_FLAG(std::string, module_cache_dir);
 ABSL_DECLARE_FLAG(warpline::ByteSize, module_cache_bytes);
 ABSL_DECLARE_FLAG(int, drain_seconds);
+ABSL_DECLARE_FLAG(std::string, audit_dir);
+ABSL_DECLARE_FLAG(std::string, audit);
+ABSL_DECLARE_FLAG(warpline::ByteSize, audit_file_bytes);
+ABSL_DECLARE_FLAG(int, audit_files);
 ABSL_DECLARE_FLAG(std::string, tls_cert);
 
 namespace warpline::server {
@@ -41,6 +48,31 @@ class FlagsTest : public testing::Test {
  private:
   absl::FlagSaver saver_;
 };
+
+TEST_F(FlagsTest, TheAuditIsWhereTheServicesStateIs) {
+  unsetenv("STATE_DIRECTORY");
+  EXPECT_EQ(ServerOptionsFromFlags()->audit.writer.dir, "");
+  EXPECT_FALSE(ServerOptionsFromFlags()->audit.required);
+  setenv("STATE_DIRECTORY", "/var/lib/warpline:/var/lib/other", 1);
+  EXPECT_EQ(ServerOptionsFromFlags()->audit.writer.dir, "/var/lib/warpline/audit");
+  absl::SetFlag(&FLAGS_audit_dir, "none");
+  EXPECT_EQ(ServerOptionsFromFlags()->audit.writer.dir, "");
+  unsetenv("STATE_DIRECTORY");
+  absl::SetFlag(&FLAGS_audit, "required");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit_dir");
+  absl::SetFlag(&FLAGS_audit_dir, "/d");
+  EXPECT_TRUE(ServerOptionsFromFlags()->audit.required);
+  absl::SetFlag(&FLAGS_audit, "sometimes");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit=sometimes");
+}
+
+TEST_F(FlagsTest, TheAuditsFilesAreBounded) {
+  absl::SetFlag(&FLAGS_audit_files, 1);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit_files");
+  absl::SetFlag(&FLAGS_audit_files, 2);
+  absl::SetFlag(&FLAGS_audit_file_bytes, warpline::ByteSize{1});
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "--audit_file_bytes");
+}
 
 TEST_F(FlagsTest, DefaultsAreGood) {
   const auto options = ServerOptionsFromFlags();
@@ -84,6 +116,16 @@ TEST_F(FlagsTest, RefusesAReserveThatIsNoSize) {
   EXPECT_EQ(options->device.reserve_bytes, uint64_t{2} << 30);
 }
 
+TEST_F(FlagsTest, PageableAccessIsWarnedOfOrRefused) {
+  EXPECT_EQ(ServerOptionsFromFlags()->device.pageable_access, PageableAccess::kWarn);
+  absl::SetFlag(&FLAGS_pageable_access, "refuse");
+  EXPECT_EQ(ServerOptionsFromFlags()->device.pageable_access, PageableAccess::kRefuse);
+  for (const char* const text : {"", "no", "Warn"}) {
+    absl::SetFlag(&FLAGS_pageable_access, text);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "--pageable_access=");
+  }
+}
+
 TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
   const auto refuses = [](absl::Flag<int>& flag, std::vector<int> bad, const std::string& what) {
     const int good = absl::GetFlag(flag);
@@ -93,6 +135,7 @@ TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
     }
     absl::SetFlag(&flag, good);
   };
+  refuses(FLAGS_strangers_per_peer, {0, -1, 5000}, "--strangers_per_peer must be 1 to 4096");
   refuses(FLAGS_max_sessions, {0, -1}, "--max_sessions must be at least 1");
   refuses(FLAGS_warm_workers, {-2, 65}, "--warm_workers must be from -1 to 64");
   refuses(FLAGS_hardware_queues, {-1, 33}, "--hardware_queues must be from 0 to 32");

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,17 +13,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "audit/audited_method.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
 #include "common/steady_time.h"
 #include "common/version.h"
+#include "proto/admin.pb.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/admin_socket.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
+#include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
 #include "server/process/process_roles.h"
 #include "server/process/running_process.h"
@@ -34,6 +38,14 @@ namespace warpline::server {
 namespace {
 
 using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
+
+constexpr int kStrangersOfOthers = 32;
+
+// What a client may send ahead on a stream that is not read (transport/grpc); a stranger's is read,
+// and holds a frame at most.
+constexpr size_t kUnreadBytesOfStream = size_t{12} << 20;
+constexpr size_t kUnreadBytesOfStranger = size_t{2} << 20;
+constexpr size_t kLeastBufferBytes = size_t{1} << 30;
 
 absl::StatusOr<std::string> ProgramOr(const std::string& given, ProcessRole role) {
   if (!given.empty()) return given;
@@ -47,6 +59,16 @@ absl::StatusOr<std::unique_ptr<supervisor::SupervisedLauncher>> StartSupervisor(
   ChildOptions program;
   program.path = *std::move(path);
   return supervisor::SupervisedLauncher::Create(std::move(program));
+}
+
+// Sessions whose chunks are all small cannot use the rest of the device.
+void WarnOfFewDescriptors(const DeviceMemory& device) {
+  const uint64_t smallest = device.capacity_bytes() / kChunkClasses.back();
+  if (smallest <= device.max_chunks()) return;
+  LogWarning("the system lets the server have descriptors for chunks=", device.max_chunks(),
+             " of gpu=", device.ordinal(),
+             ", and all of its memory in the smallest is chunks=", smallest,
+             ": give it more (LimitNOFILE, RLIMIT_NOFILE)");
 }
 
 absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* launcher,
@@ -65,10 +87,11 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
     options.keeper.ordinal = ordinal;
     options.max_chunks = descriptors / 2 / static_cast<size_t>(count);
     auto device = DeviceMemory::Open(options);
-    if (!device.ok()) {
-      return absl::Status(
-          device.status().code(),
-          absl::StrCat("device ", ordinal, ": ", std::string(device.status().message())));
+    absl::Status usable = device.status();
+    if (usable.ok()) usable = CheckPageableAccess((*device)->info(), ordinal, from.pageable_access);
+    if (!usable.ok()) {
+      return absl::Status(usable.code(),
+                          absl::StrCat("device ", ordinal, ": ", std::string(usable.message())));
     }
     jailer->AddDevice(ordinal, (*device)->info().pci_bus_id());
     // What "auto" became for the first device holds for all.
@@ -80,6 +103,7 @@ absl::StatusOr<Devices> OpenDevices(const DeviceOptions& from, ProcessLauncher* 
             " capacity_bytes=", (*device)->capacity_bytes());
     devices.push_back(std::move(*device));
   }
+  for (const auto& device : devices) WarnOfFewDescriptors(*device);
   return devices;
 }
 
@@ -165,6 +189,13 @@ std::string NameForScheduler(const ServerOptions& options) {
   return absl::StrCat(HostName(), ":", port == "0" ? absl::StrCat("pid", getpid()) : port);
 }
 
+// Of what it only asks again, how far a replacement is, there is no record.
+std::optional<audit::Record> DescribeReplace(const std::string& request) {
+  warpline_internal::ReplaceRequest parsed;
+  if (parsed.ParseFromString(request) && parsed.ticket() != 0) return std::nullopt;
+  return audit::Record{.event = audit::Event::kAdminReplace, .session = parsed.session()};
+}
+
 std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
   if (!UsesNvidiaDriver(devices.front()->backend())) return nullptr;
   nvml::SamplerOptions options;
@@ -189,6 +220,9 @@ absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions optio
 absl::Status GpuServer::Compose() {
   // The supervisor has the limit that there is when it starts.
   const size_t descriptors = RaiseDescriptorLimit();
+  auto audit = audit::OpenAudit(options_.audit);
+  if (!audit.ok()) return audit.status();
+  audit_ = *std::move(audit);
   jailer_ = std::make_unique<jail::Jailer>(options_.jail);
   auto launcher = StartSupervisor(options_.device);
   if (!launcher.ok()) return launcher.status();
@@ -208,6 +242,7 @@ absl::Status GpuServer::Compose() {
   host->leases = leases_.get();
   host->launcher = launcher_.get();
   host->jailer = jailer_.get();
+  host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
@@ -220,11 +255,19 @@ absl::Status GpuServer::Compose() {
 
 ListenerOptions GpuServer::MakeListenerOptions() {
   ListenerOptions options;
-  const int max_sessions = options_.sessions.max_sessions;
-  // The host counts sessions and says why it refuses; this bound is for what has not got so far.
-  options.max_sessions = max_sessions + 64;
+  const int max_sessions = std::min(options_.sessions.max_sessions, 1 << 20);
+  options.max_strangers_of_peer = options_.sessions.strangers_per_peer;
+  // So that others have room while one peer has all that it may have.
+  options.max_strangers = options_.sessions.strangers_per_peer + kStrangersOfOthers;
+  // The host counts sessions and says why it refuses. Each may have a stream and another on which
+  // it is being resumed; there are as many strangers that were told to go as those that were not.
+  options.max_sessions = 2 * (max_sessions + options.max_strangers);
+  // So that those who push as much as they can leave the others their room.
+  options.max_buffer_bytes = std::max(
+      kLeastBufferBytes, 2 * (static_cast<size_t>(max_sessions) * kUnreadBytesOfStream +
+                              static_cast<size_t>(options.max_strangers) * kUnreadBytesOfStranger));
   // A connection or two of each session, those of operators, and some that are none of ours.
-  options.max_connections = 2 * std::min(max_sessions, 1 << 20) + 512;
+  options.max_connections = 2 * max_sessions + 512;
   options.tls = options_.listen.tls;
   options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
   options.methods[kStatMethod] = [this](const std::string& peer, const std::string& request) {
@@ -266,9 +309,10 @@ absl::Status GpuServer::StartAdminListener() {
     options.methods[kStatMethod] = [this](const std::string&, const std::string&) {
       return AnswerStat(host_.get(), name_);
     };
-    options.methods[kReplaceMethod] = [this](const std::string&, const std::string& request) {
-      return AnswerReplace(host_.get(), replacements_.get(), request);
-    };
+    options.methods[kReplaceMethod] = audit::Audited(
+        audit_.get(), &DescribeReplace, [this](const std::string&, const std::string& request) {
+          return AnswerReplace(host_.get(), replacements_.get(), request);
+        });
     admin_listener_ = MakeListener(std::move(options));
     status = admin_listener_->Start({"unix:" + *path}, host_.get());
   }
@@ -298,6 +342,7 @@ absl::Status GpuServer::Start() {
   }
   LogInfo("serving version=", kVersion, " listen=", absl::StrJoin(options_.listen.addresses, ","),
           " port=", port(), " pid=", getpid());
+  Record(audit::Event::kServerStarted);
   if (!options_.scheduler.address.empty()) JoinScheduler();
   return absl::OkStatus();
 }
@@ -310,6 +355,13 @@ int GpuServer::port() const {
     if (absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) return port;
   }
   return 0;
+}
+
+void GpuServer::Record(audit::Event event) {
+  if (audit_ == nullptr) return;
+  audit_->Add({.event = event,
+               .texts = {{"version", kVersion}},
+               .numbers = {{"pid", static_cast<uint64_t>(getpid())}}});
 }
 
 void GpuServer::JoinScheduler() {
@@ -327,6 +379,9 @@ void GpuServer::JoinScheduler() {
   const std::string& advertised = options_.scheduler.advertised;
   options.endpoint = advertised.empty() ? listener_->addresses().front() : advertised;
   options.version = kVersion;
+  if (audit_ != nullptr) {
+    options.audit_head = [this] { return audit::FormatAnchor(audit_->head()); };
+  }
   scheduler_ = std::make_unique<SchedulerLink>(std::move(options), host_.get(), leases_.get());
 }
 
@@ -341,6 +396,7 @@ void GpuServer::Drain() {
     host_->WaitUntilIdle(absl::Seconds(2));
   }
   listener_->Shutdown(absl::Seconds(1));
+  Record(audit::Event::kServerStopped);
   // Reports once more: that there are no sessions any more.
   scheduler_.reset();
   exposer_.reset();
@@ -362,6 +418,7 @@ GpuServer::~GpuServer() {
   // By now it has nothing to supervise.
   launcher_.reset();
   jailer_.reset();
+  audit_.reset();
 }
 
 }  // namespace warpline::server

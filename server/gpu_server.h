@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "audit/audit_log.h"
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
 #include "server/admin/scheduler_link.h"
@@ -63,6 +64,8 @@ class GpuServer {
   // Listens for the operator, where that can be.
   absl::Status StartAdminListener();
   std::string AnswerWhere() const;
+  // Records that the server started or stopped.
+  void Record(audit::Event event);
 
   const ServerOptions options_;
   const std::string name_;      // For clients' logs.
@@ -71,6 +74,7 @@ class GpuServer {
   std::atomic<bool> admin_serving_{false};
 
   // In this order each part uses only those before it; the destructor ends them in reverse.
+  std::unique_ptr<audit::AuditLog> audit_;  // Null where nothing is recorded.
   std::unique_ptr<jail::Jailer> jailer_;
   std::unique_ptr<supervisor::SupervisedLauncher> launcher_;
   std::unique_ptr<LeaseBook> leases_;

@@ -1,13 +1,20 @@
 #include "server/gpu_server.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "proto/admin.pb.h"
 #include "proto/frames.h"
@@ -114,6 +121,46 @@ TEST_F(GpuServerTest, EndsWithoutBeingDrained) {
   ASSERT_TRUE(client->Open().has_value());
 }
 
+// More streams and connections than the server takes in all, of the same address.
+TEST_F(GpuServerTest, SilentClientsKeepNobodyOut) {
+  options_.sessions.max_sessions = 4;
+  options_.sessions.strangers_per_peer = 8;
+  const auto server = Started();
+  ASSERT_NE(server, nullptr);
+  auto hello = TestClient::GoodHello();
+  hello.set_features(kFeatureResume);
+  auto early = Dial(*server);
+  ASSERT_NE(early, nullptr);
+  const auto welcome = early->Open(hello);
+  ASSERT_TRUE(welcome.has_value());
+
+  std::vector<std::unique_ptr<TestClient>> streams;
+  for (int i = 0; i < 120; ++i) {
+    streams.push_back(Dial(*server));
+    ASSERT_NE(streams.back(), nullptr) << i;
+  }
+  std::vector<UniqueFd> connections;
+  for (int i = 0; i < 600; ++i) {
+    connections.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(server->port()));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(connect(connections.back().get(), reinterpret_cast<const sockaddr*>(&address),
+                      sizeof(address)),
+              0);
+  }
+
+  const auto late = Dial(*server);
+  ASSERT_NE(late, nullptr);
+  EXPECT_TRUE(late->Open(hello).has_value());
+  early.reset();
+  const auto again = Dial(*server);
+  ASSERT_NE(again, nullptr);
+  EXPECT_TRUE(again->Resume(*welcome, 1, 0).has_value());
+  EXPECT_EQ(server->host().sessions(), 2);
+}
+
 TEST_F(GpuServerTest, SaysWhichAddressIsTaken) {
   const auto first = Started();
   ASSERT_NE(first, nullptr);
@@ -196,6 +243,24 @@ TEST_F(GpuServerTest, AnAdminSocketThatCannotBeIsSaid) {
 TEST_F(GpuServerTest, DoesNotStartWithoutAKeeper) {
   options_.device.keeper_program = "/nonexistent/keeper";
   EXPECT_FALSE(GpuServer::Create(options_).ok());
+}
+
+TEST_F(GpuServerTest, ADeviceThatReachesPageableMemoryIsRefusedOnlyIfTold) {
+  const testing::TempFolder folder;
+  const std::string keeper = folder.path() + "/keeper";
+  std::ofstream(keeper) << "#!/bin/sh\nexec " << Runfile("server/keeper/fake_keeper")
+                        << " --pageable_access \"$@\"\n";
+  ASSERT_EQ(chmod(keeper.c_str(), 0700), 0);
+  options_.device.keeper_program = keeper;
+  EXPECT_TRUE(GpuServer::Create(options_).ok());
+  options_.device.pageable_access = PageableAccess::kRefuse;
+  const auto refused = GpuServer::Create(options_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+  EXPECT_NE(refused.status().message().find("device 0: it reaches pageable memory"),
+            std::string::npos)
+      << refused.status();
+  options_.device.keeper_program = Runfile("server/keeper/warpline-keeper");
+  EXPECT_TRUE(GpuServer::Create(options_).ok()) << "the CPU device does not";
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "audit/audit_log.h"
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
 #include "server/jail/jailer.h"
+#include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
 
 namespace warpline::server {
@@ -37,6 +39,7 @@ struct DeviceOptions {
   std::optional<uint64_t> reserve_bytes;
   // Workers of each device that wait for a session; by default one of a GPU, none of another.
   std::optional<int> warm_workers;
+  PageableAccess pageable_access = PageableAccess::kWarn;
   // Hardware queues of each session, 1 to 32; 0 for the driver's choice.
   int hardware_queues = 0;
   // Empty for the programs that lie beside this one.
@@ -48,6 +51,9 @@ struct DeviceOptions {
 // What each session may have.
 struct SessionLimits {
   int max_sessions = 64;
+  // Streams that one peer may have open without having opened or resumed a session: see
+  // ListenerOptions.
+  int strangers_per_peer = 64;
   // Device memory of a session; 0 for all that the device has.
   uint64_t quota_bytes = 0;
   // Host memory that all sessions together share with clients; 0 for half of the host's.
@@ -77,6 +83,8 @@ struct ServerOptions {
   // Without a folder no module images are kept.
   ModuleStoreOptions modules;
   SchedulerOptions scheduler;
+  // Without a folder nothing is recorded.
+  audit::AuditLogOptions audit;
   // How long sessions may go on when the server drains.
   absl::Duration drain_timeout = absl::Seconds(10);
 };

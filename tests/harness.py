@@ -115,7 +115,8 @@ def wait_until(condition, what, timeout_s=30):
 class Scheduler:
     """A warpline-scheduler whose state folder and port stay when it is restarted."""
 
-    def __init__(self, installation):
+    def __init__(self, installation, *flags):
+        self._flags = flags
         self._binary = str(installation.root / "bin/warpline-scheduler")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-scheduler-"))
         self.endpoint = "127.0.0.1:0"
@@ -129,7 +130,8 @@ class Scheduler:
             self.process = subprocess.Popen(
                 [self._binary, "--listen=" + self.endpoint, "--port_file=%s" % port_file,
                  "--state=%s" % (self.folder / "state"), "--report_interval=100ms",
-                 "--lost_after=1s", "--lease_ttl=%ds" % LEASE_TTL_S],
+                 "--lost_after=1s", "--lease_ttl=%ds" % LEASE_TTL_S,
+                 *self._flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(port_file.exists, "the scheduler serves: " + self.log())
         self.endpoint = "127.0.0.1:" + port_file.read_text().strip()

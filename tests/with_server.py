@@ -3,7 +3,8 @@
 
   with_server.py --bundle=DIR [--device=cuda|cpu|auto] -- COMMAND ...
 
-In the command {lib} stands for the bundle's folder of libcuda.so.1 and {endpoint} for the server:
+In the command {lib} stands for the bundle's folder of libcuda.so.1 and {endpoint} for the server, whose
+process is {pid} and whose log is the file {log}:
 
   with_server.py --bundle=warpline -- tests/conformance/run.py --remote={endpoint} --lib={lib}
 """
@@ -34,7 +35,8 @@ def main():
     flags = ["--device=" + args.device, *args.server_flag]
     with local_server.Server(installation, flags) as server:
         command = [word.replace("{lib}", str(installation.root / "lib"))
-                   .replace("{endpoint}", server.endpoint) for word in args.command]
+                   .replace("{endpoint}", server.endpoint).replace("{pid}", str(server.pid))
+                   .replace("{log}", str(server.log_path)) for word in args.command]
         status = subprocess.run(command, check=False).returncode
         if not server.running():
             print("with_server: the server has ended", file=sys.stderr)

@@ -343,15 +343,17 @@ def dispatch_h(table):
 #include <cstring>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "proto/commands.h"
 
 namespace warpline {
 
 // Calls families.FAMILY().On(const cmd::X& command, std::string_view tail), by column `family`, for
 // a command whose length has been checked: `body` holds at least kCommandTable[id - 1].body_bytes.
-// `id` must be known.
+// `id` must be known. On which thread the families may be called is the caller's business.
 template <typename Families>
-void DispatchCommand(CommandId id, std::string_view body, Families& families) {
+void DispatchCommand(CommandId id, std::string_view body, Families& families)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
   switch (id) {"""]
     for c in table["command"]:
         out.append("    case CommandId::k%s: {" % c["name"])

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "transport/channel_loop.h"
 
 namespace warpline {
 
@@ -40,23 +41,23 @@ enum class Accept {
            // the next Wake() (and, while it polls, on each turn of its loop).
 };
 
-// Receives a channel's events, all on the channel's loop and never concurrently. No method may
-// block. The handler must outlive the channel.
+// Receives a channel's events, all on the channel's loop and never concurrently. A channel's thread
+// has a LoopScope of channel_loop. No method may block. The handler must outlive the channel.
 class ChannelHandler {
  public:
   virtual ~ChannelHandler() = default;
 
   // Moves the next frame to send into `*frame`; returns false when there is nothing to send.
-  virtual bool NextFrame(Frame* frame) = 0;
+  virtual bool NextFrame(Frame* frame) RUNS_ON(channel_loop) = 0;
 
   // Offers a received frame. On kTaken the handler may have moved from `*frame`; on kLater it must
   // have left it as it was.
-  virtual Accept OnFrame(Frame* frame) = 0;
+  virtual Accept OnFrame(Frame* frame) RUNS_ON(channel_loop) = 0;
 
   // The last call: the stream ended. OK when both sides ended in order, UNAVAILABLE when the
   // connection was lost, otherwise the peer's status. Frames not yet sent are gone. After the
   // peer's orderly end this comes once every frame was taken and NextFrame() has nothing more.
-  virtual void OnClosed(const absl::Status& status) = 0;
+  virtual void OnClosed(const absl::Status& status) RUNS_ON(channel_loop) = 0;
 };
 
 struct ChannelOptions {
@@ -77,6 +78,11 @@ class Channel {
   // NextFrame() may have something to send, or a frame refused with kLater may fit now.
   virtual void Wake() = 0;
 
+  // Of a listening server: the client has shown that it may be here. Until then the channel counts
+  // among those of strangers, of which each peer may have a few; when there are too many the oldest
+  // is closed with UNAVAILABLE.
+  virtual void Admit() {}
+
   // Ends the stream. What NextFrame() still returns is sent first when `status` is OK; otherwise
   // the peer sees `status`, and so does this side's OnClosed(). Frames that still arrive are
   // dropped. Returns at once; OnClosed() follows, with UNAVAILABLE when the peer has not ended its
@@ -89,7 +95,7 @@ class Channel {
 class SessionHandler : public ChannelHandler {
  public:
   // Hands the handler its channel, borrowed until OnClosed(). Called once, before anything else.
-  virtual void Started(Channel* channel) = 0;
+  virtual void Started(Channel* channel) RUNS_ON(channel_loop) = 0;
 };
 
 // Decides on the new sessions of a listening server.

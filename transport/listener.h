@@ -9,6 +9,7 @@
 #ifndef WARPLINE_TRANSPORT_LISTENER_H_
 #define WARPLINE_TRANSPORT_LISTENER_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,17 @@ struct ListenerOptions {
   ChannelOptions channel = {};
   // Sessions above this many are refused with RESOURCE_EXHAUSTED, before they get a thread.
   int max_sessions = 256;
-  // Connections that each address may have at a time; more are closed as soon as they come.
+  // Of those that are not admitted (Channel::Admit()), in all and of one peer; for a new one the
+  // oldest has to go. A peer is the name in a certificate, else an address (of IPv6 its first 64
+  // bits), else the user of a unix socket.
+  int max_strangers = 128;
+  int max_strangers_of_peer = 64;
+  // Connections that each address to listen on may have at a time. For a new one the oldest goes
+  // that has no session which was admitted.
   int max_connections = 1024;
+  // What the transport may hold of bytes that were not read yet, of all connections; above that it
+  // takes no more.
+  size_t max_buffer_bytes = size_t{1} << 30;
   // Plain text without. With it clients on other hosts must present a certificate that `ca` signs.
   TlsFiles tls = {};
   // The same for unix sockets, which are plain text otherwise.

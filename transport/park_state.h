@@ -19,21 +19,27 @@
 
 #include <atomic>
 
+#include "transport/channel_loop.h"
+
 namespace warpline {
 
-// Signal() is thread-safe; the other methods belong to the loop.
+// Signal() is thread-safe.
 class ParkState {
  public:
-  void Announce() {
+  void Announce() RUNS_ON(channel_loop) {
     state_.store(kParked, std::memory_order_relaxed);
     Fence();
   }
 
   // Returns true when a waker has won and rings, or will ring, the bell once.
-  bool Retract() { return state_.exchange(kRunning, std::memory_order_acq_rel) == kSignalled; }
+  bool Retract() RUNS_ON(channel_loop) {
+    return state_.exchange(kRunning, std::memory_order_acq_rel) == kSignalled;
+  }
 
   // Like Retract(), for good.
-  bool Retire() { return state_.exchange(kRetired, std::memory_order_acq_rel) == kSignalled; }
+  bool Retire() RUNS_ON(channel_loop) {
+    return state_.exchange(kRetired, std::memory_order_acq_rel) == kSignalled;
+  }
 
   // Returns true when the caller must ring the bell.
   bool Signal() {

@@ -11,9 +11,10 @@
 
 namespace warpline {
 
-// A connection to the socket at `path`, non-blocking. With `listener_uid` only to one whose
-// listener ran as that user when it began to listen, as the kernel tells: PERMISSION_DENIED for
-// another. UNAVAILABLE when nobody listens there. Does not block.
+// A connection to the socket at `path`, non-blocking. It has an abstract name of its own, where one
+// is to be had, by which a listener can tell it from others of the same user. With `listener_uid`
+// only to one whose listener ran as that user when it began to listen, as the kernel tells:
+// PERMISSION_DENIED for another. UNAVAILABLE when nobody listens there. Does not block.
 absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path, std::optional<uint32_t> listener_uid);
 
 }  // namespace warpline

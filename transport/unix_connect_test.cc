@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "transport/testing/temp_folder.h"
@@ -32,6 +33,22 @@ TEST_F(UnixConnectTest, ListenerOfTheExpectedUserIsTaken) {
   Listen();
   EXPECT_TRUE(ConnectUnix(path_, std::nullopt).ok());
   EXPECT_TRUE(ConnectUnix(path_, geteuid()).ok());
+}
+
+TEST_F(UnixConnectTest, EachConnectionHasANameOfItsOwn) {
+  Listen();
+  const auto name = [this] {
+    const auto connected = ConnectUnix(path_, std::nullopt);
+    EXPECT_TRUE(connected.ok());
+    const UniqueFd taken(accept(listener_.get(), nullptr, nullptr));
+    sockaddr_un address = {};
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(getpeername(taken.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    return std::string(reinterpret_cast<const char*>(&address), size);
+  };
+  const std::string first = name();
+  EXPECT_GT(first.size(), sizeof(sa_family_t));
+  EXPECT_NE(first, name());
 }
 
 TEST_F(UnixConnectTest, ListenerOfAnotherUserIsNot) {

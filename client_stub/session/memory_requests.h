@@ -19,6 +19,8 @@ struct SharedWhat {
   uint64_t handle = 0;
   uint64_t va = 0;
   uint64_t bytes = 0;
+  // An event, by its number, if none of the above is set; 0 for what has no number.
+  uint64_t event = 0;
 };
 
 // A token that opens an offer. For a range, [va, va + bytes) is the whole memory that backs it,
@@ -58,6 +60,8 @@ class MemoryRequests {
   // whether the token is that of an event. Both wait for the answer. kInvalidValue when there is no
   // such thing.
   virtual CudaResult Share(const SharedWhat& what, SharedMemory* shared) = 0;
+  // The event is gone, and its offer, if there is one, is taken back some time later.
+  virtual void EndSharedEvent(uint64_t event) = 0;
   virtual CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) = 0;
   // Makes the server give [va, va + bytes) of the host arena (proto/frames.h), whole pages, to the
   // worker and this process, or take it back; waits for the answer. The caller maps `*fd`.

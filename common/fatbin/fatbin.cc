@@ -128,19 +128,23 @@ absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry, size_t max_byt
   return payload;
 }
 
-bool MayPrint(std::string_view bytes) {
+bool MayPrint(std::string_view bytes, uint64_t max_bytes) {
   const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(bytes);
   if (!entries.ok()) return false;
   const auto prints = [](std::string_view code) {
     return code.find("vprintf") != std::string_view::npos ||
            code.find("__assertfail") != std::string_view::npos;
   };
+  uint64_t left = max_bytes;
   for (const ImageEntry& entry : *entries) {
     if (entry.kind == ImageKind::kOther) continue;
     if (entry.compression == Compression::kNone) {
       if (prints(entry.payload)) return true;
       continue;
     }
+    // What an entry claims is paid for even if it holds less.
+    if (entry.uncompressed_bytes > left) return true;
+    left -= entry.uncompressed_bytes;
     const absl::StatusOr<std::string> payload = EntryPayload(entry);
     if (payload.ok() ? prints(*payload) : absl::IsResourceExhausted(payload.status())) return true;
   }

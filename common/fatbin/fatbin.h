@@ -39,6 +39,7 @@ struct ImageEntry {
 };
 
 inline constexpr size_t kMaxPayloadBytes = size_t{256} << 20;
+inline constexpr uint64_t kMaxLookedIntoBytes = 2 * kMaxPayloadBytes;
 
 // The entries of a container, or one entry for a bare cubin or PTX text. INVALID_ARGUMENT for
 // anything else and for a container that contradicts itself.
@@ -50,8 +51,9 @@ absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
                                          size_t max_bytes = kMaxPayloadBytes);
 
 // Whether the image's kernels may print or assert, which shows in the names of the driver's
-// functions for it. Also true for entries too large to look into. Decompresses every entry.
-bool MayPrint(std::string_view bytes);
+// functions for it. Decompresses every entry, up to `max_bytes` in sum; also true for what is too
+// large to look into.
+bool MayPrint(std::string_view bytes, uint64_t max_bytes = kMaxLookedIntoBytes);
 
 }  // namespace warpline::fatbin
 

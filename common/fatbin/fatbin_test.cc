@@ -211,5 +211,18 @@ TEST(FatbinTest, KernelsThatMayPrintNameTheDriversFunctions) {
   EXPECT_FALSE(MayPrint("no image"));
 }
 
+// A few bytes claim a lot, and each is decompressed.
+TEST(FatbinTest, EntriesThatTakeTooLongInSumMayPrint) {
+  const std::string entry = Entry(1, 90, kFlagZstd, Zstd(kPtx), kPtx.size());
+  const std::string container = Container(entry + entry + entry);
+  EXPECT_FALSE(MayPrint(container));
+  EXPECT_FALSE(MayPrint(container, 3 * kPtx.size()));
+  EXPECT_TRUE(MayPrint(container, 3 * kPtx.size() - 1));
+  // What cannot be decompressed is paid for, too.
+  const std::string damaged = Entry(1, 90, kFlagZstd, "none", kPtx.size());
+  EXPECT_FALSE(MayPrint(Container(damaged + damaged), 2 * kPtx.size()));
+  EXPECT_TRUE(MayPrint(Container(damaged + damaged), 2 * kPtx.size() - 1));
+}
+
 }  // namespace
 }  // namespace warpline::fatbin

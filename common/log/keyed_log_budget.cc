@@ -26,6 +26,13 @@ LogPermit KeyedLogBudget::Ask(std::string_view key, size_t kind) {
                                                              all.left_out() > 0 ? all.in_ns() : 0));
 }
 
+uint64_t KeyedLogBudget::TakeLeftOut(size_t kind) {
+  MutexLock lock(&mu_);
+  uint64_t lines = all_.TakeLeftOut(kind);
+  for (const auto& [key, entry] : entries_) lines += entry.budget->TakeLeftOut(kind);
+  return lines;
+}
+
 size_t KeyedLogBudget::keys() const {
   MutexLock lock(&mu_);
   return entries_.size();

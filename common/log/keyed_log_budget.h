@@ -45,6 +45,9 @@ class KeyedLogBudget {
   // budget had no room.
   LogPermit Ask(std::string_view key, size_t kind) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Takes what is pending of a kind, of all keys, so that it can be said elsewhere.
+  uint64_t TakeLeftOut(size_t kind) ABSL_LOCKS_EXCLUDED(mu_);
+
   size_t keys() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -75,6 +75,16 @@ TEST_F(KeyedLogBudgetTest, WhatAForgottenKeyHadPendingIsNotLost) {
   EXPECT_EQ(left_out_, 10u);
 }
 
+TEST_F(KeyedLogBudgetTest, WhatIsPendingCanBeTakenForAllKeys) {
+  KeyedLogBudget budget(Options(/*max_keys=*/2));
+  Say(&budget, "forgotten", 15);
+  Say(&budget, "a", 15);
+  Say(&budget, "b", 7);
+  EXPECT_EQ(budget.TakeLeftOut(kOpenedLine) + left_out_, 22u);
+  EXPECT_EQ(budget.TakeLeftOut(kOpenedLine), 0u);
+  EXPECT_EQ(budget.TakeLeftOut(kRefusedLine), 0u);
+}
+
 TEST_F(KeyedLogBudgetTest, WhatIsPendingAtTheEndIsSaidInOneLine) {
   {
     KeyedLogBudget budget(Options());

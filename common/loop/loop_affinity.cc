@@ -8,19 +8,19 @@ namespace warpline {
 
 constinit thread_local const LoopAffinity* LoopAffinity::current_ = nullptr;
 
-void LoopAffinity::Enter() {
-  current_ = this;
-  threads_.fetch_add(1, std::memory_order_relaxed);
-}
-
-void LoopAffinity::Leave() {
-  current_ = nullptr;
-  threads_.fetch_sub(1, std::memory_order_relaxed);
-}
-
 void LoopAffinity::Fail() {
   LogError("a function of one loop was called on another thread");
   std::abort();
+}
+
+LoopScope::LoopScope(LoopAffinity* loop) : loop_(loop), outer_(LoopAffinity::current_) {
+  LoopAffinity::current_ = loop;
+  loop->threads_.fetch_add(1, std::memory_order_relaxed);
+}
+
+LoopScope::~LoopScope() {
+  LoopAffinity::current_ = outer_;
+  loop_->threads_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace warpline

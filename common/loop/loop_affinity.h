@@ -19,8 +19,18 @@
 //
 // The analysis follows calls, but not what is called back. So members are ABSL_GUARDED_BY() the
 // affinity, functions RUNS_ON() it, and what is posted, set as a timer or handed over as a callback
-// begins with AssertOnLoop(). It is the same everywhere: one object stands for a loop, as
-// server/process/control_loop.h does for the server's, so that classes can name it to each other.
+// begins with AssertOnLoop(). A lambda that the function which makes it calls at once, through an
+// algorithm or std::visit(), is RUNS_ON() the loop itself and asserts nothing.
+//
+// Where several classes share a loop, one object stands for it everywhere, so that they can name it
+// to each other: server/process/control_loop.h, transport/channel_loop.h,
+// server/worker/lanes/decoder_thread.h. If a process has several loops of such a kind, their
+// threads enter the same object. Then it tells them from all other threads but not from each other.
+// A class whose members no other class names has an affinity of its own, and tells its objects'
+// threads apart.
+//
+// A thread that is no loop's, but that does a loop's work while there is no loop, is the loop for
+// as long as it has a LoopScope.
 #ifndef WARPLINE_COMMON_LOOP_LOOP_AFFINITY_H_
 #define WARPLINE_COMMON_LOOP_LOOP_AFFINITY_H_
 
@@ -40,12 +50,6 @@ class ABSL_LOCKABLE LoopAffinity {
   LoopAffinity(const LoopAffinity&) = delete;
   LoopAffinity& operator=(const LoopAffinity&) = delete;
 
-  // The calling thread is the loop's from now on, and that of no other loop. There may be several
-  // such threads, each with a loop of its own, where tests have several servers in one process.
-  void Enter();
-  // The calling thread's loop has ended.
-  void Leave();
-
   // Ends the process when the loop's thread is another than the calling one. While no thread has
   // entered, every thread may, because there is nobody to disagree with: a test that calls a class
   // directly, or the destruction of what outlived its loop.
@@ -59,10 +63,25 @@ class ABSL_LOCKABLE LoopAffinity {
   }
 
  private:
+  friend class LoopScope;
   [[noreturn]] static void Fail();
 
   static constinit thread_local const LoopAffinity* current_;
   std::atomic<int> threads_{0};
+};
+
+// The calling thread is the loop's, and that of no other loop, for a scope; afterwards it is again
+// what it was before. Several threads may be the same loop's at a time.
+class ABSL_SCOPED_LOCKABLE LoopScope {
+ public:
+  explicit LoopScope(LoopAffinity* loop) ABSL_EXCLUSIVE_LOCK_FUNCTION(loop);
+  ~LoopScope() ABSL_UNLOCK_FUNCTION();
+  LoopScope(const LoopScope&) = delete;
+  LoopScope& operator=(const LoopScope&) = delete;
+
+ private:
+  LoopAffinity* const loop_;
+  const LoopAffinity* const outer_;
 };
 
 }  // namespace warpline

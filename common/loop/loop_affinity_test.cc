@@ -16,11 +16,31 @@ TEST(LoopAffinity, EveryThreadMayWhileNoneHasEntered) {
 TEST(LoopAffinity, TheThreadThatEnteredMay) {
   LoopAffinity loop;
   std::thread([&] {
-    loop.Enter();
+    const LoopScope scope(&loop);
     loop.AssertOnLoop();
-    loop.Leave();
   }).join();
   loop.AssertOnLoop();
+}
+
+TEST(LoopAffinity, SeveralThreadsMayBeTheLoops) {
+  LoopAffinity loop;
+  const LoopScope scope(&loop);
+  std::thread([&] {
+    const LoopScope other(&loop);
+    loop.AssertOnLoop();
+  }).join();
+  loop.AssertOnLoop();
+}
+
+TEST(LoopAffinity, AThreadGoesBackToItsFormerLoop) {
+  LoopAffinity outer;
+  LoopAffinity inner;
+  const LoopScope scope(&outer);
+  {
+    const LoopScope meanwhile(&inner);
+    inner.AssertOnLoop();
+  }
+  outer.AssertOnLoop();
 }
 
 TEST(LoopAffinityDeathTest, AnotherThreadEndsTheProcess) {
@@ -28,8 +48,8 @@ TEST(LoopAffinityDeathTest, AnotherThreadEndsTheProcess) {
   EXPECT_DEATH(
       {
         LoopAffinity loop;
-        std::thread([&] { loop.Enter(); }).join();
-        loop.AssertOnLoop();
+        const LoopScope scope(&loop);
+        std::thread([&] { loop.AssertOnLoop(); }).join();
       },
       "a function of one loop was called on another thread");
 }
@@ -40,8 +60,8 @@ TEST(LoopAffinityDeathTest, TheThreadOfAnotherLoopEndsTheProcess) {
       {
         LoopAffinity loop;
         LoopAffinity other;
-        loop.Enter();
-        other.Enter();
+        const LoopScope scope(&loop);
+        const LoopScope inner(&other);
         loop.AssertOnLoop();
       },
       "a function of one loop was called on another thread");

@@ -16,7 +16,7 @@ struct ServerProgram {
   const char* name;       // "warpline-server"
   const char* log_name;   // Stands in each line of the log.
   const char* usage;      // What --help prints before the flags.
-  const char* main_file;  // --help lists its flags, and those of TLS.
+  const char* main_file;  // --help lists its flags, and those of TLS and the audit.
 };
 
 // Parses the command line, then calls `run` and returns its exit code. --help and --version do not

@@ -27,7 +27,11 @@ The operator's credential of the service warpline\\-scheduler; root's to read.""
         ("FILES", """\
 .TP
 .I /etc/default/warpline\\-server
-Flags of the service warpline\\-server."""),
+Flags of the service warpline\\-server.
+.TP
+.I /var/lib/warpline/audit
+The audit's record of the service; see
+.BR warpline (1)."""),
     ]),
     "warpline-scheduler": (8, [
         ("FILES", """\

@@ -206,6 +206,10 @@ class Server:
     def pid(self):
         return self._process.pid
 
+    @property
+    def log_path(self):
+        return self._folder / "log"
+
     def running(self):
         return self._process.poll() is None
 

@@ -10,6 +10,7 @@
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
+#include "lease/token.h"
 #include "proto/scheduler.pb.h"
 #include "server/handover/session_usage.h"
 #include "server/leases/placement.h"
@@ -127,7 +128,7 @@ void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
   to->set_total_bytes(from.memory.total_bytes);
   to->set_capacity_bytes(from.memory.capacity_bytes);
   to->set_granted_bytes(from.memory.pool.granted_bytes);
-  to->set_pooled_bytes(from.memory.pool.pooled_bytes + from.memory.pool.dirty_bytes);
+  to->set_pooled_bytes(from.memory.pool.stock_bytes + from.memory.pool.leaving_bytes);
 }
 
 }  // namespace

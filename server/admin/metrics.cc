@@ -157,10 +157,14 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
                   memory.capacity_bytes);
     f.DeviceGauge("warpline_device_memory_granted_bytes", "Memory that sessions hold.", gpu,
                   memory.pool.granted_bytes);
-    f.DeviceGauge("warpline_device_memory_pooled_bytes", "Scrubbed memory ready to be granted.",
-                  gpu, memory.pool.pooled_bytes);
-    f.DeviceGauge("warpline_device_memory_unscrubbed_bytes", "Returned memory not yet scrubbed.",
-                  gpu, memory.pool.dirty_bytes);
+    f.DeviceGauge("warpline_device_memory_stock_bytes", "Memory made ahead, ready to be granted.",
+                  gpu, memory.pool.stock_bytes);
+    f.DeviceGauge("warpline_device_memory_leaving_bytes",
+                  "Memory of ended workers that the device does not show to be free.", gpu,
+                  memory.pool.leaving_bytes);
+    f.DeviceGauge("warpline_device_memory_stuck_bytes",
+                  "The part of it that should have been free long ago.", gpu,
+                  memory.pool.stuck_bytes);
     f.DeviceGauge("warpline_device_memory_chunks", "Chunks that exist.", gpu, memory.pool.chunks);
     f.DeviceCounter("warpline_keeper_restarts_total", "Times the keeper was started again.", gpu,
                     memory.keeper_restarts);

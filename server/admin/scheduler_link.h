@@ -4,6 +4,7 @@
 #ifndef WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_
 #define WARPLINE_SERVER_ADMIN_SCHEDULER_LINK_H_
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -23,6 +24,8 @@ struct SchedulerLinkOptions {
   std::string credential;
   std::string endpoint;  // Where clients reach this server.
   std::string version;
+  // The last line of the audit's record; not set where there is none.
+  std::function<std::string()> audit_head;
   absl::Duration answer_timeout = absl::Seconds(2);
 };
 

@@ -19,6 +19,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -86,6 +87,9 @@ class ChunkSource {
   virtual absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) = 0;
   // Overwrites the chunk behind `fd` (borrowed) with zeros, and returns when that is done.
   virtual absl::Status ScrubChunk(int fd, uint64_t bytes) = 0;
+  // The device's memory that nobody has, in this process or any other. Nothing for a device whose
+  // memory is free as soon as the last descriptor and mapping of it are gone.
+  virtual absl::StatusOr<std::optional<uint64_t>> FreeBytes() = 0;
 };
 
 class Backend {

@@ -1,188 +1,24 @@
-// Tests every backend with one suite: what a worker and a keeper rely on. A backend is skipped
-// where it has no device, as cuda is without a GPU; the cpu backend runs everywhere.
+// Tests every backend with one suite: what a worker and a keeper rely on.
 #include "server/device/device.h"
+
+#include <fcntl.h>
 
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_numbers.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
-#include "server/backends/backend_names.h"
+#include "server/device/testing/device_fixture.h"
 
 namespace warpline::device {
 namespace {
 
-constexpr uint64_t kMiB = 1ull << 20;
-constexpr uint64_t kArenaBytes = 4096 * kMiB;
-// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
-constexpr uint64_t kArenaBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
-
-constexpr char kPtx[] = R"(
-.version 7.0
-.target sm_52
-.address_size 64
-.visible .global .align 4 .b8 table[16] = {1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0};
-.visible .const .align 4 .u32 factor = 3;
-
-// out[i] = in[i] * factor + table[i & 3]
-.visible .entry scale(.param .u64 out, .param .u64 in, .param .u32 n)
-{
-  .reg .pred %p<2>;
-  .reg .b32 %r<12>;
-  .reg .b64 %rd<10>;
-  ld.param.u64 %rd1, [out];
-  ld.param.u64 %rd2, [in];
-  ld.param.u32 %r1, [n];
-  mov.u32 %r2, %ctaid.x;
-  mov.u32 %r3, %ntid.x;
-  mov.u32 %r4, %tid.x;
-  mad.lo.s32 %r5, %r2, %r3, %r4;
-  setp.ge.u32 %p1, %r5, %r1;
-  @%p1 bra DONE;
-  cvta.to.global.u64 %rd1, %rd1;
-  cvta.to.global.u64 %rd2, %rd2;
-  mul.wide.u32 %rd3, %r5, 4;
-  add.s64 %rd4, %rd2, %rd3;
-  ld.global.u32 %r6, [%rd4];
-  ld.const.u32 %r7, [factor];
-  and.b32 %r8, %r5, 3;
-  mul.wide.u32 %rd5, %r8, 4;
-  mov.u64 %rd6, table;
-  add.s64 %rd7, %rd6, %rd5;
-  ld.global.u32 %r9, [%rd7];
-  mad.lo.s32 %r10, %r6, %r7, %r9;
-  add.s64 %rd8, %rd1, %rd3;
-  st.global.u32 [%rd8], %r10;
-DONE:
-  ret;
-}
-
-// Spins until *flag is not 0, then stores 1 behind it.
-.visible .entry spin(.param .u64 flag)
-{
-  .reg .pred %p<2>;
-  .reg .b32 %r<3>;
-  .reg .b64 %rd<3>;
-  ld.param.u64 %rd1, [flag];
-  cvta.to.global.u64 %rd1, %rd1;
-AGAIN:
-  ld.volatile.global.u32 %r1, [%rd1];
-  setp.eq.u32 %p1, %r1, 0;
-  @%p1 bra AGAIN;
-  mov.u32 %r2, 1;
-  st.global.u32 [%rd1+4], %r2;
-  ret;
-}
-
-.visible .entry store(.param .u64 where)
-{
-  .reg .b32 %r<2>;
-  .reg .b64 %rd<2>;
-  ld.param.u64 %rd1, [where];
-  cvta.to.global.u64 %rd1, %rd1;
-  mov.u32 %r1, 42;
-  st.global.u32 [%rd1], %r1;
-  ret;
-}
-)";
-
-class DeviceTest : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Backend>> backend = OpenBackend(GetParam());
-    if (!backend.ok()) GTEST_SKIP() << backend.status();
-    backend_ = *std::move(backend);
-    auto chunks = backend_->OpenChunkSource(0);
-    ASSERT_TRUE(chunks.ok()) << chunks.status();
-    chunks_ = *std::move(chunks);
-    auto context = backend_->OpenContext(0);
-    ASSERT_TRUE(context.ok()) << context.status();
-    context_ = *std::move(context);
-    for (const uint64_t base : kArenaBases) {
-      if (context_->ReserveArena(base, kArenaBytes) == CudaResult::kSuccess) {
-        base_ = base;
-        break;
-      }
-    }
-    ASSERT_NE(base_, 0u);
-    auto fd = chunks_->CreateChunk(2 * kMiB);
-    ASSERT_TRUE(fd.ok()) << fd.status();
-    fd_ = *std::move(fd);
-    ASSERT_EQ(context_->MapChunk(base_ + 2 * kMiB, 2 * kMiB, fd_.get()), CudaResult::kSuccess);
-    memory_ = base_ + 2 * kMiB;
-    ASSERT_EQ(context_->AllocStaging(64 << 10, &staging_), CudaResult::kSuccess);
-  }
-
-  void TearDown() override {
-    if (staging_ != nullptr) context_->FreeStaging(staging_);
-    // Unmapped so that the next test finds the arena's addresses free.
-    if (memory_ != 0) context_->UnmapChunk(memory_, 2 * kMiB);
-  }
-
-  CudaResult Sync(StreamId stream) {
-    EventId event;
-    CudaResult result = context_->CreateEvent(2, &event);
-    if (result != CudaResult::kSuccess) return result;
-    result = context_->RecordEvent(event, stream);
-    if (result == CudaResult::kSuccess) result = WaitFor(event);
-    context_->DestroyEvent(event);
-    return result;
-  }
-
-  CudaResult WaitFor(EventId event) {
-    while (true) {
-      const CudaResult result = context_->QueryEvent(event);
-      if (result != CudaResult::kNotReady) return result;
-      std::this_thread::yield();
-    }
-  }
-
-  std::vector<uint32_t> Read(uint64_t address, size_t count) {
-    EXPECT_EQ(context_->CopyFromDevice(staging_, address, count * 4, kLegacyStream),
-              CudaResult::kSuccess);
-    EXPECT_EQ(Sync(kLegacyStream), CudaResult::kSuccess);
-    const auto* words = static_cast<const uint32_t*>(staging_);
-    return {words, words + count};
-  }
-
-  void Write(uint64_t address, const std::vector<uint32_t>& words, StreamId stream) {
-    ASSERT_EQ(context_->CopyToDevice(address, words.data(), words.size() * 4, stream),
-              CudaResult::kSuccess);
-  }
-
-  KernelId Find(const char* name) {
-    if (module_ == ModuleId{}) {
-      EXPECT_EQ(context_->LoadModule(kPtx, &module_), CudaResult::kSuccess);
-    }
-    KernelId kernel{};
-    EXPECT_EQ(context_->FindKernel(module_, name, &kernel), CudaResult::kSuccess);
-    return kernel;
-  }
-
-  template <typename... Args>
-  CudaResult Launch(KernelId kernel, LaunchConfig config, StreamId stream, Args... args) {
-    std::vector<std::byte> params;
-    const auto add = [&](auto value) {
-      params.resize((params.size() + sizeof(value) - 1) / sizeof(value) * sizeof(value));
-      const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-      params.insert(params.end(), bytes, bytes + sizeof(value));
-    };
-    (add(args), ...);
-    return context_->Launch(kernel, config, params, stream);
-  }
-
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<ChunkSource> chunks_;
-  std::unique_ptr<Context> context_;
-  uint64_t base_ = 0;
-  uint64_t memory_ = 0;
-  UniqueFd fd_;
-  void* staging_ = nullptr;
-  ModuleId module_{};
-};
+using DeviceTest = DeviceFixture;
 
 TEST_P(DeviceTest, TellsWhatItIs) {
   const auto info = backend_->Info(0);
@@ -475,6 +311,38 @@ TEST_P(DeviceTest, MemorySurvivesItsMappingAndScrubbingClearsIt) {
   EXPECT_EQ(Read(memory_, 3), (std::vector<uint32_t>{0, 0, 0}));
 }
 
+TEST_P(DeviceTest, ClosedChunksShowInTheCountOfFreeMemory) {
+  // Other processes may be at work on the device; what they take in between is less than this.
+  constexpr uint64_t kChunk = 4096 * kMiB;
+  const auto before = chunks_->FreeBytes();
+  ASSERT_TRUE(before.ok()) << before.status();
+  if (!before->has_value()) return;  // Memory is free as soon as it is closed.
+  auto chunk = chunks_->CreateChunk(kChunk);
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  const UniqueFd kept(fcntl(chunk->get(), F_DUPFD_CLOEXEC, 0));
+  const auto free = [&] { return chunks_->FreeBytes().value().value(); };
+  EXPECT_LE(free(), **before - kChunk / 2);
+  chunk->Reset(-1);
+  // Somebody has it still.
+  EXPECT_LE(free(), **before - kChunk / 2);
+}
+
+TEST_P(DeviceTest, MemoryIsFreeOnceItsLastDescriptorIsClosed) {
+  constexpr uint64_t kChunk = 4096 * kMiB;
+  const auto before = chunks_->FreeBytes();
+  ASSERT_TRUE(before.ok()) << before.status();
+  if (!before->has_value()) return;
+  auto chunk = chunks_->CreateChunk(kChunk);
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  ASSERT_TRUE(chunks_->ScrubChunk(chunk->get(), kChunk).ok());
+  chunk->Reset(-1);
+  const absl::Time deadline = absl::Now() + absl::Seconds(2);
+  while (chunks_->FreeBytes().value().value() < **before - kChunk / 2 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(chunks_->FreeBytes().value().value(), **before - kChunk / 2);
+}
+
 TEST_P(DeviceTest, StrayAccessesOfASinkDoNoHarm) {
   const uint64_t sink = base_ + 64 * kMiB;
   ASSERT_EQ(context_->MapSink(sink, 4 * kMiB), CudaResult::kSuccess);
@@ -560,13 +428,7 @@ TEST_P(DeviceTest, ZZIllegalAddressIsSticky) {
             CudaResult::kIllegalAddress);
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const BackendName& backend : BackendNames()) names.emplace_back(backend.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceTest, ::testing::ValuesIn(DeviceFixture::Backends()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

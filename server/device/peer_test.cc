@@ -22,6 +22,7 @@ constexpr char kPtx[] = R"(
 .version 7.0
 .target sm_52
 .address_size 64
+.visible .global .align 4 .u32 number = 5;
 
 // Waits until *flag is not 0, then stores that at `where`.
 .visible .entry relay(.param .u64 flag, .param .u64 where)
@@ -233,6 +234,23 @@ TEST_P(PeerTest, KernelsReachWhatTheirDeviceReaches) {
   ASSERT_EQ(Relay(1, memory_[0], memory_[0] + 4, kLegacyStream), CudaResult::kSuccess);
   ASSERT_EQ(Sync(1, kLegacyStream), CudaResult::kSuccess);
   EXPECT_EQ(Read(0, memory_[0] + 4, 1), (std::vector<uint32_t>{77}));
+}
+
+TEST_P(PeerTest, CopiesReachVariablesOfAnotherDevice) {
+  ModuleId module{};
+  uint64_t number = 0;
+  uint64_t bytes = 0;
+  ASSERT_EQ(contexts_[1]->LoadModule(kPtx, &module), CudaResult::kSuccess);
+  ASSERT_EQ(contexts_[1]->FindGlobal(module, "number", &number, &bytes), CudaResult::kSuccess);
+  Write(0, memory_[0], {0, 6}, kLegacyStream);
+  ASSERT_EQ(contexts_[0]->CopyOnDevice(memory_[0], number, 4, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(0, memory_[0], 1), (std::vector<uint32_t>{5}));
+  ASSERT_EQ(contexts_[0]->CopyBoxOnDevice({number, 4, 0}, {memory_[0] + 4, 4, 0}, {4, 1, 1},
+                                          kLegacyStream),
+            CudaResult::kSuccess);
+  ASSERT_EQ(Sync(0, kLegacyStream), CudaResult::kSuccess);
+  EXPECT_EQ(Read(1, number, 1), (std::vector<uint32_t>{6}));
+  EXPECT_EQ(contexts_[1]->UnloadModule(module), CudaResult::kSuccess);
 }
 
 // A memory handle's place in the arena does not tell to which device it belongs.

@@ -98,26 +98,18 @@ absl::Status Keeper::Create(const warpline_internal::CreateChunks& request, From
   return absl::OkStatus();
 }
 
-absl::Status Keeper::Scrub(const warpline_internal::ScrubChunks& request,
-                           const std::vector<UniqueFd>& fds) {
+absl::Status Keeper::ReadFree(FromKeeper* reply) {
   if (chunks_ == nullptr) return absl::FailedPreconditionError("the keeper is not open");
-  if (static_cast<size_t>(request.bytes_size()) != fds.size()) {
-    return absl::InvalidArgumentError("sizes and descriptors do not match");
-  }
-  for (size_t i = 0; i < fds.size(); ++i) {
-    const uint64_t bytes = request.bytes(static_cast<int>(i));
-    if (!ValidChunkSize(bytes)) return absl::InvalidArgumentError("chunk out of bounds");
-    const absl::Status status = chunks_->ScrubChunk(fds[i].get(), bytes);
-    if (!status.ok()) return status;
-  }
+  const auto free = chunks_->FreeBytes();
+  if (!free.ok()) return free.status();
+  if (free->has_value()) reply->set_free_bytes(**free);
   return absl::OkStatus();
 }
 
 absl::Status Keeper::Serve(int fd) {
   while (true) {
     warpline_internal::ToKeeper request;
-    std::vector<UniqueFd> fds;
-    const absl::Status received = ReceivePacket(fd, &request, &fds);
+    const absl::Status received = ReceivePacket(fd, &request, nullptr);
     if (absl::IsUnavailable(received)) return absl::OkStatus();
     if (!received.ok()) return received;
     FromKeeper reply;
@@ -127,8 +119,8 @@ absl::Status Keeper::Serve(int fd) {
       status = OpenJailed(request.open(), &reply);
     } else if (request.has_create()) {
       status = Create(request.create(), &reply, &created);
-    } else if (request.has_scrub()) {
-      status = Scrub(request.scrub(), fds);
+    } else if (request.has_free()) {
+      status = ReadFree(&reply);
     }
     if (!status.ok()) {
       reply.set_code(static_cast<int>(status.code()));

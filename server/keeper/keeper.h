@@ -1,4 +1,4 @@
-// The keeper of one device: makes, exports and scrubs memory for the server that started it, and
+// The keeper of one device: makes, scrubs and exports memory for the server that started it, and
 // never runs a tenant's code.
 #ifndef WARPLINE_SERVER_KEEPER_KEEPER_H_
 #define WARPLINE_SERVER_KEEPER_KEEPER_H_
@@ -38,8 +38,7 @@ class Keeper {
   absl::Status Open(const warpline_internal::OpenKeeper& request, FromKeeper* reply);
   absl::Status Create(const warpline_internal::CreateChunks& request, FromKeeper* reply,
                       std::vector<UniqueFd>* created);
-  absl::Status Scrub(const warpline_internal::ScrubChunks& request,
-                     const std::vector<UniqueFd>& fds);
+  absl::Status ReadFree(FromKeeper* reply);
 
   const OpenBackend open_backend_;
   std::unique_ptr<device::Backend> backend_;

@@ -1,7 +1,6 @@
 #include "server/keeper/keeper.h"
 
-#include <sys/mman.h>
-
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,11 +25,13 @@ class KeeperTest : public testing::Test {
     near_ = std::move(pair->first);
     far_ = std::move(pair->second);
     thread_ = StartLoopThread("keeper", [this] {
-      Keeper keeper([](std::string_view name) -> absl::StatusOr<std::unique_ptr<device::Backend>> {
-        if (name == "cuda") return absl::UnavailableError("no driver");
-        if (name != "cpu") return absl::InvalidArgumentError("unknown backend");
-        return device::NewFakeBackend({.device_count = 2});
-      });
+      Keeper keeper(
+          [this](std::string_view name) -> absl::StatusOr<std::unique_ptr<device::Backend>> {
+            if (name == "cuda") return absl::UnavailableError("no driver");
+            if (name != "cpu") return absl::InvalidArgumentError("unknown backend");
+            return device::NewFakeBackend(
+                {.device_count = 2, .free_bytes = [this] { return free_bytes_; }});
+          });
       served_ = keeper.Serve(far_.get());
     });
   }
@@ -63,6 +64,7 @@ class KeeperTest : public testing::Test {
     return Ask(request, fds);
   }
 
+  std::optional<uint64_t> free_bytes_;  // Changed between requests only.
   UniqueFd near_;
   UniqueFd far_;
   absl::Status served_;
@@ -94,34 +96,31 @@ TEST_F(KeeperTest, CreatesTheChunksAskedFor) {
   EXPECT_EQ(fds.size(), 3u);
 }
 
-TEST_F(KeeperTest, ScrubbedChunkReadsZero) {
+TEST_F(KeeperTest, SaysHowMuchMemoryIsFreeWhereTheDeviceDoes) {
   EXPECT_EQ(Open("cpu", 0).code(), 0);
-  std::vector<UniqueFd> fds;
-  Create(kChunk, 1, &fds);
-  ASSERT_EQ(fds.size(), 1u);
-  auto* words = static_cast<uint32_t*>(
-      mmap(nullptr, kChunk, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0].get(), 0));
-  ASSERT_NE(words, MAP_FAILED);
-  words[1000] = 7;
-  ToKeeper scrub;
-  scrub.mutable_scrub()->add_bytes(kChunk);
-  EXPECT_EQ(Ask(scrub, nullptr, {fds[0].get()}).code(), 0);
-  EXPECT_EQ(words[1000], 0u);
-  munmap(words, kChunk);
+  ToKeeper request;
+  request.mutable_free();
+  free_bytes_ = std::nullopt;
+  FromKeeper reply = Ask(request);
+  EXPECT_EQ(reply.code(), 0) << reply.message();
+  EXPECT_FALSE(reply.has_free_bytes());
+  free_bytes_ = 5 * kChunk;
+  reply = Ask(request);
+  EXPECT_EQ(reply.free_bytes(), 5 * kChunk);
 }
 
 TEST_F(KeeperTest, RequestsOutOfOrderOrBoundsAreRefused) {
   std::vector<UniqueFd> fds;
   EXPECT_EQ(Create(kChunk, 1, &fds).code(),
             static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  ToKeeper free;
+  free.mutable_free();
+  EXPECT_EQ(Ask(free).code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ(Open("cpu", 0).code(), 0);
   EXPECT_NE(Open("cpu", 0).code(), 0);
   EXPECT_NE(Create(kChunk + 1, 1, &fds).code(), 0);
   EXPECT_NE(Create(kChunk, 0, &fds).code(), 0);
   EXPECT_NE(Create(kChunk, 201, &fds).code(), 0);
-  ToKeeper scrub;
-  scrub.mutable_scrub()->add_bytes(kChunk);
-  EXPECT_NE(Ask(scrub).code(), 0);
   EXPECT_NE(Ask(ToKeeper()).code(), 0);
 }
 

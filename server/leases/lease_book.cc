@@ -18,6 +18,10 @@ constexpr size_t kLeaseIdBytes = 8;
 // good: a scheduler's tokens last for --lease_ttl, which is at most a day.
 constexpr absl::Duration kAfterlife = absl::Hours(25);
 constexpr size_t kMaxIdle = 65536;
+// However small its quota, a session may have so many chunks.
+constexpr uint64_t kLeastChunks = 64;
+// However small, a lease may have this part of the host memory.
+constexpr uint64_t kLeastHostPart = 16;
 
 struct Lease {
   uint32_t sessions = 0;
@@ -25,12 +29,19 @@ struct Lease {
   absl::Time local_expires;
   absl::Time ends = absl::InfiniteFuture();
   std::map<std::string, std::shared_ptr<Quota>> quotas;  // By device.
+  std::shared_ptr<Quota> host_quota;
 };
 
 struct Ended {
   std::string reason;
   absl::Time forget;
 };
+
+// How much of a device an entitlement is, from 0 to 1.
+double PartOf(const Entitlement& entitlement, uint64_t capacity_bytes) {
+  const auto all = static_cast<double>(std::max<uint64_t>(capacity_bytes, 1));
+  return static_cast<double>(entitlement.MemoryOn(capacity_bytes)) / all;
+}
 
 }  // namespace
 
@@ -41,6 +52,9 @@ struct LeaseSeat::Shared {
   std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
   std::map<std::string, Ended> ended ABSL_GUARDED_BY(mu);
   std::set<std::string> idle ABSL_GUARDED_BY(mu);
+  // Of leases that were forgotten, by lease and device: memory of their last sessions may be on its
+  // way back.
+  std::map<std::pair<std::string, std::string>, std::weak_ptr<Quota>> former ABSL_GUARDED_BY(mu);
   // How much later the scheduler's clock is.
   absl::Duration offset ABSL_GUARDED_BY(mu);
 
@@ -75,16 +89,40 @@ void LeaseSeat::Leave() {
   const auto found = shared->leases.find(entitlement_.lease);
   if (found == shared->leases.end() || --found->second.sessions > 0) return;
   if (found->second.local) return;
+  std::erase_if(shared->former, [](const auto& quota) { return quota.second.expired(); });
   // The quota lives on in the memory that is still held of it.
+  for (const auto& [device, quota] : found->second.quotas) {
+    if (quota.use_count() > 1) shared->former[{entitlement_.lease, device}] = quota;
+  }
   shared->leases.erase(found);
   if (shared->idle.size() < kMaxIdle) shared->idle.insert(entitlement_.lease);
 }
 
-std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes) {
+std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
+                                          uint64_t max_chunks) {
   const uint64_t limit = entitlement_.MemoryOn(capacity_bytes);
-  if (shared_ == nullptr) return Quota::Create(limit);
+  const double part = PartOf(entitlement_, capacity_bytes);
+  const auto chunks = static_cast<uint64_t>(static_cast<double>(max_chunks) * part);
+  const auto create = [&] { return Quota::Create(limit, std::max(chunks, kLeastChunks)); };
+  if (shared_ == nullptr) return create();
   MutexLock lock(&shared_->mu);
   std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].quotas[device_uuid];
+  if (quota == nullptr) {
+    if (const auto former = shared_->former.extract({entitlement_.lease, device_uuid})) {
+      quota = former.mapped().lock();
+    }
+  }
+  if (quota == nullptr) quota = create();
+  return quota;
+}
+
+std::shared_ptr<Quota> LeaseSeat::HostQuota(uint64_t total_bytes, uint64_t capacity_bytes) {
+  const double part = PartOf(entitlement_, capacity_bytes);
+  const auto bytes = static_cast<uint64_t>(static_cast<double>(total_bytes) * part);
+  const uint64_t limit = std::max(bytes, total_bytes / kLeastHostPart);
+  if (shared_ == nullptr) return Quota::Create(limit);
+  MutexLock lock(&shared_->mu);
+  std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].host_quota;
   if (quota == nullptr) quota = Quota::Create(limit);
   return quota;
 }
@@ -163,6 +201,12 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token,
   lease.ends = opened->ends;
   shared_->idle.erase(opened->lease);
   return LeaseSeat(shared_, EntitledBy(&*opened));
+}
+
+absl::Status LeaseBook::CheckHeld(const LeaseSeat& seat) const {
+  if (!seat.entitlement().leased()) return absl::OkStatus();
+  MutexLock lock(&shared_->mu);
+  return shared_->CheckGoesOn(seat.entitlement().lease, options_.required);
 }
 
 absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token,

@@ -38,9 +38,15 @@ class LeaseSeat {
   ~LeaseSeat() { Leave(); }
 
   const Entitlement& entitlement() const { return entitlement_; }
-  // The quota for a device that gives `capacity_bytes`. All sessions of a lease share it; the first
-  // call for the device makes it.
-  std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes);
+  // The quota for a device that gives `capacity_bytes` in at most `max_chunks` chunks: its chunks
+  // are in proportion to its bytes. All sessions of a lease share it; the first call for the device
+  // makes it, unless memory of the lease's former sessions is still held of it.
+  std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
+                                 uint64_t max_chunks);
+  // The quota of host memory, where all sessions may have `total_bytes`: as large a part of it as
+  // the lease has of a device that gives `capacity_bytes`, and at least a sixteenth. All sessions
+  // of a lease share it.
+  std::shared_ptr<Quota> HostQuota(uint64_t total_bytes, uint64_t capacity_bytes);
 
  private:
   friend class LeaseBook;
@@ -85,6 +91,9 @@ class LeaseBook {
   // lease has all its sessions, UNAVAILABLE until the scheduler has sent its keys. `holder` is the
   // certificate that came with the token.
   absl::StatusOr<LeaseSeat> Join(const std::string& token, const CertificateHolder& holder = {});
+
+  // Whether the lease of a seat goes on: PERMISSION_DENIED once it was ended.
+  absl::Status CheckHeld(const LeaseSeat& seat) const;
 
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().

@@ -79,10 +79,10 @@ TEST_F(LeaseBookTest, WithoutALeaseEachSessionHasWhatTheServerGives) {
   auto book = Book(false, kGiB);
   auto first = book->Join("").value();
   auto second = book->Join("").value();
-  const auto quota = first.QuotaOn("x", 80 * kGiB);
+  const auto quota = first.QuotaOn("x", 80 * kGiB, 16384);
   EXPECT_EQ(quota->limit_bytes(), kGiB);
-  EXPECT_NE(second.QuotaOn("x", 80 * kGiB), quota);
-  EXPECT_EQ(first.QuotaOn("x", kGiB / 2)->limit_bytes(), kGiB / 2);
+  EXPECT_NE(second.QuotaOn("x", 80 * kGiB, 16384), quota);
+  EXPECT_EQ(first.QuotaOn("x", kGiB / 2, 16384)->limit_bytes(), kGiB / 2);
   EXPECT_EQ(book->Show("")->MemoryOn(80 * kGiB), kGiB);
 }
 
@@ -92,21 +92,59 @@ TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {
   auto first = book->Join(Token("1")).value();
   auto second = book->Join(Token("1")).value();
   auto other = book->Join(Token("2")).value();
-  const auto quota = first.QuotaOn("x", 80 * kGiB);
+  const auto quota = first.QuotaOn("x", 80 * kGiB, 16384);
   EXPECT_EQ(quota->limit_bytes(), 4 * kGiB);
-  EXPECT_EQ(second.QuotaOn("x", 80 * kGiB), quota);
-  EXPECT_NE(other.QuotaOn("x", 2 * kGiB), quota);
-  EXPECT_EQ(other.QuotaOn("x", 80 * kGiB)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second.QuotaOn("x", 80 * kGiB, 16384), quota);
+  EXPECT_NE(other.QuotaOn("x", 2 * kGiB, 16384), quota);
+  EXPECT_EQ(other.QuotaOn("x", 80 * kGiB, 16384)->limit_bytes(), 2 * kGiB);
+}
+
+TEST_F(LeaseBookTest, ChunksAreInProportionToTheQuota) {
+  auto book = Scheduled();
+  auto seat = book->Join(Token("1")).value();  // 4 GiB.
+  EXPECT_EQ(seat.QuotaOn("x", 16 * kGiB, 16384)->pieces()->limit_bytes(), 4096u);
+  // Enough for something in any case.
+  EXPECT_EQ(seat.QuotaOn("y", 80 * kGiB, 100)->pieces()->limit_bytes(), 64u);
+  EXPECT_EQ(seat.QuotaOn("z", 0, 16384)->pieces()->limit_bytes(), 64u);
+}
+
+TEST_F(LeaseBookTest, HostMemoryIsInProportionToTheQuota) {
+  auto book = Scheduled();
+  auto first = book->Join(Token("1")).value();  // 4 GiB.
+  auto second = book->Join(Token("1")).value();
+  const auto quota = first.HostQuota(64 * kGiB, 8 * kGiB);
+  EXPECT_EQ(quota->limit_bytes(), 32 * kGiB);
+  EXPECT_EQ(second.HostQuota(64 * kGiB, 8 * kGiB), quota);
+  EXPECT_EQ(book->Join(Token("2")).value().HostQuota(64 * kGiB, 1024 * kGiB)->limit_bytes(),
+            4 * kGiB);
+}
+
+TEST_F(LeaseBookTest, MemoryOnItsWayBackCountsForTheNextSessionOfItsLease) {
+  auto book = Scheduled();
+  Reservation held;
+  {
+    auto seat = book->Join(Token("1")).value();
+    held = seat.QuotaOn("x", 80 * kGiB, 16384)->Reserve(kGiB, kGiB, 1);
+  }
+  {
+    auto seat = book->Join(Token("1")).value();
+    EXPECT_EQ(seat.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), kGiB);
+  }
+  auto other = book->Join(Token("2")).value();
+  EXPECT_EQ(other.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), 0u);
+  held = Reservation();
+  auto seat = book->Join(Token("1")).value();
+  EXPECT_EQ(seat.QuotaOn("x", 80 * kGiB, 16384)->used_bytes(), 0u);
 }
 
 TEST_F(LeaseBookTest, QuotaIsOfEachDevice) {
   auto book = Scheduled();
   auto first = book->Join(Token("1")).value();
   auto second = book->Join(Token("1")).value();
-  const auto quota = first.QuotaOn("x", 80 * kGiB);
-  EXPECT_NE(first.QuotaOn("y", 80 * kGiB), quota);
-  EXPECT_EQ(first.QuotaOn("z", 2 * kGiB)->limit_bytes(), 2 * kGiB);
-  EXPECT_EQ(second.QuotaOn("y", 80 * kGiB), first.QuotaOn("y", 80 * kGiB));
+  const auto quota = first.QuotaOn("x", 80 * kGiB, 16384);
+  EXPECT_NE(first.QuotaOn("y", 80 * kGiB, 16384), quota);
+  EXPECT_EQ(first.QuotaOn("z", 2 * kGiB, 16384)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(second.QuotaOn("y", 80 * kGiB, 16384), first.QuotaOn("y", 80 * kGiB, 16384));
 }
 
 TEST_F(LeaseBookTest, SessionsOfALeaseAreCounted) {
@@ -152,8 +190,8 @@ TEST_F(LeaseBookTest, LocalLeaseIsSharedUntilItsHolderGivesItUp) {
   ASSERT_TRUE(book->OpenLocal(2 * kGiB, {}, 0, &token).ok());
   auto first = book->Join(token).value();
   auto second = book->Join(token).value();
-  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB)->limit_bytes(), 2 * kGiB);
-  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB), second.QuotaOn("x", 80 * kGiB));
+  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB, 16384)->limit_bytes(), 2 * kGiB);
+  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB, 16384), second.QuotaOn("x", 80 * kGiB, 16384));
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(book->CloseLocal(token).ok());
   first = LeaseSeat();
@@ -165,10 +203,10 @@ TEST_F(LeaseBookTest, LocalLeaseGetsNoMoreThanASessionWithoutOne) {
   auto book = Book(false, kGiB);
   std::string token;
   ASSERT_TRUE(book->OpenLocal(8 * kGiB, {}, 0, &token).ok());
-  EXPECT_EQ(book->Join(token).value().QuotaOn("x", 80 * kGiB)->limit_bytes(), kGiB);
+  EXPECT_EQ(book->Join(token).value().QuotaOn("x", 80 * kGiB, 16384)->limit_bytes(), kGiB);
   EXPECT_EQ(book->Show(token)->MemoryOn(80 * kGiB), kGiB);
   ASSERT_TRUE(book->OpenLocal(0, {}, 0, &token).ok());
-  EXPECT_EQ(book->Join(token).value().QuotaOn("x", 80 * kGiB)->limit_bytes(), kGiB);
+  EXPECT_EQ(book->Join(token).value().QuotaOn("x", 80 * kGiB, 16384)->limit_bytes(), kGiB);
 }
 
 TEST_F(LeaseBookTest, LocalLeaseThatNobodyRenewsRunsOut) {
@@ -199,7 +237,7 @@ TEST_F(LeaseBookTest, SeatMayOutliveTheBook) {
   auto book = Scheduled();
   auto seat = book->Join(Token("1")).value();
   book.reset();
-  EXPECT_EQ(seat.QuotaOn("x", 8 * kGiB)->limit_bytes(), 4 * kGiB);
+  EXPECT_EQ(seat.QuotaOn("x", 8 * kGiB, 16384)->limit_bytes(), 4 * kGiB);
 }
 
 TEST_F(LeaseBookTest, TokensAreJudgedByTheSchedulersClock) {

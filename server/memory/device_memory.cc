@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/steady_time.h"
 #include "server/backends/backend_names.h"
 
 namespace warpline::server {
@@ -12,12 +13,16 @@ namespace {
 
 // Between attempts to start a keeper that does not start.
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
+// Between looks at memory that is about to be free, and at such that should have been long ago.
+constexpr absl::Duration kSettleDelay = absl::Milliseconds(2);
+constexpr absl::Duration kStuckDelay = absl::Seconds(1);
 constexpr uint64_t kMaxDefaultReserve = 4ull << 30;
 
-enum KeeperLine : size_t { kDiedLine, kStartedLine, kNotStartedLine, kKeeperLineCount };
+enum KeeperLine : size_t { kDiedLine, kStartedLine, kNotStartedLine, kStuckLine, kKeeperLineCount };
 constexpr LogKind kKeeperLines[kKeeperLineCount] = {{"keepers_died", 10, absl::Minutes(1)},
                                                     {"keepers_started", 10, absl::Minutes(1)},
-                                                    {"keepers_not_started", 10, absl::Minutes(1)}};
+                                                    {"keepers_not_started", 10, absl::Minutes(1)},
+                                                    {"memory_stuck", 10, absl::Minutes(1)}};
 
 }  // namespace
 
@@ -29,7 +34,7 @@ DeviceMemory::~DeviceMemory() {
     on_loop_.AssertOnLoop();
     loop_.Remove(keeper_watch_);
     loop_.Remove(restart_timer_);
-    loop_.Remove(trim_timer_);
+    loop_.Remove(settle_timer_);
     keeper_.Stop();
   });
 }
@@ -59,11 +64,13 @@ absl::Status DeviceMemory::StartOnLoop() {
       UsesNvidiaDriver(backend_) ? std::min(total / 8, kMaxDefaultReserve) : 0);
   capacity_bytes_ = total - std::min(total, reserve);
   capacity_bytes_ -= capacity_bytes_ % kChunkClasses.back();
-  pool_.emplace(
-      ChunkPool::Options{.capacity_bytes = capacity_bytes_, .max_chunks = options_.max_chunks},
-      &keeper_);
+  pool_.emplace(ChunkPool::Options{.capacity_bytes = capacity_bytes_,
+                                   .max_chunks = options_.max_chunks,
+                                   .patience = options_.patience},
+                &keeper_);
   LogInfo("keeper started gpu=", ordinal_, " pid=", keeper_.pid(), " backend=", backend_);
   WatchKeeper();
+  Restock();
   Publish();
   return absl::OkStatus();
 }
@@ -114,52 +121,120 @@ void DeviceMemory::RestartIfDown() {
 
 void DeviceMemory::Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
                         uint64_t largest_bytes) {
-  loop_.Post([this, min_bytes, want_bytes, largest_bytes, taken = std::move(taken)] {
+  Request request{min_bytes, want_bytes, largest_bytes, std::move(taken),
+                  SteadyNow() + options_.patience};
+  loop_.Post([this, request = std::move(request)] {
     on_loop_.AssertOnLoop();
-    auto chunks = pool_->Take(min_bytes, want_bytes, largest_bytes);
-    RestartIfDown();
-    TrimWhenIdle();
-    Publish();
-    taken(std::move(chunks));
+    if (!TryTake(request)) waiting_.push_back(request);
   });
 }
 
-void DeviceMemory::Return(std::vector<Chunk> chunks) {
-  if (chunks.empty()) return;
+bool DeviceMemory::TryTake(const Request& request) {
+  auto chunks = pool_->Take(request.min_bytes, request.want_bytes, request.largest_bytes);
+  RestartIfDown();
+  const bool may_pass = absl::IsResourceExhausted(chunks.status()) && pool_->leaving().pending();
+  if (may_pass && SteadyNow() < request.deadline) return false;
+  Restock();
+  Publish();
+  request.taken(std::move(chunks));
+  return true;
+}
+
+void DeviceMemory::Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) {
+  if (chunks.empty() && bill.empty()) return;
+  settling_.fetch_add(1, std::memory_order_acq_rel);
   // std::function copies its target, and chunks cannot be copied.
+  struct Returned {
+    std::vector<Chunk> chunks;
+    std::vector<Reservation> bill;
+  };
+  auto shared = std::make_shared<Returned>(Returned{std::move(chunks), std::move(bill)});
+  loop_.Post([this, shared] {
+    on_loop_.AssertOnLoop();
+    pool_->Return(std::move(shared->chunks), std::move(shared->bill));
+    Settle();
+  });
+}
+
+void DeviceMemory::ReturnUnused(std::vector<Chunk> chunks) {
+  if (chunks.empty()) return;
   auto shared = std::make_shared<std::vector<Chunk>>(std::move(chunks));
   loop_.Post([this, shared] {
     on_loop_.AssertOnLoop();
-    pool_->Return(std::move(*shared));
-    TrimWhenIdle();
+    pool_->ReturnUnused(std::move(*shared));
+    Restock();
     Publish();
-    if (!scrubbing_) {
-      scrubbing_ = true;
-      loop_.Post([this] {
-        on_loop_.AssertOnLoop();
-        ScrubStep();
-      });
-    }
   });
 }
 
-void DeviceMemory::ScrubStep() {
-  scrubbing_ = pool_->ScrubSome();
+void DeviceMemory::AfterReturns(std::function<void()> settled) {
+  loop_.Post([this, settled = std::move(settled)] {
+    on_loop_.AssertOnLoop();
+    after_returns_.push_back({pool_->leaving().added(), settled});
+    Settle();
+  });
+}
+
+void DeviceMemory::Settle() {
+  const uint64_t settled_before = pool_->leaving().settled();
+  pool_->Settle(SteadyNow());
   RestartIfDown();
+  const uint64_t settled = pool_->leaving().settled();
+  settling_.fetch_sub(settled - settled_before, std::memory_order_acq_rel);
+  const uint64_t stuck = pool_->leaving().stuck_bytes();
+  if (stuck > stuck_bytes_) {
+    if (const LogPermit permit = log_.Ask(kStuckLine)) {
+      permit.Warning("memory of an ended worker is not free gpu=", ordinal_, " bytes=", stuck,
+                     ": it counts against its tenant until it is");
+    }
+  }
+  stuck_bytes_ = stuck;
+  // Each is tried as often as there are at most.
+  for (size_t left = waiting_.size(); left > 0; --left) {
+    const Request request = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (!TryTake(request)) waiting_.push_back(request);
+  }
+  for (; !after_returns_.empty() && after_returns_.front().returns <= settled;
+       after_returns_.pop_front()) {
+    after_returns_.front().settled();
+  }
+  Restock();
   Publish();
-  if (!scrubbing_) return;
+  SettleLater();
+}
+
+void DeviceMemory::SettleLater() {
+  const bool pending = pool_->leaving().pending();
+  if (settle_timer_ != 0) {
+    // What is pending is looked at more often than what is stuck.
+    if (!pending) return;
+    loop_.Remove(std::exchange(settle_timer_, 0));
+  }
+  if (!pending && stuck_bytes_ == 0) return;
+  settle_timer_ = loop_.RunAfter(pending ? kSettleDelay : kStuckDelay, [this] {
+    on_loop_.AssertOnLoop();
+    settle_timer_ = 0;
+    Settle();
+  });
+}
+
+void DeviceMemory::Restock() {
+  if (std::exchange(restocking_, true)) return;
   loop_.Post([this] {
     on_loop_.AssertOnLoop();
-    ScrubStep();
+    RestockStep();
   });
 }
 
-void DeviceMemory::TrimWhenIdle() {
-  loop_.Remove(trim_timer_);
-  trim_timer_ = loop_.RunAfter(options_.pool_idle, [this] {
+void DeviceMemory::RestockStep() {
+  restocking_ = pool_->Restock();
+  RestartIfDown();
+  Publish();
+  if (!restocking_) return;
+  loop_.Post([this] {
     on_loop_.AssertOnLoop();
-    pool_->Trim();
-    Publish();
+    RestockStep();
   });
 }
 
@@ -168,6 +243,7 @@ void DeviceMemory::Publish() {
   stats_.total_bytes = info_.total_bytes();
   stats_.capacity_bytes = capacity_bytes_;
   stats_.pool = pool_->stats();
+  stats_.stocked = !restocking_;
 }
 
 DeviceMemory::Stats DeviceMemory::stats() const {
@@ -178,7 +254,7 @@ DeviceMemory::Stats DeviceMemory::stats() const {
 void DeviceMemory::Drain() {
   do {
     loop_.Flush();
-  } while (stats().pool.dirty_bytes > 0);
+  } while (settling() || !stats().stocked);
 }
 
 }  // namespace warpline::server

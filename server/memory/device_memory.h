@@ -1,15 +1,18 @@
 // The memory of one device: its keeper and its pool, on a thread of their own.
 //
-// Requests are answered in order. Between them returned chunks are scrubbed, a batch at a time, so
-// that a large return does not hold up the next request. A keeper that dies is started again; what
-// was asked of it meanwhile fails, what was granted stays, since descriptors keep memory alive.
+// Requests are answered in order, but for those that wait until returned memory is free. Between
+// them chunks are made ahead, a few at a time, so that the next request does not wait for it. A
+// keeper that dies is started again; what was asked of it meanwhile fails, what was granted stays,
+// since descriptors keep memory alive.
 #ifndef WARPLINE_SERVER_MEMORY_DEVICE_MEMORY_H_
 #define WARPLINE_SERVER_MEMORY_DEVICE_MEMORY_H_
 
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,8 +39,8 @@ struct DeviceMemoryOptions {
   // GPU, at most 4 GiB, and nothing of the CPU device.
   std::optional<uint64_t> reserve_bytes;
   size_t max_chunks = 16384;
-  // Pooled chunks go back to the device when nobody has asked for or returned memory for so long.
-  absl::Duration pool_idle = absl::Seconds(10);
+  // How long memory that was returned may take to be free, and a request may wait for it.
+  absl::Duration patience = absl::Seconds(2);
 };
 
 // Thread-safe, apart from construction.
@@ -48,6 +51,7 @@ class DeviceMemory {
     uint64_t capacity_bytes = 0;  // Less the reserve.
     ChunkPool::Stats pool;
     uint64_t keeper_restarts = 0;
+    bool stocked = true;  // Nothing is being made ahead.
   };
 
   // Starts the keeper and waits until it has opened the device; its error otherwise.
@@ -63,20 +67,28 @@ class DeviceMemory {
   int ordinal() const { return ordinal_; }
   int device_count() const { return device_count_; }
   uint64_t capacity_bytes() const { return capacity_bytes_; }
+  size_t max_chunks() const { return options_.max_chunks; }
   const std::string& note() const { return note_; }
 
   using Taken = std::function<void(absl::StatusOr<std::vector<Chunk>>)>;
-  // ChunkPool::Take(); `taken` is called on this object's thread.
+  // ChunkPool::Take(), tried again for a while if it fails when returned memory is about to be
+  // free. `taken` is called on this object's thread.
   void Take(uint64_t min_bytes, uint64_t want_bytes, Taken taken,
             uint64_t largest_bytes = kChunkClasses.front());
-  // ChunkPool::Return().
-  void Return(std::vector<Chunk> chunks);
+  // ChunkPool::Return() and ChunkPool::ReturnUnused().
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill);
+  void ReturnUnused(std::vector<Chunk> chunks);
+  // Calls `settled` on this object's thread once all that was returned so far is free and off its
+  // bill, or has not come to be so in time.
+  void AfterReturns(std::function<void()> settled);
+  // Whether AfterReturns() would have to wait for something.
+  bool settling() const { return settling_.load(std::memory_order_acquire) > 0; }
 
   Stats stats() const;
   // 0 while there is none.
   pid_t keeper_pid() const { return keeper_pid_.load(std::memory_order_relaxed); }
-  // Returns when all that was asked for so far is done and all that was returned is scrubbed. For
-  // shutting down and tests.
+  // Returns when all that was asked for and returned so far is done, and the stock is full. For
+  // tests.
   void Drain();
 
  private:
@@ -85,8 +97,25 @@ class DeviceMemory {
   void WatchKeeper() RUNS_ON(on_loop_);
   void OnKeeperExit() RUNS_ON(on_loop_);
   void RestartIfDown() RUNS_ON(on_loop_);
-  void ScrubStep() RUNS_ON(on_loop_);
-  void TrimWhenIdle() RUNS_ON(on_loop_);
+  struct Request {
+    uint64_t min_bytes = 0;
+    uint64_t want_bytes = 0;
+    uint64_t largest_bytes = 0;
+    Taken taken;
+    absl::Time deadline;
+  };
+  struct SettledWaiter {
+    uint64_t returns = 0;  // So many of them must be settled.
+    std::function<void()> settled;
+  };
+
+  // False when it waits.
+  bool TryTake(const Request& request) RUNS_ON(on_loop_);
+  // Goes on with returns and with whoever waits for them.
+  void Settle() RUNS_ON(on_loop_);
+  void SettleLater() RUNS_ON(on_loop_);
+  void Restock() RUNS_ON(on_loop_);
+  void RestockStep() RUNS_ON(on_loop_);
   void Publish() RUNS_ON(on_loop_);
 
   const DeviceMemoryOptions options_;
@@ -102,11 +131,15 @@ class DeviceMemory {
   std::optional<ChunkPool> pool_ ABSL_GUARDED_BY(on_loop_);
   EventLoop::Token keeper_watch_ ABSL_GUARDED_BY(on_loop_) = 0;
   EventLoop::Token restart_timer_ ABSL_GUARDED_BY(on_loop_) = 0;
-  EventLoop::Token trim_timer_ ABSL_GUARDED_BY(on_loop_) = 0;
-  bool scrubbing_ ABSL_GUARDED_BY(on_loop_) = false;
+  EventLoop::Token settle_timer_ ABSL_GUARDED_BY(on_loop_) = 0;
+  bool restocking_ ABSL_GUARDED_BY(on_loop_) = false;
+  uint64_t stuck_bytes_ ABSL_GUARDED_BY(on_loop_) = 0;
+  std::deque<Request> waiting_ ABSL_GUARDED_BY(on_loop_);
+  std::deque<SettledWaiter> after_returns_ ABSL_GUARDED_BY(on_loop_);
   LogBudget log_;
 
   std::atomic<pid_t> keeper_pid_{0};
+  std::atomic<uint64_t> settling_{0};  // Returns that are not settled.
   mutable Mutex mu_;
   Stats stats_ ABSL_GUARDED_BY(mu_);
 

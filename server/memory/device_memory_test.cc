@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/log/log.h"
 #include "gtest/gtest.h"
 
@@ -64,26 +67,104 @@ TEST_F(DeviceMemoryTest, ReserveIsNotHandedOut) {
   EXPECT_EQ(TotalBytes(*chunks), 156 * kMiB);
 }
 
-TEST_F(DeviceMemoryTest, ReturnedChunksAreScrubbedInTheBackground) {
+TEST_F(DeviceMemoryTest, TheStockIsMadeAhead) {
+  const auto memory = MustOpen(Options());
+  memory->Drain();
+  // A 32nd part of the device.
+  EXPECT_EQ(memory->stats().pool.stock_bytes, 8 * kMiB);
+  const auto chunks = Take(memory.get(), 2 * kMiB, 2 * kMiB);
+  ASSERT_TRUE(chunks.ok());
+  memory->Drain();
+  EXPECT_EQ(memory->stats().pool.stock_bytes, 6 * kMiB);
+}
+
+TEST_F(DeviceMemoryTest, ReturnedChunksAreClosed) {
   const auto memory = MustOpen(Options());
   auto chunks = Take(memory.get(), 66 * kMiB, 66 * kMiB);
   ASSERT_TRUE(chunks.ok());
   EXPECT_EQ(memory->stats().pool.granted_bytes, 66 * kMiB);
-  memory->Return(std::move(*chunks));
+  memory->Return(std::move(*chunks), {});
   memory->Drain();
   EXPECT_EQ(memory->stats().pool.granted_bytes, 0u);
-  EXPECT_EQ(memory->stats().pool.pooled_bytes, 66 * kMiB);
+  EXPECT_EQ(memory->stats().pool.leaving_bytes, 0u);
+  EXPECT_EQ(memory->stats().pool.stock_bytes, 8 * kMiB);
 }
 
-TEST_F(DeviceMemoryTest, IdlePoolGoesBackToTheDevice) {
+// A device that says how much is free.
+class CountedDeviceMemoryTest : public DeviceMemoryTest {
+ protected:
+  void SetFree(int mib) {
+    // In one step, since the keeper may be reading.
+    std::ofstream(path_ + ".new") << mib;
+    rename((path_ + ".new").c_str(), path_.c_str());
+  }
+  DeviceMemoryOptions Options() {
+    DeviceMemoryOptions options = DeviceMemoryTest::Options();
+    options.keeper.program.args.push_back(absl::StrCat("--free_file=", path_));
+    return options;
+  }
+  // Takes 200 MiB of 256, and returns them while the device says that nothing is free.
+  void TakeAndReturn(DeviceMemory* memory) {
+    SetFree(56);
+    auto chunks = Take(memory, 200 * kMiB, 200 * kMiB);
+    ASSERT_TRUE(chunks.ok());
+    std::vector<Reservation> bill;
+    bill.push_back(quota_->Reserve(200 * kMiB, 200 * kMiB, 1));
+    memory->Return(std::move(*chunks), std::move(bill));
+    while (memory->stats().pool.granted_bytes > 0) std::this_thread::yield();
+  }
+
+  const std::string path_ = testing::TempDir() + "/free";
+  const std::shared_ptr<Quota> quota_ = Quota::Create(256 * kMiB);
+};
+
+TEST_F(CountedDeviceMemoryTest, ARequestWaitsUntilReturnedMemoryIsFree) {
   DeviceMemoryOptions options = Options();
-  options.pool_idle = absl::Milliseconds(1);
+  options.patience = absl::Seconds(60);
   const auto memory = MustOpen(options);
-  auto chunks = Take(memory.get(), 66 * kMiB, 66 * kMiB);
-  ASSERT_TRUE(chunks.ok());
-  memory->Return(std::move(*chunks));
-  while (memory->stats().pool.chunks > 0) std::this_thread::yield();
-  EXPECT_EQ(memory->stats().pool.pooled_bytes, 0u);
+  TakeAndReturn(memory.get());
+  absl::Notification answered;
+  absl::StatusOr<std::vector<Chunk>> answer;
+  memory->Take(200 * kMiB, 200 * kMiB, [&](absl::StatusOr<std::vector<Chunk>> chunks) {
+    answer = std::move(chunks);
+    answered.Notify();
+  });
+  absl::Notification settled;
+  memory->AfterReturns([&] { settled.Notify(); });
+  // What fits is served meanwhile.
+  std::optional<absl::StatusOr<std::vector<Chunk>>> small;
+  absl::Notification served;
+  memory->Take(2 * kMiB, 2 * kMiB, [&](absl::StatusOr<std::vector<Chunk>> chunks) {
+    small = std::move(chunks);
+    served.Notify();
+  });
+  served.WaitForNotification();
+  EXPECT_TRUE(small->ok());
+  EXPECT_FALSE(answered.HasBeenNotified());
+  EXPECT_FALSE(settled.HasBeenNotified());
+  EXPECT_TRUE(memory->settling());
+  EXPECT_EQ(memory->stats().pool.leaving_bytes, 200 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 200 * kMiB);
+  SetFree(256);
+  answered.WaitForNotification();
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  settled.WaitForNotification();
+  EXPECT_FALSE(memory->settling());
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(CountedDeviceMemoryTest, WhatDoesNotComeBackIsRefusedAndStaysOnTheBill) {
+  DeviceMemoryOptions options = Options();
+  options.patience = absl::Milliseconds(1);
+  const auto memory = MustOpen(options);
+  TakeAndReturn(memory.get());
+  EXPECT_EQ(Take(memory.get(), 200 * kMiB, 200 * kMiB).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(memory->stats().pool.stuck_bytes, 200 * kMiB);
+  EXPECT_EQ(quota_->used_bytes(), 200 * kMiB);
+  SetFree(256);
+  while (quota_->used_bytes() > 0) std::this_thread::yield();
+  EXPECT_TRUE(Take(memory.get(), 200 * kMiB, 200 * kMiB).ok());
 }
 
 TEST_F(DeviceMemoryTest, GrantedChunksSurviveTheKeeper) {

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/cuda/cuda_result.h"
 #include "server/process/packet_socket.h"
 
 namespace warpline::server {
@@ -20,6 +22,8 @@ using warpline_internal::HostMemoryAnswer;
 using warpline_internal::HostMemoryRequest;
 
 constexpr int kBacklog = 64;
+// The others become ready again in the next turn of the loop.
+constexpr int kConnectionsATurn = 16;
 
 }  // namespace
 
@@ -59,19 +63,49 @@ void HostMemoryPort::Stop() {
 }
 
 void HostMemoryPort::OnConnect() {
-  while (true) {
+  for (int i = 0; i < kConnectionsATurn; ++i) {
     UniqueFd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
-    if (connections_.size() >= kMostConnections) continue;
-    auto connection = std::make_shared<Connection>();
-    connection->socket = std::move(socket);
-    std::weak_ptr<Connection> weak = connection;
-    connection->watch = loop_->Watch(connection->socket.get(), [this, weak] {
-      control_loop.AssertOnLoop();
-      if (const auto held = weak.lock()) OnPacket(held);
-    });
-    if (connection->watch != 0) connections_[connection.get()] = connection;
+    AddStranger(std::move(socket));
   }
+}
+
+void HostMemoryPort::AddStranger(UniqueFd socket) {
+  ucred user = {};
+  socklen_t size = sizeof(user);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &user, &size) != 0) return;
+  auto connection = std::make_shared<Connection>();
+  connection->id = ++last_id_;
+  connection->socket = std::move(socket);
+  const std::weak_ptr<Connection> weak = connection;
+  connection->watch = loop_->Watch(connection->socket.get(), [this, weak] {
+    control_loop.AssertOnLoop();
+    if (const auto held = weak.lock()) OnPacket(held);
+  });
+  if (connection->watch == 0) return;
+  connection->timer = loop_->RunAfter(limits_.patience, [this, weak] {
+    control_loop.AssertOnLoop();
+    if (const auto held = weak.lock()) Drop(held);
+  });
+  connections_[connection->id] = connection;
+  const auto crowding = strangers_.Add(connection->id, absl::StrCat(user.uid));
+  if (crowding.has_value()) Drop(connections_.at(*crowding));
+  if (strangers_.size() <= limits_.most_strange) return;
+  if (const auto oldest = strangers_.TakeOldest()) Drop(connections_.at(*oldest));
+}
+
+bool HostMemoryPort::Admit(Connection* connection, const HostMemoryRequest& request) {
+  const uint64_t session = request.session();
+  if (connection->session != 0 && connection->session != session) return false;
+  if (session == 0 || !sessions_->HasSecret(session, request.secret())) return false;
+  if (connection->session == session) return true;
+  connection->session = session;
+  loop_->Remove(std::exchange(connection->timer, 0));
+  strangers_.Remove(connection->id);
+  std::list<StrangerBook::Id>& all = of_session_[session];
+  all.push_back(connection->id);
+  if (all.size() > limits_.most_of_session) Drop(connections_.at(all.front()));
+  return true;
 }
 
 void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
@@ -79,13 +113,15 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
   const absl::Status received = ReceivePacket(connection->socket.get(), &request, nullptr);
   if (absl::IsNotFound(received)) return;
   // Who sends more than it waits for is nobody's client.
-  if (!received.ok() || connection->busy) return Drop(connection);
+  if (!received.ok() || connection->busy || !Admit(connection.get(), request)) {
+    return Drop(connection);
+  }
   connection->busy = true;
   std::weak_ptr<Connection> weak = connection;
-  handler_(request, [this, weak](CudaResult result, int fd) {
+  sessions_->OnHostMemory(request, [this, weak](CudaResult result, int fd) {
     control_loop.AssertOnLoop();
     const auto held = weak.lock();
-    if (held == nullptr || !connections_.contains(held.get())) return;
+    if (held == nullptr || !connections_.contains(held->id)) return;
     held->busy = false;
     HostMemoryAnswer answer;
     answer.set_error(static_cast<int>(result));
@@ -96,9 +132,24 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
   });
 }
 
-void HostMemoryPort::Drop(const std::shared_ptr<Connection>& connection) {
+void HostMemoryPort::Drop(const std::shared_ptr<Connection>& held) {
+  // What is passed may be the table's own.
+  const std::shared_ptr<Connection> connection = held;
   loop_->Remove(connection->watch);
-  connections_.erase(connection.get());
+  loop_->Remove(std::exchange(connection->timer, 0));
+  strangers_.Remove(connection->id);
+  if (const auto found = of_session_.find(connection->session); found != of_session_.end()) {
+    found->second.remove(connection->id);
+    if (found->second.empty()) of_session_.erase(found);
+  }
+  connections_.erase(connection->id);
+}
+
+void HostMemoryPort::Forget(uint64_t session) {
+  const auto found = of_session_.find(session);
+  if (found == of_session_.end()) return;
+  const std::list<StrangerBook::Id> all = found->second;
+  for (const StrangerBook::Id id : all) Drop(connections_.at(id));
 }
 
 }  // namespace warpline::server

@@ -1,18 +1,23 @@
 // Where clients on the server's host ask for host memory: an abstract unix socket, because
-// descriptors travel by no other way. Who connects proves with each request whose client it is.
+// descriptors travel by no other way.
+//
+// Anybody on the host can connect. Who does has a moment to show a session's secret, with its first
+// request, and each user has a few connections without one. From then on the connection is that
+// session's, which has few, and ends with it.
 #ifndef WARPLINE_SERVER_MEMORY_HOST_MEMORY_PORT_H_
 #define WARPLINE_SERVER_MEMORY_HOST_MEMORY_PORT_H_
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "common/cuda/cuda_result.h"
+#include "absl/time/time.h"
+#include "common/serving/stranger_book.h"
 #include "common/unique_fd.h"
 #include "proto/session.pb.h"
 #include "server/memory/host_segments.h"
@@ -21,38 +26,74 @@
 
 namespace warpline::server {
 
+// The sessions for which host memory is asked.
+class HostMemorySessions {
+ public:
+  virtual ~HostMemorySessions() = default;
+  // Whether there is such a session and the secret is its own.
+  virtual bool HasSecret(uint64_t session, const std::string& secret) RUNS_ON(control_loop) = 0;
+  // Answers now or later, on the loop. The secret was its own.
+  virtual void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
+                            HostSegments::Answer answer) RUNS_ON(control_loop) = 0;
+};
+
+struct HostMemoryPortLimits {
+  // Connections without a session: of one user, in all, and for how long.
+  size_t most_strange_of_user = 32;
+  size_t most_strange = 128;
+  absl::Duration patience = absl::Seconds(1);
+  // Connections of a session; for the next one its oldest is closed.
+  size_t most_of_session = 2;
+};
+
 class HostMemoryPort {
  public:
-  // Answers now or later, on the loop.
-  using Handler = std::function<void(const warpline_internal::HostMemoryRequest& request,
-                                     HostSegments::Answer answer)>;
-
-  static constexpr size_t kMostConnections = 4096;
-
-  // `loop` is the control loop, borrowed.
-  HostMemoryPort(EventLoop* loop, Handler handler) : loop_(loop), handler_(std::move(handler)) {}
+  // `loop` is the control loop; it and the sessions are borrowed.
+  HostMemoryPort(EventLoop* loop, HostMemorySessions* sessions,
+                 const HostMemoryPortLimits& limits = HostMemoryPortLimits())
+      : loop_(loop),
+        sessions_(sessions),
+        limits_(limits),
+        strangers_(limits.most_strange_of_user) {}
 
   // A name that no other server has.
   static std::string NewName();
   absl::Status Start(const std::string& name) RUNS_ON(control_loop);
   void Stop() RUNS_ON(control_loop);
+  // The session has ended.
+  void Forget(uint64_t session) RUNS_ON(control_loop);
+
+  size_t connections() const RUNS_ON(control_loop) { return connections_.size(); }
 
  private:
   struct Connection {
+    StrangerBook::Id id = 0;
     UniqueFd socket;
     EventLoop::Token watch = 0;
-    bool busy = false;  // One request at a time.
+    EventLoop::Token timer = 0;  // Until it has a session.
+    uint64_t session = 0;        // 0 before.
+    bool busy = false;           // One request at a time.
   };
 
   void OnConnect() RUNS_ON(control_loop);
+  void AddStranger(UniqueFd socket) RUNS_ON(control_loop);
+  // Whether the connection may make this request; ties it to the session if it is the first.
+  bool Admit(Connection* connection, const warpline_internal::HostMemoryRequest& request)
+      RUNS_ON(control_loop);
   void OnPacket(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
   void Drop(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
 
   EventLoop* const loop_;
-  const Handler handler_;
+  HostMemorySessions* const sessions_;
+  const HostMemoryPortLimits limits_;
   UniqueFd socket_ ABSL_GUARDED_BY(control_loop);
   EventLoop::Token watch_ ABSL_GUARDED_BY(control_loop) = 0;
-  std::map<Connection*, std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(control_loop);
+  StrangerBook::Id last_id_ ABSL_GUARDED_BY(control_loop) = 0;
+  std::map<StrangerBook::Id, std::shared_ptr<Connection>> connections_
+      ABSL_GUARDED_BY(control_loop);
+  StrangerBook strangers_ ABSL_GUARDED_BY(control_loop);
+  // Of each session that has some, the oldest first.
+  std::map<uint64_t, std::list<StrangerBook::Id>> of_session_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

@@ -1,5 +1,7 @@
 #include "server/memory/host_segments.h"
 
+#include <fcntl.h>
+
 #include <iterator>
 #include <utility>
 
@@ -34,8 +36,11 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
   if (segments_.size() >= kMostSegments) return answer(CudaResult::kOutOfMemory, -1);
   Segment segment;
   segment.bytes = request.bytes();
+  segment.tenant_charge = tenant_quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
-  if (segment.charge.bytes() != segment.bytes) return answer(CudaResult::kOutOfMemory, -1);
+  if (segment.tenant_charge.bytes() != segment.bytes || segment.charge.bytes() != segment.bytes) {
+    return answer(CudaResult::kOutOfMemory, -1);
+  }
   absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
   if (!memory.ok()) return answer(CudaResult::kOutOfMemory, -1);
   segment.fd = *std::move(memory);
@@ -73,7 +78,7 @@ absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
   const auto result = static_cast<CudaResult>(done.error());
   const auto segment = segments_.find(pending.va);
   if (pending.unmap) {
-    segments_.erase(segment);
+    Drop(segment);
     pending.answer(result, -1);
     return absl::OkStatus();
   }
@@ -82,9 +87,16 @@ absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
     return absl::OkStatus();
   }
   if (!pending.answer) return absl::AbortedError("cannot map the host memory again");
-  segments_.erase(segment);
+  Drop(segment);
   pending.answer(result, -1);
   return absl::OkStatus();
+}
+
+void HostSegments::Drop(std::map<uint64_t, Segment>::iterator segment) {
+  // Otherwise a mapping that the client keeps would hold memory that nobody is charged for.
+  fallocate(segment->second.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+            static_cast<off_t>(segment->second.bytes));
+  segments_.erase(segment);
 }
 
 void HostSegments::AnswerAll(CudaResult result) {
@@ -105,7 +117,7 @@ void HostSegments::MapAgain() {
   std::map<uint64_t, Answer> answers;
   for (auto& [id, pending] : left) {
     if (pending.unmap) {
-      segments_.erase(pending.va);
+      Drop(segments_.find(pending.va));
       pending.answer(CudaResult::kSuccess, -1);
     } else if (pending.answer) {
       answers[pending.va] = std::move(pending.answer);
@@ -119,7 +131,7 @@ void HostSegments::MapAgain() {
 
 void HostSegments::End() {
   AnswerAll(CudaResult::kDeinitialized);
-  segments_.clear();
+  while (!segments_.empty()) Drop(segments_.begin());
 }
 
 uint64_t HostSegments::bytes() const {

@@ -33,8 +33,14 @@ class HostSegments {
   HostSegments(std::shared_ptr<Quota> quota, WorkerLink* worker)
       : quota_(std::move(quota)), worker_(worker) {}
 
+  // The tenant's part of the quota, which its sessions share. Called before the first request.
+  void SetTenantQuota(std::shared_ptr<Quota> quota) RUNS_ON(control_loop) {
+    tenant_quota_ = std::move(quota);
+  }
+
   // Answered once the worker has the segment, or has it no longer. kInvalidValue for a range that
-  // is none or overlaps another, kOutOfMemory beyond the quota.
+  // is none or overlaps another, kOutOfMemory beyond the quota or the tenant's part of it. What is
+  // given back is emptied: its client may keep it mapped, and what it puts there then is its own.
   void Request(const warpline_internal::HostMemoryRequest& request, Answer answer)
       RUNS_ON(control_loop);
   // The worker's answer: OK, or why the session cannot go on with it. INVALID_ARGUMENT when none
@@ -58,6 +64,7 @@ class HostSegments {
     uint64_t bytes = 0;
     UniqueFd fd;
     Reservation charge;
+    Reservation tenant_charge;
   };
   struct Pending {
     uint64_t va = 0;
@@ -70,8 +77,10 @@ class HostSegments {
   // Everything that waits gets this answer, and nothing is sent any more.
   void AnswerAll(CudaResult result) RUNS_ON(control_loop);
   void SendUnmap(uint64_t va, Answer answer) RUNS_ON(control_loop);
+  void Drop(std::map<uint64_t, Segment>::iterator segment) RUNS_ON(control_loop);
 
   const std::shared_ptr<Quota> quota_;
+  std::shared_ptr<Quota> tenant_quota_ ABSL_GUARDED_BY(control_loop);
   WorkerLink* const worker_;
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(control_loop) = 1;

@@ -1,5 +1,7 @@
 #include "server/memory/host_segments.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <string>
@@ -17,6 +19,8 @@ using warpline_internal::ToWorker;
 
 class HostSegmentsTest : public ::testing::Test, private WorkerLink {
  protected:
+  HostSegmentsTest() { segments_.SetTenantQuota(tenant_quota_); }
+
   static constexpr uint64_t kPage = kHostPageBytes;
 
   void Ask(uint64_t va, uint64_t bytes, bool give_back = false) {
@@ -26,6 +30,7 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink {
     request.set_give_back(give_back);
     segments_.Request(request, [this](CudaResult result, int fd) {
       results_.push_back(result);
+      if (fd >= 0) fd_ = UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
       struct stat file = {};
       sizes_.push_back(fd >= 0 && fstat(fd, &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0);
     });
@@ -46,7 +51,9 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink {
   std::vector<ToWorker> sent_;
   std::vector<CudaResult> results_;
   std::vector<uint64_t> sizes_;
+  UniqueFd fd_;  // The client's, of the last segment.
   std::shared_ptr<Quota> quota_ = Quota::Create(16 * kPage);
+  std::shared_ptr<Quota> tenant_quota_ = Quota::Create(16 * kPage);
   HostSegments segments_{quota_, this};
 };
 
@@ -60,6 +67,35 @@ TEST_F(HostSegmentsTest, ClientGetsTheSegmentOnceTheWorkerHasIt) {
   EXPECT_EQ(sizes_, std::vector{2 * kPage});
   EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
   EXPECT_FALSE(Done(sent_[0].host().id()).ok());
+}
+
+TEST_F(HostSegmentsTest, ATenantHasItsPartOfTheQuota) {
+  const Reservation siblings = tenant_quota_->Reserve(12 * kPage, 12 * kPage, 1);
+  Ask(kHostArenaBase, 8 * kPage);
+  EXPECT_EQ(results_, std::vector{CudaResult::kOutOfMemory});
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  Ask(kHostArenaBase, 4 * kPage);
+  ASSERT_TRUE(Done(sent_[0].host().id()).ok());
+  EXPECT_EQ(results_.back(), CudaResult::kSuccess);
+  EXPECT_EQ(tenant_quota_->used_bytes(), 16 * kPage);
+  segments_.End();
+  EXPECT_EQ(tenant_quota_->used_bytes(), 12 * kPage);
+}
+
+TEST_F(HostSegmentsTest, WhatIsGivenBackIsEmptyWhoeverHasIt) {
+  Ask(kHostArenaBase, 2 * kPage);
+  ASSERT_TRUE(Done(sent_[0].host().id()).ok());
+  auto* const bytes = static_cast<char*>(
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+  ASSERT_NE(bytes, MAP_FAILED);
+  bytes[0] = bytes[kPage] = 7;
+  Ask(kHostArenaBase, 2 * kPage, /*give_back=*/true);
+  ASSERT_TRUE(Done(sent_[1].host().id()).ok());
+  struct stat file = {};
+  ASSERT_EQ(fstat(fd_.get(), &file), 0);
+  EXPECT_EQ(file.st_blocks, 0);
+  EXPECT_EQ(bytes[0], 0);
+  munmap(bytes, 2 * kPage);
 }
 
 TEST_F(HostSegmentsTest, WhatIsNoRangeIsRefusedAndNothingIsSent) {

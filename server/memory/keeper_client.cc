@@ -36,7 +36,7 @@ absl::Status KeeperClient::Start() {
   const timeval timeout = absl::ToTimeval(options_.answer_timeout);
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  const auto reply = Ask(request, {}, nullptr);
+  const auto reply = Ask(request, nullptr);
   if (!reply.ok()) {
     Stop();
     return reply.status();
@@ -59,11 +59,11 @@ std::string KeeperClient::Stop() {
   return how;
 }
 
-absl::StatusOr<FromKeeper> KeeperClient::Ask(const ToKeeper& request, absl::Span<const int> fds,
+absl::StatusOr<FromKeeper> KeeperClient::Ask(const ToKeeper& request,
                                              std::vector<UniqueFd>* received) {
   if (!running()) return absl::UnavailableError("the keeper is not running");
   FromKeeper reply;
-  absl::Status status = SendPacket(socket_.get(), request, fds);
+  absl::Status status = SendPacket(socket_.get(), request, {});
   if (status.ok()) status = ReceivePacket(socket_.get(), &reply, received);
   if (!status.ok()) {
     // After a timeout its next answer would be taken for that of another request.
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<UniqueFd>> KeeperClient::Create(uint64_t bytes, size_
   request.mutable_create()->set_bytes(bytes);
   request.mutable_create()->set_count(static_cast<uint32_t>(count));
   std::vector<UniqueFd> fds;
-  const auto reply = Ask(request, {}, &fds);
+  const auto reply = Ask(request, &fds);
   if (!reply.ok()) return reply.status();
   if (reply->created() != fds.size() || fds.size() > count) {
     Stop();
@@ -90,14 +90,13 @@ absl::StatusOr<std::vector<UniqueFd>> KeeperClient::Create(uint64_t bytes, size_
   return fds;
 }
 
-absl::Status KeeperClient::Scrub(absl::Span<const Chunk> chunks) {
+absl::StatusOr<std::optional<uint64_t>> KeeperClient::FreeBytes() {
   ToKeeper request;
-  std::vector<int> fds;
-  for (const Chunk& chunk : chunks) {
-    request.mutable_scrub()->add_bytes(chunk.bytes);
-    fds.push_back(chunk.fd.get());
-  }
-  return Ask(request, fds, nullptr).status();
+  request.mutable_free();
+  const auto reply = Ask(request, nullptr);
+  if (!reply.ok()) return reply.status();
+  if (!reply->has_free_bytes()) return std::optional<uint64_t>();
+  return std::optional<uint64_t>(reply->free_bytes());
 }
 
 }  // namespace warpline::server

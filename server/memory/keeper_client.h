@@ -6,13 +6,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "common/unique_fd.h"
 #include "memory/chunk_pool.h"
 #include "proto/worker.pb.h"
@@ -57,12 +57,11 @@ class KeeperClient : public ChunkMaker {
 
   // ChunkMaker. UNAVAILABLE when the keeper is not running or dies meanwhile; it is then stopped.
   absl::StatusOr<std::vector<UniqueFd>> Create(uint64_t bytes, size_t count) override;
-  absl::Status Scrub(absl::Span<const Chunk> chunks) override;
+  absl::StatusOr<std::optional<uint64_t>> FreeBytes() override;
 
  private:
   // One request and its answer.
   absl::StatusOr<warpline_internal::FromKeeper> Ask(const warpline_internal::ToKeeper& request,
-                                                    absl::Span<const int> fds,
                                                     std::vector<UniqueFd>* received);
 
   KeeperOptions options_;

@@ -39,10 +39,15 @@ class ChunkSource {
   // DeviceMemory::Take(), with `taken` called on the control loop.
   virtual void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken)
       RUNS_ON(control_loop) = 0;
-  virtual void Return(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
+  // Gives back chunks whose processes are gone, and what they are charged to until they are free.
+  virtual void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill)
+      RUNS_ON(control_loop) = 0;
+  // Gives back chunks whose descriptors have been in no worker.
+  virtual void ReturnUnused(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
   // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
   // else those on the device, and calls `tried` on the control loop when that has succeeded or
-  // failed. False when none keeps anything.
+  // failed, and what was given back is free. False when none keeps anything and nothing is about
+  // to be free.
   virtual bool Reclaim(bool quota_short, std::function<void()> tried) RUNS_ON(control_loop) = 0;
 };
 

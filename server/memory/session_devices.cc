@@ -34,12 +34,23 @@ class SessionDevices::Device : public ChunkSource {
         },
         largest_bytes);
   }
-  void Return(std::vector<Chunk> chunks) override RUNS_ON(control_loop) {
-    device->Return(TakeUnshared(std::move(chunks)));
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override
+      RUNS_ON(control_loop) {
+    std::vector<Chunk> unshared = TakeUnshared(std::move(chunks), &bill);
+    device->Return(std::move(unshared), std::move(bill));
+  }
+  void ReturnUnused(std::vector<Chunk> chunks) override RUNS_ON(control_loop) {
+    device->ReturnUnused(std::move(chunks));
   }
   bool Reclaim(bool quota_short, std::function<void()> tried) override RUNS_ON(control_loop) {
-    return all_->links_.reclaimer->Reclaim({device, tenant_, quota_short ? quota.get() : nullptr},
-                                           std::move(tried));
+    const auto settled = [device = device, control = all_->links_.control, tried] {
+      device->AfterReturns([control, tried] { control->Post(tried); });
+    };
+    const KeptMemory wanted = {device, tenant_, quota_short ? quota.get() : nullptr};
+    if (all_->links_.reclaimer->Reclaim(wanted, settled)) return true;
+    if (!device->settling()) return false;
+    settled();
+    return true;
   }
 
   DeviceMemory* const device;
@@ -114,6 +125,8 @@ CudaResult SessionDevices::Charge(const warpline_internal::ChargeMemory& charge)
   if (charge.device() >= devices_.size()) return CudaResult::kInvalidValue;
   return devices_[charge.device()]->memory->Charge(charge.bytes());
 }
+
+bool SessionDevices::Recharge(uint64_t bytes) { return devices_.front()->memory->Recharge(bytes); }
 
 bool SessionDevices::Uncharge(const warpline_internal::UnchargeMemory& uncharge) {
   return uncharge.device() < devices_.size() &&

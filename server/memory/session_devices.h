@@ -66,6 +66,8 @@ class SessionDevices {
   void Return(const warpline_internal::MemoryReturn& request) RUNS_ON(control_loop);
   absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
   CudaResult Charge(const warpline_internal::ChargeMemory& charge) RUNS_ON(control_loop);
+  // Of the first device; a session with several has no worker that takes over.
+  bool Recharge(uint64_t bytes) RUNS_ON(control_loop);
   bool Uncharge(const warpline_internal::UnchargeMemory& uncharge) RUNS_ON(control_loop);
   bool Backs(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop);
 

@@ -129,6 +129,7 @@ void SessionMemory::FinishHolding() {
 }
 
 void SessionMemory::StartDrop(uint64_t handle) {
+  if (options_.shares != nullptr) options_.shares->RemoveHandle(this, handle);
   std::optional<HeldMemory> memory = handles_.Remove(handle);
   if (!memory.has_value()) {
     Done();
@@ -150,6 +151,7 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
   if (options_.shares == nullptr) {
     return Answer(0, CudaResult::kNotSupported, "nothing can be shared here");
   }
+  for (const std::string& token : share.withdrawn()) options_.shares->Remove(token, this);
   Offer offer;
   offer.domain = options_.entitlement.lease;
   offer.device = options_.device_uuid;
@@ -171,13 +173,20 @@ void SessionMemory::StartShare(const MemoryRequest& request) {
   grant.set_va(offer.va);
   // An event has none, but an answer without bytes is a refusal.
   grant.set_bytes(std::max(offer.bytes, kChunkGranularity));
+  const uint64_t bytes = offer.bytes;
   auto token = options_.shares->Add(std::move(offer));
   if (!token.ok()) {
     return Answer(0, CudaResult::kOutOfMemory, std::string(token.status().message()));
   }
+  RecordShare(audit::Event::kMemoryShared, *token, bytes);
   grant.set_token(*std::move(token));
   Done();
   links_.client->Push(std::move(grant));
+}
+
+void SessionMemory::RecordShare(audit::Event event, const std::string& token, uint64_t bytes) {
+  if (options_.audit == nullptr) return;
+  options_.audit->Shared(event, token, bytes, options_.device_uuid);
 }
 
 absl::StatusOr<std::vector<Chunk>> SessionMemory::HoldsOf(const Offer& offer) {
@@ -198,6 +207,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   if (!offer.ok()) return refuse(offer.status().message());
   if (request.handle() == 0) {
     if (!offer->is_event()) return refuse("the token is not that of an event");
+    RecordShare(audit::Event::kMemoryOpened, request.open(), 0);
     return Answer(kChunkGranularity, CudaResult::kSuccess, "");
   }
   const std::shared_ptr<SessionMemory> owner = offer->owner.lock();
@@ -213,11 +223,28 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   auto chunks = owner->HoldsOf(*offer);
   if (!chunks.ok()) return refuse(chunks.status().message());
   if (TotalBytes(*chunks) != request.min_bytes() || chunks->empty()) {
-    links_.chunks->Return(*std::move(chunks));
+    // Holds that are given up again at once; its owner has the chunks.
     return refuse("what was offered is of another size");
   }
+  Reservation pieces = quota_->pieces()->Reserve(chunks->size(), chunks->size(), 1);
+  if (pieces.bytes() == 0) {
+    return Answer(0, CudaResult::kOutOfMemory, "the quota holds too many chunks already");
+  }
+  // The quota that covers them may be that of a session which ends before this one.
+  uint64_t foreign_bytes = 0;
+  for (Chunk& chunk : *chunks) {
+    chunk.piece = pieces.Split(1);
+    if (chunk.share->quota() != quota_.get()) foreign_bytes += chunk.bytes;
+  }
+  Reservation reservation = quota_->Reserve(foreign_bytes, foreign_bytes, 1);
+  if (reservation.bytes() != foreign_bytes) {
+    return Answer(0, CudaResult::kOutOfMemory,
+                  absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
+                               " in use, and what was offered has ", foreign_bytes));
+  }
+  RecordShare(audit::Event::kMemoryOpened, request.open(), request.min_bytes());
   std::vector<uint64_t> handles(chunks->size(), request.handle());
-  StartHolding(*std::move(chunks), std::move(handles), Reservation());
+  StartHolding(*std::move(chunks), std::move(handles), std::move(reservation));
 }
 
 }  // namespace warpline::server

@@ -29,8 +29,9 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     largest = largest_bytes;
     pending = std::move(taken);
   }
-  void Return(std::vector<Chunk> chunks) override {
-    returned += TakeUnshared(std::move(chunks)).size();
+  void ReturnUnused(std::vector<Chunk>) override {}
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
+    returned += TakeUnshared(std::move(chunks), &bill).size();
   }
   bool Reclaim(bool, std::function<void()>) override { return false; }
   absl::Status Send(const ToWorker& message, absl::Span<const int> fds) override {
@@ -299,6 +300,45 @@ TEST_F(SessionHandlesTest, WhatOthersHoldIsUsedForNothingElse) {
   second_.memory->End();
   EXPECT_EQ(first_.host.returned + second_.host.returned, 2u);
   EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionHandlesTest, WhoOpensMemoryOfAnotherQuotaIsChargedForIt) {
+  const auto quota = Quota::Create(25 * kMiB);
+  TestSession other(quota, &shares_, "lease");
+  first_.Create(1, 20 * kMiB, 1);
+  first_.host.Deliver({20 * kMiB});
+  first_.Done();
+  const std::string token = first_.Share(1).token();
+  for (int i = 0; i < 3; ++i) {
+    other.Open(token, 5, 20 * kMiB);
+    other.Done();
+    EXPECT_EQ(quota->used_bytes(), 20 * kMiB);
+    other.Drop(5);
+    other.Done();
+    // One hold is kept.
+    EXPECT_EQ(quota->used_bytes(), 20 * kMiB);
+    other.memory->MapAgain(true, [](CudaResult) {});
+    EXPECT_EQ(quota->used_bytes(), 0u);
+  }
+  const Reservation used = quota->Reserve(10 * kMiB, 10 * kMiB, 1);
+  other.Open(token, 5, 20 * kMiB);
+  EXPECT_EQ(other.Error(), static_cast<int>(CudaResult::kOutOfMemory));
+}
+
+TEST_F(SessionHandlesTest, MemoryThatIsOpenedAgainAndAgainIsChargedOnce) {
+  const auto quota = Quota::Create(45 * kMiB);
+  TestSession other(quota, &shares_, "lease");
+  first_.Create(1, 20 * kMiB, 1);
+  first_.host.Deliver({20 * kMiB});
+  first_.Done();
+  const std::string token = first_.Share(1).token();
+  for (int i = 0; i < 5; ++i) {
+    other.Open(token, 5, 20 * kMiB);
+    other.Done();
+    other.Drop(5);
+    other.Done();
+  }
+  EXPECT_EQ(quota->used_bytes(), 20 * kMiB);
 }
 
 TEST_F(SessionHandlesTest, NobodyElseOpensIt) {

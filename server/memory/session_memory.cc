@@ -48,9 +48,6 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
   again_ = std::make_unique<Again>();
   again_->go_on = go_on;
   again_->finished = std::move(done);
-  // What it had outside the arena ended with the former worker.
-  outside_.clear();
-  outside_bytes_ = 0;
   book_.ForEachChunk([this](uint64_t va, const Chunk& chunk) {
     control_loop.AssertOnLoop();
     again_->chunks.push_back({va, 0, &chunk});
@@ -62,31 +59,21 @@ void SessionMemory::MapAgain(bool go_on, std::function<void(CudaResult)> done) {
     });
   }
   // Nobody maps what the former worker failed to unmap, or only said that it had.
+  std::move(limbo_.begin(), limbo_.end(), std::back_inserter(kept_));
+  limbo_.clear();
+  for (Reservation& part : limbo_reservations_) kept_reservation_.Merge(std::move(part));
   limbo_reservations_.clear();
-  if (!limbo_.empty()) links_.chunks->Return(std::exchange(limbo_, {}));
   GiveUpKept();
   SendAgain();
 }
 
 CudaResult SessionMemory::Charge(uint64_t bytes) {
-  // Each piece costs an entry here, and a worker that is no worker could ask for any number.
-  constexpr uint64_t kLeast = 4096;
-  if (ended_ || bytes < kLeast) return CudaResult::kInvalidValue;
-  Reservation reservation = quota_->Reserve(bytes, bytes, 1);
-  if (reservation.bytes() == 0) return CudaResult::kOutOfMemory;
-  outside_.emplace(bytes, std::move(reservation));
-  outside_bytes_ += bytes;
-  return CudaResult::kSuccess;
+  return ended_ ? CudaResult::kInvalidValue : outside_.Charge(bytes);
 }
 
-bool SessionMemory::Uncharge(uint64_t bytes) {
-  if (ended_) return true;
-  const auto it = outside_.find(bytes);
-  if (it == outside_.end()) return false;
-  outside_.erase(it);
-  outside_bytes_ -= bytes;
-  return true;
-}
+bool SessionMemory::Recharge(uint64_t bytes) { return ended_ || outside_.Replace(bytes); }
+
+bool SessionMemory::Uncharge(uint64_t bytes) { return ended_ || outside_.Uncharge(bytes); }
 
 void SessionMemory::SendAgain() {
   Again& again = *again_;
@@ -218,9 +205,10 @@ void SessionMemory::Take(Reservation reservation, uint64_t least_bytes, uint64_t
 
 void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks) {
   if (ended_ || abandoned_) {
-    if (chunks.ok()) links_.chunks->Return(std::move(*chunks));
+    if (chunks.ok()) links_.chunks->ReturnUnused(std::move(*chunks));
     return;
   }
+  if (chunks.ok()) chunks = WithPieces(*std::move(chunks));
   if (chunks.ok()) {
     reservation.ShrinkTo(TotalBytes(*chunks));
     taken_reservation_.Merge(std::move(reservation));
@@ -233,6 +221,27 @@ void SessionMemory::OnTaken(Reservation reservation, absl::StatusOr<std::vector<
     RunShort(/*quota_short=*/false, std::string(chunks.status().message()));
   }
   Next();
+}
+
+absl::StatusOr<std::vector<Chunk>> SessionMemory::WithPieces(std::vector<Chunk> chunks) {
+  Reservation pieces = quota_->pieces()->Reserve(1, chunks.size(), 1);
+  // They come largest first.
+  std::vector<Chunk> surplus(
+      std::make_move_iterator(chunks.begin() + static_cast<std::ptrdiff_t>(pieces.bytes())),
+      std::make_move_iterator(chunks.end()));
+  chunks.resize(pieces.bytes());
+  const uint64_t got = taken_reservation_.bytes() + TotalBytes(chunks);
+  const bool enough = !chunks.empty() && got >= queue_.front().request.min_bytes();
+  if (enough) {
+    for (Chunk& chunk : chunks) chunk.piece = pieces.Split(1);
+  } else {
+    std::move(chunks.begin(), chunks.end(), std::back_inserter(surplus));
+  }
+  if (!surplus.empty()) links_.chunks->ReturnUnused(std::move(surplus));
+  if (enough) return chunks;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the quota of ", quota_->limit_bytes(), " bytes may be held in ",
+                   quota_->pieces()->limit_bytes(), " chunks, which are in use"));
 }
 
 void SessionMemory::UseTaken() {
@@ -293,18 +302,22 @@ void SessionMemory::Keep(std::vector<Chunk> chunks, Reservation reservation) {
     } else {
       const uint64_t bytes = chunk.bytes;
       const Reservation* const share = chunk.share.get();
-      if (!kept_shared_.emplace(share, std::move(chunk)).second) kept_bytes_ -= bytes;
+      const bool foreign = share->quota() != quota_.get();
+      if (kept_shared_.emplace(share, std::move(chunk)).second) continue;
+      kept_bytes_ -= bytes;
+      if (foreign) kept_reservation_.ShrinkTo(kept_reservation_.bytes() - bytes);
     }
   }
 }
 
 void SessionMemory::GiveUpKept() {
   kept_bytes_ = 0;
-  kept_reservation_ = Reservation();
+  std::vector<Reservation> bill;
+  bill.push_back(std::exchange(kept_reservation_, Reservation()));
   std::vector<Chunk> chunks = std::exchange(kept_, {});
   for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
   kept_shared_.clear();
-  if (!chunks.empty()) links_.chunks->Return(std::move(chunks));
+  if (!chunks.empty()) links_.chunks->Return(std::move(chunks), std::move(bill));
 }
 
 void SessionMemory::StartReturn(const MemoryReturn& request) {
@@ -313,6 +326,9 @@ void SessionMemory::StartReturn(const MemoryReturn& request) {
   if (!grants.ok()) {
     Done();
     return links_.client->Violated(grants.status());
+  }
+  if (options_.shares != nullptr) {
+    options_.shares->RemoveRange(this, request.va(), request.bytes());
   }
   transfer_ = std::make_unique<Transfer>();
   transfer_->kind = Transfer::Kind::kUnmap;
@@ -454,26 +470,42 @@ void SessionMemory::End() {
   ended_ = true;
   if (options_.shares != nullptr) options_.shares->RemoveAllOf(this);
   again_.reset();
-  std::vector<Chunk> chunks = std::move(limbo_);
+  queue_.clear();
+  std::vector<Chunk> chunks;
+  std::vector<Reservation> bill;
+  const auto give_up = [&](std::vector<Chunk>* some) {
+    std::move(some->begin(), some->end(), std::back_inserter(chunks));
+    some->clear();
+  };
+  const auto charge = [&](std::vector<Reservation>* some) {
+    std::move(some->begin(), some->end(), std::back_inserter(bill));
+    some->clear();
+  };
+  give_up(&limbo_);
+  charge(&limbo_reservations_);
   if (transfer_ != nullptr) {
-    std::move(transfer_->chunks.begin(), transfer_->chunks.end(), std::back_inserter(chunks));
+    give_up(&transfer_->chunks);
+    charge(&transfer_->reservations);
     transfer_.reset();
   }
-  std::move(taken_.begin(), taken_.end(), std::back_inserter(chunks));
-  taken_.clear();
-  taken_reservation_ = Reservation();
-  GiveUpKept();
+  give_up(&taken_);
+  bill.push_back(std::exchange(taken_reservation_, Reservation()));
   for (Grant& grant : book_.Clear()) {
-    std::move(grant.chunks.begin(), grant.chunks.end(), std::back_inserter(chunks));
+    give_up(&grant.chunks);
+    bill.push_back(std::move(grant.reservation));
   }
   for (HeldMemory& memory : handles_.Clear()) {
-    std::move(memory.chunks.begin(), memory.chunks.end(), std::back_inserter(chunks));
+    give_up(&memory.chunks);
+    bill.push_back(std::move(memory.reservation));
   }
-  limbo_reservations_.clear();
-  outside_.clear();
-  outside_bytes_ = 0;
-  queue_.clear();
-  links_.chunks->Return(std::move(chunks));
+  give_up(&kept_);
+  for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
+  kept_shared_.clear();
+  kept_bytes_ = 0;
+  bill.push_back(std::exchange(kept_reservation_, Reservation()));
+  bill.push_back(outside_.End());
+  std::erase_if(bill, [](const Reservation& part) { return part.bytes() == 0; });
+  links_.chunks->Return(std::move(chunks), std::move(bill));
 }
 
 }  // namespace warpline::server

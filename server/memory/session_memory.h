@@ -2,8 +2,8 @@
 // worker and book, and gives everything back at its end.
 //
 // That the worker has unmapped something is its word alone. What a client returns is therefore kept
-// for the same session, which gets it again before anything new, and goes to others only when the
-// worker is gone. It counts against the quota like the rest. When a request cannot be served
+// for the same session, which gets it again before anything new, and is freed only when the worker
+// is gone. It counts against the quota like the rest. When a request cannot be served
 // because of that, the tenant's sessions that keep something have their workers replaced
 // (Reclaim()).
 #ifndef WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_
@@ -20,6 +20,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/cuda/cuda_result.h"
 #include "lease/entitlement.h"
 #include "memory/arena_book.h"
@@ -28,6 +29,8 @@
 #include "proto/devices.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/audit/session_audit.h"
+#include "server/memory/charge_book.h"
 #include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
 #include "server/process/control_loop.h"
@@ -50,6 +53,8 @@ struct SessionMemoryOptions {
   // device as that of the same device only. Without leases there are no tenants to keep apart, and
   // the offer's token is what it takes. Borrowed; null where nobody may.
   ShareBook* shares = nullptr;
+  // Borrowed until End(); null in tests.
+  SessionAudit* audit = nullptr;
   // What the device is called by all sessions of the server.
   std::string device_uuid = {};
 };
@@ -64,7 +69,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
         quota_(std::move(quota)),
         links_(links),
         book_(options.arena),
-        transfer_id_(HandleOnDevice(options.device, 0)) {}
+        transfer_id_(HandleOnDevice(options.device, 0)),
+        outside_(quota_) {}
 
   // Answered by ClientLink::Push(), in order.
   void Request(warpline_internal::MemoryRequest request) RUNS_ON(control_loop);
@@ -72,9 +78,12 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // The worker's answer. INVALID_ARGUMENT when none was due.
   absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
 
-  // What the worker takes of the device outside the arena, for arrays: counts against the quota
-  // until it is given back in the same piece, or the worker's end. kOutOfMemory beyond the quota.
+  // What the worker takes of the device outside the arena, as in ChargeBook: counts against the
+  // quota until it is given back, or the worker's end.
   CudaResult Charge(uint64_t bytes) RUNS_ON(control_loop);
+  // Another worker takes over, and has so much of it in one piece, in place of all that the former
+  // one had. False beyond the quota.
+  bool Recharge(uint64_t bytes) RUNS_ON(control_loop);
   // False when no such piece was taken.
   bool Uncharge(uint64_t bytes) RUNS_ON(control_loop);
 
@@ -93,7 +102,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
 
   // In the arena, behind handles, and what was charged.
   uint64_t backed_bytes() const RUNS_ON(control_loop) {
-    return book_.backed_bytes() + handles_.bytes() + outside_bytes_;
+    return book_.backed_bytes() + handles_.bytes() + outside_.bytes();
   }
   // Returned by the client, and nobody else's before the worker is gone.
   uint64_t kept_bytes() const RUNS_ON(control_loop) { return kept_bytes_; }
@@ -153,6 +162,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
       RUNS_ON(control_loop);
   void OnTaken(Reservation reservation, absl::StatusOr<std::vector<Chunk>> chunks)
       RUNS_ON(control_loop);
+  // Gives the chunks that were taken for the request under way their pieces of the quota, as many
+  // as there are; the others go back. RESOURCE_EXHAUSTED when that is not enough.
+  absl::StatusOr<std::vector<Chunk>> WithPieces(std::vector<Chunk> chunks) RUNS_ON(control_loop);
   // Goes on with what was taken for the request under way.
   void UseTaken() RUNS_ON(control_loop);
   void BeginMapping() RUNS_ON(control_loop);
@@ -169,6 +181,9 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void BeginHolding() RUNS_ON(control_loop);
   void StartOpen(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
   void StartShare(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);
+  // In the server's audit.
+  void RecordShare(audit::Event event, const std::string& token, uint64_t bytes)
+      RUNS_ON(control_loop);
   absl::StatusOr<std::vector<Chunk>> HoldsOf(const Offer& offer) RUNS_ON(control_loop);
   void StartHolding(std::vector<Chunk> chunks, std::vector<uint64_t> handles,
                     Reservation reservation) RUNS_ON(control_loop);
@@ -211,9 +226,7 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   // Chunks that the worker may or may not have mapped: of no use to anyone until it is gone.
   std::vector<Chunk> limbo_ ABSL_GUARDED_BY(control_loop);
   std::vector<Reservation> limbo_reservations_ ABSL_GUARDED_BY(control_loop);
-  std::multimap<uint64_t, Reservation> outside_
-      ABSL_GUARDED_BY(control_loop);  // What was charged, by size.
-  uint64_t outside_bytes_ ABSL_GUARDED_BY(control_loop) = 0;
+  ChargeBook outside_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

@@ -29,7 +29,11 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
     asked_bytes = want_bytes;
     pending = std::move(taken);
   }
-  void Return(std::vector<Chunk> chunks) override { returned += chunks.size(); }
+  void Return(std::vector<Chunk> chunks, std::vector<Reservation> bill) override {
+    returned += chunks.size();
+    if (frees_late) std::move(bill.begin(), bill.end(), std::back_inserter(billed));
+  }
+  void ReturnUnused(std::vector<Chunk> chunks) override { unused += chunks.size(); }
   bool Reclaim(bool quota_short, std::function<void()> tried) override {
     ++reclaims;
     short_of_quota = quota_short;
@@ -61,6 +65,9 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   uint64_t asked_bytes = 0;
   Taken pending;
   size_t returned = 0;
+  size_t unused = 0;
+  bool frees_late = false;
+  std::vector<Reservation> billed;
   int reclaims = 0;
   bool can_reclaim = false;
   bool short_of_quota = false;
@@ -143,6 +150,34 @@ TEST_F(SessionMemoryTest, WhatTheWorkerTakesElsewhereCountsAgainstTheQuota) {
   EXPECT_EQ(memory_->Charge(~uint64_t{0}), CudaResult::kOutOfMemory);
   EXPECT_EQ(memory_->Charge(64 * kMiB), CudaResult::kSuccess);
   memory_->End();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionMemoryTest, WhatASessionHadIsOnItsBillUntilItIsFree) {
+  host_.frees_late = true;
+  Request(0, 8 * kMiB, 8 * kMiB);
+  host_.Deliver(4);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(memory_->Charge(2 * kMiB), CudaResult::kSuccess);
+  Return(0, 8 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  Request(0, 2 * kMiB, 2 * kMiB);
+  EXPECT_TRUE(Done().ok());
+  memory_->End();
+  EXPECT_EQ(host_.returned, 4u);
+  EXPECT_EQ(quota_->used_bytes(), 10 * kMiB);
+  host_.billed.clear();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(SessionMemoryTest, WhatAFormerWorkerHadIsOnTheBillUntilItIsFree) {
+  host_.frees_late = true;
+  GrantAndReturn(4);
+  memory_->Suspend();
+  memory_->MapAgain(/*go_on=*/true, [](CudaResult) {});
+  EXPECT_EQ(host_.returned, 4u);
+  EXPECT_EQ(quota_->used_bytes(), 8 * kMiB);
+  host_.billed.clear();
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
 
@@ -319,6 +354,29 @@ TEST_F(SessionMemoryTest, NumberOfChunksIsBounded) {
   EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
 }
 
+TEST_F(SessionMemoryTest, TheQuotaIsHeldInAsManyChunksAsItHasPieces) {
+  const auto quota = Quota::Create(1024 * kMiB, 5);
+  memory_ = std::make_shared<SessionMemory>(
+      SessionMemoryOptions{.arena = kArena, .max_chunks = 400}, quota, host_.links());
+  Request(0, 6 * kMiB, 8 * kMiB);
+  host_.Deliver(4);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 8 * kMiB);
+  // The rest goes back as it came.
+  Request(64 * kMiB, 2 * kMiB, 8 * kMiB);
+  host_.Deliver(4);
+  EXPECT_TRUE(Done().ok());
+  EXPECT_EQ(host_.grants.back().bytes(), 2 * kMiB);
+  EXPECT_EQ(host_.unused, 3u);
+  EXPECT_EQ(quota->used_bytes(), 10 * kMiB);
+  Request(128 * kMiB, 2 * kMiB, 2 * kMiB);
+  host_.Deliver(1);
+  EXPECT_EQ(host_.grants.back().error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_EQ(host_.unused, 4u);
+  memory_->End();
+  EXPECT_EQ(quota->pieces()->used_bytes(), 0u);
+}
+
 TEST_F(SessionMemoryTest, PoolsFailureIsOutOfMemory) {
   Request(0, 2 * kMiB, 2 * kMiB);
   std::exchange(host_.pending, nullptr)(absl::UnavailableError("the keeper died"));
@@ -385,7 +443,7 @@ TEST_F(SessionMemoryTest, ChunksThatComeAfterTheEndGoBack) {
   Request(0, 2 * kMiB, 2 * kMiB);
   memory_->End();
   host_.Deliver(1);
-  EXPECT_EQ(host_.returned, 1u);
+  EXPECT_EQ(host_.unused, 1u);
   EXPECT_TRUE(host_.grants.empty());
   EXPECT_EQ(quota_->used_bytes(), 0u);
 }
@@ -409,7 +467,7 @@ TEST_F(SessionMemoryTest, AbandonedSessionGivesBackWhatComesForIt) {
   memory_->Abandon();
   EXPECT_EQ(host_.done, 3);  // The client may have as many under way as before.
   host_.Deliver(4);
-  EXPECT_EQ(host_.returned, 4u);
+  EXPECT_EQ(host_.unused, 4u);
   EXPECT_TRUE(host_.sent.empty());
   EXPECT_EQ(host_.grants.size(), 1u);
   EXPECT_EQ(quota_->used_bytes(), 2 * kMiB);
@@ -425,7 +483,7 @@ TEST_F(SessionMemoryTest, AbandonedSessionGivesBackWhatComesForIt) {
   EXPECT_EQ(mapped, CudaResult::kSuccess);
   memory_->End();
   EXPECT_EQ(quota_->used_bytes(), 0u);
-  EXPECT_EQ(host_.returned, 5u);
+  EXPECT_EQ(host_.returned, 1u);
 }
 
 TEST_F(SessionMemoryTest, AnswersOfTheLostWorkerComeToNothing) {

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -38,11 +40,18 @@ class ShareBook {
   static constexpr size_t kTokenBytes = 16;
   static constexpr size_t kMostOfOneSession = 16384;
 
-  // The token of a new offer. RESOURCE_EXHAUSTED when its owner makes too many.
+  // The token of an offer. Memory that its owner offers already keeps its token; each event has
+  // one of its own. RESOURCE_EXHAUSTED when its owner makes too many.
   absl::StatusOr<std::string> Add(Offer offer) RUNS_ON(control_loop);
   // The offer, if `domain` may open it. NOT_FOUND otherwise, whatever the reason.
   absl::StatusOr<Offer> Find(const std::string& token, const std::string& domain) const
       RUNS_ON(control_loop);
+  // Ends the offer of a token, if it is the owner's.
+  void Remove(const std::string& token, const SessionMemory* owner) RUNS_ON(control_loop);
+  // Ends the offers of memory that the owner gives back: of a handle, or of ranges that reach into
+  // [va, va + bytes).
+  void RemoveHandle(const SessionMemory* owner, uint64_t handle) RUNS_ON(control_loop);
+  void RemoveRange(const SessionMemory* owner, uint64_t va, uint64_t bytes) RUNS_ON(control_loop);
   // Ends a session's offers.
   void RemoveAllOf(const SessionMemory* owner) RUNS_ON(control_loop);
 
@@ -51,8 +60,17 @@ class ShareBook {
     Offer offer;
     const SessionMemory* owner;
   };
+  using Range = std::pair<uint64_t, uint64_t>;  // Address and bytes.
+  // What one session offers.
+  struct Own {
+    std::map<uint64_t, std::string> handles;
+    std::map<Range, std::string> ranges;
+    std::set<std::string> events;
+
+    size_t size() const { return handles.size() + ranges.size() + events.size(); }
+  };
   std::map<std::string, Entry> offers_ ABSL_GUARDED_BY(control_loop);  // By token.
-  std::map<const SessionMemory*, size_t> counts_ ABSL_GUARDED_BY(control_loop);
+  std::map<const SessionMemory*, Own> own_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

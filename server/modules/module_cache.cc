@@ -15,11 +15,10 @@ void ModuleCache::Find(const std::string& tenant, const ContentHash& hash, uint6
 }
 
 void ModuleCache::Keep(const std::string& tenant, std::shared_ptr<UniqueFd> image, uint64_t bytes,
-                       std::function<void()> done) {
+                       std::function<void(const absl::StatusOr<ContentHash>&)> done) {
   keeper_.Post([this, tenant, image = std::move(image), bytes, done = std::move(done)] {
     // An image that cannot be stored is sent again next time; the store counts the failure.
-    store_->Keep(tenant, image->get(), bytes).IgnoreError();
-    done();
+    done(store_->Keep(tenant, image->get(), bytes));
   });
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "common/crypto/content_hash.h"
 #include "common/unique_fd.h"
 #include "server/modules/module_store.h"
@@ -28,9 +29,10 @@ class ModuleCache {
   using Found = std::function<void(std::shared_ptr<UniqueFd> image)>;
   void Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes, Found found);
 
-  // Stores what `image` holds; see ModuleStore::Keep(). Calls `done` on a thread of the cache.
+  // Stores what `image` holds; see ModuleStore::Keep(). Calls `done` on a thread of the cache, with
+  // the hash or why it was not stored.
   void Keep(const std::string& tenant, std::shared_ptr<UniqueFd> image, uint64_t bytes,
-            std::function<void()> done);
+            std::function<void(const absl::StatusOr<ContentHash>&)> done);
 
   const ModuleStore& store() const { return *store_; }
 

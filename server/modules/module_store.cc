@@ -131,6 +131,10 @@ absl::Status ModuleStore::AdoptFiles() {
           !S_ISREG(status.st_mode)) {
         continue;
       }
+      if (static_cast<uint64_t>(status.st_size) < options_.min_image_bytes) {
+        unlinkat(folder_.get(), absl::StrCat(scope_name, "/", name).c_str(), 0);
+        continue;
+      }
       found.push_back({status.st_mtim, scope_name, name, static_cast<uint64_t>(status.st_size)});
     }
   }
@@ -139,7 +143,10 @@ absl::Status ModuleStore::AdoptFiles() {
     return std::tie(a.used.tv_sec, a.used.tv_nsec) < std::tie(b.used.tv_sec, b.used.tv_nsec);
   });
   MutexLock lock(&mu_);
-  for (const Found& file : found) Insert(file.scope, file.name, file.bytes);
+  for (const Found& file : found) {
+    EvictOf(file.scope);
+    Insert(file.scope, file.name, file.bytes);
+  }
   Evict(0);
   return absl::OkStatus();
 }
@@ -151,13 +158,17 @@ std::string ModuleStore::ScopeOf(const std::string& tenant) const {
   return absl::StrCat(kTenantPrefix, HashText(hash).substr(0, kScopeDigits));
 }
 
+uint64_t ModuleStore::OnDisk(uint64_t bytes) const {
+  return (bytes + options_.block_bytes - 1) / options_.block_bytes * options_.block_bytes;
+}
+
 void ModuleStore::Insert(const std::string& scope_name, const std::string& name, uint64_t bytes) {
   Scope& scope = scopes_[scope_name];
   const uint64_t use = ++last_use_;
   scope.entries[name] = {bytes, use};
   scope.by_use[use] = name;
-  scope.bytes += bytes;
-  bytes_ += bytes;
+  scope.bytes += OnDisk(bytes);
+  bytes_ += OnDisk(bytes);
   ++images_;
 }
 
@@ -174,9 +185,9 @@ bool ModuleStore::Remove(const std::string& scope_name, const std::string& name)
   const auto entry = scope->second.entries.find(name);
   if (entry == scope->second.entries.end()) return false;
   unlinkat(folder_.get(), absl::StrCat(scope_name, "/", name).c_str(), 0);
-  bytes_ -= entry->second.bytes;
+  bytes_ -= OnDisk(entry->second.bytes);
   --images_;
-  scope->second.bytes -= entry->second.bytes;
+  scope->second.bytes -= OnDisk(entry->second.bytes);
   scope->second.by_use.erase(entry->second.used);
   scope->second.entries.erase(entry);
   if (scope->second.entries.empty()) scopes_.erase(scope);
@@ -188,12 +199,24 @@ void ModuleStore::Evict(uint64_t more) {
     const auto largest = std::max_element(
         scopes_.begin(), scopes_.end(),
         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
-    // These are copies, because Remove() destroys what they would refer to.
-    const std::string scope = largest->first;
-    const std::string name = largest->second.by_use.begin()->second;
-    Remove(scope, name);
-    counters_.evictions.Add(1);
+    EvictOldest(std::string(largest->first));
   }
+}
+
+void ModuleStore::EvictOf(const std::string& scope) {
+  while (true) {
+    const auto found = scopes_.find(scope);
+    if (found == scopes_.end()) return;
+    if (found->second.entries.size() < options_.max_scope_images) return;
+    EvictOldest(scope);
+  }
+}
+
+void ModuleStore::EvictOldest(const std::string& scope) {
+  // A copy, because Remove() destroys what it would refer to.
+  const std::string name = scopes_[scope].by_use.begin()->second;
+  Remove(scope, name);
+  counters_.evictions.Add(1);
 }
 
 absl::StatusOr<UniqueFd> ModuleStore::Find(const std::string& tenant, const ContentHash& hash,
@@ -252,11 +275,13 @@ absl::Status ModuleStore::Write(const std::string& temporary, int image, uint64_
   return copied;
 }
 
-absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t bytes) {
+absl::StatusOr<ContentHash> ModuleStore::Keep(const std::string& tenant, int image,
+                                              uint64_t bytes) {
   struct stat status;
   // Only plain memory has seals; reading a pipe or a socket could block for ever.
   if (fcntl(image, F_GET_SEALS) < 0 || fstat(image, &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<uint64_t>(status.st_size) < bytes || bytes == 0 ||
+      bytes < options_.min_image_bytes ||
       bytes > std::min(options_.max_image_bytes, options_.max_bytes)) {
     return absl::InvalidArgumentError("no image that can be stored");
   }
@@ -274,10 +299,11 @@ absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t by
   if (written.ok() && known != scopes_.end() && known->second.entries.contains(name)) {
     Touch(&known->second, name);
     unlinkat(folder_.get(), temporary.c_str(), 0);
-    return absl::OkStatus();
+    return hash;
   }
   if (written.ok()) {
-    Evict(bytes);
+    Evict(OnDisk(bytes));
+    EvictOf(scope);
     mkdirat(folder_.get(), scope.c_str(), 0700);
     if (renameat(folder_.get(), temporary.c_str(), folder_.get(),
                  absl::StrCat(scope, "/", name).c_str()) != 0) {
@@ -298,7 +324,7 @@ absl::Status ModuleStore::Keep(const std::string& tenant, int image, uint64_t by
   Insert(scope, name, bytes);
   counters_.stored.Add(1);
   counters_.stored_bytes.Add(bytes);
-  return absl::OkStatus();
+  return hash;
 }
 
 uint64_t ModuleStore::bytes() const {

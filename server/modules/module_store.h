@@ -8,10 +8,11 @@
 // the order of eviction survives restarts.
 //
 // When the store holds more than the limit, the scope that holds most loses what it has not used
-// for the longest time.
+// for the longest time; so does a scope that holds too many images.
 #ifndef WARPLINE_SERVER_MODULES_MODULE_STORE_H_
 #define WARPLINE_SERVER_MODULES_MODULE_STORE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
+#include "proto/frames.h"
 #include "server/handover/counters.h"
 
 namespace warpline::server {
@@ -31,8 +33,13 @@ namespace warpline::server {
 struct ModuleStoreOptions {
   std::string dir;
   uint64_t max_bytes = 4ull << 30;
-  // The limit for one image; larger ones are not stored.
+  // The limits for one image; larger and smaller ones are not stored. Clients send small ones anew.
   uint64_t max_image_bytes = 256ull << 20;
+  uint64_t min_image_bytes = kMinCachedImage;
+  // What a file takes on the disk is counted, not what is in it: multiples of this.
+  uint64_t block_bytes = 4096;
+  // The images of one scope, each of which costs the server some memory.
+  size_t max_scope_images = 16384;
   // Makes one scope for all tenants.
   bool shared = false;
 };
@@ -62,19 +69,20 @@ class ModuleStore {
   // its own that cannot be changed any more. NOT_FOUND when there is none.
   absl::StatusOr<UniqueFd> Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes);
 
-  // Stores the first `bytes` bytes of `image` (borrowed) under the hash that is computed from them.
-  // The descriptor may come from an untrusted process. INVALID_ARGUMENT when it is not plain memory
-  // of at least `bytes` bytes, or when that is too large.
-  absl::Status Keep(const std::string& tenant, int image, uint64_t bytes);
+  // Stores the first `bytes` bytes of `image` (borrowed) under the hash that is computed from them,
+  // and returns that. The descriptor may come from an untrusted process. INVALID_ARGUMENT when it
+  // is not plain memory of at least `bytes` bytes, or when that is too large or too small.
+  absl::StatusOr<ContentHash> Keep(const std::string& tenant, int image, uint64_t bytes);
 
+  // On the disk.
   uint64_t bytes() const;
   uint64_t images() const;
   const ModuleStoreCounters& counters() const { return counters_; }
 
  private:
   struct Entry {
-    uint64_t bytes = 0;
-    uint64_t used = 0;  // The key in Scope::by_use.
+    uint64_t bytes = 0;  // Of the image; the sums count OnDisk().
+    uint64_t used = 0;   // The key in Scope::by_use.
   };
   struct Scope {
     uint64_t bytes = 0;
@@ -84,6 +92,7 @@ class ModuleStore {
 
   ModuleStore(const ModuleStoreOptions& options, UniqueFd folder, UniqueFd lock);
 
+  uint64_t OnDisk(uint64_t bytes) const;
   std::string ScopeOf(const std::string& tenant) const;
   absl::Status AdoptFiles();
   void Insert(const std::string& scope, const std::string& name, uint64_t bytes)
@@ -91,8 +100,12 @@ class ModuleStore {
   void Touch(Scope* scope, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns false when the image was not there.
   bool Remove(const std::string& scope, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Evicts images until there is room for `more` bytes.
+  // Evicts images until there is room for `more` bytes on the disk.
   void Evict(uint64_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Evicts images of the scope until there is room for another.
+  void EvictOf(const std::string& scope) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Evicts what the scope has not used for the longest time.
+  void EvictOldest(const std::string& scope) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Copies and hashes the image into a new file `temporary`.
   absl::Status Write(const std::string& temporary, int image, uint64_t bytes, ContentHash* hash);
 

@@ -27,6 +27,8 @@ class ModuleStoreTest : public testing::Test {
     options_.dir = testing::TempDir() + "modules-XXXXXX";
     EXPECT_NE(mkdtemp(options_.dir.data()), nullptr);
     options_.max_bytes = 100;
+    options_.min_image_bytes = 1;
+    options_.block_bytes = 1;
   }
   ~ModuleStoreTest() override {
     store_.reset();
@@ -47,7 +49,7 @@ class ModuleStoreTest : public testing::Test {
   }
 
   absl::Status Keep(const std::string& tenant, std::string_view bytes) {
-    return store_->Keep(tenant, Memory(bytes).get(), bytes.size());
+    return store_->Keep(tenant, Memory(bytes).get(), bytes.size()).status();
   }
 
   // Returns what Find() gives for the hash of `bytes`; "-" when it finds nothing.
@@ -176,12 +178,61 @@ TEST_F(ModuleStoreTest, OnlyPlainMemoryOfTheRightSizeIsStored) {
   ASSERT_EQ(pipe(pipes), 0);
   const UniqueFd read_end(pipes[0]), write_end(pipes[1]);
   // Reading an empty pipe would block for ever.
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", read_end.get(), 5)));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", -1, 5)));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 6)));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 0)));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", read_end.get(), 5).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", -1, 5).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 6).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Keep("a", Memory("image").get(), 0).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Keep("a", std::string(101, 'x'))));
   EXPECT_EQ(store_->images(), 0u);
+}
+
+TEST_F(ModuleStoreTest, SmallImagesAreNotStored) {
+  options_.max_bytes = 1u << 20;
+  options_.min_image_bytes = ModuleStoreOptions().min_image_bytes;
+  Open();
+  const std::string smallest(16384, 's');
+  EXPECT_TRUE(Keep("a", smallest).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Keep("a", smallest.substr(1))));
+  EXPECT_EQ(store_->images(), 1u);
+}
+
+TEST_F(ModuleStoreTest, SmallImagesOfAnOlderServerGo) {
+  Open();
+  EXPECT_TRUE(Keep("a", "small").ok());
+  options_.min_image_bytes = 6;
+  Open();
+  EXPECT_EQ(store_->images(), 0u);
+  options_.min_image_bytes = 1;
+  Open();
+  EXPECT_EQ(Find("a", "small"), "-");
+}
+
+TEST_F(ModuleStoreTest, FilesCountAsWhatTheyTakeOnTheDisk) {
+  options_.block_bytes = 40;
+  Open();
+  EXPECT_TRUE(Keep("a", "1").ok());
+  EXPECT_TRUE(Keep("a", "2").ok());
+  EXPECT_EQ(store_->bytes(), 80u);
+  EXPECT_TRUE(Keep("a", "3").ok());
+  EXPECT_EQ(store_->images(), 2u);
+  EXPECT_EQ(Find("a", "1"), "-");
+  EXPECT_EQ(Find("a", "2"), "2");
+  Open();
+  EXPECT_EQ(store_->bytes(), 80u);
+}
+
+TEST_F(ModuleStoreTest, ATenantsImagesAreBoundedInNumber) {
+  options_.max_scope_images = 3;
+  Open();
+  EXPECT_TRUE(Keep("other", "0").ok());
+  for (const char* const image : {"1", "2", "3", "4", "5"}) EXPECT_TRUE(Keep("a", image).ok());
+  EXPECT_EQ(store_->images(), 4u);
+  EXPECT_EQ(Find("a", "2"), "-");
+  EXPECT_EQ(Find("a", "3"), "3");
+  EXPECT_EQ(Find("other", "0"), "0");
+  options_.max_scope_images = 2;
+  Open();
+  EXPECT_EQ(store_->images(), 3u);
 }
 
 TEST_F(ModuleStoreTest, ADiskThatTakesNothingLeavesNothingBehind) {

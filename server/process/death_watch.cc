@@ -15,6 +15,8 @@ namespace {
 
 // The number of life lines in one futex_waitv, which also waits for changes_.
 constexpr size_t kMostLines = FUTEX_WAITV_MAX - 1;
+// An honest holder's word changes when it takes the line, says that somebody waits, and dies.
+constexpr int kMostChanges = 8;
 constexpr long kLookEveryNs = 100'000'000;
 constexpr long kSecondNs = 1'000'000'000;
 
@@ -72,16 +74,14 @@ void DeathWatch::Remove(Token token) {
   Nudge();
 }
 
-void DeathWatch::Sleep(
-    uint32_t known,
-    const std::vector<std::pair<std::shared_ptr<const LifeLine>, uint32_t>>& lines) {
+void DeathWatch::Sleep(uint32_t known, const std::vector<Line>& lines, bool look_soon) {
   std::vector<futex_waitv> waiters = {Waiter(&changes_, known)};
   const size_t count = std::min(lines.size(), kMostLines);
   for (size_t i = 0; i < count; ++i) {
-    waiters.push_back(Waiter(lines[i].first->word(), lines[i].second));
+    waiters.push_back(Waiter(lines[i].line->word(), lines[i].value));
   }
   const timespec soon = Soon();
-  const timespec* const until = lines.size() > count ? &soon : nullptr;
+  const timespec* const until = look_soon || lines.size() > count ? &soon : nullptr;
   if (syscall(SYS_futex_waitv, waiters.data(), static_cast<unsigned>(waiters.size()), 0, until,
               CLOCK_MONOTONIC) >= 0 ||
       errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT) {
@@ -92,27 +92,41 @@ void DeathWatch::Sleep(
   syscall(SYS_futex, &changes_, FUTEX_WAIT, known, &nap, nullptr, 0);
 }
 
+std::vector<DeathWatch::Line> DeathWatch::Look(std::vector<std::function<void()>>* ended,
+                                               bool* look_soon) {
+  std::vector<Line> lines;
+  *look_soon = false;
+  looks_.fetch_add(1);
+  MutexLock lock(&mu_);
+  for (auto it = watched_.begin(); it != watched_.end();) {
+    Watched& watched = it->second;
+    const uint32_t value = watched.line->word()->load(std::memory_order_acquire);
+    if (watched.line->Ended()) {
+      ended->push_back(std::move(watched.ended));
+      it = watched_.erase(it);
+      continue;
+    }
+    if (value != watched.value && watched.changes <= kMostChanges) ++watched.changes;
+    watched.value = value;
+    if (watched.changes > kMostChanges) {
+      *look_soon = true;
+    } else {
+      lines.push_back({watched.line, value});
+    }
+    ++it;
+  }
+  return lines;
+}
+
 void DeathWatch::Run() {
   pthread_setname_np(pthread_self(), "death-watch");
   while (!stopping_.load()) {
     const uint32_t known = changes_.load();
-    std::vector<std::pair<std::shared_ptr<const LifeLine>, uint32_t>> lines;
     std::vector<std::function<void()>> ended;
-    {
-      MutexLock lock(&mu_);
-      for (auto it = watched_.begin(); it != watched_.end();) {
-        const uint32_t value = it->second.line->word()->load(std::memory_order_acquire);
-        if (it->second.line->Ended()) {
-          ended.push_back(std::move(it->second.ended));
-          it = watched_.erase(it);
-        } else {
-          lines.emplace_back(it->second.line, value);
-          ++it;
-        }
-      }
-    }
+    bool look_soon;
+    const std::vector<Line> lines = Look(&ended, &look_soon);
     for (const auto& call : ended) call();
-    if (ended.empty()) Sleep(known, lines);
+    if (ended.empty()) Sleep(known, lines, look_soon);
   }
 }
 

@@ -1,13 +1,22 @@
 #include "server/process/death_watch.h"
 
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <climits>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace warpline {
 namespace {
@@ -96,6 +105,27 @@ TEST(DeathWatchTest, WatchesMoreThanOneCallTakes) {
   holder.AwaitHeld();
   holder.Kill();
   ended.get_future().get();
+}
+
+// A hostile worker can write what it likes.
+TEST(DeathWatchTest, AWordThatChangesAllTheTimeCostsLittleAndItsEndIsNoticed) {
+  const std::shared_ptr<LifeLine> line = *LifeLine::Create();
+  void* const map = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, line->fd(), 0);
+  ASSERT_NE(map, MAP_FAILED);
+  auto* const word = static_cast<std::atomic<uint32_t>*>(map);
+  DeathWatch watch;
+  std::promise<void> ended;
+  watch.Watch(line, [&] { ended.set_value(); });
+  const absl::Time end = absl::Now() + absl::Milliseconds(300);
+  uint32_t value = 0;
+  while (absl::Now() < end) {
+    word->store(++value & 0xffff);
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+  EXPECT_LT(watch.looks(), 50u);
+  word->store(FUTEX_OWNER_DIED);
+  ended.get_future().get();
+  munmap(map, 4096);
 }
 
 TEST(LifeLineTest, RefusesADescriptorThatIsNone) { EXPECT_FALSE(HoldLifeLine(UniqueFd()).ok()); }

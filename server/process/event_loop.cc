@@ -126,8 +126,7 @@ int EventLoop::TimeoutMs() const {
 }
 
 void EventLoop::Run() {
-  affinity_->Enter();
-  affinity_->AssertOnLoop();
+  const LoopScope scope(affinity_);
   epoll_event events[64];
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int count = epoll_wait(epoll_.get(), events, 64, TimeoutMs());
@@ -150,7 +149,6 @@ void EventLoop::Run() {
   watched_.clear();
   timers_.clear();
   RunPosted();
-  affinity_->Leave();
 }
 
 }  // namespace warpline

@@ -21,12 +21,13 @@ constexpr size_t kSecretBytes = 16;
 
 }  // namespace
 
-Session::Session(const SessionContext& context, uint64_t id, std::string peer)
+Session::Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat)
     : context_(context),
       id_(id),
       since_(SteadyNow()),
       secret_(RandomBytes(kSecretBytes)),
       port_(std::make_shared<SessionPort>()),
+      audit_(std::make_shared<SessionAudit>(context.audit, id, peer)),
       lines_(context.log, id, std::move(peer)),
       presence_(context.control, &lines_, context.counters,
                 [this](const std::string& reason) {
@@ -41,11 +42,13 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
                 control_loop.AssertOnLoop();
                 ProtocolError(status);
               }),
-      modules_(std::make_shared<SessionModules>(context.control, context.modules, &worker_,
-                                                [this](const std::string& why) {
-                                                  control_loop.AssertOnLoop();
-                                                  OnWorkerLost(why);
-                                                })),
+      modules_(std::make_shared<SessionModules>(
+          context.control, context.modules, &worker_,
+          [this](const std::string& why) {
+            control_loop.AssertOnLoop();
+            OnWorkerLost(why);
+          },
+          audit_)),
       worker_({.doorbell = context.doorbell,
                .pool = context.pool,
                .port = port_,
@@ -75,7 +78,8 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer)
                  control_loop.AssertOnLoop();
                  BeginTakeover("replaced on request", std::move(variables));
                },
-           .save_timeout = context.options->open_timeout}) {}
+           .save_timeout = context.options->open_timeout}),
+      seat_(std::move(seat)) {}
 
 bool Session::HasSecret(const std::string& secret) const { return EqualSecrets(secret, secret_); }
 
@@ -109,13 +113,15 @@ void Session::OnHello(warpline_internal::Hello hello) {
   });
 }
 
-absl::Status Session::TakeSeat() {
-  auto seat = context_.leases->Join(hello_.token(), HolderOf(lines_.peer()));
+// The lease may have ended between the session's admission and its place in the host's table, where
+// who ends the lease's sessions finds it.
+absl::Status Session::CheckSeat() {
   hello_.clear_token();
   hello_.clear_credential();
-  if (!seat.ok()) return seat.status();
-  seat_ = *std::move(seat);
+  const absl::Status held = context_.leases->CheckHeld(seat_);
+  if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
+  audit_->SetEntitlement(entitlement());
   modules_->SetTenant(entitlement().contents_tenant());
   return absl::OkStatus();
 }
@@ -126,10 +132,14 @@ absl::Status Session::TakePlace() {
   auto placed = context_.owner->Place(*wanted);
   if (!placed.ok()) return placed.status();
   placed_ = *std::move(placed);
-  lines_.SetDevices(absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
-    absl::StrAppend(out, device->ordinal());
-  }));
+  lines_.SetDevices(DevicesText());
   return absl::OkStatus();
+}
+
+std::string Session::DevicesText() const {
+  return absl::StrJoin(placed_, ",", [](std::string* out, const DeviceMemory* device) {
+    absl::StrAppend(out, device->ordinal());
+  });
 }
 
 void Session::HandleHello() {
@@ -140,7 +150,7 @@ void Session::HandleHello() {
   if (const uint64_t most = context_.options->max_arena_bytes; hello_.arena_bytes() > most) {
     return Refuse(ArenaTooLarge(hello_.arena_bytes(), most));
   }
-  if (const absl::Status seated = TakeSeat(); !seated.ok()) return Refuse(seated);
+  if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
   OpenDevices();
@@ -154,11 +164,15 @@ void Session::OpenDevices() {
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
   options.shares = context_.shares;
+  options.audit = audit_.get();
   std::vector<SessionDevicePlace> places;
   for (DeviceMemory* const device : placed_) {
-    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes())});
+    places.push_back({device, seat_.QuotaOn(device->info().uuid(), device->capacity_bytes(),
+                                            device->max_chunks())});
   }
   holdings_.devices().Open(places, options);
+  holdings_.host_segments().SetTenantQuota(
+      seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes()));
 }
 
 void Session::StartWorker() {
@@ -211,6 +225,8 @@ void Session::Welcome(MemoryGrant grant) {
       entitlement().leased()
           ? absl::StrCat(" tenant=", entitlement().tenant, " lease=", entitlement().lease)
           : ""));
+  audit_->Opened(
+      {hello_.program(), hello_.pid(), worker_.pid(), DevicesText(), welcome.quota_bytes()});
   // In this order: nothing of the worker's goes out before the welcome.
   port_->Push(FrameOf(kWelcome, welcome));
   worker_.Connect();
@@ -289,7 +305,10 @@ void Session::HandleRead(const warpline_internal::ReadBack& request) {
 void Session::OnWorkerOpened(const warpline_internal::WorkerOpened& opened) {
   if (state_ == State::kOpening) return OpenTo(opened);
   if (state_ != State::kReplacing) return;
-  if (opened.error() == 0) return takeover_.OnWorkerOpened();
+  if (opened.error() == 0) {
+    const absl::Status charged = holdings_.OnTakenOver(opened);
+    return charged.ok() ? takeover_.OnWorkerOpened() : OnWorkerLost(std::string(charged.message()));
+  }
   OnWorkerLost(absl::StrCat("no other could take over: ", opened.message()));
 }
 
@@ -299,6 +318,7 @@ void Session::OnVariablesSaved(const warpline_internal::VariablesSaved& saved) {
 
 void Session::NoteDeath(const std::string& why) {
   context_.counters->worker_deaths.Add(1);
+  audit_->Worker(audit::Event::kWorkerDied, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker died ", lines_.Keys(), " by=", why);
   }
@@ -328,6 +348,7 @@ void Session::OnWorkerLost(const std::string& why) {
 void Session::OnWorkerDistrusted(const std::string& why) {
   if (!Serving()) return OnWorkerLost(why);
   context_.counters->worker_deaths.Add(1);
+  audit_->Worker(audit::Event::kWorkerKilled, why, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kWorkerLostLine)) {
     permit.Warning("worker not trusted ", lines_.Keys(), " why=", why);
   }
@@ -354,6 +375,7 @@ void Session::BeginTakeover(const std::string& why, UniqueFd variables) {
 void Session::OnTakenOver() {
   state_ = State::kOpen;
   context_.counters->worker_replacements.Add(1);
+  audit_->Worker(audit::Event::kWorkerReplaced, reason_, worker_.pid());
   if (const LogPermit permit = lines_.Ask(kReplacedLine)) {
     permit.Info("worker replaced ", lines_.Keys(), " after_command=", takeover_.resume_seq(),
                 " reason=\"", reason_, "\"");
@@ -407,11 +429,13 @@ void Session::HandleChannelClosed(const absl::Status& status) {
 }
 
 void Session::Refuse(const absl::Status& status) {
+  const std::string why = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
   if (state_ == State::kWaiting || state_ == State::kOpening) {
     context_.counters->sessions_refused.Add(1);
+    audit_->Refused(why);
   }
   port_->Close(status);
-  End(absl::StrCat("refused: ", status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+  End(absl::StrCat("refused: ", why));
 }
 
 void Session::ProtocolError(const absl::Status& status) {
@@ -426,6 +450,7 @@ void Session::ProtocolError(const absl::Status& status) {
 
 void Session::SendFault(CudaResult error, const std::string& message, bool keep_memory) {
   context_.counters->faults.Add(1);
+  audit_->Faulted(message);
   warpline_internal::Fault fault;
   fault.set_error(static_cast<int>(error));
   fault.set_message(message);
@@ -458,6 +483,11 @@ void Session::EndWithFault(CudaResult error, const std::string& message) {
   } else if (state_ == State::kWaiting || state_ == State::kOpening) {
     Refuse(absl::UnavailableError(message));
   }
+}
+
+void Session::EndWithLease(const std::string& message) {
+  audit_->Revoked(message);
+  EndWithFault(CudaResult::kNotPermitted, message);
 }
 
 void Session::End(const std::string& reason) {
@@ -500,6 +530,7 @@ void Session::SayClosed() const {
   context_.counters->ended.AddAll(port_->traffic());
   const SessionUsage usage = worker_.usage();
   context_.counters->AddEnded(usage);
+  audit_->Closed(reason_, port_->traffic().commands.value());
   const uint64_t left_out = usage[Usage::kLogLinesLeftOut];
   if (const LogPermit permit = lines_.AskForLast()) {
     permit.Info("closed ", lines_.Keys(), " peer=", lines_.peer(), " reason=", Quoted(reason_),

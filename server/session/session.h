@@ -30,6 +30,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/unique_fd.h"
 #include "lease/entitlement.h"
+#include "server/audit/session_audit.h"
 #include "server/continuity/replacement.h"
 #include "server/continuity/takeover.h"
 #include "server/leases/lease_book.h"
@@ -61,10 +62,13 @@ class Session : public SessionControl,
                 private TakeoverEvents,
                 public std::enable_shared_from_this<Session> {
  public:
-  Session(const SessionContext& context, uint64_t id, std::string peer);
+  // Admitted with `seat`.
+  Session(const SessionContext& context, uint64_t id, std::string peer, LeaseSeat seat);
 
   // Ends an open session with an error for the application; any other just ends.
   void EndWithFault(CudaResult error, const std::string& message) RUNS_ON(control_loop);
+  // Ends it because its lease was ended.
+  void EndWithLease(const std::string& message) RUNS_ON(control_loop);
   // Has another worker take over once nothing is in flight, `done` within the deadline: OK, or why
   // not.
   void ReplaceWorker(absl::Duration deadline, std::function<void(absl::Status)> done)
@@ -76,7 +80,6 @@ class Session : public SessionControl,
   SessionSnapshot Snapshot() const RUNS_ON(control_loop);
   // How much of `wanted` it keeps.
   uint64_t KeptBytes(const KeptMemory& wanted) const RUNS_ON(control_loop);
-  // Before its client has said hello, that of nobody.
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
@@ -114,8 +117,10 @@ class Session : public SessionControl,
 
   // Opening.
   void HandleHello() RUNS_ON(control_loop);
-  absl::Status TakeSeat() RUNS_ON(control_loop);
+  absl::Status CheckSeat() RUNS_ON(control_loop);
   absl::Status TakePlace() RUNS_ON(control_loop);
+  // The ordinals of its devices, with commas between.
+  std::string DevicesText() const RUNS_ON(control_loop);
   void OpenDevices() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
@@ -155,6 +160,7 @@ class Session : public SessionControl,
   const absl::Time since_;
   const std::string secret_;
   const std::shared_ptr<SessionPort> port_;
+  const std::shared_ptr<SessionAudit> audit_;
 
   SessionLines lines_ ABSL_GUARDED_BY(control_loop);
   ClientPresence presence_ ABSL_GUARDED_BY(control_loop);

@@ -1,12 +1,18 @@
 // How sessions end: by their client, by their worker, by the server, and with nothing left behind.
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/session/session_host.h"
@@ -25,6 +31,49 @@ int OpenDescriptors() {
   while (readdir(dir) != nullptr) ++count;
   closedir(dir);
   return count;
+}
+
+// Duplicates of this process's descriptors of files of so many bytes, by the files' numbers.
+std::map<ino_t, UniqueFd> FilesOfSize(uint64_t bytes) {
+  std::map<ino_t, UniqueFd> files;
+  DIR* dir = opendir("/proc/self/fd");
+  while (const dirent* const entry = readdir(dir)) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat file;
+    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) ||
+        static_cast<uint64_t>(file.st_size) != bytes) {
+      continue;
+    }
+    files[file.st_ino] = UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  closedir(dir);
+  return files;
+}
+
+TEST_F(SessionEndTest, NobodyGetsAChunkThatAnEndedSessionHad) {
+  StartServer();
+  // No chunks of this size are in stock, so these are the session's. Somebody keeps them.
+  constexpr uint64_t kChunk = 64 * kMiB;
+  auto first = DialAndOpen();
+  ASSERT_EQ(first->RequestMemory(kArena, 3 * kChunk, 3 * kChunk)->bytes(), 3 * kChunk);
+  const auto kept = FilesOfSize(kChunk);
+  ASSERT_EQ(kept.size(), 3u);
+  first.reset();
+  ExpectNothingLeft();
+  for (int i = 0; i < 3; ++i) {
+    auto next = DialAndOpen();
+    ASSERT_EQ(next->RequestMemory(kArena, 3 * kChunk, 3 * kChunk)->bytes(), 3 * kChunk);
+    next->SendCommands(Body('w', 0x5ec7e7, kArena));
+    next->Await(kReplies);
+    for (const auto& [number, fd] : kept) {
+      uint64_t word = 1;
+      EXPECT_EQ(pread(fd.get(), &word, sizeof(word), 0), static_cast<ssize_t>(sizeof(word)));
+      EXPECT_EQ(word, 0u);
+    }
+    EXPECT_EQ(FilesOfSize(kChunk).size(), 6u);
+    next.reset();
+    ExpectNothingLeft();
+  }
 }
 
 TEST_F(SessionEndTest, DeadWorkerIsAFaultThatNamesTheSignal) {
@@ -146,8 +195,9 @@ TEST_F(SessionEndTest, DeadKeeperIsStartedAgainAndSessionsGoOn) {
   client->Await(kReplies);
   ASSERT_EQ(kill(memory_[0]->keeper_pid(), SIGKILL), 0);
   // Either it was noticed already, or this request is lost with the keeper.
+  // No chunk of this size is in stock.
   uint64_t va = kArena + 64 * kMiB;
-  while (client->RequestMemory(va, 2 * kMiB, 2 * kMiB)->bytes() == 0) va += 2 * kMiB;
+  while (client->RequestMemory(va, 20 * kMiB, 20 * kMiB)->bytes() == 0) va += 20 * kMiB;
   EXPECT_GE(memory_[0]->stats().keeper_restarts, 1u);
   client->SendCommands(Body('r', kArena));
   EXPECT_EQ((*client->Await(kReplies))[0], 77);

@@ -63,12 +63,17 @@ absl::Status SessionHoldings::OnCharge(const warpline_internal::ChargeMemory& ch
   const CudaResult result = devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
   answer->set_error(static_cast<int>(result));
   if (result == CudaResult::kOutOfMemory) {
-    client_->NoteRefusedMemory(
-        absl::StrCat("the quota has no room for an array of ", charge.bytes(), " bytes"));
+    client_->NoteRefusedMemory(absl::StrCat("the quota has no room for ", charge.bytes(),
+                                            " bytes of arrays, module variables, stacks or heap"));
   }
   const absl::Status sent = worker_->Send(message, {});
   if (sent.ok() || absl::IsUnavailable(sent)) return absl::OkStatus();
   return absl::InvalidArgumentError(sent.ToString());
+}
+
+absl::Status SessionHoldings::OnTakenOver(const warpline_internal::WorkerOpened& opened) {
+  if (devices_.Recharge(opened.charged_bytes())) return absl::OkStatus();
+  return absl::ResourceExhaustedError("its memory outside the arena is beyond the quota");
 }
 
 absl::Status SessionHoldings::OnUncharge(const warpline_internal::UnchargeMemory& uncharge) {

@@ -59,6 +59,9 @@ class SessionHoldings : public Survivor {
   absl::Status OnMemoryDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
   absl::Status OnHostDone(const warpline_internal::MemoryDone& done) RUNS_ON(control_loop);
   absl::Status OnCharge(const warpline_internal::ChargeMemory& charge) RUNS_ON(control_loop);
+  // Of a worker that takes over; see SessionMemory::Recharge(). RESOURCE_EXHAUSTED beyond the
+  // quota.
+  absl::Status OnTakenOver(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
   absl::Status OnUncharge(const warpline_internal::UnchargeMemory& uncharge) RUNS_ON(control_loop);
 
   // Fills `devices` and `memory`.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/steady_time.h"
+#include "lease/token.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
 #include "server/session/reclaim_policy.h"
@@ -53,11 +54,7 @@ SessionHost::SessionHost(SessionHostOptions options,
               .tasks_per_stream = options_.tasks_per_stream,
               .devices = static_cast<int>(devices.size()),
               .warm_workers = options_.session.warm_workers}),
-      host_memory_port_(&control_, [this](const warpline_internal::HostMemoryRequest& request,
-                                          HostSegments::Answer answer) {
-        control_loop.AssertOnLoop();
-        OnHostMemory(request, std::move(answer));
-      }) {
+      host_memory_port_(&control_, this) {
   control_.Post([this] {
     control_loop.AssertOnLoop();
     const absl::Status listening = host_memory_port_.Start(options_.session.host_memory_socket);
@@ -82,13 +79,14 @@ SessionHost::~SessionHost() {
   control_.Flush();
 }
 
+bool SessionHost::HasSecret(uint64_t session, const std::string& secret) {
+  const auto found = sessions_.find(session);
+  return found != sessions_.end() && found->second->HasSecret(secret);
+}
+
 void SessionHost::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                                HostSegments::Answer answer) {
-  const auto found = sessions_.find(request.session());
-  if (found == sessions_.end() || !found->second->HasSecret(request.secret())) {
-    return answer(CudaResult::kNotPermitted, -1);
-  }
-  found->second->OnHostMemory(request, std::move(answer));
+  sessions_.at(request.session())->OnHostMemory(request, std::move(answer));
 }
 
 void SessionHost::RenewWorkers() {
@@ -110,15 +108,22 @@ void SessionHost::ReplaceWorker(uint64_t id, absl::Duration deadline,
 }
 
 std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, absl::Status*) {
-  auto guard = std::make_shared<FirstFrameGuard>();
-  control_.Post([this, guard] {
-    control_.RunAfter(options_.session.hello_timeout, [guard] { guard->Expire(); });
-  });
   return std::make_unique<SessionChannel>(
-      options_.session.channel, static_cast<SessionDirectory*>(this), std::move(guard), peer);
+      options_.session.channel, static_cast<SessionDirectory*>(this),
+      FirstFrameGuard::Start(&control_, options_.session.hello_timeout), peer);
 }
 
-absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
+absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
+                                                 const warpline_internal::Hello& hello) {
+  auto seat = options_.leases->Join(hello.token(), HolderOf(peer));
+  if (!seat.ok()) {
+    counters_.sessions_refused.Add(1);
+    if (const LogPermit permit = log_.Ask(LogKey("", peer), kRefusedLine)) {
+      permit.Info("refused peer=", peer,
+                  " error=", seat.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
+    }
+    return seat.status();
+  }
   SessionContext context;
   context.options = &options_.session;
   context.owner = this;
@@ -129,21 +134,25 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   context.shares = &shares_;
   context.counters = &counters_;
   context.log = &log_;
+  context.audit = options_.audit;
   context.leases = options_.leases;
   context.modules = modules_.get();
   context.host_memory = host_memory_;
   std::shared_ptr<Session> session;
   absl::Status refusal;
+  const bool recorded = options_.audit == nullptr || options_.audit->takes();
   {
     MutexLock lock(&mu_);
-    if (draining_) {
+    if (!recorded) {
+      refusal = absl::UnavailableError("the server cannot write its audit's record");
+    } else if (draining_) {
       refusal = absl::UnavailableError("the server is shutting down");
     } else if (live_ >= options_.max_sessions) {
       refusal = NoRoom(absl::StrCat("the server is full: ", options_.max_sessions, " sessions"));
     } else {
       ++live_;
       const uint64_t id = ++last_id_;
-      session = std::make_shared<Session>(context, id, peer);
+      session = std::make_shared<Session>(context, id, peer, *std::move(seat));
       known_.emplace(id, session);
       // Under the lock, so that no session is known and missing from the table.
       control_.Post([this, id, session] {
@@ -154,9 +163,20 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer) {
   }
   if (session == nullptr) {
     counters_.sessions_refused.Add(1);
+    RecordRefusal(peer, 0, refusal);
     return refusal;
   }
   return SessionSides{session->port(), session};
+}
+
+void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
+                                const absl::Status& why) {
+  if (options_.audit == nullptr) return;
+  options_.audit->Add(
+      {.event = audit::Event::kSessionRefused,
+       .session = session,
+       .peer = peer,
+       .texts = {{"reason", why.ToString(absl::StatusToStringMode::kWithNoExtraData)}}});
 }
 
 absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& secret) {
@@ -168,7 +188,9 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
   }
   if (session == nullptr || !session->HasSecret(secret)) {
     counters_.resumes_refused.Add(1);
-    return absl::PermissionDeniedError("the session cannot be resumed");
+    absl::Status refusal = absl::PermissionDeniedError("the session cannot be resumed");
+    RecordRefusal(/*peer=*/"", id, refusal);
+    return refusal;
   }
   return SessionSides{session->port(), session};
 }
@@ -176,6 +198,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
 void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {
   counters_.protocol_errors.Add(1);
   counters_.sessions_refused.Add(1);
+  RecordRefusal(peer, 0, status);
   if (const LogPermit permit = log_.Ask(LogKey("", peer), kProtocolErrorLine)) {
     permit.Warning("protocol error peer=", peer, " error=", status.ToString());
   }
@@ -231,6 +254,7 @@ void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& 
         static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
   }
   sessions_.erase(id);
+  host_memory_port_.Forget(id);
   MutexLock lock(&mu_);
   known_.erase(id);
   if (--live_ == 0) idle_.NotifyAll();
@@ -269,8 +293,7 @@ void SessionHost::EndLease(const std::string& lease, const std::string& reason) 
     // A session that ends leaves the table.
     const auto sessions = sessions_;
     for (const auto& [id, session] : sessions) {
-      if (session->entitlement().lease == lease)
-        session->EndWithFault(CudaResult::kNotPermitted, message);
+      if (session->entitlement().lease == lease) session->EndWithLease(message);
     }
   });
 }

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "common/mutex.h"
 #include "server/handover/counters.h"
@@ -40,6 +41,7 @@ struct SessionHostOptions {
   ProcessLauncher* launcher = ChildLauncher();  // Of workers. Borrowed, and outliving the host.
   jail::Jailer* jailer = nullptr;               // The same; null for no jail, in tests.
   LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
+  audit::AuditLog* audit = nullptr;             // The same; null where nothing is recorded.
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.
@@ -74,7 +76,10 @@ struct HostSnapshot {
 };
 
 // Thread-safe.
-class SessionHost : public Acceptor, private SessionOwner, private SessionDirectory {
+class SessionHost : public Acceptor,
+                    private SessionOwner,
+                    private SessionDirectory,
+                    private HostMemorySessions {
  public:
   // `devices` are in order of ordinal, at least one.
   SessionHost(SessionHostOptions options, std::vector<std::unique_ptr<DeviceMemory>> devices);
@@ -119,15 +124,20 @@ class SessionHost : public Acceptor, private SessionOwner, private SessionDirect
       RUNS_ON(control_loop);
 
   // SessionDirectory.
-  absl::StatusOr<SessionSides> Create(const std::string& peer) override;
+  absl::StatusOr<SessionSides> Create(const std::string& peer,
+                                      const warpline_internal::Hello& hello) override;
   absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
+  void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);
   // `sessions` are of this tenant.
   void ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
                    std::function<void()> tried) RUNS_ON(control_loop);
+
+  // HostMemorySessions.
+  bool HasSecret(uint64_t session, const std::string& secret) override RUNS_ON(control_loop);
   void OnHostMemory(const warpline_internal::HostMemoryRequest& request,
-                    HostSegments::Answer answer) RUNS_ON(control_loop);
+                    HostSegments::Answer answer) override RUNS_ON(control_loop);
 
   // Runs `body` on the control loop and waits for it.
   void OnControl(const std::function<void()>& body);

@@ -26,37 +26,44 @@ absl::Status SessionModules::Find(const warpline_internal::FindModule& find) {
   std::copy(find.sha256().begin(), find.sha256().end(), hash.begin());
   finding_ = true;
   cache_->Find(tenant_, hash, find.bytes(),
-               [self = shared_from_this(), worker = worker_number_,
+               [self = shared_from_this(), worker = worker_number_, hash,
                 bytes = find.bytes()](const std::shared_ptr<UniqueFd>& image) {
-                 self->control_->Post([self, worker, bytes, image] {
+                 self->control_->Post([self, worker, hash, bytes, image] {
                    control_loop.AssertOnLoop();
-                   self->Answer(worker, bytes, *image);
+                   self->Answer(worker, hash, bytes, *image);
                  });
                });
   return absl::OkStatus();
 }
 
-void SessionModules::Answer(uint64_t worker, uint64_t bytes, const UniqueFd& image) {
+void SessionModules::Answer(uint64_t worker, const ContentHash& hash, uint64_t bytes,
+                            const UniqueFd& image) {
   if (worker != worker_number_) return;
   finding_ = false;
   warpline_internal::ToWorker answer;
   answer.mutable_module_image()->set_bytes(bytes);
   const int fd = image.get();
+  if (image.valid()) audit_->ModuleLoaded(hash, bytes, "cache");
   const absl::Status sent =
       worker_->Send(answer, image.valid() ? absl::MakeConstSpan(&fd, 1) : absl::Span<const int>());
   if (!sent.ok()) lost_(sent.ToString());
 }
 
 void SessionModules::Keep(const warpline_internal::KeepModule& keep, UniqueFd image) {
-  if (cache_ == nullptr || keeping_ >= kMostOffers) return;
+  if (cache_ == nullptr || keeping_ >= kMostOffers) {
+    return audit_->ModuleLoaded(absl::ResourceExhaustedError("it was not hashed"), keep.bytes(),
+                                "client");
+  }
   ++keeping_;
-  cache_->Keep(tenant_, std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
-               [self = shared_from_this()] {
-                 self->control_->Post([self] {
-                   control_loop.AssertOnLoop();
-                   --self->keeping_;
-                 });
-               });
+  cache_->Keep(
+      tenant_, std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
+      [self = shared_from_this(), bytes = keep.bytes()](const absl::StatusOr<ContentHash>& hash) {
+        self->control_->Post([self, bytes, hash] {
+          control_loop.AssertOnLoop();
+          --self->keeping_;
+          self->audit_->ModuleLoaded(hash, bytes, "client");
+        });
+      });
 }
 
 }  // namespace warpline::server

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "common/unique_fd.h"
 #include "proto/worker.pb.h"
+#include "server/audit/session_audit.h"
 #include "server/modules/module_cache.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -24,8 +25,13 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
   // All are borrowed until Stop(). `cache` is null where no images are kept. `lost` is told when
   // the worker cannot be answered.
   SessionModules(EventLoop* control, ModuleCache* cache, WorkerLink* worker,
-                 std::function<void(const std::string& why)> lost)
-      : control_(control), cache_(cache), worker_(worker), lost_(std::move(lost)) {}
+                 std::function<void(const std::string& why)> lost,
+                 std::shared_ptr<SessionAudit> audit)
+      : control_(control),
+        cache_(cache),
+        worker_(worker),
+        lost_(std::move(lost)),
+        audit_(std::move(audit)) {}
 
   bool kept() const { return cache_ != nullptr; }
   // Whose images the session sees.
@@ -40,12 +46,14 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
   void Keep(const warpline_internal::KeepModule& keep, UniqueFd image) RUNS_ON(control_loop);
 
  private:
-  void Answer(uint64_t worker, uint64_t bytes, const UniqueFd& image) RUNS_ON(control_loop);
+  void Answer(uint64_t worker, const ContentHash& hash, uint64_t bytes, const UniqueFd& image)
+      RUNS_ON(control_loop);
 
   EventLoop* const control_;
   ModuleCache* const cache_;
   WorkerLink* const worker_;
   const std::function<void(const std::string& why)> lost_;
+  const std::shared_ptr<SessionAudit> audit_;
   std::string tenant_ ABSL_GUARDED_BY(control_loop);
   uint64_t worker_number_ ABSL_GUARDED_BY(control_loop) = 0;
   bool finding_ ABSL_GUARDED_BY(control_loop) = false;  // For that worker.

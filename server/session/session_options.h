@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "memory/arena_book.h"
 #include "memory/quota.h"
@@ -81,7 +82,8 @@ struct SessionContext {
   TaskShares* tasks = nullptr;
   ShareBook* shares = nullptr;
   ServerCounters* counters = nullptr;
-  KeyedLogBudget* log = nullptr;  // Of the kinds of server_log.h.
+  KeyedLogBudget* log = nullptr;     // Of the kinds of server_log.h.
+  audit::AuditLog* audit = nullptr;  // Null where nothing is recorded.
 };
 
 }  // namespace warpline::server

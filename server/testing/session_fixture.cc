@@ -41,6 +41,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.session.server_name = "test server";
   options.session.resume_timeout = resume_timeout_;
   options.log = log_options_;
+  options.audit = audit_.get();
   LeaseBookOptions leases = lease_options_;
   leases.session_memory_bytes = 192 * kMiB;
   leases.clock = [] { return SteadyNow(); };
@@ -72,7 +73,7 @@ void SessionFixture::ExpectNothingLeft() {
   for (DeviceMemory* memory : memory_) {
     memory->Drain();
     EXPECT_EQ(memory->stats().pool.granted_bytes, 0u);
-    EXPECT_EQ(memory->stats().pool.dirty_bytes, 0u);
+    EXPECT_EQ(memory->stats().pool.leaving_bytes, 0u);
   }
 }
 

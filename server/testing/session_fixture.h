@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "audit/audit_log.h"
 #include "common/log/keyed_log_budget.h"
 #include "gtest/gtest.h"
 #include "server/leases/lease_book.h"
@@ -44,6 +45,7 @@ class SessionFixture : public testing::Test {
   absl::Duration resume_timeout_ = absl::ZeroDuration();
   int warm_workers_ = 0;                                    // For StartServer().
   KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
+  std::unique_ptr<audit::AuditLog> audit_;                  // For StartServer().
   // For StartServer(), which sets the clock and the memory of a session.
   LeaseBookOptions lease_options_;
   std::unique_ptr<LeaseBook> leases_;

@@ -17,6 +17,10 @@ namespace {
 // signal if it is known by then.
 constexpr absl::Duration kExitDetail = absl::Milliseconds(20);
 
+// A worker that sends without end has this many packets of each turn of the loop. What it has
+// beyond makes the socket readable again.
+constexpr int kPacketsATurn = 16;
+
 }  // namespace
 
 WorkerProcess::Spawned WorkerProcess::Spawn(const WorkerStart& start) {
@@ -122,6 +126,7 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
     return;
   }
   session_ = open.session();
+  opened_due_ = true;
   warpline_internal::ToWorker message;
   *message.mutable_open() = std::move(open);
   std::vector<int> fds;
@@ -142,7 +147,7 @@ absl::Status WorkerProcess::Send(warpline_internal::ToWorker message, absl::Span
 
 void WorkerProcess::OnPacket() {
   const auto self = shared_from_this();
-  while (!killed_ && !dying_) {
+  for (int packets = 0; packets < kPacketsATurn && !killed_ && !dying_; ++packets) {
     warpline_internal::FromWorker message;
     std::vector<UniqueFd> fds;
     const absl::Status received = ReceivePacket(socket_.get(), &message, &fds);
@@ -151,10 +156,12 @@ void WorkerProcess::OnPacket() {
     if (!received.ok()) return Died(absl::StrCat("bad message: ", received.ToString()));
     if (message.session() != session_) return Died("bad message: of another session");
     if (message.has_opened()) {
+      if (!std::exchange(opened_due_, false)) return Died("bad message: opened out of turn");
       events_->OnWorkerOpened(message.opened());
     } else if (message.has_memory_done()) {
       events_->OnMemoryDone(message.memory_done());
     } else if (message.has_prepared()) {
+      if (std::exchange(said_prepared_, true)) return Died("bad message: prepared twice");
       OnPrepared(message.prepared());
     } else if (message.has_saved()) {
       events_->OnVariablesSaved(message.saved());
@@ -164,6 +171,9 @@ void WorkerProcess::OnPacket() {
       events_->OnReadDone(message.read_done());
     } else if (message.has_charge()) {
       events_->OnCharge(message.charge());
+      // It waits for the answer, so nothing else is due from it. Others have their turn before the
+      // next of one that does not wait.
+      return;
     } else if (message.has_uncharge()) {
       events_->OnUncharge(message.uncharge());
     } else if (message.has_find_module()) {

@@ -52,13 +52,15 @@ class WorkerEvents {
 // How a worker is started.
 struct WorkerStart {
   ProcessLauncher* launcher = nullptr;  // Borrowed.
-  ChildOptions program;
-  warpline_internal::PrepareWorker prepare;  // Without its jail.
+  ChildOptions program = {};
+  warpline_internal::PrepareWorker prepare = {};  // Without its jail.
   // Borrowed, and outliving the process. Null for no jail, in tests.
   jail::Jailer* jailer = nullptr;
 };
 
-// Kill() and OnWorkerGone() must come before it is destroyed.
+// Kill() and OnWorkerGone() must come before it is destroyed. The process runs a tenant's work and
+// is not trusted: what it sends takes a bounded part of each turn of the loop, and one that says
+// what is not due has died for its owner.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   // `control` is the control loop; `spawner` is the loop on which processes are started.
@@ -139,7 +141,9 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   DeathWatch::Token life_watch_ ABSL_GUARDED_BY(control_loop) = 0;
   uint64_t session_ ABSL_GUARDED_BY(control_loop) = 0;  // The session for which it was opened.
   uint64_t generation_ ABSL_GUARDED_BY(control_loop) = 0;
+  bool said_prepared_ ABSL_GUARDED_BY(control_loop) = false;  // Whatever with.
   bool prepared_ ABSL_GUARDED_BY(control_loop) = false;
+  bool opened_due_ ABSL_GUARDED_BY(control_loop) = false;  // Once for each Open().
   bool killed_ ABSL_GUARDED_BY(control_loop) = false;
   bool dying_ ABSL_GUARDED_BY(control_loop) = false;
   bool reported_ ABSL_GUARDED_BY(control_loop) = false;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attacks a running server, and says what was stopped.
 
-  attack.py --bazel_bin=DIR [--suite=NAME]... [--device=NAME] [--server_flag=FLAG]...
+  attack.py --bazel_bin=DIR [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_flag=FLAG]...
 
 One line an attack, `SUITE NAME: VERDICT (what happened)`, with VERDICT one of stopped, NOT STOPPED,
 and n/a where the host lacks what the attack is about; then
@@ -25,11 +25,17 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local")]
 
 import local_server  # noqa: E402  (found by the path above)
 from escape_suite import EscapeSuite  # noqa: E402
-from suite import NOT_HERE, STOPPED, Neighbour  # noqa: E402
+from suite import NOT_HERE, NOT_STOPPED, STOPPED, Neighbour  # noqa: E402
+from traffic_suite import TrafficSuite  # noqa: E402
+from wire_suite import WireSuite  # noqa: E402
 
-SUITES = {suite.name: suite for suite in (EscapeSuite,)}
-PROGRAMS = {"bin/long_program": "tests/chaos/long_program",
-            "bin/vector_add": "examples/vector_add"}
+SUITES = {suite.name: suite for suite in (EscapeSuite, WireSuite, TrafficSuite)}
+DEFAULT_SUITES = (EscapeSuite.name, WireSuite.name)
+PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
+            "bin/hostile": "tests/hostile/attack",
+            "bin/long_program": "tests/chaos/long_program",
+            "bin/vector_add": "examples/vector_add",
+            "bin/wire_client": "tests/attack/wire_client"}
 
 
 def arguments():
@@ -40,7 +46,8 @@ def arguments():
     source.add_argument("--runfiles", action="store_true", help="what Bazel gave this test")
     source.add_argument("--folder", help="an installation with the programs of the attack in bin/")
     parser.add_argument("--suite", action="append", choices=sorted(SUITES),
-                        help="run this suite only")
+                        help="run this suite only; default: %s" % " and ".join(DEFAULT_SUITES))
+    parser.add_argument("--minutes", type=float, default=1, help="of the suite traffic")
     parser.add_argument("--device", default="cpu", help="where kernels run: cpu (default) or cuda")
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
     return parser.parse_args()
@@ -51,7 +58,7 @@ def install(options):
     if options.folder:
         return local_server.Installation(options.folder)
     built = local_server.Installation.from_bazel_bin(
-        options.bazel_bin or pathlib.Path(os.environ["TEST_SRCDIR"]) / "warpline", {**PROGRAMS, "bin/escape_worker": "tests/attack/escape_worker"})
+        options.bazel_bin or pathlib.Path(os.environ["TEST_SRCDIR"]) / "warpline", PROGRAMS)
     # Where users without rights find it, too.
     folder = pathlib.Path(tempfile.mkdtemp(prefix="warpline-attack-installation-"))
     try:
@@ -76,12 +83,12 @@ def say_jails(log):
 
 
 def attack(options, installation):
-    stopped = counted = absent = 0
+    stopped = counted = absent = failures = 0
     flags = ["--device=" + options.device, "--warm_workers=0", "--session_memory=2GiB",
              *options.server_flag]
     with local_server.Server(installation, flags) as server:
         environment = installation.client_environment(server.endpoint)
-        neighbour = Neighbour([str(installation.root / "bin/long_program"), "--seconds=20"],
+        neighbour = Neighbour([str(installation.root / "bin/long_program"), "--seconds=5"],
                               environment)
 
         def session():
@@ -91,10 +98,14 @@ def attack(options, installation):
             return done.returncode == 0
 
         try:
-            for name in options.suite or sorted(SUITES):
+            for name in options.suite or DEFAULT_SUITES:
                 suite = SUITES[name](installation, server, session)
                 try:
                     for row in suite.rows():
+                        if not server.running() or len(neighbour.failures) > failures:
+                            row.verdict = NOT_STOPPED
+                            row.detail += "; a neighbour was disturbed meanwhile"
+                        failures = len(neighbour.failures)
                         print("attack: %s" % row, flush=True)
                         absent += row.verdict == NOT_HERE
                         counted += row.verdict != NOT_HERE
@@ -117,6 +128,7 @@ def attack(options, installation):
 
 def main():
     options = arguments()
+    TrafficSuite.minutes = options.minutes
     local_server.stop_on_signals()
     try:
         installation = install(options)

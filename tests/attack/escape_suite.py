@@ -148,6 +148,11 @@ class EscapeSuite:
                 outcomes[name] = tuple(rest)
         return outcomes
 
+    def _works_without_a_jail(self, name):
+        self._around.refresh()
+        return subprocess.run([str(self._bin / "warpline-worker"), "--try", name],
+                              check=False).returncode == 0
+
     def rows(self):
         jailed = self._play(["all"], [])
         for name, stoppers in self._stoppers.items():
@@ -165,5 +170,7 @@ class EscapeSuite:
                 yield Row(self.name, name, STOPPED, text)
             elif not is_root():
                 yield Row(self.name, name, NOT_HERE, text + "; it takes root to prove it")
+            elif not self._works_without_a_jail(name):
+                yield Row(self.name, name, NOT_HERE, text + "; this host stops root, too")
             else:
                 yield Row(self.name, name, NOT_STOPPED, text + ": nothing is proved")

@@ -45,12 +45,21 @@ void RawClient::Flush() {
 
 absl::StatusOr<std::string> RawClient::Expect(uint32_t kind, absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
+  while (true) {
+    absl::StatusOr<Frame> frame = Next(deadline - absl::Now());
+    if (!frame.ok()) return frame.status();
+    if (frame->kind == kind) return std::move(frame->payload);
+  }
+}
+
+absl::StatusOr<Frame> RawClient::Next(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   MutexLock lock(&mu_);
   while (true) {
-    while (!in_.empty()) {
+    if (!in_.empty()) {
       Frame frame = std::move(in_.front());
       in_.pop_front();
-      if (frame.kind == kind) return std::move(frame.payload);
+      return frame;
     }
     if (closed_) return absl::UnavailableError(close_status_.ToString());
     if (absl::Now() > deadline) return absl::DeadlineExceededError("no such frame");
@@ -86,6 +95,11 @@ bool RawClient::closed() {
   return closed_;
 }
 
+void RawClient::StopReading() {
+  MutexLock lock(&mu_);
+  reading_ = false;
+}
+
 void RawClient::Close() {
   Send(kClose, "");
   Flush();
@@ -103,6 +117,7 @@ bool RawClient::NextFrame(Frame* frame) {
 
 Accept RawClient::OnFrame(Frame* frame) {
   MutexLock lock(&mu_);
+  if (!reading_) return Accept::kLater;
   if (in_.size() > 256) in_.pop_front();
   in_.push_back(std::move(*frame));
   changed_.NotifyAll();

@@ -25,6 +25,8 @@ class RawClient : private ChannelHandler {
   void Send(uint32_t kind, std::string payload);
   // Waits until everything was handed to the transport or the stream ended.
   void Flush();
+  // Waits for the next frame, of whatever kind. Errors as those of Expect().
+  absl::StatusOr<Frame> Next(absl::Duration timeout);
   // Waits for a frame of `kind`, dropping others. UNAVAILABLE when the stream ends first,
   // DEADLINE_EXCEEDED after `timeout`.
   absl::StatusOr<std::string> Expect(uint32_t kind, absl::Duration timeout);
@@ -34,6 +36,8 @@ class RawClient : private ChannelHandler {
   // not closed in order lives on for a while.
   absl::Status Open(bool resumable = false);
   bool closed();
+  // Takes no more frames from the transport, as a client would that reads no answers. For good.
+  void StopReading();
   // Ends the stream in order.
   void Close();
 
@@ -48,6 +52,7 @@ class RawClient : private ChannelHandler {
   std::deque<Frame> out_ ABSL_GUARDED_BY(mu_);
   std::deque<Frame> in_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool reading_ ABSL_GUARDED_BY(mu_) = true;
   absl::Status close_status_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Channel> channel_;
 };

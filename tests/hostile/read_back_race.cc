@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/cuda/cuda_numbers.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 #include "proto/wire.h"
@@ -15,9 +16,8 @@ namespace warpline::hostile {
 namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
-constexpr uint64_t kLegacyStream = 1;
 // The memory that each session has touched: it makes one session's worker take a while to die, and
-// the other's memory take a while to be scrubbed.
+// the other's memory take a while to be freed.
 constexpr uint64_t kHeldBytes = 192 * kMiB;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 // The delays between the end of the other session and the request; the critical moment lies
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<RawClient>> OpenAndTouch(const std::string& endpo
     return absl::ResourceExhaustedError(absl::StrCat("no memory: ", grant.message()));
   }
   std::string commands;
-  AppendCommand(cmd::Memset{kLegacyStream, va, kHeldBytes / 4, 1, 4}, 0, &commands);
+  AppendCommand(cmd::Memset{kLegacyStreamHandle, va, kHeldBytes / 4, 1, 4}, 0, &commands);
   AppendCommand(cmd::ContextSync{}, 0, &commands);
   (*client)->Send(kCommands, CommandsPayload(1, 2, commands));
   const auto touched = (*client)->ExpectReply(2, kPatience);

@@ -115,7 +115,10 @@ class DebianPackageTest(unittest.TestCase):
             self.assertEqual("yes", unit["DynamicUser"])
             self.assertEqual("yes", unit["NoNewPrivileges"])
             self.assertEqual("strict", unit["ProtectSystem"])
-            self.assertEqual("", unit["CapabilityBoundingSet"])
+        # What it takes to give workers users of their own, and nothing to the server's harm.
+        self.assertEqual("CAP_SETUID CAP_SETGID CAP_KILL", server["CapabilityBoundingSet"])
+        self.assertIn("cpu", server["Delegate"])
+        self.assertEqual("", scheduler["CapabilityBoundingSet"])
         self.assertEqual("0700", scheduler["StateDirectoryMode"])
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "no systemd-analyze")

@@ -38,6 +38,8 @@ constexpr VerbInfo kVerbs[] = {
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
+    {"audit", Verb::kAudit,
+     "dir:text follow json verify anchor:text since:text session:number tenant:text event:text"},
 };
 
 struct ActionInfo {
@@ -200,6 +202,12 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline replace [SESSION]       have other workers take over from those of one session of a server
                                    or all, as after an upgrade
 
+  warpline audit [--dir=DIR] [--follow] [--json] [--since=WHEN] [--session=N] [--tenant=T] [--event=E]
+                                   what a server recorded of its sessions and operators
+  warpline audit --verify [--dir=DIR] [--anchor=A]
+                                   whether that record is whole: exits with 0, or with 1 and the
+                                   first line that was changed, cut off or removed
+
   warpline serve [FLAGS]           start a server on this host; see warpline serve --help
   warpline servers [list]          the servers of a scheduler
   warpline servers add NAME        prints the credential that server NAME shows
@@ -225,6 +233,12 @@ LIMITS are --memory=SIZE, --max_leases=N and --max_sessions=N of all leases of t
 --rights=LIST of its sessions: all, none, or some of launch (run kernels), load (bring code),
 copy_in, copy_out (to and from the device) and memory, separated by commas. A call without its right
 gets CUDA_ERROR_NOT_PERMITTED. Of --max_sessions, a run that names no --sessions gets a quarter.
+
+DIR is the --audit_dir of a server or scheduler, and without it /var/lib/warpline/audit. WHEN is a time
+(2026-11-22T15:00:00Z), a day, or how long ago (90m); E is an event (session.refused) or the events of
+one thing (session). A is an anchor, as the server says it in the system's log and to its scheduler
+(`warpline servers`): a record that was cut off before it is found, too. audit exits with 1 for a
+record that is broken, and with 3 for one that cannot be read.
 
 A server or scheduler with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or
 WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME

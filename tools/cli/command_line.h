@@ -24,7 +24,8 @@ enum class Verb {
   kLease,
   kServers,
   kReplace,
-  kDevices
+  kDevices,
+  kAudit
 };
 
 struct CommandLine {

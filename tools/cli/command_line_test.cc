@@ -35,6 +35,18 @@ TEST(CommandLineTest, StatTakesAnEndpoint) {
   EXPECT_EQ(Parsed({"ps", "--help"}).verb, Verb::kHelp);
 }
 
+TEST(CommandLineTest, AuditTakesAFolderAndFilters) {
+  const CommandLine line =
+      Parsed({"audit", "--dir=/d", "--event=session", "--session=7", "--follow", "--since=1h"});
+  EXPECT_EQ(line.verb, Verb::kAudit);
+  EXPECT_EQ(line.Text("dir"), "/d");
+  EXPECT_EQ(line.Number("session"), 7u);
+  EXPECT_TRUE(line.Has("follow"));
+  EXPECT_FALSE(ParseCommandLine({"audit", "--endpoint=x"}).ok()) << "it connects to nobody";
+  EXPECT_FALSE(ParseCommandLine({"audit", "--session=x"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"audit", "what"}).ok());
+}
+
 TEST(CommandLineTest, TlsFilesAreOptionsOfEveryClient) {
   const CommandLine line = Parsed({"run", "--tls_ca=a", "--tls_cert=b", "--tls_key=c",
                                    "--tls_server_name=d", "program", "--tls_ca=x"});

@@ -16,6 +16,7 @@
 #include "common/serving/tls_files.h"
 #include "common/sibling_program.h"
 #include "common/version.h"
+#include "tools/cli/audit.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/devices.h"
 #include "tools/cli/operator.h"
@@ -135,6 +136,8 @@ int Main(const std::vector<std::string>& args) {
       return Replace(*line);
     case Verb::kDevices:
       return Print(Devices(*line));
+    case Verb::kAudit:
+      return Audit(*line);
   }
   return 2;
 }

@@ -140,7 +140,8 @@ std::string ServersReport(const ServerList& list) {
                {"CAPACITY", true},
                {"CREDENTIAL"},
                {"VERSION"},
-               {"ENDPOINT"}});
+               {"ENDPOINT"},
+               {"AUDIT", false, true}});
   for (const auto& server : list.servers()) {
     uint64_t capacity = 0;
     for (const auto& device : server.devices()) capacity += device.capacity_bytes();
@@ -151,7 +152,7 @@ std::string ServersReport(const ServerList& list) {
                absl::StrCat(server.leases()), absl::StrCat(server.sessions()),
                ShownBytes(server.leased_bytes()), ShownBytes(capacity),
                server.has_credential() ? "own" : "none", Shown(server.version()),
-               Shown(server.endpoint())});
+               Shown(server.endpoint()), Shown(server.audit_head())});
   }
   return table.Text();
 }

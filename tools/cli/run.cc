@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
+#include "common/sibling_program.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "common/version.h"
@@ -39,12 +40,9 @@ int CodeOf(const absl::Status& status) {
 
 // The folder ../lib of an installation. NOT_FOUND when our libcuda.so.1 is not there.
 absl::StatusOr<std::string> LibraryFolder() {
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  if (n <= 0) return absl::NotFoundError("cannot read /proc/self/exe");
-  std::string folder(self, static_cast<size_t>(n));
-  folder.resize(folder.rfind('/'));
-  folder += "/../lib";
+  const absl::StatusOr<std::string> own = OwnFolder();
+  if (!own.ok()) return absl::NotFoundError(own.status().message());
+  const std::string folder = *own + "/../lib";
   if (access((folder + "/libcuda.so.1").c_str(), R_OK) != 0) {
     return absl::NotFoundError(absl::StrCat("libcuda.so.1 of Warpline is not in ", folder));
   }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "transport/channel_loop.h"
 #include "transport/grpc/base/grpc_args.h"
 #include "transport/grpc/base/grpc_process.h"
 #include "transport/grpc/base/grpc_status.h"
@@ -45,7 +46,7 @@ class ClientStream : public GrpcStream {
 
   // Opens the stream and waits for the acceptor's word. `*refused` says that an error is the
   // server's decision, which another attempt would not change. On error nothing is under way.
-  absl::Status Open(absl::Time deadline, bool* refused) {
+  absl::Status Open(absl::Time deadline, bool* refused) RUNS_ON(channel_loop) {
     *refused = false;
     stream_->StartCall(this);
     bool taken = Await(deadline);
@@ -65,24 +66,28 @@ class ClientStream : public GrpcStream {
     return status.ok() ? absl::InternalError("the server ended the session at once") : status;
   }
 
-  void Read(grpc::ByteBuffer* message, void* tag) override { stream_->Read(message, tag); }
-  void Write(const grpc::ByteBuffer& message, void* tag) override {
+  void Read(grpc::ByteBuffer* message, void* tag) RUNS_ON(channel_loop) override {
+    stream_->Read(message, tag);
+  }
+  void Write(const grpc::ByteBuffer& message, void* tag) RUNS_ON(channel_loop) override {
     stream_->Write(message, PlainWrite(), tag);
   }
-  void EndWrites(const absl::Status& status, void* tag) override {
+  void EndWrites(const absl::Status& status, void* tag) RUNS_ON(channel_loop) override {
     if (status.ok()) {
       stream_->WritesDone(tag);
     } else {
       stream_->WriteLast(grpc_internal::EncodeClose(status), PlainWrite(), tag);
     }
   }
-  void AwaitEnd(void* tag) override { stream_->Finish(&status_, tag); }
-  absl::Status EndStatus() override { return grpc_internal::FromGrpcStatus(status_); }
+  void AwaitEnd(void* tag) RUNS_ON(channel_loop) override { stream_->Finish(&status_, tag); }
+  absl::Status EndStatus() RUNS_ON(channel_loop) override {
+    return grpc_internal::FromGrpcStatus(status_);
+  }
   void Cancel() override { context_.TryCancel(); }
 
  private:
   // Waits for the one operation under way, cancelling it at the deadline.
-  bool Await(absl::Time deadline) {
+  bool Await(absl::Time deadline) RUNS_ON(channel_loop) {
     void* tag;
     bool ok = false;
     if (queue_->AsyncNext(&tag, &ok, GprDeadline(deadline)) == grpc::CompletionQueue::TIMEOUT) {
@@ -98,7 +103,7 @@ class ClientStream : public GrpcStream {
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
-  grpc::Status status_;
+  grpc::Status status_ ABSL_GUARDED_BY(channel_loop);
   bool timed_out_ = false;
 };
 
@@ -125,6 +130,7 @@ class GrpcClientChannel : public Channel {
     // The loop's thread dials too: gRPC's own threads then inherit its blocked signals, while the
     // caller's thread keeps taking the host's.
     thread_ = StartLoopThread("wl-chan", [this, deadline, dialled] {
+      const LoopScope scope(&channel_loop);
       absl::Status status = Connect(absl::Now() + deadline, deadline);
       const bool connected = status.ok();
       dialled->set_value(std::move(status));
@@ -142,7 +148,7 @@ class GrpcClientChannel : public Channel {
   void Close(const absl::Status& status) override { loop_->Close(status); }
 
  private:
-  absl::Status Connect(absl::Time until, absl::Duration deadline) {
+  absl::Status Connect(absl::Time until, absl::Duration deadline) RUNS_ON(channel_loop) {
     absl::StatusOr<ClientChannels> made =
         ClientChannels::Make(target_.address, target_.tls.get(), options_, target_.listener_uid);
     if (!made.ok()) return made.status();

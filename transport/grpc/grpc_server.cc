@@ -4,8 +4,11 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -13,7 +16,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log/log_budget.h"
 #include "common/mutex.h"
+#include "common/serving/listen_address.h"
+#include "common/serving/stranger_book.h"
 #include "transport/grpc/base/grpc_args.h"
 #include "transport/grpc/base/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
@@ -26,9 +32,11 @@
 namespace warpline {
 namespace {
 
+using grpc_internal::accept_loop;
 using grpc_internal::AcceptEvent;
 using grpc_internal::AddressListener;
 using grpc_internal::GrpcSession;
+using grpc_internal::GrpcSessionEvents;
 
 // Calls that may arrive at once without waiting for the accepting thread.
 constexpr int kRequestsAhead = 4;
@@ -38,12 +46,22 @@ constexpr int kRequestsAhead = 4;
 // cost a switch to this thread and back.
 constexpr absl::Duration kAcceptInterval = absl::Milliseconds(2);
 
+enum ServerLine : size_t { kCrowdedLine, kServerLineCount };
+constexpr LogKind kServerLines[kServerLineCount] = {{"strangers_sent_away", 10, absl::Minutes(1)}};
+
+StrangerBook::Id IdOf(GrpcSession* session) { return reinterpret_cast<uintptr_t>(session); }
+GrpcSession* SessionOf(StrangerBook::Id id) { return reinterpret_cast<GrpcSession*>(id); }
+
 }  // namespace
 
-class GrpcServer::Impl {
+class GrpcServer::Impl : private GrpcSessionEvents {
  public:
   explicit Impl(GrpcServerOptions options)
-      : options_(std::move(options)), unary_(options_.methods, options_.tls) {
+      : options_(std::move(options)),
+        unary_(options_.methods, options_.method_lanes, options_.tls,
+               [this](const std::string& name) { Touch(name); }),
+        strangers_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))),
+        ending_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))) {
     if (!options_.start_thread) options_.start_thread = &TryStartLoopThread;
     grpc_internal::StartGrpc(/*poll_per_queue=*/true);
   }
@@ -58,10 +76,35 @@ class GrpcServer::Impl {
  private:
   class Arrival;
 
-  void AcceptLoop();
-  void StartSession(std::unique_ptr<GrpcSession> session);
-  void RefuseSession(std::unique_ptr<GrpcSession> session, const absl::Status& status);
-  void ReapFinished();
+  struct Running {
+    std::unique_ptr<GrpcSession> session;
+    std::string connection;  // gRPC's name for it.
+    std::string peer;
+    bool admitted = false;
+  };
+
+  // GrpcSessionEvents.
+  void OnAdmitted(GrpcSession* session) override;
+  void OnEnding(GrpcSession* session) override;
+  void OnDone(GrpcSession* session) override;
+
+  // Whose connection or session it is, of those that share limits.
+  std::string PeerOf(const GrpcSession& session) const RUNS_ON(accept_loop);
+  void Touch(const std::string& connection);
+  void LeaveConnection(Running* running) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The peer that had a session sent away for it; empty for none.
+  std::string NoteStranger(GrpcSession* session, const std::string& peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteEnding(GrpcSession* session, const std::string& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string SendAway(StrangerBook::Id stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void AcceptLoop() RUNS_ON(accept_loop);
+  void StartSession(std::unique_ptr<GrpcSession> session) RUNS_ON(accept_loop);
+  void RefuseSession(std::unique_ptr<GrpcSession> session, const absl::Status& status)
+      RUNS_ON(accept_loop);
+  // Returns whether refusals are still under way.
+  bool PollRefused() RUNS_ON(accept_loop);
+  void ReapFinished() RUNS_ON(accept_loop);
 
   GrpcServerOptions options_;  // Constant after construction.
   Acceptor* acceptor_ = nullptr;
@@ -77,28 +120,36 @@ class GrpcServer::Impl {
   std::thread accept_thread_;
   std::atomic<int> running_{0};
 
-  // Of the accepting thread: what has still to be told that it is refused.
-  std::vector<std::unique_ptr<GrpcSession>> refused_;
+  LogBudget log_{kServerLines};
+
+  // What has still to be told that it is refused.
+  std::vector<std::unique_ptr<GrpcSession>> refused_ ABSL_GUARDED_BY(accept_loop);
 
   // Before mu_.
   Mutex queue_mu_;
   bool queue_open_ ABSL_GUARDED_BY(queue_mu_) = true;
 
+  // Before those of the listeners' books and of the sessions' loops.
   Mutex mu_;
-  absl::flat_hash_map<GrpcSession*, std::unique_ptr<GrpcSession>> sessions_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<GrpcSession*, Running> sessions_ ABSL_GUARDED_BY(mu_);
   std::vector<GrpcSession*> finished_ ABSL_GUARDED_BY(mu_);
+  // Of those in sessions_ by IdOf(): those that were not admitted, and those that were told to end
+  // with an error.
+  StrangerBook strangers_ ABSL_GUARDED_BY(mu_);
+  StrangerBook ending_ ABSL_GUARDED_BY(mu_);
 };
 
 // A session's call that is awaited.
 class GrpcServer::Impl::Arrival : public AcceptEvent {
  public:
-  explicit Arrival(Impl* server) : server_(server) {
+  explicit Arrival(Impl* server) RUNS_ON(accept_loop) : server_(server) {
     session_ = std::make_unique<GrpcSession>(
-        server->options_.channel, server->options_.max_frame_payload, server->options_.tls.get());
+        server->options_.channel, server->options_.max_frame_payload, server->options_.tls.get(),
+        static_cast<GrpcSessionEvents*>(server));
     session_->Request(&server->service_, server->notifications_.get(), this);
   }
 
-  void OnEvent(bool ok) override {
+  void OnEvent(bool ok) RUNS_ON(accept_loop) override {
     if (ok) {
       new Arrival(server_);
       server_->StartSession(std::move(session_));
@@ -126,6 +177,8 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options_.max_streams_per_connection);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              grpc_internal::ToMilliseconds(options_.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             grpc_internal::ToMilliseconds(options_.connection_idle));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              grpc_internal::ToMilliseconds(options_.min_ping_interval));
   grpc::ResourceQuota quota("warpline");
@@ -134,8 +187,12 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 
+  const grpc_internal::ConnectionLimits limits = {
+      .most = static_cast<size_t>(std::max(options_.max_connections, 1)),
+      .most_strange_of_peer =
+          static_cast<size_t>(std::max(options_.max_strange_connections_of_peer, 1))};
   for (const std::string& address : addresses) {
-    listeners_.push_back(std::make_unique<AddressListener>(options_.max_connections));
+    listeners_.push_back(std::make_unique<AddressListener>(limits));
     if (options_.own_user_only) {
       if (!absl::StartsWith(address, "unix:")) {
         return absl::UnavailableError(
@@ -174,9 +231,15 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
     addresses_.push_back(port == 0 ? addresses[i]
                                    : absl::StrCat(addresses[i].substr(0, host), ":", port));
   }
-  unary_.Listen(notifications_.get());
-  for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
-  accept_thread_ = StartLoopThread("wl-accept", [this] { AcceptLoop(); });
+  {
+    const LoopScope scope(&accept_loop);
+    unary_.Listen(notifications_.get());
+    for (int i = 0; i < kRequestsAhead; ++i) new Arrival(this);
+  }
+  accept_thread_ = StartLoopThread("wl-accept", [this] {
+    const LoopScope scope(&accept_loop);
+    AcceptLoop();
+  });
   for (size_t i = 0; i < listeners_.size(); ++i) {
     auto* const acceptor = acceptors_[i].get();
     const absl::Status started = listeners_[i]->Start([acceptor](int fd) {
@@ -222,22 +285,100 @@ void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
   }
   running_.fetch_add(1, std::memory_order_relaxed);
   GrpcSession* const raw = session.get();
+  const std::string peer = PeerOf(*raw);
+  std::string crowded;
   {
     MutexLock lock(&mu_);
-    sessions_[raw] = std::move(session);
+    sessions_[raw] = {std::move(session), raw->ConnectionName(), peer};
+    crowded = NoteStranger(raw, peer);
   }
-  const absl::Status started = raw->Start(acceptor_, options_.start_thread, [this, raw] {
-    MutexLock lock(&mu_);
-    running_.fetch_sub(1, std::memory_order_relaxed);
-    finished_.push_back(raw);
-  });
+  if (!crowded.empty()) {
+    if (const LogPermit permit = log_.Ask(kCrowdedLine)) {
+      permit.Warning("closed the oldest stream on which nothing was said yet, for a new one: peer=",
+                     crowded, " has too many");
+    }
+  }
+  const absl::Status started = raw->Start(acceptor_, options_.start_thread);
   if (started.ok()) return;
   running_.fetch_sub(1, std::memory_order_relaxed);
   {
     MutexLock lock(&mu_);
-    session = std::move(sessions_.extract(raw).mapped());
+    session = std::move(sessions_.extract(raw).mapped().session);
+    strangers_.Remove(IdOf(raw));
+    ending_.Remove(IdOf(raw));
   }
   RefuseSession(std::move(session), started);
+}
+
+std::string GrpcServer::Impl::PeerOf(const GrpcSession& session) const {
+  const std::string peer = session.Peer();
+  // With names of its certificate.
+  if (!PeerNames(peer).empty()) return std::string(PeerWithoutPort(peer));
+  for (const auto& listener : listeners_) {
+    std::string known = listener->connections().PeerOf(session.ConnectionName());
+    if (!known.empty()) return known;
+  }
+  return std::string(PeerWithoutPort(peer));
+}
+
+void GrpcServer::Impl::Touch(const std::string& connection) {
+  for (const auto& listener : listeners_) listener->connections().Touch(connection);
+}
+
+std::string GrpcServer::Impl::NoteStranger(GrpcSession* session, const std::string& peer) {
+  if (const auto oldest = strangers_.Add(IdOf(session), peer)) return SendAway(*oldest);
+  if (strangers_.size() <= static_cast<size_t>(std::max(options_.max_strangers, 1))) return "";
+  const auto oldest = strangers_.TakeOldest();
+  return oldest.has_value() ? SendAway(*oldest) : "";
+}
+
+std::string GrpcServer::Impl::SendAway(StrangerBook::Id stranger) {
+  GrpcSession* const session = SessionOf(stranger);
+  session->SendAway(
+      absl::UnavailableError("too many streams came before this one said whose it is; try again"));
+  const std::string& peer = sessions_.at(session).peer;
+  NoteEnding(session, peer);
+  return peer;
+}
+
+// A client that does not take its last word holds its session's thread for a while; not those of
+// many.
+void GrpcServer::Impl::NoteEnding(GrpcSession* session, const std::string& peer) {
+  if (const auto oldest = ending_.Add(IdOf(session), peer)) SessionOf(*oldest)->Cut();
+  if (ending_.size() <= static_cast<size_t>(std::max(options_.max_strangers, 1))) return;
+  if (const auto oldest = ending_.TakeOldest()) SessionOf(*oldest)->Cut();
+}
+
+void GrpcServer::Impl::OnAdmitted(GrpcSession* session) {
+  MutexLock lock(&mu_);
+  Running& running = sessions_.at(session);
+  // One that was sent away meanwhile is none any more.
+  if (!strangers_.Remove(IdOf(session))) return;
+  running.admitted = true;
+  for (const auto& listener : listeners_) listener->connections().Admit(running.connection);
+}
+
+void GrpcServer::Impl::LeaveConnection(Running* running) {
+  if (!std::exchange(running->admitted, false)) return;
+  for (const auto& listener : listeners_) listener->connections().Leave(running->connection);
+}
+
+void GrpcServer::Impl::OnEnding(GrpcSession* session) {
+  MutexLock lock(&mu_);
+  Running& running = sessions_.at(session);
+  const bool known = strangers_.Remove(IdOf(session)) || running.admitted;
+  LeaveConnection(&running);
+  // Not twice.
+  if (known) NoteEnding(session, running.peer);
+}
+
+void GrpcServer::Impl::OnDone(GrpcSession* session) {
+  MutexLock lock(&mu_);
+  LeaveConnection(&sessions_.at(session));
+  strangers_.Remove(IdOf(session));
+  ending_.Remove(IdOf(session));
+  running_.fetch_sub(1, std::memory_order_relaxed);
+  finished_.push_back(session);
 }
 
 void GrpcServer::Impl::RefuseSession(std::unique_ptr<GrpcSession> session,
@@ -246,12 +387,18 @@ void GrpcServer::Impl::RefuseSession(std::unique_ptr<GrpcSession> session,
   refused_.push_back(std::move(session));
 }
 
+bool GrpcServer::Impl::PollRefused() {
+  std::erase_if(refused_,
+                [](const auto& session) RUNS_ON(accept_loop) { return session->PollRefused(); });
+  return !refused_.empty();
+}
+
 void GrpcServer::Impl::ReapFinished() {
-  std::erase_if(refused_, [](const auto& session) { return session->PollRefused(); });
+  PollRefused();
   std::vector<std::unique_ptr<GrpcSession>> dead;  // Joined outside the lock.
   MutexLock lock(&mu_);
   for (GrpcSession* session : finished_) {
-    dead.push_back(std::move(sessions_.extract(session).mapped()));
+    dead.push_back(std::move(sessions_.extract(session).mapped().session));
   }
   finished_.clear();
 }
@@ -261,27 +408,29 @@ void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
   // Afterwards gRPC would leave new connections open.
   for (const auto& listener : listeners_) listener->Stop();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
+  // What it answers goes to the queue.
+  unary_.Stop();
   {
     MutexLock lock(&queue_mu_);
     queue_open_ = false;
     notifications_->Shutdown();
   }
   accept_thread_.join();
-  // The calls have been cut.
-  while (!refused_.empty()) {
-    std::erase_if(refused_, [](const auto& session) { return session->PollRefused(); });
-    if (!refused_.empty()) absl::SleepFor(kAcceptInterval);
+  {
+    const LoopScope scope(&accept_loop);
+    // The calls have been cut.
+    while (PollRefused()) absl::SleepFor(kAcceptInterval);
   }
-  absl::flat_hash_map<GrpcSession*, std::unique_ptr<GrpcSession>> rest;
+  // Those that end are in the table until they have said so.
+  std::vector<std::unique_ptr<GrpcSession>> rest;
   {
     MutexLock lock(&mu_);
-    rest.swap(sessions_);
-    finished_.clear();
+    for (auto& [raw, running] : sessions_) rest.push_back(std::move(running.session));
   }
   rest.clear();
-  // Sessions that ended meanwhile have noted themselves again.
   {
     MutexLock lock(&mu_);
+    sessions_.clear();
     finished_.clear();
   }
   server_.reset();

@@ -6,8 +6,10 @@
 //
 // Peers are not trusted: a frame above the limit ends its session (with INVALID_ARGUMENT, or, far
 // above it, with UNAVAILABLE, since gRPC then cuts the stream by itself), a connection that does
-// not finish its HTTP/2 handshake is dropped, connections are capped for each address
-// (grpc_internal::AddressListener), and what an unread session holds in memory is bounded.
+// not finish its HTTP/2 handshake is dropped, as is one that has carried no call for a while,
+// connections are capped for each address (grpc_internal::AddressListener), sessions and
+// connections of peers that have not been admitted for each peer (StrangerBook), and
+// what an unread session holds in memory is bounded.
 //
 // A session's thread polls its own connection while it is active. So that nobody else takes its
 // events, the accepting thread looks for new sessions only every few milliseconds while others run,
@@ -37,13 +39,20 @@ struct GrpcServerOptions {
   ChannelOptions channel;
   // Sessions above this many are refused with RESOURCE_EXHAUSTED, before they get a thread.
   int max_sessions = 256;
-  // Connections that each address may have at a time; more are closed as soon as they come.
+  // Of those that are not admitted, in all and of one peer: see ListenerOptions.
+  int max_strangers = 128;
+  int max_strangers_of_peer = 64;
+  // Connections that each address may have at a time, and those of one peer without an admitted
+  // session: see grpc_internal::ConnectionBook.
   int max_connections = 1024;
+  int max_strange_connections_of_peer = 256;
   // Streams that one connection may have open.
   int max_streams_per_connection = 16;
   size_t max_frame_payload = kMaxFramePayload;
   // A connection that has not finished its handshake by then is dropped.
   absl::Duration handshake_timeout = absl::Seconds(10);
+  // A connection that has had no call for so long is told to go.
+  absl::Duration connection_idle = absl::Seconds(10);
   // A client that pings more often than this is disconnected.
   absl::Duration min_ping_interval = absl::Milliseconds(200);
   // Above this many bytes in gRPC's buffers, over all connections, new connections are refused.
@@ -61,6 +70,7 @@ struct GrpcServerOptions {
       start_thread = nullptr;
   // More to answer on the same listeners.
   UnaryMethods methods = {};
+  UnaryMethodLanes method_lanes = {};
 };
 
 // Listens on addresses of the forms "host:port" (port 0 for any), "[ipv6]:port" and "unix:/path".

@@ -23,8 +23,9 @@ class NoHandler : public ChannelHandler {
 
 }  // namespace
 
-GrpcSession::GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls)
-    : tls_(tls), loop_(StreamSide::kServer, this, &queue_, options, max_payload) {}
+GrpcSession::GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls,
+                         GrpcSessionEvents* events)
+    : tls_(tls), events_(events), loop_(StreamSide::kServer, this, &queue_, options, max_payload) {}
 
 GrpcSession::~GrpcSession() {
   if (thread_.joinable()) thread_.join();
@@ -41,11 +42,13 @@ void GrpcSession::Request(GpuService* service, grpc::ServerCompletionQueue* noti
   service->RequestSession(&context_, &stream_, &queue_, notifications, arrival);
 }
 
-absl::Status GrpcSession::Start(Acceptor* acceptor, const StartThread& start_thread,
-                                std::function<void()> done) {
-  auto thread = start_thread("wl-chan", [this, acceptor, done = std::move(done)] {
+std::string GrpcSession::Peer() const { return PeerName(context_); }
+
+absl::Status GrpcSession::Start(Acceptor* acceptor, const StartThread& start_thread) {
+  auto thread = start_thread("wl-chan", [this, acceptor] {
+    const LoopScope scope(&channel_loop);
     Run(acceptor);
-    done();
+    events_->OnDone(this);
   });
   if (!thread.ok()) return thread.status();
   thread_ = *std::move(thread);
@@ -89,6 +92,12 @@ void GrpcSession::Run(Acceptor* acceptor) {
   context_.AddInitialMetadata(kTakenKey, "1");
   stream_.SendInitialMetadata(loop_.ExpectStartTag());
   loop_.Run(handler.get());
+}
+
+void GrpcSession::Close(const absl::Status& status) {
+  // While this side still has something to send, the client is still its session's.
+  if (!status.ok()) events_->OnEnding(this);
+  loop_.Close(status);
 }
 
 void GrpcSession::Write(const grpc::ByteBuffer& message, void* tag) {

@@ -14,9 +14,11 @@
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "proto/session_service.grpc.pb.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/stream/stream_loop.h"
 #include "transport/grpc/tls/grpc_tls.h"
@@ -30,44 +32,72 @@ using GpuService = warpline_internal::Gpu::WithRawMethod_Session<warpline_intern
 using StartThread =
     std::function<absl::StatusOr<std::thread>(const char* name, const std::function<void()>& body)>;
 
+class GrpcSession;
+
+// Is told what becomes of sessions, on any thread, and takes no lock that is held while it asks
+// something of them.
+class GrpcSessionEvents {
+ public:
+  virtual ~GrpcSessionEvents() = default;
+  // Its handler has admitted the client.
+  virtual void OnAdmitted(GrpcSession* session) = 0;
+  // Its handler ends it with an error, which the client may be slow to take.
+  virtual void OnEnding(GrpcSession* session) = 0;
+  // The very last thing that its thread does.
+  virtual void OnDone(GrpcSession* session) = 0;
+};
+
 // Request() and then either Start(), Refuse() or destruction, on the server's accepting thread.
 class GrpcSession : public Channel, private GrpcStream {
  public:
-  // `tls` is the listener's, borrowed; null for none.
-  GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls);
+  // `tls` is the listener's, null for none. Both are borrowed.
+  GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls,
+              GrpcSessionEvents* events);
   // Waits for the session's thread.
   ~GrpcSession() override;
 
   // Asks gRPC for the next call; `arrival` comes back as the tag in `notifications`.
   void Request(GpuService* service, grpc::ServerCompletionQueue* notifications,
-               AcceptEvent* arrival);
+               AcceptEvent* arrival) RUNS_ON(accept_loop);
 
-  // The call has come. Runs it on a thread of its own: asks `acceptor`, and calls `done` as the
-  // very last thing. When `start_thread` has none to give, its status, with nothing done.
-  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread,
-                     std::function<void()> done);
+  // The call has come. Who the client is, as for Acceptor::Accept().
+  std::string Peer() const RUNS_ON(accept_loop);
+  // gRPC's name for its connection.
+  std::string ConnectionName() const RUNS_ON(accept_loop) { return context_.peer(); }
+  // Runs the call on a thread of its own: asks `acceptor`. When `start_thread` has none to give,
+  // its status, with nothing done.
+  absl::Status Start(Acceptor* acceptor, const StartThread& start_thread) RUNS_ON(accept_loop);
 
   // The call has come and is refused, without a thread: PollRefused() has to be called until it
   // returns true, after which nothing of the call is left.
-  void Refuse(const absl::Status& status);
+  void Refuse(const absl::Status& status) RUNS_ON(accept_loop);
   // Does not block.
-  bool PollRefused();
+  bool PollRefused() RUNS_ON(accept_loop);
+
+  // Of the server, which has events of its own for these: closes the session, or ends it at once.
+  // Thread-safe, also before and after Start().
+  void SendAway(const absl::Status& status) { loop_.Close(status); }
+  void Cut() { loop_.Cancel(); }
 
   void Wake() override { loop_.Wake(); }
-  void Close(const absl::Status& status) override { loop_.Close(status); }
+  void Admit() override { events_->OnAdmitted(this); }
+  void Close(const absl::Status& status) override;
 
  private:
-  void Run(Acceptor* acceptor);
+  void Run(Acceptor* acceptor) RUNS_ON(channel_loop);
 
   // GrpcStream
-  void Read(grpc::ByteBuffer* message, void* tag) override { stream_.Read(message, tag); }
-  void Write(const grpc::ByteBuffer& message, void* tag) override;
-  void EndWrites(const absl::Status& status, void* tag) override;
-  void AwaitEnd(void*) override {}
-  absl::Status EndStatus() override;
+  void Read(grpc::ByteBuffer* message, void* tag) RUNS_ON(channel_loop) override {
+    stream_.Read(message, tag);
+  }
+  void Write(const grpc::ByteBuffer& message, void* tag) RUNS_ON(channel_loop) override;
+  void EndWrites(const absl::Status& status, void* tag) RUNS_ON(channel_loop) override;
+  void AwaitEnd(void*) RUNS_ON(channel_loop) override {}
+  absl::Status EndStatus() RUNS_ON(channel_loop) override;
   void Cancel() override { context_.TryCancel(); }
 
   TlsSource* const tls_;
+  GrpcSessionEvents* const events_;
   grpc::CompletionQueue queue_;
   grpc::ServerContext context_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_{&context_};
@@ -75,9 +105,9 @@ class GrpcSession : public Channel, private GrpcStream {
   std::thread thread_;
 
   // Of Refuse().
-  int refusal_events_ = 0;  // Still to come.
-  std::chrono::steady_clock::time_point refuse_until_;
-  bool refusal_cut_ = false;
+  int refusal_events_ ABSL_GUARDED_BY(accept_loop) = 0;  // Still to come.
+  std::chrono::steady_clock::time_point refuse_until_ ABSL_GUARDED_BY(accept_loop);
+  bool refusal_cut_ ABSL_GUARDED_BY(accept_loop) = false;
   char refused_tag_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log/log_capture.h"
 #include "common/unique_fd.h"
 #include "proto/session_service.grpc.pb.h"
 #include "transport/grpc/grpc_client.h"
@@ -29,6 +31,7 @@
 #include "transport/testing/delay_relay.h"
 #include "transport/testing/endpoint.h"
 #include "transport/testing/temp_folder.h"
+#include "transport/unix_connect.h"
 
 namespace warpline {
 namespace {
@@ -208,6 +211,56 @@ TEST_F(GrpcTransport, SessionsAboveTheLimitAreRefused) {
           .status()));
 }
 
+TEST_F(GrpcTransport, SilentSessionsOfAPeerMakeRoomForItsNextOnes) {
+  LogCapture log;
+  GrpcServerOptions options;
+  options.max_strangers_of_peer = 2;
+  Serve(options);
+  struct Client {
+    std::shared_ptr<Endpoint> end = std::make_shared<Endpoint>();
+    std::unique_ptr<SessionHandler> handler = Endpoint::MakeHandler(end);
+    std::unique_ptr<Channel> channel;
+  };
+  std::vector<std::unique_ptr<Client>> clients;
+  const auto dial = [&] {
+    clients.push_back(std::make_unique<Client>());
+    auto channel = DialGrpc({.address = address_}, clients.back()->handler.get(), ChannelOptions(),
+                            absl::Seconds(5));
+    ASSERT_EQ(channel.status(), absl::OkStatus());
+    clients.back()->channel = *std::move(channel);
+  };
+  dial();
+  acceptor_.AwaitSession(0)->Admit();
+  for (int i = 0; i < 4; ++i) dial();
+  for (const size_t sent_away : {1, 2}) {
+    const auto closed = clients[sent_away]->end->AwaitClosed();
+    ASSERT_TRUE(closed.has_value());
+    EXPECT_TRUE(absl::IsUnavailable(*closed)) << *closed;
+  }
+  EXPECT_EQ(log.LinesWith("peer=ipv4:127.0.0.1 has too many").size(), 2u) << log.Text();
+  // The one that was admitted, and the newest.
+  for (const size_t stays : {0, 3, 4}) {
+    acceptor_.AwaitSession(stays)->Send(7, "here");
+    EXPECT_EQ(clients[stays]->end->AwaitFrames(1).size(), 1u) << stays;
+  }
+}
+
+TEST_F(GrpcTransport, SilentSessionsOfAllPeersMakeRoom) {
+  GrpcServerOptions options;
+  options.max_strangers = 1;
+  Serve(options);
+  auto first = Dial(address_);
+  ASSERT_EQ(first.status(), absl::OkStatus());
+  const auto other = std::make_shared<Endpoint>();
+  const auto other_handler = Endpoint::MakeHandler(other);
+  auto second =
+      DialGrpc({.address = address_}, other_handler.get(), ChannelOptions(), absl::Seconds(5));
+  ASSERT_EQ(second.status(), absl::OkStatus());
+  const auto closed = client_->AwaitClosed();
+  ASSERT_TRUE(closed.has_value());
+  EXPECT_TRUE(absl::IsUnavailable(*closed)) << *closed;
+}
+
 TEST_F(GrpcTransport, RefusedSessionsCostNoThread) {
   GrpcServerOptions options;
   options.max_sessions = 1;
@@ -279,6 +332,30 @@ TEST_F(GrpcTransport, UnaryMethodsAnswerBesideSessions) {
 }
 
 // Who is on the server's host is told by the address (IsLocalPeer()).
+// While one lane is busy the other's calls are answered after the call under way.
+TEST_F(GrpcTransport, CallsOfOneLaneDoNotDelayThoseOfAnother) {
+  GrpcServerOptions options;
+  std::atomic<int> slow{0};
+  options.methods["/test.Service/Slow"] = [&](const std::string&, const std::string&) {
+    ++slow;
+    absl::SleepFor(absl::Milliseconds(20));
+    return std::string("slow");
+  };
+  options.methods["/test.Service/Urgent"] = [](const std::string&, const std::string&) {
+    return std::string("urgent");
+  };
+  options.method_lanes = {{"/test.Service/Slow", 0}, {"/test.Service/Urgent", 1}};
+  Serve(options);
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 40; ++i) {
+    flood.emplace_back([this] { EXPECT_EQ(CallUnary("/test.Service/Slow"), "slow"); });
+  }
+  while (slow == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(CallUnary("/test.Service/Urgent"), "urgent");
+  EXPECT_LT(slow, 40);
+  for (std::thread& thread : flood) thread.join();
+}
+
 TEST_F(GrpcTransport, PeersOverIpv4AreKnownByThatAddressAlsoAtTheIpv6Wildcard) {
   GrpcServerOptions options;
   options.methods["/test.Service/Peer"] = [](const std::string& peer, const std::string&) {
@@ -444,19 +521,85 @@ TEST_F(GrpcTransport, AHalfOpenConnectionIsDropped) {
   ExpectServes();
 }
 
-TEST_F(GrpcTransport, ConnectionsAboveTheLimitAreClosedAndRoomIsFoundAgain) {
+TEST_F(GrpcTransport, SilentConnectionsKeepNobodyOut) {
   GrpcServerOptions options;
   options.max_connections = 3;
   Serve(options);
   std::vector<UniqueFd> held;
   for (int i = 0; i < 3; ++i) held.push_back(RawSocket());
-  // Taken in order: the fourth one finds no room.
-  const UniqueFd fourth = RawSocket();
-  char byte;
-  while (read(fourth.get(), &byte, 1) > 0) {
-  }
-  held.pop_back();
+  // The oldest has to go for it.
   ExpectServes();
+  char byte;
+  while (read(held[0].get(), &byte, 1) > 0) {
+  }
+}
+
+TEST_F(GrpcTransport, AConnectionWithAnAdmittedSessionOutlastsSilentOnes) {
+  GrpcServerOptions options;
+  options.max_connections = 3;
+  Serve(options);
+  auto channel = Dial(address_);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  const auto session = acceptor_.AwaitSession();
+  session->Admit();
+  std::vector<UniqueFd> held;
+  for (int i = 0; i < 10; ++i) held.push_back(RawSocket());
+  char byte;
+  while (read(held[7].get(), &byte, 1) > 0) {
+  }
+  session->Send(7, "still here");
+  EXPECT_EQ(client_->AwaitFrames(1).size(), 1u);
+}
+
+// Those of one user, who are told apart by the names that clients give to their ends.
+TEST_F(GrpcTransport, AnAdmittedSessionOverAUnixSocketOutlastsSilentOnes) {
+  const testing::TempFolder folder;
+  GrpcServerOptions options;
+  options.max_strange_connections_of_peer = 2;
+  server_.emplace(options);
+  const std::string address = absl::StrCat("unix:", folder.path(), "/socket");
+  ASSERT_EQ(server_->Start({address}, &acceptor_), absl::OkStatus());
+  auto channel = Dial(address);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  const auto session = acceptor_.AwaitSession();
+  session->Admit();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 5; ++i) {
+    auto connected = ConnectUnix(address.substr(5), std::nullopt);
+    ASSERT_TRUE(connected.ok()) << connected.status();
+    silent.push_back(*std::move(connected));
+  }
+  pollfd ended = {silent[2].get(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 10000), 1);
+  session->Send(7, "still here");
+  EXPECT_EQ(client_->AwaitFrames(1).size(), 1u);
+}
+
+// What an unread stream holds in the server's memory: kUnreadBytesOfStream of server/gpu_server.cc
+// rests on it.
+TEST_F(GrpcTransport, WhatAClientSendsAheadIsBounded) {
+  Serve();
+  acceptor_.SetTaking(false);
+  auto channel = Dial(address_);
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  client_->SendForever(64 << 10);
+  size_t pulled;
+  do {
+    pulled = client_->pulled();
+    absl::SleepFor(absl::Milliseconds(50));
+  } while (client_->pulled() != pulled || pulled == 0);
+  EXPECT_LE(pulled * 64, 12u << 10);
+  channel->reset();
+}
+
+TEST_F(GrpcTransport, AnIdleConnectionIsToldToGo) {
+  GrpcServerOptions options;
+  options.connection_idle = absl::Milliseconds(100);
+  Serve(options);
+  const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
+  const auto soon = [] { return std::chrono::system_clock::now() + std::chrono::seconds(10); };
+  ASSERT_TRUE(channel->WaitForConnected(soon()));
+  EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, soon()));
 }
 
 TEST_F(GrpcTransport, OneConnectionCannotOpenStreamsWithoutEnd) {

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
+#include "transport/channel_loop.h"
 #include "transport/inproc/inproc_link.h"
 #include "transport/inproc/inproc_loop.h"
 #include "transport/loop_thread.h"
@@ -31,8 +32,10 @@ struct Ends {
 class InprocChannel : public Channel {
  public:
   InprocChannel(std::unique_ptr<InprocLoop> loop, ChannelHandler* handler)
-      : loop_(std::move(loop)),
-        thread_(StartLoopThread("wl-chan", [this, handler] { loop_->Run(handler); })) {}
+      : loop_(std::move(loop)), thread_(StartLoopThread("wl-chan", [this, handler] {
+          const LoopScope scope(&channel_loop);
+          loop_->Run(handler);
+        })) {}
   ~InprocChannel() override {
     loop_->Cancel();
     thread_.join();
@@ -92,6 +95,7 @@ class InprocServer::Impl {
     Session(Impl* server, std::unique_ptr<InprocLoop> loop,
             const std::shared_ptr<std::promise<absl::Status>>& answer)
         : loop_(std::move(loop)), thread_(StartLoopThread("wl-chan", [this, server, answer] {
+            const LoopScope scope(&channel_loop);
             ++server->running_;
             Run(server->acceptor_, answer.get());
             --server->running_;
@@ -106,7 +110,7 @@ class InprocServer::Impl {
     bool over() const { return over_.load(std::memory_order_acquire); }
 
    private:
-    void Run(Acceptor* acceptor, std::promise<absl::Status>* answer) {
+    void Run(Acceptor* acceptor, std::promise<absl::Status>* answer) RUNS_ON(channel_loop) {
       absl::Status refusal;
       const std::unique_ptr<SessionHandler> handler = acceptor->Accept("inproc", &refusal);
       if (handler == nullptr) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 #include "transport/close_requests.h"
 #include "transport/inbox.h"
 #include "transport/inproc/inproc_link.h"
@@ -36,14 +37,14 @@ class Bell {
   bool rung_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Run() on one thread; the rest is thread-safe.
+// Thread-safe, except for Run().
 class InprocLoop {
  public:
   InprocLoop(int end, std::shared_ptr<InprocLink> link, std::shared_ptr<Bell> bell,
              std::shared_ptr<Bell> peer_bell, const ChannelOptions& options);
 
   // Returns after OnClosed().
-  void Run(ChannelHandler* handler);
+  void Run(ChannelHandler* handler) RUNS_ON(channel_loop);
 
   void Wake() { bell_->Wake(); }
   void Close(const absl::Status& status);
@@ -52,13 +53,13 @@ class InprocLoop {
  private:
   using Clock = Linger::Clock;
 
-  bool Turn();
-  bool Receive();
-  bool Send();
-  void TakeRequests();
-  void End(const absl::Status& status);
-  void Finish(const absl::Status& status);
-  void Park();
+  bool Turn() RUNS_ON(channel_loop);
+  bool Receive() RUNS_ON(channel_loop);
+  bool Send() RUNS_ON(channel_loop);
+  void TakeRequests() RUNS_ON(channel_loop);
+  void End(const absl::Status& status) RUNS_ON(channel_loop);
+  void Finish(const absl::Status& status) RUNS_ON(channel_loop);
+  void Park() RUNS_ON(channel_loop);
 
   const int end_;
   const std::shared_ptr<InprocLink> link_;
@@ -66,14 +67,14 @@ class InprocLoop {
   const std::shared_ptr<Bell> peer_bell_;
   const std::chrono::nanoseconds poll_;
 
-  // Of the loop alone.
-  ChannelHandler* handler_ = nullptr;
-  Inbox inbox_;
-  bool flushing_ = false;  // End(OK) once the handler has nothing more.
-  bool sent_end_ = false;
-  bool peer_ended_ = false;
-  std::optional<absl::Status> finished_;
-  Linger linger_;
+  ChannelHandler* handler_ ABSL_GUARDED_BY(channel_loop) = nullptr;
+  Inbox inbox_ ABSL_GUARDED_BY(channel_loop);
+  // End(OK) once the handler has nothing more.
+  bool flushing_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool sent_end_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool peer_ended_ ABSL_GUARDED_BY(channel_loop) = false;
+  std::optional<absl::Status> finished_ ABSL_GUARDED_BY(channel_loop);
+  Linger linger_ ABSL_GUARDED_BY(channel_loop);
 
   CloseRequests requests_;
 };

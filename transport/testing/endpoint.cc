@@ -106,6 +106,11 @@ void Endpoint::Wake() {
   if (channel_ != nullptr) channel_->Wake();
 }
 
+void Endpoint::Admit() {
+  MutexLock lock(&mu_);
+  if (channel_ != nullptr) channel_->Admit();
+}
+
 void Endpoint::Close(const absl::Status& status) {
   MutexLock lock(&mu_);
   if (channel_ != nullptr) channel_->Close(status);

@@ -29,6 +29,7 @@ class Endpoint {
   void SendForever(size_t size);
   void Wake();
   void Close(const absl::Status& status);
+  void Admit();
 
   // While false, frames that arrive are refused with kLater.
   void SetTaking(bool taking);

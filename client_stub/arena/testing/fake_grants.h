@@ -47,6 +47,7 @@ class FakeGrants : public MemoryRequests {
   }
   void ReturnHandle(uint64_t) override {}
   CudaResult Share(const SharedWhat&, SharedMemory*) override { return CudaResult::kNotSupported; }
+  void EndSharedEvent(uint64_t) override {}
   CudaResult OpenShared(const std::string&, uint64_t, uint64_t) override {
     return CudaResult::kNotSupported;
   }

@@ -36,13 +36,13 @@ enum class HandleKind : uint8_t {
   kLibrary = 0x55,
   kKernel = 0x56,  // CUkernel and CUfunction: the runtime passes one where the other is due.
   kMemoryPool = 0x57,
-  kArray = 0x68,
-  kMipmappedArray = 0x69,
-  kLink = 0x6a,
-  kGraph = 0x60,
-  kGraphNode = 0x61,
-  kGraphExec = 0x62,
-  kUserObject = 0x63,
+  kArray = 0x58,
+  kMipmappedArray = 0x59,
+  kLink = 0x5a,
+  kGraph = 0x5b,
+  kGraphNode = 0x5c,
+  kGraphExec = 0x5d,
+  kUserObject = 0x5e,
 };
 
 // Thread-safe. T is default-constructed in its slot. With kReuse a removed slot is used again: an

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/session/session.h"
 #include "common/mutex.h"
 #include "proto/wire.h"
 
@@ -61,8 +62,13 @@ void RememberFirst(const Device& device, CUlimit limit) {
 }
 
 CUresult Change(const Device& device, CUlimit limit, uint64_t value) {
-  return ToCu(runtime().commands->Call(
-      WaitKind::kRoundTrip, cmd::LimitSet{value, static_cast<int32_t>(limit), device.number}));
+  const CudaResult result = runtime().commands->Call(
+      WaitKind::kRoundTrip, cmd::LimitSet{value, static_cast<int32_t>(limit), device.number});
+  if (result == CudaResult::kOutOfMemory) {
+    runtime().session->memory().NoteRefusedMemory(
+        result, "the quota leaves too little for the stacks, heap or printf buffer of a limit");
+  }
+  return ToCu(result);
 }
 
 }  // namespace

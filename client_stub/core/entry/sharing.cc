@@ -68,10 +68,10 @@ std::string UuidOf(uint32_t device) {
   return std::string(uuid.begin(), uuid.end());
 }
 
-// Gets a token that stands for nothing else.
-CUresult NewToken(std::string* token) {
+// Gets a token that stands for nothing but the event of this number; for 0, for nothing at all.
+CUresult NewToken(uint64_t event, std::string* token) {
   SharedMemory shared;
-  WARPLINE_TRY(ToCu(runtime().session->memory().Share({}, &shared)));
+  WARPLINE_TRY(ToCu(runtime().session->memory().Share({.event = event}, &shared)));
   *token = shared.token;
   return CUDA_SUCCESS;
 }
@@ -131,7 +131,7 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent handle) 
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
   OfferedAllocation offered;
-  WARPLINE_TRY(NewToken(&offered.token));
+  WARPLINE_TRY(NewToken(event->wire, &offered.token));
   event->shared.store(true);
   // Waits for earlier records.
   WARPLINE_TRY(SynchronizeEvent(event));
@@ -170,7 +170,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool
   what.device = pool->device->remote->uuid;
   what.token = pool->share_token();
   if (what.token.empty()) {
-    WARPLINE_TRY(NewToken(&what.token));
+    WARPLINE_TRY(NewToken(0, &what.token));
     what.token = pool->SetShareToken(what.token);
   }
   warpline::UniqueFd end, descriptor;

@@ -24,6 +24,7 @@
 #include "client_stub/core/memory/virtual_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/host_calls.h"
+#include "common/cuda/cuda_numbers.h"
 #include "common/log/log.h"
 #include "common/mutex.h"
 
@@ -113,7 +114,7 @@ void AddDevice(Device* device) {
   Runtime& r = runtime();
   device->limits = LimitsOf(*device->remote);
   device->legacy.handle = CU_STREAM_LEGACY;
-  device->legacy.wire = HandleOnDevice(device->number, kLegacyStream);
+  device->legacy.wire = HandleOnDevice(device->number, kLegacyStreamHandle);
   device->legacy.device = device;
   r.contexts.Add([&](Context& context, uint64_t handle) {
     context.handle = HandleOf<CUcontext>(handle);

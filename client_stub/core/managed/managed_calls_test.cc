@@ -108,9 +108,9 @@ TEST_F(ManagedCallsTest, APrefetchToTheHostBringsThePagesBeforeATouch) {
 
 TEST_F(ManagedCallsTest, ALaunchEndsAPrefetchThatHasNotBegun) {
   ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  session().Clear();  // Of what is sent from here on nothing is complete.
   session().SetComplete(false);
   ASSERT_EQ(Launch(), CUDA_SUCCESS);
-  session().Clear();
   ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
   ASSERT_EQ(Launch(), CUDA_SUCCESS);
   session().SetComplete(true);
@@ -124,18 +124,27 @@ TEST_F(ManagedCallsTest, ALaunchEndsAPrefetchThatHasNotBegun) {
   EXPECT_EQ(session().Latest<cmd::CopyFromDevice>().src, other);
 }
 
-TEST_F(ManagedCallsTest, AChildOfAForkDoesNotWaitForAPrefetch) {
-  struct Gate {
-    std::atomic<bool> reached{false};
-    std::atomic<bool> open{false};
-  };
+// Stops the first fetch where it waits for the server.
+struct Gate {
+  std::atomic<bool> reached{false};
+  std::atomic<bool> open{false};
+  std::atomic<bool> passed{false};
+};
+
+std::shared_ptr<Gate> StopFetch(FakeSession* session) {
   const auto gate = std::make_shared<Gate>();
-  ASSERT_EQ(Launch(), CUDA_SUCCESS);
-  session().SetAnswer(CommandId::kStreamSync, [gate](const FakeSession::Sent&, std::string*) {
-    gate->reached = true;
+  session->SetAnswer(CommandId::kStreamSync, [gate](const FakeSession::Sent&, std::string*) {
+    if (gate->reached.exchange(true)) return CudaResult::kSuccess;
     while (!gate->open) std::this_thread::yield();
+    gate->passed = true;
     return CudaResult::kSuccess;
   });
+  return gate;
+}
+
+TEST_F(ManagedCallsTest, AChildOfAForkDoesNotWaitForAPrefetch) {
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  const auto gate = StopFetch(&session());
   ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
   while (!gate->reached) std::this_thread::yield();
   const pid_t child = fork();
@@ -148,6 +157,76 @@ TEST_F(ManagedCallsTest, AChildOfAForkDoesNotWaitForAPrefetch) {
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   gate->open = true;
+}
+
+TEST_F(ManagedCallsTest, WhileARangeIsFetchedOthersAreTouchedAndAddressesLookedUp) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  CUdeviceptr other;
+  ASSERT_EQ(cuMemAllocManaged(&other, kBytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  const auto gate = StopFetch(&session());
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  while (!gate->reached) std::this_thread::yield();
+  std::atomic<bool> done{false};
+  std::thread thread([&] {
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    unsigned int managed = 0;
+    EXPECT_EQ(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, memory_),
+              CUDA_SUCCESS);
+    EXPECT_EQ(managed, 1u);
+    CUdeviceptr new_one;
+    EXPECT_EQ(cuMemAllocManaged(&new_one, kBytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(*reinterpret_cast<volatile char*>(other), 0x5a);
+    done = true;
+  });
+  const absl::Time give_up = absl::Now() + absl::Seconds(10);
+  while (!done && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_TRUE(done);
+  gate->open = true;
+  thread.join();
+}
+
+TEST_F(ManagedCallsTest, ALaunchTakesBackThePagesThatAFetchBringsMeanwhile) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  const auto gate = StopFetch(&session());
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  while (!gate->reached) std::this_thread::yield();
+  std::atomic<bool> launched{false};
+  std::thread thread([&] {
+    EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(Launch(), CUDA_SUCCESS);
+    EXPECT_TRUE(gate->passed);
+    launched = true;
+  });
+  // It has to wait for the fetch, so only the clock can end this wait.
+  const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
+  while (!launched && absl::Now() < give_up) std::this_thread::yield();
+  gate->open = true;
+  thread.join();
+  session().Clear();
+  EXPECT_EQ(*bytes(), 0x5a);
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);
+}
+
+TEST_F(ManagedCallsTest, ARangeIsFreedAfterItsFetch) {
+  ASSERT_EQ(Launch(), CUDA_SUCCESS);
+  const auto gate = StopFetch(&session());
+  ASSERT_EQ(cuMemPrefetchAsync(memory_, kBytes, CU_DEVICE_CPU, stream_), CUDA_SUCCESS);
+  while (!gate->reached) std::this_thread::yield();
+  std::atomic<bool> freed{false};
+  std::thread thread([&] {
+    EXPECT_EQ(cuMemFree_v2(memory_), CUDA_SUCCESS);
+    EXPECT_TRUE(gate->passed);
+    freed = true;
+  });
+  // It has to wait for the fetch, so only the clock can end this wait.
+  const absl::Time give_up = absl::Now() + absl::Milliseconds(100);
+  while (!freed && absl::Now() < give_up) std::this_thread::yield();
+  gate->open = true;
+  thread.join();
 }
 
 TEST_F(ManagedCallsTest, DiscardedBytesAreNotSent) {

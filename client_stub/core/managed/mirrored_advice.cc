@@ -52,26 +52,36 @@ CUresult MirroredMemory::AdviceOf(uint64_t address, uint64_t bytes, Advice* advi
 }
 
 CUresult MirroredMemory::Prefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to) {
-  MutexLock lock(&mu_);
+  const CUresult begun = StartPrefetch(address, bytes, to);
+  if (begun != CUDA_ERROR_INVALID_VALUE) Renew();
+  return begun;
+}
+
+CUresult MirroredMemory::StartPrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to) {
+  const Turn turn(this);
   Pages pages;
-  if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
-  Entry& entry = entries_[pages.range];
-  entry.advice.Change(pages.begin, pages.end, [&to](Advice* advice) { advice->prefetched = to; });
-  if (to.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    if (entry.mirror->AnyOnDevice(pages.begin, pages.end - pages.begin)) BringLater(pages);
-    return CUDA_SUCCESS;
+  Mirror* mirror = nullptr;
+  {
+    MutexLock lock(&mu_);
+    if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
+    Entry& entry = entries_[pages.range];
+    mirror = entry.mirror.get();
+    entry.advice.Change(pages.begin, pages.end, [&to](Advice* advice) { advice->prefetched = to; });
+    if (to.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+      if (mirror->AnyOnDevice(pages.begin, pages.end - pages.begin)) BringLater(pages);
+      return CUDA_SUCCESS;
+    }
+    std::erase_if(coming_, [&](const Pages& coming) {
+      return coming.id == pages.id && coming.begin < pages.end && pages.begin < coming.end;
+    });
   }
-  std::erase_if(coming_, [&](const Pages& coming) {
-    return coming.id == pages.id && coming.begin < pages.end && pages.begin < coming.end;
-  });
-  const CUresult given = entry.mirror->GiveToDevice(pages.begin, pages.end - pages.begin);
-  Renew();
-  const CUresult ordered = Order();
-  CountLocked();
+  const CUresult given = mirror->GiveToDevice(pages.begin, pages.end - pages.begin);
+  const CUresult ordered = streams_.Order();
   return given == CUDA_SUCCESS ? ordered : given;
 }
 
 CUresult MirroredMemory::Discard(uint64_t address, uint64_t bytes, bool to_host) {
+  const Turn turn(this);
   MutexLock lock(&mu_);
   Pages pages;
   if (!FindPages(address, bytes, &pages)) return CUDA_ERROR_INVALID_VALUE;
@@ -79,7 +89,6 @@ CUresult MirroredMemory::Discard(uint64_t address, uint64_t bytes, bool to_host)
   const uint64_t begin = Up(offset);
   const uint64_t end = (offset + bytes) / kPage * kPage;
   if (begin < end) entries_[pages.range].mirror->Discard(begin, end - begin, to_host);
-  CountLocked();
   return CUDA_SUCCESS;
 }
 
@@ -121,17 +130,25 @@ void MirroredMemory::RunPrefetches() {
 }
 
 void MirroredMemory::BringSome() {
-  Pages& next = coming_.front();
-  const auto entry = entries_.find(next.range);
-  const bool there = entry != entries_.end() && entry->second.range.id == next.id;
-  const uint64_t bytes = std::min(next.end - next.begin, kBroughtBytes);
-  bool goes_on = false;
-  if (there) {
-    Mirror& mirror = *entry->second.mirror;
-    goes_on = mirror.Fetch(next.begin, bytes, /*write=*/false) == CUDA_SUCCESS;
+  const Pages next = coming_.front();
+  const auto same = [&next](const Pages& pages) {
+    return pages.id == next.id && pages.end == next.end && pages.seq == next.seq;
+  };
+  Entry* const entry = AwaitFetchable(next.range);
+  // Work may have ended it meanwhile.
+  if (coming_.empty() || !same(coming_.front()) || coming_.front().begin != next.begin) return;
+  if (entry == nullptr || entry->range.id != next.id) {
+    coming_.pop_front();
+    CountLocked();
+    return;
   }
-  next.begin += bytes;
-  if (!goes_on || next.begin == next.end) coming_.pop_front();
+  const uint64_t bytes = std::min(next.end - next.begin, kBroughtBytes);
+  coming_.front().begin += bytes;
+  if (coming_.front().begin == next.end) coming_.pop_front();
+  const CUresult fetched = Fetch(
+      entry, [&](Mirror* mirror) { return mirror->Fetch(next.begin, bytes, /*write=*/false); });
+  if (fetched == CUDA_SUCCESS) return;
+  std::erase_if(coming_, same);
   CountLocked();
 }
 

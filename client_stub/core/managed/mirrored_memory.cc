@@ -16,8 +16,6 @@
 #include "client_stub/core/base/call_log.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/system_calls.h"
-#include "common/cuda/cuda_numbers.h"
-#include "proto/wire.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -27,7 +25,6 @@ namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kPage = Mirror::kPageBytes;
-// CU_STREAM_NON_BLOCKING, on the wire.
 // Device memory beyond this is not zeroed for a host that never wrote it; nor does CUDA promise
 // that.
 constexpr uint64_t kMostZeroed = 64ull << 20;
@@ -75,7 +72,8 @@ bool IsPlainMemory(uint64_t begin, uint64_t end) {
 
 // ---- Ranges.
 
-bool MirroredMemory::StartLocked() {
+bool MirroredMemory::Start() {
+  MutexLock lock(&mu_);
   if (started_) return true;
   if (!StartFaultHandler(&OnFault)) return false;
   started_ = true;
@@ -89,21 +87,6 @@ std::vector<Mirror::Extent> MirroredMemory::Extents(const std::vector<Variable>&
   return extents;
 }
 
-uint64_t MirroredMemory::StreamFor(uint64_t device) {
-  const auto count = static_cast<uint32_t>(terms_.devices.size());
-  const uint64_t at = DeviceOfAddress(device, terms_.arena_base, terms_.arena_bytes, count);
-  // Variables lie outside the arena; any device gets to managed ones.
-  const uint32_t number = at < count ? static_cast<uint32_t>(at) : 0;
-  if ((streams_.fetch_or(1u << number) >> number & 1) == 0) {
-    commands_->Send(cmd::StreamCreate{StreamOn(number), kStreamNonBlocking, 0});
-    // A host function gets the bytes that it touches over this stream, while a copy that waits for
-    // the function is queued with its barrier. All other work on the stream was waited for, or its
-    // memory is not in use yet.
-    commands_->Send(cmd::StreamIgnoreBarriers{StreamOn(number)});
-  }
-  return StreamOn(number);
-}
-
 void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes,
                                Mirror::State state, std::vector<Variable> variables) {
   Entry& entry = entries_[first_page];
@@ -113,14 +96,13 @@ void MirroredMemory::AddLocked(const Range& range, uint64_t first_page, uint64_t
   Mirror::Place place = {first_page, device, pages_bytes};
   place.extents = Extents(variables);
   entry.variables = std::move(variables);
-  entry.mirror = std::make_unique<Mirror>(place, state, static_cast<MirrorLink*>(this));
+  entry.mirror = std::make_unique<Mirror>(place, state, &streams_);
   if (range.host != range.device) apart_.fetch_add(1);
   const Entry& last = std::prev(entries_.end())->second;
   const uint64_t low = entries_.begin()->first;
   const uint64_t high = last.mirror->host() + last.mirror->bytes();
   SetFaultSpan(low, high);
   SetBufferSpan(low, high);
-  Renew();
   CountLocked();
 }
 
@@ -144,22 +126,24 @@ CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* con
   range.attached = attached;
   range.allocation = allocation;
   range.context = context;
-  MutexLock lock(&mu_);
-  if (!StartLocked() || !MapPages(range.host, pages_bytes, PROT_READ | PROT_WRITE, MAP_FIXED)) {
+  const bool mapped =
+      Start() && MapPages(range.host, pages_bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
+  if (!mapped) {
     memory_->Free(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (pages_bytes <= kMostZeroed) {
-    const uint64_t stream = StreamFor(range.device);
-    commands_->Send(cmd::Memset{stream, range.device, pages_bytes / 4, 0, 4});
-    pushed_.fetch_or(1u << DeviceOfHandle(stream));
-    const CUresult ordered = Order();
-    if (ordered != CUDA_SUCCESS) {
+    const CUresult zeroed = streams_.Zero(range.device, pages_bytes);
+    if (zeroed != CUDA_SUCCESS) {
       ReserveAgain(range.host, pages_bytes);
-      return ordered;
+      return zeroed;
     }
   }
-  AddLocked(range, range.host, pages_bytes, Mirror::kSame);
+  {
+    MutexLock lock(&mu_);
+    AddLocked(range, range.host, pages_bytes, Mirror::kSame);
+  }
+  Renew();
   *address = range.host;
   return CUDA_SUCCESS;
 }
@@ -176,38 +160,59 @@ CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, ui
   range.bytes = bytes;
   range.kind = Kind::kRegistered;
   range.allocation = allocation;
-  MutexLock lock(&mu_);
-  const auto next = entries_.lower_bound(first);
-  const bool overlaps = (next != entries_.end() && next->first < end) ||
-                        (next != entries_.begin() &&
-                         std::prev(next)->first + std::prev(next)->second.mirror->bytes() > first);
-  // Two ranges that share a page cannot be followed apart.
-  if (overlaps || !StartLocked()) {
-    memory_->Free(allocation);
-    return overlaps ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult added = Start() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (added == CUDA_SUCCESS) {
+    MutexLock lock(&mu_);
+    const auto next = entries_.lower_bound(first);
+    const bool overlaps =
+        (next != entries_.end() && next->first < end) ||
+        (next != entries_.begin() &&
+         std::prev(next)->first + std::prev(next)->second.mirror->bytes() > first);
+    // Two ranges that share a page cannot be followed apart.
+    if (overlaps) added = CUDA_ERROR_NOT_SUPPORTED;
+    if (!overlaps) AddLocked(range, first, end - first, Mirror::kHost);
   }
-  AddLocked(range, first, end - first, Mirror::kHost);
+  if (added != CUDA_SUCCESS) {
+    memory_->Free(allocation);
+    return added;
+  }
+  Renew();
   *device = range.device;
   return CUDA_SUCCESS;
 }
 
 CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uint64_t bytes,
                                       uint64_t* host) {
-  const Variable added = {module, {device, device + bytes}};
-  const uint64_t first = Down(device);
-  const uint64_t end = Up(device + bytes);
-  MutexLock lock(&mu_);
-  const std::vector<Entries::iterator> parts = VariablesAt(first, end);
-  if (!parts.empty()) {
-    const Entry& entry = parts[0]->second;
-    *host = entry.range.host + (device - entry.range.device);
-    const bool known =
-        std::any_of(entry.variables.begin(), entry.variables.end(), [&](const Variable& variable) {
-          return variable.extent.begin <= device && device + bytes <= variable.extent.end;
-        });
-    return known ? CUDA_SUCCESS : GrowVariablesLocked(parts, added);
+  const CUresult placed = PlaceVariable({module, {device, device + bytes}}, host);
+  if (placed == CUDA_SUCCESS) Renew();
+  return placed;
+}
+
+CUresult MirroredMemory::PlaceVariable(const Variable& added, uint64_t* host) {
+  const uint64_t device = added.extent.begin;
+  const Turn turn(this);
+  std::vector<Entries::iterator> parts;
+  {
+    MutexLock lock(&mu_);
+    parts = VariablesAt(Down(device), Up(added.extent.end));
+    if (!parts.empty()) {
+      const Entry& entry = parts[0]->second;
+      *host = entry.range.host + (device - entry.range.device);
+      const bool known = std::any_of(
+          entry.variables.begin(), entry.variables.end(), [&](const Variable& variable) {
+            return variable.extent.begin <= device && added.extent.end <= variable.extent.end;
+          });
+      if (known) return CUDA_SUCCESS;
+    }
   }
-  if (!StartLocked()) return CUDA_ERROR_OUT_OF_MEMORY;
+  return parts.empty() ? AddVariableRange(added, host) : GrowVariables(parts, added);
+}
+
+CUresult MirroredMemory::AddVariableRange(const Variable& added, uint64_t* host) {
+  if (!Start()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t device = added.extent.begin;
+  const uint64_t first = Down(device);
+  const uint64_t end = Up(added.extent.end);
   uint64_t at = first;
   if (!MapPages(at, end - first, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)) {
     void* elsewhere = mmap(nullptr, end - first, PROT_READ | PROT_WRITE,
@@ -223,8 +228,9 @@ CUresult MirroredMemory::AddVariables(const Module* module, uint64_t device, uin
   Range range;
   range.host = at + (device - first);
   range.device = device;
-  range.bytes = bytes;
+  range.bytes = added.extent.end - device;
   range.kind = Kind::kVariables;
+  MutexLock lock(&mu_);
   AddLocked(range, at, end - first, Mirror::kDevice, {added});
   *host = range.host;
   return CUDA_SUCCESS;
@@ -246,8 +252,8 @@ std::vector<MirroredMemory::Entries::iterator> MirroredMemory::VariablesAt(uint6
 
 // Replaces the parts by one mirror of all their variables. The host then has the bytes of all of
 // them; they were hardly used, since programs ask for their variables when they start.
-CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator>& parts,
-                                             const Variable& added) {
+CUresult MirroredMemory::GrowVariables(const std::vector<Entries::iterator>& parts,
+                                       const Variable& added) {
   const Range& known = parts[0]->second.range;
   const uint64_t apart = known.host - known.device;  // May wrap.
   std::vector<Variable> variables = {added};
@@ -285,9 +291,10 @@ CUresult MirroredMemory::GrowVariablesLocked(const std::vector<Entries::iterator
     const CUresult fetched = part->second.mirror->GiveToHost();
     if (fetched != CUDA_SUCCESS) return fetched;
   }
-  const CUresult pulled = Pull(reinterpret_cast<void*>(added.extent.begin + apart),
-                               added.extent.begin, added.extent.end - added.extent.begin);
+  const CUresult pulled = streams_.Pull(reinterpret_cast<void*>(added.extent.begin + apart),
+                                        added.extent.begin, added.extent.end - added.extent.begin);
   if (pulled != CUDA_SUCCESS) return pulled;
+  MutexLock lock(&mu_);
   for (const auto& part : parts) EndLocked(part);
   Range range;
   range.device = end;
@@ -308,37 +315,44 @@ CUresult MirroredMemory::Free(Kind kind, uint64_t host) {
   if (kind != Kind::kManaged) AwaitWork();
   uint64_t allocation;
   {
+    const Turn turn(this);
+    Entries::iterator it;
+    {
+      MutexLock lock(&mu_);
+      it = entries_.find(Down(host));
+      if (it == entries_.end() || it->second.range.host != host || it->second.range.kind != kind) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+    }
+    Mirror& mirror = *it->second.mirror;
+    if (keeps_bytes) mirror.GiveToHost();
     MutexLock lock(&mu_);
-    const auto it = entries_.find(Down(host));
-    if (it == entries_.end() || it->second.range.host != host || it->second.range.kind != kind) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    const Mirror& mirror = *it->second.mirror;
     allocation = it->second.range.allocation;
-    if (keeps_bytes) {
-      it->second.mirror->GiveToHost();
-    } else {
-      ReserveAgain(mirror.host(), mirror.bytes());
-    }
+    if (!keeps_bytes) ReserveAgain(mirror.host(), mirror.bytes());
     EndLocked(it);
   }
   return memory_->Free(allocation);
 }
 
 void MirroredMemory::FreeAllOf(const Context* context) {
-  MutexLock lock(&mu_);
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    const auto entry = it++;
-    if (entry->second.range.kind != Kind::kManaged || entry->second.range.context != context) {
-      continue;
+  std::vector<uint64_t> allocations;
+  {
+    const Turn turn(this);
+    MutexLock lock(&mu_);
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      const auto entry = it++;
+      const Range& range = entry->second.range;
+      if (range.kind != Kind::kManaged || range.context != context) continue;
+      ReserveAgain(entry->second.mirror->host(), entry->second.mirror->bytes());
+      allocations.push_back(range.allocation);
+      EndLocked(entry);
     }
-    ReserveAgain(entry->second.mirror->host(), entry->second.mirror->bytes());
-    memory_->Free(entry->second.range.allocation);
-    EndLocked(entry);
   }
+  for (const uint64_t allocation : allocations) memory_->Free(allocation);
 }
 
 void MirroredMemory::ForgetVariablesOf(const Module* module) {
+  const Turn turn(this);
   MutexLock lock(&mu_);
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto entry = it++;

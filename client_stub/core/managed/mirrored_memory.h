@@ -4,6 +4,18 @@
 // Device memory mirrors it (mirror.h). It is coherent where CUDA promises that for devices without
 // concurrent access: work that is asked for after a write of the host sees the write, and the host
 // sees what work wrote once the work is complete. A touch while work is under way waits for it.
+//
+// A page must not be given to both sides, and bytes are on their way for as long as a round trip
+// takes. So that no lock is held meanwhile, whoever moves bytes or ends ranges has one of two
+// roles, which are kept under the lock and waited for:
+//
+// - A *turn* (class Turn) excludes everything else that moves bytes or ends ranges. Bytes that the
+//   host wrote go to the device in a turn, and the barrier that orders work after them.
+// - A *fetch* brings the device's bytes of one range to the host. Ranges are fetched at the same
+//   time, but none during a turn.
+//
+// Who only asks what an address is waits for neither, and takes the lock alone. Work that is asked
+// for meanwhile waits for both: they count as pages of the host (host_has_).
 #ifndef WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRRORED_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MANAGED_MIRRORED_MEMORY_H_
 
@@ -13,21 +25,20 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/managed/mirror.h"
+#include "client_stub/core/managed/mirror_streams.h"
 #include "client_stub/core/managed/range_advice.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/session/session.h"
 #include "common/mutex.h"
-#include "proto/devices.h"
 
 namespace warpline::stub {
 
 // Thread-safe. One exists in each process.
-class MirroredMemory : private MirrorLink {
+class MirroredMemory {
  public:
   enum class Kind { kManaged, kVariables, kMapped, kRegistered };
   struct Range {
@@ -43,8 +54,8 @@ class MirroredMemory : private MirrorLink {
     bool managed() const { return kind == Kind::kManaged || kind == Kind::kVariables; }
   };
 
-  // All are borrowed and live as long as the process. `stream` is the wire's number of the streams
-  // that carry the bytes both ways; each device has one, which is created when first needed.
+  // All are borrowed and live as long as the process. `stream` is the wire's number of the first
+  // device's stream that carries the bytes both ways (mirror_streams.h).
   MirroredMemory(Session* session, DeviceMemory* memory, uint64_t stream);
 
   // Allocates memory of a device in the arena, zeroed for the host: kManaged, which is freed with
@@ -122,8 +133,11 @@ class MirroredMemory : private MirrorLink {
   struct Entry {
     Range range;
     std::vector<Variable> variables;  // For kVariables.
+    // Which side has which page belongs to the turn, without mu_, or to the range's fetch; when
+    // there is neither, to whoever holds mu_. Where the mirror is never changes.
     std::unique_ptr<Mirror> mirror;
     RangeAdvice advice;
+    bool fetching = false;
   };
   using Entries = std::map<uint64_t, Entry>;
   // Pages of a managed range, as offsets into its mirror.
@@ -135,68 +149,89 @@ class MirroredMemory : private MirrorLink {
     uint64_t seq = 0;  // For a prefetch: the latest command before it.
   };
 
-  // MirrorLink.
-  CUresult Push(uint64_t device, std::string_view bytes) override;
-  CUresult Pull(void* to, uint64_t device, uint64_t bytes) override;
+  // Waits until there is no other turn and no fetch, and excludes them while it lives. Entries that
+  // were found during a turn stay until it ends. Created and destroyed without mu_.
+  class Turn {
+   public:
+    explicit Turn(MirroredMemory* memory);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    MirroredMemory* const memory_;
+  };
+
+  // Returns the range with the host's page `address` once it may be fetched, or null if there is
+  // none. Gives mu_ back while it waits.
+  Entry* AwaitFetchable(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has `fetch` bring bytes of a range that may be fetched, without mu_.
+  CUresult Fetch(Entry* entry, const std::function<CUresult(Mirror*)>& fetch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   static std::vector<Mirror::Extent> Extents(const std::vector<Variable>& variables);
+  // Installs the signal handler and the C library's hooks again; called whenever pages become
+  // inaccessible, without mu_ and in no turn: it takes the locks of the dynamic loader.
   static void Renew();
   static bool OnFault(uint64_t address, bool write, bool host_call);
   bool Resolve(uint64_t address, bool write, bool host_call);
+  // Gives the device all that work of `stream` may access.
   CUresult GiveAll(uint64_t stream);
+  CUresult GiveRanges(uint64_t stream);
   CUresult Give(uint64_t device, uint64_t bytes);
   uint64_t Translate(uint64_t address) const;
   // Returns once everything that was asked for is complete. Reports no earlier error.
   void AwaitWork();
 
-  bool StartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the stream of the device whose memory is at `device`. Called with mu_ held.
-  uint64_t StreamFor(uint64_t device);
-  uint64_t StreamOn(uint32_t device) const { return HandleOnDevice(device, stream_); }
+  // Starts what handles faults. Returns false when the system has no thread for that.
+  bool Start();
   void AddLocked(const Range& range, uint64_t first_page, uint64_t pages_bytes, Mirror::State state,
                  std::vector<Variable> variables = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the ranges of kVariables that have pages in [begin, end) of the device.
   std::vector<Entries::iterator> VariablesAt(uint64_t begin, uint64_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CUresult GrowVariablesLocked(const std::vector<Entries::iterator>& parts, const Variable& added)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CUresult PlaceVariable(const Variable& added, uint64_t* host);
+  // Makes the range of a managed variable that shares no page with another. Called in a turn.
+  CUresult AddVariableRange(const Variable& added, uint64_t* host);
+  // Called in a turn.
+  CUresult GrowVariables(const std::vector<Entries::iterator>& parts, const Variable& added);
   void EndLocked(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry* FindHost(uint64_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const Entry* FindAny(uint64_t address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CUresult Order();
 
   bool FindPages(uint64_t address, uint64_t bytes, Pages* pages) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CUresult StartPrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& to);
   void BringLater(const Pages& pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunPrefetches();
   // Fetches part of the first prefetch in coming_.
   void BringSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const SessionTerms& terms_;
   Commands* const commands_;
   SessionStatus* const status_;
   DeviceMemory* const memory_;
-  // The number of the first device's stream. These streams are non-blocking and ignore barriers:
-  // they wait for no other stream.
-  const uint64_t stream_;
+  MirrorStreams streams_;
 
+  // Guards what ranges there are and who moves bytes. It is not held while commands are sent,
+  // answers awaited or the dynamic loader's locks taken.
   mutable Mutex mu_;
+  bool turn_ ABSL_GUARDED_BY(mu_) = false;  // There is a turn, or one waits for the fetches.
+  int fetches_ ABSL_GUARDED_BY(mu_) = 0;    // The number of ranges that are being fetched.
+  CondVar moved_;                           // A turn or a fetch has ended.
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   Entries entries_ ABSL_GUARDED_BY(mu_);  // Keyed by the first page on the host.
-  // The prefetches to the host that are under way. They count as pages of the host, so that every
-  // launch looks here and ends them: its kernels may write the pages that they would fetch.
+  // What prefetches to the host have not begun to fetch. They count as pages of the host, so that
+  // every launch looks here and ends them: its kernels may write the pages that they would fetch.
   std::deque<Pages> coming_ ABSL_GUARDED_BY(mu_);
   CondVar any_coming_;
   bool prefetches_ ABSL_GUARDED_BY(mu_) = false;  // The thread of the prefetches runs.
   std::atomic<bool> any_{false};
-  // One bit for each device: those that have their stream, and those that were pushed to since the
-  // latest Order().
-  std::atomic<uint32_t> streams_{0};
-  std::atomic<uint32_t> pushed_{0};
-  std::atomic<int> host_has_{0};  // The number of ranges with a page of the host, plus prefetches.
-  std::atomic<int> apart_{0};     // The number of ranges with two addresses.
+  // The number of ranges with a page of the host or a fetch, plus prefetches, plus turns. It is
+  // written under mu_.
+  std::atomic<int> host_has_{0};
+  std::atomic<int> apart_{0};  // The number of ranges with two addresses.
 };
 
 }  // namespace warpline::stub

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <iterator>
 #include <string>
 
 #include "common/mutex.h"
@@ -259,18 +260,24 @@ Mutex& Lock() {
 }  // namespace
 
 void InterposeSystemCalls(BufferPreparer prepare) {
-  static unsigned long long done = 0;  // NOLINT: glibc's type
-  unsigned long long loads = 0;        // NOLINT
+  static std::atomic<unsigned long long> done{0};  // NOLINT: glibc's type
+  unsigned long long loads = 0;                    // NOLINT
   dl_iterate_phdr(ReadLoads, &loads);
-  MutexLock lock(&Lock());
-  if (loads == done) return;
-  if (done == 0) {
-    g_prepare.store(prepare);
+  if (loads == done.load(std::memory_order_acquire)) return;
+  // The loader's own lock is taken for these, so ours is not held. Every thread finds the same.
+  void* real[std::size(kWrappers)] = {};
+  if (done.load(std::memory_order_acquire) == 0) {
     void* const program = dlopen(nullptr, RTLD_LAZY);
-    for (const Wrapper& wrapper : kWrappers) *wrapper.real = dlsym(program, wrapper.name);
+    for (size_t i = 0; i < std::size(kWrappers); ++i) real[i] = dlsym(program, kWrappers[i].name);
   }
-  done = loads;
+  MutexLock lock(&Lock());
+  if (loads <= done.load(std::memory_order_relaxed)) return;
+  if (done.load(std::memory_order_relaxed) == 0) {
+    g_prepare.store(prepare);
+    for (size_t i = 0; i < std::size(kWrappers); ++i) *kWrappers[i].real = real[i];
+  }
   dl_iterate_phdr(RedirectObject, reinterpret_cast<void*>(&InterposeSystemCalls));
+  done.store(loads, std::memory_order_release);
 }
 
 void SetBufferSpan(uint64_t low, uint64_t high) {

@@ -7,6 +7,7 @@
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/module/image_upload.h"
 #include "client_stub/core/runtime/runtime.h"
+#include "client_stub/session/session.h"
 
 namespace warpline::stub {
 
@@ -50,6 +51,10 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
     WARPLINE_TRY(Upload(&wire));
     const CudaResult result =
         runtime().commands->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
+    if (result == CudaResult::kOutOfMemory) {
+      runtime().session->memory().NoteRefusedMemory(
+          result, "the quota leaves too little for a module's variables or its kernels' stacks");
+    }
     if (result != kImageMissing || again) return ToCu(result);
     SendInstead(wire);
   }

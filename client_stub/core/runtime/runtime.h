@@ -42,9 +42,6 @@ class Session;
 class SharedHostMemory;
 class VirtualMemory;
 
-// The wire's number of the legacy default stream, on the first device.
-inline constexpr uint64_t kLegacyStream = 1;
-
 // Thread-safe. Plain members are set before `gate` opens and constant afterwards.
 struct Runtime {
   // The value that an entry that needs the device returns: CUDA_SUCCESS between a successful cuInit

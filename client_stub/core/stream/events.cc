@@ -3,11 +3,15 @@
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/streams.h"
+#include "client_stub/session/session.h"
 
 namespace warpline::stub {
 namespace {
 
-void SendDestroy(Event& event) { runtime().commands->Send(cmd::EventDestroy{event.wire}); }
+void SendDestroy(Event& event) {
+  if (event.shared.load()) runtime().session->memory().EndSharedEvent(event.wire);
+  runtime().commands->Send(cmd::EventDestroy{event.wire});
+}
 
 }  // namespace
 

@@ -195,13 +195,12 @@ CudaResult FakeCommands::RoundTrip(WaitKind, CommandId id, const void* body, siz
   std::string unwanted;
   if (fields == nullptr) fields = &unwanted;
   Answer answer = DefaultAnswer;
-  Sent sent;
   {
     MutexLock lock(&mu_);
     if (const auto it = answers_.find(id); it != answers_.end()) answer = it->second;
-    sent = sent_.back();
   }
-  return answer(sent, fields);
+  return answer({id, std::string(static_cast<const char*>(body), body_bytes), std::string(tail)},
+                fields);
 }
 
 void FakeCommands::ClearCommands() {

@@ -35,6 +35,7 @@ class FakeMemory : public MemoryRequests {
   // Every offer gets another token. Only what was offered here can be opened, by a handle of the
   // same device.
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  void EndSharedEvent(uint64_t) override {}
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   CudaResult ShareHostMemory(uint64_t, uint64_t, bool, UniqueFd*) override {
     return CudaResult::kNotSupported;

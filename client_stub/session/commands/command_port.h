@@ -23,6 +23,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
 #include "proto/wire.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -49,9 +50,9 @@ class CommandPort final : public Commands {
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
 
-  // Called on the loop: every wait ends with `error`, and so does every later one. Waiting threads
-  // are told last, so that they then see the error.
-  void Lose(CudaResult error);
+  // Every wait ends with `error`, and so does every later one. Waiting threads are told last, so
+  // that they then see the error.
+  void Lose(CudaResult error) RUNS_ON(channel_loop);
 
   // For the other parts of the session.
   CommandQueue& queue() { return queue_; }

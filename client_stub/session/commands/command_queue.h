@@ -13,8 +13,10 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "client_stub/session/waits/spin_mutex.h"
 #include "proto/commands.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -70,16 +72,16 @@ class CommandQueue {
 
   // Fills `payload` with the next kCommands payload, which acknowledges `acked` of the server's
   // frames; returns false when there is nothing to send or the window is used up.
-  bool Take(std::string* payload, uint32_t acked = 0);
+  bool Take(std::string* payload, uint32_t acked = 0) RUNS_ON(channel_loop);
   // Notes that the server has everything up to `seq`. Returns false when that was never sent.
-  bool OnReceived(uint64_t seq);
+  bool OnReceived(uint64_t seq) RUNS_ON(channel_loop);
   // Begins a new connection to a server that has everything up to `seq`: the rest is sent again.
   // `*again` gets the number of frames that are sent again. Returns false when the server cannot
   // have come so far.
-  bool Rewind(uint64_t seq, size_t* again);
+  bool Rewind(uint64_t seq, size_t* again) RUNS_ON(channel_loop);
   // Notes that `count` commands have retired, in whatever order: one stalled stream does not use up
   // the window of the others. Returns false when fewer were sent.
-  bool OnRetired(uint64_t count);
+  bool OnRetired(uint64_t count) RUNS_ON(channel_loop);
 
  private:
   struct SentFrame {
@@ -112,10 +114,10 @@ class CommandQueue {
   alignas(64) std::atomic<uint64_t> head_{0};
   std::atomic<uint64_t> retired_{0};
   std::atomic<uint64_t> received_seq_{0};
-  uint64_t sent_ = 0;
-  uint64_t sent_seq_ = 0;
-  uint64_t unreceived_payload_ = 0;
-  std::deque<SentFrame> sent_frames_;
+  uint64_t sent_ ABSL_GUARDED_BY(channel_loop) = 0;
+  uint64_t sent_seq_ ABSL_GUARDED_BY(channel_loop) = 0;
+  uint64_t unreceived_payload_ ABSL_GUARDED_BY(channel_loop) = 0;
+  std::deque<SentFrame> sent_frames_ ABSL_GUARDED_BY(channel_loop);
 
   // These wake the one producer that waits for room.
   alignas(64) std::atomic<uint32_t> producer_waits_{0};

@@ -14,6 +14,7 @@
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/commands.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -65,8 +66,8 @@ struct ExpectedReply {
   BoxExtent extent = {};
 };
 
-// Thread-safe. Only the loop passes in replies, data and failures, so nothing is written to a
-// destination after Fail().
+// Only the loop passes in replies, data and failures, so nothing is written to a destination after
+// Fail().
 class ReplyTable {
  public:
   // Registers the reply before the command can leave. Returns false, with the error in `*error`,
@@ -78,15 +79,16 @@ class ReplyTable {
     kUnexpected,  // No such round trip, or more or less data than it asked for.
     kUnclaimed,   // The command failed and no thread waits for it.
   };
-  // Called on the loop with the reply to `seq`. Sets `*command` unless it returns kUnexpected.
-  Outcome Reply(uint64_t seq, CudaResult result, std::string_view fields, CommandId* command);
-  // Called on the loop with data for `seq`.
-  Outcome CopyData(uint64_t seq, uint64_t offset, std::string_view data);
-  // Called on the loop: every wait ends with `error`, and so does every later one.
-  void Fail(CudaResult error);
+  // Takes the reply to `seq`. Sets `*command` unless it returns kUnexpected.
+  Outcome Reply(uint64_t seq, CudaResult result, std::string_view fields, CommandId* command)
+      RUNS_ON(channel_loop);
+  // Takes data for `seq`.
+  Outcome CopyData(uint64_t seq, uint64_t offset, std::string_view data) RUNS_ON(channel_loop);
+  // Every wait ends with `error`, and so does every later one.
+  void Fail(CudaResult error) RUNS_ON(channel_loop);
 
-  // Called on the loop: returns true after Fail(), when stray replies are no surprise.
-  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // Returns true after Fail(), when stray replies are no surprise.
+  bool failed() const RUNS_ON(channel_loop) { return failed_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<bool> failed_{false};

@@ -46,8 +46,16 @@ absl::Status Connection::Connect(const DialTarget& target, const Dialer& dialer,
                                  absl::Duration deadline, absl::Duration resume) {
   dialer_ = dialer;
   resume_for_ = resume;
-  endpoints_ = {target};
-  return Dial(target, deadline);
+  absl::Status status;
+  {
+    const LoopScope scope(&on_redialer_);
+    endpoints_ = {target};
+    status = Dial(target, deadline);
+  }
+  MutexLock lock(&mu_);
+  connected_ = true;
+  changed_.NotifyAll();
+  return status;
 }
 
 absl::Status Connection::Dial(const DialTarget& target, absl::Duration deadline) {
@@ -158,26 +166,33 @@ bool Connection::MayResume(const absl::Status& status, bool sound) {
   }
 }
 
+bool Connection::RedialDue() const {
+  if (!connected_) return false;
+  return state_ == ConnectionState::kDown ||
+         (state_ == ConnectionState::kUp && move_to_.has_value() && !goodbye_);
+}
+
 void Connection::StartRedialer() {
-  if (!redialer_.joinable()) redialer_ = StartLoopThread("wl-link", [this] { RunRedialer(); });
+  if (!redialer_.joinable())
+    redialer_ = StartLoopThread("wl-link", [this] {
+      const LoopScope scope(&on_redialer_);
+      RunRedialer();
+    });
   changed_.NotifyAll();
 }
 
 void Connection::RunRedialer() {
   while (true) {
+    bool moving;
     {
       MutexLock lock(&mu_);
-      while (!stopping_ && state_ != ConnectionState::kOver && state_ != ConnectionState::kDown &&
-             !(state_ == ConnectionState::kUp && move_to_.has_value() && !goodbye_)) {
-        changed_.Wait(&mu_);
-      }
+      while (!stopping_ && state_ != ConnectionState::kOver && !RedialDue()) changed_.Wait(&mu_);
       if (stopping_ || state_ == ConnectionState::kOver) return;
-      if (state_ == ConnectionState::kUp) {
-        moving_ = true;
+      moving = state_ == ConnectionState::kUp;
+      if (moving) {
         state_ = ConnectionState::kMoving;
         endpoints_.insert(endpoints_.begin(), *std::exchange(move_to_, std::nullopt));
       } else {
-        moving_ = false;
         if (const LogPermit permit = log_->Ask(kConnectionLostLine)) {
           permit.Warning("connection to the server lost: ", std::string(down_status_.message()),
                          "; the session waits and will be resumed");
@@ -185,11 +200,15 @@ void Connection::RunRedialer() {
       }
     }
     DropChannel();
-    Redial();
+    {
+      const LoopScope scope(&channel_loop);
+      moving_ = moving;
+    }
+    Redial(moving);
   }
 }
 
-void Connection::Redial() {
+void Connection::Redial(bool moving) {
   const absl::Time start = absl::Now();
   const absl::Time give_up = start + resume_for_;
   absl::Duration backoff = kFirstBackoff;
@@ -199,7 +218,7 @@ void Connection::Redial() {
     const absl::Status status = TryResume(endpoints_[choice], give_up);
     const absl::Time now = absl::Now();
     if (status.ok()) {
-      if (!moving_) {
+      if (!moving) {
         if (const LogPermit permit = log_->Ask(kResumedLine)) {
           permit.Warning("session resumed after ",
                          absl::FormatDuration(absl::Trunc(now - start, absl::Milliseconds(1))));
@@ -208,7 +227,7 @@ void Connection::Redial() {
       return;
     }
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
-    if (!own && (moving_ || IsFinal(status))) {
+    if (!own && (moving || IsFinal(status))) {
       // This is not our server, or one that cannot be reached there.
       endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
       continue;
@@ -231,9 +250,12 @@ absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline
       return absl::CancelledError("the session ends");
     state_ = ConnectionState::kResuming;
   }
-  ++attempt_;
-  resume_due_ = true;
-  resumed_awaited_ = true;
+  {
+    const LoopScope scope(&channel_loop);
+    ++attempt_;
+    resume_due_ = true;
+    resumed_awaited_ = true;
+  }
   const absl::Duration left = std::max(deadline - absl::Now(), absl::Milliseconds(10));
   const absl::Status dialed = Dial(target, std::min(left, kDialDeadline));
   if (!dialed.ok()) return dialed;
@@ -262,7 +284,10 @@ void Connection::GiveUp(const absl::Status& status) {
     MutexLock lock(&mu_);
     if (stopping_ || state_ == ConnectionState::kOver) return;
   }
-  gave_up_(status);
+  {
+    const LoopScope scope(&channel_loop);
+    gave_up_(status);
+  }
   MutexLock lock(&mu_);
   state_ = ConnectionState::kOver;
   closed_ = true;

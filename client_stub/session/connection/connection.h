@@ -1,8 +1,8 @@
 // The connection that a session has at the moment, and how it gets another one.
 //
 // When the connection is lost, or another one is wanted, a separate thread, the redialer, opens a
-// new channel and has the session resumed on it. State that belongs to the loop belongs to the
-// redialer while there is no channel.
+// new channel and has the session resumed on it. While there is no channel it is the loop when it
+// touches what belongs to the loop.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONNECTION_H_
 #define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_CONNECTION_H_
 
@@ -14,13 +14,16 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client_stub/session/connection/channel_slot.h"
 #include "client_stub/session/connection/dialer.h"
 #include "common/log/log_budget.h"
+#include "common/loop/loop_affinity.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -53,23 +56,21 @@ class Connection {
   // Moves to another connection. Does nothing for a session that cannot be resumed.
   void MoveTo(const DialTarget& target);
 
-  // ---- Called on the loop.
-
   // Notes that the server has welcomed the session, and whether it can be resumed.
-  void SetUp(bool resumable);
+  void SetUp(bool resumable) RUNS_ON(channel_loop);
   // Whether kResumed has to come before anything else is sent or taken.
-  bool awaits_resumed() const { return resumed_awaited_; }
+  bool awaits_resumed() const RUNS_ON(channel_loop) { return resumed_awaited_; }
   // Returns true once for each new connection: the next frame is kResume, with this number.
-  bool TakeResumeDue(uint64_t* attempt);
+  bool TakeResumeDue(uint64_t* attempt) RUNS_ON(channel_loop);
   // Notes that kResumed has come.
-  void SetResumed();
+  void SetResumed() RUNS_ON(channel_loop);
   // Whether the connection is, or was, given up for another.
-  bool moving() const { return moving_; }
+  bool moving() const RUNS_ON(channel_loop) { return moving_; }
   // Called when the channel has ended. Returns true when the session goes on over another
   // connection, which it does not when it is lost (not `sound`); otherwise SetClosed() follows.
-  bool OnClosed(const absl::Status& status, bool sound);
+  bool OnClosed(const absl::Status& status, bool sound) RUNS_ON(channel_loop);
   // Wakes the threads that wait for the end.
-  void SetClosed();
+  void SetClosed() RUNS_ON(channel_loop);
 
   // ---- Closing, in this order. `end` is the time to give up.
 
@@ -84,14 +85,16 @@ class Connection {
 
  private:
   bool MayResume(const absl::Status& status, bool sound) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the redialer has another channel to get.
+  bool RedialDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunRedialer();
-  void Redial();
-  absl::Status TryResume(const DialTarget& target, absl::Time deadline);
-  absl::Status Dial(const DialTarget& target, absl::Duration deadline);
+  void RunRedialer() RUNS_ON(on_redialer_);
+  void Redial(bool moving) RUNS_ON(on_redialer_);
+  absl::Status TryResume(const DialTarget& target, absl::Time deadline) RUNS_ON(on_redialer_);
+  absl::Status Dial(const DialTarget& target, absl::Duration deadline) RUNS_ON(on_redialer_);
   // Ends the channel; afterwards no loop runs.
-  void DropChannel();
-  void GiveUp(const absl::Status& status);
+  void DropChannel() RUNS_ON(on_redialer_);
+  void GiveUp(const absl::Status& status) RUNS_ON(on_redialer_);
 
   ChannelSlot* const slot_;
   ChannelHandler* const handler_;
@@ -99,17 +102,27 @@ class Connection {
   const std::function<void(const absl::Status&)> gave_up_;
   std::atomic<bool> closing_{false};
 
-  Dialer dialer_;                      // Constant once Connect() has begun.
-  absl::Duration resume_for_;          // Constant once Connect() has begun.
-  std::vector<DialTarget> endpoints_;  // The redialer's; the session's own comes last.
-  uint64_t attempt_ = 0;               // The redialer's.
-  bool moving_ = false;                // The redialer's: the connection is given up for another.
-  bool resume_due_ = false;            // The loop's: kResume is the next frame.
-  bool resumed_awaited_ = false;       // The loop's.
+  Dialer dialer_;              // Constant once Connect() has begun.
+  absl::Duration resume_for_;  // Constant once Connect() has begun.
+  // The redialer's thread, or the one that opens the session, until the first channel is there.
+  LoopAffinity on_redialer_;
+  // The session's own comes last.
+  std::vector<DialTarget> endpoints_ ABSL_GUARDED_BY(on_redialer_);
+  // The slot borrows it; empty until the dialer has returned it.
+  std::unique_ptr<Channel> channel_ ABSL_GUARDED_BY(on_redialer_);
+
+  uint64_t attempt_ ABSL_GUARDED_BY(channel_loop) = 0;
+  // The connection is given up for another.
+  bool moving_ ABSL_GUARDED_BY(channel_loop) = false;
+  // kResume is the next frame.
+  bool resume_due_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool resumed_awaited_ ABSL_GUARDED_BY(channel_loop) = false;
 
   Mutex mu_;
   CondVar changed_;
   ConnectionState state_ ABSL_GUARDED_BY(mu_) = ConnectionState::kOpening;
+  // Whether Connect() is done with the first channel, which the redialer does not touch before.
+  bool connected_ ABSL_GUARDED_BY(mu_) = false;
   bool resumable_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status down_status_ ABSL_GUARDED_BY(mu_);  // Why there is no connection.
@@ -117,8 +130,6 @@ class Connection {
   bool goodbye_ ABSL_GUARDED_BY(mu_) = false;   // No resumption is needed any more.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // The redialer is to end.
 
-  // The slot borrows it; empty until the dialer has returned it.
-  std::unique_ptr<Channel> channel_;
   std::thread redialer_;
 };
 

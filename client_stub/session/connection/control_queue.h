@@ -13,6 +13,7 @@
 #include "client_stub/session/connection/channel_slot.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -24,15 +25,14 @@ class ControlQueue {
   // Called on any thread. The frame leaves without any further call.
   void Push(Frame frame);
 
-  // --- The loop.
   // Moves out the next frame to send.
-  bool Take(Frame* frame);
+  bool Take(Frame* frame) RUNS_ON(channel_loop);
   // Notes that the server has taken `count` counted frames. Returns false when they were not sent.
-  bool OnReceived(uint64_t count);
+  bool OnReceived(uint64_t count) RUNS_ON(channel_loop);
   // Begins a new connection to a server that has taken `count` frames: the others are sent again,
   // before all new ones. `*again` gets their number. Returns false when the server cannot have
   // taken so many.
-  bool Rewind(uint64_t count, size_t* again);
+  bool Rewind(uint64_t count, size_t* again) RUNS_ON(channel_loop);
 
  private:
   ChannelSlot* const channel_;
@@ -41,9 +41,8 @@ class ControlQueue {
   Mutex mu_;
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
 
-  // Only the loop uses these.
-  uint64_t received_ = 0;
-  std::deque<Frame> kept_;  // The counted frames sent since.
+  uint64_t received_ ABSL_GUARDED_BY(channel_loop) = 0;
+  std::deque<Frame> kept_ ABSL_GUARDED_BY(channel_loop);  // The counted frames sent since.
 };
 
 }  // namespace warpline::stub

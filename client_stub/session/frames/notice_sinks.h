@@ -8,6 +8,7 @@
 #include "client_stub/session/notices.h"
 #include "common/mutex.h"
 #include "proto/devices.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -18,12 +19,10 @@ class NoticeSinks final : public Notices {
   void SetUnmappedCallback(Callback callback) override;
   void SetHostDueCallback(Callback callback) override;
 
-  // --- Called on the loop.
-
   // Returns false for a token of no device.
-  bool Freed(uint64_t token);
-  void Unmapped(uint64_t token);
-  void HostDue(uint64_t token);
+  bool Freed(uint64_t token) RUNS_ON(channel_loop);
+  void Unmapped(uint64_t token) RUNS_ON(channel_loop);
+  void HostDue(uint64_t token) RUNS_ON(channel_loop);
 
  private:
   Mutex mu_;

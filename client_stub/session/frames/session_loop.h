@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/frames/receipts.h"
@@ -18,6 +19,7 @@
 #include "client_stub/session/handshake/handshake.h"
 #include "client_stub/session/handshake/opening_answer.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -30,32 +32,32 @@ class SessionLoop final : public ChannelHandler {
   SessionLoop(const ArenaCandidate& arena, const SessionParts& parts, Connection* connection,
               OpeningAnswer* answer);
 
-  bool NextFrame(Frame* frame) override;
-  Accept OnFrame(Frame* frame) override;
-  void OnClosed(const absl::Status& status) override;
+  bool NextFrame(Frame* frame) RUNS_ON(channel_loop) override;
+  Accept OnFrame(Frame* frame) RUNS_ON(channel_loop) override;
+  void OnClosed(const absl::Status& status) RUNS_ON(channel_loop) override;
 
-  // Called on the redialer's thread, when there is no loop: the connection could not be replaced.
-  void OnGivenUp(const absl::Status& status);
+  // The connection could not be replaced. Called by the redialer, since there is no loop.
+  void OnGivenUp(const absl::Status& status) RUNS_ON(channel_loop);
 
   // Constant once the answer says that the session is open.
   const Welcomed& welcomed() const { return welcomed_; }
 
  private:
-  bool HandleFrame(const Frame& frame, std::string* problem);
-  bool HandleWelcome(std::string_view payload, std::string* problem);
-  bool HandleResumed(std::string_view payload, std::string* problem);
-  bool HandleReceived(std::string_view payload, std::string* problem);
-  void HandleFault(std::string_view payload);
+  bool HandleFrame(const Frame& frame, std::string* problem) RUNS_ON(channel_loop);
+  bool HandleWelcome(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
+  bool HandleResumed(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
+  bool HandleReceived(std::string_view payload, std::string* problem) RUNS_ON(channel_loop);
+  void HandleFault(std::string_view payload) RUNS_ON(channel_loop);
 
   const ArenaCandidate arena_;
   const SessionParts parts_;
   Connection* const connection_;
   OpeningAnswer* const answer_;
 
-  ReplyHandler replies_;
-  Receipts receipts_;
-  bool welcome_seen_ = false;
-  bool lost_ = false;
+  ReplyHandler replies_ ABSL_GUARDED_BY(channel_loop);
+  Receipts receipts_ ABSL_GUARDED_BY(channel_loop);
+  bool welcome_seen_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool lost_ ABSL_GUARDED_BY(channel_loop) = false;
   Welcomed welcomed_;
 };
 

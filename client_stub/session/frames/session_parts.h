@@ -8,6 +8,7 @@
 #include "client_stub/session/memory/memory_requester.h"
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -20,7 +21,7 @@ struct SessionParts {
   LogBudget* log = nullptr;
 
   // Makes the session lost; every wait of it ends with `error`.
-  void Lose(CudaResult error) const {
+  void Lose(CudaResult error) const RUNS_ON(channel_loop) {
     commands->Lose(error);
     memory->Lose(error);
     notices->HostDue(Notices::kNoToken);

@@ -10,6 +10,7 @@
 #include "client_stub/session/waits/one_shot.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -28,20 +29,21 @@ struct GrantWaiter {
   OneShot done;
 };
 
-// Thread-safe. Only the loop passes in answers and failures.
+// Only the loop passes in answers and failures; Expect() is thread-safe.
 class GrantTable {
  public:
   // Registers `waiter` and returns its request's id; 0, with the error in `*error`, when the table
   // has failed.
   uint64_t Expect(GrantWaiter* waiter, CudaResult* error);
 
-  // Called on the loop with the answer to request `id`; `bytes` is 0 when it was refused with
-  // `error`. Returns false when there is no such request or the grant does not match it: the caller
-  // then fails the session, and thereby the waiter.
-  bool Answer(uint64_t id, const Grant& grant, CudaResult error, std::string token = {});
+  // Takes the answer to request `id`; `bytes` is 0 when it was refused with `error`. Returns false
+  // when there is no such request or the grant does not match it: the caller then fails the
+  // session, and thereby the waiter.
+  bool Answer(uint64_t id, const Grant& grant, CudaResult error, std::string token = {})
+      RUNS_ON(channel_loop);
 
-  // Called on the loop: every wait ends with `error`, and so does every later one.
-  void Fail(CudaResult error);
+  // Every wait ends with `error`, and so does every later one.
+  void Fail(CudaResult error) RUNS_ON(channel_loop);
 
  private:
   Mutex mu_;

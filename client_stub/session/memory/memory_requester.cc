@@ -12,6 +12,9 @@ namespace {
 
 using warpline_internal::MemoryRequest;
 
+// That go back with one request.
+constexpr size_t kMostWithdrawn = 1024;
+
 void Add(std::atomic<uint64_t>* counter) { counter->fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
@@ -106,6 +109,10 @@ void MemoryRequester::ReturnHandle(uint64_t handle) {
 }
 
 CudaResult MemoryRequester::Share(const SharedWhat& what, SharedMemory* shared) {
+  if (what.event != 0) {
+    *shared = {shared_events_.TokenOf(what.event)};
+    if (!shared->token.empty()) return CudaResult::kSuccess;
+  }
   GrantWaiter waiter;
   waiter.for_token = true;
   MemoryRequest request;
@@ -113,8 +120,14 @@ CudaResult MemoryRequester::Share(const SharedWhat& what, SharedMemory* shared) 
   share->set_handle(what.handle);
   share->set_va(what.va);
   share->set_bytes(what.bytes);
+  if (what.event != 0) {
+    for (std::string& token : shared_events_.TakeWithdrawn(kMostWithdrawn)) {
+      share->add_withdrawn(std::move(token));
+    }
+  }
   const CudaResult result = Ask(std::move(request), &waiter);
   if (result != CudaResult::kSuccess) return result;
+  if (what.event != 0) waiter.token = shared_events_.SetToken(what.event, waiter.token);
   *shared = {std::move(waiter.token), waiter.grant.va, waiter.grant.bytes};
   return CudaResult::kSuccess;
 }

@@ -15,14 +15,16 @@
 #include "client_stub/session/memory/host_memory_link.h"
 #include "client_stub/session/memory/read_back_table.h"
 #include "client_stub/session/memory/refusal_log.h"
+#include "client_stub/session/memory/shared_events.h"
 #include "client_stub/session/memory_requests.h"
 #include "client_stub/session/session_status.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/session.pb.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
-// Thread-safe.
+// Thread-safe, except for what runs on the loop.
 class MemoryRequester final : public MemoryRequests {
  public:
   // All are borrowed.
@@ -39,20 +41,19 @@ class MemoryRequester final : public MemoryRequests {
                            uint64_t* created) override;
   void ReturnHandle(uint64_t handle) override;
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
+  void EndSharedEvent(uint64_t event) override { shared_events_.End(event); }
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
 
-  // --- Called on the loop.
-
   // Handle the payloads of kMemoryGrant and kReadBackDone. Return false for an answer without a
   // request.
-  bool HandleGrant(std::string_view payload);
-  bool HandleReadBack(std::string_view payload);
+  bool HandleGrant(std::string_view payload) RUNS_ON(channel_loop);
+  bool HandleReadBack(std::string_view payload) RUNS_ON(channel_loop);
   // Every request ends with `error`, and so does every later one.
-  void Lose(CudaResult error) { grants_.Fail(error); }
+  void Lose(CudaResult error) RUNS_ON(channel_loop) { grants_.Fail(error); }
   // Ends the requests to read back memory in the same way: nothing of the memory is left.
-  void LoseWhatWasLeft(CudaResult error) { read_backs_.Fail(error); }
+  void LoseWhatWasLeft(CudaResult error) RUNS_ON(channel_loop) { read_backs_.Fail(error); }
 
  private:
   // Sends a request, whose id is filled in, and waits for its answer in `waiter`.
@@ -66,6 +67,7 @@ class MemoryRequester final : public MemoryRequests {
   GrantTable grants_;
   ReadBackTable read_backs_;
   RefusalLog refusals_;
+  SharedEvents shared_events_;
 };
 
 }  // namespace warpline::stub

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -21,11 +22,10 @@ class ReadBackTable {
   // Waits for the answer to request `id`; afterwards nothing is written to its destination. Returns
   // kUnknown when none came within `deadline`.
   CudaResult Wait(uint64_t id, absl::Duration deadline);
-  // Called on the loop with an answer. Returns false when there is no such request or it has
-  // another size.
-  bool Answer(uint64_t id, CudaResult error, std::string_view data);
-  // Called on the loop when no answer comes any more.
-  void Fail(CudaResult error);
+  // Takes an answer. Returns false when there is no such request or it has another size.
+  bool Answer(uint64_t id, CudaResult error, std::string_view data) RUNS_ON(channel_loop);
+  // Called when no answer comes any more.
+  void Fail(CudaResult error) RUNS_ON(channel_loop);
 
  private:
   struct Request {

@@ -14,6 +14,7 @@
 #include "common/process_identity.h"
 #include "proto/frames.h"
 #include "proto/refusal.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -26,8 +27,10 @@ SessionImpl::SessionImpl(ArenaReservation arena)
              .notices = &notices_,
              .log = &log_},
             &connection_, &answer_),
-      connection_(&commands_.channel(), &loop_, &log_,
-                  [this](const absl::Status& status) { loop_.OnGivenUp(status); }) {
+      connection_(&commands_.channel(), &loop_, &log_, [this](const absl::Status& status) {
+        channel_loop.AssertOnLoop();
+        loop_.OnGivenUp(status);
+      }) {
   SetParts({.terms = &loop_.welcomed().terms,
             .commands = &commands_,
             .status = &commands_.errors(),

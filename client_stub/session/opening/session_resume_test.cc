@@ -71,6 +71,34 @@ TEST_F(SessionResumeTest, CutsAtEveryFrameLoseAndRepeatNothing) {
   EXPECT_EQ(session_->counters().resumes.load(), 12u);
 }
 
+// The first dial has not returned yet when its connection is lost.
+TEST_F(SessionResumeTest, AConnectionThatIsLostAtOnceIsReplacedAfterItsDialIsOver) {
+  std::atomic<bool> welcomed{false};
+  server_.edit_welcome = [&](const auto&, auto*) { welcomed.store(true); };
+  std::atomic<int> dials{0};
+  std::atomic<int> dials_meanwhile{0};
+  const Dialer dialer = [&, dial = server_.MakeDialer()](const DialTarget& target,
+                                                         ChannelHandler* handler,
+                                                         absl::Duration deadline) {
+    const bool first = dials.fetch_add(1) == 0;
+    auto channel = dial(target, handler, deadline);
+    if (first) {
+      while (!welcomed.load()) std::this_thread::yield();
+      server_.Close(absl::UnavailableError("cut"));
+      const absl::Time end = absl::Now() + absl::Milliseconds(100);
+      while (dials.load() == 1 && absl::Now() < end) std::this_thread::yield();
+      dials_meanwhile.store(dials.load() - 1);
+    }
+    return channel;
+  };
+  auto session = OpenSession({}, dialer);
+  ASSERT_TRUE(session.ok()) << session.status();
+  session_ = *std::move(session);
+  EXPECT_EQ(dials_meanwhile.load(), 0);
+  EXPECT_EQ(Sync(), CudaResult::kSuccess);
+  EXPECT_EQ(server_.resumes(), 1);
+}
+
 TEST_F(SessionResumeTest, AServerThatEndsConnectionsAllTheTimeDoesNotFillTheLog) {
   LogCapture log;
   SetLogLevel(LogLevel::kInfo);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "common/mutex.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
@@ -31,8 +32,8 @@ class OutputBuffer {
   // Null drops everything. Called before anything else.
   void SetPrinter(Printer printer) { printer_ = printer; }
 
-  // Called on the loop. Empty text only notes that some may follow.
-  void Add(int descriptor, std::string_view text);
+  // Empty text only notes that some may follow.
+  void Add(int descriptor, std::string_view text) RUNS_ON(channel_loop);
   // Writes everything that was added before. One load when there is nothing.
   void Write() {
     if (pending_.load(std::memory_order_acquire)) WriteAndWait();

@@ -4,13 +4,17 @@
 #include <utility>
 
 #include "client_stub/session/waits/one_shot.h"
+#include "transport/channel_loop.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::stub {
 
 LoopbackChannel::LoopbackChannel(ChannelHandler* client, Server server)
     : client_(client), server_(std::move(server)) {
-  thread_ = StartLoopThread("loopback", [this] { Run(); });
+  thread_ = StartLoopThread("loopback", [this] {
+    const LoopScope scope(&channel_loop);
+    Run();
+  });
 }
 
 LoopbackChannel::~LoopbackChannel() {
@@ -74,7 +78,11 @@ bool LoopbackChannel::Turn() {
 void LoopbackChannel::Run() {
   std::optional<absl::Status> end;
   while (!end.has_value()) {
-    if (SpinUntil(std::chrono::microseconds(100), [this] { return Turn(); })) continue;
+    const bool active = SpinUntil(std::chrono::microseconds(100), [this] {
+      channel_loop.AssertOnLoop();
+      return Turn();
+    });
+    if (active) continue;
     park_.Announce();
     const bool found = Turn();
     {

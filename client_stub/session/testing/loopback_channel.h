@@ -13,6 +13,7 @@
 #include "client_stub/session/testing/client_link.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 #include "transport/park_state.h"
 
 namespace warpline::stub {
@@ -32,8 +33,8 @@ class LoopbackChannel final : public Channel, public ClientLink {
   void ServerClose(const absl::Status& status) override;
 
  private:
-  void Run();
-  bool Turn();
+  void Run() RUNS_ON(channel_loop);
+  bool Turn() RUNS_ON(channel_loop);
 
   ChannelHandler* const client_;
   const Server server_;

@@ -15,57 +15,20 @@ void SetShape(const CUDA_ARRAY3D_DESCRIPTOR& native, ArrayShape* shape) {
   shape->flags = native.Flags;
 }
 
-bool IsValid(const ArrayEnd& end, const BoxExtent& extent) {
-  uint64_t span;
-  return end.kind != ArrayEnd::Kind::kDevice || BoxSpan(end.place, extent, &span);
+void SetSource(const ArrayEnd& end, CUDA_MEMCPY3D* copy) {
+  copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy->srcArray = NativeArray(end.array);
+  copy->srcXInBytes = end.x;
+  copy->srcY = end.y;
+  copy->srcZ = end.z;
 }
 
-void SetSource(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy) {
-  switch (end.kind) {
-    case ArrayEnd::Kind::kArray:
-      copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
-      copy->srcArray = NativeArray(end.array);
-      copy->srcXInBytes = end.x;
-      copy->srcY = end.y;
-      copy->srcZ = end.z;
-      break;
-    case ArrayEnd::Kind::kDevice:
-      copy->srcMemoryType = TypeOfDeviceEnd(end.place.address);
-      copy->srcDevice = end.place.address;
-      copy->srcPitch = end.place.pitch;
-      copy->srcHeight = RowsOfSlice(end.place, extent);
-      break;
-    case ArrayEnd::Kind::kHost:
-      copy->srcMemoryType = CU_MEMORYTYPE_HOST;
-      copy->srcHost = end.host;
-      copy->srcPitch = extent.width;
-      copy->srcHeight = extent.height;
-      break;
-  }
-}
-
-void SetTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy) {
-  switch (end.kind) {
-    case ArrayEnd::Kind::kArray:
-      copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
-      copy->dstArray = NativeArray(end.array);
-      copy->dstXInBytes = end.x;
-      copy->dstY = end.y;
-      copy->dstZ = end.z;
-      break;
-    case ArrayEnd::Kind::kDevice:
-      copy->dstMemoryType = TypeOfDeviceEnd(end.place.address);
-      copy->dstDevice = end.place.address;
-      copy->dstPitch = end.place.pitch;
-      copy->dstHeight = RowsOfSlice(end.place, extent);
-      break;
-    case ArrayEnd::Kind::kHost:
-      copy->dstMemoryType = CU_MEMORYTYPE_HOST;
-      copy->dstHost = end.host;
-      copy->dstPitch = extent.width;
-      copy->dstHeight = extent.height;
-      break;
-  }
+void SetTarget(const ArrayEnd& end, CUDA_MEMCPY3D* copy) {
+  copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy->dstArray = NativeArray(end.array);
+  copy->dstXInBytes = end.x;
+  copy->dstY = end.y;
+  copy->dstZ = end.z;
 }
 
 }  // namespace
@@ -132,37 +95,66 @@ CudaResult CudaArrays::ArrayPlane(ArrayId array, uint32_t plane, ArrayShape* sha
   return ToResult(result);
 }
 
-CUcontext CudaArrays::ContextOfEnd(const ArrayEnd& end) const {
+bool CudaArrays::IsArray(const ArrayEnd& end) const {
+  return !IsMipmapped(end.array) && end.device < group_->members().size();
+}
+
+bool CudaArrays::UseSource(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy,
+                           CUcontext* context) const {
   switch (end.kind) {
     case ArrayEnd::Kind::kArray:
-      return group_->members()[end.device].context;
+      if (!IsArray(end)) return false;
+      *context = group_->members()[end.device].context;
+      SetSource(end, copy);
+      return true;
     case ArrayEnd::Kind::kDevice:
-      return ContextOf(end.place.address);
+      if (const auto box = gate().AdmitBox(end.place, extent, MemoryUse::kRead)) {
+        *context = ContextOf(box->span());
+        SetSource(*box, extent, copy);
+        return true;
+      }
+      return false;
     case ArrayEnd::Kind::kHost:
-      break;
+      *context = context_;
+      SetSource(end.host, extent, copy);
+      return true;
   }
-  return context_;
+  return false;
+}
+
+bool CudaArrays::UseTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy,
+                           CUcontext* context) const {
+  switch (end.kind) {
+    case ArrayEnd::Kind::kArray:
+      if (!IsArray(end)) return false;
+      *context = group_->members()[end.device].context;
+      SetTarget(end, copy);
+      return true;
+    case ArrayEnd::Kind::kDevice:
+      if (const auto box = gate().AdmitBox(end.place, extent, MemoryUse::kWrite)) {
+        *context = ContextOf(box->span());
+        SetTarget(*box, extent, copy);
+        return true;
+      }
+      return false;
+    case ArrayEnd::Kind::kHost:
+      *context = context_;
+      SetTarget(end.host, extent, copy);
+      return true;
+  }
+  return false;
 }
 
 CudaResult CudaArrays::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const BoxExtent& extent,
                                  StreamId stream) {
   Enter();
-  const auto is_whole = [](const ArrayEnd& end) {
-    return end.kind == ArrayEnd::Kind::kArray && IsMipmapped(end.array);
-  };
-  const size_t members = group_->members().size();
-  if (!IsValid(to, extent) || !IsValid(from, extent) || is_whole(to) || is_whole(from) ||
-      to.device >= members || from.device >= members) {
+  CUDA_MEMCPY3D copy = DescribeBox(extent);
+  CUcontext target = nullptr;
+  CUcontext source = nullptr;
+  if (!UseSource(from, extent, &copy, &source) || !UseTarget(to, extent, &copy, &target)) {
     return CudaResult::kInvalidValue;
   }
-  CUDA_MEMCPY3D copy = {};
-  copy.WidthInBytes = extent.width;
-  copy.Height = extent.height;
-  copy.Depth = extent.depth;
-  SetSource(from, extent, &copy);
-  SetTarget(to, extent, &copy);
-  return ToResult(
-      CopyBox(*api_, copy, context_, ContextOfEnd(to), ContextOfEnd(from), Native(stream)));
+  return ToResult(CopyBox(*api_, copy, context_, target, source, Native(stream)));
 }
 
 }  // namespace warpline::device

@@ -2,6 +2,8 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_ARRAYS_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_ARRAYS_H_
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "common/cuda/box.h"
@@ -24,7 +26,13 @@ class CudaArrays : public virtual Arrays, protected CudaPart {
                        StreamId stream) override;
 
  private:
-  CUcontext ContextOfEnd(const ArrayEnd& end) const;
+  bool IsArray(const ArrayEnd& end) const;
+  // Set one end of `*copy`, and the context that it names. Return false for an end that a command
+  // may not name.
+  bool UseSource(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy,
+                 CUcontext* context) const;
+  bool UseTarget(const ArrayEnd& end, const BoxExtent& extent, CUDA_MEMCPY3D* copy,
+                 CUcontext* context) const;
 };
 
 }  // namespace warpline::device

@@ -63,4 +63,13 @@ absl::Status CudaChunkSource::ScrubChunk(int fd, uint64_t bytes) {
   return StatusFromCudaResult(ToResult(api_->p_cuStreamSynchronize(nullptr)), "scrub");
 }
 
+absl::StatusOr<std::optional<uint64_t>> CudaChunkSource::FreeBytes() {
+  api_->p_cuCtxSetCurrent(context_);
+  size_t free = 0;
+  size_t total = 0;
+  const CUresult result = api_->p_cuMemGetInfo(&free, &total);
+  if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "cuMemGetInfo");
+  return std::optional<uint64_t>(free);
+}
+
 }  // namespace warpline::device

@@ -4,7 +4,9 @@
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_CUDA_CHUNK_SOURCE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_CUDA_CHUNK_SOURCE_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/mutex.h"
 #include "server/device/cuda/driver_api.h"
@@ -20,6 +22,7 @@ class CudaChunkSource : public ChunkSource {
 
   absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override;
   absl::Status ScrubChunk(int fd, uint64_t bytes) override;
+  absl::StatusOr<std::optional<uint64_t>> FreeBytes() override;
 
  private:
   CudaChunkSource(const DriverApi* api, CUdevice device, CUcontext context)

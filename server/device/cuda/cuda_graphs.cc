@@ -1,9 +1,11 @@
 #include "server/device/cuda/cuda_graphs.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "server/device/cuda/copy_box.h"
 #include "server/device/cuda/native.h"
 #include "server/device/cuda/native_mem_ops.h"
 
@@ -13,24 +15,60 @@ namespace {
 // Adds nodes to a graph that is being built.
 class GraphBuilder {
  public:
-  GraphBuilder(const DriverApi* api, const CudaGroup& group, CUcontext context, CUgraph graph)
-      : api_(api), group_(group), context_(context), bodies_({graph}) {}
+  // Builds for the context with the number `place` in `group`.
+  GraphBuilder(const DriverApi* api, CudaGroup* group, uint32_t place, CUgraph graph)
+      : api_(api),
+        group_(group),
+        place_(place),
+        context_(group->members()[place].context),
+        bodies_({graph}) {}
 
-  CUresult Add(const GraphNode& from) {
+  CudaResult Add(const GraphNode& from) {
     after_.clear();
     for (const uint32_t index : from.after) {
-      if (index >= nodes_.size()) return CUDA_ERROR_INVALID_VALUE;
+      if (index >= nodes_.size()) return CudaResult::kInvalidValue;
       after_.push_back(nodes_[index]);
     }
-    if (from.body >= bodies_.size()) return CUDA_ERROR_INVALID_VALUE;
+    if (from.body >= bodies_.size()) return CudaResult::kInvalidValue;
     graph_ = bodies_[from.body];
+    const CudaResult reached = Reach(from);
+    if (reached != CudaResult::kSuccess) return reached;
     CUgraphNode node = nullptr;
     const CUresult result = AddByKind(from, &node);
     nodes_.push_back(node);
-    return result;
+    // NOT_SUPPORTED would say that this device has no graphs.
+    return result == CUDA_ERROR_NOT_SUPPORTED ? CudaResult::kInvalidValue : ToResult(result);
   }
 
  private:
+  // Finds the memory of a copy or a fill.
+  CudaResult Reach(const GraphNode& from) {
+    const AddressGate& gate = group_->gate();
+    to_.reset();
+    from_.reset();
+    if (from.kind == GraphNode::Kind::kMemset) {
+      uint64_t row;
+      if (__builtin_mul_overflow(from.columns, uint64_t{from.width}, &row)) {
+        return CudaResult::kInvalidValue;
+      }
+      // One row needs no pitch.
+      to_ = gate.AdmitBox({from.dst.address, from.rows > 1 ? from.dst.pitch : row, 0},
+                          {row, from.rows, 1}, MemoryUse::kWrite);
+      if (!to_) return CudaResult::kInvalidValue;
+    }
+    if (from.kind == GraphNode::Kind::kCopy) {
+      to_ = gate.AdmitBox(from.dst, from.extent, MemoryUse::kWrite);
+      from_ = gate.AdmitBox(from.src, from.extent, MemoryUse::kRead);
+      if (!to_ || !from_) return CudaResult::kInvalidValue;
+    }
+    // The driver's graphs take memory of other devices for some nodes only.
+    return IsForeign(to_) || IsForeign(from_) ? CudaResult::kNotSupported : CudaResult::kSuccess;
+  }
+
+  bool IsForeign(const std::optional<GatedBox>& box) const {
+    return box && group_->MemberOf(box->span(), place_) != place_;
+  }
+
   CUresult AddByKind(const GraphNode& from, CUgraphNode* node) {
     switch (from.kind) {
       case GraphNode::Kind::kNothing:
@@ -69,6 +107,8 @@ class GraphBuilder {
         api_->p_cuGraphAddKernelNode(node, graph_, after_.data(), after_.size(), &params);
     if (result != CUDA_SUCCESS) return result;
     for (const LaunchAttribute& attribute : from.config.attributes) {
+      // A hint about memory that is not the session's says nothing.
+      if (!group_->gate().AdmitsAttribute(attribute)) continue;
       CUkernelNodeAttrValue value;
       static_assert(sizeof(value) == sizeof(attribute.value));
       std::memcpy(&value, attribute.value.data(), sizeof(value));
@@ -84,7 +124,7 @@ class GraphBuilder {
 
   CUresult AddMemset(const GraphNode& from, CUgraphNode* node) {
     CUDA_MEMSET_NODE_PARAMS params = {};
-    params.dst = from.dst.address;
+    params.dst = to_->span().address();
     params.pitch = from.rows > 1 ? from.dst.pitch : 0;
     params.value = from.value;
     params.elementSize = from.width;
@@ -95,25 +135,16 @@ class GraphBuilder {
   }
 
   CUresult AddCopy(const GraphNode& from, CUgraphNode* node) {
-    CUDA_MEMCPY3D copy = {};
-    copy.srcMemoryType = TypeOfDeviceEnd(from.src.address);
-    copy.srcDevice = from.src.address;
-    copy.srcPitch = from.src.pitch;
-    copy.srcHeight = RowsOfSlice(from.src, from.extent);
-    copy.dstMemoryType = TypeOfDeviceEnd(from.dst.address);
-    copy.dstDevice = from.dst.address;
-    copy.dstPitch = from.dst.pitch;
-    copy.dstHeight = RowsOfSlice(from.dst, from.extent);
-    copy.WidthInBytes = from.extent.width;
-    copy.Height = from.extent.height;
-    copy.Depth = from.extent.depth;
+    CUDA_MEMCPY3D copy = DescribeBox(from.extent);
+    SetSource(*from_, from.extent, &copy);
+    SetTarget(*to_, from.extent, &copy);
     return api_->p_cuGraphAddMemcpyNode(node, graph_, after_.data(), after_.size(), &copy,
                                         context_);
   }
 
   CUresult AddMemOps(const GraphNode& from, CUgraphNode* node) {
     std::vector<CUstreamBatchMemOpParams> native;
-    const CUresult result = Translate(group_, from.operations, &native);
+    const CUresult result = Translate(group_->gate(), from.operations, &native);
     if (result != CUDA_SUCCESS) return result;
     CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
     params.ctx = context_;
@@ -138,34 +169,26 @@ class GraphBuilder {
   }
 
   const DriverApi* const api_;
-  const CudaGroup& group_;
+  CudaGroup* const group_;
+  const uint32_t place_;
   const CUcontext context_;
   std::vector<CUgraph> bodies_;
   CUgraph graph_ = nullptr;  // The graph to which nodes are added now.
   std::vector<CUgraphNode> nodes_;
   std::vector<CUgraphNode> after_;
+  // The memory of the node that is added now.
+  std::optional<GatedBox> to_;
+  std::optional<GatedBox> from_;
 };
 
 }  // namespace
 
 CudaResult CudaGraphs::FillFrame(FrameId frame, absl::Span<const GraphNode> nodes) {
   Enter();
-  // The driver's graphs take memory of other devices for some nodes only.
+  GraphBuilder builder(api_, group_, place_, Native(frame));
   for (const GraphNode& node : nodes) {
-    const bool writes =
-        node.kind == GraphNode::Kind::kCopy || node.kind == GraphNode::Kind::kMemset;
-    const bool reads = node.kind == GraphNode::Kind::kCopy;
-    if ((writes && group_->IsForeign(node.dst.address, place_)) ||
-        (reads && group_->IsForeign(node.src.address, place_))) {
-      return CudaResult::kNotSupported;
-    }
-  }
-  GraphBuilder builder(api_, *group_, context_, Native(frame));
-  for (const GraphNode& node : nodes) {
-    CUresult result = builder.Add(node);
-    // NOT_SUPPORTED would say that this device has no graphs.
-    if (result == CUDA_ERROR_NOT_SUPPORTED) result = CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) return ToResult(result);
+    const CudaResult result = builder.Add(node);
+    if (result != CudaResult::kSuccess) return result;
   }
   return CudaResult::kSuccess;
 }

@@ -16,6 +16,7 @@ absl::StatusOr<std::shared_ptr<CudaGroup>> CudaGroup::Open(const DriverApi* api,
     result = api->p_cuDevicePrimaryCtxRetain(&member.context, member.device);
     if (result != CUDA_SUCCESS) return StatusFromCudaResult(ToResult(result), "primary context");
     member.reaches = member.reached_by = 1u << group->members_.size();
+    group->memory_.AddDevice(member.device);
     group->members_.push_back(member);
   }
   group->EnablePeers();
@@ -25,7 +26,9 @@ absl::StatusOr<std::shared_ptr<CudaGroup>> CudaGroup::Open(const DriverApi* api,
 // Chunks that are still mapped keep the reservation; a worker's process ends with its contexts
 // anyway.
 CudaGroup::~CudaGroup() {
-  if (arena_bytes_ > 0) api_->p_cuMemAddressFree(arena_base_, arena_bytes_);
+  if (gate_.arena_bytes() > 0) {
+    api_->p_cuMemAddressFree(gate_.arena_base(), gate_.arena_bytes());
+  }
   for (const Member& member : members_) api_->p_cuDevicePrimaryCtxRelease(member.device);
 }
 
@@ -59,8 +62,7 @@ CudaResult CudaGroup::ReserveArena(uint64_t base, uint64_t bytes) {
     api_->p_cuMemAddressFree(got, bytes);
     return CudaResult::kInvalidValue;
   }
-  arena_base_ = base;
-  arena_bytes_ = bytes;
+  gate_.SetArena(base, bytes);
   return CudaResult::kSuccess;
 }
 
@@ -76,17 +78,14 @@ void CudaGroup::OnUnmapped(uint64_t va) {
   chunks_.erase(va);
 }
 
-uint32_t CudaGroup::OwnerOf(uint64_t address) {
+uint32_t CudaGroup::MemberOf(const GatedSpan& span, uint32_t place) {
+  if (members_.size() == 1 || span.kind() == MemoryKind::kHost) return place;
+  if (span.kind() == MemoryKind::kVariables) return span.owner();
   MutexLock lock(&mu_);
-  const auto next = chunks_.upper_bound(address);
-  if (next == chunks_.begin()) return kUnknown;
+  const auto next = chunks_.upper_bound(span.address());
+  if (next == chunks_.begin()) return place;
   const auto& [va, chunk] = *std::prev(next);
-  return address - va < chunk.bytes ? chunk.owner : kUnknown;
-}
-
-CUcontext CudaGroup::ContextOf(uint64_t address, uint32_t place) {
-  const uint32_t owner = OwnerOf(address);
-  return members_[owner == kUnknown ? place : owner].context;
+  return span.address() - va < chunk.bytes ? chunk.owner : place;
 }
 
 }  // namespace warpline::device

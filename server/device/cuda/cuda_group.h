@@ -13,11 +13,13 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/cuda/driver_memory.h"
 #include "server/device/device.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::device {
 
-// Thread-safe once the arena is reserved.
+// Thread-safe.
 class CudaGroup {
  public:
   struct Member {
@@ -37,31 +39,17 @@ class CudaGroup {
 
   // A context must be current.
   CudaResult ReserveArena(uint64_t base, uint64_t bytes);
-  uint64_t arena_base() const { return arena_base_; }
-  uint64_t arena_bytes() const { return arena_bytes_; }
-  // Returns false before the arena is reserved.
-  bool InArena(uint64_t address, uint64_t bytes) const {
-    return address >= arena_base_ && address - arena_base_ <= arena_bytes_ &&
-           bytes <= arena_bytes_ - (address - arena_base_);
-  }
+  // Every address that a command names passes it.
+  AddressGate& gate() { return gate_; }
 
   const std::vector<Member>& members() const { return members_; }
 
   // Tell that a chunk of `owner` was mapped at `va`, and that it was unmapped.
   void OnMapped(uint64_t va, uint64_t bytes, uint32_t owner);
   void OnUnmapped(uint64_t va);
-  // The member to which the memory at `address` belongs: its place among the members, or kUnknown
-  // when no chunk is mapped there, as for a module's variables.
-  static constexpr uint32_t kUnknown = ~uint32_t{0};
-  uint32_t OwnerOf(uint64_t address);
-  // Whether what lies at `address` is known to belong to another member than `place`.
-  bool IsForeign(uint64_t address, uint32_t place) {
-    if (members_.size() == 1) return false;
-    const uint32_t owner = OwnerOf(address);
-    return owner != kUnknown && owner != place;
-  }
-  // The context that a copy made by `place` names with `address`.
-  CUcontext ContextOf(uint64_t address, uint32_t place);
+  // The member whose context a copy made by `place` names with the span: `place` where the memory
+  // is the host's, or of no known owner.
+  uint32_t MemberOf(const GatedSpan& span, uint32_t place);
 
  private:
   struct Chunk {
@@ -69,13 +57,13 @@ class CudaGroup {
     uint32_t owner = 0;
   };
 
-  explicit CudaGroup(const DriverApi* api) : api_(api) {}
+  explicit CudaGroup(const DriverApi* api) : api_(api), memory_(api) {}
   void EnablePeers();
 
   const DriverApi* const api_;
   std::vector<Member> members_;
-  uint64_t arena_base_ = 0;
-  uint64_t arena_bytes_ = 0;
+  DriverMemory memory_;
+  AddressGate gate_{&memory_};
   Mutex mu_;
   std::map<uint64_t, Chunk> chunks_ ABSL_GUARDED_BY(mu_);  // By address; empty with one member.
 };

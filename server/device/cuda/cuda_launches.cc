@@ -10,8 +10,10 @@ namespace {
 // A launch with attributes in the driver's terms.
 class NativeLaunch {
  public:
-  NativeLaunch(const LaunchConfig& config, CUstream stream) {
+  NativeLaunch(const LaunchConfig& config, const AddressGate& gate, CUstream stream) {
     for (const LaunchAttribute& attribute : config.attributes) {
+      // A hint about memory that is not the session's says nothing.
+      if (!gate.AdmitsAttribute(attribute)) continue;
       CUlaunchAttribute& native = attributes_.emplace_back();
       native.id = static_cast<CUlaunchAttributeID>(attribute.id);
       static_assert(sizeof(native.value) == sizeof(attribute.value));
@@ -52,7 +54,7 @@ CudaResult CudaLaunches::Launch(KernelId kernel, const LaunchConfig& config,
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   void** const packed = bytes > 0 ? extra : nullptr;
   if (config.cooperative || !config.attributes.empty()) {
-    NativeLaunch native(config, Native(stream));
+    NativeLaunch native(config, gate(), Native(stream));
     return ToResult(
         api_->p_cuLaunchKernelEx(native.config(), NativeFunction(kernel), nullptr, packed));
   }
@@ -97,14 +99,14 @@ CudaResult CudaLaunches::MaxActiveBlocks(KernelId kernel, int block_threads,
 CudaResult CudaLaunches::MaxActiveClusters(KernelId kernel, const LaunchConfig& config,
                                            int* clusters) {
   Enter();
-  NativeLaunch native(config, nullptr);
+  NativeLaunch native(config, gate(), nullptr);
   return ToResult(
       api_->p_cuOccupancyMaxActiveClusters(clusters, NativeFunction(kernel), native.config()));
 }
 
 CudaResult CudaLaunches::MaxClusterSize(KernelId kernel, const LaunchConfig& config, int* size) {
   Enter();
-  NativeLaunch native(config, nullptr);
+  NativeLaunch native(config, gate(), nullptr);
   return ToResult(
       api_->p_cuOccupancyMaxPotentialClusterSize(size, NativeFunction(kernel), native.config()));
 }

@@ -29,7 +29,7 @@ CudaResult CudaMemory::ReserveArena(uint64_t base, uint64_t size) {
 
 CudaResult CudaMemory::MapChunk(uint64_t va, uint64_t bytes, int fd) {
   Enter();
-  if (!group_->InArena(va, bytes)) return CudaResult::kInvalidValue;
+  if (!gate().InArena(va, bytes)) return CudaResult::kInvalidValue;
   CUmemGenericAllocationHandle handle;
   CUresult result = api_->p_cuMemImportFromShareableHandle(
       &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
@@ -52,8 +52,7 @@ CudaResult CudaMemory::MapChunk(uint64_t va, uint64_t bytes, int fd) {
 // Maps one granule of memory as often as the range needs.
 CudaResult CudaMemory::MapSink(uint64_t va, uint64_t bytes) {
   Enter();
-  if (bytes == 0 || bytes % kSinkBytes != 0 || va % kSinkBytes != 0 ||
-      !group_->InArena(va, bytes)) {
+  if (bytes == 0 || bytes % kSinkBytes != 0 || va % kSinkBytes != 0 || !gate().InArena(va, bytes)) {
     return CudaResult::kInvalidValue;
   }
   MutexLock lock(&sinks_mu_);
@@ -135,6 +134,7 @@ CudaResult CudaMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
   }
   CUdeviceptr device = 0;
   result = api_->p_cuMemHostGetDevicePointer(&device, at, 0);
+  group_->gate().AddHost(va, bytes);
   if (result == CUDA_SUCCESS && device == va) return CudaResult::kSuccess;
   UnmapHost(va, bytes);
   return CudaResult::kNotSupported;
@@ -142,9 +142,9 @@ CudaResult CudaMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
 
 CudaResult CudaMemory::UnmapHost(uint64_t va, uint64_t bytes) {
   Enter();
+  if (!group_->gate().RemoveHost(va, bytes)) return CudaResult::kInvalidValue;
   void* const at = reinterpret_cast<void*>(va);
   const CUresult result = api_->p_cuMemHostUnregister(at);
-  if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return CudaResult::kInvalidValue;
   munmap(at, bytes);
   return ToResult(result);
 }

@@ -7,6 +7,7 @@
 
 #include "server/device/cuda/cuda_group.h"
 #include "server/device/cuda/driver_api.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::device {
 
@@ -29,9 +30,12 @@ class CudaPart {
   // Makes the context current on the calling thread. It calls the driver only when the thread used
   // another context last.
   void Enter() const;
-  // The context that a copy names with `address`.
-  CUcontext ContextOf(uint64_t address) const {
-    return group_->IsForeign(address, place_) ? group_->ContextOf(address, place_) : context_;
+  const AddressGate& gate() const { return group_->gate(); }
+  // Whether the memory is known to belong to another of the contexts that were opened together.
+  bool IsForeign(const GatedSpan& span) const { return group_->MemberOf(span, place_) != place_; }
+  // The context that a copy names with the span.
+  CUcontext ContextOf(const GatedSpan& span) const {
+    return group_->members()[group_->MemberOf(span, place_)].context;
   }
 
   const DriverApi* const api_;

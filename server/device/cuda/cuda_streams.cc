@@ -21,6 +21,8 @@ CudaResult CudaStreams::DestroyStream(StreamId stream) {
 
 CudaResult CudaStreams::SetStreamAttribute(StreamId stream, const LaunchAttribute& attribute) {
   Enter();
+  // A hint about memory that is not the session's says nothing.
+  if (!gate().AdmitsAttribute(attribute)) return CudaResult::kSuccess;
   CUstreamAttrValue value;
   static_assert(sizeof(value) == sizeof(attribute.value));
   std::memcpy(&value, attribute.value.data(), sizeof(value));

@@ -65,18 +65,18 @@ void SetView(const Texture& texture, CUDA_RESOURCE_VIEW_DESC* native) {
 
 }  // namespace
 
+// The memory of a texture without an array lies in the arena.
+bool CudaTextures::MayUseMemory(const Texture& texture) const {
+  if (texture.kind != Texture::kLinear && texture.kind != Texture::kPitch2D) return true;
+  const bool rows = texture.kind == Texture::kPitch2D;
+  const auto span = gate().AdmitElements(texture.address, rows ? texture.pitch : texture.width,
+                                         rows ? texture.height : 1, MemoryUse::kRead);
+  return span && span->kind() == MemoryKind::kArena;
+}
+
 CudaResult CudaTextures::CreateTexture(const Texture& texture, uint64_t* object) {
   Enter();
-  // Refuses other memory that the driver would take, because the worker's own host memory is within
-  // its reach too.
-  if (texture.kind == Texture::kLinear || texture.kind == Texture::kPitch2D) {
-    uint64_t bytes = texture.width;
-    const bool rows = texture.kind == Texture::kPitch2D;
-    if ((rows && __builtin_mul_overflow(texture.pitch, texture.height, &bytes)) ||
-        !group_->InArena(texture.address, bytes)) {
-      return CudaResult::kInvalidValue;
-    }
-  }
+  if (!MayUseMemory(texture)) return CudaResult::kInvalidValue;
   CUDA_RESOURCE_DESC resource = {};
   if (!SetResource(texture, &resource)) return CudaResult::kInvalidValue;
   if (texture.is_surface) {

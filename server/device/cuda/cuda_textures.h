@@ -18,6 +18,9 @@ class CudaTextures : public virtual Textures, protected CudaPart {
   CudaResult CreateTexture(const Texture& texture, uint64_t* object) override;
   CudaResult DestroyTexture(uint64_t object, bool is_surface) override;
   CudaResult EncodeTensorMap(const TensorMap& request, TensorMapBytes* map) override;
+
+ private:
+  bool MayUseMemory(const Texture& texture) const;
 };
 
 }  // namespace warpline::device

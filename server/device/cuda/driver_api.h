@@ -9,8 +9,9 @@
 
 namespace warpline::device {
 
-// The functions that the cuda backend calls. cuda.h's macros turn each name into its current ABI
-// symbol, so the pointer and the symbol always agree.
+// The functions that the cuda backend calls. None is among them that tells by an address what lies
+// there and takes any pointer of the process, such as cuMemcpyAsync. cuda.h's macros turn each name
+// into its current ABI symbol, so the pointer and the symbol always agree.
 #define WARPLINE_DRIVER_FUNCTIONS(F)    \
   F(cuInit)                             \
   F(cuDriverGetVersion)                 \
@@ -39,6 +40,7 @@ namespace warpline::device {
   F(cuMemExportToShareableHandle)       \
   F(cuMemImportFromShareableHandle)     \
   F(cuMemGetAllocationGranularity)      \
+  F(cuMemGetInfo)                       \
   F(cuMemAlloc_v2)                      \
   F(cuMemFree_v2)                       \
   F(cuMemHostAlloc)                     \
@@ -56,7 +58,6 @@ namespace warpline::device {
   F(cuMemcpyHtoDAsync)                  \
   F(cuMemcpyDtoHAsync)                  \
   F(cuMemcpyDtoDAsync)                  \
-  F(cuMemcpyAsync)                      \
   F(cuMemcpyPeerAsync)                  \
   F(cuMemcpy3DAsync)                    \
   F(cuMemcpy3DPeerAsync)                \
@@ -99,6 +100,7 @@ namespace warpline::device {
   F(cuLibraryGetGlobal)                 \
   F(cuLibraryGetManaged)                \
   F(cuPointerGetAttribute)              \
+  F(cuPointerGetAttributes)             \
   F(cuMemGetAddressRange)               \
   F(cuKernelGetName)                    \
   F(cuKernelGetParamInfo)               \

@@ -1,14 +1,11 @@
-// Converts numbers of objects and places to the driver's types.
+// Converts numbers of objects to the driver's types.
 #ifndef WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_
 #define WARPLINE_SERVER_DEVICE_CUDA_NATIVE_H_
 
 #include <cuda.h>
 
-#include <cstddef>
 #include <cstdint>
 
-#include "common/cuda/box.h"
-#include "proto/frames.h"
 #include "server/device/facets/types.h"
 
 namespace warpline::device {
@@ -49,17 +46,6 @@ inline CUmipmappedArray NativeMipmapped(ArrayId id) {
 template <typename Id, typename Handle>
 Id ToId(Handle handle) {
   return static_cast<Id>(reinterpret_cast<uint64_t>(handle));
-}
-
-// The type with which a copy names memory of the device, or host memory at the device's address.
-inline CUmemorytype TypeOfDeviceEnd(uint64_t address) {
-  return InHostArena(address) ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_DEVICE;
-}
-
-// The number of rows of `place` in a slice. The driver asks for as many as the extent has even when
-// there is only one slice.
-inline size_t RowsOfSlice(const BoxPlace& place, const BoxExtent& extent) {
-  return extent.depth > 1 ? place.slice / place.pitch : extent.height;
 }
 
 }  // namespace warpline::device

@@ -5,7 +5,7 @@
 
 namespace warpline::device {
 
-CUresult Translate(const CudaGroup& group, absl::Span<const MemOp> operations,
+CUresult Translate(const AddressGate& gate, absl::Span<const MemOp> operations,
                    std::vector<CUstreamBatchMemOpParams>* native) {
   if (operations.empty() || operations.size() > kMaxMemOps) return CUDA_ERROR_INVALID_VALUE;
   native->resize(operations.size());
@@ -19,12 +19,7 @@ CUresult Translate(const CudaGroup& group, absl::Span<const MemOp> operations,
       continue;
     }
     const bool wide = op.kind == MemOp::kWait64 || op.kind == MemOp::kWrite64;
-    const uint64_t bytes = wide ? 8 : 4;
-    // Refuses other memory that the driver would take, because the worker's own host memory is
-    // within its reach too.
-    if (op.address % bytes != 0 || !group.InArena(op.address, bytes)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (!gate.AdmitsWord(op)) return CUDA_ERROR_INVALID_VALUE;
     switch (op.kind) {
       case MemOp::kWait32:
       case MemOp::kWait64:

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "server/device/cuda/cuda_group.h"
 #include "server/device/facets/types.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::device {
 
-// CUDA_ERROR_INVALID_VALUE for an operation outside the arena.
-CUresult Translate(const CudaGroup& group, absl::Span<const MemOp> operations,
+// CUDA_ERROR_INVALID_VALUE for an operation on a word that the gate does not admit.
+CUresult Translate(const AddressGate& gate, absl::Span<const MemOp> operations,
                    std::vector<CUstreamBatchMemOpParams>* native);
 
 }  // namespace warpline::device

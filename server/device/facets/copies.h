@@ -19,6 +19,9 @@ namespace warpline::device {
 
 // Thread-safe. Work on a stream is done in the order of its submission. Either end of a copy
 // between places on devices may be memory of another context that was opened with this one.
+//
+// A place on a device is in the arena, in one segment of mapped host memory, or among modules'
+// variables, with all of its bytes. The rest is the worker's own and gets kInvalidValue.
 class Copies {
  public:
   static constexpr Capabilities kGives = {};
@@ -48,8 +51,9 @@ class Copies {
   virtual CudaResult CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
                                      const BoxExtent& extent, StreamId stream) = 0;
 
-  // Operates on aligned words of the arena. The call does not wait for what the operations wait
-  // for. kInvalidValue for an unknown kind or flag, kNotSupported for one that the device lacks.
+  // Operates on aligned words of the arena or of mapped host memory. The call does not wait for
+  // what the operations wait for. kInvalidValue for an unknown kind or flag, kNotSupported for one
+  // that the device lacks.
   virtual CudaResult MemOps(absl::Span<const MemOp> operations, StreamId stream) = 0;
 };
 

@@ -13,6 +13,8 @@ namespace {
 
 class FakeChunkSource : public ChunkSource {
  public:
+  explicit FakeChunkSource(const FakeBackendOptions& options) : options_(options) {}
+
   absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override {
     UniqueFd fd(memfd_create("fake-chunk", MFD_CLOEXEC));
     if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
@@ -29,6 +31,14 @@ class FakeChunkSource : public ChunkSource {
     }
     return absl::OkStatus();
   }
+
+  absl::StatusOr<std::optional<uint64_t>> FreeBytes() override {
+    if (options_.free_bytes == nullptr) return std::optional<uint64_t>();
+    return options_.free_bytes();
+  }
+
+ private:
+  const FakeBackendOptions options_;
 };
 
 class FakeBackend : public Backend {
@@ -46,6 +56,8 @@ class FakeBackend : public Backend {
     info.driver_version = 13000;
     info.pci_bus_id = "0000:00:00.0";
     info.attributes.emplace_back(1, 1024);
+    // CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+    info.attributes.emplace_back(88, options_.pageable_access ? 1 : 0);
     return info;
   }
 
@@ -55,7 +67,7 @@ class FakeBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<ChunkSource>> OpenChunkSource(int) override {
-    return std::unique_ptr<ChunkSource>(new FakeChunkSource);
+    return std::unique_ptr<ChunkSource>(new FakeChunkSource(options_));
   }
 
  private:

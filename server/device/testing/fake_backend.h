@@ -3,7 +3,9 @@
 #define WARPLINE_SERVER_DEVICE_TESTING_FAKE_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "server/device/device.h"
@@ -13,6 +15,9 @@ namespace warpline::device {
 struct FakeBackendOptions {
   int device_count = 1;
   uint64_t total_bytes = 1ull << 30;
+  // What its chunk sources answer for FreeBytes(); null for nothing.
+  std::function<std::optional<uint64_t>()> free_bytes = nullptr;
+  bool pageable_access = false;  // Whether it says that it reaches pageable memory.
 };
 
 // Chunks are sealed memory files, so their contents and their lifetime can be checked.

@@ -88,7 +88,7 @@ void SessionChannel::OnHello(const Frame& frame) {
     Refuse(absl::InvalidArgumentError("malformed Hello"));
     return;
   }
-  absl::StatusOr<SessionSides> session = directory_->Create(peer_);
+  absl::StatusOr<SessionSides> session = directory_->Create(peer_, hello);
   if (!session.ok()) {
     closing_ = true;
     channel_->Close(session.status());
@@ -99,6 +99,7 @@ void SessionChannel::OnHello(const Frame& frame) {
     channel_->Close(absl::UnavailableError("the server is shutting down"));
     return;
   }
+  channel_->Admit();
   port_ = std::move(session->port);
   control_ = std::move(session->control);
   control_->OnHello(std::move(hello));
@@ -124,6 +125,7 @@ void SessionChannel::OnResume(const Frame& frame) {
     channel_->Close(absl::PermissionDeniedError("the session cannot be resumed"));
     return;
   }
+  channel_->Admit();
   moved_ = follows == SessionPort::Follows::kAnother;
   port_ = std::move(session->port);
   control_ = std::move(session->control);

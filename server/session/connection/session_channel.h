@@ -10,13 +10,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/mutex.h"
 #include "proto/session.pb.h"
+#include "server/session/connection/first_frame_guard.h"
 #include "server/session/connection/session_port.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::server {
 
@@ -50,32 +50,16 @@ struct SessionSides {
 class SessionDirectory {
  public:
   virtual ~SessionDirectory() = default;
-  // Admits a new session. UNAVAILABLE while draining, RESOURCE_EXHAUSTED when full.
-  virtual absl::StatusOr<SessionSides> Create(const std::string& peer) = 0;
+  // Admits a new session, for which the client shows the token of its hello; nothing is counted for
+  // one that does not hold. UNAVAILABLE while draining, RESOURCE_EXHAUSTED when full; those of
+  // LeaseBook::Join().
+  virtual absl::StatusOr<SessionSides> Create(const std::string& peer,
+                                              const warpline_internal::Hello& hello) = 0;
   // The session that a client wants to resume. PERMISSION_DENIED when there is none, or the secret
   // is not its own: a stranger learns nothing.
   virtual absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) = 0;
   // A client broke the protocol before it had a session.
   virtual void OnStrangersError(const std::string& peer, const absl::Status& status) = 0;
-};
-
-// Ends a channel on which no first frame came in time. Thread-safe, shared with a timer.
-class FirstFrameGuard {
- public:
-  void Watch(Channel* channel) {
-    MutexLock lock(&mu_);
-    channel_ = channel;
-  }
-  // The first frame has come, or the channel has ended.
-  void Release() { Watch(nullptr); }
-  void Expire() {
-    MutexLock lock(&mu_);
-    if (channel_ != nullptr) channel_->Close(absl::DeadlineExceededError("no Hello came"));
-  }
-
- private:
-  Mutex mu_;
-  Channel* channel_ ABSL_GUARDED_BY(mu_) = nullptr;
 };
 
 struct SessionChannelOptions {
@@ -88,7 +72,6 @@ struct SessionChannelOptions {
   uint64_t ack_commands = 4096;
 };
 
-// Runs on the channel's loop.
 class SessionChannel : public SessionHandler {
  public:
   // `directory` is borrowed and outlives the channel.
@@ -99,51 +82,51 @@ class SessionChannel : public SessionHandler {
         guard_(std::move(guard)),
         peer_(std::move(peer)) {}
 
-  void Started(Channel* channel) override;
-  bool NextFrame(Frame* frame) override;
-  Accept OnFrame(Frame* frame) override;
-  void OnClosed(const absl::Status& status) override;
+  void Started(Channel* channel) RUNS_ON(channel_loop) override;
+  bool NextFrame(Frame* frame) RUNS_ON(channel_loop) override;
+  Accept OnFrame(Frame* frame) RUNS_ON(channel_loop) override;
+  void OnClosed(const absl::Status& status) RUNS_ON(channel_loop) override;
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void OnFirst(const Frame& frame);
-  void OnHello(const Frame& frame);
-  void OnResume(const Frame& frame);
+  void OnFirst(const Frame& frame) RUNS_ON(channel_loop);
+  void OnHello(const Frame& frame) RUNS_ON(channel_loop);
+  void OnResume(const Frame& frame) RUNS_ON(channel_loop);
   // Whether this channel has its session's link by now; does what is due on getting it.
-  bool HoldsLink();
-  Accept Dispatch(Frame* frame);
-  Accept OnCommands(Frame* frame);
-  Accept OnMemory(const Frame& frame);
-  Accept OnAck(const Frame& frame);
-  Accept OnReadBack(const Frame& frame);
-  Accept Refuse(const absl::Status& status);
-  bool NextOfSession(Frame* frame);
-  bool NextReply(Frame* frame);
-  void FillReceived(Frame* frame);
-  bool AckDue() const;
+  bool HoldsLink() RUNS_ON(channel_loop);
+  Accept Dispatch(Frame* frame) RUNS_ON(channel_loop);
+  Accept OnCommands(Frame* frame) RUNS_ON(channel_loop);
+  Accept OnMemory(const Frame& frame) RUNS_ON(channel_loop);
+  Accept OnAck(const Frame& frame) RUNS_ON(channel_loop);
+  Accept OnReadBack(const Frame& frame) RUNS_ON(channel_loop);
+  Accept Refuse(const absl::Status& status) RUNS_ON(channel_loop);
+  bool NextOfSession(Frame* frame) RUNS_ON(channel_loop);
+  bool NextReply(Frame* frame) RUNS_ON(channel_loop);
+  void FillReceived(Frame* frame) RUNS_ON(channel_loop);
+  bool AckDue() const RUNS_ON(channel_loop);
 
   const SessionChannelOptions options_;
   SessionDirectory* const directory_;
   const std::shared_ptr<FirstFrameGuard> guard_;
   const std::string peer_;
-  Channel* channel_ = nullptr;
+  Channel* channel_ ABSL_GUARDED_BY(channel_loop) = nullptr;
 
   // Null before the first frame. Shared with the control side, which outlives the channel.
-  std::shared_ptr<SessionPort> port_;
-  std::shared_ptr<SessionControl> control_;
+  std::shared_ptr<SessionPort> port_ ABSL_GUARDED_BY(channel_loop);
+  std::shared_ptr<SessionControl> control_ ABSL_GUARDED_BY(channel_loop);
 
-  bool closing_ = false;  // What still arrives is dropped.
-  bool ring_broken_ = false;
-  bool resumes_ = false;  // The session was another channel's before.
-  bool moved_ = false;    // And that channel lived.
-  bool holds_link_ = false;
-  bool resumed_due_ = false;  // kResumed is the next frame.
-  uint64_t client_has_ = 0;   // From kResume.
-  uint64_t acked_seq_ = 0;
-  uint64_t acked_controls_ = 0;
-  uint64_t unacked_bytes_ = 0;
-  Clock::time_point last_activity_ = Clock::now();
+  bool closing_ ABSL_GUARDED_BY(channel_loop) = false;  // What still arrives is dropped.
+  bool ring_broken_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool resumes_ ABSL_GUARDED_BY(channel_loop) = false;  // The session was another channel's before.
+  bool moved_ ABSL_GUARDED_BY(channel_loop) = false;    // And that channel lived.
+  bool holds_link_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool resumed_due_ ABSL_GUARDED_BY(channel_loop) = false;  // kResumed is the next frame.
+  uint64_t client_has_ ABSL_GUARDED_BY(channel_loop) = 0;   // From kResume.
+  uint64_t acked_seq_ ABSL_GUARDED_BY(channel_loop) = 0;
+  uint64_t acked_controls_ ABSL_GUARDED_BY(channel_loop) = 0;
+  uint64_t unacked_bytes_ ABSL_GUARDED_BY(channel_loop) = 0;
+  Clock::time_point last_activity_ ABSL_GUARDED_BY(channel_loop) = Clock::now();
 };
 
 }  // namespace warpline::server

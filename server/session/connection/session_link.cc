@@ -14,7 +14,7 @@ constexpr size_t kCopyBelow = 4096;
 
 void SessionLink::OnSend(Frame* frame) {
   ++sent_;
-  if (!keeps_) {
+  if (!keeps()) {
     acked_ = sent_;
     return;
   }
@@ -32,7 +32,7 @@ void SessionLink::OnSend(Frame* frame) {
 }
 
 absl::Status SessionLink::OnAck(uint64_t frames) {
-  if (!keeps_) return absl::InvalidArgumentError("an acknowledgement that nobody asked for");
+  if (!keeps()) return absl::InvalidArgumentError("an acknowledgement that nobody asked for");
   // What is being sent again cannot have been handled before it is sent.
   if (frames > acked_ + next_) {
     return absl::InvalidArgumentError(
@@ -48,7 +48,7 @@ absl::Status SessionLink::OnAck(uint64_t frames) {
 }
 
 absl::Status SessionLink::OnShortAck(uint32_t frames) {
-  if (!keeps_ && frames == 0) return absl::OkStatus();
+  if (!keeps() && frames == 0) return absl::OkStatus();
   // An older number is none of a correct client, and reads as one far ahead.
   const uint32_t ahead = frames - static_cast<uint32_t>(acked_);
   return OnAck(acked_ + ahead);

@@ -1,6 +1,7 @@
 #include "server/session/connection/session_link.h"
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -108,6 +109,16 @@ TEST(SessionLinkTest, AClientThatCannotResumeCostsNothing) {
   EXPECT_TRUE(link.OnShortAck(0).ok());
   EXPECT_FALSE(link.OnShortAck(100).ok());
   EXPECT_FALSE(link.OnAck(100).ok());
+}
+
+// A client may acknowledge before the control side has said that frames are kept, against the
+// protocol.
+TEST(SessionLinkTest, AnAcknowledgementMayComeWhileFramesBeginToBeKept) {
+  SessionLink link;
+  std::thread control([&] { link.KeepFrames(); });
+  (void)link.OnAck(0);
+  control.join();
+  EXPECT_TRUE(link.OnAck(0).ok());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "server/handover/worker_rings.h"
 #include "server/session/connection/session_link.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::server {
 
@@ -34,28 +35,30 @@ class SessionPort {
 
   // --- For the channel's side. `channel` is borrowed until Detach().
   // The session's first channel. False when the session is over.
-  bool Attach(Channel* channel);
+  bool Attach(Channel* channel) RUNS_ON(channel_loop);
   // A channel on which the client resumes. The one that the session has is closed with ABORTED, as
   // is one that waits already.
-  Follows Follow(Channel* channel, uint64_t attempt);
+  Follows Follow(Channel* channel, uint64_t attempt) RUNS_ON(channel_loop);
   // Whether it is this channel's turn: what follows up to link() is then for its loop alone.
   bool Holds(const Channel* channel) const {
     return holder_.load(std::memory_order_acquire) == channel;
   }
-  void Detach(const Channel* channel);
+  void Detach(const Channel* channel) RUNS_ON(channel_loop);
   // Moves out the next frame that was pushed.
-  bool Pop(Frame* frame);
+  bool Pop(Frame* frame) RUNS_ON(channel_loop);
   // The session's last frame, to be sent once the worker's last replies are read: see Fault().
   bool HasLast() const { return has_last_.load(std::memory_order_acquire); }
-  bool PopLast(Frame* frame);
+  bool PopLast(Frame* frame) RUNS_ON(channel_loop);
   // Commands and requests for memory are of no use any more.
   bool faulted() const { return has_fault_.load(std::memory_order_acquire); }
   // The fault was not the last frame.
   bool StaysOpen() const { return stays_open_.load(std::memory_order_acquire); }
   // How many frames wait to be sent.
   size_t Backlog();
-  // Null until Open(). Used by the channel's loop alone; valid as long as the port.
-  WorkerRings* rings() const { return open_rings_.load(std::memory_order_acquire); }
+  // Null until Open(); valid as long as the port.
+  WorkerRings* rings() const RUNS_ON(channel_loop) {
+    return open_rings_.load(std::memory_order_acquire);
+  }
   SessionLink& link() { return link_; }
 
   // --- For the control side.

@@ -8,11 +8,13 @@
 
 #include "common/cuda/cuda_result.h"
 #include "common/log/log_budget.h"
+#include "common/progress.h"
 #include "proto/commands.h"
 #include "server/worker/commands/current_command.h"
 #include "server/worker/commands/object_tables.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/lanes/cached_images.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
@@ -22,12 +24,13 @@
 
 namespace warpline::worker {
 
-// What the families work on. All of it is borrowed and belongs to the decoder.
+// What the families work on. All of it is borrowed.
 struct CommandParts {
   CurrentCommand* current = nullptr;
   ObjectTables* tables = nullptr;
   StreamOrder* order = nullptr;
   Completion* completion = nullptr;
+  Progress* progress = nullptr;
   ReplySink* sink = nullptr;
   const DeviceSet* devices = nullptr;
   const SessionLimits* limits = nullptr;
@@ -40,7 +43,7 @@ struct CommandParts {
 };
 
 // The number of handles that a session has, in the tables and elsewhere.
-uint64_t CountHandles(const CommandParts& parts);
+uint64_t CountHandles(const CommandParts& parts) RUNS_ON(decoder_thread);
 
 // The base class of each family. A family's On() for a command looks up what the command names,
 // refuses what is wrong, and ends the command in one of the ways of CurrentCommand.
@@ -51,22 +54,22 @@ class CommandHandler {
  protected:
   ObjectTables& tables() { return *parts_.tables; }
   StreamOrder& order() { return *parts_.order; }
-  Stream* FindStream(uint64_t handle) { return parts_.order->Find(handle); }
+  Stream* FindStream(uint64_t handle) RUNS_ON(decoder_thread) { return parts_.order->Find(handle); }
   bool HasDeviceOf(uint64_t handle) const { return parts_.devices->HasDeviceOf(handle); }
 
-  uint64_t seq() const { return parts_.current->seq(); }
-  void Refuse(CudaResult result) { parts_.current->Refuse(result); }
-  void RetireHere() { parts_.current->RetireHere(); }
+  uint64_t seq() const RUNS_ON(decoder_thread) { return parts_.current->seq(); }
+  void Refuse(CudaResult result) RUNS_ON(decoder_thread) { parts_.current->Refuse(result); }
+  void RetireHere() RUNS_ON(decoder_thread) { parts_.current->RetireHere(); }
   // Returns whether the session may have another handle; refuses the command when not.
-  bool HandlesLeft();
+  bool HandlesLeft() RUNS_ON(decoder_thread);
 
   template <typename Command>
-  Task NewTask(const Command& command, std::string_view tail) const {
+  Task NewTask(const Command& command, std::string_view tail) const RUNS_ON(decoder_thread) {
     return parts_.current->NewTask(command, tail);
   }
   // Sends a command to its stream. Refuses it and returns null for a handle that is no stream's.
   template <typename Command>
-  Stream* ToStream(const Command& command, std::string_view tail) {
+  Stream* ToStream(const Command& command, std::string_view tail) RUNS_ON(decoder_thread) {
     Stream* const stream = FindStream(command.stream);
     if (stream == nullptr) {
       Refuse(CudaResult::kInvalidHandle);
@@ -77,7 +80,7 @@ class CommandHandler {
   }
   // Sends a command to its stream when it also sends data to the client.
   template <typename Command>
-  void ToStreamForData(const Command& command, std::string_view tail) {
+  void ToStreamForData(const Command& command, std::string_view tail) RUNS_ON(decoder_thread) {
     if (Stream* const stream = ToStream(command, tail)) order().SendsData(stream);
   }
 

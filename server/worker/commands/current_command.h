@@ -9,16 +9,18 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/commands.h"
 #include "server/handover/session_usage.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/task.h"
 #include "server/worker/order/completion.h"
 
 namespace warpline::worker {
 
-// Belongs to the decoder. A command ends in one of three ways: as a task of a lane, complete at
+// A command ends in one of three ways: as a task of a lane, complete at
 // once (RetireHere()), or refused.
 class CurrentCommand {
  public:
@@ -28,16 +30,18 @@ class CurrentCommand {
 
   // Sets the memory that holds the bodies of the next commands; null when there are no more. Tasks
   // with a tail keep it alive.
-  void SetPayload(std::shared_ptr<const std::string> payload) { payload_ = std::move(payload); }
-  void Begin(uint64_t seq, CommandId id);
+  void SetPayload(std::shared_ptr<const std::string> payload) RUNS_ON(decoder_thread) {
+    payload_ = std::move(payload);
+  }
+  void Begin(uint64_t seq, CommandId id) RUNS_ON(decoder_thread);
 
-  uint64_t seq() const { return seq_; }
-  CommandId id() const { return id_; }
-  bool refused() const { return refused_; }
+  uint64_t seq() const RUNS_ON(decoder_thread) { return seq_; }
+  CommandId id() const RUNS_ON(decoder_thread) { return id_; }
+  bool refused() const RUNS_ON(decoder_thread) { return refused_; }
 
   // Makes a task of the command for a lane.
   template <typename Command>
-  Task NewTask(const Command& command, std::string_view tail) const {
+  Task NewTask(const Command& command, std::string_view tail) const RUNS_ON(decoder_thread) {
     static_assert(FindCommand(CommandTraits<Command>::kId).lane != LaneKind::kDecode);
     Task task;
     task.seq = seq_;
@@ -49,28 +53,28 @@ class CurrentCommand {
   }
 
   // Completes the command without a lane.
-  void RetireHere() { ++retired_; }
+  void RetireHere() RUNS_ON(decoder_thread) { ++retired_; }
   // Returns how many commands were completed here since the last call.
-  uint64_t TakeRetired() { return std::exchange(retired_, 0); }
+  uint64_t TakeRetired() RUNS_ON(decoder_thread) { return std::exchange(retired_, 0); }
 
   // Answers a round trip with an error, or reports a failed one-way command. After a sticky error
   // it answers with that error instead.
-  void Refuse(CudaResult result);
+  void Refuse(CudaResult result) RUNS_ON(decoder_thread);
   // Counts that a limit was met, and logs it once for each limit.
-  void Meet(Limit limit, uint64_t most);
+  void Meet(Limit limit, uint64_t most) RUNS_ON(decoder_thread);
   // Does what Meet() does, and refuses the command with kOutOfMemory.
-  void RefuseBeyond(Limit limit, uint64_t most);
+  void RefuseBeyond(Limit limit, uint64_t most) RUNS_ON(decoder_thread);
 
  private:
   Completion* const completion_;
   ReplySink* const sink_;
   SharedUsage* const usage_;
-  std::shared_ptr<const std::string> payload_;
-  uint64_t seq_ = 0;
-  CommandId id_{};
-  bool refused_ = false;
-  uint64_t retired_ = 0;
-  std::array<bool, kLimitCount> said_limit_{};
+  std::shared_ptr<const std::string> payload_ ABSL_GUARDED_BY(decoder_thread);
+  uint64_t seq_ ABSL_GUARDED_BY(decoder_thread) = 0;
+  CommandId id_ ABSL_GUARDED_BY(decoder_thread){};
+  bool refused_ ABSL_GUARDED_BY(decoder_thread) = false;
+  uint64_t retired_ ABSL_GUARDED_BY(decoder_thread) = 0;
+  std::array<bool, kLimitCount> said_limit_ ABSL_GUARDED_BY(decoder_thread){};
 };
 
 }  // namespace warpline::worker

@@ -12,10 +12,12 @@
 #include "proto/command_lists.h"
 #include "proto/commands.h"
 #include "server/worker/commands/command_handler.h"
+#include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
 
-#define WARPLINE_ON(Command) void On(const cmd::Command& command, std::string_view tail);
+#define WARPLINE_ON(Command) \
+  void On(const cmd::Command& command, std::string_view tail) RUNS_ON(decoder_thread);
 
 // Handles streams, waits for their work, and host functions.
 class StreamCommands : public CommandHandler {
@@ -47,10 +49,11 @@ class ImageCommands : public CommandHandler {
 
  private:
   // Makes an image, counts it and puts it into the table; returns null after a refusal.
-  std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total);
-  std::shared_ptr<Image> ImageForPart(uint64_t handle, uint64_t total, uint64_t offset);
+  std::shared_ptr<Image> NewImage(uint64_t handle, uint64_t total) RUNS_ON(decoder_thread);
+  std::shared_ptr<Image> ImageForPart(uint64_t handle, uint64_t total, uint64_t offset)
+      RUNS_ON(decoder_thread);
   // Notes a whole image in the journal. Returns false when the journal has no room.
-  bool NoteParts(uint64_t handle, std::string_view bytes);
+  bool NoteParts(uint64_t handle, std::string_view bytes) RUNS_ON(decoder_thread);
 };
 
 // Handles modules and their variables.
@@ -61,10 +64,10 @@ class ModuleCommands : public CommandHandler {
 
  private:
   template <typename Command>
-  void Load(const Command& command, std::string_view tail);
+  void Load(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
   // Sends a command to the control lane with the module that it names.
   template <typename Command>
-  void ToModule(const Command& command, std::string_view tail);
+  void ToModule(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
 };
 
 // Handles kernels and their launches.
@@ -76,9 +79,9 @@ class KernelCommands : public CommandHandler {
  private:
   // Sends a command to the control lane with the kernel that it names.
   template <typename Command>
-  void ToKernel(const Command& command, std::string_view tail);
+  void ToKernel(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
   template <typename Command>
-  void Launch(const Command& command, std::string_view tail);
+  void Launch(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
 };
 
 // Handles device code that is linked.
@@ -90,7 +93,7 @@ class LinkCommands : public CommandHandler {
  private:
   // Sends a command to the linker lane with the link that it names.
   template <typename Command>
-  void ToLink(const Command& command, std::string_view tail);
+  void ToLink(const Command& command, std::string_view tail) RUNS_ON(decoder_thread);
 };
 
 // Handles arrays with their copies, textures and tensor maps.
@@ -104,7 +107,7 @@ class ArrayCommands : public CommandHandler {
   // handles that name nothing.
   template <typename Command>
   Stream* Copy(const Command& command, std::string_view tail, std::shared_ptr<Array> array,
-               std::shared_ptr<Array> second);
+               std::shared_ptr<Array> second) RUNS_ON(decoder_thread);
 };
 
 // Handles executable graphs and their conditional handles.
@@ -116,10 +119,11 @@ class GraphCommands : public CommandHandler {
  private:
   // `frame` is null for a graph without conditional nodes.
   template <typename Command>
-  void Create(const Command& command, std::string_view tail, std::shared_ptr<Frame> frame);
+  void Create(const Command& command, std::string_view tail, std::shared_ptr<Frame> frame)
+      RUNS_ON(decoder_thread);
   // Reads the graph's nodes out of its image and counts them. Returns kSuccess, or why the graph
   // cannot be made.
-  CudaResult Count(const std::shared_ptr<Image>& image, Graph* graph);
+  CudaResult Count(const std::shared_ptr<Image>& image, Graph* graph) RUNS_ON(decoder_thread);
 };
 
 // Handles mapped memory handles, freed memory, and a device's limits.
@@ -131,7 +135,7 @@ class MemoryCommands : public CommandHandler {
 
 #undef WARPLINE_ON
 
-// One object of each family, over the same parts. Belongs to the decoder.
+// One object of each family, over the same parts.
 class CommandFamilies {
  public:
   // `parts` is borrowed.
@@ -139,7 +143,7 @@ class CommandFamilies {
 
   // Passes the current command, whose length has been checked, to its family. Refuses a command
   // that names memory beyond the end of the address space.
-  void Dispatch(CommandId id, std::string_view body);
+  void Dispatch(CommandId id, std::string_view body) RUNS_ON(decoder_thread);
 
   // The families by name, for DispatchCommand() of proto/dispatch.h.
   StreamCommands& streams() { return streams_; }

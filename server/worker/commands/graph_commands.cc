@@ -9,7 +9,9 @@ namespace warpline::worker {
 CudaResult GraphCommands::Count(const std::shared_ptr<Image>& image, Graph* graph) {
   const uint64_t left = parts_.limits->max_graph_nodes - tables().graph_nodes;
   const CudaResult result = ParseGraph(
-      image, [this](uint64_t handle) { return FindIn(tables().kernels, handle); }, left, graph);
+      image,
+      [this](uint64_t handle) RUNS_ON(decoder_thread) { return FindIn(tables().kernels, handle); },
+      left, graph);
   if (result != CudaResult::kSuccess) return result;
   uint64_t more = 0;  // The frame keeps these, however often it is instantiated.
   if (graph->frame != nullptr) {
@@ -45,6 +47,8 @@ void GraphCommands::Create(const Command& command, std::string_view tail,
     tables().module_bytes -= image->total();
     return Refuse(result);
   }
+  ObjectTables::Hold(graph->kernels, &graph->hold);
+  if (graph->frame != nullptr) ObjectTables::Hold(graph->kernels, &graph->frame->hold);
   graph->ticket = order().NextControlTicket();
   Task task = NewTask(command, tail);
   task.graph = graph;
@@ -93,6 +97,7 @@ void GraphCommands::On(const cmd::ConditionalDestroy& command, std::string_view 
   task.frame = std::move(found->second);
   tables().frames.erase(found);
   tables().graph_nodes -= std::exchange(task.frame->counted, 0);
+  tables().Release(&task.frame->hold);
   order().ToControl<cmd::ConditionalDestroy>(std::move(task));
 }
 
@@ -104,6 +109,7 @@ void GraphCommands::On(const cmd::GraphDestroy& command, std::string_view tail) 
   tables().graphs.erase(found);
   tables().module_bytes -= task.graph->image->total();
   tables().graph_nodes -= task.graph->nodes.size();
+  tables().Release(&task.graph->hold);
   order().ToControl<cmd::GraphDestroy>(std::move(task));
 }
 

@@ -10,7 +10,7 @@ namespace {
 // Makes a module of an image that is complete, or of one that the client has yet to send; commands
 // that use the module then say so. `task` is that of the command.
 bool MakeModule(uint64_t handle, uint64_t image_handle, uint64_t ticket, ObjectTables* tables,
-                Task* task) {
+                Task* task) RUNS_ON(decoder_thread) {
   const auto image = tables->images.find(image_handle);
   if (image == tables->images.end() || tables->modules.contains(handle) ||
       !(image->second->complete() || image->second->missing())) {
@@ -74,7 +74,8 @@ void ModuleCommands::On(const cmd::ModuleUnload& command, std::string_view tail)
   Task task = NewTask(command, tail);
   task.module = FindIn(tables().modules, command.module);
   if (task.module == nullptr) return Refuse(CudaResult::kInvalidHandle);
-  tables().module_bytes -= task.module->image_bytes;
+  task.module->kept = task.module->holders > 0;
+  if (!task.module->kept) tables().module_bytes -= task.module->image_bytes;
   // Kernels end with their module.
   absl::erase_if(tables().kernels,
                  [&](const auto& kernel) { return kernel.second->module == task.module; });

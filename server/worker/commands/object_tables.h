@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/graph.h"
 #include "server/worker/lanes/image.h"
@@ -38,32 +41,36 @@ std::shared_ptr<Object> FindIn(const HandleMap<std::shared_ptr<Object>>& objects
   return it == objects.end() ? nullptr : it->second;
 }
 
-// Belongs to the decoder.
 struct ObjectTables {
-  HandleMap<Event> events;
-  HandleMap<HostCall> host_calls;
-  HandleMap<std::shared_ptr<Image>> images;
-  HandleMap<std::shared_ptr<Module>> modules;
-  HandleMap<std::shared_ptr<Kernel>> kernels;
-  HandleMap<std::shared_ptr<Link>> links;
-  HandleMap<std::shared_ptr<Array>> arrays;
-  HandleMap<std::shared_ptr<Graph>> graphs;
-  HandleMap<std::shared_ptr<Frame>> frames;
+  HandleMap<Event> events ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<HostCall> host_calls ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Image>> images ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Module>> modules ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Kernel>> kernels ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Link>> links ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Array>> arrays ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Graph>> graphs ABSL_GUARDED_BY(decoder_thread);
+  HandleMap<std::shared_ptr<Frame>> frames ABSL_GUARDED_BY(decoder_thread);
 
   // Bytes of images, and of what modules, links and graphs were made of.
-  uint64_t module_bytes = 0;
-  uint64_t graph_nodes = 0;  // Sum over all graphs and frames.
+  uint64_t module_bytes ABSL_GUARDED_BY(decoder_thread) = 0;
+  uint64_t graph_nodes ABSL_GUARDED_BY(decoder_thread) = 0;  // Sum over all graphs and frames.
 
-  size_t size() const {
+  size_t size() const RUNS_ON(decoder_thread) {
     return events.size() + host_calls.size() + images.size() + modules.size() + kernels.size() +
            links.size() + arrays.size() + graphs.size() + frames.size();
   }
 
   // Takes an image out of the table; its bytes stay counted. Returns null for an image that is not
   // complete.
-  std::shared_ptr<Image> TakeImage(uint64_t handle);
+  std::shared_ptr<Image> TakeImage(uint64_t handle) RUNS_ON(decoder_thread);
+  // Keep modules on the device, with their bytes counted, for as long as a graph or a frame has
+  // `kernels` (null ones are ignored) of them.
+  static void Hold(const std::vector<std::shared_ptr<Kernel>>& kernels, ModuleHold* hold)
+      RUNS_ON(decoder_thread);
+  void Release(ModuleHold* hold) RUNS_ON(decoder_thread);
   // Forgets an image, which must be in the table, and its bytes.
-  void DropImage(uint64_t handle);
+  void DropImage(uint64_t handle) RUNS_ON(decoder_thread);
 };
 
 }  // namespace warpline::worker

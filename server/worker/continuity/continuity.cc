@@ -49,9 +49,14 @@ CudaResult Continuity::PlaceVariables(const Task& task,
                         : placer_->Place(wanted, load, &task.module->id, &in_place);
 }
 
+uint64_t Continuity::VariableBytes(const Task& task) {
+  loading_ = WritableVariables(task.image->bytes(), sm_);
+  return loading_.bytes;
+}
+
 uint32_t Continuity::OnModuleLoaded(const Task& task) {
+  ModuleVariables found = std::exchange(loading_, ModuleVariables());
   if (!keeps_variables()) return 0;
-  ModuleVariables found = WritableVariables(task.image->bytes(), sm_);
   const uint32_t at_risk =
       (found.any() ? kJournalVariables : 0u) | (found.allocates ? kJournalHeap : 0u);
   carrier_.OnLoaded(ModuleOf(task), task.module->id, std::move(found));

@@ -9,9 +9,11 @@
 
 #include "absl/status/status.h"
 #include "common/log/log_budget.h"
+#include "server/worker/continuity/module_variables.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/continuity/variable_carrier.h"
 #include "server/worker/continuity/variable_placer.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/lane_host.h"
 
@@ -26,9 +28,9 @@ class Continuity : public StateObserver {
   Continuity(const DeviceSet* devices, Recorder* recorder, int sm, LogBudget* log);
 
   // Between these two calls, modules that are loaded get their variables where the former worker
-  // had them. Called on the decoder's thread, with no lane at work.
-  void BeginPlacing();
-  void EndPlacing() { placer_.reset(); }
+  // had them. Called with no lane at work.
+  void BeginPlacing() RUNS_ON(decoder_thread);
+  void EndPlacing() RUNS_ON(decoder_thread) { placer_.reset(); }
 
   // For a planned replacement: carry what module variables hold from this worker to the next, which
   // restores it after the replay. Called on any thread, with nothing in flight. The errors are
@@ -41,6 +43,7 @@ class Continuity : public StateObserver {
   void OnRecorded(const EventRecord& record) override;
   CudaResult PlaceVariables(const Task& task,
                             const std::function<CudaResult(device::ModuleId*)>& load) override;
+  uint64_t VariableBytes(const Task& task) override;
   uint32_t OnModuleLoaded(const Task& task) override;
   void OnModuleUnloading(uint64_t module) override;
   void OnAtRisk(uint32_t flags) override;
@@ -56,6 +59,7 @@ class Continuity : public StateObserver {
   LogBudget* const log_;
   VariableCarrier carrier_;
   std::unique_ptr<VariablePlacer> placer_;
+  ModuleVariables loading_;  // Of the module that is being loaded. Control lane only.
 };
 
 }  // namespace warpline::worker

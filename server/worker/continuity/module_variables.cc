@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/fatbin/fatbin.h"
+#include "server/worker/continuity/variable_bytes.h"
 
 namespace warpline::worker {
 namespace {
@@ -21,6 +22,9 @@ bool IsCompilersOwn(std::string_view name) {
   return name.find("E8__func__") != std::string_view::npos ||
          name.find("E19__PRETTY_FUNCTION__") != std::string_view::npos;
 }
+
+// How often each byte of a cubin is read at most, on average.
+constexpr uint64_t kMostReadings = 4;
 
 template <typename T>
 bool LoadAt(std::string_view bytes, uint64_t offset, T* value) {
@@ -98,9 +102,10 @@ void ReadPtx(std::string_view ptx, Names* names) {
   for (size_t i = 0; i < ptx.size(); ++i) {
     if (ptx.compare(i, 2, "//") == 0) {
       i = std::min(ptx.find('\n', i), ptx.size() - 1);
-      if (depth == 0 &&
-          ptx.substr(start, i - start).find_first_not_of(" \t\r\n/") == std::string_view::npos) {
-        start = i + 1;
+      if (depth == 0) {
+        const size_t text = ptx.substr(start, i - start).find_first_not_of(" \t\r\n/");
+        // Blanks are passed over once, however many comments follow.
+        start = text == std::string_view::npos ? i + 1 : start + text;
       }
       continue;
     }
@@ -118,7 +123,24 @@ void ReadPtx(std::string_view ptx, Names* names) {
   }
 }
 
+// Bounds what is read of a file whose parts may overlap.
+class Reading {
+ public:
+  explicit Reading(uint64_t bytes) : left_(bytes) {}
+  // Returns false when that is too much.
+  bool Take(uint64_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
+ private:
+  uint64_t left_;
+};
+
 void ReadCubin(std::string_view elf, Names* names) {
+  // Tables of a real file do not overlap, and only a few names share their bytes.
+  Reading reading(kMostReadings * elf.size());
   Elf64_Ehdr header;
   if (!LoadAt(elf, 0, &header) || header.e_shentsize != sizeof(Elf64_Shdr)) return names->Doubt();
   std::vector<Elf64_Shdr> sections(header.e_shnum);
@@ -130,6 +152,7 @@ void ReadCubin(std::string_view elf, Names* names) {
   bool any = false;
   for (size_t i = 0; i < sections.size(); ++i) {
     const std::string_view name = NameAt(elf, sections[header.e_shstrndx], sections[i].sh_name);
+    if (!reading.Take(sizeof(Elf64_Shdr) + name.size())) return names->Doubt();
     global[i] = name.substr(0, 10) == ".nv.global" && sections[i].sh_size > 0;
     any |= global[i];
   }
@@ -140,6 +163,7 @@ void ReadCubin(std::string_view elf, Names* names) {
       Elf64_Sym symbol;
       if (!LoadAt(elf, table.sh_offset + at, &symbol)) return names->Doubt();
       const std::string_view name = NameAt(elf, sections[table.sh_link], symbol.st_name);
+      if (!reading.Take(sizeof(symbol) + name.size())) return names->Doubt();
       if (symbol.st_shndx == SHN_UNDEF && name == "malloc") names->Allocates();
       if (ELF64_ST_TYPE(symbol.st_info) == STT_SECTION || symbol.st_shndx >= sections.size() ||
           !global[symbol.st_shndx]) {
@@ -154,22 +178,31 @@ void ReadCubin(std::string_view elf, Names* names) {
 }
 
 // A cubin of the device's generation is preferred to PTX, and PTX for this device or an older one
-// to newer PTX; within each group the newest is taken.
+// to newer PTX. 0 for what does not run there.
+int RankOf(const fatbin::ImageEntry& entry, int sm) {
+  const int target = static_cast<int>(entry.sm);
+  if (entry.kind == fatbin::ImageKind::kElf) return target <= sm && target / 10 == sm / 10 ? 3 : 0;
+  if (entry.kind == fatbin::ImageKind::kPtx) return sm == 0 || target <= sm ? 2 : 1;
+  return 0;
+}
+
+// Within each group the newest is taken.
 const fatbin::ImageEntry* Choose(const std::vector<fatbin::ImageEntry>& entries, int sm) {
   const fatbin::ImageEntry* best = nullptr;
   int best_rank = 0;
   for (const fatbin::ImageEntry& entry : entries) {
-    const int target = static_cast<int>(entry.sm);
-    int rank = 0;
-    if (entry.kind == fatbin::ImageKind::kElf)
-      rank = target <= sm && target / 10 == sm / 10 ? 3 : 0;
-    if (entry.kind == fatbin::ImageKind::kPtx) rank = sm == 0 || target <= sm ? 2 : 1;
+    const int rank = RankOf(entry, sm);
     if (rank == 0 || rank < best_rank) continue;
     if (rank == best_rank && entry.sm < best->sm) continue;
     best = &entry;
     best_rank = rank;
   }
   return best;
+}
+
+uint64_t BytesOf(fatbin::ImageKind kind, const absl::StatusOr<std::string>& code) {
+  if (!code.ok()) return kTooManyBytes;
+  return kind == fatbin::ImageKind::kElf ? CubinVariableBytes(*code) : PtxVariableBytes(*code);
 }
 
 }  // namespace
@@ -181,10 +214,20 @@ ModuleVariables WritableVariables(std::string_view image, int sm) {
   const fatbin::ImageEntry* const entry = entries.ok() ? Choose(*entries, sm) : nullptr;
   if (entry == nullptr) {
     // A program without an image for the device does not load.
-    if (!entries.ok()) names.Doubt();
+    if (!entries.ok()) {
+      names.Doubt();
+      // What the device may still make of it is text.
+      variables.bytes = PtxVariableBytes(image);
+    }
     return variables;
   }
   const auto code = fatbin::EntryPayload(*entry);
+  variables.bytes = BytesOf(entry->kind, code);
+  // The device may have its own idea of which is best.
+  for (const fatbin::ImageEntry& other : *entries) {
+    if (&other == entry || RankOf(other, sm) != RankOf(*entry, sm)) continue;
+    variables.bytes = std::max(variables.bytes, BytesOf(other.kind, fatbin::EntryPayload(other)));
+  }
   if (!code.ok()) {
     names.Doubt();
   } else if (entry->kind == fatbin::ImageKind::kElf) {

@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_WORKER_CONTINUITY_MODULE_VARIABLES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,13 +22,17 @@ struct ModuleVariables {
   bool complete = true;
   // Kernels may take memory of the device's own heap (malloc).
   bool allocates = false;
+  // What all its variables take of the device: the most that any part of the image would which the
+  // device may choose.
+  uint64_t bytes = 0;
 
   bool any() const { return !complete || !names.empty(); }
 };
 
 // Looks at that part of `image` (a fatbin, a cubin or PTX) that runs on a device of `sm` (such as
 // 90; 0 for any PTX). Strings that the compiler made for printf and assert do not count, nor do
-// constants. The result is incomplete when in doubt, as for an image that cannot be read.
+// constants. The result is incomplete when in doubt, as for an image that cannot be read, or not
+// within a time in proportion to its size.
 // Thread-safe.
 ModuleVariables WritableVariables(std::string_view image, int sm);
 

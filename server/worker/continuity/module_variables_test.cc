@@ -1,5 +1,8 @@
 #include "server/worker/continuity/module_variables.h"
 
+#include <elf.h>
+
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -41,6 +44,15 @@ TEST(ModuleVariablesTest, VariablesAreNamed) {
   EXPECT_FALSE(Of(".global .u32 " + std::string(kMaxVariableName + 1, 'n') + ";\n").complete);
 }
 
+TEST(ModuleVariablesTest, TheirBytesAreSummed) {
+  EXPECT_EQ(Of(kKernel).bytes, 0u);
+  EXPECT_EQ(
+      Of(".global .u32 a, b;\n" + std::string(kKernel) + ".global .b8 big[17179869184];\n").bytes,
+      (16ull << 30) + 8);
+  // What is no image for us may be text for the device.
+  EXPECT_EQ(WritableVariables("nonsense .global .u32 a[100];", 90).bytes, 400u);
+}
+
 TEST(ModuleVariablesTest, KernelsThatAllocateAreFound) {
   EXPECT_TRUE(
       Of(".extern .func (.param .b64 r) malloc\n(\n.param .b64 p\n)\n;\n" + std::string(kKernel))
@@ -60,6 +72,51 @@ TEST(ModuleVariablesTest, WhatCannotBeReadIsIncomplete) {
       "ELF");
   header.resize(64, '\xff');
   EXPECT_FALSE(WritableVariables(header, 255).complete);
+}
+
+// A cubin whose tables of symbols are all the same `symbols`.
+std::string CubinWith(size_t tables, const std::string& symbols, const std::string& strings) {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_flags = 90;
+  header.e_shoff = sizeof(header);
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  header.e_shnum = static_cast<uint16_t>(tables + 1);
+  const uint64_t strings_at = sizeof(header) + (tables + 1) * sizeof(Elf64_Shdr);
+  Elf64_Shdr section = {};
+  section.sh_type = SHT_STRTAB;
+  section.sh_offset = strings_at;
+  section.sh_size = strings.size();
+  std::string file(reinterpret_cast<const char*>(&header), sizeof(header));
+  file.append(reinterpret_cast<const char*>(&section), sizeof(section));
+  section.sh_type = SHT_SYMTAB;
+  section.sh_offset = strings_at + strings.size();
+  section.sh_size = symbols.size();
+  section.sh_link = 0;
+  for (size_t i = 0; i < tables; ++i) {
+    file.append(reinterpret_cast<const char*>(&section), sizeof(section));
+  }
+  return file + strings + symbols;
+}
+
+TEST(ModuleVariablesTest, TablesThatOverlapAreNotReadAgainAndAgain) {
+  const std::string symbols(sizeof(Elf64_Sym) << 12, '\0');
+  EXPECT_TRUE(WritableVariables(CubinWith(1, symbols, std::string(8, '\0')), 90).complete);
+  EXPECT_FALSE(WritableVariables(CubinWith(2000, symbols, std::string(8, '\0')), 90).complete);
+}
+
+TEST(ModuleVariablesTest, NamesThatOverlapAreNotReadAgainAndAgain) {
+  const std::string symbols(sizeof(Elf64_Sym) << 12, '\0');
+  const std::string name = std::string(kMaxVariableName, 'n') + std::string(8, '\0');
+  EXPECT_FALSE(WritableVariables(CubinWith(1, symbols, name), 90).complete);
+}
+
+// Looked over anew for each comment, this would take hours.
+TEST(ModuleVariablesTest, BlanksBeforeCommentsAreReadOnce) {
+  std::string ptx = kHead + std::string(kKernel) + std::string(4 << 20, ' ') + ".global .u32 ";
+  for (int i = 0; i < 1 << 20; ++i) ptx += "//\n";
+  const ModuleVariables variables = WritableVariables(ptx + "last;\n", 75);
+  EXPECT_EQ(variables.names, (std::vector<std::string>{"last"}));
 }
 
 }  // namespace

@@ -18,12 +18,13 @@
 #include "proto/commands.h"
 #include "proto/memory_span.h"
 #include "server/worker/continuity/journal.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/task.h"
 
 namespace warpline::worker {
 
-// Note() and Refused() belong to the decoder; the rest is thread-safe.
+// Thread-safe, except for what runs on the decoder's thread.
 class Recorder {
  public:
   // `journal` is borrowed. Addresses outside the arena are taken for those of variables.
@@ -34,11 +35,11 @@ class Recorder {
 
   // Whether a command can be noted. When it cannot, because the journal is full, it must be
   // refused.
-  bool HasRoom(CommandId id, std::string_view body);
+  bool HasRoom(CommandId id, std::string_view body) RUNS_ON(decoder_thread);
   // Call this after a command was accepted.
-  void Note(CommandId id, std::string_view body);
+  void Note(CommandId id, std::string_view body) RUNS_ON(decoder_thread);
   // Call this after a command was refused.
-  void Refused(CommandId id, std::string_view body);
+  void Refused(CommandId id, std::string_view body) RUNS_ON(decoder_thread);
 
   void OnRecorded(const EventRecord& record);
   void OnAtRisk(uint32_t flags) { Flag(flags); }

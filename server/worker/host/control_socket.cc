@@ -52,6 +52,9 @@ void OnOpen(const OpenWorker& open, std::vector<UniqueFd> fds, HostProcess* proc
     return;
   }
   for (const uint32_t peers : process->Peers()) opened->add_peers(peers);
+  if (const auto& ring = process->Find(open.session())->ring; ring != nullptr) {
+    opened->set_charged_bytes(ring->replayed_bytes());
+  }
 }
 
 absl::Status OnSave(ProcessSession* session, const std::vector<UniqueFd>& fds) {

@@ -18,16 +18,21 @@ namespace {
 using ::warpline_internal::OpenWorker;
 using ::warpline_internal::PrepareWorker;
 
-// Every thread that the device can hold gets a stack; together they take no more than an eighth of
-// its memory.
-uint64_t MostStackBytes(const device::DeviceInfo& info) {
+// The threads that the device can hold at once.
+uint64_t MostThreads(const device::DeviceInfo& info) {
   constexpr int kMultiprocessors = 16, kThreadsEach = 39;  // CUdevice_attribute.
-  constexpr uint64_t kLeast = 16u << 10, kMost = 512u << 10;
   uint64_t threads = 1;
   for (const auto& [attribute, value] : info.attributes) {
     if (attribute == kMultiprocessors || attribute == kThreadsEach) threads *= std::max(value, 1);
   }
-  return std::clamp(info.total_bytes / 8 / threads, kLeast, kMost);
+  return threads;
+}
+
+// Every thread that the device can hold gets a stack; together they take no more than an eighth of
+// its memory.
+uint64_t MostStackBytes(const device::DeviceInfo& info) {
+  constexpr uint64_t kLeast = 16u << 10, kMost = 512u << 10;
+  return std::clamp(info.total_bytes / 8 / MostThreads(info), kLeast, kMost);
 }
 
 template <typename Message>
@@ -98,6 +103,7 @@ std::vector<SessionDevice> HostProcess::Devices() const {
     device.context = contexts_[i].get();
     if (const auto info = backend_->Info(ordinals_[i]); info.ok()) {
       device.max_stack_bytes = MostStackBytes(*info);
+      device.max_threads = MostThreads(*info);
     }
   }
   return devices;

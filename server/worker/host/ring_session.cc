@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (!status.ok()) return status;
   ring->recorder_ = std::make_unique<Recorder>(ring->journal_.get(), memory.base(), memory.bytes());
   ring->memory_ = std::make_unique<VirtualMemory>(memory.contexts());
+  const LoopScope scope(&decoder_thread);
   HostedSession::Options session;
   session.devices = std::move(options.devices);
   session.limits = LimitsOf(open);
@@ -95,8 +96,10 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
 }
 
 absl::Status RingSession::Start(std::function<void(const absl::Status& why)> on_ended) {
-  auto decoder =
-      TryStartLoopThread("wl-decoder", [this, on_ended = std::move(on_ended)] { Run(on_ended); });
+  auto decoder = TryStartLoopThread("wl-decoder", [this, on_ended = std::move(on_ended)] {
+    const LoopScope scope(&decoder_thread);
+    Run(on_ended);
+  });
   if (!decoder.ok()) return decoder.status();
   decoder->detach();
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include "server/worker/host/ring_writer.h"
 #include "server/worker/host/server_image_cache.h"
 #include "server/worker/host/socket_charger.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/session/hosted_session.h"
 #include "transport/shm_ring.h"
@@ -52,13 +53,15 @@ class RingSession {
   absl::Status SaveVariables(int fd) { return session_->SaveVariables(fd); }
   void OnCharged(const warpline_internal::MemoryCharged& charged) { charger_.OnCharged(charged); }
   void OnModuleImage(UniqueFd image);
+  // What the session took over that the server has to charge for, in one piece.
+  uint64_t replayed_bytes() const { return session_->replayed_bytes(); }
 
  private:
   RingSession(uint64_t number, int control_fd) : charger_(control_fd, number) {}
   absl::Status Attach(std::vector<UniqueFd>* fds);
-  void Run(const std::function<void(const absl::Status&)>& on_ended);
+  void Run(const std::function<void(const absl::Status&)>& on_ended) RUNS_ON(decoder_thread);
   // Takes one frame if there is one, and returns whether there was.
-  absl::StatusOr<bool> DecodeNext();
+  absl::StatusOr<bool> DecodeNext() RUNS_ON(decoder_thread);
 
   // The members stand in the order in which they need each other.
   SocketCharger charger_;

@@ -8,16 +8,17 @@
 #include "common/mutex.h"
 #include "common/unique_fd.h"
 #include "server/worker/lanes/cached_images.h"
+#include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
 
-// Thread-safe, except for the rule of Find().
+// Thread-safe, except for Find().
 class ServerImageCache final : public ImageCache {
  public:
   // Serves the session of this number in the server. `socket` is borrowed.
   ServerImageCache(int socket, uint64_t session) : socket_(socket), session_(session) {}
 
-  UniqueFd Find(const ContentHash& hash, uint64_t bytes) override;
+  UniqueFd Find(const ContentHash& hash, uint64_t bytes) RUNS_ON(decoder_thread) override;
   void Keep(int image, uint64_t bytes) override;
 
   // Passes on the answer that the socket's reader received.

@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kMaxNames = 256u << 10;
 // The bytes of one launch attribute on the wire.
 constexpr size_t kAttributeBytes = 72;
+// Of CUfunction_attribute: what a kernel keeps of each thread in memory.
+constexpr int kLocalBytes = 3;
 
 }  // namespace
 
@@ -30,7 +32,7 @@ Lane::Step ControlLane::Issue(Task& task) {
     }
     return Step::kDone;
   }
-  std::visit([&](const auto& command) { Do(command, task); }, task.command);
+  std::visit([&](const auto& command) RUNS_ON(on_lane_) { Do(command, task); }, task.command);
   return Step::kDone;
 }
 
@@ -53,14 +55,26 @@ bool ControlLane::Missing(const Task& task) {
   return task.image->missing();
 }
 
+CudaResult ControlLane::Load(const std::function<CudaResult(device::ModuleId*)>& load, Task& task) {
+  const uint64_t bytes = host_->state->VariableBytes(task);
+  CudaResult result = host_->outside->Take(task.module->device, bytes);
+  if (result != CudaResult::kSuccess) return result;
+  result = load(&task.module->id);
+  if (result == CudaResult::kSuccess) result = host_->state->PlaceVariables(task, load);
+  if (result == CudaResult::kSuccess) {
+    task.module->variable_bytes = bytes;
+  } else {
+    host_->outside->Give(task.module->device, bytes);
+  }
+  return result;
+}
+
 void ControlLane::Do(const cmd::ModuleLoad&, Task& task) {
   if (Missing(task)) return;
   const auto load = [&](device::ModuleId* module) {
     return host_->devices->context(task.module->device)->LoadModule(task.image->bytes(), module);
   };
-  CudaResult result = load(&task.module->id);
-  if (result == CudaResult::kSuccess) result = host_->state->PlaceVariables(task, load);
-  Loaded(result, task);
+  Loaded(Load(load, task), task);
 }
 
 void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
@@ -71,8 +85,7 @@ void ControlLane::Do(const cmd::ModuleLoadJit&, Task& task) {
         ->LoadModuleJit(task.image->bytes(), options, &task.module->log, module);
   };
   CudaResult result = CudaResult::kInvalidValue;
-  if (ReadJitOptions(task.tail, &options)) result = load(&task.module->id);
-  if (result == CudaResult::kSuccess) result = host_->state->PlaceVariables(task, load);
+  if (ReadJitOptions(task.tail, &options)) result = Load(load, task);
   // The log of a device whose compiler keeps none says at least this much.
   if (result != CudaResult::kSuccess && task.module->log.errors.empty()) {
     task.module->log.errors = CudaResultName(result);
@@ -135,6 +148,49 @@ void ControlLane::Do(const cmd::LimitGet& command, Task& task) {
   host_->sink->Reply(task.seq, result, BytesOf(reply));
 }
 
+ControlLane::LimitMemory& ControlLane::LimitOf(uint32_t device, int limit) {
+  const auto [at, added] = limits_.try_emplace({device, limit});
+  if (added) {
+    host_->devices->context(device)->GetLimit(limit, &at->second.first_value);
+    at->second.value = at->second.first_value;
+  }
+  return at->second;
+}
+
+CudaResult ControlLane::TakeFor(uint32_t device, int limit, LimitMemory* next) {
+  const auto bytes_of = [&](uint64_t value) {
+    return host_->devices->BytesOfLimit(device, limit, value);
+  };
+  const uint64_t all = bytes_of(std::max(next->value, next->local_bytes));
+  const uint64_t beyond = all - std::min(all, bytes_of(next->first_value));
+  const uint64_t taken = std::exchange(next->taken, beyond);
+  return beyond <= taken ? CudaResult::kSuccess : host_->outside->Take(device, beyond - taken);
+}
+
+CudaResult ControlLane::SetLimit(uint32_t device, int limit, uint64_t value) {
+  LimitMemory& memory = LimitOf(device, limit);
+  LimitMemory next = memory;
+  next.value = value;
+  CudaResult result = TakeFor(device, limit, &next);
+  if (result != CudaResult::kSuccess) return result;
+  result = host_->devices->context(device)->SetLimit(limit, value);
+  const uint64_t most = std::max(next.taken, memory.taken);
+  if (result == CudaResult::kSuccess) memory = next;
+  host_->outside->Give(device, most - memory.taken);
+  return result;
+}
+
+CudaResult ControlLane::TakeForKernel(uint32_t device, uint64_t local_bytes) {
+  if (local_bytes == 0) return CudaResult::kSuccess;
+  LimitMemory& memory = LimitOf(device, kLimitStackSize);
+  if (local_bytes <= memory.local_bytes) return CudaResult::kSuccess;
+  LimitMemory next = memory;
+  next.local_bytes = local_bytes;
+  const CudaResult result = TakeFor(device, kLimitStackSize, &next);
+  if (result == CudaResult::kSuccess) memory = next;
+  return result;
+}
+
 void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   cmd::LimitSetReply reply;
   const uint64_t most = host_->devices->MostOfLimit(command.device, command.limit);
@@ -142,9 +198,8 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
   if (most > 0) {
     const CudaResult refusal =
         command.limit == kLimitStackSize ? CudaResult::kInvalidValue : CudaResult::kOutOfMemory;
-    result = command.value > most
-                 ? refusal
-                 : host_->devices->context(command.device)->SetLimit(command.limit, command.value);
+    result =
+        command.value > most ? refusal : SetLimit(command.device, command.limit, command.value);
   }
   if (result == CudaResult::kSuccess) {
     result = host_->devices->context(command.device)->GetLimit(command.limit, &reply.value);
@@ -162,9 +217,21 @@ void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
 void ControlLane::Do(const cmd::ModuleUnload& command, Task& task) {
   if (task.module->result != CudaResult::kSuccess) return;
   host_->state->OnModuleUnloading(command.module);
-  const CudaResult result =
-      host_->devices->context(task.module->device)->UnloadModule(task.module->id);
-  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  if (!task.module->kept) Unload(task, task.module.get());
+}
+
+void ControlLane::Unload(const Task& task, Module* module) {
+  const CudaResult result = host_->devices->context(module->device)->UnloadModule(module->id);
+  if (result != CudaResult::kSuccess) return host_->reports->Fail(task.seq, task.id, result);
+  host_->outside->Give(module->device, std::exchange(module->variable_bytes, 0));
+}
+
+// The driver keeps the kernels of a graph's nodes as they are, and does not notice when they go.
+void ControlLane::UnloadLeaving(const Task& task, ModuleHold* hold) {
+  for (const std::shared_ptr<Module>& module : hold->leaving) {
+    if (module->result == CudaResult::kSuccess) Unload(task, module.get());
+  }
+  hold->leaving.clear();
 }
 
 CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string* fields,
@@ -187,6 +254,9 @@ CudaResult ControlLane::Find(Kernel* kernel, std::string_view name, std::string*
       reply.attributes[i] = 0;
     }
   }
+  const auto local_bytes = static_cast<uint64_t>(std::max(reply.attributes[kLocalBytes], 0));
+  result = TakeForKernel(kernel->module->device, local_bytes);
+  if (result != CudaResult::kSuccess) return result;
   KernelSettings settings;
   static_assert(kFirstSetting + std::tuple_size_v<KernelSettings> == std::size(reply.attributes));
   std::copy_n(reply.attributes + kFirstSetting, settings.size(), settings.begin());
@@ -306,25 +376,29 @@ void ControlLane::Do(const cmd::ConditionalCreate& command, Task& task) {
 }
 
 void ControlLane::Do(const cmd::ConditionalDestroy&, Task& task) {
-  if (!task.frame->created) return;
-  const CudaResult result =
-      host_->devices->context(task.frame->device)->DestroyFrame(task.frame->id);
-  --frames_;
-  NoteObjects();
-  // Commands that were queued before this and name it find nothing there.
-  task.frame->created = false;
-  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  if (task.frame->created) {
+    const CudaResult result =
+        host_->devices->context(task.frame->device)->DestroyFrame(task.frame->id);
+    --frames_;
+    NoteObjects();
+    // Commands that were queued before this and name it find nothing there.
+    task.frame->created = false;
+    if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  }
+  UnloadLeaving(task, &task.frame->hold);
 }
 
 void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
-  if (!task.graph->native) return;
-  if (task.graph->frame != nullptr) {
-    --frames_;
-    NoteObjects();
+  if (task.graph->native) {
+    if (task.graph->frame != nullptr) {
+      --frames_;
+      NoteObjects();
+    }
+    const CudaResult result =
+        host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
+    if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
   }
-  const CudaResult result =
-      host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
-  if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+  UnloadLeaving(task, &task.graph->hold);
 }
 
 }  // namespace warpline::worker

@@ -36,4 +36,16 @@ uint64_t DeviceSet::MostOfLimit(uint32_t device, int limit) const {
   }
 }
 
+uint64_t DeviceSet::BytesOfLimit(uint32_t device, int limit, uint64_t value) const {
+  switch (limit) {
+    case kLimitStackSize:
+      return value * devices_[device].max_threads;
+    case kLimitPrintfFifoSize:
+    case kLimitMallocHeapSize:
+      return value;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace warpline::worker

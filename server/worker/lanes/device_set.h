@@ -19,6 +19,8 @@ struct SessionDevice {
   // The bound of CU_LIMIT_STACK_SIZE: the device takes stacks from memory beside what the session
   // is charged for.
   uint64_t max_stack_bytes = 64u << 10;
+  // Threads that it can hold at once, each of which gets a stack.
+  uint64_t max_threads = 1;
 };
 
 // Immutable, and so thread-safe.
@@ -37,6 +39,8 @@ class DeviceSet {
   EventPool* events(uint32_t device) const { return events_[device].get(); }
   // The bound that the session has for a CUlimit of a device; 0 for a limit that it may not set.
   uint64_t MostOfLimit(uint32_t device, int limit) const;
+  // The memory that the device takes for such a value of a CUlimit.
+  uint64_t BytesOfLimit(uint32_t device, int limit, uint64_t value) const;
 
  private:
   const std::vector<SessionDevice> devices_;

@@ -13,10 +13,12 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "common/cuda/cuda_numbers.h"
 #include "common/mutex.h"
 #include "server/device/device.h"
+#include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
 
@@ -71,10 +73,10 @@ class EventRecord {
   std::atomic<int64_t> host_ns{0};
   // True when a former worker made it: there is no device event, only host_ns.
   bool restored = false;
-  // Set by the decoder: the record's ticket in its lane, and the latest ticket up to it in that
+  // The record's ticket in its lane, and the latest ticket up to it in that
   // lane that has data for the client (Lane::data_ticket).
-  uint64_t ticket = 0;
-  uint64_t data_ticket = 0;
+  uint64_t ticket ABSL_GUARDED_BY(decoder_thread) = 0;
+  uint64_t data_ticket ABSL_GUARDED_BY(decoder_thread) = 0;
   const uint32_t flags;
 
  private:

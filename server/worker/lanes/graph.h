@@ -9,19 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "common/crypto/content_hash.h"
 #include "server/device/device.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/task.h"
 
 namespace warpline::worker {
 
-// A graph that has conditional handles, and whose nodes come later. The decoder writes the first
-// three members, and the control lane the others. It is shared because graphs that are made of it
+// A graph that has conditional handles, and whose nodes come later. The control lane
+// writes what is not the decoder's. It is shared because graphs that are made of it
 // keep it.
 struct Frame {
-  uint32_t device = 0;   // The device of its handle.
-  uint64_t counted = 0;  // Handles, nodes and bodies that count for the session.
-  uint64_t nodes = 0;    // How many of those are nodes and bodies.
+  uint32_t device = 0;  // The device of its handle; constant.
+  uint64_t counted ABSL_GUARDED_BY(decoder_thread) =
+      0;  // Handles, nodes and bodies that count for the session.
+  uint64_t nodes ABSL_GUARDED_BY(decoder_thread) = 0;  // How many of those are nodes and bodies.
   bool created = false;
   bool filled = false;
   CudaResult result = CudaResult::kSuccess;  // The result of filling it.
@@ -30,6 +33,7 @@ struct Frame {
   // The modules of its nodes, which are kept so that no other module gets the place of one.
   std::vector<std::shared_ptr<Module>> modules;
   std::set<uint64_t> conditionals;
+  ModuleHold hold;  // Of all graphs that were made in it.
 };
 
 // Written by the decoder and then by the control lane; others read it after they saw the control
@@ -48,6 +52,7 @@ struct Graph {
   std::vector<std::shared_ptr<Kernel>> kernels;
   std::shared_ptr<const Image> image;  // Holds the nodes' parameters.
   std::shared_ptr<Frame> frame;        // For graphs with conditional nodes.
+  ModuleHold hold;
 };
 
 using FindKernel = std::function<std::shared_ptr<Kernel>(uint64_t handle)>;

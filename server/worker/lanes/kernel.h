@@ -5,12 +5,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/cuda/cuda_result.h"
 #include "common/shared_mutex.h"
 #include "server/device/device.h"
+#include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
 
@@ -20,12 +24,26 @@ struct Module {
   uint64_t ticket = 0;
   uint32_t device = 0;
   uint64_t image_bytes = 0;
+  uint64_t variable_bytes = 0;  // Of OutsideMemory; control lane only.
   CudaResult result = CudaResult::kNotReady;
   device::ModuleId id{};
   bool prints = false;  // Whether its kernels may print.
   device::JitLog log;   // The log of a load with options.
   // What only the worker has once a kernel of it may have run, as JournalFlags.
   uint32_t at_risk = 0;
+  // The graphs and frames that have kernels of it.
+  uint32_t holders ABSL_GUARDED_BY(decoder_thread) = 0;
+  // It was unloaded while some had, and stays on the device until the last of them is gone. The
+  // decoder sets it before it sends the unloading on.
+  bool kept = false;
+};
+
+// The modules whose kernels a graph or a frame has.
+struct ModuleHold {
+  std::set<std::shared_ptr<Module>> held ABSL_GUARDED_BY(decoder_thread);
+  // Those that end with the graph or frame. The decoder sets it with the command that destroys
+  // that, and the control lane then unloads them.
+  std::vector<std::shared_ptr<Module>> leaving;
 };
 
 // The CUfunction_attributes that an application may set, from kFirstSetting on.

@@ -49,7 +49,10 @@ Lane::Lane(const LaneHost* host, Kind kind, uint64_t stream)
 
 bool Lane::Start() {
   try {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = std::thread([this] {
+      const LoopScope scope(&on_lane_);
+      Run();
+    });
   } catch (const std::system_error& error) {
     // A tenant can have many streams; a limit on threads must not end its session.
     if (const LogPermit permit = host_->log->Ask(kNoThreadLine)) {
@@ -66,6 +69,7 @@ Lane::~Lane() { Stop(); }
 void Lane::Stop() {
   inbox_.Stop();
   if (thread_.joinable()) thread_.join();
+  on_lane_.AssertOnLoop();  // There is no such thread any more.
   // Records refer to their lanes, and the tasks left here to records.
   inbox_.Clear();
   ready_.clear();
@@ -145,6 +149,7 @@ void Lane::MarkIssued(std::function<void(std::string* batch)> then) {
   pending.seq = last_issued_seq_;
   pending.action = [this, ticket = pending.ticket, seq = pending.seq, then = std::move(then)](
                        CudaResult result, std::string* batch) {
+    on_lane_.AssertOnLoop();
     if (result == CudaResult::kSuccess) Retire(ticket, seq);
     then(result == CudaResult::kSuccess ? batch : nullptr);
   };
@@ -269,7 +274,9 @@ void Lane::Idle(int64_t last_progress_ns) {
                                            [](const Pending& p) { return p.reply_seq != 0; });
   const int64_t nap_ns =
       std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
-  inbox_.Sleep(watching ? absl::Nanoseconds(nap_ns) : absl::InfiniteDuration());
+  if (!watching) return inbox_.Sleep(absl::InfiniteDuration());
+  const LaneNaps::Nap nap(host_->naps, nap_ns);
+  inbox_.Sleep(absl::Nanoseconds(nap.ns()));
 }
 
 void Lane::Run() {

@@ -15,9 +15,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "common/loop/loop_affinity.h"
 #include "proto/command_lists.h"
 #include "proto/devices.h"
 #include "server/device/device.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/lane_inbox.h"
@@ -25,8 +28,9 @@
 
 namespace warpline::worker {
 
-// Derived classes must call Stop() in their destructors. Destroy a lane on the decoder's thread, or
-// on any other once it has been stopped.
+// Thread-safe, except for what runs on the lane's thread or the decoder's. Derived classes must
+// call Stop() in their destructors. Destroy a lane on the decoder's thread, or on any other once it
+// has been stopped.
 class Lane {
  public:
   enum class Kind { kLegacy, kBlocking, kNonBlocking, kControl };
@@ -42,17 +46,20 @@ class Lane {
   bool Start();
   // Ends the thread. What has not been issued is dropped, and what has been issued is not waited
   // for.
-  void Stop();
+  void Stop() RUNS_ON(decoder_thread);
+
+  // For what the lane calls: looks whether this is the lane's thread.
+  void AssertOnLane() const ABSL_ASSERT_EXCLUSIVE_LOCK(on_lane_) { on_lane_.AssertOnLoop(); }
 
   Kind kind() const { return kind_; }
   uint64_t stream() const { return stream_; }
   // The stream's device. A lane without a stream belongs to no device, and says 0.
   uint32_t device() const { return DeviceOfHandle(stream_); }
 
-  // Appends a task and returns its ticket. Only the decoder calls it; it takes effect at Flush().
-  uint64_t Append(Task task);
+  // Appends a task and returns its ticket. It takes effect at Flush().
+  uint64_t Append(Task task) RUNS_ON(decoder_thread);
   // Hands what was appended to the lane's thread.
-  void Flush() { inbox_.Flush(); }
+  void Flush() RUNS_ON(decoder_thread) { inbox_.Flush(); }
   // Replies to round trip `seq` when `record`, which belongs to this lane, is complete. Returns
   // false, and does not reply, when very many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
@@ -65,10 +72,10 @@ class Lane {
   // all their replies sent. Others may act only upon the last: data for the client must come first.
   uint64_t appended() const { return appended_.load(std::memory_order_acquire); }
   uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
-  uint64_t retired() const { return retired_; }  // Lane's thread only.
+  uint64_t retired() const RUNS_ON(on_lane_) { return retired_; }
   uint64_t delivered() const { return delivered_.load(std::memory_order_acquire); }
   // The numbers of the commands at retired() and delivered().
-  uint64_t retired_seq() const { return retired_seq_; }  // Lane's thread only.
+  uint64_t retired_seq() const RUNS_ON(on_lane_) { return retired_seq_; }
   uint64_t delivered_seq() const { return delivered_seq_.load(std::memory_order_acquire); }
   // True when the lane has destroyed its stream and its last command is complete: it may be
   // deleted.
@@ -94,53 +101,55 @@ class Lane {
     std::function<void(CudaResult, std::string* batch)> action;
   };
 
-  // Issues a task on the lane's thread. kBlocked leaves it at the front to be tried again.
-  virtual Step Issue(Task& task) = 0;
-  // Called on the lane's thread when it ends.
-  virtual void Finish() {}
+  // Issues a task. kBlocked leaves it at the front to be tried again.
+  virtual Step Issue(Task& task) RUNS_ON(on_lane_) = 0;
+  // Called when the lane's thread ends.
+  virtual void Finish() RUNS_ON(on_lane_) {}
 
   // Adds a mark after everything issued so far. When that fails, `pending` completes in its turn
   // with the error that is returned.
-  CudaResult Mark(device::StreamId stream, Pending pending);
+  CudaResult Mark(device::StreamId stream, Pending pending) RUNS_ON(on_lane_);
   // Adds such a mark for everything issued so far. When it is complete it is reported as such, and
   // then `then` adds to the batch; with an error `batch` is null.
-  void MarkIssued(std::function<void(std::string* batch)> then);
-  void Retire(uint64_t ticket, uint64_t seq);
+  void MarkIssued(std::function<void(std::string* batch)> then) RUNS_ON(on_lane_);
+  void Retire(uint64_t ticket, uint64_t seq) RUNS_ON(on_lane_);
 
+  LoopAffinity on_lane_;  // The lane's thread.
   const LaneHost* const host_;
   device::Context* const context_;  // Of device().
-  device::StreamId device_stream_{};
-  bool has_stream_ = false;  // Marks need a stream.
-  bool closing_ = false;     // The stream is destroyed once everything has retired.
-  uint64_t printed_ = 0;     // The latest ticket that launched a kernel which may print.
-  uint64_t unmarked_ = 0;    // Tasks issued since the last mark.
-  std::deque<Pending> pending_;
-  std::string batch_;  // Replies not yet sent.
+  device::StreamId device_stream_ ABSL_GUARDED_BY(on_lane_){};
+  bool has_stream_ ABSL_GUARDED_BY(on_lane_) = false;  // Marks need a stream.
+  // The stream is destroyed once everything has retired.
+  bool closing_ ABSL_GUARDED_BY(on_lane_) = false;
+  // The latest ticket that launched a kernel which may print.
+  uint64_t printed_ ABSL_GUARDED_BY(on_lane_) = 0;
+  uint64_t unmarked_ ABSL_GUARDED_BY(on_lane_) = 0;  // Tasks issued since the last mark.
+  std::deque<Pending> pending_ ABSL_GUARDED_BY(on_lane_);
+  std::string batch_ ABSL_GUARDED_BY(on_lane_);  // Replies not yet sent.
 
  private:
-  void Run();
-  bool IssueReady();
-  bool Poll();
-  bool PollEventWaits();
-  void Deliver();
-  void MarkTail();
-  void Idle(int64_t last_progress_ns);
-  bool Satisfied(const Task& task) const;
-  void Complete(Pending pending, CudaResult result);
+  void Run() RUNS_ON(on_lane_);
+  bool IssueReady() RUNS_ON(on_lane_);
+  bool Poll() RUNS_ON(on_lane_);
+  bool PollEventWaits() RUNS_ON(on_lane_);
+  void Deliver() RUNS_ON(on_lane_);
+  void MarkTail() RUNS_ON(on_lane_);
+  void Idle(int64_t last_progress_ns) RUNS_ON(on_lane_);
+  bool Satisfied(const Task& task) const RUNS_ON(on_lane_);
+  void Complete(Pending pending, CudaResult result) RUNS_ON(on_lane_);
 
   const Kind kind_;
   const uint64_t stream_;
 
   LaneInbox inbox_;
 
-  // The lane's thread alone uses these.
-  std::deque<Task> ready_;
-  std::vector<EventWait> event_waits_;
-  uint64_t last_issued_seq_ = 0;
-  uint64_t last_marked_ = 0;
-  uint64_t retired_ = 0;
-  uint64_t retired_seq_ = 0;
-  int64_t answers_ = 0;  // Answers in the batch to waiting callers.
+  std::deque<Task> ready_ ABSL_GUARDED_BY(on_lane_);
+  std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_lane_);
+  uint64_t last_issued_seq_ ABSL_GUARDED_BY(on_lane_) = 0;
+  uint64_t last_marked_ ABSL_GUARDED_BY(on_lane_) = 0;
+  uint64_t retired_ ABSL_GUARDED_BY(on_lane_) = 0;
+  uint64_t retired_seq_ ABSL_GUARDED_BY(on_lane_) = 0;
+  int64_t answers_ ABSL_GUARDED_BY(on_lane_) = 0;  // Answers in the batch to waiting callers.
 
   std::atomic<uint64_t> appended_{0};
   std::atomic<uint64_t> issued_{0};

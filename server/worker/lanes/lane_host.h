@@ -13,10 +13,13 @@
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/kernel.h"
+#include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/staging_pool.h"
 #include "server/worker/lanes/task.h"
+#include "server/worker/memory/memory_charger.h"
+#include "server/worker/memory/outside_memory.h"
 
 namespace warpline::worker {
 
@@ -49,7 +52,10 @@ class StateObserver {
   // load the module again.
   virtual CudaResult PlaceVariables(const Task& task,
                                     const std::function<CudaResult(device::ModuleId*)>& load) = 0;
-  // `task` has loaded its module from its image. Returns Module::at_risk.
+  // Returns how much memory the variables of the module take that `task` is about to load.
+  virtual uint64_t VariableBytes(const Task& task) = 0;
+  // `task` has loaded its module from its image, of which VariableBytes() was asked before. Returns
+  // Module::at_risk.
   virtual uint32_t OnModuleLoaded(const Task& task) = 0;
   // The module with this handle is about to be unloaded.
   virtual void OnModuleUnloading(uint64_t module) = 0;
@@ -61,26 +67,20 @@ class StateObserver {
   virtual void OnLostWithWorker(bool any) = 0;
 };
 
-// Asks the server for device memory outside the arena. Thread-safe.
-class MemoryCharger {
- public:
-  virtual ~MemoryCharger() = default;
-  // Waits for the server's answer. kOutOfMemory beyond the session's quota.
-  virtual CudaResult Charge(uint32_t device, uint64_t bytes) = 0;
-  virtual void Uncharge(uint32_t device, uint64_t bytes) = 0;
-};
-
-// All of it is borrowed and thread-safe, and lives longer than the lanes. None is null.
+// All of it is borrowed, thread-safe but for `outside`, and lives longer than the lanes. None is
+// null.
 struct LaneHost {
   const DeviceSet* devices = nullptr;
   LaneReports* reports = nullptr;
   StateObserver* state = nullptr;
   MemoryCharger* charger = nullptr;
+  OutsideMemory* outside = nullptr;
   ReplySink* sink = nullptr;
   PrintRelay* prints = nullptr;
   StagingPool* staging = nullptr;
   LaunchGate* gate = nullptr;
   CachedImages* images = nullptr;
+  LaneNaps* naps = nullptr;
   LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
 };
 

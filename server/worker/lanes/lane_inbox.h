@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SERVER_WORKER_LANES_LANE_INBOX_H_
 #define WARPLINE_SERVER_WORKER_LANES_LANE_INBOX_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -12,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/mutex.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/task.h"
 
@@ -25,9 +27,9 @@ struct EventWait {
 
 class LaneInbox {
  public:
-  // Called by the decoder. Append() takes effect at Flush().
-  void Append(Task task) { outbox_.push_back(std::move(task)); }
-  void Flush();
+  // Append() takes effect at Flush().
+  void Append(Task task) RUNS_ON(decoder_thread) { outbox_.push_back(std::move(task)); }
+  void Flush() RUNS_ON(decoder_thread);
 
   // Called by any thread. Returns false, and adds nothing, once the inbox is closed.
   bool AddEventWait(EventWait wait);
@@ -45,14 +47,13 @@ class LaneInbox {
   // Accepts no more waits from now on. Returns those that were not taken.
   std::vector<EventWait> Close();
 
-  // Drops everything. Called once the thread has ended, on the decoder's thread or with the decoder
-  // gone.
-  void Clear();
+  // Drops everything. Called once the lane's thread has ended.
+  void Clear() RUNS_ON(decoder_thread);
 
  private:
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  std::vector<Task> outbox_;  // The decoder's.
+  std::vector<Task> outbox_ ABSL_GUARDED_BY(decoder_thread);
 
   Mutex mu_;
   CondVar wake_;
@@ -63,6 +64,39 @@ class LaneInbox {
   bool asleep_ ABSL_GUARDED_BY(mu_) = false;
   // Written under `mu_`; lets the thread look without taking it.
   std::atomic<bool> has_news_{false};
+};
+
+// How long the lanes of a session nap between two looks at what they wait for: the more of them
+// nap, the longer each, so that a session of many streams wakes the processor hardly more often
+// than one of a few.
+//
+// Thread-safe.
+class LaneNaps {
+ public:
+  // So many lanes nap as if they were alone.
+  static constexpr int64_t kUndisturbed = 16;
+
+  // One nap, from its beginning to its end.
+  class Nap {
+   public:
+    // `naps` is borrowed; `alone_ns` is how long the lane would nap alone.
+    Nap(LaneNaps* naps, int64_t alone_ns) : naps_(naps) {
+      const int64_t lanes = naps->lanes_.fetch_add(1, std::memory_order_relaxed) + 1;
+      ns_ = alone_ns * std::max(lanes, kUndisturbed) / kUndisturbed;
+    }
+    ~Nap() { naps_->lanes_.fetch_sub(1, std::memory_order_relaxed); }
+    Nap(const Nap&) = delete;
+    Nap& operator=(const Nap&) = delete;
+
+    int64_t ns() const { return ns_; }
+
+   private:
+    LaneNaps* const naps_;
+    int64_t ns_;
+  };
+
+ private:
+  std::atomic<int64_t> lanes_{0};  // That nap.
 };
 
 }  // namespace warpline::worker

@@ -26,7 +26,7 @@ Lane::Step LinkLane::Issue(Task& task) {
     if (Answers(task.id)) host_->sink->Reply(task.seq, fault);
     return Step::kDone;
   }
-  std::visit([&](const auto& command) { Do(command, task); }, task.command);
+  std::visit([&](const auto& command) RUNS_ON(on_lane_) { Do(command, task); }, task.command);
   return Step::kDone;
 }
 

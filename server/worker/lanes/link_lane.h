@@ -3,6 +3,8 @@
 #ifndef WARPLINE_SERVER_WORKER_LANES_LINK_LANE_H_
 #define WARPLINE_SERVER_WORKER_LANES_LINK_LANE_H_
 
+#include "absl/base/thread_annotations.h"
+#include "common/loop/loop_affinity.h"
 #include "server/worker/lanes/lane.h"
 
 namespace warpline::worker {
@@ -13,11 +15,11 @@ class LinkLane : public Lane {
   ~LinkLane() override { Stop(); }
 
  protected:
-  Step Issue(Task& task) override;
+  Step Issue(Task& task) RUNS_ON(on_lane_) override;
 
  private:
   // Declares a function for each command of this lane in the table.
-#define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task);
+#define WARPLINE_DO(Command) void Do(const cmd::Command& command, Task& task) RUNS_ON(on_lane_);
   WARPLINE_LANE_LINKER(WARPLINE_DO)
 #undef WARPLINE_DO
   // The decoder sends other commands elsewhere.

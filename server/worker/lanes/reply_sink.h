@@ -9,6 +9,7 @@
 
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
+#include "common/progress.h"
 #include "proto/wire.h"
 
 namespace warpline::worker {
@@ -31,7 +32,8 @@ std::string_view BytesOf(const Fields& fields) {
 // has one writer.
 class ReplySink {
  public:
-  explicit ReplySink(FrameWriter* writer) : writer_(writer) {}
+  // Both are borrowed. `progress` hears of answers.
+  ReplySink(FrameWriter* writer, Progress* progress) : writer_(writer), progress_(progress) {}
 
   void Reply(uint64_t seq, CudaResult result, std::string_view fields = {},
              std::string_view tail = {});
@@ -50,7 +52,10 @@ class ReplySink {
   // Count round trips that were decoded and whose answers have not been written yet.
   void Asked() { open_answers_.fetch_add(1); }
   // Notes that `count` answers were sent in batches; Reply() counts its own.
-  void Answered(int64_t count) { open_answers_.fetch_sub(count); }
+  void Answered(int64_t count) {
+    open_answers_.fetch_sub(count);
+    progress_->Notify();
+  }
   bool AllAnswered() const { return open_answers_.load() == 0; }
 
   // Nothing is written while muted: the client already has the replies to what is replayed now.
@@ -60,6 +65,7 @@ class ReplySink {
   void Write(std::string_view head, std::string_view tail = {});
 
   FrameWriter* const writer_;
+  Progress* const progress_;
   std::atomic<int64_t> open_answers_{0};
   Mutex mu_;
   bool muted_ ABSL_GUARDED_BY(mu_) = false;

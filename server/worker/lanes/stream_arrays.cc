@@ -53,9 +53,9 @@ Lane::Step StreamLane::Do(const cmd::CopyToArray& command, Task& task) {
     Check(task, result);
     return Step::kDone;
   }
-  return CopyInBy(task, [&](void* buffer) {
+  return CopyInBy(task, [&, stream = device_stream_](void* buffer) {
     return context_->CopyArray(InArray(*task.array, command.x, command.y, command.z),
-                               OnHost(buffer), extent, device_stream_);
+                               OnHost(buffer), extent, stream);
   });
 }
 
@@ -67,13 +67,14 @@ Lane::Step StreamLane::Do(const cmd::CopyFromArray& command, Task& task) {
     AnswerInOrder(task, result);
     return Step::kDone;
   }
-  return CopyOutBy(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {
-    const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
-    *bytes = part.extent.bytes();
-    const ArrayEnd from =
-        InArray(*task.array, command.x + part.x, command.y + part.y, command.z + part.z);
-    return context_->CopyArray(OnHost(buffer), from, part.extent, device_stream_);
-  });
+  return CopyOutBy(task, extent.bytes(),
+                   [&, stream = device_stream_](void* buffer, uint64_t offset, size_t* bytes) {
+                     const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
+                     *bytes = part.extent.bytes();
+                     const ArrayEnd from = InArray(*task.array, command.x + part.x,
+                                                   command.y + part.y, command.z + part.z);
+                     return context_->CopyArray(OnHost(buffer), from, part.extent, stream);
+                   });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyDeviceToArray& command, Task& task) {

@@ -11,6 +11,7 @@ Lane::Step StreamLane::Do(const cmd::GraphLaunch&, Task& task) {
   CudaResult result =
       LaunchGraph(*task.graph, host_->gate,
                   [this](uint32_t device, device::Context** context, device::StreamId* stream) {
+                    on_lane_.AssertOnLoop();
                     return GoTo(device, context, stream);
                   });
   // This is also done after a launch that failed half-way: what runs elsewhere is waited for here.

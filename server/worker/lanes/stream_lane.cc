@@ -53,7 +53,8 @@ Lane::Step StreamLane::Issue(Task& task) {
     }
   }
   for (const auto& barrier : std::exchange(task.barriers, {})) WaitFor(task, barrier.get());
-  return std::visit([&](const auto& command) { return Do(command, task); }, task.command);
+  return std::visit([&](const auto& command) RUNS_ON(on_lane_) { return Do(command, task); },
+                    task.command);
 }
 
 Lane::Step StreamLane::Do(const cmd::StreamCreate& command, Task& task) {
@@ -144,7 +145,10 @@ Lane::Step StreamLane::CopyIn(Task& task, Copy copy) {
   Pending pending;
   pending.ticket = task.ticket;
   pending.seq = task.seq;
-  pending.action = [this, buffer](CudaResult, std::string*) { GiveStaging(buffer); };
+  pending.action = [this, buffer](CudaResult, std::string*) {
+    on_lane_.AssertOnLoop();
+    GiveStaging(buffer);
+  };
   Mark(device_stream_, std::move(pending));
   return Step::kDone;
 }
@@ -157,8 +161,8 @@ Lane::Step StreamLane::Do(const cmd::CopyToDevice& command, Task& task) {
     Check(task, context_->CopyToDevice(command.dst, task.tail.data(), bytes, device_stream_));
     return Step::kDone;
   }
-  return CopyIn(task, [&](const void* buffer) {
-    return context_->CopyToDevice(command.dst, buffer, bytes, device_stream_);
+  return CopyIn(task, [&, stream = device_stream_](const void* buffer) {
+    return context_->CopyToDevice(command.dst, buffer, bytes, stream);
   });
 }
 
@@ -181,6 +185,7 @@ Lane::Step StreamLane::CopyOut(Task& task, uint64_t total, Copy copy) {
     if (result == CudaResult::kSuccess) {
       pending.action = [this, buffer, offset, bytes, seq = task.seq](CudaResult done,
                                                                      std::string* batch) {
+        on_lane_.AssertOnLoop();
         if (done == CudaResult::kSuccess && bytes > 0) {
           const std::string_view data(static_cast<char*>(buffer), bytes);
           host_->sink->CopyData(seq, offset, data, batch);
@@ -223,10 +228,11 @@ void StreamLane::AnswerInOrder(const Task& task, CudaResult result) {
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
-  return CopyOut(task, command.bytes, [&](void* buffer, uint64_t offset, size_t* bytes) {
-    *bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
-    return context_->CopyFromDevice(buffer, command.src + offset, *bytes, device_stream_);
-  });
+  return CopyOut(task, command.bytes,
+                 [&, stream = device_stream_](void* buffer, uint64_t offset, size_t* bytes) {
+                   *bytes = std::min<uint64_t>(kStagingBytes, command.bytes - offset);
+                   return context_->CopyFromDevice(buffer, command.src + offset, *bytes, stream);
+                 });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
@@ -245,8 +251,8 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
   if (result == CudaResult::kSuccess) {
     if (kernel.module->prints) printed_ = task.ticket;
     const auto* bytes = reinterpret_cast<const std::byte*>(params.data());
-    result = host_->gate->With({&task.kernel, 1}, [&] {
-      return context_->Launch(kernel.id, config, {bytes, params.size()}, device_stream_);
+    result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {
+      return context_->Launch(kernel.id, config, {bytes, params.size()}, stream);
     });
   }
   Check(task, result);
@@ -308,8 +314,8 @@ Lane::Step StreamLane::Do(const cmd::CopyBoxToDevice& command, Task& task) {
     Check(task, CudaResult::kInvalidValue);
     return Step::kDone;
   }
-  return CopyIn(task, [&](const void* buffer) {
-    return context_->CopyBoxToDevice(place, buffer, extent, device_stream_);
+  return CopyIn(task, [&, stream = device_stream_](const void* buffer) {
+    return context_->CopyBoxToDevice(place, buffer, extent, stream);
   });
 }
 
@@ -321,11 +327,12 @@ Lane::Step StreamLane::Do(const cmd::CopyBoxFromDevice& command, Task& task) {
     AnswerInOrder(task, CudaResult::kInvalidValue);
     return Step::kDone;
   }
-  return CopyOut(task, extent.bytes(), [&](void* buffer, uint64_t offset, size_t* bytes) {
-    const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
-    *bytes = part.extent.bytes();
-    return context_->CopyBoxFromDevice(buffer, part.In(place), part.extent, device_stream_);
-  });
+  return CopyOut(task, extent.bytes(),
+                 [&, stream = device_stream_](void* buffer, uint64_t offset, size_t* bytes) {
+                   const BoxPart part = PartOfBox(extent, offset, kStagingBytes);
+                   *bytes = part.extent.bytes();
+                   return context_->CopyBoxFromDevice(buffer, part.In(place), part.extent, stream);
+                 });
 }
 
 Lane::Step StreamLane::Do(const cmd::CopyBoxOnDevice& command, Task& task) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 
+#include "absl/base/thread_annotations.h"
+#include "common/loop/loop_affinity.h"
 #include "server/worker/lanes/lane.h"
 
 namespace warpline::worker {
@@ -15,12 +17,12 @@ class StreamLane : public Lane {
   ~StreamLane() override { Stop(); }
 
  protected:
-  Step Issue(Task& task) override;
-  void Finish() override;
+  Step Issue(Task& task) RUNS_ON(on_lane_) override;
+  void Finish() RUNS_ON(on_lane_) override;
 
  private:
   // Declares a function for each command of this lane in the table.
-#define WARPLINE_DO(Command) Step Do(const cmd::Command& command, Task& task);
+#define WARPLINE_DO(Command) Step Do(const cmd::Command& command, Task& task) RUNS_ON(on_lane_);
   WARPLINE_LANE_STREAM(WARPLINE_DO)
 #undef WARPLINE_DO
   // The decoder sends other commands elsewhere.
@@ -30,43 +32,47 @@ class StreamLane : public Lane {
     return Step::kDone;
   }
 
-  void Check(const Task& task, CudaResult result);
+  void Check(const Task& task, CudaResult result) RUNS_ON(on_lane_);
   // Launches the task's kernel, with `params` as its parameter buffer.
-  void Launch(const Task& task, const device::LaunchConfig& config, std::string_view params);
+  void Launch(const Task& task, const device::LaunchConfig& config, std::string_view params)
+      RUNS_ON(on_lane_);
   // Makes the stream wait for a record of another lane.
-  void WaitFor(const Task& task, const worker::EventRecord* record);
-  Step RecordMark(Task& task);
-  bool OpenStream();
+  void WaitFor(const Task& task, const worker::EventRecord* record) RUNS_ON(on_lane_);
+  Step RecordMark(Task& task) RUNS_ON(on_lane_);
+  bool OpenStream() RUNS_ON(on_lane_);
   // Brings the tail to the device: copy(buffer) issues the copy from a staging buffer.
   template <typename Copy>
-  Step CopyIn(Task& task, Copy copy);
+  Step CopyIn(Task& task, Copy copy) RUNS_ON(on_lane_);
   // Sends `total` bytes back: copy(buffer, offset, &bytes) issues the piece at `offset`, which is
   // at most kStagingBytes long, and sets its length.
   template <typename Copy>
-  Step CopyOut(Task& task, uint64_t total, Copy copy);
+  Step CopyOut(Task& task, uint64_t total, Copy copy) RUNS_ON(on_lane_);
   // These do the same for code in other files.
-  Step CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy);
+  Step CopyInBy(Task& task, const std::function<CudaResult(void*)>& copy) RUNS_ON(on_lane_);
   Step CopyOutBy(Task& task, uint64_t total,
-                 const std::function<CudaResult(void*, uint64_t, size_t*)>& copy);
+                 const std::function<CudaResult(void*, uint64_t, size_t*)>& copy) RUNS_ON(on_lane_);
   // Answers with an error after what is under way.
-  void AnswerInOrder(const Task& task, CudaResult result);
+  void AnswerInOrder(const Task& task, CudaResult result) RUNS_ON(on_lane_);
   // For launches over several devices: gives a stream of `device` that comes after everything that
   // was issued since `issuing_to_` was set. What is issued there from now on counts as this lane's
   // once the lane has gone back to its own device.
-  CudaResult GoTo(uint32_t device, device::Context** context, device::StreamId* stream);
-  CudaResult GoTo(uint32_t device);
-  CudaResult StreamOn(uint32_t device, device::StreamId* stream);
+  CudaResult GoTo(uint32_t device, device::Context** context, device::StreamId* stream)
+      RUNS_ON(on_lane_);
+  CudaResult GoTo(uint32_t device) RUNS_ON(on_lane_);
+  CudaResult StreamOn(uint32_t device, device::StreamId* stream) RUNS_ON(on_lane_);
   // Take and give the buffers of StagingPool.
-  void* TakeStaging(CudaResult* result);
-  void GiveStaging(void* buffer);
+  void* TakeStaging(CudaResult* result) RUNS_ON(on_lane_);
+  void GiveStaging(void* buffer) RUNS_ON(on_lane_);
 
-  CudaResult open_result_ = CudaResult::kNotReady;
-  uint32_t flags_ = 0;
-  int priority_ = 0;
-  uint64_t copied_ = 0;  // Bytes of the CopyFromDevice or CopyBoxFromDevice at the front.
-  size_t staged_ = 0;    // Staging buffers that this lane holds.
-  uint32_t issuing_to_ = 0;
-  std::map<uint32_t, device::StreamId> side_streams_;  // By device, made when first needed.
+  CudaResult open_result_ ABSL_GUARDED_BY(on_lane_) = CudaResult::kNotReady;
+  uint32_t flags_ ABSL_GUARDED_BY(on_lane_) = 0;
+  int priority_ ABSL_GUARDED_BY(on_lane_) = 0;
+  // Bytes of the CopyFromDevice or CopyBoxFromDevice at the front.
+  uint64_t copied_ ABSL_GUARDED_BY(on_lane_) = 0;
+  size_t staged_ ABSL_GUARDED_BY(on_lane_) = 0;  // Staging buffers that this lane holds.
+  uint32_t issuing_to_ ABSL_GUARDED_BY(on_lane_) = 0;
+  std::map<uint32_t, device::StreamId> side_streams_
+      ABSL_GUARDED_BY(on_lane_);  // By device, made when first needed.
 };
 
 }  // namespace warpline::worker

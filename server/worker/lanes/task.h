@@ -9,10 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "proto/command_lists.h"
 #include "proto/commands.h"
 #include "server/device/device.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/image.h"
 #include "server/worker/lanes/kernel.h"
@@ -23,11 +25,11 @@ class Lane;
 struct Frame;
 struct Graph;
 
-// Device code that is being linked. It belongs to the linker lane, except for `device` and
-// `image_bytes`, which belong to the decoder.
+// Device code that is being linked. What is not the decoder's belongs to the linker lane.
 struct Link {
-  uint32_t device = 0;
-  uint64_t image_bytes = 0;  // Sum of what was added.
+  uint32_t device = 0;  // Constant.
+  // Sum of what was added.
+  uint64_t image_bytes ABSL_GUARDED_BY(decoder_thread) = 0;
   bool created = false;
   device::LinkId id{};
   device::JitLog log;  // Everything that was said so far.

@@ -88,7 +88,9 @@ void Completion::Fail(uint64_t seq, CommandId id, CudaResult result) {
 }
 
 void Completion::OnRetired(Lane* lane, uint64_t count, std::string* batch) {
-  const uint64_t total = retired_count_.fetch_add(count, std::memory_order_relaxed) + count;
+  lane->AssertOnLane();
+  const uint64_t total = retired_count_.fetch_add(count) + count;
+  parts_.progress->Notify();
   parts_.usage->commands_complete.fetch_add(count, std::memory_order_relaxed);
   const uint64_t all = AllSeq(lane);
   RaiseReported(all);
@@ -108,6 +110,7 @@ void Completion::AfterRetired() {
     all = AllSeq(nullptr);
   }
   if (parts_.recorder != nullptr) PublishIfIdle(all);
+  parts_.progress->Notify();
 }
 
 bool Completion::RaiseReported(uint64_t all) {
@@ -124,9 +127,13 @@ uint64_t Completion::AllSeq(const Lane* reporter) {
   uint64_t all = decoded_seq_.load(std::memory_order_acquire);
   MutexLock lock(&mu_);
   for (const auto& lane : lanes_) {
-    const bool own = lane.get() == reporter;
-    const uint64_t seq = own ? lane->retired_seq() : lane->delivered_seq();
-    const uint64_t ticket = own ? lane->retired() : lane->delivered();
+    uint64_t seq = lane->delivered_seq();
+    uint64_t ticket = lane->delivered();
+    if (lane.get() == reporter) {
+      lane->AssertOnLane();
+      seq = lane->retired_seq();
+      ticket = lane->retired();
+    }
     if (ticket != lane->appended()) all = std::min(all, seq);
   }
   return all;

@@ -16,19 +16,23 @@
 #include "absl/base/thread_annotations.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
+#include "common/progress.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/continuity/recorder.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/lane.h"
 #include "server/worker/lanes/lane_host.h"
 
 namespace warpline::worker {
 
-// Thread-safe, except for what belongs to the decoder.
+// Thread-safe, except for what runs on the decoder's thread.
 class Completion : public LaneReports {
  public:
-  // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h.
+  // All are borrowed; `recorder` may be null. `log` has the kinds of session_log.h. `progress`
+  // hears of commands and waits that are complete.
   struct Parts {
     ReplySink* sink = nullptr;
+    Progress* progress = nullptr;
     PrintRelay* prints = nullptr;
     SharedUsage* usage = nullptr;
     Recorder* recorder = nullptr;
@@ -36,29 +40,29 @@ class Completion : public LaneReports {
   };
   explicit Completion(const Parts& parts) : parts_(parts) {}
 
-  // Adds a lane to those that count. Called by the decoder.
-  void AddLane(std::shared_ptr<Lane> lane);
+  // Adds a lane to those that count.
+  void AddLane(std::shared_ptr<Lane> lane) RUNS_ON(decoder_thread);
   // Takes out the lanes whose stream is destroyed and complete.
-  std::vector<std::shared_ptr<Lane>> TakeFinishedLanes();
+  std::vector<std::shared_ptr<Lane>> TakeFinishedLanes() RUNS_ON(decoder_thread);
   // Ends the threads of all lanes, and forgets the lanes and all waits. Nothing is decoded
   // afterwards.
-  void StopLanes();
+  void StopLanes() RUNS_ON(decoder_thread);
 
   // Says that everything up to `seq` has been decoded and given to its lanes, and that `retired`
   // commands of it were complete at once. The decoder calls the two in this order, and between them
   // the lanes get their tasks, so that the last report says that all is done.
-  void SetDecoded(uint64_t seq);
-  void AfterDecoded(uint64_t retired);
+  void SetDecoded(uint64_t seq) RUNS_ON(decoder_thread);
+  void AfterDecoded(uint64_t retired) RUNS_ON(decoder_thread);
   // Says that everything up to `seq` was complete in a former worker.
-  void ResumeAfter(uint64_t seq);
+  void ResumeAfter(uint64_t seq) RUNS_ON(decoder_thread);
 
   // Runs `done` once everything that was given to all lanes, or to the streams of a device, so far
-  // is complete. Called by the decoder.
-  void WhenAllRetired(std::function<void()> done);
-  void WhenDeviceRetired(uint32_t device, std::function<void()> done);
+  // is complete.
+  void WhenAllRetired(std::function<void()> done) RUNS_ON(decoder_thread);
+  void WhenDeviceRetired(uint32_t device, std::function<void()> done) RUNS_ON(decoder_thread);
 
-  uint64_t retired_count() const { return retired_count_.load(std::memory_order_relaxed); }
-  int waiting() const { return watch_count_.load(std::memory_order_relaxed); }
+  uint64_t retired_count() const { return retired_count_.load(); }
+  int waiting() const { return watch_count_.load(); }
   // Whether everything that the lanes were given is complete and answered.
   bool Idle();
 
@@ -75,7 +79,8 @@ class Completion : public LaneReports {
     std::function<void()> done;
   };
 
-  void WhenRetired(const std::function<bool(const Lane&)>& wanted, std::function<void()> done);
+  void WhenRetired(const std::function<bool(const Lane&)>& wanted, std::function<void()> done)
+      RUNS_ON(decoder_thread);
   void RunWatches();
   // Returns the command up to which everything is complete and its replies are sent, or are about
   // to be sent in the batch of `reporter`.

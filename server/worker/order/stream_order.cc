@@ -88,7 +88,7 @@ void StreamOrder::AfterEvents(Stream* stream, Task* task) {
 }
 
 void StreamOrder::AfterObjects(Task* task) {
-  const auto wait_for = [&](const auto& object) {
+  const auto wait_for = [&](const auto& object) RUNS_ON(decoder_thread) {
     if (object == nullptr || control_->issued() >= object->ticket) return;
     task->after.push_back({control_, object->ticket});
   };
@@ -99,7 +99,7 @@ void StreamOrder::AfterObjects(Task* task) {
 }
 
 void StreamOrder::AfterAllStreams(Task* task) {
-  ForEachStream([&](const Stream& stream) {
+  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) {
     const uint64_t appended = stream.lane->appended();
     if (stream.lane->issued() < appended) task->after.push_back({stream.lane, appended});
   });
@@ -131,13 +131,13 @@ void StreamOrder::ComesAfterBarrier(Stream* stream, size_t kind, const Barriers&
 // sees to that once the commands reach it in the application's order.
 void StreamOrder::Enqueue(Stream* stream, Task task) {
   const Lane& lane = *stream->lane;
-  const auto wait_for = [&](const Stream& other) {
+  const auto wait_for = [&](const Stream& other) RUNS_ON(decoder_thread) {
     const uint64_t appended = other.lane->appended();
     if (other.lane->issued() < appended) task.after.push_back({other.lane, appended});
     ComesAfterData(stream, other.lane, other.data_ticket, &task);
   };
   if (lane.kind() == Lane::Kind::kLegacy) {
-    ForEachStream([&](const Stream& other) {
+    ForEachStream([&](const Stream& other) RUNS_ON(decoder_thread) {
       const bool blocking =
           other.lane->kind() == Lane::Kind::kBlocking && other.lane->device() == lane.device();
       if (blocking) wait_for(other);
@@ -160,11 +160,12 @@ void StreamOrder::AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record
 void StreamOrder::Flush() {
   control_->Flush();
   if (linker_ != nullptr) linker_->Flush();
-  ForEachStream([](const Stream& stream) { stream.lane->Flush(); });
+  ForEachStream([](const Stream& stream) RUNS_ON(decoder_thread) { stream.lane->Flush(); });
 }
 
 void StreamOrder::ForgetFinished() {
-  std::erase_if(leaving_, [](const auto& stream) { return stream->lane->finished(); });
+  std::erase_if(leaving_, [](const auto& stream)
+                              RUNS_ON(decoder_thread) { return stream->lane->finished(); });
 }
 
 }  // namespace warpline::worker

@@ -15,8 +15,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "proto/commands.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/lane.h"
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/task.h"
@@ -27,17 +29,17 @@ namespace warpline::worker {
 // A stream as the decoder knows it.
 struct Stream {
   // Shared, because records of events and tasks of other lanes keep it.
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<Lane> lane ABSL_GUARDED_BY(decoder_thread);
   // True when the stream comes after no StreamBarriers but those of streams that are like it.
-  bool ignores_barriers = false;
+  bool ignores_barriers ABSL_GUARDED_BY(decoder_thread) = false;
   // The number of the latest StreamBarrier that it comes after: first among streams that do not
   // ignore barriers, then among those that do.
-  std::array<uint64_t, 2> barriers_seen{};
+  std::array<uint64_t, 2> barriers_seen ABSL_GUARDED_BY(decoder_thread){};
   // The latest ticket that sends data to the client, or comes after data of another stream.
-  uint64_t data_ticket = 0;
+  uint64_t data_ticket ABSL_GUARDED_BY(decoder_thread) = 0;
 };
 
-// Belongs to the decoder. Completion::StopLanes() stops the lanes that it opened.
+// Completion::StopLanes() stops the lanes that it opened.
 class StreamOrder {
  public:
   // Both are borrowed.
@@ -45,39 +47,39 @@ class StreamOrder {
 
   // Opens the control lane and the devices' legacy streams. Returns false when the system has no
   // threads.
-  bool Start();
+  bool Start() RUNS_ON(decoder_thread);
 
   // Returns null when no stream has this handle.
-  Stream* Find(uint64_t handle);
-  Stream* legacy(uint32_t device) { return legacy_[device]; }
+  Stream* Find(uint64_t handle) RUNS_ON(decoder_thread);
+  Stream* legacy(uint32_t device) RUNS_ON(decoder_thread) { return legacy_[device]; }
   // Returns null when the system has no thread for it. `handle` must be new.
-  Stream* Open(Lane::Kind kind, uint64_t handle);
+  Stream* Open(Lane::Kind kind, uint64_t handle) RUNS_ON(decoder_thread);
   // Frees the handle; the stream's work keeps its place in the order.
-  void Close(uint64_t handle);
+  void Close(uint64_t handle) RUNS_ON(decoder_thread);
   // The number of streams with a handle.
-  size_t handles() const { return streams_.size(); }
+  size_t handles() const RUNS_ON(decoder_thread) { return streams_.size(); }
   // The number of streams with a thread, after ending those that are closed and complete.
-  size_t Threads();
+  size_t Threads() RUNS_ON(decoder_thread);
 
   // The ticket that the control lane's next task gets.
-  uint64_t NextControlTicket() const { return control_->appended() + 1; }
+  uint64_t NextControlTicket() const RUNS_ON(decoder_thread) { return control_->appended() + 1; }
 
   // These give a task to its lane, after what its row of the table and its stream's kind ask for.
   template <typename Command>
-  void ToStream(Stream* stream, Task task) {
+  void ToStream(Stream* stream, Task task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kStream);
     AddPrerequisites(InfoOf<Command>().after, stream, &task);
     Enqueue(stream, std::move(task));
   }
   template <typename Command>
-  void ToControl(Task task) {
+  void ToControl(Task task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kControl);
     AddPrerequisites(InfoOf<Command>().after, nullptr, &task);
     control_->Append(std::move(task));
   }
   // Returns false when there is no linker lane yet and the system has no thread for one.
   template <typename Command>
-  [[nodiscard]] bool ToLinker(Task task) {
+  [[nodiscard]] bool ToLinker(Task task) RUNS_ON(decoder_thread) {
     static_assert(InfoOf<Command>().lane == LaneKind::kLinker);
     if (!OpenLinker()) return false;
     linker_->Append(std::move(task));
@@ -85,14 +87,16 @@ class StreamOrder {
   }
 
   // Notes that what `stream` was given last sends data to the client.
-  void SendsData(Stream* stream) { stream->data_ticket = stream->lane->appended(); }
+  void SendsData(Stream* stream) RUNS_ON(decoder_thread) {
+    stream->data_ticket = stream->lane->appended();
+  }
   // Notes that `record`, which `stream` was given last, is a StreamBarrier.
-  void AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record);
+  void AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record) RUNS_ON(decoder_thread);
 
   // Hands everything to the lanes' threads.
-  void Flush();
+  void Flush() RUNS_ON(decoder_thread);
   // Forgets closed streams that are complete.
-  void ForgetFinished();
+  void ForgetFinished() RUNS_ON(decoder_thread);
 
  private:
   struct Barriers {
@@ -104,33 +108,34 @@ class StreamOrder {
   static constexpr const CommandInfo& InfoOf() {
     return FindCommand(CommandTraits<Command>::kId);
   }
-  bool OpenLinker();
+  bool OpenLinker() RUNS_ON(decoder_thread);
   template <typename Visit>
-  void ForEachStream(Visit visit);
+  void ForEachStream(Visit visit) RUNS_ON(decoder_thread);
   // `stream` is null for a task of the control lane.
-  void AddPrerequisites(After after, Stream* stream, Task* task);
-  void AfterEvents(Stream* stream, Task* task);
-  void AfterObjects(Task* task);
-  void AfterAllStreams(Task* task);
-  void Enqueue(Stream* stream, Task task);
+  void AddPrerequisites(After after, Stream* stream, Task* task) RUNS_ON(decoder_thread);
+  void AfterEvents(Stream* stream, Task* task) RUNS_ON(decoder_thread);
+  void AfterObjects(Task* task) RUNS_ON(decoder_thread);
+  void AfterAllStreams(Task* task) RUNS_ON(decoder_thread);
+  void Enqueue(Stream* stream, Task task) RUNS_ON(decoder_thread);
   // Makes `task`, the next of `stream`, come after what `other` had appended up to `ticket`, as far
   // as there is data for the client.
   static void ComesAfterData(Stream* stream, const std::shared_ptr<Lane>& other, uint64_t ticket,
-                             Task* task);
+                             Task* task) RUNS_ON(decoder_thread);
   // Makes `task` come after the latest of these barriers, unless the stream already does.
-  static void ComesAfterBarrier(Stream* stream, size_t kind, const Barriers& barriers, Task* task);
+  static void ComesAfterBarrier(Stream* stream, size_t kind, const Barriers& barriers, Task* task)
+      RUNS_ON(decoder_thread);
 
   const LaneHost* const host_;
   Completion* const completion_;
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(decoder_thread);
   // Closed streams whose work still has its place in the order.
-  std::vector<std::unique_ptr<Stream>> leaving_;
-  std::vector<Stream*> legacy_;  // By device.
+  std::vector<std::unique_ptr<Stream>> leaving_ ABSL_GUARDED_BY(decoder_thread);
+  std::vector<Stream*> legacy_ ABSL_GUARDED_BY(decoder_thread);  // By device.
   // The StreamBarriers of streams that come after all barriers, then those of streams that ignore
   // the former.
-  std::array<Barriers, 2> barriers_;
-  std::shared_ptr<Lane> control_;
-  std::shared_ptr<Lane> linker_;  // Opened with the first link.
+  std::array<Barriers, 2> barriers_ ABSL_GUARDED_BY(decoder_thread);
+  std::shared_ptr<Lane> control_ ABSL_GUARDED_BY(decoder_thread);
+  std::shared_ptr<Lane> linker_ ABSL_GUARDED_BY(decoder_thread);  // Opened with the first link.
 };
 
 }  // namespace warpline::worker

@@ -1,7 +1,5 @@
 #include "server/worker/session/decoder.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -36,11 +34,6 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
                                    (engine == Engine::kNothing || HasRow(engine));
                           }));
 
-void Nap() {
-  const timespec nap = {0, 50'000};
-  nanosleep(&nap, nullptr);
-}
-
 }  // namespace
 
 Decoder::Decoder(const CommandParts* parts, SharedUsage* usage, Rights rights)
@@ -49,11 +42,12 @@ Decoder::Decoder(const CommandParts* parts, SharedUsage* usage, Rights rights)
 std::string_view Decoder::TakePayload(std::string payload) {
   const uint64_t bytes = payload.size();
   queued_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  const std::shared_ptr<const std::string> kept(
-      new std::string(std::move(payload)), [this, bytes](const std::string* p) {
-        delete p;
-        queued_bytes_.fetch_sub(bytes, std::memory_order_release);
-      });
+  const std::shared_ptr<const std::string> kept(new std::string(std::move(payload)),
+                                                [this, bytes](const std::string* p) {
+                                                  delete p;
+                                                  queued_bytes_.fetch_sub(bytes);
+                                                  parts_.progress->Notify();
+                                                });
   parts_.current->SetPayload(kept);
   return *kept;
 }
@@ -66,8 +60,10 @@ absl::Status Decoder::Decode(std::string payload) {
     return absl::InvalidArgumentError(
         absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
   }
-  if (TooMuchQueued()) parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
-  while (TooMuchQueued()) Nap();
+  if (TooMuchQueued()) {
+    parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
+    parts_.progress->Await([this] { return !TooMuchQueued(); });
+  }
   CommandReader reader(TakePayload(std::move(payload)).substr(sizeof(header)));
   uint32_t count = 0;
   absl::Status status;
@@ -98,7 +94,7 @@ absl::Status Decoder::Decode(std::string payload) {
 }
 
 bool Decoder::TooMuchQueued() const {
-  return queued_bytes_.load(std::memory_order_acquire) > parts_.limits->max_queued_bytes ||
+  return queued_bytes_.load() > parts_.limits->max_queued_bytes ||
          next_seq_ - 1 - parts_.completion->retired_count() > parts_.limits->max_queued_commands ||
          static_cast<size_t>(parts_.completion->waiting()) > parts_.limits->max_watches;
 }
@@ -162,7 +158,7 @@ void Decoder::Replay(JournalEntry entry) {
 
 void Decoder::Finish() {
   parts_.order->Flush();
-  while (!parts_.completion->Idle()) Nap();
+  parts_.progress->Await([this] { return parts_.completion->Idle(); });
 }
 
 void Decoder::ResumeAfter(uint64_t seq) { next_seq_ = seq + 1; }

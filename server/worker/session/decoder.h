@@ -15,19 +15,20 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "lease/rights.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/commands/families.h"
 #include "server/worker/continuity/journal.h"
+#include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
 
 // One for each value of Engine.
 inline constexpr size_t kEngineCount = 4;
 
-// Belongs to one thread, the decoder's.
 class Decoder {
  public:
   // `parts` and `usage` are borrowed. Commands that need a right which `rights` lack are refused
@@ -36,38 +37,39 @@ class Decoder {
 
   // Takes one kCommands payload. INVALID_ARGUMENT when it breaks the protocol; the session cannot
   // go on then. Waits while more is queued than the limits allow.
-  absl::Status Decode(std::string payload);
+  absl::Status Decode(std::string payload) RUNS_ON(decoder_thread);
 
   // Runs an entry of the journal as a command, when the session is taken over from another worker,
   // which had accepted it.
-  void Replay(JournalEntry entry);
+  void Replay(JournalEntry entry) RUNS_ON(decoder_thread);
   // Hands everything to the lanes and waits until it is complete.
-  void Finish();
+  void Finish() RUNS_ON(decoder_thread);
   // Lets commands go on after number `seq`.
-  void ResumeAfter(uint64_t seq);
+  void ResumeAfter(uint64_t seq) RUNS_ON(decoder_thread);
   // Publishes how much the session holds, and how many commands it was given.
-  void PublishUsage();
+  void PublishUsage() RUNS_ON(decoder_thread);
 
  private:
-  bool TooMuchQueued() const;
+  bool TooMuchQueued() const RUNS_ON(decoder_thread);
   // Makes the payload that of the current commands; it counts as queued until the last task drops
   // it.
-  std::string_view TakePayload(std::string payload);
+  std::string_view TakePayload(std::string payload) RUNS_ON(decoder_thread);
   // Returns whether the session's rights allow the current command; refuses it when not.
-  bool Permitted();
+  bool Permitted() RUNS_ON(decoder_thread);
   // Returns whether the journal has room to note it; refuses it when not.
-  bool FitsInJournal(std::string_view body);
-  void Execute(std::string_view body);
+  bool FitsInJournal(std::string_view body) RUNS_ON(decoder_thread);
+  void Execute(std::string_view body) RUNS_ON(decoder_thread);
 
   const CommandParts& parts_;
   SharedUsage* const usage_;
   const Rights rights_;
-  CommandFamilies families_;
-  Rights said_missing_ = 0;  // The rights whose absence has been logged.
-  uint64_t next_seq_ = 1;
+  CommandFamilies families_ ABSL_GUARDED_BY(decoder_thread);
+  // The rights whose absence has been logged.
+  Rights said_missing_ ABSL_GUARDED_BY(decoder_thread) = 0;
+  uint64_t next_seq_ ABSL_GUARDED_BY(decoder_thread) = 1;
   std::atomic<uint64_t> queued_bytes_{0};
   // The commands that were accepted since usage was published, by engine.
-  std::array<uint64_t, kEngineCount> accepted_{};
+  std::array<uint64_t, kEngineCount> accepted_ ABSL_GUARDED_BY(decoder_thread){};
 };
 
 }  // namespace warpline::worker

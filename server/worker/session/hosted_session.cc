@@ -33,11 +33,13 @@ HostedSession::HostedSession(Options options)
       log_(kSessionLines),
       usage_(options.recorder == nullptr ? &own_usage_ : options.recorder->journal()->usage()),
       devices_(std::move(options.devices), limits_),
-      sink_(options.writer),
+      sink_(options.writer, &progress_),
       staging_(devices_.context(0), limits_.staging_buffers, usage_),
       prints_(options.output, &devices_, &sink_),
       continuity_(&devices_, options.recorder, options.sm, &log_),
+      outside_(ChargerOf(options), devices_.size()),
       completion_({.sink = &sink_,
+                   .progress = &progress_,
                    .prints = &prints_,
                    .usage = usage_,
                    .recorder = options.recorder,
@@ -46,11 +48,13 @@ HostedSession::HostedSession(Options options)
                   .reports = &completion_,
                   .state = &continuity_,
                   .charger = ChargerOf(options),
+                  .outside = &outside_,
                   .sink = &sink_,
                   .prints = &prints_,
                   .staging = &staging_,
                   .gate = &gate_,
                   .images = &images_,
+                  .naps = &naps_,
                   .log = &log_}),
       order_(&lane_host_, &completion_),
       current_(&completion_, &sink_, usage_),
@@ -58,6 +62,7 @@ HostedSession::HostedSession(Options options)
                       .tables = &tables_,
                       .order = &order_,
                       .completion = &completion_,
+                      .progress = &progress_,
                       .sink = &sink_,
                       .devices = &devices_,
                       .limits = &limits_,
@@ -73,7 +78,10 @@ HostedSession::HostedSession(Options options)
 HostedSession::~HostedSession() { completion_.StopLanes(); }
 
 absl::Status HostedSession::Replay(uint64_t seq) {
-  return ReplayJournal(seq, command_parts_, &continuity_, &decoder_);
+  outside_.BeginReplay();
+  const absl::Status status = ReplayJournal(seq, command_parts_, &continuity_, &decoder_);
+  replayed_bytes_ = outside_.EndReplay();
+  return status;
 }
 
 }  // namespace warpline::worker

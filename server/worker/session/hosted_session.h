@@ -6,7 +6,7 @@
 //   options.writer = &replies;
 //   auto session = HostedSession::Create(std::move(options));
 //   if (!session.ok()) return session.status();
-//   absl::Status status = (*session)->Decode(payload);  // On one thread, for each frame.
+//   absl::Status status = (*session)->Decode(payload);  // For each frame.
 //
 // A process may host several sessions: nothing here belongs to the process.
 #ifndef WARPLINE_SERVER_WORKER_SESSION_HOSTED_SESSION_H_
@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/log/log_budget.h"
+#include "common/progress.h"
 #include "lease/rights.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/commands/command_handler.h"
@@ -28,9 +29,11 @@
 #include "server/worker/continuity/continuity.h"
 #include "server/worker/continuity/recorder.h"
 #include "server/worker/lanes/cached_images.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_host.h"
+#include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/print_relay.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
@@ -42,8 +45,7 @@
 
 namespace warpline::worker {
 
-// Decode(), Replay(), UseImageCache() and the destructor belong to one thread, the decoder's. The
-// rest is thread-safe.
+// Thread-safe, except for what runs on the decoder's thread, to which the destructor belongs, too.
 class HostedSession {
  public:
   struct Options {
@@ -60,26 +62,31 @@ class HostedSession {
     int sm = 0;  // That of the device, such as 90; it decides which of a module's images runs.
     // These may be null.
     OutputSource* output = nullptr;    // What kernels print.
-    MemoryCharger* charger = nullptr;  // Charged for arrays.
+    MemoryCharger* charger = nullptr;  // Charged for what is outside the arena.
     VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
     Recorder* recorder = nullptr;      // Notes what a next worker needs.
   };
 
   // RESOURCE_EXHAUSTED when the system has no threads for it.
-  static absl::StatusOr<std::unique_ptr<HostedSession>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<HostedSession>> Create(Options options)
+      RUNS_ON(decoder_thread);
   ~HostedSession();
   HostedSession(const HostedSession&) = delete;
   HostedSession& operator=(const HostedSession&) = delete;
 
   // Calls Decoder::Decode().
-  absl::Status Decode(std::string payload) { return decoder_.Decode(std::move(payload)); }
+  absl::Status Decode(std::string payload) RUNS_ON(decoder_thread) {
+    return decoder_.Decode(std::move(payload));
+  }
 
   // Makes again what the recorder's journal holds, and goes on after command `seq`. Call it before
   // Decode(). The errors are those of ReplayJournal().
-  absl::Status Replay(uint64_t seq);
+  absl::Status Replay(uint64_t seq) RUNS_ON(decoder_thread);
+  // What has to be charged of the first device after that; see OutsideMemory::EndReplay().
+  uint64_t replayed_bytes() const RUNS_ON(decoder_thread) { return replayed_bytes_; }
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
-  void UseImageCache(ImageCache* cache) { images_.Use(cache); }
+  void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
 
   // These call Continuity.
   absl::Status SaveVariables(int fd) { return continuity_.Save(fd); }
@@ -98,19 +105,23 @@ class HostedSession {
 
   // The members stand in the order in which they need each other.
   const DeviceSet devices_;
+  Progress progress_;
   ReplySink sink_;
   StagingPool staging_;
   LaunchGate gate_;
+  LaneNaps naps_;
   CachedImages images_;
   PrintRelay prints_;
   Continuity continuity_;
+  OutsideMemory outside_;
   Completion completion_;
   const LaneHost lane_host_;
-  StreamOrder order_;
-  ObjectTables tables_;
-  CurrentCommand current_;
+  StreamOrder order_ ABSL_GUARDED_BY(decoder_thread);
+  ObjectTables tables_ ABSL_GUARDED_BY(decoder_thread);
+  CurrentCommand current_ ABSL_GUARDED_BY(decoder_thread);
   const CommandParts command_parts_;
-  Decoder decoder_;
+  Decoder decoder_ ABSL_GUARDED_BY(decoder_thread);
+  uint64_t replayed_bytes_ ABSL_GUARDED_BY(decoder_thread) = 0;
 };
 
 }  // namespace warpline::worker

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "proto/command_spans.h"
+#include "server/worker/lanes/decoder_thread.h"
 
 namespace warpline::worker {
 namespace {
@@ -17,7 +18,8 @@ bool IsData(CommandId id) { return !IsCode(id); }
 
 // The event of an EventCreate was complete at a time that the journal has, so its elapsed times can
 // still be told.
-void RestoreRecord(const std::string& body, int64_t host_ns, const CommandParts& parts) {
+void RestoreRecord(const std::string& body, int64_t host_ns, const CommandParts& parts)
+    RUNS_ON(decoder_thread) {
   cmd::EventCreate create;
   std::memcpy(&create, body.data(), sizeof(create));
   const auto event = parts.tables->events.find(create.event);
@@ -31,7 +33,8 @@ void RestoreRecord(const std::string& body, int64_t host_ns, const CommandParts&
   event->second.latest = std::move(record);
 }
 
-void ReplayEntry(JournalEntry entry, const CommandParts& parts, Decoder* decoder) {
+void ReplayEntry(JournalEntry entry, const CommandParts& parts, Decoder* decoder)
+    RUNS_ON(decoder_thread) {
   // Streams do not wait for the modules whose variables a command writes, because the application
   // did.
   if (WritesOf(entry.id, entry.body).bytes > 0) decoder->Finish();
@@ -56,6 +59,7 @@ absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* 
                      [&](const JournalEntry& entry) { parts.recorder->Expect(entry); });
   size_t count = 0;
   const auto replay = [&](JournalEntry entry) {
+    decoder_thread.AssertOnLoop();
     ReplayEntry(std::move(entry), parts, decoder);
     ++count;
   };

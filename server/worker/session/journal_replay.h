@@ -7,15 +7,16 @@
 #include "absl/status/status.h"
 #include "server/worker/commands/command_handler.h"
 #include "server/worker/continuity/continuity.h"
+#include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/session/decoder.h"
 
 namespace warpline::worker {
 
-// Runs what the journal holds, and lets the session go on after command `seq`. Called on the
-// decoder's thread, before anything else is decoded; `parts` must have a recorder. ABORTED when the
-// session cannot be as it was, FAILED_PRECONDITION with several devices.
+// Runs what the journal holds, and lets the session go on after command `seq`. Called before
+// anything else is decoded; `parts` must have a recorder. ABORTED when the session cannot be as it
+// was, FAILED_PRECONDITION with several devices.
 absl::Status ReplayJournal(uint64_t seq, const CommandParts& parts, Continuity* continuity,
-                           Decoder* decoder);
+                           Decoder* decoder) RUNS_ON(decoder_thread);
 
 }  // namespace warpline::worker
 

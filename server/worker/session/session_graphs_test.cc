@@ -60,6 +60,19 @@ class SessionGraphsTest : public SessionTest {
     replies_.Wait(seq);
   }
 
+  // Returns when the control lane has done what was added so far.
+  void AwaitControl() {
+    const uint64_t seq = Add(cmd::LimitGet{});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(seq);
+  }
+
+  int CountLines(std::string_view start) {
+    int lines = 0;
+    for (const std::string& line : context_.log()) lines += line.starts_with(start) ? 1 : 0;
+    return lines;
+  }
+
   bool Failed(uint64_t seq) { return replies_.Has(ReplyId::kFailed, seq); }
 };
 
@@ -192,6 +205,58 @@ TEST_F(SessionGraphsTest, ADestroyedGraphIsUnknown) {
   Sync(20);
   EXPECT_FALSE(Failed(launched));
   EXPECT_TRUE(Failed(late));
+}
+
+// The device's graph has the kernels of a module that the client has unloaded.
+TEST_F(SessionGraphsTest, AModuleStaysUntilItsLastGraphIsGone) {
+  LoadKernel();
+  AddStream(20);
+  ASSERT_EQ(Create(50, Definition(1, params_)), CudaResult::kSuccess);
+  ASSERT_EQ(Create(51, Definition(2, params_)), CudaResult::kSuccess);
+  Add(cmd::ModuleUnload{2});
+  const uint64_t late = Add(LaunchOn(20), params_);
+  const uint64_t launched = Add(cmd::GraphLaunch{20, 50});
+  Add(cmd::GraphDestroy{50});
+  Sync(20);
+  EXPECT_TRUE(Failed(late)) << "the client's kernel is gone";
+  EXPECT_FALSE(Failed(launched));
+  EXPECT_EQ(CountLines("unload"), 0);
+  Add(cmd::GraphDestroy{51});
+  AwaitControl();
+  EXPECT_EQ(CountLines("unload"), 1);
+}
+
+TEST_F(SessionGraphsTest, AModuleStaysUntilItsLastFrameIsGone) {
+  LoadKernel();
+  const uint64_t handle = MakeConditional(60);
+  std::string definition = Conditional(handle, 6);
+  AppendGraphStep(kLaunch, {0}, Fields(LaunchOn(0)), params_, &definition);
+  ASSERT_EQ(CreateIn(50, 60, definition), CudaResult::kSuccess);
+  Add(cmd::ModuleUnload{2});
+  Add(cmd::GraphDestroy{50});
+  AwaitControl();
+  EXPECT_EQ(CountLines("unload"), 0);
+  Add(cmd::ConditionalDestroy{60});
+  AwaitControl();
+  EXPECT_EQ(CountLines("unload"), 1);
+}
+
+// Otherwise graphs would keep more of the device than a session may have.
+TEST_F(SessionGraphsTest, AModuleThatStaysIsCounted) {
+  constexpr uint64_t kImage = 5;  // LoadKernel()'s
+  const std::string definition = Definition(1, params_);
+  SessionLimits limits;
+  limits.max_module_bytes = definition.size() + kImage;
+  Restart(limits);
+  LoadKernel();
+  ASSERT_EQ(Create(50, definition), CudaResult::kSuccess);
+  Add(cmd::ModuleUnload{2});
+  const uint64_t too_much = Add(cmd::ImageData{80, 1, 0}, "x");
+  Add(cmd::GraphDestroy{50});
+  const uint64_t fits = Add(cmd::ImageData{81, limits.max_module_bytes, 0}, "x");
+  AwaitControl();
+  EXPECT_TRUE(Failed(too_much));
+  EXPECT_FALSE(Failed(fits));
 }
 
 }  // namespace

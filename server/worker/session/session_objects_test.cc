@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/worker/testing/session_fixture.h"
@@ -110,6 +111,65 @@ TEST_F(SessionObjectsTest, CopiesThatCannotBeAreRefused) {
   EXPECT_EQ(ResultOf(nothing), CudaResult::kInvalidValue);
   EXPECT_EQ(ResultOf(huge), CudaResult::kInvalidValue);
   EXPECT_THAT(context_.log(), ElementsAre("array@0 64x16 levels=0"));
+}
+
+class OutsideMemoryTest : public SessionObjectsTest {
+ protected:
+  static constexpr uint64_t kMiB = 1u << 20;
+
+  void SetUp() override {
+    HostedSession::Options options = OptionsOf();
+    options.charger = &purse_;
+    options.devices.front().max_threads = 1u << 16;
+    options.devices.front().max_stack_bytes = 64u << 10;
+    Restart(std::move(options));
+  }
+  // The result of a look-up in a module with so many bytes of variables.
+  CudaResult Load(uint64_t module, uint64_t bytes) {
+    const std::string image = absl::StrCat(".version 8.0 .target sm_50 .address_size 64\n",
+                                           ".global .b8 big[", bytes, "];");
+    Add(cmd::ImageData{module + 1, image.size(), 0}, image);
+    Add(cmd::ModuleLoad{module, module + 1});
+    const uint64_t found = Add(cmd::KernelFind{module + 2, module}, "kernel");
+    EXPECT_TRUE(Send().ok());
+    return ResultOf(found);
+  }
+  CudaResult SetLimit(int limit, uint64_t value) {
+    const uint64_t set = Add(cmd::LimitSet{value, limit, 0});
+    EXPECT_TRUE(Send().ok());
+    return ResultOf(set);
+  }
+
+  Purse purse_;
+};
+
+TEST_F(OutsideMemoryTest, ModuleVariablesAreChargedUntilTheModuleIsGone) {
+  purse_.left = 100 * kMiB;
+  EXPECT_EQ(Load(10, 16 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(purse_.left, 100 * kMiB);  // The session's own share.
+  EXPECT_EQ(Load(20, 60 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(purse_.left, 40 * kMiB);
+  EXPECT_EQ(Load(30, 60 * kMiB), CudaResult::kOutOfMemory);
+  EXPECT_EQ(Load(40, 16ull << 30), CudaResult::kOutOfMemory);
+  EXPECT_EQ(purse_.left, 40 * kMiB);
+  Add(cmd::ModuleUnload{20});
+  EXPECT_EQ(Load(50, 80 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(purse_.left, 20 * kMiB);
+}
+
+TEST_F(OutsideMemoryTest, StacksAndHeapsAreCharged) {
+  constexpr int kStack = 0, kHeap = 2;
+  purse_.left = 1024 * kMiB;
+  // 65,536 threads, which have 1 KiB each in a new context.
+  EXPECT_EQ(SetLimit(kStack, 17u << 10), CudaResult::kSuccess);
+  EXPECT_EQ(purse_.left, 16 * kMiB);
+  EXPECT_EQ(SetLimit(kStack, 33u << 10), CudaResult::kOutOfMemory);
+  EXPECT_EQ(purse_.left, 16 * kMiB);
+  EXPECT_EQ(SetLimit(kHeap, 33 * kMiB), CudaResult::kOutOfMemory);
+  EXPECT_EQ(SetLimit(kStack, 1u << 10), CudaResult::kSuccess);
+  EXPECT_EQ(purse_.left, 1024 * kMiB);
+  EXPECT_EQ(SetLimit(kHeap, 80 * kMiB), CudaResult::kSuccess);
+  EXPECT_LE(purse_.left, 961 * kMiB);
 }
 
 TEST_F(SessionObjectsTest, ArraysAreChargedUntilTheyEnd) {

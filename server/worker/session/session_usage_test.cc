@@ -61,6 +61,57 @@ TEST_F(SessionUsageTest, LimitsThatWereMetAreCounted) {
   EXPECT_EQ(Met(*session_, Limit::kCommands), 0u);
 }
 
+// Nothing but a lane's progress wakes the decoder when it waits, so a lost wake-up is a test that
+// hangs.
+class DecoderWaitTest : public SessionUsageTest {
+ protected:
+  // Sends what was added, with a wait for all of it. The decoder waits until stream 1 goes on.
+  void SendAndWaitForRoom() {
+    const uint64_t sync = Add(cmd::ContextSync{});
+    std::thread decoder([this] { EXPECT_TRUE(Send().ok()); });
+    while (Met(*session_, Limit::kCommands) == 0) std::this_thread::yield();
+    EXPECT_FALSE(replies_.Has(ReplyId::kReply, sync));
+    context_.Resume(1);
+    decoder.join();
+    CudaResult result;
+    replies_.Wait(sync, &result);
+    EXPECT_EQ(result, CudaResult::kSuccess);
+  }
+};
+
+TEST_F(DecoderWaitTest, TheDecoderGoesOnWhenCommandsRetire) {
+  SessionLimits limits;
+  limits.max_queued_commands = 10;
+  Restart(limits);
+  context_.Stall(1);
+  for (int i = 0; i < 20; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
+  ASSERT_TRUE(Send().ok());
+  SendAndWaitForRoom();
+}
+
+TEST_F(DecoderWaitTest, TheDecoderGoesOnWhenPayloadsAreExecuted) {
+  SessionLimits limits;
+  limits.max_queued_bytes = 64 << 10;
+  Restart(limits);
+  context_.Stall(1);
+  // More than a lane has outstanding on a device, so that the copy is not issued yet.
+  for (int i = 0; i < 600; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
+  Add(cmd::CopyToDevice{1, 4096}, std::string(limits.max_queued_bytes, 'x'));
+  ASSERT_TRUE(Send().ok());
+  SendAndWaitForRoom();
+}
+
+TEST_F(DecoderWaitTest, TheDecoderGoesOnWhenWaitsForAllStreamsEnd) {
+  SessionLimits limits;
+  limits.max_watches = 2;
+  Restart(limits);
+  context_.Stall(1);
+  Add(cmd::Memset{1, 4096, 1, 1, 1});
+  for (uint64_t token = 1; token <= 3; ++token) Add(cmd::FreeFence{token});
+  ASSERT_TRUE(Send().ok());
+  SendAndWaitForRoom();
+}
+
 TEST_F(SessionUsageTest, AcceptedCommandsAreCountedByTheirEngine) {
   for (int i = 0; i < 3; ++i) Add(cmd::Memset{1, 4096, 1, 1, 1});
   Add(cmd::CopyToDevice{1, 0x1000}, "four");

@@ -71,14 +71,19 @@ absl::StatusOr<ClientChannels> ClientChannels::Make(const std::string& address, 
     made.name_ = made.tls_->server_name.empty() ? made.resolved_.host : made.tls_->server_name;
   }
   absl::string_view path = address;
-  if (listener_uid.has_value() && made.tls_ == nullptr && absl::ConsumePrefix(&path, "unix:")) {
-    // Whoever is looked at is who is spoken to: gRPC takes the connection as it is.
+  if (made.tls_ == nullptr && absl::ConsumePrefix(&path, "unix:")) {
+    absl::ConsumePrefix(&path, "//");
+    // Whoever is looked at is who is spoken to: gRPC takes the connection as it is. And the server
+    // can tell it from others of the same user.
     auto connected = ConnectUnix(std::string(path), listener_uid);
-    if (!connected.ok()) return connected.status();
-    made.channels_.push_back(grpc::CreateCustomInsecureChannelFromFd(
-        made.resolved_.authority, connected->Release(), MakeArguments(made.resolved_, options)));
-    made.failures_.resize(1);
-    return made;
+    if (connected.ok()) {
+      made.channels_.push_back(grpc::CreateCustomInsecureChannelFromFd(
+          made.resolved_.authority, connected->Release(), MakeArguments(made.resolved_, options)));
+      made.failures_.resize(1);
+      return made;
+    }
+    if (listener_uid.has_value()) return connected.status();
+    // gRPC says what is wrong, or finds a server that comes up later.
   }
   for (const std::string& uri : made.resolved_.uris) {
     made.channels_.push_back(

@@ -29,9 +29,9 @@ constexpr int kBacklog = 1024;
 // While there are no descriptors, connections wait for this long.
 constexpr int kStarvedMs = 50;
 
-enum ListenerLine : size_t { kFullLine, kStrangerLine, kListenerLineCount };
+enum ListenerLine : size_t { kFullLine, kOtherUserLine, kListenerLineCount };
 constexpr LogKind kListenerLines[kListenerLineCount] = {
-    {"connections_refused", 10, absl::Minutes(1)}, {"strangers_refused", 10, absl::Minutes(1)}};
+    {"listener_full", 10, absl::Minutes(1)}, {"other_users_refused", 10, absl::Minutes(1)}};
 
 absl::Status Cannot(const std::string& address, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
@@ -61,12 +61,6 @@ void SetPort(sockaddr* address, int port) {
   } else {
     reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(static_cast<uint16_t>(port));
   }
-}
-
-// 0 for what is no socket, such as a descriptor that is closed.
-ino_t SocketInode(int fd) {
-  struct stat info = {};
-  return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
 }  // namespace
@@ -153,14 +147,17 @@ absl::Status AddressListener::BindHost(const std::string& host, const std::strin
   return sockets_.empty() ? Cannot(name, problem) : absl::OkStatus();
 }
 
-AddressListener::AddressListener(int max_connections)
-    : max_connections_(max_connections), log_(kListenerLines) {}
+AddressListener::AddressListener(const ConnectionLimits& limits)
+    : connections_(limits), log_(kListenerLines) {}
 
 absl::Status AddressListener::Start(Take take) {
   take_ = std::move(take);
   stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ResourceExhaustedError(std::strerror(errno));
-  auto thread = TryStartLoopThread("wl-listen", [this] { Run(); });
+  auto thread = TryStartLoopThread("wl-listen", [this] {
+    const LoopScope scope(&on_listener_);
+    Run();
+  });
   if (!thread.ok()) return thread.status();
   thread_ = *std::move(thread);
   return absl::OkStatus();
@@ -197,36 +194,26 @@ void AddressListener::AcceptFrom(int socket) {
     return;
   }
   if (own_user_only_ && !IsOwnUser(fd.get())) {
-    if (const LogPermit permit = log_.Ask(kStrangerLine)) {
+    if (const LogPermit permit = log_.Ask(kOtherUserLine)) {
       permit.Warning("refusing another user's process at ", socket_path_);
     }
     return;
   }
-  if (!HasRoom()) {
-    if (!said_full_) {
-      // A peer that closes one connection for each that it opens gets here every time.
-      if (const LogPermit permit = log_.Ask(kFullLine)) {
-        permit.Warning("refusing connections: there are max_connections=", max_connections_,
-                       " already at this address");
-      }
+  bool made_room = false;
+  const bool taken = connections_.Add(fd.get(), &made_room);
+  const bool full = !taken || made_room;
+  if (full && !said_full_) {
+    // A peer that closes one connection for each that it opens gets here every time.
+    if (const LogPermit permit = log_.Ask(kFullLine)) {
+      permit.Warning(
+          taken ? "closed the oldest connection that had no session" : "refused a connection",
+          ": there are connections=", connections_.size(), " at this address");
     }
-    said_full_ = true;
-    return;
   }
-  said_full_ = false;
+  said_full_ = full;
+  if (!taken) return;
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);  // Nothing on a unix socket.
-  taken_.push_back({fd.get(), SocketInode(fd.get())});
   take_(fd.Release());
-}
-
-// gRPC closes connections without a word. A descriptor that is no socket any more, or another one,
-// was closed.
-bool AddressListener::HasRoom() {
-  const auto full = [this] { return taken_.size() >= static_cast<size_t>(max_connections_); };
-  if (full()) {
-    std::erase_if(taken_, [](const Taken& t) { return SocketInode(t.fd) != t.inode; });
-  }
-  return !full();
 }
 
 }  // namespace warpline::grpc_internal

@@ -3,16 +3,17 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 #define WARPLINE_TRANSPORT_GRPC_LISTEN_ADDRESS_LISTENER_H_
 
-#include <sys/types.h>
-
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/log/log_budget.h"
+#include "common/loop/loop_affinity.h"
 #include "common/unique_fd.h"
+#include "transport/grpc/listen/connection_book.h"
 
 namespace warpline::grpc_internal {
 
@@ -22,8 +23,8 @@ class AddressListener {
   // Takes a connected descriptor, non-blocking. Called on the listener's thread.
   using Take = std::function<void(int fd)>;
 
-  // At most `max_connections` that were taken are open at a time; more are closed at once.
-  explicit AddressListener(int max_connections);
+  // Those that were taken are bounded by `limits`: see ConnectionBook.
+  explicit AddressListener(const ConnectionLimits& limits);
   ~AddressListener() { Stop(); }
   AddressListener(const AddressListener&) = delete;
   AddressListener& operator=(const AddressListener&) = delete;
@@ -36,6 +37,8 @@ class AddressListener {
   absl::Status Bind(const std::string& address);
   // 0 for a unix socket.
   int port() const { return port_; }
+  // Those that were taken. Thread-safe.
+  ConnectionBook& connections() { return connections_; }
 
   // RESOURCE_EXHAUSTED when there is no thread to be had.
   absl::Status Start(Take take);
@@ -43,30 +46,21 @@ class AddressListener {
   void Stop();
 
  private:
-  // A connection that was taken: what its descriptor must still be for it to be open.
-  struct Taken {
-    int fd;
-    ino_t inode;
-  };
-
   absl::Status BindUnix(const std::string& path);
   absl::Status BindHost(const std::string& host, const std::string& port);
-  void Run();
-  void AcceptFrom(int socket);
-  // Whether there is room for one more.
-  bool HasRoom();
+  void Run() RUNS_ON(on_listener_);
+  void AcceptFrom(int socket) RUNS_ON(on_listener_);
 
-  const int max_connections_;
+  ConnectionBook connections_;
   bool own_user_only_ = false;
   int port_ = 0;
   std::string socket_path_;
   std::vector<UniqueFd> sockets_;
   UniqueFd stop_;
   Take take_;
+  LoopAffinity on_listener_;  // The thread.
   std::thread thread_;
-  // Of the thread.
-  std::vector<Taken> taken_;
-  bool said_full_ = false;
+  bool said_full_ ABSL_GUARDED_BY(on_listener_) = false;
   LogBudget log_;
 };
 

@@ -1,11 +1,14 @@
 #include "transport/grpc/listen/address_listener.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -18,6 +21,8 @@
 
 namespace warpline::grpc_internal {
 namespace {
+
+ConnectionLimits Limits(size_t most) { return {.most = most}; }
 
 class AddressListenerTest : public ::testing::Test {
  protected:
@@ -43,14 +48,41 @@ class AddressListenerTest : public ::testing::Test {
     taken_.clear();
   }
 
-  static UniqueFd Connect(int port) {
+  // From `from`, which is one of this host's.
+  static UniqueFd Connect(int port, const char* from = "127.0.0.1") {
     UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &address.sin_addr);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     return fd;
+  }
+
+  // With an abstract name, unless that is empty.
+  static UniqueFd ConnectUnix(const std::string& path, const std::string& name) {
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    if (!name.empty()) {
+      std::memcpy(address.sun_path + 1, name.data(), name.size());
+      const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+      EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+      std::memset(address.sun_path, 0, sizeof(address.sun_path));
+    }
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+
+  // gRPC's name for the other end of a client's TCP connection.
+  static std::string NameOf(const UniqueFd& fd) {
+    sockaddr_in address = {};
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    return absl::StrCat("ipv4:", inet_ntoa(address.sin_addr), ":", ntohs(address.sin_port));
   }
 
   // Over IPv6. False when nobody listens there.
@@ -75,6 +107,11 @@ class AddressListenerTest : public ::testing::Test {
     char byte;
     return read(fd.get(), &byte, 1) <= 0;
   }
+  // Whether it has not, and has sent nothing.
+  static bool Open(const UniqueFd& fd) {
+    char byte;
+    return recv(fd.get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  }
 
   testing::TempFolder folder_;
   Mutex mu_;
@@ -82,37 +119,108 @@ class AddressListenerTest : public ::testing::Test {
   std::vector<UniqueFd> taken_ ABSL_GUARDED_BY(mu_);
 };
 
-TEST_F(AddressListenerTest, TakesConnectionsUpToItsLimitAndClosesTheRest) {
-  AddressListener listener(2);
+TEST_F(AddressListenerTest, ANewConnectionTakesTheOldestStrangersPlace) {
+  AddressListener listener(Limits(2));
   ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
   ASSERT_EQ(Start(&listener), absl::OkStatus());
   const UniqueFd a = Connect(listener.port());
   const UniqueFd b = Connect(listener.port());
   EXPECT_TRUE(WaitForTaken(2));
-  EXPECT_TRUE(Ended(Connect(listener.port())));
-  EXPECT_TRUE(Ended(Connect(listener.port())));
-  CloseTaken();
   const UniqueFd c = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(3));
+  EXPECT_TRUE(Ended(a));
+  EXPECT_TRUE(Open(b));
+  EXPECT_TRUE(Open(c));
+  CloseTaken();
+  const UniqueFd d = Connect(listener.port());
   EXPECT_TRUE(WaitForTaken(1));
+}
+
+TEST_F(AddressListenerTest, ConnectionsWithASessionAreNotInTheWay) {
+  AddressListener listener(Limits(2));
+  ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  const UniqueFd a = Connect(listener.port());
+  const UniqueFd b = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(2));
+  listener.connections().Admit(NameOf(a));
+  const UniqueFd c = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(3));
+  EXPECT_TRUE(Ended(b));
+  listener.connections().Admit(NameOf(c));
+  EXPECT_TRUE(Ended(Connect(listener.port())));  // All of them have one.
+  EXPECT_TRUE(Open(a));
+  EXPECT_TRUE(Open(c));
+  listener.connections().Leave(NameOf(a));
+  const UniqueFd d = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(4));
+  EXPECT_TRUE(Ended(a));
+}
+
+TEST_F(AddressListenerTest, UseMakesAConnectionTheNewest) {
+  AddressListener listener(Limits(2));
+  ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  const UniqueFd a = Connect(listener.port());
+  const UniqueFd b = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(2));
+  listener.connections().Touch(NameOf(a));
+  const UniqueFd c = Connect(listener.port());
+  EXPECT_TRUE(WaitForTaken(3));
+  EXPECT_TRUE(Ended(b));
+  EXPECT_TRUE(Open(a));
+}
+
+TEST_F(AddressListenerTest, StrangersOfOnePeerLeaveRoomForOthers) {
+  AddressListener listener({.most = 100, .most_strange_of_peer = 2});
+  ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  const UniqueFd other = Connect(listener.port(), "127.0.0.2");
+  std::vector<UniqueFd> flood;
+  for (int i = 0; i < 5; ++i) flood.push_back(Connect(listener.port()));
+  EXPECT_TRUE(WaitForTaken(6));
+  EXPECT_EQ(listener.connections().size(), 3u);
+  EXPECT_TRUE(Ended(flood[2]));
+  EXPECT_TRUE(Open(flood[3]));
+  EXPECT_TRUE(Open(other));
+}
+
+TEST_F(AddressListenerTest, PeersOfUnixSocketsAreUsers) {
+  AddressListener listener({.most = 100, .most_strange_of_peer = 2});
+  const std::string path = folder_.path() + "/s";
+  ASSERT_EQ(listener.Bind("unix:" + path), absl::OkStatus());
+  ASSERT_EQ(Start(&listener), absl::OkStatus());
+  // Nobody can tell what streams a connection without a name carries, so it is left alone.
+  const UniqueFd a = ConnectUnix(path, "");
+  const UniqueFd b = ConnectUnix(path, "");
+  EXPECT_TRUE(WaitForTaken(2));
+  EXPECT_TRUE(Ended(ConnectUnix(path, "")));
+  const std::string name = absl::StrCat("warpline-test-", getpid());
+  const UniqueFd c = ConnectUnix(path, name);
+  EXPECT_TRUE(WaitForTaken(3));
+  EXPECT_EQ(listener.connections().PeerOf("unix-abstract:" + name), absl::StrCat("uid=", getuid()));
+  EXPECT_TRUE(Open(a));
+  EXPECT_TRUE(Open(c));
 }
 
 TEST_F(AddressListenerTest, BeingFullAgainAndAgainIsSaidAFewTimes) {
   LogCapture log;
-  AddressListener listener(1);
+  AddressListener listener(Limits(1));
   ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
   ASSERT_EQ(Start(&listener), absl::OkStatus());
   for (int i = 0; i < 50; ++i) {
     const UniqueFd taken = Connect(listener.port());
     ASSERT_TRUE(WaitForTaken(1));
+    listener.connections().Admit(NameOf(taken));
     EXPECT_TRUE(Ended(Connect(listener.port())));
     CloseTaken();
   }
-  EXPECT_EQ(log.LinesWith("refusing connections").size(), 10u) << log.Text();
+  EXPECT_EQ(log.LinesWith("refused a connection").size(), 10u) << log.Text();
 }
 
 TEST_F(AddressListenerTest, TheIpv6WildcardTakesBothKindsOfConnections) {
   if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
-  AddressListener listener(2);
+  AddressListener listener(Limits(2));
   ASSERT_EQ(listener.Bind("[::]:0"), absl::OkStatus());
   ASSERT_EQ(Start(&listener), absl::OkStatus());
   const UniqueFd v4 = Connect(listener.port());
@@ -123,7 +231,7 @@ TEST_F(AddressListenerTest, TheIpv6WildcardTakesBothKindsOfConnections) {
 
 TEST_F(AddressListenerTest, TheIpv4WildcardTakesNoConnectionsOverIpv6) {
   if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
-  AddressListener listener(2);
+  AddressListener listener(Limits(2));
   ASSERT_EQ(listener.Bind("0.0.0.0:0"), absl::OkStatus());
   ASSERT_EQ(Start(&listener), absl::OkStatus());
   const UniqueFd v4 = Connect(listener.port());
@@ -133,7 +241,7 @@ TEST_F(AddressListenerTest, TheIpv4WildcardTakesNoConnectionsOverIpv6) {
 }
 
 TEST_F(AddressListenerTest, OtherUseOfAClosedDescriptorIsNoConnection) {
-  AddressListener listener(1);
+  AddressListener listener(Limits(1));
   ASSERT_EQ(listener.Bind("127.0.0.1:0"), absl::OkStatus());
   ASSERT_EQ(Start(&listener), absl::OkStatus());
   const UniqueFd a = Connect(listener.port());
@@ -147,9 +255,9 @@ TEST_F(AddressListenerTest, OtherUseOfAClosedDescriptorIsNoConnection) {
 }
 
 TEST_F(AddressListenerTest, PortInUseIsNamed) {
-  AddressListener first(1);
+  AddressListener first(Limits(1));
   ASSERT_EQ(first.Bind("127.0.0.1:0"), absl::OkStatus());
-  AddressListener second(1);
+  AddressListener second(Limits(1));
   const std::string address = absl::StrCat("127.0.0.1:", first.port());
   const absl::Status status = second.Bind(address);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
@@ -158,10 +266,10 @@ TEST_F(AddressListenerTest, PortInUseIsNamed) {
 
 TEST_F(AddressListenerTest, Ipv6AddressesAreNamedAsTheyAreGiven) {
   if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
-  AddressListener first(1);
+  AddressListener first(Limits(1));
   ASSERT_EQ(first.Bind("[::]:0"), absl::OkStatus());
   const std::string address = absl::StrCat("[::]:", first.port());
-  const absl::Status status = AddressListener(1).Bind(address);
+  const absl::Status status = AddressListener(Limits(1)).Bind(address);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_NE(std::string(status.message()).find(address + ":"), std::string::npos) << status;
 }
@@ -171,16 +279,16 @@ TEST_F(AddressListenerTest, AddressesThatAreNoneAreRefused) {
        {std::string("127.0.0.1"), std::string("127.0.0.1:x"), std::string("127.0.0.1:99999"),
         std::string("unix:"), std::string("unix:/no/such/folder/s"),
         "unix:/" + std::string(200, 'x')}) {
-    AddressListener listener(1);
+    AddressListener listener(Limits(1));
     EXPECT_TRUE(absl::IsUnavailable(listener.Bind(address))) << address;
   }
 }
 
 TEST_F(AddressListenerTest, DeadSocketIsReplacedAndALivingOneIsNot) {
   const std::string path = folder_.path() + "/s";
-  AddressListener first(1);
+  AddressListener first(Limits(1));
   ASSERT_EQ(first.Bind("unix:" + path), absl::OkStatus());
-  EXPECT_TRUE(absl::IsUnavailable(AddressListener(1).Bind("unix:" + path)));
+  EXPECT_TRUE(absl::IsUnavailable(AddressListener(Limits(1)).Bind("unix:" + path)));
   first.Stop();
   struct stat info;
   EXPECT_NE(stat(path.c_str(), &info), 0);
@@ -192,13 +300,13 @@ TEST_F(AddressListenerTest, DeadSocketIsReplacedAndALivingOneIsNot) {
     const UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
     ASSERT_EQ(bind(dead.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   }
-  AddressListener second(1);
+  AddressListener second(Limits(1));
   EXPECT_EQ(second.Bind("unix:" + path), absl::OkStatus());
 }
 
 TEST_F(AddressListenerTest, OneForItsOwnUserHasAFileForThatUser) {
   const std::string path = folder_.path() + "/s";
-  AddressListener listener(1);
+  AddressListener listener({.most = 1, .most_strange_of_peer = 1});
   listener.TakeOwnUserOnly();
   ASSERT_EQ(listener.Bind("unix:" + path), absl::OkStatus());
   struct stat info;
@@ -209,7 +317,7 @@ TEST_F(AddressListenerTest, OneForItsOwnUserHasAFileForThatUser) {
 TEST_F(AddressListenerTest, OtherFilesAreNotReplaced) {
   const std::string path = folder_.path() + "/file";
   fclose(fopen(path.c_str(), "w"));
-  EXPECT_TRUE(absl::IsUnavailable(AddressListener(1).Bind("unix:" + path)));
+  EXPECT_TRUE(absl::IsUnavailable(AddressListener(Limits(1)).Bind("unix:" + path)));
   struct stat info;
   EXPECT_EQ(stat(path.c_str(), &info), 0);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "transport/grpc/tls/tls_check.h"
 
@@ -92,7 +93,10 @@ std::string PeerName(const grpc::ServerContextBase& context) {
   for (const grpc::string_ref& pem : Property(context, GRPC_X509_PEM_CERT_PROPERTY_NAME)) {
     absl::StrAppend(&names, " cert=", CertificateDigest(std::string(pem.data(), pem.size())));
   }
-  return absl::StrCat(context.peer(), names);
+  std::string peer = context.peer();
+  // The name that a client gives to its end of a unix socket is nobody's address.
+  if (absl::StartsWith(peer, "unix-abstract:")) peer = "unix:";
+  return absl::StrCat(peer, names);
 }
 
 absl::Status CheckPeer(const grpc::ServerContextBase& context, TlsSource* tls) {

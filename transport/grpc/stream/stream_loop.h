@@ -19,8 +19,10 @@
 #include <cstddef>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "transport/channel.h"
+#include "transport/channel_loop.h"
 #include "transport/close_requests.h"
 #include "transport/grpc/base/wire_codec.h"
 #include "transport/grpc/stream/grpc_stream.h"
@@ -39,7 +41,7 @@ class StreamLoop {
 
   // Runs the stream to its end: every operation has come back and OnClosed() has returned. Leaves
   // the queue empty.
-  void Run(ChannelHandler* handler);
+  void Run(ChannelHandler* handler) RUNS_ON(channel_loop);
 
   // Thread-safe, also before and after Run().
   void Wake();
@@ -50,7 +52,7 @@ class StreamLoop {
   // For operations started before Run() on the server: the tag of the stream's end, and that of an
   // operation that Run() waits for.
   void* end_tag() { return operations_.tag(Operation::kEnd); }
-  void* ExpectStartTag() { return operations_.Begin(Operation::kStart); }
+  void* ExpectStartTag() RUNS_ON(channel_loop) { return operations_.Begin(Operation::kStart); }
 
  private:
   using Clock = Linger::Clock;
@@ -61,25 +63,25 @@ class StreamLoop {
     kEnding,    // No more writes; the end of the stream is awaited.
   };
 
-  bool Turn();
-  bool Finished() const;
+  bool Turn() RUNS_ON(channel_loop);
+  bool Finished() const RUNS_ON(channel_loop);
   // Something of this side's half is under way, or it has not begun.
-  bool Writing() const {
+  bool Writing() const RUNS_ON(channel_loop) {
     return operations_.under_way(Operation::kWrite) || operations_.under_way(Operation::kStart);
   }
-  void TakeRequests();
-  bool SendNext();
-  void MaybeEndWrites();
-  void MaybeRead();
-  void BeginEnd(const absl::Status& status, std::chrono::milliseconds linger);
-  void FailLocally(const absl::Status& status);
+  void TakeRequests() RUNS_ON(channel_loop);
+  bool SendNext() RUNS_ON(channel_loop);
+  void MaybeEndWrites() RUNS_ON(channel_loop);
+  void MaybeRead() RUNS_ON(channel_loop);
+  void BeginEnd(const absl::Status& status, std::chrono::milliseconds linger) RUNS_ON(channel_loop);
+  void FailLocally(const absl::Status& status) RUNS_ON(channel_loop);
 
-  bool PollQueue();
-  void Park();
-  void Handle(void* tag, bool ok);
-  void OnRead(bool ok);
-  void OnReadsEnded();
-  absl::Status FinalStatus();
+  bool PollQueue() RUNS_ON(channel_loop);
+  void Park() RUNS_ON(channel_loop);
+  void Handle(void* tag, bool ok) RUNS_ON(channel_loop);
+  void OnRead(bool ok) RUNS_ON(channel_loop);
+  void OnReadsEnded() RUNS_ON(channel_loop);
+  absl::Status FinalStatus() RUNS_ON(channel_loop);
 
   const StreamSide side_;
   GrpcStream* const stream_;
@@ -87,20 +89,21 @@ class StreamLoop {
   const std::chrono::nanoseconds poll_;
   const size_t max_payload_;
 
-  // Of the loop alone.
-  ChannelHandler* handler_ = nullptr;
-  Phase phase_ = Phase::kOpen;
+  ChannelHandler* handler_ ABSL_GUARDED_BY(channel_loop) = nullptr;
+  Phase phase_ ABSL_GUARDED_BY(channel_loop) = Phase::kOpen;
   StreamOperations operations_;
-  grpc::ByteBuffer incoming_;
-  FrameDecoder decoder_;
-  Inbox inbox_;
-  Linger linger_;
-  bool cut_ = false;  // This side cancelled the stream.
-  bool ended_ = false;
-  bool reads_ended_ = false;
-  std::optional<absl::Status> end_writes_;  // EndWrites() is due once no write is under way.
-  absl::Status local_status_;               // Why this side ended the stream, when not in order.
-  absl::Status peer_close_;
+  grpc::ByteBuffer incoming_ ABSL_GUARDED_BY(channel_loop);
+  FrameDecoder decoder_ ABSL_GUARDED_BY(channel_loop);
+  Inbox inbox_ ABSL_GUARDED_BY(channel_loop);
+  Linger linger_ ABSL_GUARDED_BY(channel_loop);
+  bool cut_ ABSL_GUARDED_BY(channel_loop) = false;  // This side cancelled the stream.
+  bool ended_ ABSL_GUARDED_BY(channel_loop) = false;
+  bool reads_ended_ ABSL_GUARDED_BY(channel_loop) = false;
+  std::optional<absl::Status> end_writes_
+      ABSL_GUARDED_BY(channel_loop);  // EndWrites() is due once no write is under way.
+  absl::Status local_status_
+      ABSL_GUARDED_BY(channel_loop);  // Why this side ended the stream, when not in order.
+  absl::Status peer_close_ ABSL_GUARDED_BY(channel_loop);
 
   ParkState park_;
   grpc::Alarm bell_;

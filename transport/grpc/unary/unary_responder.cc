@@ -1,17 +1,27 @@
 #include "transport/grpc/unary/unary_responder.h"
 
+#include <grpc/support/time.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "common/mutex.h"
 #include "transport/grpc/base/grpc_status.h"
 #include "transport/grpc/listen/server_credentials.h"
 
 namespace warpline::grpc_internal {
 namespace {
+
+// In a lane: a second's worth for a scheduler with a slow disk.
+constexpr size_t kMostWaiting = 1024;
 
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
@@ -39,26 +49,29 @@ absl::StatusOr<std::string> ToString(const grpc::ByteBuffer& buffer) {
 // One call from its request to its end.
 class UnaryResponder::Call : public AcceptEvent {
  public:
-  Call(UnaryResponder* owner, grpc::ServerCompletionQueue* queue) : owner_(owner), queue_(queue) {
+  Call(UnaryResponder* owner, grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop)
+      : owner_(owner), queue_(queue) {
     owner_->service_.RequestCall(&context_, &stream_, queue_, queue_, this);
   }
 
-  void OnEvent(bool ok) override {
+  void OnEvent(bool ok) RUNS_ON(accept_loop) override {
     if (!ok || stage_ == Stage::kAnswering) {
       delete this;
     } else if (stage_ == Stage::kAwaited) {
       new Call(owner_, queue_);
       Begin();
+    } else if (stage_ == Stage::kReading) {
+      Handle();
     } else {
-      const absl::StatusOr<std::string> request = ToString(request_);
-      Answer(request.ok() ? method_->second(PeerName(context_), *request) : request);
+      Answer(TakeAnswer());
     }
   }
 
  private:
-  enum class Stage { kAwaited, kReading, kAnswering };
+  enum class Stage { kAwaited, kReading, kInLane, kAnswering };
 
-  void Begin() {
+  void Begin() RUNS_ON(accept_loop) {
+    owner_->called_(context_.peer());
     if (context_.method() == kHealthCheck) {
       const bool serving = owner_->serving_.load(std::memory_order_relaxed);
       return Answer(std::string(serving ? kServing : kNotServing));
@@ -72,7 +85,36 @@ class UnaryResponder::Call : public AcceptEvent {
     stream_.Read(&request_, this);
   }
 
-  void Answer(const absl::StatusOr<std::string>& answer) {
+  void Handle() RUNS_ON(accept_loop) {
+    absl::StatusOr<std::string> request = ToString(request_);
+    if (!request.ok()) return Answer(request);
+    const std::string peer = PeerName(context_);
+    const auto lane = owner_->lane_of_.find(method_->first);
+    if (lane == owner_->lane_of_.end()) return Answer(method_->second(peer, *request));
+    stage_ = Stage::kInLane;
+    const bool posted = owner_->lanes_->Post(
+        lane->second, [this, method = method_, peer, request = *std::move(request)](bool run) {
+          GiveAnswer(run ? method->second(peer, request)
+                         : absl::StatusOr<std::string>(absl::UnavailableError("shutting down")));
+        });
+    if (!posted) Answer(absl::UnavailableError("too many calls are waiting; try again"));
+  }
+
+  // On the thread of the lanes. Afterwards the call is the accepting thread's again.
+  void GiveAnswer(absl::StatusOr<std::string> answer) {
+    {
+      MutexLock lock(&mu_);
+      answer_ = std::move(answer);
+    }
+    alarm_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<AcceptEvent*>(this));
+  }
+
+  absl::StatusOr<std::string> TakeAnswer() {
+    MutexLock lock(&mu_);
+    return std::move(answer_);
+  }
+
+  void Answer(const absl::StatusOr<std::string>& answer) RUNS_ON(accept_loop) {
     stage_ = Stage::kAnswering;
     if (answer.ok()) {
       stream_.WriteAndFinish(ToBuffer(*answer), grpc::WriteOptions(), grpc::Status::OK, this);
@@ -85,12 +127,24 @@ class UnaryResponder::Call : public AcceptEvent {
   grpc::ServerCompletionQueue* const queue_;
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
-  grpc::ByteBuffer request_;
-  UnaryMethods::const_iterator method_;
-  Stage stage_ = Stage::kAwaited;
+  grpc::ByteBuffer request_ ABSL_GUARDED_BY(accept_loop);
+  UnaryMethods::const_iterator method_ ABSL_GUARDED_BY(accept_loop);
+  Stage stage_ ABSL_GUARDED_BY(accept_loop) = Stage::kAwaited;
+
+  // From a lane.
+  grpc::Alarm alarm_;
+  Mutex mu_;
+  absl::StatusOr<std::string> answer_ ABSL_GUARDED_BY(mu_);
 };
 
+void UnaryResponder::Stop() {
+  if (lanes_ != nullptr) lanes_->Stop();
+}
+
 void UnaryResponder::Listen(grpc::ServerCompletionQueue* queue) {
+  size_t lanes = 0;
+  for (const auto& [method, lane] : lane_of_) lanes = std::max(lanes, lane + 1);
+  lanes_ = std::make_unique<UnaryLanes>(lanes, kMostWaiting);
   // Owned by the queue until its event comes back.
   new Call(this, queue);
 }

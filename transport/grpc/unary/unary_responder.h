@@ -15,27 +15,38 @@
 #include <grpcpp/server_builder.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/tls/grpc_tls.h"
+#include "transport/grpc/unary/unary_lanes.h"
 #include "transport/unary_methods.h"
 
 namespace warpline::grpc_internal {
 
-// Except SetServing(), which is thread-safe, runs on the accepting thread. Outlives the queue.
+// SetServing() is thread-safe. Outlives the queue.
 class UnaryResponder {
  public:
-  // `tls` is the listener's, null for none.
-  UnaryResponder(UnaryMethods methods, std::shared_ptr<TlsSource> tls)
-      : methods_(std::move(methods)), tls_(std::move(tls)) {}
+  // `tls` is the listener's, null for none. `called` is told gRPC's name of the connection of each
+  // call.
+  UnaryResponder(UnaryMethods methods, UnaryMethodLanes lanes, std::shared_ptr<TlsSource> tls,
+                 std::function<void(const std::string& connection)> called)
+      : methods_(std::move(methods)),
+        lane_of_(std::move(lanes)),
+        tls_(std::move(tls)),
+        called_(std::move(called)) {}
 
   // Before the server is built.
   void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
 
   // After it was started: waits for the first calls. Their events come as AcceptEvent tags.
-  void Listen(grpc::ServerCompletionQueue* queue);
+  void Listen(grpc::ServerCompletionQueue* queue) RUNS_ON(accept_loop);
+  // Answers what waits in lanes. Before the queue is shut down, by whoever does
+  // that.
+  void Stop();
 
   void SetServing(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
 
@@ -43,7 +54,10 @@ class UnaryResponder {
   class Call;
 
   const UnaryMethods methods_;
+  const UnaryMethodLanes lane_of_;
   const std::shared_ptr<TlsSource> tls_;
+  const std::function<void(const std::string& connection)> called_;
+  std::unique_ptr<UnaryLanes> lanes_;  // From Listen() on.
   grpc::AsyncGenericService service_;
   std::atomic<bool> serving_{false};
 };

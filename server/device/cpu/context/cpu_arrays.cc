@@ -6,6 +6,7 @@ namespace warpline::cpu {
 namespace {
 
 using device::ArrayEnd;
+using device::MemoryUse;
 
 }  // namespace
 
@@ -31,21 +32,26 @@ CudaResult CpuArrays::ArrayPlane(device::ArrayId, uint32_t, device::ArrayShape*,
   return CudaResult::kInvalidValue;
 }
 
-bool CpuArrays::FindEnd(const ArrayEnd& end, const BoxExtent& extent, FoundEnd* found) {
-  uint64_t bytes;
+bool CpuArrays::FindEnd(const ArrayEnd& end, const BoxExtent& extent, MemoryUse use,
+                        FoundEnd* found) {
   switch (end.kind) {
     case ArrayEnd::Kind::kArray:
       found->array = arrays_.Find(end.array);
       return found->array != nullptr &&
              found->array->Find(end.x, end.y, end.z, extent, &found->place);
-    case ArrayEnd::Kind::kDevice:
-      found->on_device = true;
+    case ArrayEnd::Kind::kDevice: {
+      const auto box = gate_.AdmitBox(end.place, extent, use);
+      if (!box) return false;
       found->place = end.place;
-      return BoxSpan(end.place, extent, &bytes) && memory_.Contains(end.place.address, bytes);
-    case ArrayEnd::Kind::kHost:
+      found->bytes = box->span().bytes();
+      return true;
+    }
+    case ArrayEnd::Kind::kHost: {
+      uint64_t bytes;
       found->place = {reinterpret_cast<uint64_t>(end.host), extent.width,
                       extent.width * extent.height};
       return BoxSpan(found->place, extent, &bytes);
+    }
   }
   return false;
 }
@@ -54,19 +60,17 @@ CudaResult CpuArrays::CopyArray(const ArrayEnd& to, const ArrayEnd& from, const 
                                 device::StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   FoundEnd target, source;
-  if (!FindEnd(to, extent, &target) || !FindEnd(from, extent, &source)) {
+  if (!FindEnd(to, extent, MemoryUse::kWrite, &target) ||
+      !FindEnd(from, extent, MemoryUse::kRead, &source)) {
     return CudaResult::kInvalidValue;
   }
   return streams_.Submit(
       shared_->NumberOf(stream), StreamSet::When::kNowIfPossible, [this, target, source, extent] {
-        for (const FoundEnd* end : {&target, &source}) {
-          uint64_t bytes;
-          // The memory may have been unmapped meanwhile.
-          if (end->on_device && !(BoxSpan(end->place, extent, &bytes) &&
-                                  memory_.Contains(end->place.address, bytes))) {
-            return CudaResult::kIllegalAddress;
-          }
-        }
+        // The memory may have been unmapped meanwhile.
+        const auto mapped = [this](const FoundEnd& end, AccessKind kind) {
+          return end.bytes == 0 || memory_.Contains(end.place.address, end.bytes, kind);
+        };
+        if (!mapped(target, kWrites) || !mapped(source, kReads)) return CudaResult::kIllegalAddress;
         for (uint64_t z = 0; z < extent.depth; ++z) {
           for (uint64_t y = 0; y < extent.height; ++y) {
             const auto row = [&](const BoxPlace& place) {

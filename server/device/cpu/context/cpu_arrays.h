@@ -12,6 +12,7 @@
 #include "server/device/cpu/memory/memory_map.h"
 #include "server/device/cpu/streams/stream_set.h"
 #include "server/device/facets/arrays.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::cpu {
 
@@ -21,6 +22,7 @@ class CpuArrays : public virtual device::Arrays {
   explicit CpuArrays(CpuShared* shared)
       : shared_(shared),
         memory_(shared->memory()),
+        gate_(shared->gate()),
         streams_(shared->streams()),
         arrays_(shared->group().arrays) {}
 
@@ -37,13 +39,16 @@ class CpuArrays : public virtual device::Arrays {
   // One end of a copy with arrays, and what keeps it alive.
   struct FoundEnd {
     std::shared_ptr<CpuArray> array;
-    bool on_device = false;
+    uint64_t bytes = 0;  // Of the session's memory from the place on; 0 for other memory.
     BoxPlace place;
   };
-  bool FindEnd(const device::ArrayEnd& end, const BoxExtent& extent, FoundEnd* found);
+  // Returns false for an end that a command may not name.
+  bool FindEnd(const device::ArrayEnd& end, const BoxExtent& extent, device::MemoryUse use,
+               FoundEnd* found);
 
   CpuShared* const shared_;
   MemoryMap& memory_;
+  const device::AddressGate& gate_;
   StreamSet& streams_;
   ArrayStore& arrays_;
 };

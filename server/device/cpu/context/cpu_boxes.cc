@@ -14,6 +14,7 @@ namespace warpline::cpu {
 namespace {
 
 using device::MemOp;
+using device::MemoryUse;
 using device::StreamId;
 
 // The values of CUstreamWaitValue_flags: the low bits say how to compare, and the bits above them
@@ -47,31 +48,23 @@ bool Holds(const MemOp& op) {
 
 bool IsWait(const MemOp& op) { return op.kind == MemOp::kWait32 || op.kind == MemOp::kWait64; }
 
-CudaResult Check(const MemOp& op, const MemoryMap& memory) {
-  uint64_t bytes = 4;
+CudaResult Check(const MemOp& op, const device::AddressGate& gate) {
   switch (op.kind) {
     case MemOp::kBarrier:
       return op.flags <= 1 ? CudaResult::kSuccess : CudaResult::kInvalidValue;
     case MemOp::kWait64:
-      bytes = 8;
-      [[fallthrough]];
     case MemOp::kWait32:
       if ((op.flags & kFlush) != 0) return CudaResult::kNotSupported;
       if (op.flags > kNor) return CudaResult::kInvalidValue;
       break;
     case MemOp::kWrite64:
-      bytes = 8;
-      [[fallthrough]];
     case MemOp::kWrite32:
       if (op.flags > kNoMemoryBarrier) return CudaResult::kInvalidValue;
       break;
     default:
       return CudaResult::kInvalidValue;
   }
-  const AccessKind kind = IsWait(op) ? kReads : kWrites;
-  return op.address % bytes == 0 && memory.Contains(op.address, bytes, kind)
-             ? CudaResult::kSuccess
-             : CudaResult::kInvalidValue;
+  return gate.AdmitsWord(op) ? CudaResult::kSuccess : CudaResult::kInvalidValue;
 }
 
 void Nap() {
@@ -91,48 +84,54 @@ CudaResult CpuCopies::MemsetRows(uint64_t dst, uint64_t pitch, uint32_t value, i
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (width != 1 && width != 2 && width != 4) return CudaResult::kInvalidValue;
   const auto unit = static_cast<size_t>(width);
-  BoxExtent extent = {0, rows, 1};
-  uint64_t bytes;
-  if (__builtin_mul_overflow(columns, unit, &extent.width) || dst % unit != 0 ||
-      (rows > 1 && pitch % unit != 0) || !BoxSpan({dst, pitch, 0}, extent, &bytes) ||
-      !memory_.Contains(dst, bytes, kWrites)) {
-    return CudaResult::kInvalidValue;
-  }
-  return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
-                         [this, dst, pitch, value, width, columns, extent, bytes] {
-                           if (!memory_.Contains(dst, bytes, kWrites))
-                             return CudaResult::kIllegalAddress;
-                           ForEachRow({dst, pitch, 0}, extent,
-                                      [&](uint64_t address, uint64_t, uint64_t) {
-                                        if (width == 1) FillRow<uint8_t>(address, value, columns);
-                                        if (width == 2) FillRow<uint16_t>(address, value, columns);
-                                        if (width == 4) FillRow<uint32_t>(address, value, columns);
-                                      });
-                           return CudaResult::kSuccess;
-                         });
-}
-
-CudaResult CpuCopies::CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
-                              bool src_on_device, const BoxExtent& extent, StreamId stream) {
-  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  const auto reachable = [this, extent](const BoxPlace& place, bool on_device, AccessKind kind) {
-    uint64_t bytes;
-    return BoxSpan(place, extent, &bytes) &&
-           (!on_device || memory_.Contains(place.address, bytes, kind));
-  };
-  if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
-    return CudaResult::kInvalidValue;
-  }
+  const auto to = gate_.AdmitRows(dst, pitch, unit, columns, rows, MemoryUse::kWrite);
+  if (!to || dst % unit != 0 || (rows > 1 && pitch % unit != 0)) return CudaResult::kInvalidValue;
+  const BoxExtent extent = {columns * unit, rows, 1};
   return streams_.Submit(
       shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
-      [reachable, dst, dst_on_device, src, src_on_device, extent] {
-        if (!reachable(dst, dst_on_device, kWrites) || !reachable(src, src_on_device, kReads)) {
-          return CudaResult::kIllegalAddress;
-        }
+      [this, dst, pitch, value, width, columns, extent, bytes = to->span().bytes()] {
+        if (!memory_.Contains(dst, bytes, kWrites)) return CudaResult::kIllegalAddress;
+        ForEachRow({dst, pitch, 0}, extent, [&](uint64_t address, uint64_t, uint64_t) {
+          if (width == 1) FillRow<uint8_t>(address, value, columns);
+          if (width == 2) FillRow<uint16_t>(address, value, columns);
+          if (width == 4) FillRow<uint32_t>(address, value, columns);
+        });
+        return CudaResult::kSuccess;
+      });
+}
+
+// The worker's own buffer, in which the rows lie without gaps.
+std::optional<CpuCopies::BoxEnd> CpuCopies::OnHost(const void* at, const BoxExtent& extent) {
+  const BoxPlace place = {reinterpret_cast<uint64_t>(at), extent.width,
+                          extent.width * extent.height};
+  BoxEnd end = {place, 0, true};
+  if (!BoxSpan(place, extent, &end.bytes)) return std::nullopt;
+  return end;
+}
+
+std::optional<CpuCopies::BoxEnd> CpuCopies::OnDevice(const BoxPlace& place, const BoxExtent& extent,
+                                                     MemoryUse use) const {
+  const auto box = gate_.AdmitBox(place, extent, use);
+  if (!box) return std::nullopt;
+  return BoxEnd{place, box->span().bytes(), false};
+}
+
+CudaResult CpuCopies::CopyBox(const std::optional<BoxEnd>& dst, const std::optional<BoxEnd>& src,
+                              const BoxExtent& extent, StreamId stream) {
+  if (streams_.error() != CudaResult::kSuccess) return streams_.error();
+  if (!dst || !src) return CudaResult::kInvalidValue;
+  return streams_.Submit(
+      shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
+      [this, dst = *dst, src = *src, extent] {
+        const auto mapped = [this](const BoxEnd& end, AccessKind kind) {
+          return end.on_host || memory_.Contains(end.place.address, end.bytes, kind);
+        };
+        if (!mapped(dst, kWrites) || !mapped(src, kReads)) return CudaResult::kIllegalAddress;
         for (uint64_t z = 0; z < extent.depth; ++z) {
           for (uint64_t y = 0; y < extent.height; ++y) {
-            CopyBytes(Pointer(dst.address + z * dst.slice + y * dst.pitch),
-                      Pointer(src.address + z * src.slice + y * src.pitch), extent.width);
+            CopyBytes(Pointer(dst.place.address + z * dst.place.slice + y * dst.place.pitch),
+                      Pointer(src.place.address + z * src.place.slice + y * src.place.pitch),
+                      extent.width);
           }
         }
         return CudaResult::kSuccess;
@@ -141,21 +140,18 @@ CudaResult CpuCopies::CopyBox(const BoxPlace& dst, bool dst_on_device, const Box
 
 CudaResult CpuCopies::CopyBoxToDevice(const BoxPlace& dst, const void* src, const BoxExtent& extent,
                                       StreamId stream) {
-  const BoxPlace packed = {reinterpret_cast<uint64_t>(src), extent.width,
-                           extent.width * extent.height};
-  return CopyBox(dst, true, packed, false, extent, stream);
+  return CopyBox(OnDevice(dst, extent, MemoryUse::kWrite), OnHost(src, extent), extent, stream);
 }
 
 CudaResult CpuCopies::CopyBoxFromDevice(void* dst, const BoxPlace& src, const BoxExtent& extent,
                                         StreamId stream) {
-  const BoxPlace packed = {reinterpret_cast<uint64_t>(dst), extent.width,
-                           extent.width * extent.height};
-  return CopyBox(packed, false, src, true, extent, stream);
+  return CopyBox(OnHost(dst, extent), OnDevice(src, extent, MemoryUse::kRead), extent, stream);
 }
 
 CudaResult CpuCopies::CopyBoxOnDevice(const BoxPlace& dst, const BoxPlace& src,
                                       const BoxExtent& extent, StreamId stream) {
-  return CopyBox(dst, true, src, true, extent, stream);
+  return CopyBox(OnDevice(dst, extent, MemoryUse::kWrite), OnDevice(src, extent, MemoryUse::kRead),
+                 extent, stream);
 }
 
 CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream) {
@@ -164,7 +160,7 @@ CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream
     return CudaResult::kInvalidValue;
   }
   for (const MemOp& op : operations) {
-    const CudaResult result = Check(op, memory_);
+    const CudaResult result = Check(op, gate_);
     if (result != CudaResult::kSuccess) return result;
   }
   const bool waits = std::any_of(operations.begin(), operations.end(), IsWait);
@@ -184,7 +180,7 @@ CudaResult CpuCopies::MemOps(absl::Span<const MemOp> operations, StreamId stream
 CudaResult CpuCopies::RunMemOp(const MemOp& op) {
   for (int polls = 0;; ++polls) {
     // The memory may have been unmapped meanwhile.
-    if (Check(op, memory_) != CudaResult::kSuccess) return CudaResult::kIllegalAddress;
+    if (Check(op, gate_) != CudaResult::kSuccess) return CudaResult::kIllegalAddress;
     switch (op.kind) {
       case MemOp::kWrite32:
         __atomic_store_n(static_cast<uint32_t*>(Pointer(op.address)),

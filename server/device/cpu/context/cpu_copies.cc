@@ -10,6 +10,7 @@
 namespace warpline::cpu {
 namespace {
 
+using device::MemoryUse;
 using device::StreamId;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
@@ -18,7 +19,7 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!memory_.Contains(dst, bytes, kWrites)) return CudaResult::kInvalidValue;
+  if (!gate_.Admit(dst, bytes, MemoryUse::kWrite)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
   const bool done = streams_.RunIfIdle(shared_->NumberOf(stream), [dst, src, bytes] {
     CopyBytes(Pointer(dst), src, bytes);
@@ -30,8 +31,9 @@ CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, 
   std::vector<char> kept(static_cast<const char*>(src), static_cast<const char*>(src) + bytes);
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, claim = std::move(claim), kept = std::move(kept)] {
-                           if (!memory_.Contains(dst, kept.size(), kWrites))
+                           if (!memory_.Contains(dst, kept.size(), kWrites)) {
                              return CudaResult::kIllegalAddress;
+                           }
                            CopyBytes(Pointer(dst), kept.data(), kept.size());
                            return CudaResult::kSuccess;
                          });
@@ -39,7 +41,7 @@ CudaResult CpuCopies::CopyToDevice(uint64_t dst, const void* src, size_t bytes, 
 
 CudaResult CpuCopies::CopyFromDevice(void* dst, uint64_t src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!memory_.Contains(src, bytes)) return CudaResult::kInvalidValue;
+  if (!gate_.Admit(src, bytes, MemoryUse::kRead)) return CudaResult::kInvalidValue;
   if (bytes == 0) return CudaResult::kSuccess;
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
                          [this, dst, src, bytes] {
@@ -51,7 +53,7 @@ CudaResult CpuCopies::CopyFromDevice(void* dst, uint64_t src, size_t bytes, Stre
 
 CudaResult CpuCopies::CopyOnDevice(uint64_t dst, uint64_t src, size_t bytes, StreamId stream) {
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
-  if (!memory_.Contains(src, bytes) || !memory_.Contains(dst, bytes, kWrites)) {
+  if (!gate_.Admit(src, bytes, MemoryUse::kRead) || !gate_.Admit(dst, bytes, MemoryUse::kWrite)) {
     return CudaResult::kInvalidValue;
   }
   if (bytes == 0) return CudaResult::kSuccess;
@@ -70,16 +72,14 @@ CudaResult CpuCopies::Memset(uint64_t dst, uint32_t value, int width, size_t cou
   if (streams_.error() != CudaResult::kSuccess) return streams_.error();
   if (width != 1 && width != 2 && width != 4) return CudaResult::kInvalidValue;
   const auto unit = static_cast<size_t>(width);
-  size_t bytes;
-  if (__builtin_mul_overflow(count, unit, &bytes) || dst % unit != 0 ||
-      !memory_.Contains(dst, bytes, kWrites)) {
-    return CudaResult::kInvalidValue;
-  }
+  const auto to = gate_.AdmitElements(dst, unit, count, MemoryUse::kWrite);
+  if (!to || dst % unit != 0) return CudaResult::kInvalidValue;
   if (count == 0) return CudaResult::kSuccess;
   return streams_.Submit(shared_->NumberOf(stream), StreamSet::When::kNowIfPossible,
-                         [this, dst, value, width, count, bytes] {
-                           if (!memory_.Contains(dst, bytes, kWrites))
+                         [this, dst, value, width, count, bytes = to->bytes()] {
+                           if (!memory_.Contains(dst, bytes, kWrites)) {
                              return CudaResult::kIllegalAddress;
+                           }
                            switch (width) {
                              case 1:
                                std::memset(Pointer(dst), static_cast<int>(value & 0xff), count);

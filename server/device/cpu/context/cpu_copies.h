@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "common/cuda/box.h"
@@ -12,6 +13,7 @@
 #include "server/device/cpu/memory/memory_map.h"
 #include "server/device/cpu/streams/stream_set.h"
 #include "server/device/facets/copies.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::cpu {
 
@@ -19,7 +21,10 @@ namespace warpline::cpu {
 class CpuCopies : public virtual device::Copies {
  public:
   explicit CpuCopies(CpuShared* shared)
-      : shared_(shared), memory_(shared->memory()), streams_(shared->streams()) {}
+      : shared_(shared),
+        memory_(shared->memory()),
+        gate_(shared->gate()),
+        streams_(shared->streams()) {}
 
   CudaResult CopyToDevice(uint64_t dst, const void* src, size_t bytes,
                           device::StreamId stream) override;
@@ -40,13 +45,24 @@ class CpuCopies : public virtual device::Copies {
   CudaResult MemOps(absl::Span<const device::MemOp> operations, device::StreamId stream) override;
 
  private:
-  CudaResult CopyBox(const BoxPlace& dst, bool dst_on_device, const BoxPlace& src,
-                     bool src_on_device, const BoxExtent& extent, device::StreamId stream);
+  // One end of a copy of boxes, which is the session's memory unless it is the host's.
+  struct BoxEnd {
+    BoxPlace place;
+    uint64_t bytes = 0;
+    bool on_host = false;
+  };
+  // Return nothing for what is no box, or one that a command may not name.
+  static std::optional<BoxEnd> OnHost(const void* at, const BoxExtent& extent);
+  std::optional<BoxEnd> OnDevice(const BoxPlace& place, const BoxExtent& extent,
+                                 device::MemoryUse use) const;
+  CudaResult CopyBox(const std::optional<BoxEnd>& dst, const std::optional<BoxEnd>& src,
+                     const BoxExtent& extent, device::StreamId stream);
   // Returns when a wait is over, or when its end cannot come any more.
   CudaResult RunMemOp(const device::MemOp& op);
 
   CpuShared* const shared_;
   MemoryMap& memory_;
+  const device::AddressGate& gate_;
   StreamSet& streams_;
 };
 

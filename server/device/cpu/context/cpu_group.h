@@ -7,6 +7,7 @@
 #include "server/device/cpu/memory/array_store.h"
 #include "server/device/cpu/memory/memory_map.h"
 #include "server/device/cpu/streams/stream_set.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::cpu {
 
@@ -19,6 +20,9 @@ struct CpuGroup {
   const uint32_t contexts;
   const int devices;
   MemoryMap memory;
+  // Every address that a command names passes it. Work that had to wait asks the memory again when
+  // it runs: what was mapped may be gone.
+  device::AddressGate gate{&memory};
   ArrayStore arrays;
   // The last member, so that it is destroyed first: its threads use everything above.
   StreamSet streams;

@@ -168,7 +168,8 @@ CudaResult CpuLaunches::RunKernel(const KernelHandle& handle, const LaunchConfig
   shape.heap = &heap_;
   shape.budget = &budget_;
   if (config.cooperative) {
-    const CudaResult allocated = memory_.AllocateRegion(kWorkspaceBytes, &shape.workspace);
+    const CudaResult allocated =
+        memory_.AllocateRegion(kWorkspaceBytes, RegionUse::kKernels, &shape.workspace);
     if (allocated != CudaResult::kSuccess) return CudaResult::kLaunchOutOfResources;
   }
   std::string fault;

@@ -4,12 +4,20 @@
 
 namespace warpline::cpu {
 
-CudaResult CpuMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
-  return memory_.MapRegion(va, bytes, fd);
+CudaResult CpuMemory::ReserveArena(uint64_t base, uint64_t size) {
+  const CudaResult result = memory_.ReserveArena(base, size);
+  if (result == CudaResult::kSuccess) shared_->gate().SetArena(base, size);
+  return result;
 }
 
-CudaResult CpuMemory::UnmapHost(uint64_t va, uint64_t) {
-  if (!memory_.InRegion(va, 1)) return CudaResult::kInvalidValue;
+CudaResult CpuMemory::MapHost(uint64_t va, uint64_t bytes, int fd) {
+  const CudaResult result = memory_.MapRegion(va, bytes, fd);
+  if (result == CudaResult::kSuccess) shared_->gate().AddHost(va, bytes);
+  return result;
+}
+
+CudaResult CpuMemory::UnmapHost(uint64_t va, uint64_t bytes) {
+  if (!shared_->gate().RemoveHost(va, bytes)) return CudaResult::kInvalidValue;
   memory_.FreeRegion(va);
   return CudaResult::kSuccess;
 }

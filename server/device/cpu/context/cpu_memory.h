@@ -21,9 +21,7 @@ class CpuMemory : public virtual device::Memory {
   explicit CpuMemory(CpuShared* shared) : shared_(shared), memory_(shared->memory()) {}
 
   uint32_t peers() const override { return (uint32_t{2} << (shared_->group().contexts - 1)) - 1; }
-  CudaResult ReserveArena(uint64_t base, uint64_t size) override {
-    return memory_.ReserveArena(base, size);
-  }
+  CudaResult ReserveArena(uint64_t base, uint64_t size) override;
   CudaResult MapChunk(uint64_t va, uint64_t bytes, int fd) override {
     return memory_.MapChunk(va, bytes, fd);
   }

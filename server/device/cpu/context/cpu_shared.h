@@ -13,6 +13,7 @@
 #include "server/device/cpu/modules/module_table.h"
 #include "server/device/cpu/streams/stream_set.h"
 #include "server/device/facets/types.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::cpu {
 
@@ -32,6 +33,7 @@ class CpuShared {
   uint32_t place() const { return place_; }
   CpuGroup& group() { return *group_; }
   MemoryMap& memory() { return group_->memory; }
+  device::AddressGate& gate() { return group_->gate; }
   StreamSet& streams() { return group_->streams; }
   ModuleTable& modules() { return modules_; }
   // The bytes of copies and parameters that wait for their turn.

@@ -5,6 +5,7 @@
 
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
+#include "server/device/cpu/execution/lane_registers.h"
 
 namespace warpline::cpu {
 namespace {
@@ -12,17 +13,6 @@ namespace {
 constexpr uint64_t kCountMask = (1 << 20) - 1;
 constexpr int kExpectedShift = 20;
 constexpr int kPhaseShift = 40;
-
-template <typename T>
-T Lane(const uint8_t* regs, uint32_t slot, int lane) {
-  T value;
-  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * sizeof(T), sizeof(T));
-  return value;
-}
-template <typename T>
-void SetLane(uint8_t* regs, uint32_t slot, int lane, T value) {
-  std::memcpy(regs + slot + static_cast<uint32_t>(lane) * sizeof(T), &value, sizeof(value));
-}
 
 // Calls visit(lane, barrier) for each lane.
 template <typename Visit>
@@ -92,15 +82,14 @@ bool BarrierArrive(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32
 }
 
 bool BarrierTest(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
-  uint32_t bits;
-  std::memcpy(&bits, regs + op.r[0], sizeof(bits));
+  uint32_t bits = PredicateBits(regs, op.r[0]);
   const bool ok = ForBarriers(block, warp, regs, op, mask, [&](int i, uint64_t& word) {
     const uint64_t phase = word >> kPhaseShift;
     const bool ended = op.imm != 0 ? (phase & 1) != (Lane<uint32_t>(regs, op.r[2], i) & 1)
                                    : phase != Lane<uint64_t>(regs, op.r[2], i) >> kPhaseShift;
     bits = (bits & ~(1u << i)) | static_cast<uint32_t>(ended) << i;
   });
-  std::memcpy(regs + op.r[0], &bits, sizeof(bits));
+  SetPredicateBits(regs, op.r[0], bits);
   return ok;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/execution/block.h"
+#include "server/device/cpu/execution/lane_registers.h"
 
 namespace warpline::cpu {
 namespace {
@@ -27,12 +28,6 @@ int64_t NowNs(clockid_t clock) {
 void Fence() {
   static std::atomic<uint32_t> word{0};
   word.fetch_add(0, std::memory_order_seq_cst);
-}
-
-uint32_t PredicateBits(const uint8_t* regs, uint32_t slot) {
-  uint32_t bits;
-  std::memcpy(&bits, regs + slot, sizeof(bits));
-  return bits;
 }
 
 template <typename T>

@@ -1,33 +1,13 @@
 // Barriers of a block, and exchanges between the lanes of a warp.
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/execution/block.h"
+#include "server/device/cpu/execution/lane_registers.h"
 
 namespace warpline::cpu {
 namespace {
 
-uint32_t Lane32(const uint8_t* regs, uint32_t slot, int lane) {
-  uint32_t value;
-  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * 4, sizeof(value));
-  return value;
-}
-uint64_t Lane64(const uint8_t* regs, uint32_t slot, int lane) {
-  uint64_t value;
-  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * 8, sizeof(value));
-  return value;
-}
-void SetLane32(uint8_t* regs, uint32_t slot, int lane, uint32_t value) {
-  std::memcpy(regs + slot + static_cast<uint32_t>(lane) * 4, &value, sizeof(value));
-}
-uint32_t Predicate(const uint8_t* regs, uint32_t slot) {
-  uint32_t bits;
-  std::memcpy(&bits, regs + slot, sizeof(bits));
-  return bits;
-}
 void SetPredicate(uint8_t* regs, uint32_t slot, uint32_t mask, bool value) {
-  const uint32_t bits = (Predicate(regs, slot) & ~mask) | (value ? mask : 0);
-  std::memcpy(regs + slot, &bits, sizeof(bits));
+  SetPredicateBits(regs, slot, (PredicateBits(regs, slot) & ~mask) | (value ? mask : 0));
 }
 
 // Returns the lane that shfl reads from, and whether it is in range.
@@ -93,8 +73,8 @@ bool Block::EnterBarrier(Warp& warp, const Op& op, uint32_t mask) {
   Group& group = warp.current;
   const uint8_t* const regs = warp.regs + group.frame;
   const int first = __builtin_ctz(mask);
-  const uint32_t id = Lane32(regs, op.r[1], first);
-  const uint32_t count = op.r[2] == kNoSlot ? 0 : Lane32(regs, op.r[2], first);
+  const uint32_t id = Lane<uint32_t>(regs, op.r[1], first);
+  const uint32_t count = op.r[2] == kNoSlot ? 0 : Lane<uint32_t>(regs, op.r[2], first);
   if (id >= barriers_.size() || count % kLanes != 0) {
     return Fault(CudaResult::kIllegalInstruction, op,
                  absl::StrCat("barrier ", id, " with ", count, " threads"));
@@ -155,7 +135,7 @@ void Block::ReleaseBarrier(uint32_t id) {
     const Op& op = code_.ops[group.pc];
     threads += static_cast<uint32_t>(__builtin_popcount(group.mask));
     if (op.barrier == BarrierKind::kSync) return;
-    uint32_t bits = Predicate(warp.regs + group.frame, op.r[3]);
+    uint32_t bits = PredicateBits(warp.regs + group.frame, op.r[3]);
     if (op.negated) bits = ~bits;
     yes += static_cast<uint32_t>(__builtin_popcount(bits & group.mask));
   });
@@ -165,7 +145,7 @@ void Block::ReleaseBarrier(uint32_t id) {
     switch (op.barrier) {
       case BarrierKind::kPopc:
         for (uint32_t m = group.mask; m != 0; m &= m - 1) {
-          SetLane32(regs, op.r[0], __builtin_ctz(m), yes);
+          SetLane<uint32_t>(regs, op.r[0], __builtin_ctz(m), yes);
         }
         break;
       case BarrierKind::kAnd:
@@ -203,10 +183,10 @@ void Block::EnterWarpSync(Warp& warp, const Op& op, uint32_t mask) {
   uint32_t done = 0;
   for (uint32_t left = mask; left != 0;) {
     // Lanes that name the same members exchange among themselves.
-    const uint32_t members = Lane32(regs, op.r[5], __builtin_ctz(left));
+    const uint32_t members = Lane<uint32_t>(regs, op.r[5], __builtin_ctz(left));
     uint32_t same = 0;
     for (uint32_t m = left; m != 0; m &= m - 1) {
-      if (Lane32(regs, op.r[5], __builtin_ctz(m)) == members) same |= m & -m;
+      if (Lane<uint32_t>(regs, op.r[5], __builtin_ctz(m)) == members) same |= m & -m;
     }
     left &= ~same;
     if ((members & warp.alive & ~same) == 0) {
@@ -270,10 +250,10 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
     const uint8_t* const regs = warp.regs + frames[i];
     if (op.warp_sync == WarpSyncKind::kBarrier) continue;
     if (IsVote(op.warp_sync)) {
-      votes |= ((Predicate(regs, op.r[2]) >> i & 1) ^ (op.negated ? 1u : 0u)) << i;
+      votes |= ((PredicateBits(regs, op.r[2]) >> i & 1) ^ (op.negated ? 1u : 0u)) << i;
       continue;
     }
-    values[i] = op.wide ? Lane64(regs, op.r[2], i) : Lane32(regs, op.r[2], i);
+    values[i] = op.wide ? Lane<uint64_t>(regs, op.r[2], i) : Lane<uint32_t>(regs, op.r[2], i);
     const auto value = static_cast<uint32_t>(values[i]);
     reduced = first ? value : Reduce(op.warp_sync, reduced, value);
     first = false;
@@ -285,10 +265,10 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
     const uint32_t bit = 1u << i;
     if (IsShuffle(op.warp_sync)) {
       bool in_range;
-      const int source = ShuffleSource(op.warp_sync, i, Lane32(regs, op.r[3], i),
-                                       Lane32(regs, op.r[4], i), &in_range);
+      const int source = ShuffleSource(op.warp_sync, i, Lane<uint32_t>(regs, op.r[3], i),
+                                       Lane<uint32_t>(regs, op.r[4], i), &in_range);
       if (op.r[0] != kNoSlot) {
-        SetLane32(regs, op.r[0], i, static_cast<uint32_t>(values[source]));
+        SetLane<uint32_t>(regs, op.r[0], i, static_cast<uint32_t>(values[source]));
       }
       if (op.r[1] != kNoSlot) SetPredicate(regs, op.r[1], bit, in_range);
       continue;
@@ -306,7 +286,7 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
         SetPredicate(regs, op.r[0], bit, votes == lanes || votes == 0);
         break;
       case WarpSyncKind::kVoteBallot:
-        SetLane32(regs, op.r[0], i, votes);
+        SetLane<uint32_t>(regs, op.r[0], i, votes);
         break;
       case WarpSyncKind::kMatchAny:
       case WarpSyncKind::kMatchAll: {
@@ -316,12 +296,12 @@ void Block::Exchange(Warp& warp, uint32_t lanes, const uint32_t pcs[kLanes],
         }
         const bool all = equal == lanes;
         const bool any = op.warp_sync == WarpSyncKind::kMatchAny;
-        SetLane32(regs, op.r[0], i, any ? equal : all ? lanes : 0);
+        SetLane<uint32_t>(regs, op.r[0], i, any ? equal : all ? lanes : 0);
         if (op.r[1] != kNoSlot) SetPredicate(regs, op.r[1], bit, all);
         break;
       }
       default:
-        SetLane32(regs, op.r[0], i, reduced);
+        SetLane<uint32_t>(regs, op.r[0], i, reduced);
         break;
     }
   }

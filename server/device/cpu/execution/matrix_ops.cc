@@ -8,6 +8,7 @@
 #include "server/device/cpu/alu/half_float.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
+#include "server/device/cpu/execution/lane_registers.h"
 
 namespace warpline::cpu {
 namespace {
@@ -167,12 +168,6 @@ bool WholeWarp(Block& block, const Op& op, uint32_t mask) {
   return block.Fault(CudaResult::kIllegalInstruction, op, "matrix operation of a part of a warp");
 }
 
-uint64_t Lane64(const uint8_t* regs, uint32_t slot, int lane) {
-  uint64_t value;
-  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * 8, sizeof(value));
-  return value;
-}
-
 bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask, bool store) {
   if (!WholeWarp(block, op, mask)) return false;
   const MatrixSite& site = block.code().matrices[op.target];
@@ -180,9 +175,8 @@ bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t ma
   const int bytes = Bytes(matrix.type);
   const auto size = static_cast<uint32_t>(bytes);
   for (int lane = 0; lane < kLanes; ++lane) {
-    uint32_t stride;
-    std::memcpy(&stride, regs + site.stride + static_cast<uint32_t>(lane) * 4, sizeof(stride));
-    const uint64_t base = Lane64(regs, site.address, lane);
+    const auto stride = Lane<uint32_t>(regs, site.stride, lane);
+    const uint64_t base = Lane<uint64_t>(regs, site.address, lane);
     for (int i = 0; i < ElementsPerLane(matrix); ++i) {
       const Position at = WmmaPosition(matrix, lane, i);
       const auto row = static_cast<uint64_t>(at.row), column = static_cast<uint64_t>(at.column);
@@ -207,7 +201,7 @@ bool Tiles(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask,
     uint64_t rows[8];
     for (int row = 0; row < 8; ++row) {
       const int lane = static_cast<int>(tile) * 8 + row;
-      const uint64_t address = Lane64(regs, site.address, lane);
+      const uint64_t address = Lane<uint64_t>(regs, site.address, lane);
       if (address % 16 != 0) {
         return block.Fault(CudaResult::kMisalignedAddress, op, "misaligned row of a matrix");
       }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
+#include "server/device/cpu/execution/lane_registers.h"
 #include "server/device/cpu/memory/device_heap.h"
 #include "server/device/cpu/output/print_buffer.h"
 #include "server/device/cpu/output/print_format.h"
@@ -16,21 +17,6 @@ namespace {
 constexpr size_t kMaxString = 64 << 10;
 // The bytes of a printf in CUDA's buffer, besides its arguments.
 constexpr uint64_t kRecordBytes = 16;
-
-uint32_t Lane32(const uint8_t* regs, uint32_t slot, int lane) {
-  uint32_t value;
-  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * 4, sizeof(value));
-  return value;
-}
-uint64_t Lane64(const uint8_t* regs, uint32_t slot, int lane) {
-  uint64_t value;
-  std::memcpy(&value, regs + slot + static_cast<uint32_t>(lane) * 8, sizeof(value));
-  return value;
-}
-template <typename T>
-void SetLane(uint8_t* regs, uint32_t slot, int lane, T value) {
-  std::memcpy(regs + slot + static_cast<uint32_t>(lane) * sizeof(T), &value, sizeof(value));
-}
 
 // Reads the string at a generic address; returns false when it runs into memory that may not be
 // read.
@@ -56,8 +42,8 @@ bool Print(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask)
   std::string format;
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
-    const uint64_t address = Lane64(regs, op.r[1], i);
-    const uint64_t arguments = Lane64(regs, op.r[2], i);
+    const uint64_t address = Lane<uint64_t>(regs, op.r[1], i);
+    const uint64_t arguments = Lane<uint64_t>(regs, op.r[2], i);
     if (address == 0) {
       SetLane(regs, op.r[0], i, int32_t{-1});
       continue;
@@ -96,16 +82,17 @@ bool Assert(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
     std::string message, file, function;
-    if (!ReadString(block, warp, i, Lane64(regs, op.r[1], i), &message) ||
-        !ReadString(block, warp, i, Lane64(regs, op.r[2], i), &file) ||
-        !ReadString(block, warp, i, Lane64(regs, op.r[4], i), &function)) {
+    if (!ReadString(block, warp, i, Lane<uint64_t>(regs, op.r[1], i), &message) ||
+        !ReadString(block, warp, i, Lane<uint64_t>(regs, op.r[2], i), &file) ||
+        !ReadString(block, warp, i, Lane<uint64_t>(regs, op.r[4], i), &function)) {
       return Illegal(block, op, "text of assert");
     }
     const uint32_t thread = warp.index * kLanes + static_cast<uint32_t>(i);
-    std::string line = absl::StrCat(
-        file, ":", Lane32(regs, op.r[3], i), ": ", function, ": block: [", index[0], ",", index[1],
-        ",", index[2], "], thread: [", thread % threads[0], ",", thread / threads[0] % threads[1],
-        ",", thread / threads[0] / threads[1], "] Assertion `", message, "` failed.\n");
+    std::string line =
+        absl::StrCat(file, ":", Lane<uint32_t>(regs, op.r[3], i), ": ", function, ": block: [",
+                     index[0], ",", index[1], ",", index[2], "], thread: [", thread % threads[0],
+                     ",", thread / threads[0] % threads[1], ",", thread / threads[0] / threads[1],
+                     "] Assertion `", message, "` failed.\n");
     const uint64_t bytes = line.size();
     if (PrintBuffer* const output = block.shape().output) {
       output->Append(2, std::move(line), bytes);
@@ -118,7 +105,7 @@ bool Malloc(Block& block, Warp&, uint8_t* regs, const Op& op, uint32_t mask) {
   DeviceHeap* const heap = block.shape().heap;
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
-    const uint64_t bytes = Lane64(regs, op.r[1], i);
+    const uint64_t bytes = Lane<uint64_t>(regs, op.r[1], i);
     SetLane(regs, op.r[0], i, heap == nullptr ? uint64_t{0} : heap->Allocate(bytes));
   }
   return true;
@@ -128,7 +115,7 @@ bool Free(Block& block, Warp&, uint8_t* regs, const Op& op, uint32_t mask) {
   DeviceHeap* const heap = block.shape().heap;
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
-    const uint64_t address = Lane64(regs, op.r[1], i);
+    const uint64_t address = Lane<uint64_t>(regs, op.r[1], i);
     if (address != 0 && (heap == nullptr || !heap->Free(address))) {
       return Illegal(block, op, "free of what is not allocated");
     }

@@ -31,7 +31,7 @@ uint64_t DeviceHeap::Allocate(uint64_t bytes) {
   MutexLock lock(&mu_);
   if (bytes > bytes_) return 0;
   if (base_ == 0) {
-    if (memory_->AllocateRegion(bytes_, &base_) != CudaResult::kSuccess) {
+    if (memory_->AllocateRegion(bytes_, RegionUse::kKernels, &base_) != CudaResult::kSuccess) {
       base_ = 0;
       return 0;
     }

@@ -16,6 +16,7 @@ class MemfdChunks : public device::ChunkSource {
   absl::StatusOr<UniqueFd> CreateChunk(uint64_t bytes) override;
   // Gives the pages back to the system, which hands out zeros in their place.
   absl::Status ScrubChunk(int fd, uint64_t bytes) override;
+  absl::StatusOr<std::optional<uint64_t>> FreeBytes() override { return std::optional<uint64_t>(); }
 };
 
 }  // namespace warpline::cpu

@@ -31,7 +31,7 @@ MemoryMap::~MemoryMap() {
     munmap(granules_, Granules(size));
   }
   MutexLock lock(&mu_);
-  for (const auto& [address, bytes] : regions_) munmap(Pointer(address), bytes);
+  for (const auto& [address, region] : regions_) munmap(Pointer(address), region.bytes);
 }
 
 CudaResult MemoryMap::ReserveArena(uint64_t base, uint64_t size) {
@@ -84,9 +84,11 @@ CudaResult MemoryMap::MapChunk(uint64_t va, uint64_t bytes, int fd) {
       MAP_FAILED) {
     const int error = errno;
     // MAP_FIXED may have dropped the reservation and a sink.
-    mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-         0);
     SetGranules(offset, bytes, 0);
+    if (mmap(Pointer(va), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0) == MAP_FAILED) {
+      return CudaResult::kOperatingSystem;
+    }
     return error == ENOMEM ? CudaResult::kOutOfMemory : CudaResult::kInvalidValue;
   }
   chunks_[va] = bytes;
@@ -136,7 +138,7 @@ CudaResult MemoryMap::UnmapChunk(uint64_t va, uint64_t bytes) {
   return CudaResult::kSuccess;
 }
 
-CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
+CudaResult MemoryMap::AllocateRegion(uint64_t bytes, RegionUse use, uint64_t* address) {
   if (bytes == 0 || bytes > kMaxRegionBytes) return CudaResult::kOutOfMemory;
   bytes = (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
   MutexLock lock(&mu_);
@@ -147,7 +149,7 @@ CudaResult MemoryMap::AllocateRegion(uint64_t bytes, uint64_t* address) {
   if (at == MAP_FAILED) return CudaResult::kOutOfMemory;
   *address = reinterpret_cast<uint64_t>(at);
   if (*address == next_region_) next_region_ += bytes;
-  regions_[*address] = bytes;
+  regions_[*address] = {bytes, use};
   return CudaResult::kSuccess;
 }
 
@@ -160,7 +162,7 @@ CudaResult MemoryMap::MapRegion(uint64_t address, uint64_t bytes, int fd) {
     munmap(at, bytes);
     return CudaResult::kInvalidValue;
   }
-  regions_[address] = bytes;
+  regions_[address] = {bytes, RegionUse::kHost};
   return CudaResult::kSuccess;
 }
 
@@ -168,7 +170,7 @@ void MemoryMap::FreeRegion(uint64_t address) {
   MutexLock lock(&mu_);
   const auto it = regions_.find(address);
   if (it == regions_.end()) return;
-  munmap(Pointer(address), it->second);
+  munmap(Pointer(address), it->second.bytes);
   regions_.erase(it);
 }
 
@@ -178,7 +180,18 @@ bool MemoryMap::InRegion(uint64_t address, uint64_t bytes) const {
   if (it == regions_.begin()) return false;
   --it;
   const uint64_t offset = address - it->first;
-  return offset <= it->second && bytes <= it->second - offset;
+  return offset <= it->second.bytes && bytes <= it->second.bytes - offset;
+}
+
+bool MemoryMap::FindVariables(uint64_t address, device::VariableBlock* block) {
+  MutexLock lock(&mu_);
+  auto it = regions_.upper_bound(address);
+  if (it == regions_.begin()) return false;
+  --it;
+  const Region& region = it->second;
+  if (region.use != RegionUse::kVariables || address - it->first >= region.bytes) return false;
+  *block = {it->first, region.bytes, 0};
+  return true;
 }
 
 }  // namespace warpline::cpu

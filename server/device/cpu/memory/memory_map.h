@@ -14,6 +14,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "server/device/facets/types.h"
+#include "server/device/gate/address_gate.h"
 
 namespace warpline::cpu {
 
@@ -23,13 +24,16 @@ inline constexpr int kGranuleShift = 21;
 // Bits for the ways of using memory.
 enum AccessKind : uint8_t { kReads = 1, kWrites = 2 };
 
-class MemoryMap {
+// What memory outside the arena is for. Kernels reach all of it, commands only the first two.
+enum class RegionUse : uint8_t { kVariables, kHost, kKernels };
+
+class MemoryMap : public device::MemoryFacts {
  public:
   MemoryMap() = default;
   MemoryMap(const MemoryMap&) = delete;
   MemoryMap& operator=(const MemoryMap&) = delete;
   // Unmaps everything. No access may be under way.
-  ~MemoryMap();
+  ~MemoryMap() override;
 
   // These do what device::Memory says.
   CudaResult ReserveArena(uint64_t base, uint64_t size);
@@ -38,11 +42,18 @@ class MemoryMap {
   CudaResult UnmapChunk(uint64_t va, uint64_t bytes);
   CudaResult SetChunkAccess(uint64_t va, uint64_t bytes, device::MemoryAccess access);
 
-  // Makes `bytes` of zeroed memory outside the arena accessible, for the variables of a module.
-  CudaResult AllocateRegion(uint64_t bytes, uint64_t* address);
-  // Makes the file behind `fd` accessible at `address`, where nothing may lie yet.
+  // Makes `bytes` of zeroed memory outside the arena accessible.
+  CudaResult AllocateRegion(uint64_t bytes, RegionUse use, uint64_t* address);
+  // Makes the file behind `fd`, which is the host's, accessible at `address`, where nothing may lie
+  // yet.
   CudaResult MapRegion(uint64_t address, uint64_t bytes, int fd);
   void FreeRegion(uint64_t address);
+
+  // For the gate.
+  bool IsMapped(uint64_t address, uint64_t bytes, device::MemoryUse use) override {
+    return InArena(address, bytes, use == device::MemoryUse::kWrite ? kWrites : kReads);
+  }
+  bool FindVariables(uint64_t address, device::VariableBlock* block) override;
 
   // True when every byte of [address, address + bytes) may be accessed in this way.
   bool Contains(uint64_t address, uint64_t bytes, AccessKind kind = kReads) const {
@@ -64,6 +75,11 @@ class MemoryMap {
   bool InRegion(uint64_t address, uint64_t bytes) const;
 
  private:
+  struct Region {
+    uint64_t bytes = 0;
+    RegionUse use = RegionUse::kKernels;
+  };
+
   mutable Mutex mu_;
   std::atomic<uint64_t> base_{0};
   std::atomic<uint64_t> size_{0};  // Set last: the arena exists once this is not zero.
@@ -74,8 +90,8 @@ class MemoryMap {
   // One byte for each granule: the kinds of access that it allows. The bytes come from mmap, so
   // they are zero and only those in use are touched.
   std::atomic<uint8_t>* granules_ = nullptr;
-  std::map<uint64_t, uint64_t> chunks_ ABSL_GUARDED_BY(mu_);   // Address -> bytes
-  std::map<uint64_t, uint64_t> regions_ ABSL_GUARDED_BY(mu_);  // Address -> bytes
+  std::map<uint64_t, uint64_t> chunks_ ABSL_GUARDED_BY(mu_);  // Address -> bytes
+  std::map<uint64_t, Region> regions_ ABSL_GUARDED_BY(mu_);   // By address
   uint64_t next_region_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

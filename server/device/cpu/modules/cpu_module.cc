@@ -211,7 +211,7 @@ CudaResult CpuModule::PlaceVariables() {
     bytes += std::max<uint64_t>(size, 1);
   }
   if (bytes == 0) return CudaResult::kSuccess;
-  const CudaResult result = memory_->AllocateRegion(bytes, &region_);
+  const CudaResult result = memory_->AllocateRegion(bytes, RegionUse::kVariables, &region_);
   if (result != CudaResult::kSuccess) return result;
   region_bytes_ = bytes;
   for (auto& [name, global] : symbols_.globals) global.address += region_;

@@ -1,0 +1,108 @@
+#include "server/device/gate/address_gate.h"
+
+#include <cstring>
+#include <iterator>
+
+namespace warpline::device {
+namespace {
+
+bool Within(uint64_t address, uint64_t bytes, uint64_t start, uint64_t size) {
+  const uint64_t offset = address - start;
+  return address >= start && offset < size && bytes <= size - offset;
+}
+
+// CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, and where its value has the window.
+constexpr uint32_t kAccessPolicyWindow = 1;
+struct Window {
+  uint64_t address;
+  uint64_t bytes;
+};
+
+}  // namespace
+
+void AddressGate::SetArena(uint64_t base, uint64_t bytes) {
+  base_.store(base, std::memory_order_relaxed);
+  bytes_.store(bytes, std::memory_order_release);
+}
+
+void AddressGate::AddHost(uint64_t address, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  hosts_[address] = bytes;
+}
+
+bool AddressGate::RemoveHost(uint64_t address, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const auto it = hosts_.find(address);
+  if (it == hosts_.end() || it->second != bytes) return false;
+  hosts_.erase(it);
+  return true;
+}
+
+std::optional<GatedSpan> AddressGate::Admit(uint64_t address, uint64_t bytes, MemoryUse use) const {
+  if (!InArena(address, bytes)) return AdmitOutsideArena(address, bytes);
+  if (!facts_->IsMapped(address, bytes, use)) return std::nullopt;
+  return GatedSpan(address, bytes, MemoryKind::kArena, 0);
+}
+
+std::optional<GatedSpan> AddressGate::AdmitOutsideArena(uint64_t address, uint64_t bytes) const {
+  {
+    MutexLock lock(&mu_);
+    const auto next = hosts_.upper_bound(address);
+    if (next != hosts_.begin()) {
+      const auto& [start, size] = *std::prev(next);
+      if (Within(address, bytes, start, size)) {
+        return GatedSpan(address, bytes, MemoryKind::kHost, 0);
+      }
+    }
+  }
+  VariableBlock block;
+  if (!facts_->FindVariables(address, &block) ||
+      !Within(address, bytes, block.address, block.bytes)) {
+    return std::nullopt;
+  }
+  return GatedSpan(address, bytes, MemoryKind::kVariables, block.owner);
+}
+
+std::optional<GatedSpan> AddressGate::AdmitElements(uint64_t address, uint64_t width,
+                                                    uint64_t count, MemoryUse use) const {
+  uint64_t bytes;
+  if (__builtin_mul_overflow(width, count, &bytes)) return std::nullopt;
+  return Admit(address, bytes, use);
+}
+
+std::optional<GatedBox> AddressGate::AdmitRows(uint64_t address, uint64_t pitch, uint64_t width,
+                                               uint64_t columns, uint64_t rows,
+                                               MemoryUse use) const {
+  BoxExtent extent = {0, rows, 1};
+  if (__builtin_mul_overflow(width, columns, &extent.width)) return std::nullopt;
+  return AdmitBox({address, pitch, 0}, extent, use);
+}
+
+std::optional<GatedBox> AddressGate::AdmitBox(const BoxPlace& place, const BoxExtent& extent,
+                                              MemoryUse use) const {
+  uint64_t bytes;
+  if (!BoxSpan(place, extent, &bytes)) return std::nullopt;
+  const std::optional<GatedSpan> span = Admit(place.address, bytes, use);
+  if (!span) return std::nullopt;
+  return GatedBox(*span, place);
+}
+
+bool AddressGate::AdmitsWord(const MemOp& operation) const {
+  const bool waits = operation.kind == MemOp::kWait32 || operation.kind == MemOp::kWait64;
+  const bool wide = operation.kind == MemOp::kWait64 || operation.kind == MemOp::kWrite64;
+  const uint64_t bytes = wide ? 8 : 4;
+  if (operation.address % bytes != 0) return false;
+  const std::optional<GatedSpan> span =
+      Admit(operation.address, bytes, waits ? MemoryUse::kRead : MemoryUse::kWrite);
+  return span && span->kind() != MemoryKind::kVariables;
+}
+
+bool AddressGate::AdmitsAttribute(const LaunchAttribute& attribute) const {
+  if (attribute.id != kAccessPolicyWindow) return true;
+  Window window;
+  std::memcpy(&window, attribute.value.data(), sizeof(window));
+  // A window without bytes takes back what was said before.
+  return window.bytes == 0 || Admit(window.address, window.bytes, MemoryUse::kRead);
+}
+
+}  // namespace warpline::device

@@ -1,0 +1,149 @@
+// Who may hold connections to the port, and for how long.
+#include "server/memory/host_memory_port.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/cuda/cuda_result.h"
+#include "gtest/gtest.h"
+#include "server/process/control_loop.h"
+#include "server/process/event_loop.h"
+#include "server/process/packet_socket.h"
+
+namespace warpline::server {
+namespace {
+
+using warpline_internal::HostMemoryAnswer;
+using warpline_internal::HostMemoryRequest;
+
+// Sessions 1 to 9, whose secrets are "secret".
+class Sessions : public HostMemorySessions {
+ public:
+  bool HasSecret(uint64_t session, const std::string& secret) override {
+    return session >= 1 && session <= 9 && secret == "secret";
+  }
+  void OnHostMemory(const HostMemoryRequest&, HostSegments::Answer answer) override {
+    answer(CudaResult::kOutOfMemory, -1);
+  }
+};
+
+class HostMemoryPortTest : public testing::Test {
+ protected:
+  void Start(const HostMemoryPortLimits& limits) {
+    port_ = std::make_unique<HostMemoryPort>(&control_, &sessions_, limits);
+    OnControl([this] { ASSERT_TRUE(port_->Start(name_).ok()); });
+  }
+  ~HostMemoryPortTest() override {
+    OnControl([this] { port_->Stop(); });
+  }
+
+  void OnControl(const std::function<void()>& body) {
+    control_.Post(body);
+    control_.Flush();
+  }
+  size_t Connections() {
+    size_t count = 0;
+    OnControl([&] { count = port_->connections(); });
+    return count;
+  }
+
+  UniqueFd Connect() const {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name_.data(), name_.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    return fd;
+  }
+  // Whether the port answered.
+  static bool Ask(const UniqueFd& fd, uint64_t session, const std::string& secret = "secret") {
+    HostMemoryRequest request;
+    request.set_session(session);
+    request.set_secret(secret);
+    HostMemoryAnswer answer;
+    return SendPacket(fd.get(), request, {}).ok() && ReceivePacket(fd.get(), &answer, nullptr).ok();
+  }
+  static bool Ended(const UniqueFd& fd) {
+    char byte;
+    return recv(fd.get(), &byte, 1, 0) <= 0;
+  }
+
+  const std::string name_ = HostMemoryPort::NewName();
+  Sessions sessions_;
+  EventLoop control_{"control", &control_loop};
+  std::unique_ptr<HostMemoryPort> port_;
+};
+
+TEST_F(HostMemoryPortTest, WhoSaysNothingIsSentAway) {
+  Start({.patience = absl::Milliseconds(20)});
+  const UniqueFd silent = Connect();
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_TRUE(Ended(silent));
+  // Not the one that has a session.
+  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_EQ(Connections(), 1u);
+}
+
+TEST_F(HostMemoryPortTest, SilentConnectionsKeepNobodyOut) {
+  Start({.most_strange_of_user = 4, .patience = absl::Hours(1)});
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 50; ++i) silent.push_back(Connect());
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_TRUE(Ended(silent[0]));
+  EXPECT_LE(Connections(), 5u);
+}
+
+TEST_F(HostMemoryPortTest, AllStrangersTogetherAreBounded) {
+  Start({.most_strange = 3, .patience = absl::Hours(1)});
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(Connect());
+  EXPECT_TRUE(Ended(silent[16]));
+  EXPECT_EQ(Connections(), 3u);
+}
+
+TEST_F(HostMemoryPortTest, AWrongSecretEndsTheConnection) {
+  Start({});
+  EXPECT_FALSE(Ask(Connect(), 1, "guess"));
+  EXPECT_FALSE(Ask(Connect(), 10));
+  EXPECT_FALSE(Ask(Connect(), 0));
+  EXPECT_EQ(Connections(), 0u);
+}
+
+TEST_F(HostMemoryPortTest, AConnectionIsOneSessions) {
+  Start({});
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_FALSE(Ask(client, 2));
+}
+
+TEST_F(HostMemoryPortTest, ASessionHasFewConnectionsAndTheyEndWithIt) {
+  Start({.most_of_session = 2});
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(Connect());
+    EXPECT_TRUE(Ask(clients.back(), 1));
+  }
+  EXPECT_TRUE(Ended(clients[0]));
+  const UniqueFd other = Connect();
+  EXPECT_TRUE(Ask(other, 2));
+  EXPECT_EQ(Connections(), 3u);
+  OnControl([this] { port_->Forget(1); });
+  EXPECT_TRUE(Ended(clients[1]));
+  EXPECT_TRUE(Ended(clients[2]));
+  EXPECT_TRUE(Ask(other, 2));
+}
+
+}  // namespace
+}  // namespace warpline::server

@@ -1,0 +1,79 @@
+// What becomes of sessions where an audit is recorded, or should be and cannot.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "audit/audit_log.h"
+#include "audit/files.h"
+#include "gtest/gtest.h"
+#include "server/session/session_host.h"
+#include "server/testing/session_fixture.h"
+#include "transport/testing/temp_folder.h"
+
+namespace warpline::server {
+namespace {
+
+class SessionAuditTest : public SessionFixture {
+ protected:
+  void Record(audit::AuditLogOptions options) {
+    options.writer.dir = dir_;
+    options.say_anchor = [](const std::string&, const audit::Anchor&) {};
+    auto log = audit::AuditLog::Open(std::move(options));
+    ASSERT_TRUE(log.ok()) << log.status();
+    audit_ = *std::move(log);
+  }
+
+  // The events that were recorded. Ends the server.
+  std::vector<std::string> Events() {
+    TearDown();
+    server_.reset();
+    audit_.reset();
+    std::vector<std::string> events;
+    audit::LineReader reader(*audit::OpenFile(dir_, 1));
+    while (const auto text = reader.Next()) {
+      const auto line = audit::ParseLine(*text);
+      EXPECT_TRUE(line.ok()) << *text;
+      if (line.ok()) events.push_back(line->event);
+    }
+    return events;
+  }
+
+  warpline::testing::TempFolder temp_;
+  const std::string dir_ = temp_.path() + "/audit";
+};
+
+TEST_F(SessionAuditTest, ASessionsLifeIsRecorded) {
+  Record({});
+  StartServer();
+  auto client = DialAndOpen();
+  client->SendCommands(Body('x'));
+  EXPECT_TRUE(client->Await(kFault).has_value());
+  client.reset();
+  EXPECT_EQ(Events(), (std::vector<std::string>{"audit.began", "session.opened", "worker.died",
+                                                "session.faulted", "session.closed"}));
+}
+
+TEST_F(SessionAuditTest, ARefusalIsRecorded) {
+  Record({});
+  StartServer({}, /*devices=*/1, /*max_sessions=*/1);
+  auto first = DialAndOpen();
+  auto second = Dial();
+  EXPECT_FALSE(second->Open().has_value());
+  second.reset();
+  first.reset();
+  EXPECT_EQ(Events(), (std::vector<std::string>{"audit.began", "session.opened", "session.refused",
+                                                "session.closed"}));
+}
+
+TEST_F(SessionAuditTest, WhereARecordIsRequiredAndCannotBeWrittenNoSessionBegins) {
+  // No record has room.
+  Record({.required = true, .max_waiting = 0});
+  StartServer();
+  auto client = Dial();
+  EXPECT_FALSE(client->Open().has_value());
+  EXPECT_EQ(client->AwaitClosed().message(), "the server cannot write its audit's record");
+}
+
+}  // namespace
+}  // namespace warpline::server

@@ -1,0 +1,124 @@
+#include "server/worker/continuity/variable_bytes.h"
+
+#include <elf.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace warpline::worker {
+namespace {
+
+std::string Bytes(const void* data, size_t size) {
+  return std::string(static_cast<const char*>(data), size);
+}
+
+// A cubin with sections of these names and sizes, without contents.
+std::string Cubin(const std::vector<std::pair<std::string, uint64_t>>& sections) {
+  std::string names(1, '\0');
+  std::vector<Elf64_Shdr> headers(1);
+  std::memset(headers.data(), 0, sizeof(Elf64_Shdr));
+  for (const auto& [name, size] : sections) {
+    Elf64_Shdr header = {};
+    header.sh_name = static_cast<uint32_t>(names.size());
+    header.sh_size = size;
+    header.sh_type = SHT_NOBITS;
+    names += name + '\0';
+    headers.push_back(header);
+  }
+  Elf64_Shdr strings = {};
+  strings.sh_offset = sizeof(Elf64_Ehdr);
+  strings.sh_size = names.size();
+  headers.push_back(strings);
+  Elf64_Ehdr elf = {};
+  std::memcpy(elf.e_ident, "\177ELF", 4);
+  elf.e_shentsize = sizeof(Elf64_Shdr);
+  elf.e_shnum = static_cast<uint16_t>(headers.size());
+  elf.e_shstrndx = static_cast<uint16_t>(headers.size() - 1);
+  elf.e_shoff = sizeof(elf) + names.size();
+  return Bytes(&elf, sizeof(elf)) + names +
+         Bytes(headers.data(), headers.size() * sizeof(Elf64_Shdr));
+}
+
+TEST(VariableBytesTest, GlobalSectionsOfACubinAreSummed) {
+  EXPECT_EQ(CubinVariableBytes(Cubin({{".text.k", 100}, {".nv.constant3", 8}})), 0u);
+  EXPECT_EQ(CubinVariableBytes(
+                Cubin({{".nv.global", 16ull << 30}, {".nv.global.init", 12}, {".text.k", 100}})),
+            (16ull << 30) + 12);
+  EXPECT_EQ(CubinVariableBytes(Cubin({{".nv.global", ~uint64_t{0}}, {".nv.global", 4}})),
+            kTooManyBytes);
+}
+
+TEST(VariableBytesTest, CubinsThatCannotBeReadHaveTooMany) {
+  const std::string cubin = Cubin({{".nv.global", 100}});
+  for (size_t size = 1; size < cubin.size(); size += 7) {
+    EXPECT_EQ(CubinVariableBytes(cubin.substr(0, size)), kTooManyBytes) << size;
+  }
+  std::string other = cubin;
+  Elf64_Ehdr elf;
+  std::memcpy(&elf, other.data(), sizeof(elf));
+  elf.e_shstrndx = 900;
+  std::memcpy(other.data(), &elf, sizeof(elf));
+  EXPECT_EQ(CubinVariableBytes(other), kTooManyBytes);
+}
+
+TEST(VariableBytesTest, ManySectionsAreCountedInTheFirst) {
+  std::string cubin = Cubin({{".nv.global", 100}});
+  Elf64_Ehdr elf;
+  std::memcpy(&elf, cubin.data(), sizeof(elf));
+  Elf64_Shdr first = {};
+  first.sh_size = elf.e_shnum;
+  first.sh_link = elf.e_shstrndx;
+  elf.e_shnum = 0;
+  elf.e_shstrndx = SHN_XINDEX;
+  std::memcpy(cubin.data(), &elf, sizeof(elf));
+  std::memcpy(cubin.data() + elf.e_shoff, &first, sizeof(first));
+  EXPECT_EQ(CubinVariableBytes(cubin), 100u);
+}
+
+TEST(VariableBytesTest, DeclarationsOfPtxAreSummed) {
+  EXPECT_EQ(PtxVariableBytes(".version 8.0\n.target sm_90\n.address_size 64\n"), 0u);
+  EXPECT_EQ(PtxVariableBytes(".visible .global .align 4 .u32 a;"), 4u);
+  EXPECT_EQ(PtxVariableBytes(".global .align 16 .b8 big[17179869184];"), 16ull << 30);
+  EXPECT_EQ(PtxVariableBytes(".global .v4 .f32 a[0x10], b;"), 16u * 16 + 16);
+  EXPECT_EQ(PtxVariableBytes(".global .f16x2 a[3][5];"), 60u);
+  EXPECT_EQ(PtxVariableBytes(".global .attribute(.managed) .align 8 .b64 m[2U];"), 16u);
+  EXPECT_EQ(PtxVariableBytes(".global .u32 a[] = {1, 2, 3}, b[4] = {0};"), 12u + 16);
+  EXPECT_EQ(PtxVariableBytes(".global .u64 a[2] = {{1}, {2}}; .global .u8 c;"), 17u);
+}
+
+TEST(VariableBytesTest, NothingHidesADeclaration) {
+  EXPECT_EQ(PtxVariableBytes("// .global .u32 a[9];\n/* .global .u32 b; */ .global .u32 c;"), 4u);
+  EXPECT_EQ(PtxVariableBytes(".visible.global/**/.align/**/8.b8/**/x[/**/1000/*]*/];"), 1000u);
+  EXPECT_EQ(PtxVariableBytes(".global .f64 half = 0.5, more[3];"), 32u);
+  EXPECT_EQ(PtxVariableBytes(".entry k() { .global .u32 inside[100]; ret; }"), 400u);
+  EXPECT_EQ(PtxVariableBytes(".global .b8 x[1024*1024];"), kTooManyBytes);
+  EXPECT_EQ(PtxVariableBytes(".global .b8 x[(1<<30)], y;"), kTooManyBytes);
+  EXPECT_EQ(PtxVariableBytes(".global .b8 x[010];"), kTooManyBytes);
+  EXPECT_EQ(PtxVariableBytes(".global .b64 x[0xffffffffffffffff];"), kTooManyBytes);
+  EXPECT_EQ(PtxVariableBytes(".global .b8 x[4294967296][4294967296];"), kTooManyBytes);
+}
+
+TEST(VariableBytesTest, OtherUsesOfTheWordDeclareNothing) {
+  EXPECT_EQ(PtxVariableBytes(R"(.extern .global .u32 elsewhere[100];
+.visible .entry k(.param .u64 .ptr .global .align 8 p) {
+  .reg .u64 %rd<3>;
+  ld.param.u64 %rd1, [p];
+  cvta.to.global.u64 %rd2, %rd1;
+  st.global.u32 [%rd2], 7;
+  .pragma ".global .u32 text[100];";
+}
+.global .u32 own;)"),
+            4u);
+}
+
+TEST(VariableBytesTest, TextThatEndsAnywhereIsRead) {
+  const std::string text =
+      ".global .align 8 .attribute(.managed) .u32 a[4] = {1, 2}, b[2][3]; /* x";
+  for (size_t size = 0; size <= text.size(); ++size) PtxVariableBytes(text.substr(0, size));
+}
+
+}  // namespace
+}  // namespace warpline::worker

@@ -1,0 +1,56 @@
+// What a session takes of its devices outside the arena without asking for it by size: variables of
+// its modules, stacks, heaps.
+//
+// Each session has a little of that for nothing, as it has its context. The rest is charged to its
+// quota, in pieces: the server knows no more of it than that.
+#ifndef WARPLINE_SERVER_WORKER_MEMORY_OUTSIDE_MEMORY_H_
+#define WARPLINE_SERVER_WORKER_MEMORY_OUTSIDE_MEMORY_H_
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "common/cuda/cuda_result.h"
+#include "server/worker/memory/memory_charger.h"
+
+namespace warpline::worker {
+
+// Used by the control lane, and by the decoder's thread while no lane is at work.
+class OutsideMemory {
+ public:
+  // Of each device. All contexts together have the device's reserve (--device_reserve).
+  static constexpr uint64_t kAllowance = 16u << 20;
+  // Pieces are multiples of it.
+  static constexpr uint64_t kUnit = 2u << 20;
+
+  // `charger` is borrowed.
+  OutsideMemory(MemoryCharger* charger, uint32_t devices) : charger_(charger), devices_(devices) {}
+
+  // Takes `bytes` more of a device. kOutOfMemory, with nothing taken, beyond the session's quota.
+  CudaResult Take(uint32_t device, uint64_t bytes);
+  // Gives back what was taken.
+  void Give(uint32_t device, uint64_t bytes);
+
+  // Between these two nothing is asked of the server, which answers nobody while a worker takes
+  // over. Afterwards all that is to be charged of the first device counts as charged, in one piece,
+  // and is returned: the server takes it from what the former worker had been charged.
+  void BeginReplay() { replaying_ = true; }
+  uint64_t EndReplay();
+
+ private:
+  struct Device {
+    uint64_t taken = 0;
+    uint64_t charged = 0;
+    std::multiset<uint64_t> pieces;
+  };
+  // What has to be charged for so much.
+  static uint64_t Chargeable(uint64_t taken);
+
+  MemoryCharger* const charger_;
+  std::vector<Device> devices_;
+  bool replaying_ = false;
+};
+
+}  // namespace warpline::worker
+
+#endif  // WARPLINE_SERVER_WORKER_MEMORY_OUTSIDE_MEMORY_H_

@@ -1,0 +1,91 @@
+// The wire suite: what a client does over the network, or from the server's host, that nobody
+// should get through with.
+//
+// An attack is a short sequence that says for itself what it would be to succeed: bytes of somebody
+// else, more than a limit allows, an answer that it has no right to, a server that keeps its
+// neighbours waiting or grows without bound. attack.py has each made by a process of its own
+// against a running server, and looks after each whether the server lives, a neighbour is right and
+// an honest client gets a session.
+#ifndef WARPLINE_TESTS_ATTACK_WIRE_H_
+#define WARPLINE_TESTS_ATTACK_WIRE_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace warpline::attack {
+
+// The server that is attacked, on this host.
+struct WireTarget {
+  std::string endpoint;  // HOST:PORT
+  pid_t pid = 0;
+  std::string log;  // The file that it logs to.
+  int scale = 1;    // Floods are so many times as large.
+};
+
+enum class WireOutcome {
+  kStopped,
+  kSucceeded,
+  kNotHere,  // This host lacks what the attack is about.
+};
+
+struct WireResult {
+  WireOutcome outcome = WireOutcome::kStopped;
+  std::string detail;
+};
+
+struct WireAttack {
+  const char* name;
+  const char* finding;  // Of the review, or "-" for a sibling.
+  // Flags of a server against which the attack must succeed, separated by commas, since they raise
+  // the limit that stops it; empty when no flag does.
+  const char* without;
+  WireResult (*run)(const WireTarget& target);
+};
+
+// By family; each has a file.
+absl::Span<const WireAttack> OpeningAttacks();
+absl::Span<const WireAttack> FrameAttacks();
+absl::Span<const WireAttack> AddressAttacks();
+absl::Span<const WireAttack> MemoryAttacks();
+absl::Span<const WireAttack> CodeAttacks();
+absl::Span<const WireAttack> ResumptionAttacks();
+absl::Span<const WireAttack> AdminAttacks();
+absl::Span<const WireAttack> FloodAttacks();
+
+WireResult Stopped(std::string detail);
+WireResult Succeeded(std::string detail);
+WireResult NotHere(std::string detail);
+// An attack whose preparation failed proves nothing, and counts as one that was not stopped.
+WireResult Unprepared(const absl::Status& why);
+
+// How long an answer may take on a machine that is as busy as it gets by itself. Whoever waits
+// longer is kept waiting by an attack.
+inline constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// What a server holds.
+struct Footprint {
+  int64_t resident_kib = 0;
+  int64_t descriptors = 0;
+  int64_t threads = 0;
+  int64_t log_bytes = 0;
+};
+Footprint Measure(const WireTarget& target);
+// Stopped when the server has grown by no more than `most` since `before`, or shrinks to that
+// within kPatience.
+WireResult JudgeGrowth(const WireTarget& target, const Footprint& before, const Footprint& most);
+
+// Opens a session as an honest client, writes to its memory and reads it back. An error says what
+// went wrong, taking longer than kPatience included.
+absl::Status HonestSession(const WireTarget& target);
+// Whether an honest client is served while the attack goes on.
+WireResult JudgeNeighbour(const WireTarget& target, const std::string& meanwhile);
+
+}  // namespace warpline::attack
+
+#endif  // WARPLINE_TESTS_ATTACK_WIRE_H_

@@ -1,0 +1,88 @@
+// Makes one attack of the wire suite, and looks after it whether an honest client is served.
+//
+//   wire_client --endpoint=HOST:PORT --pid=SERVER --log=FILE --attack=NAME
+//   wire_client --list
+//
+// The last line of what it prints is "OUTCOME DETAIL". --list prints a line for each attack: its
+// name, the finding that it is about, and the flags of a server without what stops it, or "-".
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "tests/attack/wire.h"
+
+ABSL_FLAG(std::string, endpoint, "", "HOST:PORT of the server, on this machine");
+ABSL_FLAG(int, pid, 0, "its process");
+ABSL_FLAG(std::string, log, "", "the file that it logs to");
+ABSL_FLAG(int, scale, 1, "floods are so many times as large");
+ABSL_FLAG(std::string, attack, "", "which one");
+ABSL_FLAG(bool, list, false, "print the attacks");
+
+namespace warpline::attack {
+namespace {
+
+constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
+    &OpeningAttacks, &FrameAttacks,      &AddressAttacks, &MemoryAttacks,
+    &CodeAttacks,    &ResumptionAttacks, &AdminAttacks,   &FloodAttacks};
+
+const char* NameOf(WireOutcome outcome) {
+  switch (outcome) {
+    case WireOutcome::kStopped:
+      return "stopped";
+    case WireOutcome::kSucceeded:
+      return "succeeded";
+    case WireOutcome::kNotHere:
+      return "not_here";
+  }
+  return "";
+}
+
+int List() {
+  for (const auto family : kFamilies) {
+    for (const WireAttack& attack : family()) {
+      const std::string without = attack.without;
+      std::printf("%s %s %s\n", attack.name, attack.finding,
+                  without.empty() ? "-" : attack.without);
+    }
+  }
+  return 0;
+}
+
+int Main() {
+  if (absl::GetFlag(FLAGS_list)) return List();
+  const WireTarget target = {absl::GetFlag(FLAGS_endpoint), absl::GetFlag(FLAGS_pid),
+                             absl::GetFlag(FLAGS_log), absl::GetFlag(FLAGS_scale)};
+  for (const auto family : kFamilies) {
+    for (const WireAttack& attack : family()) {
+      if (absl::GetFlag(FLAGS_attack) != attack.name) continue;
+      WireResult result = attack.run(target);
+      if (result.outcome == WireOutcome::kStopped) {
+        const absl::Status after = HonestSession(target);
+        if (!after.ok()) {
+          result =
+              Succeeded(absl::StrCat(result.detail, "; then an honest client: ", after.ToString()));
+        }
+      }
+      for (char& c : result.detail) {
+        if (c == '\n' || c == '\r') c = ' ';
+      }
+      std::printf("%s %s\n", NameOf(result.outcome), result.detail.c_str());
+      std::fflush(stdout);
+      // Without destructors: connections may be left that end slowly.
+      _exit(0);
+    }
+  }
+  return 64;
+}
+
+}  // namespace
+}  // namespace warpline::attack
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return warpline::attack::Main();
+}

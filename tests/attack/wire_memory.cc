@@ -1,0 +1,386 @@
+// Requests for memory beyond what a session may have, others' memory, and what former ones left.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cuda/cuda_numbers.h"
+#include "common/unique_fd.h"
+#include "proto/frames.h"
+#include "tests/attack/wire.h"
+#include "tests/attack/wire_session.h"
+
+namespace warpline::attack {
+namespace {
+
+using warpline_internal::MemoryGrant;
+using warpline_internal::MemoryRequest;
+
+constexpr uint64_t kStream = kLegacyStreamHandle;
+constexpr uint64_t kElsewhere = kArena + 1024 * kMiB;
+
+// Stopped when the request gets nothing: an error, or the session's end.
+WireResult Ask(const WireTarget& target, const MemoryRequest& request) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const auto grant = (*session)->Ask(request);
+  if (absl::IsDeadlineExceeded(grant.status())) return Succeeded("no answer");
+  if (!grant.ok()) return Stopped(std::string(grant.status().message()));
+  if (grant->error() != 0) return Stopped(absl::StrCat("CUDA error ", grant->error()));
+  return Succeeded(absl::StrCat("granted ", grant->bytes(), " bytes"));
+}
+
+WireResult OutsideTheArena(const WireTarget& target) {
+  return Ask(target, Request(5, kArena + kArenaBytes, 2 * kMiB));
+}
+
+WireResult OverItsEnd(const WireTarget& target) {
+  return Ask(target, Request(5, kArena + kArenaBytes - 2 * kMiB, 4 * kMiB));
+}
+
+WireResult ThatWraps(const WireTarget& target) {
+  return Ask(target, Request(5, kElsewhere, ~uint64_t{0} - 2 * kMiB + 1));
+}
+
+WireResult Crooked(const WireTarget& target) {
+  return Ask(target, Request(5, kElsewhere + 4096, 2 * kMiB));
+}
+
+WireResult OfNothing(const WireTarget& target) { return Ask(target, Request(5, kElsewhere, 0)); }
+
+WireResult LeastAboveMost(const WireTarget& target) {
+  MemoryRequest request = Request(5, kElsewhere, 2 * kMiB);
+  request.set_min_bytes(8 * kMiB);
+  return Ask(target, request);
+}
+
+WireResult Overlapping(const WireTarget& target) { return Ask(target, Request(5, kOwn, 2 * kMiB)); }
+
+WireResult ManyHandles(const WireTarget& target) {
+  MemoryRequest request = Request(5, 0, 2 * kMiB);
+  request.set_want_bytes(1ull << 50);
+  request.set_handle(1);
+  return Ask(target, request);
+}
+
+WireResult HandlesThatWrap(const WireTarget& target) {
+  MemoryRequest request = Request(5, 0, 2 * kMiB);
+  request.set_want_bytes(8 * kMiB);
+  request.set_handle(~uint64_t{0} - 1);
+  return Ask(target, request);
+}
+
+WireResult BeyondTheQuota(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const uint64_t quota = (*session)->welcome().quota_bytes();
+  uint64_t got = (*session)->own_bytes();
+  // Whatever is left, in pieces: ranges of the arena and handles by turns.
+  constexpr uint64_t kPiece = 512 * kMiB;
+  for (uint64_t i = 0; i <= quota / kPiece + 1; ++i) {
+    MemoryRequest request = Request(5 + i, kElsewhere + i * kPiece, 2 * kMiB);
+    request.set_want_bytes(kPiece);
+    if (i % 2 == 1 || request.va() + kPiece > kArena + kArenaBytes) {
+      request.set_va(0);
+      request.set_handle(1 + i * (kPiece / (2 * kMiB)));
+    }
+    const auto grant = (*session)->Ask(request);
+    if (!grant.ok()) return Succeeded(absl::StrCat("not prepared: ", grant.status().message()));
+    if (grant->error() == 0) got += grant->bytes();
+  }
+  if (got > quota) return Succeeded(absl::StrCat(got, " bytes of ", quota));
+  return got + kPiece < quota ? Succeeded(absl::StrCat("not prepared: only ", got, " of ", quota))
+                              : Stopped(absl::StrCat(got, " bytes of ", quota));
+}
+
+WireResult ReturnOfOthers(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  warpline_internal::MemoryReturn give_back;
+  give_back.set_va(kElsewhere);
+  give_back.set_bytes(2 * kMiB);
+  (*session)->client()->Send(kMemoryReturn, give_back.SerializeAsString());
+  const auto ended = (*session)->client()->Expect(kMemoryGrant, kPatience);
+  return absl::IsUnavailable(ended.status()) ? Stopped(std::string(ended.status().message()))
+                                             : Succeeded("the session goes on");
+}
+
+WireResult ReturnTwice(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const auto grant = (*session)->Ask(Request(5, kElsewhere, 2 * kMiB));
+  if (!grant.ok() || grant->error() != 0) return Succeeded("not prepared: no memory");
+  warpline_internal::MemoryReturn give_back;
+  give_back.set_va(kElsewhere);
+  give_back.set_bytes(grant->bytes());
+  for (int i = 0; i < 2; ++i) {
+    (*session)->client()->Send(kMemoryReturn, give_back.SerializeAsString());
+  }
+  const auto ended = (*session)->client()->Expect(kMemoryGrant, kPatience);
+  return absl::IsUnavailable(ended.status()) ? Stopped(std::string(ended.status().message()))
+                                             : Succeeded("the session goes on");
+}
+
+// Goes on writing to memory that it has given back, while another is granted some.
+WireResult UseAfterReturn(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  constexpr uint64_t kPiece = 64 * kMiB;
+  const auto grant = (*session)->Ask(Request(5, kElsewhere, kPiece));
+  if (!grant.ok() || grant->error() != 0) return Succeeded("not prepared: no memory");
+  warpline_internal::MemoryReturn give_back;
+  give_back.set_va(kElsewhere);
+  give_back.set_bytes(grant->bytes());
+  (*session)->client()->Send(kMemoryReturn, give_back.SerializeAsString());
+  auto other = WireSession::Open(target);
+  if (!other.ok()) return Unprepared(other.status());
+  const auto theirs = (*other)->Ask(Request(5, kElsewhere, kPiece));
+  if (!theirs.ok() || theirs->error() != 0) return Succeeded("not prepared: no memory for another");
+  const auto written = (*session)->Do(cmd::Memset{kStream, kElsewhere, kPiece / 4, 0x5ec7e75e, 4});
+  for (uint64_t at = kElsewhere; at < kElsewhere + kPiece; at += 16 * kMiB) {
+    const auto bytes = (*other)->Read(at, kMiB);
+    if (!bytes.ok()) return Unprepared(bytes.status());
+    if (bytes->find_first_not_of('\0') != std::string::npos) {
+      return Succeeded("another's memory has its bytes");
+    }
+  }
+  return Stopped(written.ok() && *written == 0 ? "what it writes stays with itself"
+                                               : "it cannot write there any more");
+}
+
+// Fills memory with a word, ends, and looks for it in what the next session is given.
+WireResult FormerSessionsBytes(const WireTarget& target) {
+  constexpr uint64_t kPiece = 64 * kMiB;
+  constexpr uint32_t kSecret = 0x5ec7e75e;
+  for (int round = 0; round < 2; ++round) {
+    auto session = WireSession::Open(target);
+    if (!session.ok()) return Unprepared(session.status());
+    const auto grant = (*session)->Ask(Request(5, kElsewhere, kPiece));
+    if (!grant.ok() || grant->error() != 0) return Succeeded("not prepared: no memory");
+    for (const uint64_t at : {kElsewhere, kElsewhere + kPiece - kMiB, kOwn}) {
+      const auto bytes = (*session)->Read(at, kMiB);
+      if (!bytes.ok()) return Unprepared(bytes.status());
+      const size_t found = bytes->find_first_not_of('\0');
+      if (found != std::string::npos) {
+        return Succeeded(absl::StrCat("a byte of somebody else at ", absl::Hex(at + found)));
+      }
+    }
+    for (const auto& [at, bytes] :
+         {std::pair{kElsewhere, kPiece}, std::pair{kOwn, (*session)->own_bytes()}}) {
+      const auto set = (*session)->Do(cmd::Memset{kStream, at, bytes / 4, kSecret, 4});
+      if (!set.ok() || *set != 0) return Succeeded("not prepared: it cannot be written");
+    }
+  }
+  return Stopped("all bytes are 0");
+}
+
+MemoryRequest Share(uint64_t va, uint64_t handle) {
+  MemoryRequest request;
+  request.set_id(5);
+  request.mutable_share()->set_va(va);
+  request.mutable_share()->set_bytes(va == 0 ? 0 : 2 * kMiB);
+  request.mutable_share()->set_handle(handle);
+  return request;
+}
+
+MemoryRequest OpenShared(const std::string& token) {
+  MemoryRequest request = Request(6, 0, 2 * kMiB);
+  request.set_handle(9);
+  request.set_open(token);
+  return request;
+}
+
+WireResult ShareOthers(const WireTarget& target) { return Ask(target, Share(kElsewhere, 0)); }
+
+WireResult ShareNoHandle(const WireTarget& target) { return Ask(target, Share(0, 12345)); }
+
+// Tokens that are nearly that of another session, and any.
+WireResult GuessToken(const WireTarget& target) {
+  auto owner = WireSession::Open(target);
+  if (!owner.ok()) return Unprepared(owner.status());
+  const auto offer = (*owner)->Ask(Share(kOwn, 0));
+  if (!offer.ok() || offer->token().empty()) return Succeeded("not prepared: no token");
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  std::vector<std::string> tokens = {std::string(1, '\0'), std::string(100'000, 'x')};
+  for (size_t i = 0; i < offer->token().size(); ++i) {
+    std::string token = offer->token();
+    token[i] = static_cast<char>(token[i] ^ 1);
+    tokens.push_back(std::move(token));
+    tokens.push_back(offer->token().substr(0, i + 1 == offer->token().size() ? i : i + 1));
+  }
+  for (const std::string& token : tokens) {
+    if (token.empty()) continue;
+    const auto grant = (*session)->Ask(OpenShared(token));
+    if (!grant.ok()) {
+      session = WireSession::Open(target);
+      if (!session.ok()) return Unprepared(session.status());
+    } else if (grant->error() == 0) {
+      return Succeeded("memory for a guessed token");
+    }
+  }
+  return Stopped(absl::StrCat(tokens.size(), " tokens were refused"));
+}
+
+WireResult TokenAfterItsEnd(const WireTarget& target) {
+  auto owner = WireSession::Open(target);
+  if (!owner.ok()) return Unprepared(owner.status());
+  const auto offer = (*owner)->Ask(Share(kOwn, 0));
+  if (!offer.ok() || offer->token().empty()) return Succeeded("not prepared: no token");
+  (*owner)->client()->Close();
+  owner->reset();
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (true) {
+    const auto grant = (*session)->Ask(OpenShared(offer->token()));
+    if (!grant.ok() || grant->error() != 0) return Stopped("its memory is nobody's any more");
+    // Its owner is still being cleared away; this hold keeps the memory, not the token.
+    if (absl::Now() > deadline) return Succeeded("the token is good for ever");
+    session = WireSession::Open(target);
+    if (!session.ok()) return Unprepared(session.status());
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+}
+
+// More offers than a session may make, each of which costs the server an entry.
+WireResult ManyOffers(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const Footprint before = Measure(target);
+  int granted = 0;
+  for (int i = 0; i < 5000 * target.scale; ++i) {
+    const auto offer = (*session)->Ask(Share(kOwn, 0));
+    if (!offer.ok() || offer->error() != 0) break;
+    ++granted;
+  }
+  WireResult grown = JudgeGrowth(target, before, {64 << 10, 500, 100, 200'000});
+  absl::StrAppend(&grown.detail, "; ", granted, " offers");
+  return grown;
+}
+
+// Many requests without waiting for an answer.
+WireResult ManyRequests(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const Footprint before = Measure(target);
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    (*session)->client()->Send(kMemoryRequest, Request(i, kOwn, 2 * kMiB).SerializeAsString());
+  }
+  (*session)->client()->Flush();
+  const WireResult served = JudgeNeighbour(target, "20000 requests for memory");
+  if (served.outcome != WireOutcome::kStopped) return served;
+  return JudgeGrowth(target, before, {128 << 10, 500, 200, 200'000});
+}
+
+// A connection to the port where clients of this host ask for memory that they share.
+UniqueFd ConnectPort(const std::string& name) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(),
+              std::min(name.size(), sizeof(address.sun_path) - 1));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (!fd.valid() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return {};
+  const timeval patience = {static_cast<time_t>(absl::ToInt64Seconds(kPatience)), 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  return fd;
+}
+
+// The error of a request for a segment; -1 when there is no answer.
+int AskPort(int fd, uint64_t session, const std::string& secret, uint64_t va) {
+  warpline_internal::HostMemoryRequest request;
+  request.set_session(session);
+  request.set_secret(secret);
+  request.set_va(va);
+  request.set_bytes(1 << 20);
+  const std::string packet = std::string(1, '\0') + request.SerializeAsString();
+  char answer[4096];
+  if (send(fd, packet.data(), packet.size(), MSG_NOSIGNAL) < 0) return -1;
+  const ssize_t n = recv(fd, answer, sizeof(answer), 0);
+  warpline_internal::HostMemoryAnswer parsed;
+  if (n < 1 || !parsed.ParseFromArray(answer + 1, static_cast<int>(n) - 1)) return -1;
+  return parsed.error();
+}
+
+WireResult HostMemoryOfOthers(const WireTarget& target) {
+  auto owner = WireSession::Open(target);
+  if (!owner.ok()) return Unprepared(owner.status());
+  auto other = WireSession::Open(target);
+  if (!other.ok()) return Unprepared(other.status());
+  const std::string& port = (*owner)->welcome().host_memory_socket();
+  if (port.empty()) return NotHere("no host memory is shared");
+  const uint64_t id = (*owner)->welcome().session();
+  const std::string& secret = (*owner)->welcome().secret();
+  for (const std::string& wrong : {std::string(), secret.substr(1), (*other)->welcome().secret(),
+                                   secret + "x", std::string(3000, 's')}) {
+    const UniqueFd fd = ConnectPort(port);
+    if (AskPort(fd.get(), id, wrong, kHostArenaBase) == 0) return Succeeded("it has a segment");
+  }
+  const UniqueFd fd = ConnectPort(port);
+  for (const uint64_t va : {kArena, kHostArenaBase + kHostArenaBytes, uint64_t{0x555555554000},
+                            ~uint64_t{0} - (1 << 20) + 1, kHostArenaBase + 1}) {
+    if (AskPort(fd.get(), id, secret, va) == 0) return Succeeded(absl::StrCat(absl::Hex(va)));
+    if (const UniqueFd again = ConnectPort(port); !again.valid()) return Succeeded("no port");
+  }
+  const UniqueFd own = ConnectPort(port);
+  const int good = AskPort(own.get(), id, secret, kHostArenaBase);
+  return good == 0 ? Stopped("its owner has one, others none")
+                   : Succeeded(absl::StrCat("not prepared: its owner gets error ", good));
+}
+
+// Connections to that port that say nothing.
+WireResult SilentPortConnections(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const std::string& port = (*session)->welcome().host_memory_socket();
+  if (port.empty()) return NotHere("no host memory is shared");
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 4200; ++i) {
+    UniqueFd fd = ConnectPort(port);
+    if (fd.valid()) silent.push_back(std::move(fd));
+  }
+  const UniqueFd own = ConnectPort(port);
+  const int error = AskPort(own.get(), (*session)->welcome().session(),
+                            (*session)->welcome().secret(), kHostArenaBase);
+  const std::string detail = absl::StrCat(silent.size(), " silent connections; a client's error ",
+                                          error, ", ", Measure(target).descriptors, " descriptors");
+  return error == 0 ? Stopped(detail) : Succeeded(detail);
+}
+
+constexpr WireAttack kAttacks[] = {
+    {"memory_outside_the_arena", "-", "", &OutsideTheArena},
+    {"memory_over_the_arenas_end", "-", "", &OverItsEnd},
+    {"memory_that_wraps_around", "-", "", &ThatWraps},
+    {"memory_that_is_not_aligned", "-", "", &Crooked},
+    {"memory_of_no_bytes", "-", "", &OfNothing},
+    {"memory_of_which_more_is_needed_than_wanted", "-", "", &LeastAboveMost},
+    {"memory_where_it_has_some", "-", "", &Overlapping},
+    {"handles_for_a_petabyte", "M13", "", &ManyHandles},
+    {"handles_that_wrap_around", "-", "", &HandlesThatWrap},
+    {"memory_beyond_the_quota", "H3", "", &BeyondTheQuota},
+    {"return_of_what_it_does_not_have", "-", "", &ReturnOfOthers},
+    {"return_twice", "-", "", &ReturnTwice},
+    {"use_after_return", "C3", "", &UseAfterReturn},
+    {"bytes_of_a_former_session", "C3", "", &FormerSessionsBytes},
+    {"share_of_what_it_does_not_have", "-", "", &ShareOthers},
+    {"share_of_a_handle_that_there_is_not", "-", "", &ShareNoHandle},
+    {"guessed_token_of_shared_memory", "-", "", &GuessToken},
+    {"token_of_a_session_that_ended", "M12", "", &TokenAfterItsEnd},
+    {"offers_by_the_thousand", "M12", "", &ManyOffers},
+    {"requests_without_waiting", "M7", "", &ManyRequests},
+    {"host_memory_of_others", "M14", "", &HostMemoryOfOthers},
+    {"silent_connections_for_host_memory", "M14", "", &SilentPortConnections},
+};
+
+}  // namespace
+
+absl::Span<const WireAttack> MemoryAttacks() { return kAttacks; }
+
+}  // namespace warpline::attack

@@ -1,0 +1,86 @@
+"""The wire suite: what a client does over the network, or from the server's host (wire.h).
+
+Each attack is made by a process of its own. Some are made once more against a server whose flags
+raise the limit that stops them, where they must get through; most have no such flag, and show in
+their own first steps that what is then refused works as such.
+WARPLINE_ATTACK_SCALE=10 makes floods ten times as large.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+
+from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row
+
+TIMEOUT_S = 120
+# What still gets through. These are made with WARPLINE_ATTACK_OPEN=1 only, until they are stopped.
+OPEN = {
+    "arena_over_shared_host_memory",
+    "variables_beyond_the_quota",
+}
+
+
+def environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith("WARPLINE_")}
+
+
+class WireSuite:
+    name = "wire"
+
+    def __init__(self, installation, server, _session):
+        self._root, self._server = installation.root, server
+        self._client = str(installation.root / "bin/wire_client")
+        self._scale = "--scale=" + os.environ.get("WARPLINE_ATTACK_SCALE", "1")
+        listed = subprocess.run([self._client, "--list"], check=True, stdout=subprocess.PIPE,
+                                text=True).stdout
+        self._attacks = [line.split() for line in listed.splitlines()]
+
+    def close(self):
+        pass
+
+    def _outcome(self, command):
+        try:
+            done = subprocess.run(command, env=environment(), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  errors="replace", timeout=TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return "succeeded", "no end after %d s" % TIMEOUT_S
+        for line in reversed(done.stdout.splitlines()):
+            outcome, _, detail = line.partition(" ")
+            if outcome in ("stopped", "succeeded", "not_here"):
+                return outcome, detail
+        return "succeeded", "the attack ended with status %d: %s" % (done.returncode,
+                                                                     done.stdout[-300:])
+
+    def _play(self, name):
+        return self._outcome([self._client, "--endpoint=" + self._server.endpoint,
+                              "--pid=%d" % self._server.pid, "--log=%s" % self._server.log_path,
+                              "--attack=" + name, self._scale])
+
+    def _play_without(self, name, flags):
+        """Against a server of its own, in a process that ends no other server's children."""
+        here = pathlib.Path(__file__).resolve()
+        command = [sys.executable, str(here.parents[1] / "with_server.py"),
+                   "--bundle=%s" % self._root, "--device=cpu"]
+        command += ["--server_flag=" + flag for flag in ["--warm_workers=0", *flags.split(",")]]
+        return self._outcome([*command, "--", self._client, "--endpoint={endpoint}", "--pid={pid}",
+                              "--log={log}", "--attack=" + name, self._scale])
+
+    def rows(self):
+        with_open = os.environ.get("WARPLINE_ATTACK_OPEN") == "1"
+        for name, finding, without in self._attacks:
+            if name in OPEN and not with_open:
+                continue
+            outcome, detail = self._play(name)
+            text = detail if finding == "-" else "%s; %s" % (finding, detail)
+            if outcome == "not_here":
+                yield Row(self.name, name, NOT_HERE, text)
+                continue
+            verdict = STOPPED if outcome == "stopped" else NOT_STOPPED
+            if without != "-":
+                free, free_detail = self._play_without(name, without)
+                text += "; with %s: %s" % (without.replace(",", " "), free)
+                if free != "succeeded":
+                    verdict = NOT_STOPPED
+                    text += " " + free_detail + ": nothing is proved"
+            yield Row(self.name, name, verdict, text)
