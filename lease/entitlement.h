@@ -66,6 +66,14 @@ struct Entitlement {
   std::string contents_tenant() const { return leased() ? tenant : kLocalTenant; }
 };
 
+// Whether a session may have memory that its client and the device share. What kernels and copies
+// write there the client sees, and the other way round, without a command that has a right of its
+// own: so it takes both rights to copy, and that to hold memory.
+inline bool MayShareHostMemory(const Entitlement& entitlement) {
+  return entitlement.Allows(Capability::kCopyIn) && entitlement.Allows(Capability::kCopyOut) &&
+         entitlement.Allows(Capability::kMemory);
+}
+
 // Reads device names as people and messages write them: separated by commas, with blanks around
 // each ignored. An empty text names none.
 std::vector<std::string> ParseDeviceNames(absl::string_view text);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/serving/listen_address.h"
 #include "proto/scheduler.pb.h"
 
 namespace warpline {
@@ -71,6 +72,8 @@ absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& t
   body.set_rights(token.rights);
   body.set_expires_unix_ms(absl::ToUnixMillis(token.expires));
   body.set_ends_unix_ms(ToMs(token.ends));
+  body.set_certificate(token.holder.certificate);
+  body.set_certificate_names(token.holder.names);
   const std::string bytes = body.SerializeAsString();
   const auto signature = key.Sign(Signed(bytes));
   if (!signature.ok()) return signature.status();
@@ -106,8 +109,30 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
   token.max_sessions = body.max_sessions();
   token.rights = body.rights();
   token.expires = absl::FromUnixMillis(body.expires_unix_ms());
+  token.holder = {.certificate = body.certificate(), .names = body.certificate_names()};
   if (body.ends_unix_ms() != 0) token.ends = absl::FromUnixMillis(body.ends_unix_ms());
   return token;
+}
+
+CertificateHolder HolderOf(absl::string_view peer) {
+  const std::string_view text(peer.data(), peer.size());
+  return {.certificate = std::string(PeerCertificate(text)), .names = std::string(PeerNames(text))};
+}
+
+absl::Status CheckHolder(const LeaseToken& token, const CertificateHolder& holder) {
+  if (token.holder.certificate.empty() || holder.certificate.empty() ||
+      token.holder.certificate == holder.certificate) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError("the token is for another client certificate than this one");
+}
+
+absl::Status RenewHolder(const CertificateHolder& holder, LeaseToken* token) {
+  const absl::Status same = CheckHolder(*token, holder);
+  const bool follows = !holder.names.empty() && holder.names == token->holder.names;
+  if (!same.ok() && !follows) return same;
+  if (!holder.certificate.empty()) token->holder = holder;
+  return absl::OkStatus();
 }
 
 absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now) {

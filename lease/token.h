@@ -21,10 +21,21 @@ namespace warpline {
 // Longer texts are refused unread.
 inline constexpr size_t kMaxTokenText = 2048;
 
+// The client certificate that somebody showed; both empty for none.
+struct CertificateHolder {
+  std::string certificate = {};  // Its SHA-256 in hexadecimal.
+  std::string names = {};        // What it names.
+};
+
+// Of a peer as Acceptor::Accept() gets it.
+CertificateHolder HolderOf(absl::string_view peer);
+
 // Entitles its bearer to `max_sessions` sessions at a time on one server.
 struct LeaseToken : Entitlement {
   std::string server;
   uint32_t max_sessions = 0;
+  // Who got it, over TLS: nobody else may use it there, as in RFC 8705.
+  CertificateHolder holder;
 };
 
 absl::StatusOr<std::string> SignToken(const SigningKey& key, const LeaseToken& token);
@@ -36,6 +47,14 @@ absl::StatusOr<LeaseToken> OpenToken(absl::string_view text, const std::vector<V
 // Whether `token` opens a session on `server` at `now`. UNAUTHENTICATED when it has expired, is for
 // another server, or gives rights that this version does not know.
 absl::Status CheckToken(const LeaseToken& token, absl::string_view server, absl::Time now);
+
+// Whether `holder` may use `token`. UNAUTHENTICATED when it is for another certificate. One that
+// shows none may: where there is TLS, that is somebody on a unix socket of this host.
+absl::Status CheckHolder(const LeaseToken& token, const CertificateHolder& holder);
+
+// Whether `holder` may have `token` renewed, and makes it theirs: with the certificate that it is
+// for, or with the one that followed it and has the same names. UNAUTHENTICATED otherwise.
+absl::Status RenewHolder(const CertificateHolder& holder, LeaseToken* token);
 
 }  // namespace warpline
 

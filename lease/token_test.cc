@@ -113,5 +113,34 @@ TEST_F(TokenTest, OtherServersExpiredAndUnknownTokensAreRefused) {
   EXPECT_FALSE(CheckToken(token_, "gpu1:14000", now_).ok());
 }
 
+TEST_F(TokenTest, TokenOfACertificateIsForThatCertificate) {
+  const SigningKey key = SigningKey::Generate().value();
+  LeaseToken token;
+  token.lease = "1";
+  token.holder = HolderOf("ipv4:10.0.0.7:5555 cn=alice cert=00ff");
+  const auto opened = OpenToken(SignToken(key, token).value(), {key.verify_key()});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_TRUE(CheckHolder(*opened, HolderOf("ipv4:10.0.0.9:1 cn=alice cert=00ff")).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      CheckHolder(*opened, HolderOf("ipv4:10.0.0.7:5555 cn=mallory cert=1234"))));
+  // Its names alone, which another authority may give as well, open nothing.
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      CheckHolder(*opened, HolderOf("ipv4:10.0.0.7:5555 cn=alice cert=1234"))));
+  EXPECT_TRUE(CheckHolder(*opened, HolderOf("unix:")).ok());
+  EXPECT_TRUE(CheckHolder(LeaseToken(), HolderOf("ipv4:10.0.0.7:1 cn=alice cert=1234")).ok());
+}
+
+TEST_F(TokenTest, TokenIsRenewedForTheCertificateThatFollows) {
+  LeaseToken token;
+  token.holder = HolderOf("ipv4:10.0.0.7:5555 cn=alice cert=00ff");
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      RenewHolder(HolderOf("ipv4:10.0.0.7:5555 cn=mallory cert=1234"), &token)));
+  EXPECT_EQ(token.holder.certificate, "00ff");
+  EXPECT_TRUE(RenewHolder(HolderOf("unix:"), &token).ok());
+  EXPECT_EQ(token.holder.certificate, "00ff");
+  EXPECT_TRUE(RenewHolder(HolderOf("ipv4:10.0.0.7:5555 cn=alice cert=1234"), &token).ok());
+  EXPECT_EQ(token.holder.certificate, "1234");
+}
+
 }  // namespace
 }  // namespace warpline

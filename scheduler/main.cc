@@ -55,7 +55,9 @@ ABSL_FLAG(
     "run; ten times as often at once. A lease is renewed three times in --lease_ttl.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
-          "Empty for none.");
+          "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
+ABSL_FLAG(bool, admin_listen_anywhere, false,
+          "--admin_listen may be an address that other hosts reach.");
 
 namespace warpline::scheduler {
 namespace {
@@ -88,6 +90,9 @@ absl::Status CheckFlags() {
   for (const std::string& address : listen) {
     if (auto status = CheckListenAddress(address, tls); !status.ok()) return status;
   }
+  const auto metrics = CheckMetricsAddress(absl::GetFlag(FLAGS_admin_listen),
+                                           absl::GetFlag(FLAGS_admin_listen_anywhere));
+  if (!metrics.ok()) return metrics;
   const std::string placement = absl::GetFlag(FLAGS_placement);
   if (placement != "spread" && placement != "pack") {
     return absl::InvalidArgumentError(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "audit/audited_method.h"
 #include "common/serving/listen_address.h"
+#include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
 
 namespace warpline::scheduler {
@@ -18,6 +19,7 @@ using warpline_internal::Operator;
 using warpline_internal::RevokeRequest;
 using warpline_internal::ServerReport;
 using warpline_internal::ServerRequest;
+using warpline_internal::StatRequest;
 using warpline_internal::TenantRequest;
 
 // A report of all sessions of a large server is a fraction of this.
@@ -28,18 +30,26 @@ absl::StatusOr<Nothing> Done(const absl::Status& status) {
   return Nothing();
 }
 
-// Parses the request, calls `body(request, local)` and serializes its reply.
+// Parses the request, calls `body(request, peer)` and serializes its reply.
 template <typename Request, typename Body>
-auto Method(Body body) {
+auto PeerMethod(Body body) {
   return [body](const std::string& peer, const std::string& bytes) -> absl::StatusOr<std::string> {
     Request request;
     if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
     }
-    const auto reply = body(request, IsLocalPeer(peer));
+    const auto reply = body(request, peer);
     if (!reply.ok()) return reply.status();
     return reply->SerializeAsString();
   };
+}
+
+// The same with `body(request, local)`.
+template <typename Request, typename Body>
+auto Method(Body body) {
+  return PeerMethod<Request>([body](const Request& request, const std::string& peer) {
+    return body(request, IsLocalPeer(peer));
+  });
 }
 
 std::string Path(const char* name) { return absl::StrCat("/warpline_internal.Scheduler/", name); }
@@ -81,13 +91,18 @@ void Audit(audit::AuditLog* log, const char* name, bool removes, UnaryMethods* m
 UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name,
                               audit::AuditLog* audit) {
   UnaryMethods methods;
-  methods[Path("Acquire")] = Method<AcquireRequest>([=](const auto& request, bool local) {
-    return scheduler->Acquire(request, /*by_sessions=*/false, local);
+  methods[Path("Acquire")] = PeerMethod<AcquireRequest>([=](const auto& request,
+                                                            const std::string& peer) {
+    return scheduler->Acquire(request, /*by_sessions=*/false, IsLocalPeer(peer), HolderOf(peer));
   });
-  methods[Path("Renew")] = Method<LeaseToken>(
-      [=](const auto& request, bool) { return scheduler->Renew(request.token()); });
-  methods[Path("Release")] = Method<LeaseToken>(
-      [=](const auto& request, bool) { return Done(scheduler->Release(request.token())); });
+  methods[Path("Renew")] =
+      PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
+        return scheduler->Renew(request.token(), HolderOf(peer));
+      });
+  methods[Path("Release")] =
+      PeerMethod<LeaseToken>([=](const auto& request, const std::string& peer) {
+        return Done(scheduler->Release(request.token(), HolderOf(peer)));
+      });
   methods[Path("Report")] = Method<ServerReport>(
       [=](const auto& request, bool local) { return scheduler->Report(request, local); });
   methods[Path("PutTenant")] = Method<TenantRequest>(
@@ -96,21 +111,18 @@ UnaryMethods SchedulerMethods(Scheduler* scheduler, const std::string& name,
       [=](const auto& request, bool) { return Done(scheduler->RemoveTenant(request)); });
   methods[Path("Revoke")] = Method<RevokeRequest>(
       [=](const auto& request, bool) { return Done(scheduler->Revoke(request)); });
-  methods[Path("Tenants")] = Method<Operator>([=](const auto& request, bool local) {
-    return scheduler->Tenants(request.credential(), local);
-  });
-  methods[Path("Leases")] = Method<Operator>([=](const auto& request, bool local) {
-    return scheduler->Leases(request.credential(), local);
-  });
-  methods[Path("Servers")] = Method<Operator>([=](const auto& request, bool local) {
-    return scheduler->Servers(request.credential(), local);
-  });
+  methods[Path("Tenants")] = Method<Operator>(
+      [=](const auto& request, bool) { return scheduler->Tenants(request.credential()); });
+  methods[Path("Leases")] = Method<Operator>(
+      [=](const auto& request, bool) { return scheduler->Leases(request.credential()); });
+  methods[Path("Servers")] = Method<Operator>(
+      [=](const auto& request, bool) { return scheduler->Servers(request.credential()); });
   methods[Path("PutServer")] = Method<ServerRequest>(
       [=](const auto& request, bool) { return scheduler->PutServer(request); });
   methods[Path("RemoveServer")] = Method<ServerRequest>(
       [=](const auto& request, bool) { return Done(scheduler->RemoveServer(request)); });
-  methods["/warpline_internal.Admin/Stat"] =
-      Method<Nothing>([=](const auto&, bool local) { return scheduler->Stat(name, local); });
+  methods["/warpline_internal.Admin/Stat"] = Method<StatRequest>(
+      [=](const auto& request, bool) { return scheduler->Stat(request, name); });
   Audit<TenantRequest>(audit, "PutTenant", /*removes=*/false, &methods);
   Audit<TenantRequest>(audit, "RemoveTenant", /*removes=*/true, &methods);
   Audit<ServerRequest>(audit, "PutServer", /*removes=*/false, &methods);

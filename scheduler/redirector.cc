@@ -52,7 +52,8 @@ absl::StatusOr<uint32_t> CountOf(const std::string& device) {
 // One conversation: a hello and its answer.
 class Conversation : public SessionHandler {
  public:
-  Conversation(Redirector* owner, bool local) : owner_(owner), local_(local) {}
+  Conversation(Redirector* owner, const std::string& peer)
+      : owner_(owner), local_(IsLocalPeer(peer)), holder_(HolderOf(peer)) {}
 
   void Started(Channel* channel) RUNS_ON(channel_loop) override {
     channel_ = channel;
@@ -102,7 +103,7 @@ class Conversation : public SessionHandler {
       if (!devices.ok()) return devices.status();
       request.set_devices(*devices);
     }
-    const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_);
+    const auto lease = owner_->scheduler_->Acquire(request, /*by_sessions=*/true, local_, holder_);
     if (!lease.ok()) return lease.status();
     warpline_internal::Redirect redirect;
     redirect.set_endpoint(lease->endpoint());
@@ -116,6 +117,7 @@ class Conversation : public SessionHandler {
 
   Redirector* const owner_;
   const bool local_;
+  const CertificateHolder holder_;
   Channel* channel_ ABSL_GUARDED_BY(channel_loop) = nullptr;
   bool answered_ ABSL_GUARDED_BY(channel_loop) = false;
   std::optional<Frame> answer_ ABSL_GUARDED_BY(channel_loop);
@@ -126,7 +128,7 @@ std::unique_ptr<SessionHandler> Redirector::Accept(const std::string& peer, absl
     *refusal = absl::UnavailableError("the scheduler is shutting down");
     return nullptr;
   }
-  return std::make_unique<Conversation>(this, IsLocalPeer(peer));
+  return std::make_unique<Conversation>(this, peer);
 }
 
 void Redirector::EndSilent(absl::Duration patience) {

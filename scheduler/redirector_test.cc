@@ -109,7 +109,7 @@ class RedirectorTest : public testing::Test {
     const absl::Status closed = client.AwaitClosed();
     if (!closed.ok()) return std::string(closed.message());
     EXPECT_EQ(client.redirect.endpoint(), "s:14000");
-    const auto leases = scheduler_->Leases("operator", true);
+    const auto leases = scheduler_->Leases("operator");
     return leases->leases(leases->leases_size() - 1).device();
   }
 

@@ -17,10 +17,12 @@ class Renewals {
  public:
   explicit Renewals(absl::Duration memory) : memory_(memory) {}
 
-  // The answer to the lease's renewal of less than `memory` ago; null without one. Good until the
-  // next call.
-  const warpline_internal::LeaseReply* Find(const std::string& lease, absl::Time now) const;
-  void Put(const std::string& lease, warpline_internal::LeaseReply reply, absl::Time now);
+  // The answer to the lease's renewal of less than `memory` ago, whose token was for `certificate`
+  // (CertificateHolder's); null without one. Good until the next call.
+  const warpline_internal::LeaseReply* Find(const std::string& lease,
+                                            const std::string& certificate, absl::Time now) const;
+  void Put(const std::string& lease, const std::string& certificate,
+           warpline_internal::LeaseReply reply, absl::Time now);
   // The lease has ended.
   void Forget(const std::string& lease) { answers_.erase(lease); }
   // What answers say of tenants or servers has changed.
@@ -29,6 +31,7 @@ class Renewals {
  private:
   struct Answer {
     absl::Time given;
+    std::string certificate;
     warpline_internal::LeaseReply reply;
   };
 

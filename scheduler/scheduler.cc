@@ -155,10 +155,6 @@ absl::Status Scheduler::CheckOperator(const std::string& credential) const {
       "operator.credential in the scheduler's state folder");
 }
 
-absl::Status Scheduler::CheckReader(const std::string& credential, bool local) const {
-  return local ? absl::OkStatus() : CheckOperator(credential);
-}
-
 // --- Leases.
 
 absl::Status Scheduler::ForgetEnded(const std::string& tenant) {
@@ -240,9 +236,10 @@ absl::StatusOr<LeaseRecord> Scheduler::Choose(const AcquireRequest& request,
   return lease;
 }
 
-absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
-                                               const TenantRecord& tenant) {
+absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease, const TenantRecord& tenant,
+                                               const CertificateHolder& holder) {
   LeaseToken token;
+  token.holder = holder;
   token.lease = lease.id;
   token.tenant = lease.tenant;
   token.server = lease.server;
@@ -272,7 +269,7 @@ absl::StatusOr<LeaseReply> Scheduler::ReplyFor(const LeaseRecord& lease,
 }
 
 absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, bool by_sessions,
-                                              bool local) {
+                                              bool local, const CertificateHolder& holder) {
   if (request.credential().size() > kMaxText || request.program().size() > kMaxText ||
       request.device().size() > kMaxDevicesText || request.memory_bytes() >= (1ull << 50)) {
     return absl::InvalidArgumentError("a malformed request for a lease");
@@ -299,7 +296,7 @@ absl::StatusOr<LeaseReply> Scheduler::Acquire(const AcquireRequest& request, boo
                 " memory_bytes=", lease->memory_bytes, " max_sessions=", lease->max_sessions,
                 " program=", Quoted(lease->program));
   }
-  return ReplyFor(*lease, *tenant);
+  return ReplyFor(*lease, *tenant, holder);
 }
 
 absl::Status Scheduler::CountCall(const std::string& tenant) {
@@ -309,8 +306,12 @@ absl::Status Scheduler::CountCall(const std::string& tenant) {
                                                    " times a second; try again"));
 }
 
-absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& text) {
+absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& text,
+                                                      const CertificateHolder& by) {
   auto token = OpenToken(text, keys_.VerifyKeys());
+  if (token.ok()) {
+    if (auto status = RenewHolder(by, &*token); !status.ok()) token = status;
+  }
   if (!token.ok()) ++counts_.rejected;
   return token;
 }
@@ -322,13 +323,14 @@ absl::StatusOr<LeaseRecord> Scheduler::FindLease(const std::string& id) {
   return **std::move(lease);
 }
 
-absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& text) {
+absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& text, const CertificateHolder& by) {
   MutexLock lock(&mu_);
-  const auto token = OpenTokenOfOurs(text);
+  const auto token = OpenTokenOfOurs(text, by);
   if (!token.ok()) return token.status();
   if (auto status = CountCall(token->tenant); !status.ok()) return status;
   const absl::Time now = Now();
-  if (const LeaseReply* const recent = renewals_.Find(token->lease, now)) return *recent;
+  const std::string& certificate = token->holder.certificate;
+  if (const auto* recent = renewals_.Find(token->lease, certificate, now)) return *recent;
   auto lease = FindLease(token->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) {
@@ -344,15 +346,15 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& text) {
   for (const TenantRecord& known : *tenants) {
     if (known.name == lease->tenant) tenant = known;
   }
-  auto reply = ReplyFor(*lease, tenant);
-  if (reply.ok()) renewals_.Put(lease->id, *reply, now);
+  auto reply = ReplyFor(*lease, tenant, token->holder);
+  if (reply.ok()) renewals_.Put(lease->id, certificate, *reply, now);
   return reply;
 }
 
 // Not refused for the tenant's rate: it had to acquire what it releases.
-absl::Status Scheduler::Release(const std::string& text) {
+absl::Status Scheduler::Release(const std::string& text, const CertificateHolder& by) {
   MutexLock lock(&mu_);
-  const auto token = OpenTokenOfOurs(text);
+  const auto token = OpenTokenOfOurs(text, by);
   if (!token.ok()) return token.status();
   auto lease = FindLease(token->lease);
   if (!lease.ok()) return lease.status();
@@ -363,8 +365,12 @@ absl::Status Scheduler::Release(const std::string& text) {
 absl::Status Scheduler::EndLease(LeaseRecord lease, LeaseState state, const std::string& reason) {
   lease.state = state;
   lease.reason = reason;
-  lease.expires = Now() + kLeaseAfterlife;
+  lease.expires = Now() + Afterlife();
   renewals_.Forget(lease.id);
+  // Also where no session of it runs: its token may still be good.
+  if (const auto server = servers_.find(lease.server); server != servers_.end()) {
+    server->second.tell_ended = true;
+  }
   if (const LogPermit permit = log_.Ask(TenantKey(lease.tenant), kEndedLine)) {
     permit.Info("ended lease=", lease.id, " tenant=", lease.tenant, " server=", lease.server,
                 " reason=", Quoted(reason));

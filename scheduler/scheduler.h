@@ -31,7 +31,7 @@
 namespace warpline::scheduler {
 
 // How long an ended lease is remembered, so that its sessions can be told why it ended.
-inline constexpr absl::Duration kLeaseAfterlife = absl::Minutes(10);
+inline constexpr absl::Duration kLeaseAfterlife = absl::Hours(1);
 
 struct SchedulerOptions {
   PlacementPolicy policy = PlacementPolicy::kSpread;
@@ -76,12 +76,15 @@ class Scheduler {
   // for an unknown device. With `by_sessions` the lease lives by its sessions alone and will not be
   // renewed.
   absl::StatusOr<warpline_internal::LeaseReply> Acquire(
-      const warpline_internal::AcquireRequest& request, bool by_sessions, bool local);
+      const warpline_internal::AcquireRequest& request, bool by_sessions, bool local,
+      const CertificateHolder& holder = {});
   // NOT_FOUND for a lease that is over, FAILED_PRECONDITION with the reason for one that was ended,
-  // RESOURCE_EXHAUSTED for a tenant that calls too often. Within a quarter of the leases' ttl of a
-  // renewal the answer is the same.
-  absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token);
-  absl::Status Release(const std::string& token);
+  // RESOURCE_EXHAUSTED for a tenant that calls too often, UNAUTHENTICATED for a token that is for
+  // another certificate than the one that came `by` it. Within a quarter of the leases' ttl of a
+  // renewal the answer to the same holder is the same.
+  absl::StatusOr<warpline_internal::LeaseReply> Renew(const std::string& token,
+                                                      const CertificateHolder& by = {});
+  absl::Status Release(const std::string& token, const CertificateHolder& by = {});
   absl::StatusOr<warpline_internal::ReportReply> Report(
       const warpline_internal::ServerReport& report, bool local);
 
@@ -96,12 +99,13 @@ class Scheduler {
       const warpline_internal::ServerRequest& request);
   // Removes the server and ends its leases. NOT_FOUND when it is unknown.
   absl::Status RemoveServer(const warpline_internal::ServerRequest& request);
-  // The following are for the operator, and for any user of the scheduler's host.
-  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential, bool local);
-  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential, bool local);
-  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential, bool local);
-  // Returns the sessions of all servers, as they were last reported.
-  absl::StatusOr<warpline_internal::StatReply> Stat(const std::string& name, bool local);
+  absl::StatusOr<warpline_internal::TenantList> Tenants(const std::string& credential);
+  absl::StatusOr<warpline_internal::LeaseList> Leases(const std::string& credential);
+  absl::StatusOr<warpline_internal::ServerList> Servers(const std::string& credential);
+  // Returns the sessions of all servers and their devices, as they were last reported; to a tenant
+  // that shows its credential, its own sessions alone. `name` is the scheduler's.
+  absl::StatusOr<warpline_internal::StatReply> Stat(const warpline_internal::StatRequest& request,
+                                                    const std::string& name);
 
   // Ends what has run out, and makes new keys. Call it every second or so.
   void Housekeep();
@@ -114,6 +118,8 @@ class Scheduler {
     bool lost = true;  // For the log; true until a report has come.
     absl::Time lost_at;
     warpline_internal::ServerReport report;
+    // The server is to be told of all its leases that have ended, not of the reported ones alone.
+    bool tell_ended = true;
   };
 
   Scheduler(SchedulerOptions options, std::unique_ptr<Store> store, KeyRing keys);
@@ -121,22 +127,28 @@ class Scheduler {
   absl::Status TakeState();
 
   absl::Time Now() const { return options_.clock(); }
+  // Longer than tokens are good for.
+  absl::Duration Afterlife() const { return std::max(kLeaseAfterlife, options_.lease_ttl); }
+  // Adds the ended leases of the server to the answer.
+  absl::Status TellEnded(const std::string& server, warpline_internal::ReportReply* reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsUp(const LiveServer& server, absl::Time now) const;
   absl::StatusOr<TenantRecord> TenantOf(const std::string& credential, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckServer(const warpline_internal::ServerReport& report, bool local)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckOperator(const std::string& credential) const;
-  absl::Status CheckReader(const std::string& credential, bool local) const;
   // Forgets all but the latest ended leases of a tenant.
   absl::Status ForgetEnded(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> Choose(const warpline_internal::AcquireRequest& request,
                                      const TenantRecord& tenant, bool by_sessions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<warpline_internal::LeaseReply> ReplyFor(const LeaseRecord& lease,
-                                                         const TenantRecord& tenant)
+                                                         const TenantRecord& tenant,
+                                                         const CertificateHolder& holder)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<LeaseToken> OpenTokenOfOurs(const std::string& token)
+  // Makes the token that of the one that came `by` it.
+  absl::StatusOr<LeaseToken> OpenTokenOfOurs(const std::string& token, const CertificateHolder& by)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<LeaseRecord> FindLease(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CountCall(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -144,6 +156,7 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteServer(const warpline_internal::ServerReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status EndTrials() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepLeases(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepServers(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The number of sessions of each lease, as reported.

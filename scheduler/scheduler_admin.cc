@@ -66,6 +66,9 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   const absl::Status status = known ? store_->UpdateTenant(tenant) : store_->AddTenant(tenant);
   if (!status.ok()) return status;
   renewals_.ForgetAll();
+  if (tenants->empty()) {
+    if (auto ended = EndTrials(); !ended.ok()) return ended;
+  }
   LogInfo(known ? "changed" : "added", " tenant=", tenant.name,
           " memory_bytes=", tenant.memory_bytes, " max_leases=", tenant.max_leases,
           " max_lease_sessions=", tenant.max_lease_sessions, " max_sessions=", tenant.max_sessions,
@@ -73,19 +76,32 @@ absl::StatusOr<TenantReply> Scheduler::PutTenant(const TenantRequest& request) {
   return reply;
 }
 
+// Leases of the time when everybody of this host had all rights do not outlive it.
+absl::Status Scheduler::EndTrials() {
+  auto leases = store_->ActiveLeases();
+  if (!leases.ok()) return leases.status();
+  for (LeaseRecord& lease : *leases) {
+    if (lease.tenant != kDefaultTenant) continue;
+    const auto status = EndLease(std::move(lease), LeaseState::kRevoked,
+                                 "the scheduler has tenants now, and it is of none of them");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Scheduler::RemoveTenant(const TenantRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto status =
-      store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + kLeaseAfterlife});
+      store_->RemoveTenant(request.name(), {"its tenant was removed", Now() + Afterlife()});
   renewals_.ForgetAll();
   if (status.ok()) LogInfo("removed tenant=", request.name());
+  for (auto& [name, server] : servers_) server.tell_ended = true;
   return status;
 }
 
-absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::string& credential,
-                                                                 bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+absl::StatusOr<warpline_internal::TenantList> Scheduler::Tenants(const std::string& credential) {
+  if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   auto tenants = store_->Tenants();
   if (!tenants.ok()) return tenants.status();
@@ -127,9 +143,8 @@ std::map<std::string, uint32_t> Scheduler::SessionsByLease() {
   return sessions;
 }
 
-absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string& credential,
-                                                               bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string& credential) {
+  if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();
@@ -158,21 +173,28 @@ absl::StatusOr<warpline_internal::LeaseList> Scheduler::Leases(const std::string
   return list;
 }
 
-absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(const std::string& name, bool local) {
-  if (!local) {
-    return absl::PermissionDeniedError(
-        "statistics are given to peers on the scheduler's host only");
-  }
+absl::StatusOr<warpline_internal::StatReply> Scheduler::Stat(
+    const warpline_internal::StatRequest& request, const std::string& name) {
+  const absl::Status is_operator = CheckOperator(request.operator_credential());
   MutexLock lock(&mu_);
+  std::string tenant;
+  if (!is_operator.ok()) {
+    if (request.tenant_credential().empty()) return is_operator;
+    const auto asking = TenantOf(request.tenant_credential(), /*local=*/false);
+    if (!asking.ok()) return asking.status();
+    tenant = asking->name;
+  }
   const absl::Time now = Now();
   warpline_internal::StatReply reply;
   reply.set_server(name);
   for (const auto& [server, live] : servers_) {
     if (!IsUp(live, now)) continue;
     for (const auto& session : live.report.sessions()) {
+      if (!is_operator.ok() && session.tenant() != tenant) continue;
       *reply.add_sessions() = session;
       reply.mutable_sessions(reply.sessions_size() - 1)->set_server(server);
     }
+    if (!is_operator.ok()) continue;
     int gpu = 0;
     for (const auto& device : live.report.devices()) {
       auto* to = reply.add_devices();

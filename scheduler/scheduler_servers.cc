@@ -108,7 +108,7 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
   if (auto status = CheckOperator(request.credential()); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto status = store_->RemoveServer(
-      request.name(), {"its server was removed from the pool", Now() + kLeaseAfterlife});
+      request.name(), {"its server was removed from the pool", Now() + Afterlife()});
   if (!status.ok()) return status;
   renewals_.ForgetAll();
   LogInfo("removed server=", request.name());
@@ -143,6 +143,18 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
   return absl::OkStatus();
 }
 
+absl::Status Scheduler::TellEnded(const std::string& server, ReportReply* reply) {
+  const auto leases = store_->Leases();
+  if (!leases.ok()) return leases.status();
+  for (const LeaseRecord& lease : *leases) {
+    if (lease.server != server || lease.state == LeaseState::kActive) continue;
+    auto* const ended = reply->add_ended();
+    ended->set_lease(lease.id);
+    ended->set_reason(lease.reason);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool local) {
   if (auto status = CheckReport(report); !status.ok()) return status;
   MutexLock lock(&mu_);
@@ -174,9 +186,16 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   }
   reply.set_interval_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(options_.report_interval)));
   reply.set_now_unix_ms(absl::ToUnixMillis(now));
+  if (live.tell_ended || !report.heard()) {
+    if (auto status = TellEnded(report.name(), &reply); !status.ok()) return status;
+    live.tell_ended = false;
+  }
+  std::set<std::string> told;
+  for (const auto& ended : reply.ended()) told.insert(ended.lease());
   std::set<std::string> in_use;
   for (const auto& reported : report.leases()) {
     in_use.insert(reported.lease());
+    if (told.count(reported.lease()) != 0) continue;
     auto lease = store_->FindLease(reported.lease());
     if (!lease.ok()) return lease.status();
     const bool ours = lease->has_value() && (*lease)->server == report.name();
@@ -239,9 +258,8 @@ void Scheduler::HousekeepServers(absl::Time now) {
   }
 }
 
-absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential,
-                                                                 bool local) {
-  if (auto status = CheckReader(credential, local); !status.ok()) return status;
+absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::string& credential) {
+  if (auto status = CheckOperator(credential); !status.ok()) return status;
   MutexLock lock(&mu_);
   const auto leases = store_->Leases();
   if (!leases.ok()) return leases.status();

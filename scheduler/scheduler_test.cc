@@ -56,6 +56,14 @@ class SchedulerTest : public testing::Test {
     return report;
   }
 
+  absl::StatusOr<warpline_internal::StatReply> StatOf(const std::string& operators,
+                                                      const std::string& tenants) {
+    warpline_internal::StatRequest request;
+    request.set_operator_credential(operators);
+    request.set_tenant_credential(tenants);
+    return scheduler_->Stat(request, "pool");
+  }
+
   ReportReply Tell(const ServerReport& report) {
     auto reply = scheduler_->Report(WithCredential(report), true);
     EXPECT_TRUE(reply.ok()) << reply.status();
@@ -192,7 +200,7 @@ TEST_F(SchedulerTest, EndedLeasesKeepNobodyFromGettingOne) {
     ASSERT_TRUE(scheduler_->Release(lease->token()).ok());
   }
   // The number of ended leases that are remembered is bounded, too.
-  EXPECT_LT(scheduler_->Leases("", true)->leases_size(), 70);
+  EXPECT_LT(scheduler_->Leases("operator")->leases_size(), 70);
 }
 
 TEST_F(SchedulerTest, JumpOfTheClockEndsNoLeaseWithSessions) {
@@ -203,7 +211,7 @@ TEST_F(SchedulerTest, JumpOfTheClockEndsNoLeaseWithSessions) {
   EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
   Pass(absl::Seconds(1));
   EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
-  EXPECT_EQ(scheduler_->Leases("", true)->leases_size(), 1);
+  EXPECT_EQ(scheduler_->Leases("operator")->leases_size(), 1);
 }
 
 TEST_F(SchedulerTest, LeaseThatIsIdleNoMoreIsKept) {
@@ -290,20 +298,20 @@ TEST_F(SchedulerTest, SessionsKeepTheirLease) {
   ServerReport report = Report("a");
   report.add_idle_leases(lease->lease());
   Tell(report);
-  EXPECT_EQ(scheduler_->Leases("", true)->leases_size(), 0);
+  EXPECT_EQ(scheduler_->Leases("operator")->leases_size(), 0);
 }
 
 TEST_F(SchedulerTest, LeaseOfALostServerWaitsForItsReturn) {
   Tell(Report("a"));
   const auto lease = Acquire(4, "", /*by_sessions=*/true);
   Pass(absl::Minutes(10));
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "lost");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "lost");
   EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
   EXPECT_EQ(Tell(WithSessions(Report("a"), lease->lease())).ended_size(), 0);
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "up");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "up");
   Pass(absl::Minutes(1));
   Pass(absl::Minutes(60));
-  EXPECT_EQ(scheduler_->Servers("", true)->servers_size(), 0);
+  EXPECT_EQ(scheduler_->Servers("operator")->servers_size(), 0);
   const ReportReply reply = Tell(WithSessions(Report("a"), lease->lease()));
   EXPECT_EQ(reply.ended_size(), 1);
 }
@@ -313,7 +321,7 @@ TEST_F(SchedulerTest, DrainingServerGetsNoLeases) {
   report.set_draining(true);
   Tell(report);
   EXPECT_EQ(Acquire(1).status().code(), Code::kUnavailable);
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "draining");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "draining");
 }
 
 TEST_F(SchedulerTest, RevokedLeaseEndsWithItsReason) {
@@ -462,7 +470,7 @@ TEST_F(SchedulerTest, RenewedCredentialOfAServerReplacesTheOld) {
 
 TEST_F(SchedulerTest, RemovedServerLosesLeasesAndCredential) {
   AddServer("a");
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).state(), "added");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).state(), "added");
   Tell(Report("a"));
   const auto lease = Acquire(4);
   ASSERT_TRUE(lease.ok()) << lease.status();
@@ -470,7 +478,7 @@ TEST_F(SchedulerTest, RemovedServerLosesLeasesAndCredential) {
   EXPECT_EQ(scheduler_->RemoveServer(ServerNamed("a", false)).code(), Code::kNotFound);
   EXPECT_THAT(std::string(scheduler_->Renew(lease->token()).status().message()),
               HasSubstr("server was removed"));
-  EXPECT_EQ(scheduler_->Servers("", true)->servers_size(), 0);
+  EXPECT_EQ(scheduler_->Servers("operator")->servers_size(), 0);
   EXPECT_FALSE(scheduler_->Report(WithCredential(Report("a")), true).ok());
   EXPECT_EQ(Acquire(4).status().code(), Code::kUnavailable);
 }
@@ -497,7 +505,7 @@ TEST_F(SchedulerTest, SessionsOfAllLeasesOfATenantAreBounded) {
   EXPECT_EQ(sessions(0, true).value(), 1u);
   EXPECT_EQ(sessions(0, false).value(), 1u);  // What is left.
   EXPECT_THAT(std::string(sessions(0, true).status().message()), HasSubstr("hold 8"));
-  const auto shown = scheduler_->Tenants("", true)->tenants(0);
+  const auto shown = scheduler_->Tenants("operator")->tenants(0);
   EXPECT_EQ(shown.leased_sessions(), 8u);
   EXPECT_EQ(shown.max_sessions(), 8u);
 }
@@ -550,11 +558,11 @@ TEST_F(SchedulerTest, StrangersOfOtherHostsGetNothing) {
   Tell(Report("a"));
   EXPECT_EQ(scheduler_->Acquire(AcquireRequest(), false, /*local=*/false).status().code(),
             Code::kUnauthenticated);
-  EXPECT_FALSE(scheduler_->Tenants("", false).ok());
-  EXPECT_FALSE(scheduler_->Leases("guess", false).ok());
-  EXPECT_FALSE(scheduler_->Servers("", false).ok());
-  EXPECT_FALSE(scheduler_->Stat("x", false).ok());
-  EXPECT_TRUE(scheduler_->Servers("operator", false).ok());
+  EXPECT_FALSE(scheduler_->Tenants("").ok());
+  EXPECT_FALSE(scheduler_->Leases("guess").ok());
+  EXPECT_FALSE(scheduler_->Servers("").ok());
+  EXPECT_FALSE(StatOf("", "").ok());
+  EXPECT_TRUE(scheduler_->Servers("operator").ok());
 }
 
 TEST_F(SchedulerTest, OversizedAndForgedRequestsAreRefused) {
@@ -599,11 +607,75 @@ TEST_F(SchedulerTest, SessionsOfAllServersAreShown) {
     report.add_sessions()->set_program("train");
     Tell(report);
   }
-  const auto stat = scheduler_->Stat("pool", true);
+  const auto stat = StatOf("operator", "");
   ASSERT_EQ(stat->sessions_size(), 2);
   EXPECT_EQ(stat->sessions(0).server(), "a");
   EXPECT_EQ(stat->sessions(1).server(), "b");
   EXPECT_EQ(stat->devices_size(), 2);
+}
+
+TEST_F(SchedulerTest, TrialLeasesEndWithTheFirstTenant) {
+  Tell(Report("a"));
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  AddTenant("vision", 0, 0, 0);
+  EXPECT_EQ(scheduler_->Renew(lease->token()).status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
+  ServerReport report = Report("a");
+  report.set_heard(true);
+  Tell(report);
+  const auto lease = Acquire(4);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+  warpline_internal::RevokeRequest request;
+  request.set_credential("operator");
+  request.set_lease(lease->lease());
+  ASSERT_TRUE(scheduler_->Revoke(request).ok());
+  ASSERT_EQ(Tell(report).ended_size(), 1);
+  EXPECT_EQ(Tell(report).ended_size(), 0);
+  // A server that began anew, or whose last report had no answer.
+  report.set_heard(false);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+  Restart();
+  report.set_heard(true);
+  EXPECT_EQ(Tell(report).ended_size(), 1);
+}
+
+TEST_F(SchedulerTest, ATokenIsRenewedForTheCertificateThatItIsForOnly) {
+  const ReportReply keys = Tell(Report("a"));
+  const CertificateHolder alice = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=00ff");
+  const CertificateHolder mallory = HolderOf("ipv4:10.0.0.8:5 cn=mallory cert=1234");
+  const auto lease = scheduler_->Acquire(AcquireRequest(), false, true, alice);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(scheduler_->Renew(lease->token(), mallory).status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(scheduler_->Release(lease->token(), mallory).code(), Code::kUnauthenticated);
+  EXPECT_TRUE(scheduler_->Renew(lease->token(), alice).ok());
+  // Nor is another one answered from memory; who is alice with a new certificate gets a new token.
+  EXPECT_EQ(scheduler_->Renew(lease->token(), mallory).status().code(), Code::kUnauthenticated);
+  const CertificateHolder alice_anew = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=11ff");
+  const auto followed = scheduler_->Renew(lease->token(), alice_anew);
+  ASSERT_TRUE(followed.ok()) << followed.status();
+  const auto followed_token =
+      OpenToken(followed->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
+  ASSERT_TRUE(followed_token.ok());
+  EXPECT_EQ(followed_token->holder.certificate, "11ff");
+}
+
+TEST_F(SchedulerTest, ATenantIsShownItsOwnSessions) {
+  const std::string vision = AddTenant("vision", 0, 0, 0);
+  AddTenant("speech", 0, 0, 0);
+  ServerReport report = Report("a");
+  report.add_sessions()->set_tenant("vision");
+  report.add_sessions()->set_tenant("speech");
+  Tell(report);
+  const auto stat = StatOf("", vision);
+  ASSERT_TRUE(stat.ok()) << stat.status();
+  ASSERT_EQ(stat->sessions_size(), 1);
+  EXPECT_EQ(stat->sessions(0).tenant(), "vision");
+  EXPECT_EQ(stat->devices_size(), 0);
+  EXPECT_FALSE(StatOf("", "guess").ok());
 }
 
 TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
@@ -624,9 +696,9 @@ TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   const auto token = OpenToken(lease->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_EQ(token->devices, std::vector<std::string>({"GPU-a", "GPU-a2"}));
-  EXPECT_EQ(scheduler_->Leases("", true)->leases(0).device(), "GPU-a,GPU-a2");
-  EXPECT_EQ(scheduler_->Servers("", true)->servers(0).leased_bytes(), 20 * kGiB);
-  EXPECT_EQ(scheduler_->Tenants("", true)->tenants(0).leased_bytes(), 20 * kGiB);
+  EXPECT_EQ(scheduler_->Leases("operator")->leases(0).device(), "GPU-a,GPU-a2");
+  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).leased_bytes(), 20 * kGiB);
+  EXPECT_EQ(scheduler_->Tenants("operator")->tenants(0).leased_bytes(), 20 * kGiB);
   EXPECT_EQ(scheduler_->Counts().leased_bytes, 20 * kGiB);
   // One device of "a" has as much left.
   EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kResourceExhausted);
@@ -643,7 +715,7 @@ TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
   EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
   Restart();
   std::set<std::string> devices;  // Leases come in the order of their random names.
-  const auto leases = scheduler_->Leases("", true);
+  const auto leases = scheduler_->Leases("operator");
   for (const auto& held : leases->leases()) devices.insert(held.device());
   EXPECT_EQ(devices, (std::set<std::string>{"GPU-a,GPU-a2", "GPU-a3,GPU-a2"}));
 }
@@ -680,7 +752,7 @@ TEST_F(SchedulerTest, SessionOfSeveralDevicesCountsOnEach) {
   session->set_gpu(1);
   session->add_more_gpus(0);
   Tell(report);
-  const auto stat = scheduler_->Stat("pool", true);
+  const auto stat = StatOf("operator", "");
   EXPECT_EQ(stat->devices(0).sessions(), 1u);
   EXPECT_EQ(stat->devices(1).sessions(), 1u);
 }

@@ -48,19 +48,35 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
+// Whoever owns the folder can put other keys in place of ours, whatever its mode says. It may be a
+// link, which systemd makes for a service with a user of its own; then nobody else's.
+absl::Status CheckOwner(const std::string& folder) {
+  struct stat link = {};
+  if (lstat(folder.c_str(), &link) != 0) return Failed("read", folder);
+  const UniqueFd opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat info = {};
+  if (!opened.valid() || fstat(opened.get(), &info) != 0) return Failed("read", folder);
+  const bool others_link = S_ISLNK(link.st_mode) && link.st_uid != 0 && link.st_uid != geteuid();
+  if (info.st_uid != geteuid() || others_link) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, " belongs to user ", others_link ? link.st_uid : info.st_uid,
+                     " and the scheduler runs as ", geteuid(), ": chown it, or name another"));
+  }
+  if ((info.st_mode & 0022) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, " can be written by other users: chmod 700 it"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status HoldStateFolder(const std::string& folder) {
   if (folder.empty()) return absl::FailedPreconditionError("no state folder is named");
   if (auto status = MakeFolders(folder); !status.ok()) return status;
-  struct stat info = {};
-  if (stat(folder.c_str(), &info) != 0) return Failed("read", folder);
-  if ((info.st_mode & 0022) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder, " can be written by other users: chmod 700 it"));
-  }
+  if (auto status = CheckOwner(folder); !status.ok()) return status;
   const std::string path = folder + "/lock";
-  UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (lock.get() < 0) return Failed("open", path);
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(
@@ -72,7 +88,7 @@ absl::Status HoldStateFolder(const std::string& folder) {
 
 absl::Status WriteSecret(const std::string& path, const std::string& text) {
   const std::string part = path + ".part";
-  UniqueFd file(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  UniqueFd file(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file.get() < 0) return Failed("write", part);
   const bool written =
       write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&

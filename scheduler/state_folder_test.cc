@@ -1,6 +1,7 @@
 #include "scheduler/state_folder.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -34,6 +35,32 @@ TEST_F(StateFolderTest, FolderThatOthersCanWriteIsRefused) {
   chmod(folder_.c_str(), 0777);
   EXPECT_EQ(HoldStateFolder(folder_).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(HoldStateFolder("/proc/no/such").ok());
+}
+
+TEST_F(StateFolderTest, FolderOfAnotherUserIsRefused) {
+  const std::string link = folder_ + "/link";
+  const std::string folder = folder_ + "/own";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(symlink(folder.c_str(), link.c_str()), 0);
+  // Root of a namespace that has no other users cannot give it away, and others cannot at all.
+  if (lchown(link.c_str(), 65534, 65534) != 0) {
+    if (geteuid() != 0) {
+      EXPECT_EQ(HoldStateFolder("/").code(), absl::StatusCode::kFailedPrecondition);
+    }
+    GTEST_SKIP() << "needs the right to change owners";
+  }
+  EXPECT_EQ(HoldStateFolder(link).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(chown(folder.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(HoldStateFolder(folder).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StateFolderTest, FilesAreNotWrittenThroughLinks) {
+  const std::string path = folder_ + "/credential";
+  const std::string other = folder_ + "/other";
+  ASSERT_EQ(symlink(other.c_str(), (path + ".part").c_str()), 0);
+  EXPECT_FALSE(WriteSecret(path, "text").ok());
+  struct stat info;
+  EXPECT_NE(lstat(other.c_str(), &info), 0);
 }
 
 TEST_F(StateFolderTest, CredentialIsMadeOnceAndForItsOwnerAlone) {

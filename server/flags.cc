@@ -11,7 +11,9 @@
 #include "audit/audit_flags.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
+#include "common/serving/listen_address.h"
 #include "common/serving/tls_flags.h"
+#include "server/admin/admin_socket.h"
 #include "server/backends/backend_names.h"
 #include "transport/registry/listen.h"
 
@@ -47,7 +49,17 @@ ABSL_FLAG(warpline::ByteSize, arena_size, {warpline::kMaxArenaBytes},
           "The largest range of device addresses that a session may have.");
 ABSL_FLAG(std::string, admin_listen, "",
           "host:port for Prometheus (/metrics): plain text, no control, nothing about tenants. "
-          "Empty for none.");
+          "Empty for none. A loopback address, unless --admin_listen_anywhere is given.");
+ABSL_FLAG(bool, admin_listen_anywhere, false,
+          "--admin_listen may be an address that other hosts reach.");
+ABSL_FLAG(
+    std::string, admin_socket, "auto",
+    "The unix socket of the server's operator, for the server's user and root alone: `warpline "
+    "ps`, "
+    "`stat`, `top` and `replace` ask there, and find it by themselves. A path; auto, admin.sock in "
+    "$RUNTIME_DIRECTORY, or admin-PORT.sock in warpline of $XDG_RUNTIME_DIR or, without one, in "
+    "/run/warpline or /tmp/warpline-UID; or none. Clients are told of their own tenant's sessions "
+    "only, wherever they come from.");
 ABSL_FLAG(
     std::string, scheduler, "",
     "The scheduler to join: host:port or unix:/path. Sessions then need one of its leases. "
@@ -131,6 +143,11 @@ absl::StatusOr<ListenOptions> Listen() {
   options.tls_on_unix_sockets = TlsOnUnixSockets();
   options.port_file = absl::GetFlag(FLAGS_port_file);
   options.admin_address = absl::GetFlag(FLAGS_admin_listen);
+  absl::Status metrics =
+      CheckMetricsAddress(options.admin_address, absl::GetFlag(FLAGS_admin_listen_anywhere));
+  if (!metrics.ok()) return metrics;
+  options.admin_socket = absl::GetFlag(FLAGS_admin_socket);
+  if (absl::Status status = CheckAdminSocket(options.admin_socket); !status.ok()) return status;
   if (options.addresses.empty()) return absl::InvalidArgumentError("--listen names no address");
   for (const std::string& address : options.addresses) {
     const absl::Status status = CheckAddress(address, !options.tls.empty());

@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "audit/audited_method.h"
+#include "common/crypto/secret.h"
 #include "common/log/log.h"
 #include "common/serving/server_process.h"
 #include "common/serving/serving.h"
@@ -20,6 +22,7 @@
 #include "common/version.h"
 #include "proto/admin.pb.h"
 #include "server/admin/admin_service.h"
+#include "server/admin/admin_socket.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
@@ -204,7 +207,8 @@ std::unique_ptr<nvml::Sampler> MakeSampler(const Devices& devices) {
 
 GpuServer::GpuServer(ServerOptions options)
     : options_(std::move(options)),
-      name_(absl::StrCat("warpline-server ", kVersion, " on ", HostName())) {}
+      name_(absl::StrCat("warpline-server ", kVersion, " on ", HostName())),
+      instance_(absl::BytesToHexString(RandomBytes(16))) {}
 
 absl::StatusOr<std::unique_ptr<GpuServer>> GpuServer::Create(ServerOptions options) {
   std::unique_ptr<GpuServer> server(new GpuServer(std::move(options)));
@@ -266,24 +270,71 @@ ListenerOptions GpuServer::MakeListenerOptions() {
   options.max_connections = 2 * max_sessions + 512;
   options.tls = options_.listen.tls;
   options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
-  options.methods[kStatMethod] = [this](const std::string& peer, const std::string&) {
-    return AnswerStat(host_.get(), name_, peer);
+  options.methods[kStatMethod] = [this](const std::string& peer, const std::string& request) {
+    return AnswerClientStat(host_.get(), *leases_, name_, peer, request);
   };
-  options.methods[kDeviceStatusMethod] = [this](const std::string&, const std::string& request) {
-    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), request);
+  options.methods[kWhereMethod] = [this](const std::string&, const std::string&) {
+    return AnswerWhere();
   };
-  options.methods[kReplaceMethod] = audit::Audited(
-      audit_.get(), &DescribeReplace, [this](const std::string& peer, const std::string& request) {
-        return AnswerReplace(host_.get(), replacements_.get(), peer, request);
-      });
+  options.methods[kDeviceStatusMethod] = [this](const std::string& peer,
+                                                const std::string& request) {
+    return AnswerDeviceStatus(host_->Snapshot(), *leases_, sampler_.get(), peer, request);
+  };
   AddLeaseMethods(host_.get(), leases_.get(), &options.methods);
   return options;
+}
+
+std::string GpuServer::AnswerWhere() const {
+  warpline_internal::WhereReply reply;
+  if (admin_serving_.load(std::memory_order_acquire)) reply.set_socket(admin_socket_);
+  reply.set_instance(instance_);
+  return reply.SerializeAsString();
+}
+
+// The operator has a listener apart, since a connection does not say at which address it came.
+absl::Status GpuServer::StartAdminListener() {
+  const std::string& chosen = options_.listen.admin_socket;
+  const std::string own = port() == 0 ? absl::StrCat("pid", getpid()) : absl::StrCat(port());
+  auto path = AdminSocketPath(chosen, own);
+  absl::Status status = path.status();
+  if (status.ok() && path->empty()) return status;
+  if (status.ok()) {
+    ListenerOptions options;
+    options.own_user_only = true;
+    options.max_sessions = 0;
+    options.max_connections = 64;
+    options.methods[kWhereMethod] = [this](const std::string&, const std::string&) {
+      return AnswerWhere();
+    };
+    options.methods[kStatMethod] = [this](const std::string&, const std::string&) {
+      return AnswerStat(host_.get(), name_);
+    };
+    options.methods[kReplaceMethod] = audit::Audited(
+        audit_.get(), &DescribeReplace, [this](const std::string&, const std::string& request) {
+          return AnswerReplace(host_.get(), replacements_.get(), request);
+        });
+    admin_listener_ = MakeListener(std::move(options));
+    status = admin_listener_->Start({"unix:" + *path}, host_.get());
+  }
+  if (status.ok()) {
+    admin_listener_->SetServing(true);
+    admin_socket_ = *path;
+    admin_serving_.store(true, std::memory_order_release);
+    LogInfo("the operator is answered at admin_socket=", admin_socket_);
+    return status;
+  }
+  admin_listener_.reset();
+  if (chosen != "auto") return status;
+  LogWarning("no admin socket, so nobody is answered `warpline ps` and `replace`: ",
+             std::string(status.message()), "; name another with --admin_socket");
+  return absl::OkStatus();
 }
 
 absl::Status GpuServer::Start() {
   listener_ = MakeListener(MakeListenerOptions());
   absl::Status status = listener_->Start(options_.listen.addresses, host_.get());
   if (!status.ok()) return status;
+  if (status = StartAdminListener(); !status.ok()) return status;
   listener_->SetServing(true);
   if (!options_.listen.port_file.empty()) {
     status = WritePortFile(options_.listen.port_file, port());
@@ -355,7 +406,8 @@ GpuServer::~GpuServer() {
   scheduler_.reset();
   exposer_.reset();
   metrics_.reset();
-  // Its methods use everything else. Afterwards no session has a channel.
+  // Their methods use everything else. Afterwards no session has a channel.
+  admin_listener_.reset();
   listener_.reset();
   replacements_.reset();
   // Nobody comes back to a session that waits for its client.

@@ -10,6 +10,7 @@
 
 #include <prometheus/exposer.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -60,11 +61,17 @@ class GpuServer {
   absl::Status Compose();
   ListenerOptions MakeListenerOptions();
   void JoinScheduler();
+  // Listens for the operator, where that can be.
+  absl::Status StartAdminListener();
+  std::string AnswerWhere() const;
   // Records that the server started or stopped.
   void Record(audit::Event event);
 
   const ServerOptions options_;
-  const std::string name_;  // For clients' logs.
+  const std::string name_;      // For clients' logs.
+  const std::string instance_;  // Of WhereReply.
+  std::string admin_socket_;    // Constant once admin_serving_ is true.
+  std::atomic<bool> admin_serving_{false};
 
   // In this order each part uses only those before it; the destructor ends them in reverse.
   std::unique_ptr<audit::AuditLog> audit_;  // Null where nothing is recorded.
@@ -77,6 +84,7 @@ class GpuServer {
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
   std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Listener> admin_listener_;  // Null for none.
   std::unique_ptr<SchedulerLink> scheduler_;  // Null for none.
 };
 

@@ -16,9 +16,12 @@
 #include "common/log/log.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
+#include "proto/admin.pb.h"
 #include "proto/frames.h"
+#include "proto/scheduler.pb.h"
 #include "server/testing/test_client.h"
 #include "transport/grpc/grpc_client.h"
+#include "transport/grpc/unary/unary_client.h"
 #include "transport/testing/temp_folder.h"
 
 namespace warpline::server {
@@ -60,6 +63,18 @@ class GpuServerTest : public ::testing::Test {
     if (!channel.ok()) return nullptr;
     client->Connected(*std::move(channel));
     return client;
+  }
+
+  static absl::StatusOr<warpline_internal::StatReply> StatAt(
+      const UnaryClient& client, const warpline_internal::StatRequest& request) {
+    return CallUnary<warpline_internal::StatReply>(&client, "/warpline_internal.Admin/Stat",
+                                                   request, absl::Seconds(10));
+  }
+
+  static absl::StatusOr<warpline_internal::ReplaceReply> ReplaceAt(const UnaryClient& client) {
+    return CallUnary<warpline_internal::ReplaceReply>(&client, "/warpline_internal.Admin/Replace",
+                                                      warpline_internal::ReplaceRequest(),
+                                                      absl::Seconds(10));
   }
 
   ServerOptions options_;
@@ -156,6 +171,73 @@ TEST_F(GpuServerTest, SaysWhichAddressIsTaken) {
   const absl::Status started = (*second)->Start();
   EXPECT_TRUE(absl::IsUnavailable(started)) << started;
   EXPECT_NE(started.message().find(address), std::string::npos) << started;
+}
+
+// Whoever reaches the address of the clients, from this very host as well, is a client.
+TEST_F(GpuServerTest, ClientsAreToldOfTheirOwnLeaseAndNothingElse) {
+  const auto server = Started();
+  ASSERT_NE(server, nullptr);
+  const UnaryClient client({.address = absl::StrCat("127.0.0.1:", server->port()), .tls = nullptr});
+  const auto stranger = Dial(*server);
+  ASSERT_NE(stranger, nullptr);
+  ASSERT_TRUE(stranger->Open().has_value());
+  warpline_internal::StatRequest request;
+  EXPECT_TRUE(absl::IsPermissionDenied(StatAt(client, request).status()));
+  request.set_token("forged");
+  EXPECT_TRUE(absl::IsUnauthenticated(StatAt(client, request).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(ReplaceAt(client).status()));
+  const auto lease = CallUnary<warpline_internal::LeaseReply>(
+      &client, "/warpline_internal.Admin/OpenLease", warpline_internal::AcquireRequest(),
+      absl::Seconds(10));
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const auto own = Dial(*server);
+  ASSERT_NE(own, nullptr);
+  auto hello = TestClient::GoodHello();
+  hello.set_token(lease->token());
+  ASSERT_TRUE(own->Open(hello).has_value());
+  request.set_token(lease->token());
+  const auto told = StatAt(client, request);
+  ASSERT_TRUE(told.ok()) << told.status();
+  ASSERT_EQ(told->sessions_size(), 1);
+  EXPECT_EQ(told->sessions(0).lease(), lease->lease());
+  EXPECT_EQ(told->devices_size(), 0);
+}
+
+TEST_F(GpuServerTest, TheOperatorAsksAtASocketOfTheirOwn) {
+  const testing::TempFolder folder;
+  options_.listen.admin_socket = folder.path() + "/admin.sock";
+  const auto server = Started();
+  ASSERT_NE(server, nullptr);
+  const auto client = Dial(*server);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Open().has_value());
+  const UnaryClient outside(
+      {.address = absl::StrCat("127.0.0.1:", server->port()), .tls = nullptr});
+  const auto where = CallUnary<warpline_internal::WhereReply>(
+      &outside, "/warpline_internal.Admin/Where", warpline_internal::WhereRequest(),
+      absl::Seconds(10));
+  ASSERT_TRUE(where.ok()) << where.status();
+  EXPECT_EQ(where->socket(), options_.listen.admin_socket);
+  const UnaryClient admin({.address = "unix:" + where->socket(), .tls = nullptr});
+  const auto told = StatAt(admin, warpline_internal::StatRequest());
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->sessions_size(), 1);
+  EXPECT_EQ(told->devices_size(), 1);
+  EXPECT_TRUE(ReplaceAt(admin).ok());
+  // It takes no sessions.
+  TestClient none;
+  auto channel = DialGrpc({admin.address()}, &none, ChannelOptions(), absl::Seconds(10));
+  if (channel.ok()) {
+    none.Connected(*std::move(channel));
+    EXPECT_FALSE(none.Open().has_value());
+  }
+}
+
+TEST_F(GpuServerTest, AnAdminSocketThatCannotBeIsSaid) {
+  options_.listen.admin_socket = "/nonexistent/admin.sock";
+  auto server = GpuServer::Create(options_);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(absl::IsUnavailable((*server)->Start()));
 }
 
 TEST_F(GpuServerTest, DoesNotStartWithoutAKeeper) {

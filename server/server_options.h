@@ -27,6 +27,8 @@ struct ListenOptions {
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.
   std::string admin_address;
+  // Where the operator asks, as AdminSocketPath() takes it.
+  std::string admin_socket = "none";
 };
 
 // What executes, and what its sessions share.

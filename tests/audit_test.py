@@ -180,8 +180,11 @@ class AuditTest(unittest.TestCase):
         scheduler = harness.Scheduler(self.installation, "--audit_dir=%s" % recorded)
         self.addCleanup(scheduler.close)
 
+        credential = scheduler.folder / "state/operator.credential"
+        as_operator = {"WARPLINE_OPERATOR_CREDENTIAL_FILE": str(credential)}
+
         def anchor():
-            text = self.warpline("servers", "--endpoint=" + scheduler.endpoint)[1]
+            text = self.warpline("servers", "--endpoint=" + scheduler.endpoint, env=as_operator)[1]
             found = re.search(r"\b(\d+:[0-9a-f]{64})\b", text)
             return found[1] if found else None
 
@@ -202,12 +205,10 @@ class AuditTest(unittest.TestCase):
         serve("--audit_dir=none")
         harness.wait_until(
             lambda: re.search("the audit of server=a lost records", scheduler.log()), "a warning")
-        credential = scheduler.folder / "state/operator.credential"
         for arguments, code in ((["add", "acme"], 0), (["remove", "acme"], 0),
                                 (["remove", "acme"], 1)):
             status, text = self.warpline(
-                "tenant", *arguments, "--endpoint=" + scheduler.endpoint,
-                env={"WARPLINE_OPERATOR_CREDENTIAL_FILE": str(credential)})
+                "tenant", *arguments, "--endpoint=" + scheduler.endpoint, env=as_operator)
             self.assertEqual(status, code, text)
         scheduler.process.terminate()
         self.assertEqual(scheduler.process.wait(10), 0, scheduler.log())

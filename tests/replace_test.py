@@ -70,6 +70,23 @@ class ReplaceTest(unittest.TestCase):
             status, output = self.warpline(server, "replace", "99")
             self.assertEqual(status, 1, output)
 
+    def test_who_is_not_the_operator_is_told_who_may(self):
+        with harness.server(self.installation, "--admin_socket=none") as server:
+            for verb in ("ps", "stat", "replace"):
+                status, output = self.warpline(server, verb)
+                self.assertEqual(status, 1, output)
+                self.assertIn("operator of the server", output)
+                self.assertIn("--admin_socket", output)
+
+    def test_a_lease_shows_its_own_sessions(self):
+        with harness.server(self.installation, "--admin_socket=none") as server:
+            program = self.start(server, 3)
+            warpline = self.installation.root / "bin/warpline"
+            status, output = self.warpline(server, "run", "--", str(warpline), "ps", "--json")
+            self.assertEqual(status, 0, output)
+            self.assertEqual(json.loads(output).get("sessions", []), [])
+            self.verdict(program)
+
     def test_module_variables_survive_a_replacement_on_request(self):
         with harness.server(self.installation, "--warm_workers=1") as server:
             program = harness.start(self.installation, server.endpoint, "variables", "--seconds=4")

@@ -40,6 +40,9 @@ struct ListenerOptions {
   TlsFiles tls = {};
   // The same for unix sockets, which are plain text otherwise.
   bool tls_on_unix_sockets = false;
+  // Every address is a unix socket for this process's user and root alone, without the processes
+  // that this one started. Start() returns UNAVAILABLE for an address that cannot be that.
+  bool own_user_only = false;
   // More to answer at the same addresses, where the transport can.
   UnaryMethods methods = {};
 };

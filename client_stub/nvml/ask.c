@@ -163,7 +163,7 @@ static void ComplainWithLastLine(const char* text, size_t size) {
 char* WarplineAskForDevices(void) {
   char path[PATH_MAX];
   int ends[2];
-  const char* const endpoint = getenv("WARPLINE_ENDPOINT");
+  const char* const endpoint = secure_getenv("WARPLINE_ENDPOINT");
   if (endpoint == NULL || *endpoint == '\0') {
     static const char kUnset[] = "WARPLINE_ENDPOINT is not set: no device";
     Complain(kUnset, sizeof(kUnset) - 1);

@@ -25,7 +25,7 @@ constexpr int kDone = 0;
 CacheFolder& Folder() {
   static CacheFolder* const folder = [] {
     CompileCacheSettings settings =
-        ReadCompileCacheSettings([](const char* n) { return getenv(n); });
+        ReadCompileCacheSettings([](const char* n) { return secure_getenv(n); });
     return new CacheFolder(std::move(settings.path), settings.max_bytes);
   }();
   return *folder;

@@ -47,6 +47,16 @@ absl::Status CheckListenAddress(const std::string& address, bool tls) {
       "and --tls_ca, or forward a port to it, for example with ssh -L"));
 }
 
+absl::Status CheckMetricsAddress(const std::string& address, bool anywhere) {
+  if (address.empty()) return absl::OkStatus();
+  const absl::Status status = CheckListenAddress(address, anywhere);
+  if (!absl::IsPermissionDenied(status)) return status;
+  return absl::PermissionDeniedError(
+      absl::StrCat("refusing --admin_listen=", address,
+                   ": other hosts could reach it, in plain text and without a credential; give "
+                   "--admin_listen_anywhere as well if that is meant"));
+}
+
 bool IsLocalPeer(const std::string& peer) {
   // The text after the address comes from a certificate.
   absl::string_view rest = absl::string_view(peer).substr(0, peer.find(' '));
@@ -61,9 +71,27 @@ bool IsLocalPeer(const std::string& peer) {
   return false;
 }
 
-std::string_view PeerWithoutPort(std::string_view peer) {
+namespace {
+constexpr std::string_view kCertificate = " cert=";
+}  // namespace
+
+// Names have no blanks, so that none of them looks like the word at the end.
+std::string_view PeerCertificate(std::string_view peer) {
+  const size_t at = peer.rfind(kCertificate);
+  return at == std::string_view::npos ? "" : peer.substr(at + kCertificate.size());
+}
+
+std::string_view PeerNames(std::string_view peer) {
   const size_t names = peer.find(' ');
-  if (names != std::string_view::npos) return peer.substr(names + 1);
+  if (names == std::string_view::npos) return "";
+  const size_t end = peer.rfind(kCertificate);
+  return peer.substr(names, end == std::string_view::npos ? end : end - names);
+}
+
+std::string_view PeerWithoutPort(std::string_view peer) {
+  const std::string_view names = PeerNames(peer);
+  if (!names.empty()) return names.substr(1);
+  peer = peer.substr(0, peer.find(' '));
   const bool address = absl::StartsWith({peer.data(), peer.size()}, "ipv4:") ||
                        absl::StartsWith({peer.data(), peer.size()}, "ipv6:");
   return address ? peer.substr(0, peer.rfind(':')) : peer;

@@ -14,11 +14,21 @@ namespace warpline {
 // form; PERMISSION_DENIED, saying what to do, when other hosts could reach it without TLS.
 absl::Status CheckListenAddress(const std::string& address, bool tls);
 
-// True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...").
+// Whether metrics may be served at "host:port", in plain text and to everybody who reaches it: at
+// loopback addresses, or `anywhere` where the operator says so. Errors as above.
+absl::Status CheckMetricsAddress(const std::string& address, bool anywhere);
+
+// True for a peer on this host, as Acceptor::Accept() gets it ("ipv4:127.0.0.1:52044 cn=...
+// cert=...").
 bool IsLocalPeer(const std::string& peer);
 
+// The SHA-256 of the peer's certificate in hexadecimal, which ends `peer` where it has one
+// (" cert=..."); and the names of the certificate before it (" cn=..." and so on). Empty without.
+std::string_view PeerCertificate(std::string_view peer);
+std::string_view PeerNames(std::string_view peer);
+
 // The part of `peer` that stays the same from one connection to the next: the names of its
-// certificate (" cn=..."), or its address without the port when it has no certificate.
+// certificate ("cn=..."), or its address without the port when it has none.
 std::string_view PeerWithoutPort(std::string_view peer);
 
 }  // namespace warpline

@@ -36,6 +36,15 @@ TEST(ListenAddressTest, OtherFormsAreInvalid) {
   }
 }
 
+TEST(ListenAddressTest, MetricsAreForThisHostUnlessToldOtherwise) {
+  EXPECT_TRUE(CheckMetricsAddress("", false).ok());
+  EXPECT_TRUE(CheckMetricsAddress("127.0.0.1:9400", false).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(CheckMetricsAddress("0.0.0.0:9400", false)));
+  EXPECT_TRUE(absl::IsPermissionDenied(CheckMetricsAddress("gpuhost:9400", false)));
+  EXPECT_TRUE(CheckMetricsAddress("0.0.0.0:9400", true).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckMetricsAddress("9400", true)));
+}
+
 TEST(ListenAddressTest, LocalPeersAreKnown) {
   EXPECT_TRUE(IsLocalPeer("ipv4:127.0.0.1:5555"));
   EXPECT_TRUE(IsLocalPeer("ipv6:%5B::1%5D:5555"));
@@ -52,10 +61,22 @@ TEST(ListenAddressTest, PeersAreTheSameOnTheirNextConnection) {
   EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555"), "ipv4:10.0.0.1");
   EXPECT_EQ(PeerWithoutPort("ipv6:%5B2001:db8::1%5D:5555"), "ipv6:%5B2001:db8::1%5D");
   EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555 cn=tenant san=a:b"), "cn=tenant san=a:b");
+  EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555 cn=tenant cert=00ff"), "cn=tenant");
+  EXPECT_EQ(PeerWithoutPort("ipv4:10.0.0.1:5555 cert=00ff"), "ipv4:10.0.0.1");
   EXPECT_EQ(PeerWithoutPort("unix:/run/a:b"), "unix:/run/a:b");
   EXPECT_EQ(PeerWithoutPort("unix:"), "unix:");
   EXPECT_EQ(PeerWithoutPort("ipv4:"), "ipv4");
   EXPECT_EQ(PeerWithoutPort(""), "");
+}
+
+TEST(ListenAddressTest, CertificatesAreWhatPeersEndIn) {
+  EXPECT_EQ(PeerCertificate("ipv4:10.0.0.1:5555 cn=a san=b cert=00ff"), "00ff");
+  EXPECT_EQ(PeerNames("ipv4:10.0.0.1:5555 cn=a san=b cert=00ff"), " cn=a san=b");
+  EXPECT_EQ(PeerNames("ipv4:10.0.0.1:5555 cert=00ff"), "");
+  EXPECT_EQ(PeerCertificate("ipv4:10.0.0.1:5555"), "");
+  EXPECT_EQ(PeerNames("unix:"), "");
+  // A name that a certificate chose.
+  EXPECT_EQ(PeerCertificate("ipv4:10.0.0.1:5555 cn=x_cert=11 cert=00ff"), "00ff");
 }
 
 }  // namespace

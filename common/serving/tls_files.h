@@ -16,9 +16,13 @@ struct TlsFiles {
   // On a client: the name that the server's certificate must carry, when it is not the endpoint's
   // host.
   std::string server_name = {};
+  // On a server: certificates that `ca` has signed and taken back; a file, or a folder of files.
+  std::string crl = {};
 
   // True when nothing is given, which means plain text.
-  bool empty() const { return ca.empty() && cert.empty() && key.empty() && server_name.empty(); }
+  bool empty() const {
+    return ca.empty() && cert.empty() && key.empty() && server_name.empty() && crl.empty();
+  }
 };
 
 // The environment variables of a client.

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "common/text.h"
 #include "lease/entitlement.h"
+#include "lease/token.h"
 #include "proto/scheduler.pb.h"
 #include "server/handover/session_usage.h"
 #include "server/leases/placement.h"
@@ -133,11 +133,7 @@ void Fill(const DeviceSnapshot& from, warpline_internal::DeviceStat* to) {
 
 }  // namespace
 
-absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
-                                       const std::string& peer) {
-  if (!IsLocalPeer(peer)) {
-    return absl::PermissionDeniedError("statistics are given to peers on the server's host only");
-  }
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name) {
   warpline_internal::StatReply reply;
   const HostSnapshot snapshot = host->Snapshot();
   reply.set_server(server_name);
@@ -160,11 +156,36 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   return reply.SerializeAsString();
 }
 
-absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
-                                          const std::string& peer, const std::string& request) {
-  if (!IsLocalPeer(peer)) {
-    return absl::PermissionDeniedError("workers are replaced for peers on the server's host only");
+absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook& leases,
+                                             const std::string& server_name,
+                                             const std::string& peer, const std::string& request) {
+  warpline_internal::StatRequest parsed;
+  if (request.size() > 2 * kMaxTokenText || !parsed.ParseFromString(request)) {
+    return absl::InvalidArgumentError("a malformed request");
   }
+  if (parsed.token().empty()) {
+    return absl::PermissionDeniedError(
+        "what all sessions do is told to the server's operator only, at its admin socket; a client "
+        "is told of its own lease's, whose token it shows");
+  }
+  const auto entitlement = leases.Show(parsed.token(), HolderOf(peer));
+  if (!entitlement.ok()) return entitlement.status();
+  warpline_internal::StatReply reply;
+  const HostSnapshot snapshot = host->Snapshot();
+  reply.set_server(server_name);
+  reply.set_draining(snapshot.draining);
+  for (const SessionSnapshot& session : snapshot.sessions) {
+    // People on their own share the name of a tenant.
+    const bool own = entitlement->tenant == kLocalTenant
+                         ? session.entitlement.lease == entitlement->lease
+                         : session.entitlement.tenant == entitlement->tenant;
+    if (own) FillSessionStat(session, reply.add_sessions());
+  }
+  return reply.SerializeAsString();
+}
+
+absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
+                                          const std::string& request) {
   warpline_internal::ReplaceRequest parsed;
   if (!parsed.ParseFromString(request)) return absl::InvalidArgumentError("malformed request");
   uint64_t ticket = parsed.ticket();
@@ -190,7 +211,8 @@ absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* repla
 
 void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) {
   (*methods)["/warpline_internal.Admin/OpenLease"] =
-      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+      [host, book](const std::string& peer,
+                   const std::string& bytes) -> absl::StatusOr<std::string> {
     AcquireRequest request;
     if (bytes.size() > 4096 || !request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("a malformed request");
@@ -198,16 +220,17 @@ void AddLeaseMethods(SessionHost* host, LeaseBook* book, UnaryMethods* methods) 
     auto devices = DevicesFor(host, request);
     if (!devices.ok()) return devices.status();
     std::string text;
-    const auto lease =
-        book->OpenLocal(request.memory_bytes(), *std::move(devices), request.sessions(), &text);
+    const auto lease = book->OpenLocal(request.memory_bytes(), *std::move(devices),
+                                       request.sessions(), &text, HolderOf(peer));
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/RenewLease"] =
-      [host, book](const std::string&, const std::string& bytes) -> absl::StatusOr<std::string> {
+      [host, book](const std::string& peer,
+                   const std::string& bytes) -> absl::StatusOr<std::string> {
     const auto token = TokenOf(bytes);
     if (!token.ok()) return token.status();
     std::string text;
-    const auto lease = book->RenewLocal(*token, &text);
+    const auto lease = book->RenewLocal(*token, &text, HolderOf(peer));
     return ReplyWith(*book, DriverVersion(host), lease, text);
   };
   (*methods)["/warpline_internal.Admin/CloseLease"] =

@@ -1,4 +1,8 @@
-// Answers `warpline stat` and `warpline ps`, and gives `warpline run` leases of this server's own.
+// Answers `warpline stat`, `ps` and `replace`, and gives `warpline run` leases of this server's
+// own.
+//
+// Who administers the server asks at a listener of their own (admin_socket.h), and may know and do
+// everything. At the addresses where clients come, whoever asks is no operator, wherever from.
 #ifndef WARPLINE_SERVER_ADMIN_ADMIN_SERVICE_H_
 #define WARPLINE_SERVER_ADMIN_ADMIN_SERVICE_H_
 
@@ -16,18 +20,27 @@ namespace warpline::server {
 // The gRPC method that AnswerStat() is behind.
 inline constexpr char kStatMethod[] = "/warpline_internal.Admin/Stat";
 
-// A serialized StatReply. PERMISSION_DENIED for peers of other hosts: the answer names what tenants
-// run. Thread-safe.
-absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name,
-                                       const std::string& peer);
+// A serialized StatReply about everything: for the operator. Thread-safe.
+absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& server_name);
+
+// A serialized StatReply to a serialized StatRequest of a client: the sessions of the tenant whose
+// token it shows, and nothing else. Of a lease that this server gave out itself, the tenant is the
+// lease. PERMISSION_DENIED, with what to do, without a token; errors as LeaseBook::Show().
+// Thread-safe.
+absl::StatusOr<std::string> AnswerClientStat(SessionHost* host, const LeaseBook& leases,
+                                             const std::string& server_name,
+                                             const std::string& peer, const std::string& request);
+
+// Answered with a serialized WhereReply, to everybody.
+inline constexpr char kWhereMethod[] = "/warpline_internal.Admin/Where";
 
 inline constexpr char kReplaceMethod[] = "/warpline_internal.Admin/Replace";
 
 // Has other workers take over from those of one session or all, or says how far that is; a
-// serialized ReplaceReply to a serialized ReplaceRequest. Errors as AnswerStat(), and those of
-// Replacements.
+// serialized ReplaceReply to a serialized ReplaceRequest: for the operator. INVALID_ARGUMENT,
+// NOT_FOUND for an unknown session, and the errors of Replacements.
 absl::StatusOr<std::string> AnswerReplace(SessionHost* host, Replacements* replacements,
-                                          const std::string& peer, const std::string& request);
+                                          const std::string& request);
 
 void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat* to);
 

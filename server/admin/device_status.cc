@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/serving/listen_address.h"
 #include "common/text.h"
 #include "common/version.h"
 #include "lease/entitlement.h"
@@ -21,15 +22,22 @@ constexpr size_t kMaxRequest = 4096 + kMaxTokenText;
 constexpr size_t kMaxText = 256;
 constexpr int kMaxProcesses = 512;
 
+// A session that came over loopback may have gone on over a unix socket.
+bool SamePlace(const std::string& a, const std::string& b) {
+  return PeerWithoutPort(a) == PeerWithoutPort(b) ||
+         (PeerNames(a).empty() && PeerNames(b).empty() && IsLocalPeer(a) && IsLocalPeer(b));
+}
+
 // The sessions that the asker may know of.
 std::vector<const SessionSnapshot*> SessionsOf(const HostSnapshot& snapshot,
                                                const DeviceStatusRequest& request,
-                                               const std::string& lease) {
+                                               const std::string& lease, const std::string& peer) {
   std::vector<const SessionSnapshot*> found;
   for (const SessionSnapshot& session : snapshot.sessions) {
     const bool same_process = request.pid() != 0 && session.client.pid == request.pid() &&
                               session.client.boot_id == request.boot_id() &&
-                              session.client.pid_namespace == request.pid_namespace();
+                              session.client.pid_namespace == request.pid_namespace() &&
+                              SamePlace(session.client.peer, peer);
     if (session.entitlement.lease == lease && (!lease.empty() || same_process)) {
       found.push_back(&session);
     }
@@ -106,14 +114,14 @@ void AddPairs(const nvml::Sample& sample, DeviceStatusReply* reply) {
 
 absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
                                                const LeaseBook& leases, nvml::Sampler* sampler,
-                                               const std::string& bytes) {
+                                               const std::string& peer, const std::string& bytes) {
   DeviceStatusRequest request;
   if (bytes.size() > kMaxRequest || !request.ParseFromString(bytes)) {
     return absl::InvalidArgumentError("a malformed request");
   }
-  const auto entitlement = leases.Show(request.token());
+  const auto entitlement = leases.Show(request.token(), HolderOf(peer));
   if (!entitlement.ok()) return entitlement.status();
-  const auto sessions = SessionsOf(snapshot, request, entitlement->lease);
+  const auto sessions = SessionsOf(snapshot, request, entitlement->lease, peer);
   const auto devices =
       DevicesOf(snapshot, sessions, entitlement->devices, ParseDeviceNames(request.device()));
   if (!devices.ok()) return devices.status();

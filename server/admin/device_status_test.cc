@@ -21,6 +21,7 @@ SessionSnapshot MakeSession(uint32_t pid, const std::string& lease, uint64_t byt
   session.client.program = "program" + std::to_string(pid);
   session.client.pid = pid;
   session.client.boot_id = "boot";
+  session.client.peer = "ipv4:127.0.0.1:5555";
   session.client.pid_namespace = 5;
   session.devices = {{1, 4 * kGiB, bytes, bytes}};
   session.entitlement.lease = lease;
@@ -69,12 +70,14 @@ class DeviceStatusTest : public testing::Test {
 
   absl::StatusOr<DeviceStatusReply> Ask(const DeviceStatusRequest& request) {
     const auto bytes =
-        AnswerDeviceStatus(snapshot_, *leases_, sampler_, request.SerializeAsString());
+        AnswerDeviceStatus(snapshot_, *leases_, sampler_, peer_, request.SerializeAsString());
     if (!bytes.ok()) return bytes.status();
     DeviceStatusReply reply;
     EXPECT_TRUE(reply.ParseFromString(*bytes));
     return reply;
   }
+
+  std::string peer_ = "ipv4:127.0.0.1:7777";
 
   static DeviceStatusRequest Process(uint32_t pid) {
     DeviceStatusRequest request;
@@ -101,6 +104,13 @@ TEST_F(DeviceStatusTest, AProcessSeesItsOwnSessionsOnly) {
   EXPECT_EQ(device.used_bytes(), kGiB);
   ASSERT_EQ(device.processes_size(), 1);
   EXPECT_EQ(device.processes(0).program(), "program10");
+  // Who knows the process's numbers and is elsewhere is not the process.
+  peer_ = "ipv4:10.0.0.7:1";
+  EXPECT_EQ(Ask(Process(10))->devices(0).processes_size(), 0);
+  peer_ = "ipv4:127.0.0.1:1 cn=mallory cert=00ff";
+  EXPECT_EQ(Ask(Process(10))->devices(0).processes_size(), 0);
+  peer_ = "unix:";
+  EXPECT_EQ(Ask(Process(10))->devices(0).processes_size(), 1);
   auto elsewhere = Process(10);
   elsewhere.set_pid_namespace(6);
   EXPECT_EQ(Ask(elsewhere)->devices(0).processes_size(), 0);
@@ -198,9 +208,10 @@ TEST_F(DeviceStatusTest, TokensThatDoNotHoldAreRefused) {
   ASSERT_TRUE(leases_->CloseLocal(token).ok());
   request.set_token(token);
   EXPECT_EQ(Ask(request).status().code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(
-      AnswerDeviceStatus(snapshot_, *leases_, nullptr, std::string(100000, 'x')).status().code(),
-      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(AnswerDeviceStatus(snapshot_, *leases_, nullptr, peer_, std::string(100000, 'x'))
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(DeviceStatusTest, ServersOfASchedulerWantAToken) {

@@ -63,6 +63,7 @@ absl::Duration SchedulerLink::ReportOnce() {
   report.set_name(book_->options().server_name);
   report.set_endpoint(options_.endpoint);
   report.set_version(options_.version);
+  report.set_heard(connected_);
   if (options_.audit_head) report.set_audit_head(options_.audit_head());
   // Before the sessions: a session that ends in between is reported once too often, not too rarely.
   const std::vector<std::string> idle = book_->IdleLeases();

@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kLeaseIdBytes = 8;
 // How long an ended lease is remembered, so that no session joins it with a token that is still
-// good.
-constexpr absl::Duration kAfterlife = absl::Hours(1);
+// good: a scheduler's tokens last for --lease_ttl, which is at most a day.
+constexpr absl::Duration kAfterlife = absl::Hours(25);
 constexpr size_t kMaxIdle = 65536;
 // However small its quota, a session may have an eighth of the device's chunks, within these
 // bounds: what programs allocate bit by bit is granted bit by bit, and 1024 of the smallest chunks
@@ -148,7 +148,8 @@ absl::Time LeaseBook::Now() const {
 }
 
 // Returns the lease of a token that is good now.
-absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token) const {
+absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token,
+                                           const CertificateHolder& holder) const {
   std::vector<VerifyKey> keys;
   if (options_.required) {
     MutexLock lock(&shared_->mu);
@@ -162,6 +163,7 @@ absl::StatusOr<LeaseToken> LeaseBook::Open(const std::string& token) const {
   auto opened = OpenToken(token, keys);
   if (!opened.ok()) return opened.status();
   if (auto status = CheckToken(*opened, options_.server_name, Now()); !status.ok()) return status;
+  if (auto status = CheckHolder(*opened, holder); !status.ok()) return status;
   return opened;
 }
 
@@ -179,14 +181,15 @@ Entitlement LeaseBook::EntitledBy(const LeaseToken* token) const {
   return entitlement;
 }
 
-absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token) {
+absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token,
+                                          const CertificateHolder& holder) {
   if (token.empty()) {
     if (!options_.required) return LeaseSeat(nullptr, EntitledBy(nullptr));
     return absl::UnauthenticatedError(
         "this server takes sessions of its scheduler's leases only: name the scheduler in "
         "WARPLINE_ENDPOINT, or use `warpline run`");
   }
-  auto opened = Open(token);
+  auto opened = Open(token, holder);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
   if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
@@ -209,9 +212,10 @@ absl::Status LeaseBook::CheckHeld(const LeaseSeat& seat) const {
   return shared_->CheckGoesOn(seat.entitlement().lease, options_.required);
 }
 
-absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token) const {
+absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token,
+                                            const CertificateHolder& holder) const {
   if (token.empty() && !options_.required) return EntitledBy(nullptr);
-  const auto opened = Open(token);
+  const auto opened = Open(token, holder);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
   if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
@@ -238,7 +242,8 @@ absl::StatusOr<std::string> LeaseBook::SignLocal(const LeaseToken& token) const 
 
 absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes,
                                                 std::vector<std::string> devices, uint32_t sessions,
-                                                std::string* token) {
+                                                std::string* token,
+                                                const CertificateHolder& holder) {
   if (options_.required) {
     return absl::FailedPreconditionError(
         "this server belongs to a scheduler, which gives out its leases: name the scheduler as "
@@ -255,6 +260,7 @@ absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes,
   made.max_sessions = options_.max_local_sessions;
   if (sessions != 0) made.max_sessions = std::min(made.max_sessions, sessions);
   made.expires = Now() + options_.local_ttl;
+  made.holder = holder;
   auto text = SignLocal(made);
   if (!text.ok()) return text.status();
   MutexLock lock(&shared_->mu);
@@ -268,9 +274,11 @@ absl::StatusOr<LeaseToken> LeaseBook::OpenLocal(uint64_t memory_bytes,
   return made;
 }
 
-absl::StatusOr<LeaseToken> LeaseBook::RenewLocal(const std::string& token, std::string* renewed) {
+absl::StatusOr<LeaseToken> LeaseBook::RenewLocal(const std::string& token, std::string* renewed,
+                                                 const CertificateHolder& holder) {
   auto opened = OpenToken(token, {own_key_.verify_key()});
   if (!opened.ok()) return opened.status();
+  if (auto status = RenewHolder(holder, &*opened); !status.ok()) return status;
   opened->expires = Now() + options_.local_ttl;
   auto text = SignLocal(*opened);
   if (!text.ok()) return text.status();

@@ -88,23 +88,27 @@ class LeaseBook {
 
   // Admits a session; without a token only where none is required. UNAUTHENTICATED for a token that
   // is missing or does not hold, PERMISSION_DENIED for an ended lease, RESOURCE_EXHAUSTED when the
-  // lease has all its sessions, UNAVAILABLE until the scheduler has sent its keys.
-  absl::StatusOr<LeaseSeat> Join(const std::string& token);
+  // lease has all its sessions, UNAVAILABLE until the scheduler has sent its keys. `holder` is the
+  // certificate that came with the token.
+  absl::StatusOr<LeaseSeat> Join(const std::string& token, const CertificateHolder& holder = {});
 
   // Whether the lease of a seat goes on: PERMISSION_DENIED once it was ended.
   absl::Status CheckHeld(const LeaseSeat& seat) const;
 
   // Returns what a session with this token would be entitled to now. The errors are those of
   // Join().
-  absl::StatusOr<Entitlement> Show(const std::string& token) const;
+  absl::StatusOr<Entitlement> Show(const std::string& token,
+                                   const CertificateHolder& holder = {}) const;
 
   // Opens a lease of this server's own. `devices` is that of its Entitlement; `sessions` may run at
   // a time, where 0 stands for the most. RESOURCE_EXHAUSTED, or FAILED_PRECONDITION where leases
   // come from the scheduler.
   absl::StatusOr<LeaseToken> OpenLocal(uint64_t memory_bytes, std::vector<std::string> devices,
-                                       uint32_t sessions, std::string* token);
-  // Renews such a lease. NOT_FOUND when it is over.
-  absl::StatusOr<LeaseToken> RenewLocal(const std::string& token, std::string* renewed);
+                                       uint32_t sessions, std::string* token,
+                                       const CertificateHolder& holder = {});
+  // Renews such a lease. NOT_FOUND when it is over, UNAUTHENTICATED for another holder's.
+  absl::StatusOr<LeaseToken> RenewLocal(const std::string& token, std::string* renewed,
+                                        const CertificateHolder& holder = {});
   // Ends such a lease and returns its id; it takes no more sessions.
   absl::StatusOr<std::string> CloseLocal(const std::string& token);
 
@@ -131,7 +135,7 @@ class LeaseBook {
 
   // The time by the scheduler's clock where there is a scheduler.
   absl::Time Now() const;
-  absl::StatusOr<LeaseToken> Open(const std::string& token) const;
+  absl::StatusOr<LeaseToken> Open(const std::string& token, const CertificateHolder& holder) const;
   // The entitlement of a token's sessions on this server. A null `token` stands for a session
   // without one.
   Entitlement EntitledBy(const LeaseToken* token) const;

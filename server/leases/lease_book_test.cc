@@ -262,5 +262,32 @@ TEST_F(LeaseBookTest, LocalLeaseHasAsManySessionsAsItAskedFor) {
   EXPECT_EQ(Code(book->Join(token)), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(LeaseBookTest, ATokenOfACertificateOpensSessionsForThatOneOnly) {
+  auto book = Book(false);
+  const CertificateHolder alice = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=00ff");
+  const CertificateHolder mallory = HolderOf("ipv4:10.0.0.8:5 cn=mallory cert=1234");
+  std::string token;
+  ASSERT_TRUE(book->OpenLocal(kGiB, {}, 0, &token, alice).ok());
+  EXPECT_EQ(Code(book->Join(token, mallory)), absl::StatusCode::kUnauthenticated);
+  EXPECT_FALSE(book->Show(token, mallory).ok());
+  std::string renewed;
+  EXPECT_FALSE(book->RenewLocal(token, &renewed, mallory).ok());
+  EXPECT_TRUE(book->Join(token, alice).ok());
+}
+
+TEST_F(LeaseBookTest, AnEndedLeaseIsRememberedForAsLongAsATokenMayBeGood) {
+  auto book = Scheduled();
+  LeaseToken token;
+  token.lease = "1";
+  token.server = "s";
+  token.max_sessions = 2;
+  token.expires = now_ + absl::Hours(24);
+  const std::string text = SignToken(key_, token).value();
+  book->MarkEnded("1", "revoked");
+  now_ += absl::Hours(23);
+  book->MarkEnded("2", "another");
+  EXPECT_EQ(Code(book->Join(text)), absl::StatusCode::kPermissionDenied);
+}
+
 }  // namespace
 }  // namespace warpline::server

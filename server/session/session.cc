@@ -260,6 +260,7 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
   if (!Serving()) return answer(CudaResult::kIllegalState, -1);
+  if (!MayShareHostMemory(entitlement())) return answer(CudaResult::kNotPermitted, -1);
   holdings_.host_segments().Request(request, std::move(answer));
 }
 

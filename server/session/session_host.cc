@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/steady_time.h"
+#include "lease/token.h"
 #include "proto/refusal.h"
 #include "server/leases/placement.h"
 #include "server/session/reclaim_policy.h"
@@ -114,7 +115,7 @@ std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, abs
 
 absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
                                                  const warpline_internal::Hello& hello) {
-  auto seat = options_.leases->Join(hello.token());
+  auto seat = options_.leases->Join(hello.token(), HolderOf(peer));
   if (!seat.ok()) {
     counters_.sessions_refused.Add(1);
     if (const LogPermit permit = log_.Ask(LogKey("", peer), kRefusedLine)) {

@@ -135,7 +135,9 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   welcome.set_window_commands(options.window_commands);
   welcome.set_server(options.server_name);
   welcome.set_boot_id(BootId());
-  welcome.set_host_memory_socket(options.host_memory_socket);
+  if (MayShareHostMemory(*facts.entitlement)) {
+    welcome.set_host_memory_socket(options.host_memory_socket);
+  }
   if (!options.unix_socket.empty()) {
     welcome.set_unix_socket(options.unix_socket);
     welcome.set_server_uid(geteuid());

@@ -1,13 +1,25 @@
 #include "server/session/session.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/steady_time.h"
+#include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lease/token.h"
+#include "proto/frames.h"
 #include "server/testing/session_fixture.h"
+#include "transport/channel.h"
+#include "transport/inproc/inproc_channel.h"
 
 namespace warpline::server {
 namespace {
@@ -108,6 +120,39 @@ TEST_F(SessionTest, ATokenIsLookedAtBeforeASessionIsCounted) {
   EXPECT_EQ(refusal("no.token").code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(refusal("").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(host_->sessions(), 1);
+}
+
+// The host for a client that comes with a certificate.
+class NamedPeer : public Acceptor {
+ public:
+  NamedPeer(Acceptor* host, std::string peer) : host_(host), peer_(std::move(peer)) {}
+  std::unique_ptr<SessionHandler> Accept(const std::string&, absl::Status* refusal) override {
+    return host_->Accept(peer_, refusal);
+  }
+
+ private:
+  Acceptor* const host_;
+  const std::string peer_;
+};
+
+TEST_F(SessionTest, ATokenOpensSessionsForTheCertificateThatItIsForOnly) {
+  StartServer();
+  std::string token;
+  const std::string alice = "ipv4:10.0.0.7:5 cn=alice cert=00ff";
+  ASSERT_TRUE(leases_->OpenLocal(0, {}, 0, &token, HolderOf(alice)).ok());
+  Hello hello = TestClient::GoodHello();
+  hello.set_token(token);
+  for (const std::string& peer : {std::string("ipv4:10.0.0.7:5 cn=alice cert=1234"), alice}) {
+    NamedPeer named(host_.get(), peer);
+    InprocServer server(&named, ChannelOptions());
+    TestClient client;
+    auto channel = server.Dial(&client, ChannelOptions());
+    ASSERT_TRUE(channel.ok());
+    client.Connected(*std::move(channel));
+    EXPECT_EQ(client.Open(hello).has_value(), peer == alice);
+    if (peer == alice) continue;
+    EXPECT_TRUE(absl::IsUnauthenticated(client.AwaitClosed()));
+  }
 }
 
 TEST_F(SessionTest, ALeaseThatEndedMeanwhileOpensNoSession) {
@@ -332,6 +377,61 @@ TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
   const HostSnapshot snapshot = host_->Snapshot();
   EXPECT_EQ(snapshot.devices.at(0).sessions, 1);
   EXPECT_EQ(snapshot.devices.at(1).sessions, 2);
+}
+
+// Asks for memory that the client and the device share, as clients do; returns the answer's error.
+CudaResult AskForHostMemory(const std::string& name, const warpline_internal::Welcome& welcome) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  warpline_internal::HostMemoryRequest request;
+  request.set_session(welcome.session());
+  request.set_secret(welcome.secret());
+  request.set_va(kHostArenaBase);
+  request.set_bytes(kHostPageBytes);
+  std::string packet(1, '\0');
+  request.AppendToString(&packet);
+  EXPECT_EQ(send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(packet.size()));
+  char answer[256];
+  const ssize_t got = recv(socket.get(), answer, sizeof(answer), 0);
+  warpline_internal::HostMemoryAnswer parsed;
+  EXPECT_TRUE(got >= 1 && parsed.ParseFromArray(answer + 1, static_cast<int>(got) - 1));
+  return static_cast<CudaResult>(parsed.error());
+}
+
+TEST_F(SessionTest, MemoryThatIsSharedWithTheHostNeedsTheRightsToCopyBothWays) {
+  lease_options_.required = true;
+  lease_options_.server_name = "s";
+  StartServer();
+  const SigningKey key = SigningKey::Generate().value();
+  leases_->SetKeys({key.verify_key()});
+  const Rights all = RightOf(Capability::kCopyIn) | RightOf(Capability::kCopyOut) |
+                     RightOf(Capability::kMemory) | RightOf(Capability::kLaunch);
+  std::string socket;
+  for (const Rights missing : {Rights{0}, RightOf(Capability::kCopyIn),
+                               RightOf(Capability::kCopyOut), RightOf(Capability::kMemory)}) {
+    LeaseToken token;
+    token.lease = absl::StrCat("lease", missing);
+    token.tenant = "a";
+    token.server = "s";
+    token.max_sessions = 1;
+    token.rights = all & ~missing;
+    token.expires = SteadyNow() + absl::Hours(1);
+    auto client = Dial();
+    auto hello = TestClient::GoodHello();
+    hello.set_token(SignToken(key, token).value());
+    const auto welcome = client->Open(hello);
+    ASSERT_TRUE(welcome.has_value());
+    if (missing == 0) socket = welcome->host_memory_socket();
+    // One that is told of no socket may know it all the same.
+    EXPECT_EQ(welcome->host_memory_socket().empty(), missing != 0) << missing;
+    EXPECT_EQ(AskForHostMemory(socket, *welcome) == CudaResult::kNotPermitted, missing != 0)
+        << missing;
+  }
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ void SessionFixture::StartServer(std::vector<std::string> worker_args, int devic
   options.session.resume_timeout = resume_timeout_;
   options.log = log_options_;
   options.audit = audit_.get();
-  LeaseBookOptions leases;
+  LeaseBookOptions leases = lease_options_;
   leases.session_memory_bytes = 192 * kMiB;
   leases.clock = [] { return SteadyNow(); };
   auto book = LeaseBook::Create(std::move(leases));

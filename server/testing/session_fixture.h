@@ -46,6 +46,8 @@ class SessionFixture : public testing::Test {
   int warm_workers_ = 0;                                    // For StartServer().
   KeyedLogBudgetOptions log_options_ = ServerLogOptions();  // For StartServer().
   std::unique_ptr<audit::AuditLog> audit_;                  // For StartServer().
+  // For StartServer(), which sets the clock and the memory of a session.
+  LeaseBookOptions lease_options_;
   std::unique_ptr<LeaseBook> leases_;
   std::vector<DeviceMemory*> memory_;
   std::unique_ptr<SessionHost> host_;

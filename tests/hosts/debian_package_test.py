@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Debian package: what is in it, and that it runs from where it is unpacked."""
 import gzip
+import os
 import pathlib
 import re
 import shutil
@@ -15,9 +16,9 @@ import harness
 import local_server
 
 
-def output(*command):
+def output(*command, **variables):
     return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True,
-                          check=True).stdout
+                          check=True, env=dict(os.environ, **variables)).stdout
 
 
 class DebianPackageTest(unittest.TestCase):
@@ -155,7 +156,9 @@ class DebianPackageTest(unittest.TestCase):
             try:
                 harness.wait_until(port.exists, "the scheduler serves")
                 listed = output(self.root / "usr/bin/warpline", "tenant", "list",
-                                "--endpoint=127.0.0.1:" + port.read_text().strip())
+                                "--endpoint=127.0.0.1:" + port.read_text().strip(),
+                                WARPLINE_OPERATOR_CREDENTIAL_FILE=folder +
+                                "/state/operator.credential")
                 self.assertIn("default", listed)
             finally:
                 process.terminate()

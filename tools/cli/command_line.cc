@@ -245,7 +245,12 @@ WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME
 (WARPLINE_TLS_SERVER_NAME) where its certificate names another host than E does.
 A scheduler with tenants wants a credential: WARPLINE_CREDENTIAL, or WARPLINE_CREDENTIAL_FILE. What
 changes tenants and leases wants the operator's: WARPLINE_OPERATOR_CREDENTIAL_FILE, else
-operator.credential in the state folder of your own scheduler or of the service. Listings are for callers on the same host.
+operator.credential in the state folder of your own scheduler or of the service. So do its listings.
+
+ps, top, stat and replace are for a server's operator: its own user or root, on its host. They ask
+at its admin socket, which the server names itself (warpline serve --admin_socket=PATH); where that
+socket is forwarded from another host, E is unix:/PATH. Under `warpline run`, or with a tenant's
+credential at a scheduler, ps, top and stat show what concerns that lease or tenant.
 )";
 
 std::string CommandLine::Text(const std::string& option) const {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tools/cli/lease.h"
+#include "tools/cli/administration.h"
 #include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
@@ -22,16 +22,17 @@ constexpr absl::Duration kReplacePoll = absl::Milliseconds(20);
 
 absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
                                                              uint64_t session) {
+  const auto admin = AdminOf(endpoint);
+  if (!admin.ok()) return admin.status();
   warpline_internal::ReplaceRequest request;
   request.set_session(session);
   request.set_deadline_ms(10000);
-  UnaryClient client(TargetOf(endpoint));
   while (true) {
     auto reply = CallUnary<warpline_internal::ReplaceReply>(
-        &client, "/warpline_internal.Admin/Replace", request, absl::Seconds(5));
+        &*admin, "/warpline_internal.Admin/Replace", request, absl::Seconds(5));
     if (!reply.ok()) {
-      return absl::Status(reply.status().code(), absl::StrCat("no answer from ", endpoint, ": ",
-                                                              reply.status().message()));
+      return absl::Status(reply.status().code(), absl::StrCat("no answer from ", admin->address(),
+                                                              ": ", reply.status().message()));
     }
     if (reply->done()) return reply;
     request.set_ticket(reply->ticket());
@@ -39,14 +40,7 @@ absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& 
   }
 }
 
-absl::StatusOr<StatReply> AskServer(const std::string& endpoint) {
-  UnaryClient client(TargetOf(endpoint));
-  auto reply = CallUnary<StatReply>(&client, "/warpline_internal.Admin/Stat",
-                                    warpline_internal::StatRequest(), absl::Seconds(5));
-  if (reply.ok()) return reply;
-  return absl::Status(reply.status().code(),
-                      absl::StrCat("no answer from ", endpoint, ": ", reply.status().message()));
-}
+absl::StatusOr<StatReply> AskServer(const std::string& endpoint) { return AskForStat(endpoint); }
 
 std::string StatReport(const StatReply& reply) {
   std::string out = absl::StrCat("server           ", Shown(reply.server()),

@@ -10,11 +10,12 @@
 
 namespace warpline::cli {
 
-// Asks the server or scheduler at `endpoint`. UNAVAILABLE when there is no answer within 5 s.
+// Asks the server or scheduler at `endpoint`. UNAVAILABLE when there is no answer within 5 s; other
+// errors as AskForStat() of administration.h.
 absl::StatusOr<warpline_internal::StatReply> AskServer(const std::string& endpoint);
 
 // Makes other workers take over from those of `session`, or of all sessions for 0, and returns when
-// that is done. The server waits up to 10 s for what is in flight in each.
+// that is done. The server waits up to 10 s for what is in flight in each. Errors as AdminOf().
 absl::StatusOr<warpline_internal::ReplaceReply> AskToReplace(const std::string& endpoint,
                                                              uint64_t session);
 

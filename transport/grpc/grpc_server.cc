@@ -58,7 +58,7 @@ class GrpcServer::Impl : private GrpcSessionEvents {
  public:
   explicit Impl(GrpcServerOptions options)
       : options_(std::move(options)),
-        unary_(options_.methods, options_.method_lanes,
+        unary_(options_.methods, options_.method_lanes, options_.tls,
                [this](const std::string& name) { Touch(name); }),
         strangers_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))),
         ending_(static_cast<size_t>(std::max(options_.max_strangers_of_peer, 1))) {
@@ -143,9 +143,9 @@ class GrpcServer::Impl : private GrpcSessionEvents {
 class GrpcServer::Impl::Arrival : public AcceptEvent {
  public:
   explicit Arrival(Impl* server) RUNS_ON(accept_loop) : server_(server) {
-    session_ =
-        std::make_unique<GrpcSession>(server->options_.channel, server->options_.max_frame_payload,
-                                      static_cast<GrpcSessionEvents*>(server));
+    session_ = std::make_unique<GrpcSession>(
+        server->options_.channel, server->options_.max_frame_payload, server->options_.tls.get(),
+        static_cast<GrpcSessionEvents*>(server));
     session_->Request(&server->service_, server->notifications_.get(), this);
   }
 
@@ -193,6 +193,13 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
           static_cast<size_t>(std::max(options_.max_strange_connections_of_peer, 1))};
   for (const std::string& address : addresses) {
     listeners_.push_back(std::make_unique<AddressListener>(limits));
+    if (options_.own_user_only) {
+      if (!absl::StartsWith(address, "unix:")) {
+        return absl::UnavailableError(
+            absl::StrCat("cannot listen on ", address, ": it is not for one user alone"));
+      }
+      listeners_.back()->TakeOwnUserOnly();
+    }
     const absl::Status bound = listeners_.back()->Bind(address);
     if (!bound.ok()) return bound;
   }
@@ -306,7 +313,7 @@ void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
 std::string GrpcServer::Impl::PeerOf(const GrpcSession& session) const {
   const std::string peer = session.Peer();
   // With names of its certificate.
-  if (absl::StrContains(peer, ' ')) return std::string(PeerWithoutPort(peer));
+  if (!PeerNames(peer).empty()) return std::string(PeerWithoutPort(peer));
   for (const auto& listener : listeners_) {
     std::string known = listener->connections().PeerOf(session.ConnectionName());
     if (!known.empty()) return known;

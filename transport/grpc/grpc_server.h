@@ -62,6 +62,9 @@ struct GrpcServerOptions {
   std::shared_ptr<TlsSource> tls = nullptr;
   // The same for unix sockets, which are plain text otherwise.
   bool tls_on_unix_sockets = false;
+  // For unix sockets only: their files are for this process's user alone, and so are connections.
+  // Processes that this one started do not count as that user's.
+  bool own_user_only = false;
   // For tests: how a session's thread is started; TryStartLoopThread() when empty.
   std::function<absl::StatusOr<std::thread>(const char* name, const std::function<void()>& body)>
       start_thread = nullptr;

@@ -23,6 +23,7 @@ std::unique_ptr<Listener> MakeGrpcListener(ListenerOptions options) {
     made.tls = std::make_shared<TlsSource>(TlsSource::Side::kServer, std::move(options.tls));
     made.tls_on_unix_sockets = options.tls_on_unix_sockets;
   }
+  made.own_user_only = options.own_user_only;
   made.methods = std::move(options.methods);
   return std::make_unique<GrpcServer>(std::move(made));
 }

@@ -23,9 +23,9 @@ class NoHandler : public ChannelHandler {
 
 }  // namespace
 
-GrpcSession::GrpcSession(const ChannelOptions& options, size_t max_payload,
+GrpcSession::GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls,
                          GrpcSessionEvents* events)
-    : events_(events), loop_(StreamSide::kServer, this, &queue_, options, max_payload) {}
+    : tls_(tls), events_(events), loop_(StreamSide::kServer, this, &queue_, options, max_payload) {}
 
 GrpcSession::~GrpcSession() {
   if (thread_.joinable()) thread_.join();
@@ -77,8 +77,9 @@ bool GrpcSession::PollRefused() {
 }
 
 void GrpcSession::Run(Acceptor* acceptor) {
-  absl::Status refusal;
-  std::unique_ptr<SessionHandler> handler = acceptor->Accept(PeerName(context_), &refusal);
+  absl::Status refusal = CheckPeer(context_, tls_);
+  std::unique_ptr<SessionHandler> handler;
+  if (refusal.ok()) handler = acceptor->Accept(PeerName(context_), &refusal);
   if (handler == nullptr) {
     if (refusal.ok()) refusal = absl::InternalError("session refused without a reason");
     context_.AddTrailingMetadata(kRefusedKey, "1");

@@ -21,6 +21,7 @@
 #include "transport/channel_loop.h"
 #include "transport/grpc/listen/accept_event.h"
 #include "transport/grpc/stream/stream_loop.h"
+#include "transport/grpc/tls/grpc_tls.h"
 
 namespace warpline::grpc_internal {
 
@@ -49,8 +50,9 @@ class GrpcSessionEvents {
 // Request() and then either Start(), Refuse() or destruction, on the server's accepting thread.
 class GrpcSession : public Channel, private GrpcStream {
  public:
-  // `events` is borrowed.
-  GrpcSession(const ChannelOptions& options, size_t max_payload, GrpcSessionEvents* events);
+  // `tls` is the listener's, null for none. Both are borrowed.
+  GrpcSession(const ChannelOptions& options, size_t max_payload, TlsSource* tls,
+              GrpcSessionEvents* events);
   // Waits for the session's thread.
   ~GrpcSession() override;
 
@@ -94,6 +96,7 @@ class GrpcSession : public Channel, private GrpcStream {
   absl::Status EndStatus() RUNS_ON(channel_loop) override;
   void Cancel() override { context_.TryCancel(); }
 
+  TlsSource* const tls_;
   GrpcSessionEvents* const events_;
   grpc::CompletionQueue queue_;
   grpc::ServerContext context_;

@@ -17,6 +17,7 @@
 namespace warpline {
 namespace {
 
+using ::testing::ContainsRegex;
 using testing::Endpoint;
 using ::testing::HasSubstr;
 using testing::IssuedCertificate;
@@ -58,7 +59,8 @@ class TlsTest : public ::testing::Test {
                                        TlsFiles{.ca = Path(name + ".ca"),
                                                 .cert = Path(name + ".crt"),
                                                 .key = Path(name + ".key"),
-                                                .server_name = server_name},
+                                                .server_name = server_name,
+                                                .crl = crl_},
                                        absl::ZeroDuration());
   }
 
@@ -99,6 +101,7 @@ class TlsTest : public ::testing::Test {
   }
 
   testing::TempFolder folder_;
+  std::string crl_;  // For StartServer().
   TestCa ca_{"root"};
   TestCa other_ca_{"other root"};
   PeerAcceptor acceptor_;
@@ -130,6 +133,36 @@ TEST_F(TlsTest, UnaryCallsAreEncryptedToo) {
   EXPECT_THAT(*answer, HasSubstr(" cn=alice"));
   const auto plain = CallUnary({.address = address_}, kMethod, "hello", absl::Seconds(10));
   EXPECT_THAT(std::string(plain.status().message()), HasSubstr("the server uses TLS"));
+}
+
+TEST_F(TlsTest, PeersEndInTheHashOfTheirCertificate) {
+  StartServer();
+  EXPECT_EQ(Dial(Client(), address_), absl::OkStatus());
+  const std::string first = acceptor_.peer();
+  EXPECT_THAT(first, ContainsRegex(" cn=alice san=alice cert=[0-9a-f]{64}$"));
+  EXPECT_EQ(Dial(Client(), address_), absl::OkStatus());
+  const auto hash = [](const std::string& peer) { return peer.substr(peer.rfind(' ')); };
+  EXPECT_EQ(hash(acceptor_.peer()), hash(first));
+  WriteFiles("client", ca_.Issue({.name = "alice"}), ca_);
+  EXPECT_EQ(Dial(Client(), address_), absl::OkStatus());
+  EXPECT_NE(hash(acceptor_.peer()), hash(first));
+}
+
+TEST_F(TlsTest, ACertificateThatWasTakenBackIsRefused) {
+  const IssuedCertificate alice = ca_.Issue({.name = "alice"});
+  WriteFiles("client", alice, ca_);
+  Write("revoked.pem", ca_.Revoke({}));
+  crl_ = Path("revoked.pem");
+  StartServer();
+  EXPECT_EQ(Dial(Client(), address_), absl::OkStatus());
+  Write("revoked.pem", ca_.Revoke({ca_.Issue({.name = "bob"}).certificate, alice.certificate}));
+  EXPECT_THAT(std::string(Dial(Client(), address_).message()), HasSubstr("was revoked"));
+  const auto answer =
+      CallUnary({.address = address_, .tls = Client()}, kMethod, "hello", absl::Seconds(10));
+  EXPECT_TRUE(absl::IsUnauthenticated(answer.status())) << answer.status();
+  // Another one of the same name is another certificate.
+  WriteFiles("client", ca_.Issue({.name = "alice"}), ca_);
+  EXPECT_EQ(Dial(Client(), address_), absl::OkStatus());
 }
 
 TEST_F(TlsTest, UnixSocketsStayPlain) {

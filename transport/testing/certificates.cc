@@ -80,4 +80,32 @@ IssuedCertificate TestCa::Issue(const Subject& subject) const {
   return issued;
 }
 
+std::string TestCa::Revoke(const std::vector<std::string>& certificates) const {
+  X509_CRL* const list = X509_CRL_new();
+  X509_NAME* const issuer = X509_NAME_new();
+  SetName(issuer, name_);
+  Check(X509_CRL_set_version(list, 1) == 1 && X509_CRL_set_issuer_name(list, issuer) == 1, "list");
+  X509_NAME_free(issuer);
+  ASN1_TIME* const time = X509_gmtime_adj(nullptr, 0);
+  X509_CRL_set1_lastUpdate(list, time);
+  X509_gmtime_adj(time, 3600);
+  X509_CRL_set1_nextUpdate(list, time);
+  for (const std::string& pem : certificates) {
+    BIO* const bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
+    X509* const certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+    Check(certificate != nullptr, "certificate");
+    X509_REVOKED* const entry = X509_REVOKED_new();
+    X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(certificate));
+    X509_REVOKED_set_revocationDate(entry, time);
+    Check(X509_CRL_add0_revoked(list, entry) == 1, "entry");
+    X509_free(certificate);
+    BIO_free(bio);
+  }
+  ASN1_TIME_free(time);
+  Check(X509_CRL_sign(list, key_.get(), EVP_sha256()) > 0, "signature");
+  const std::string text = Pem([&](BIO* bio) { return PEM_write_bio_X509_CRL(bio, list); });
+  X509_CRL_free(list);
+  return text;
+}
+
 }  // namespace warpline::testing

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -31,6 +32,8 @@ class TestCa {
 
   const std::string& certificate() const { return certificate_; }
   IssuedCertificate Issue(const Subject& subject) const;
+  // A revocation list (PEM) with these certificates (PEM) of this root.
+  std::string Revoke(const std::vector<std::string>& certificates) const;
 
  private:
   struct FreeKey {

@@ -17,8 +17,11 @@
 namespace warpline::stub {
 namespace {
 
+// Nothing in a program with more rights than its user (setuid, file capabilities): the user would
+// choose which files it reads and writes, and whom it sends them to. Without an endpoint it has no
+// device.
 std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value == nullptr ? "" : value;
 }
 
@@ -64,7 +67,7 @@ Environment ReadEnvironment() {
   environment.credential = Variable("WARPLINE_CREDENTIAL");
   environment.credential_file = Variable("WARPLINE_CREDENTIAL_FILE");
   environment.stat = Variable("WARPLINE_STAT");
-  environment.visible = ParseVisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"));
+  environment.visible = ParseVisibleDevices(secure_getenv("CUDA_VISIBLE_DEVICES"));
   environment.launch_blocking = Variable("CUDA_LAUNCH_BLOCKING") == "1";
   double seconds;
   if (absl::SimpleAtod(Variable("WARPLINE_CONNECT_TIMEOUT"), &seconds) && seconds > 0) {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "transport/grpc/listen/own_user.h"
 #include "transport/loop_thread.h"
 
 namespace warpline::grpc_internal {
@@ -28,8 +29,9 @@ constexpr int kBacklog = 1024;
 // While there are no descriptors, connections wait for this long.
 constexpr int kStarvedMs = 50;
 
-enum ListenerLine : size_t { kFullLine, kListenerLineCount };
-constexpr LogKind kListenerLines[kListenerLineCount] = {{"listener_full", 10, absl::Minutes(1)}};
+enum ListenerLine : size_t { kFullLine, kOtherUserLine, kListenerLineCount };
+constexpr LogKind kListenerLines[kListenerLineCount] = {
+    {"listener_full", 10, absl::Minutes(1)}, {"other_users_refused", 10, absl::Minutes(1)}};
 
 absl::Status Cannot(const std::string& address, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
@@ -96,6 +98,10 @@ absl::Status AddressListener::BindUnix(const std::string& path) {
     unlink(path.c_str());
   }
   UniqueFd fd = NewSocket(AF_UNIX);
+  // The file gets the mode of the socket, so that there is no moment in which others may connect.
+  if (own_user_only_ && fd.valid() && fchmod(fd.get(), 0600) != 0) {
+    return Cannot(name, std::strerror(errno));
+  }
   if (!fd.valid() || bind(fd.get(), generic, sizeof(address)) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
     return Cannot(name, std::strerror(errno));
@@ -185,6 +191,12 @@ void AddressListener::AcceptFrom(int socket) {
     const bool starved = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
     pollfd stop = {stop_.get(), POLLIN, 0};
     if (starved) poll(&stop, 1, kStarvedMs);
+    return;
+  }
+  if (own_user_only_ && !IsOwnUser(fd.get())) {
+    if (const LogPermit permit = log_.Ask(kOtherUserLine)) {
+      permit.Warning("refusing another user's process at ", socket_path_);
+    }
     return;
   }
   bool made_room = false;

@@ -29,6 +29,9 @@ class AddressListener {
   AddressListener(const AddressListener&) = delete;
   AddressListener& operator=(const AddressListener&) = delete;
 
+  // Before Bind(), for a unix socket: its file is for its owner alone, and who connects all the
+  // same without being IsOwnUser() is hung up on.
+  void TakeOwnUserOnly() { own_user_only_ = true; }
   // "host:port" (port 0 for any), "[ipv6]:port" or "unix:/path", whose file is replaced unless
   // somebody listens there. UNAVAILABLE, naming the address and what is wrong.
   absl::Status Bind(const std::string& address);
@@ -49,6 +52,7 @@ class AddressListener {
   void AcceptFrom(int socket) RUNS_ON(on_listener_);
 
   ConnectionBook connections_;
+  bool own_user_only_ = false;
   int port_ = 0;
   std::string socket_path_;
   std::vector<UniqueFd> sockets_;

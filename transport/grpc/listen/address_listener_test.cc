@@ -304,6 +304,16 @@ TEST_F(AddressListenerTest, DeadSocketIsReplacedAndALivingOneIsNot) {
   EXPECT_EQ(second.Bind("unix:" + path), absl::OkStatus());
 }
 
+TEST_F(AddressListenerTest, OneForItsOwnUserHasAFileForThatUser) {
+  const std::string path = folder_.path() + "/s";
+  AddressListener listener({.most = 1, .most_strange_of_peer = 1});
+  listener.TakeOwnUserOnly();
+  ASSERT_EQ(listener.Bind("unix:" + path), absl::OkStatus());
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
 TEST_F(AddressListenerTest, OtherFilesAreNotReplaced) {
   const std::string path = folder_.path() + "/file";
   fclose(fopen(path.c_str(), "w"));

@@ -3,12 +3,14 @@
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "transport/grpc/tls/tls_check.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -57,6 +59,13 @@ class ReloadingCredentials : public grpc::ServerCredentials {
   grpc_server_credentials* const credentials_;
 };
 
+// Nothing of a peer in plain text.
+std::vector<grpc::string_ref> Property(const grpc::ServerContextBase& context, const char* name) {
+  const auto auth = context.auth_context();
+  if (auth == nullptr || !auth->IsPeerAuthenticated()) return {};
+  return auth->FindPropertyValues(name);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(std::shared_ptr<TlsSource> tls) {
@@ -80,10 +89,29 @@ std::string PeerName(const grpc::ServerContextBase& context) {
     add("cn", GRPC_X509_CN_PROPERTY_NAME);
     add("san", GRPC_X509_SAN_PROPERTY_NAME);
   }
+  names.resize(std::min(names.size(), kMaxNames));
+  for (const grpc::string_ref& pem : Property(context, GRPC_X509_PEM_CERT_PROPERTY_NAME)) {
+    absl::StrAppend(&names, " cert=", CertificateDigest(std::string(pem.data(), pem.size())));
+  }
   std::string peer = context.peer();
   // The name that a client gives to its end of a unix socket is nobody's address.
   if (absl::StartsWith(peer, "unix-abstract:")) peer = "unix:";
-  return absl::StrCat(peer, absl::string_view(names).substr(0, kMaxNames));
+  return absl::StrCat(peer, names);
+}
+
+absl::Status CheckPeer(const grpc::ServerContextBase& context, TlsSource* tls) {
+  if (tls == nullptr) return absl::OkStatus();
+  const auto auth = context.auth_context();
+  if (auth == nullptr || !auth->IsPeerAuthenticated()) return absl::OkStatus();  // In plain text.
+  // OpenSSL's chain of a client does not have the client's own certificate.
+  std::string chain;
+  for (const char* const name :
+       {GRPC_X509_PEM_CERT_PROPERTY_NAME, GRPC_X509_PEM_CERT_CHAIN_PROPERTY_NAME}) {
+    for (const grpc::string_ref& pem : Property(context, name)) {
+      absl::StrAppend(&chain, absl::string_view(pem.data(), pem.size()), "\n");
+    }
+  }
+  return tls->CheckPeer(chain);
 }
 
 }  // namespace warpline::grpc_internal

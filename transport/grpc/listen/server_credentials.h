@@ -18,8 +18,13 @@ namespace warpline::grpc_internal {
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(std::shared_ptr<TlsSource> tls);
 
 // The other end of a call for logs: "ipv4:10.0.0.7:5555", with TLS followed by what its certificate
-// names: " cn=alice san=alice.example.org". Bounded, and of printable characters.
+// names and its SHA-256: " cn=alice san=alice.example.org cert=...". Bounded, and of printable
+// characters.
 std::string PeerName(const grpc::ServerContextBase& context);
+
+// Whether the other end may go on: UNAUTHENTICATED for one whose certificate `tls`, which may be
+// null, has among the revoked ones. gRPC has looked at the rest.
+absl::Status CheckPeer(const grpc::ServerContextBase& context, TlsSource* tls);
 
 }  // namespace warpline::grpc_internal
 

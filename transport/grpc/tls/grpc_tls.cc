@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,12 +22,15 @@ namespace {
 
 // A bundle of every public root is a quarter of this.
 constexpr size_t kMaxFile = 1 << 20;
+// Of revocation lists.
+constexpr size_t kMaxList = 16 << 20;
+constexpr size_t kMaxLists = 256;
 
 absl::Status CannotRead(const std::string& path, const std::string& why) {
   return absl::UnauthenticatedError(absl::StrCat("cannot read ", path, " for TLS: ", why));
 }
 
-absl::Status ReadFile(const std::string& path, std::string* text) {
+absl::Status ReadFile(const std::string& path, std::string* text, size_t limit = kMaxFile) {
   if (path.empty()) return absl::OkStatus();
   // Not blocking, in case it is a pipe.
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -38,8 +44,27 @@ absl::Status ReadFile(const std::string& path, std::string* text) {
     if (got < 0) return CannotRead(path, std::strerror(errno));
     if (got == 0) return absl::OkStatus();
     text->append(block, static_cast<size_t>(got));
-    if (text->size() > kMaxFile) return CannotRead(path, "it is larger than 1 MiB");
+    if (text->size() > limit) {
+      return CannotRead(path, absl::StrCat("it is larger than ", limit >> 20, " MiB"));
+    }
   }
+}
+
+// The path itself where it is no folder; else the files in it, in order. None for an empty path.
+absl::StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
+  std::vector<std::string> files;
+  if (path.empty()) return files;
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return std::vector<std::string>{path};
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored)) files.push_back(entry->path().string());
+    if (files.size() > kMaxLists) return CannotRead(path, "it holds too many files");
+  }
+  if (error) return CannotRead(path, error.message());
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace
@@ -48,13 +73,18 @@ TlsSource::TlsSource(Side side, TlsFiles files, absl::Duration recheck)
     : side_(side), files_(std::move(files)), recheck_(recheck) {}
 
 TlsSource::Stamps TlsSource::ReadStamps() const {
-  Stamps stamps = {};
-  const std::string* const paths[] = {&files_.ca, &files_.cert, &files_.key};
-  for (size_t i = 0; i < stamps.size(); ++i) {
+  Stamps stamps;
+  std::vector<std::string> paths = {files_.ca, files_.cert, files_.key, files_.crl};
+  // A file of a folder may change without the folder.
+  if (auto lists = FilesOf(files_.crl); lists.ok()) {
+    paths.insert(paths.end(), lists->begin(), lists->end());
+  }
+  for (const std::string& path : paths) {
+    Stamp& stamp = stamps.emplace_back();
     struct stat about;
-    if (paths[i]->empty() || stat(paths[i]->c_str(), &about) != 0) continue;
-    stamps[i] = {static_cast<int64_t>(about.st_ino), about.st_size, about.st_mtim.tv_sec,
-                 about.st_mtim.tv_nsec};
+    if (path.empty() || stat(path.c_str(), &about) != 0) continue;
+    stamp = {static_cast<int64_t>(about.st_ino), about.st_size, about.st_mtim.tv_sec,
+             about.st_mtim.tv_nsec};
   }
   return stamps;
 }
@@ -84,6 +114,15 @@ absl::StatusOr<std::shared_ptr<const GrpcTls>> TlsSource::Read() const {
   if (status.ok()) status = ReadFile(files_.ca, &tls->root_certs);
   if (status.ok()) status = ReadFile(files_.cert, &tls->cert_chain);
   if (status.ok()) status = ReadFile(files_.key, &tls->private_key);
+  const auto lists = FilesOf(files_.crl);
+  if (status.ok()) status = lists.status();
+  for (size_t i = 0; status.ok() && i < lists->size(); ++i) {
+    std::string list;
+    status = ReadFile((*lists)[i], &list, kMaxList);
+    if (!status.ok()) break;
+    status = grpc_internal::ReadRevocations(list, tls->root_certs, (*lists)[i], absl::Now(),
+                                            &tls->revoked);
+  }
   if (status.ok()) status = grpc_internal::CheckTls(*tls, files_, absl::Now());
   if (!status.ok()) return status;
   return tls;
@@ -113,6 +152,13 @@ absl::StatusOr<std::shared_ptr<const GrpcTls>> TlsSource::Current() {
         "\" expires=", absl::FormatTime(absl::RFC3339_sec, own->not_after, absl::UTCTimeZone()));
   }
   return good_;
+}
+
+absl::Status TlsSource::CheckPeer(std::string_view chain) {
+  const auto current = Current();
+  if (!current.ok()) return current.status();
+  if ((*current)->revoked.empty()) return absl::OkStatus();
+  return grpc_internal::CheckNotRevoked(std::string(chain), (*current)->revoked);
 }
 
 std::shared_ptr<TlsSource> ClientTls(const std::string& endpoint) {

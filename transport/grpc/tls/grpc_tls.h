@@ -6,7 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -24,6 +27,8 @@ struct GrpcTls {
   std::string private_key;
   // On a client: the name that the server's certificate must carry, when not the host's.
   std::string server_name;
+  // On a server: the certificates that were taken back, as ReadRevocations() gives them.
+  std::set<std::string> revoked;
 };
 
 // The texts of some files, read again when these change. Files are not replaced all at one moment,
@@ -40,10 +45,14 @@ class TlsSource {
   // state; afterwards never an error. The same pointer as long as nothing changed.
   absl::StatusOr<std::shared_ptr<const GrpcTls>> Current();
 
+  // Whether a peer with this chain (PEM, its own certificate first) may go on: UNAUTHENTICATED when
+  // a certificate of it is on a revocation list.
+  absl::Status CheckPeer(std::string_view chain);
+
  private:
   // What tells one state of a file from another.
   using Stamp = std::array<int64_t, 4>;
-  using Stamps = std::array<Stamp, 3>;
+  using Stamps = std::vector<Stamp>;
 
   Stamps ReadStamps() const;
   absl::Status CheckNames() const;
@@ -53,7 +62,7 @@ class TlsSource {
   const TlsFiles files_;
   const absl::Duration recheck_;
   Mutex mu_;
-  Stamps stamps_ ABSL_GUARDED_BY(mu_) = {};
+  Stamps stamps_ ABSL_GUARDED_BY(mu_);
   absl::Time next_check_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::shared_ptr<const GrpcTls> good_ ABSL_GUARDED_BY(mu_);
 };

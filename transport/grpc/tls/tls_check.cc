@@ -4,10 +4,15 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/log/log.h"
 
 namespace warpline::grpc_internal {
 namespace {
@@ -21,6 +26,7 @@ struct Freed {
 };
 using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using RevocationList = std::unique_ptr<X509_CRL, Freed<X509_CRL_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
 Bio Reader(const std::string& text) {
@@ -47,6 +53,34 @@ absl::StatusOr<Certificate> ParseChain(const std::string& pem) {
     return absl::UnauthenticatedError("holds a damaged certificate");
   }
   return first;
+}
+
+// Those that come before the first text that is none.
+std::vector<Certificate> ParseAll(const std::string& pem) {
+  const Bio reader = Reader(pem);
+  std::vector<Certificate> all;
+  for (;;) {
+    Certificate next(PEM_read_bio_X509(reader.get(), nullptr, &NoPassword, nullptr));
+    if (next == nullptr) break;
+    all.push_back(std::move(next));
+  }
+  ERR_clear_error();
+  return all;
+}
+
+bool Signed(X509_CRL* list, X509* issuer) {
+  EVP_PKEY* const key = X509_get0_pubkey(issuer);
+  return X509_NAME_cmp(X509_CRL_get_issuer(list), X509_get_subject_name(issuer)) == 0 &&
+         key != nullptr && X509_CRL_verify(list, key) == 1;
+}
+
+std::string RevocationKey(const X509_NAME* issuer, const ASN1_INTEGER* serial) {
+  const unsigned char* name = nullptr;
+  size_t size = 0;
+  if (X509_NAME_get0_der(issuer, &name, &size) != 1) size = 0;
+  return absl::StrCat(std::string(reinterpret_cast<const char*>(name), size), "/",
+                      std::string(reinterpret_cast<const char*>(ASN1_STRING_get0_data(serial)),
+                                  static_cast<size_t>(ASN1_STRING_length(serial))));
 }
 
 absl::Time TimeOf(const ASN1_TIME* time) {
@@ -111,6 +145,67 @@ absl::Status CheckTls(const GrpcTls& tls, const TlsFiles& files, absl::Time now)
         "the key in ", files.key, " does not belong to the certificate in ", files.cert));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadRevocations(const std::string& pem, const std::string& roots,
+                             const std::string& file, absl::Time now,
+                             std::set<std::string>* revoked) {
+  const auto issuers = ParseAll(roots);
+  ERR_clear_error();
+  const Bio reader = Reader(pem);
+  size_t lists = 0;
+  while (true) {
+    const RevocationList list(PEM_read_bio_X509_CRL(reader.get(), nullptr, &NoPassword, nullptr));
+    if (list == nullptr) break;
+    ++lists;
+    const bool known = std::any_of(issuers.begin(), issuers.end(), [&](const Certificate& issuer) {
+      return Signed(list.get(), issuer.get());
+    });
+    if (!known) {
+      ERR_clear_error();
+      return Fault(file, absl::UnauthenticatedError("is not signed by a certificate in --tls_ca"));
+    }
+    const ASN1_TIME* const next = X509_CRL_get0_nextUpdate(list.get());
+    if (next != nullptr && now > TimeOf(next)) {
+      LogWarning("the revocation list in ", file, " was to be renewed at ", Day(TimeOf(next)),
+                 ": what it names stays refused, what was revoked later is not known");
+    }
+    const STACK_OF(X509_REVOKED)* const entries = X509_CRL_get_REVOKED(list.get());
+    for (int i = 0; i < sk_X509_REVOKED_num(entries); ++i) {
+      const X509_REVOKED* const entry = sk_X509_REVOKED_value(entries, i);
+      revoked->insert(
+          RevocationKey(X509_CRL_get_issuer(list.get()), X509_REVOKED_get0_serialNumber(entry)));
+    }
+  }
+  const unsigned long error = ERR_peek_last_error();
+  ERR_clear_error();
+  if (lists == 0 || ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
+    return Fault(file,
+                 absl::UnauthenticatedError("holds no PEM revocation list, or a damaged one"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNotRevoked(const std::string& chain, const std::set<std::string>& revoked) {
+  const auto certificates = ParseAll(chain);
+  if (certificates.empty()) return absl::UnauthenticatedError("the client shows no certificate");
+  for (const Certificate& certificate : certificates) {
+    if (revoked.count(RevocationKey(X509_get_issuer_name(certificate.get()),
+                                    X509_get0_serialNumber(certificate.get()))) != 0) {
+      return absl::UnauthenticatedError("the client's certificate was revoked");
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string CertificateDigest(const std::string& pem) {
+  const absl::StatusOr<Certificate> certificate = ParseChain(pem);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (!certificate.ok() || X509_digest(certificate->get(), EVP_sha256(), digest, &size) != 1) {
+    return "";
+  }
+  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
 }
 
 }  // namespace warpline::grpc_internal

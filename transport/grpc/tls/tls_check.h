@@ -2,6 +2,7 @@
 #ifndef WARPLINE_TRANSPORT_GRPC_TLS_TLS_CHECK_H_
 #define WARPLINE_TRANSPORT_GRPC_TLS_TLS_CHECK_H_
 
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,20 @@ absl::StatusOr<CertificateSummary> ReadCertificate(const std::string& pem);
 // certificate is valid at `now`. UNAUTHENTICATED, naming the file at fault; nothing of a key's
 // text is ever in the message.
 absl::Status CheckTls(const GrpcTls& tls, const TlsFiles& files, absl::Time now);
+
+// Adds what the revocation lists of `pem` name to `*revoked`, as texts of an issuer and a serial
+// number. UNAUTHENTICATED, naming `file`, for what is no list and for one that no certificate of
+// `roots` has signed: somebody else's would only seem to help. One that is out of date counts with
+// what it has, and a log line says so.
+absl::Status ReadRevocations(const std::string& pem, const std::string& roots,
+                             const std::string& file, absl::Time now,
+                             std::set<std::string>* revoked);
+
+// UNAUTHENTICATED when a certificate of the PEM texts is among those, or none can be read.
+absl::Status CheckNotRevoked(const std::string& chain, const std::set<std::string>& revoked);
+
+// The SHA-256 of a PEM text's first certificate, in hexadecimal; empty when there is none.
+std::string CertificateDigest(const std::string& pem);
 
 }  // namespace warpline::grpc_internal
 

@@ -1,4 +1,6 @@
 // Which files TlsSource takes, and what it makes of files that change.
+#include <sys/stat.h>
+
 #include <fstream>
 #include <string>
 
@@ -122,6 +124,40 @@ TEST_F(TlsSourceTest, AHalfWrittenStateIsPassedOver) {
   EXPECT_EQ(*source.Current(), *first);
   Write("own.key", next.key);
   EXPECT_EQ((*source.Current())->private_key, next.key);
+}
+
+TEST_F(TlsSourceTest, RevocationListsAreOfAFileOrAFolder) {
+  const IssuedCertificate own = ca_.Issue({.name = "a"});
+  const IssuedCertificate lost = ca_.Issue({.name = "lost"});
+  WriteAll(own);
+  ASSERT_EQ(mkdir(Path("lists").c_str(), 0700), 0);
+  Write("lists/empty.pem", ca_.Revoke({}));
+  TlsFiles files = Files();
+  files.crl = Path("lists");
+  TlsSource source(TlsSource::Side::kServer, files, absl::ZeroDuration());
+  EXPECT_TRUE(source.CheckPeer(lost.certificate).ok());
+  Write("lists/second.pem", ca_.Revoke({lost.certificate}));
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer(lost.certificate)));
+  EXPECT_TRUE(source.CheckPeer(own.certificate).ok());
+  // Behind a certificate that is good.
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer(own.certificate + lost.certificate)));
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer("")));
+  // A file in place that changes.
+  Write("lists/second.pem", ca_.Revoke({own.certificate, lost.certificate}));
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer(own.certificate)));
+}
+
+TEST_F(TlsSourceTest, RevocationListsOfOthersAndOtherTextsAreRefused) {
+  const IssuedCertificate own = ca_.Issue({.name = "a"});
+  WriteAll(own);
+  TlsFiles files = Files();
+  files.crl = Path("list.pem");
+  EXPECT_THAT(Complaint(files), HasSubstr("list.pem"));
+  Write("list.pem", own.certificate);
+  EXPECT_THAT(Complaint(files), HasSubstr("holds no PEM revocation list"));
+  // Its name is the root's, its key is not.
+  Write("list.pem", TestCa("root").Revoke({own.certificate}));
+  EXPECT_THAT(Complaint(files), HasSubstr("not signed by a certificate in --tls_ca"));
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ class UnaryResponder::Call : public AcceptEvent {
     if (method_ == owner_->methods_.end()) {
       return Answer(absl::UnimplementedError("no such method"));
     }
+    if (auto status = CheckPeer(context_, owner_->tls_.get()); !status.ok()) return Answer(status);
     stage_ = Stage::kReading;
     stream_.Read(&request_, this);
   }

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/tls/grpc_tls.h"
 #include "transport/grpc/unary/unary_lanes.h"
 #include "transport/unary_methods.h"
 
@@ -29,10 +30,14 @@ namespace warpline::grpc_internal {
 // SetServing() is thread-safe. Outlives the queue.
 class UnaryResponder {
  public:
-  // `called` is told gRPC's name of the connection of each call.
-  UnaryResponder(UnaryMethods methods, UnaryMethodLanes lanes,
+  // `tls` is the listener's, null for none. `called` is told gRPC's name of the connection of each
+  // call.
+  UnaryResponder(UnaryMethods methods, UnaryMethodLanes lanes, std::shared_ptr<TlsSource> tls,
                  std::function<void(const std::string& connection)> called)
-      : methods_(std::move(methods)), lane_of_(std::move(lanes)), called_(std::move(called)) {}
+      : methods_(std::move(methods)),
+        lane_of_(std::move(lanes)),
+        tls_(std::move(tls)),
+        called_(std::move(called)) {}
 
   // Before the server is built.
   void Register(grpc::ServerBuilder* builder) { builder->RegisterAsyncGenericService(&service_); }
@@ -50,6 +55,7 @@ class UnaryResponder {
 
   const UnaryMethods methods_;
   const UnaryMethodLanes lane_of_;
+  const std::shared_ptr<TlsSource> tls_;
   const std::function<void(const std::string& connection)> called_;
   std::unique_ptr<UnaryLanes> lanes_;  // From Listen() on.
   grpc::AsyncGenericService service_;
