@@ -1,5 +1,6 @@
 #include "server/admin/admin_socket.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,11 @@ absl::Status MakeOwnFolder(const std::string& folder) {
   if (!S_ISDIR(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 022) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat(folder, " is not a folder that this user alone may write to"));
+  }
+  // One that was made before may be on a file system that this process has read-only.
+  if (faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot write to the folder ", folder, ": ", std::strerror(errno)));
   }
   return absl::OkStatus();
 }

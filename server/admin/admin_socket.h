@@ -14,9 +14,9 @@ absl::Status CheckAdminSocket(const std::string& chosen);
 
 // The socket's path; empty for "none". "auto" is admin.sock in $RUNTIME_DIRECTORY, which a service
 // has for itself; otherwise admin-NAME.sock in the first of $XDG_RUNTIME_DIR/warpline, for root
-// /run/warpline, and /tmp/warpline-UID that can be made. `name` keeps apart the servers of one
-// user. A folder is made; PERMISSION_DENIED when it is somebody else's or others may write to it,
-// since they could then put a socket of theirs in place of this one.
+// /run/warpline, and /tmp/warpline-UID that can be written to. `name` keeps apart the servers of
+// one user. A folder is made; PERMISSION_DENIED when it is somebody else's or others may write to
+// it, since they could then put a socket of theirs in place of this one.
 absl::StatusOr<std::string> AdminSocketPath(const std::string& chosen, const std::string& name);
 
 // Makes `folder` for this user alone where it is missing. Errors as above.

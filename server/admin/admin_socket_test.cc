@@ -41,6 +41,27 @@ TEST_F(AdminSocketTest, IsInAFolderForItsUserAlone) {
   EXPECT_TRUE(AdminSocketPath("auto", "14001").ok());
 }
 
+TEST_F(AdminSocketTest, AFolderThatCannotBeWrittenToIsNotTaken) {
+  const std::string own = folder_.path() + "/own";
+  ASSERT_EQ(mkdir(own.c_str(), 0700), 0);
+  // Root may write everywhere.
+  const bool root = geteuid() == 0;
+  if (root) {
+    constexpr uid_t kNobody = 65534;
+    ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
+    if (chown(own.c_str(), kNobody, kNobody) != 0) GTEST_SKIP() << "no other user to be";
+    ASSERT_EQ(seteuid(kNobody), 0);
+  }
+  const absl::Status writable = MakeOwnFolder(own);
+  EXPECT_EQ(chmod(own.c_str(), 0500), 0);
+  const absl::Status refused = MakeOwnFolder(own);
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_TRUE(writable.ok()) << writable;
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+}
+
 TEST_F(AdminSocketTest, AServiceHasAFolderOfItsOwn) {
   setenv("RUNTIME_DIRECTORY", "/run/warpline:/run/other", 1);
   EXPECT_EQ(AdminSocketPath("auto", "14000").value(), "/run/warpline/admin.sock");
