@@ -1,7 +1,6 @@
 #include "server/jail/cgroups.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,8 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
-#include "common/unique_fd.h"
+#include "server/jail/kernel_calls.h"
 
 namespace warpline::jail {
 namespace {
@@ -21,14 +19,6 @@ namespace {
 constexpr const char* kControllers[] = {"memory", "cpu", "pids"};
 // The server answers everybody.
 constexpr int kServerWeight = 1000;
-
-absl::Status Write(const std::string& path, absl::string_view text) {
-  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file.valid() || write(file.get(), text.data(), text.size()) < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
-  }
-  return absl::OkStatus();
-}
 
 std::vector<std::string> Words(const std::string& path) {
   std::ifstream file(path);
@@ -52,7 +42,7 @@ absl::StatusOr<std::string> GiveOn(const std::string& folder) {
       absl::StrCat(folder, " has none of the controllers memory, cpu and pids"));
   for (const char* const controller : kControllers) {
     if (std::find(there.begin(), there.end(), controller) == there.end()) continue;
-    status = Write(folder + "/cgroup.subtree_control", absl::StrCat("+", controller));
+    status = WriteSystemFile(folder + "/cgroup.subtree_control", absl::StrCat("+", controller));
     if (status.ok()) given.emplace_back(controller);
   }
   if (given.empty()) return status;
@@ -73,7 +63,7 @@ std::string OwnGroup(const std::string& root) {
 Cgroup::~Cgroup() { rmdir(folder_.c_str()); }
 
 absl::Status Cgroup::Add(pid_t process) {
-  return Write(folder_ + "/cgroup.procs", absl::StrCat(process));
+  return WriteSystemFile(folder_ + "/cgroup.procs", absl::StrCat(process));
 }
 
 absl::StatusOr<std::unique_ptr<Cgroups>> Cgroups::Manage(const std::string& folder) {
@@ -97,11 +87,11 @@ absl::StatusOr<std::unique_ptr<Cgroups>> Cgroups::ManageOwn(const std::string& r
   }
   const std::string own = folder + "/server";
   absl::Status status = MakeFolder(own);
-  if (status.ok()) status = Write(own + "/cgroup.procs", absl::StrCat(getpid()));
+  if (status.ok()) status = WriteSystemFile(own + "/cgroup.procs", absl::StrCat(getpid()));
   if (!status.ok()) return status;
   auto groups = Manage(folder);
   // Not every host has the file.
-  if (groups.ok()) Write(own + "/cpu.weight", absl::StrCat(kServerWeight)).IgnoreError();
+  if (groups.ok()) WriteSystemFile(own + "/cpu.weight", absl::StrCat(kServerWeight)).IgnoreError();
   return groups;
 }
 
@@ -116,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Cgroup>> Cgroups::NewGroup(const std::string& nam
   };
   absl::Status status;
   const auto set = [&](const char* file, const std::string& value) {
-    status.Update(Write(absl::StrCat(folder, "/", file), value));
+    status.Update(WriteSystemFile(absl::StrCat(folder, "/", file), value));
   };
   if (has("memory")) {
     if (limits.memory_bytes != 0) set("memory.max", absl::StrCat(limits.memory_bytes));

@@ -70,7 +70,20 @@ Jailer::Jailer(JailerOptions options)
       log_(kJailerLines) {}
 
 void Jailer::AddDevice(int ordinal, const std::string& pci_bus_id) {
-  device_files_[ordinal] = DeviceFilesOf({pci_bus_id});
+  std::vector<std::string> files = DeviceFilesOf({pci_bus_id});
+  MutexLock lock(&mu_);
+  device_files_[ordinal] = std::move(files);
+}
+
+std::vector<std::string> Jailer::FilesOf(const std::vector<int>& ordinals) {
+  std::vector<std::string> files;
+  MutexLock lock(&mu_);
+  for (const int ordinal : ordinals) {
+    const auto known = device_files_.find(ordinal);
+    const auto& more = known == device_files_.end() ? AllDeviceFiles() : known->second;
+    files.insert(files.end(), more.begin(), more.end());
+  }
+  return files;
 }
 
 absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile,
@@ -78,12 +91,7 @@ absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile
   JailPlan plan;
   plan.set_profile(profile);
   plan.set_strict(options_.strict);
-  std::vector<std::string> files;
-  for (const int ordinal : ordinals) {
-    const auto known = device_files_.find(ordinal);
-    const auto& more = known == device_files_.end() ? AllDeviceFiles() : known->second;
-    files.insert(files.end(), more.begin(), more.end());
-  }
+  std::vector<std::string> files = FilesOf(ordinals);
   for (const gid_t group : GroupsOf(files)) plan.add_groups(group);
   for (std::string& file : files) plan.add_device_files(std::move(file));
   plan.set_uid(uids_.Take());

@@ -58,7 +58,7 @@ class Cell {
   absl::Status confined_ = absl::UnavailableError("not yet");
 };
 
-// Thread-safe, apart from AddDevice(). Outlives its cells.
+// Thread-safe. Outlives its cells.
 class Jailer {
  public:
   // Takes over the cgroup, so that the calling process may change its own: what it starts from then
@@ -78,17 +78,18 @@ class Jailer {
 
  private:
   friend class Cell;
+  std::vector<std::string> FilesOf(const std::vector<int>& ordinals);
   // Logs the first report of a profile, and each that differs from the one before.
   void Tell(const std::string& profile, const warpline_internal::JailReport& report);
 
   const JailerOptions options_;
-  std::map<int, std::vector<std::string>> device_files_;  // By ordinal.
   UidPool uids_;
   // What Cgroups::Manage() returned.
   const absl::StatusOr<std::unique_ptr<Cgroups>> groups_;
   std::atomic<uint64_t> cells_{0};
   Mutex mu_;
-  std::map<std::string, std::string> told_ ABSL_GUARDED_BY(mu_);  // By profile.
+  std::map<int, std::vector<std::string>> device_files_ ABSL_GUARDED_BY(mu_);  // By ordinal.
+  std::map<std::string, std::string> told_ ABSL_GUARDED_BY(mu_);               // By profile.
   LogBudget log_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -18,20 +18,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/undumpable.h"
-#include "common/unique_fd.h"
+#include "server/jail/kernel_calls.h"
 
 namespace warpline::jail {
 namespace {
-
-absl::Status WriteOnce(const char* path, absl::string_view text) {
-  const UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
-  if (!file.valid() || write(file.get(), text.data(), text.size()) < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
-  }
-  return absl::OkStatus();
-}
 
 // Asks to be killed with the parent. A change of identity takes that back.
 absl::Status DieWith(pid_t parent) {
@@ -57,7 +48,7 @@ absl::Status LowerLimits(absl::Span<const Limit> limits) {
     }
   }
   // When the host is short of memory, a worker goes before the server, which everybody needs.
-  return WriteOnce("/proc/self/oom_score_adj", "500");
+  return WriteSystemFile("/proc/self/oom_score_adj", "500");
 }
 
 absl::Status BecomeUser(uid_t id, const std::vector<gid_t>& groups) {
@@ -76,18 +67,14 @@ absl::Status EnterUserNamespace() {
   const std::string user = absl::StrCat(geteuid(), " ", geteuid(), " 1");
   const std::string group = absl::StrCat(getegid(), " ", getegid(), " 1");
   if (unshare(CLONE_NEWUSER) != 0) return absl::ErrnoToStatus(errno, "unshare user");
-  absl::Status status = WriteOnce("/proc/self/setgroups", "deny");
-  status.Update(WriteOnce("/proc/self/uid_map", user));
-  status.Update(WriteOnce("/proc/self/gid_map", group));
+  absl::Status status = WriteSystemFile("/proc/self/setgroups", "deny");
+  status.Update(WriteSystemFile("/proc/self/uid_map", user));
+  status.Update(WriteSystemFile("/proc/self/gid_map", group));
   status.Update(DieWith(parent));
   return status;
 }
 
-bool MayAdminister() {
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
-  return syscall(SYS_capget, &header, data) == 0 && (data[0].effective >> CAP_SYS_ADMIN & 1) != 0;
-}
+bool MayAdminister() { return HasCapabilities(1u << CAP_SYS_ADMIN); }
 
 absl::Status EnterNamespaces() {
   if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS) != 0) {

@@ -1,8 +1,6 @@
 #include "server/jail/uid_pool.h"
 
 #include <linux/capability.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "server/jail/kernel_calls.h"
 
 namespace warpline::jail {
 namespace {
@@ -23,14 +22,6 @@ namespace {
 constexpr uint32_t kAutoFirst = 1'900'000'000;
 constexpr uint32_t kAutoEach = 2048;
 constexpr uint32_t kAutoServers = 65536;
-
-bool MaySetIds() {
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, data) != 0) return false;
-  constexpr uint32_t kNeeded = 1u << CAP_SETUID | 1u << CAP_SETGID;
-  return (data[0].effective & kNeeded) == kNeeded;
-}
 
 // Whether the process's user namespace has all ids of the range, by a map such as
 // /proc/self/uid_map: lines with the first id inside, outside, and their number.
@@ -44,8 +35,8 @@ bool IsMapped(const UidRange& range, const char* map) {
 }
 
 bool CanUse(const UidRange& range) {
-  return MaySetIds() && IsMapped(range, "/proc/self/uid_map") &&
-         IsMapped(range, "/proc/self/gid_map");
+  return HasCapabilities(1u << CAP_SETUID | 1u << CAP_SETGID) &&
+         IsMapped(range, "/proc/self/uid_map") && IsMapped(range, "/proc/self/gid_map");
 }
 
 }  // namespace

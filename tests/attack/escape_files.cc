@@ -28,6 +28,12 @@ Result Open(const std::string& path, int flags) {
   const UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC, 0600));
   return Judge(fd.valid());
 }
+// A file that is not there is nothing to be reached.
+Result OpenIfThere(const std::string& path, int flags) {
+  const Result result = Open(path, flags);
+  return access(path.c_str(), F_OK) != 0 && errno == ENOENT ? Result{Outcome::kNotHere, "ENOENT"}
+                                                            : result;
+}
 std::string In(const std::string& folder, const char* name) {
   return absl::StrCat(folder, "/", name, ".", getpid());
 }
@@ -103,34 +109,16 @@ Result ListProcesses(const Targets&) {
 }
 Result ReadNetwork(const Targets&) { return Open("/proc/1/net/tcp", O_RDONLY); }
 Result SetCorePattern(const Targets&) { return Open("/proc/sys/kernel/core_pattern", O_WRONLY); }
-Result TriggerSysRq(const Targets&) { return Open("/proc/sysrq-trigger", O_WRONLY); }
+Result TriggerSysRq(const Targets&) { return OpenIfThere("/proc/sysrq-trigger", O_WRONLY); }
 Result ReadKernelSymbols(const Targets&) { return Open("/proc/kallsyms", O_RDONLY); }
 Result ReadKernelLog(const Targets&) { return Open("/dev/kmsg", O_RDONLY | O_NONBLOCK); }
-Result ReadKernelMemory(const Targets&) { return Open("/proc/kcore", O_RDONLY); }
-Result OpenMemoryDevice(const Targets&) { return Open("/dev/mem", O_RDONLY); }
+Result ReadKernelMemory(const Targets&) { return OpenIfThere("/proc/kcore", O_RDONLY); }
+Result OpenMemoryDevice(const Targets&) { return OpenIfThere("/dev/mem", O_RDONLY); }
 Result OpenTerminal(const Targets&) { return Open("/dev/ptmx", O_RDWR | O_NOCTTY); }
-Result OpenVirtualMachines(const Targets&) { return Open("/dev/kvm", O_RDWR); }
-Result OpenFuse(const Targets&) { return Open("/dev/fuse", O_RDWR); }
+Result OpenVirtualMachines(const Targets&) { return OpenIfThere("/dev/kvm", O_RDWR); }
+Result OpenFuse(const Targets&) { return OpenIfThere("/dev/fuse", O_RDWR); }
 Result OpenCgroups(const Targets&) { return Open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY); }
 Result OpenHome(const Targets&) { return Open("/root", O_RDONLY | O_DIRECTORY); }
-
-// A file that is not there is nothing to be reached.
-Result IfThere(const char* path, Result result) {
-  return access(path, F_OK) != 0 && errno == ENOENT ? Result{Outcome::kNotHere, "ENOENT"} : result;
-}
-Result OpenMemoryDeviceIfThere(const Targets& t) {
-  return IfThere("/dev/mem", OpenMemoryDevice(t));
-}
-Result OpenVirtualMachinesIfThere(const Targets& t) {
-  return IfThere("/dev/kvm", OpenVirtualMachines(t));
-}
-Result OpenFuseIfThere(const Targets& t) { return IfThere("/dev/fuse", OpenFuse(t)); }
-Result ReadKernelMemoryIfThere(const Targets& t) {
-  return IfThere("/proc/kcore", ReadKernelMemory(t));
-}
-Result TriggerSysRqIfThere(const Targets& t) {
-  return IfThere("/proc/sysrq-trigger", TriggerSysRq(t));
-}
 
 constexpr Attempt kAttempts[] = {
     {"read_secret_file", kReading, &ReadSecret},
@@ -156,14 +144,14 @@ constexpr Attempt kAttempts[] = {
     {"list_processes", Layer::kFiles, &ListProcesses},
     {"read_connections_of_host", kReading, &ReadNetwork},
     {"set_core_pattern", kReading, &SetCorePattern},
-    {"trigger_sysrq", kReading, &TriggerSysRqIfThere},
+    {"trigger_sysrq", kReading, &TriggerSysRq},
     {"read_kernel_symbols", Layer::kFiles, &ReadKernelSymbols},
     {"read_kernel_log", kReading, &ReadKernelLog},
-    {"read_kernel_memory", kReading, &ReadKernelMemoryIfThere},
-    {"open_memory_device", kReading, &OpenMemoryDeviceIfThere},
+    {"read_kernel_memory", kReading, &ReadKernelMemory},
+    {"open_memory_device", kReading, &OpenMemoryDevice},
     {"open_terminal", Layer::kFiles, &OpenTerminal},
-    {"open_virtual_machines", kReading, &OpenVirtualMachinesIfThere},
-    {"open_fuse", kReading, &OpenFuseIfThere},
+    {"open_virtual_machines", kReading, &OpenVirtualMachines},
+    {"open_fuse", kReading, &OpenFuse},
     {"open_cgroups", Layer::kFiles, &OpenCgroups},
     {"open_home_of_root", kReading, &OpenHome},
 };

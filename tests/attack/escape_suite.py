@@ -9,7 +9,6 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time

@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/sibling_program.h"
 #include "server/jail/layers.h"
 #include "server/jail/layers_off.h"
 #include "server/worker/host/control_socket.h"
@@ -33,11 +34,13 @@ namespace {
 
 constexpr int kControlFd = 3;
 
-std::string Folder() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-  const std::string self(path, n > 0 ? static_cast<size_t>(n) : 0);
-  return self.substr(0, self.rfind('/'));
+// Calls visit(attempt) for all of them.
+template <typename Visit>
+void ForEachAttempt(Visit visit) {
+  for (const auto family :
+       {ProcessAttempts(), FileAttempts(), SocketAttempts(), KernelAttempts()}) {
+    for (const Attempt& attempt : family) visit(attempt);
+  }
 }
 
 std::set<std::string> Lines(const std::string& path) {
@@ -99,14 +102,11 @@ class Assignment {
 
   void CarryOut() const {
     if (attempts_.empty()) return;
-    for (const auto family :
-         {ProcessAttempts(), FileAttempts(), SocketAttempts(), KernelAttempts()}) {
-      for (const Attempt& attempt : family) {
-        if (!attempts_.contains("all") && !attempts_.contains(attempt.name)) continue;
-        const Result result = attempt.run(targets_);
-        Say(absl::StrCat(attempt.name, " ", NameOf(result.outcome), " ", result.detail, "\n"));
-      }
-    }
+    ForEachAttempt([this](const Attempt& attempt) {
+      if (!attempts_.contains("all") && !attempts_.contains(attempt.name)) return;
+      const Result result = attempt.run(targets_);
+      Say(absl::StrCat(attempt.name, " ", NameOf(result.outcome), " ", result.detail, "\n"));
+    });
     Say("end\n");
   }
 
@@ -122,39 +122,35 @@ class Assignment {
 
 // The attempts with their stoppers, for attack.py.
 int List() {
-  for (const auto family :
-       {ProcessAttempts(), FileAttempts(), SocketAttempts(), KernelAttempts()}) {
-    for (const Attempt& attempt : family) {
-      std::string stoppers;
-      for (const jail::LayerSpec& spec : jail::AllLayers()) {
-        if (!attempt.stoppers.Has(spec.layer)) continue;
-        absl::StrAppend(&stoppers, stoppers.empty() ? "" : ",", spec.name);
-      }
-      std::printf("%s %s\n", attempt.name, stoppers.c_str());
+  ForEachAttempt([](const Attempt& attempt) {
+    std::string stoppers;
+    for (const jail::LayerSpec& spec : jail::AllLayers()) {
+      if (!attempt.stoppers.Has(spec.layer)) continue;
+      absl::StrAppend(&stoppers, stoppers.empty() ? "" : ",", spec.name);
     }
-  }
+    std::printf("%s %s\n", attempt.name, stoppers.c_str());
+  });
   return 0;
 }
 
 // Makes one attempt without any jail. Exit status 0 when it got through.
-int Try(const std::string& name) {
-  const Targets targets = ReadTargets(Folder() + "/targets");
-  for (const auto family :
-       {ProcessAttempts(), FileAttempts(), SocketAttempts(), KernelAttempts()}) {
-    for (const Attempt& attempt : family) {
-      if (name == attempt.name) {
-        return attempt.run(targets).outcome == Outcome::kSucceeded ? 0 : 1;
-      }
-    }
-  }
-  return 2;
+int Try(const std::string& folder, const std::string& name) {
+  const Targets targets = ReadTargets(folder + "/targets");
+  int status = 2;
+  ForEachAttempt([&](const Attempt& attempt) {
+    if (name != attempt.name) return;
+    status = attempt.run(targets).outcome == Outcome::kSucceeded ? 0 : 1;
+  });
+  return status;
 }
 
 int Run(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--list") return List();
-  if (argc == 3 && std::string(argv[1]) == "--try") return Try(argv[2]);
+  const auto folder = OwnFolder();
+  if (!folder.ok()) return 1;
+  if (argc == 3 && std::string(argv[1]) == "--try") return Try(*folder, argv[2]);
   SetLogName("worker");
-  const Assignment assignment(Folder());
+  const Assignment assignment(*folder);
   auto output = worker::OutputCapture::Install();
   if (!output.ok()) return 1;
   worker::HostProcess::Options options;
