@@ -25,15 +25,17 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local")]
 
 import local_server  # noqa: E402  (found by the path above)
 from escape_suite import EscapeSuite  # noqa: E402
+from residue_suite import ResidueSuite  # noqa: E402
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Neighbour  # noqa: E402
 from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
-SUITES = {suite.name: suite for suite in (EscapeSuite, WireSuite, TrafficSuite)}
-DEFAULT_SUITES = (EscapeSuite.name, WireSuite.name)
+SUITES = {suite.name: suite for suite in (EscapeSuite, WireSuite, ResidueSuite, TrafficSuite)}
+DEFAULT_SUITES = (EscapeSuite.name, WireSuite.name, ResidueSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/hostile": "tests/hostile/attack",
             "bin/long_program": "tests/chaos/long_program",
+            "bin/residue": "tests/attack/residue",
             "bin/vector_add": "examples/vector_add",
             "bin/wire_client": "tests/attack/wire_client"}
 
@@ -46,7 +48,7 @@ def arguments():
     source.add_argument("--runfiles", action="store_true", help="what Bazel gave this test")
     source.add_argument("--folder", help="an installation with the programs of the attack in bin/")
     parser.add_argument("--suite", action="append", choices=sorted(SUITES),
-                        help="run this suite only; default: %s" % " and ".join(DEFAULT_SUITES))
+                        help="run this suite only; default: %s" % ", ".join(DEFAULT_SUITES))
     parser.add_argument("--minutes", type=float, default=1, help="of the suite traffic")
     parser.add_argument("--device", default="cpu", help="where kernels run: cpu (default) or cuda")
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
@@ -129,6 +131,7 @@ def attack(options, installation):
 def main():
     options = arguments()
     TrafficSuite.minutes = options.minutes
+    ResidueSuite.device = options.device
     local_server.stop_on_signals()
     try:
         installation = install(options)
