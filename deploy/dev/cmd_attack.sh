@@ -4,10 +4,12 @@ Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_fl
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
-docs/security.md says what stops them. The suites, of which the first three are made without --suite:
+docs/security.md says what stops them. The suites, of which the first four are made without --suite:
   escape    workers attack everything around them once their jail is closed; each attack is made once more
             in a worker without the layers of the jail that stop it, where it must get through, for which
             root is needed
+  accomplice a worker without a jail hands every descriptor to a process outside, which looks for the
+            memory of the next tenant in them
   wire      what a client does over the network or from the server's host: malformed frames, addresses of
             others, memory beyond quotas, stolen sessions, floods; after each an honest client is served.
             WARPLINE_ATTACK_SCALE=10 makes floods ten times as large

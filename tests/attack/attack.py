@@ -24,14 +24,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local")]
 
 import local_server  # noqa: E402  (found by the path above)
+from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Neighbour  # noqa: E402
 from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
-SUITES = {suite.name: suite for suite in (EscapeSuite, WireSuite, ResidueSuite, TrafficSuite)}
-DEFAULT_SUITES = (EscapeSuite.name, WireSuite.name, ResidueSuite.name)
+SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
+                                       TrafficSuite)}
+DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/hostile": "tests/hostile/attack",
             "bin/long_program": "tests/chaos/long_program",
@@ -131,7 +133,7 @@ def attack(options, installation):
 def main():
     options = arguments()
     TrafficSuite.minutes = options.minutes
-    ResidueSuite.device = options.device
+    AccompliceSuite.device = ResidueSuite.device = options.device
     local_server.stop_on_signals()
     try:
         installation = install(options)

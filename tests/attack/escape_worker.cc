@@ -3,6 +3,7 @@
 //
 //   targets     what there is to be reached (escape.h)
 //   attempts    the names of those to be made, one a line, or "all"
+//   accomplice  the path of a unix socket that is handed every descriptor (accomplice.h)
 //   layers_off  the names of the layers that its jail lacks, one a line
 //   results     where it writes "NAME OUTCOME DETAIL", a line for each, and "end"
 //
@@ -27,6 +28,7 @@
 #include "server/worker/host/control_socket.h"
 #include "server/worker/host/host_process.h"
 #include "server/worker/host/output_capture.h"
+#include "tests/attack/accomplice.h"
 #include "tests/attack/escape.h"
 
 namespace warpline::attack {
@@ -98,6 +100,7 @@ class Assignment {
       if (const auto layer = jail::LayerNamed(name)) off = off | *layer;
     }
     jail::TurnOffForTest(off);
+    for (const std::string& path : Lines(folder + "/accomplice")) MeetAccomplice(path);
   }
 
   void CarryOut() const {

@@ -1,12 +1,13 @@
 // What memory that a program was just given still holds of somebody else's.
 //
 //   residue plant|look|own KIND [SCALE]
+//   residue hold PATTERN [SCALE]
 //
 // `plant` fills memory of the kind with a pattern and gives it back; `look` takes such memory,
 // writes nothing and counts the words of the pattern; `own` does both in one process, which shows
 // whether this program would see what is there. Prints `found N of M words`, or `not here` where
-// the device has no such memory. SCALE multiplies the
-// bytes (1).
+// the device has no such memory. `hold` fills device memory with a pattern of its own, prints
+// `held` and keeps it until its standard input ends. SCALE multiplies the bytes (1).
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -26,7 +27,6 @@
 
 namespace {
 
-constexpr uint32_t kPattern = 0x5ec2e75e;
 constexpr unsigned kThreads = 128;
 constexpr unsigned kLocalWords = 512, kHeapWords = 1024, kSharedBytes = 48 << 10;
 constexpr size_t kVariableWords = 1 << 20;
@@ -37,6 +37,7 @@ struct Count {
 };
 
 size_t g_bytes = 8 << 20;
+uint32_t g_pattern = 0x5ec2e75e;
 unsigned g_blocks = 1;
 
 __device__ uint32_t variable[kVariableWords];
@@ -49,13 +50,13 @@ __device__ T* Opaque(T* pointer) {
 }
 
 __device__ void Walk(uint32_t* words, size_t n, size_t first, size_t step, bool fill,
-                     unsigned long long* found) {
+                     uint32_t pattern, unsigned long long* found) {
   unsigned long long here = 0;
   for (size_t i = first; i < n; i += step) {
     if (fill) {
-      words[i] = kPattern;
+      words[i] = pattern;
     } else {
-      here += words[i] == kPattern;
+      here += words[i] == pattern;
     }
   }
   if (here != 0) atomicAdd(found, here);
@@ -63,30 +64,32 @@ __device__ void Walk(uint32_t* words, size_t n, size_t first, size_t step, bool 
 
 __device__ size_t Thread() { return size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-__global__ void Global(uint32_t* words, size_t n, bool fill, unsigned long long* found) {
-  Walk(words, n, Thread(), size_t{gridDim.x} * blockDim.x, fill, found);
+__global__ void Global(uint32_t* words, size_t n, bool fill, uint32_t pattern,
+                       unsigned long long* found) {
+  Walk(words, n, Thread(), size_t{gridDim.x} * blockDim.x, fill, pattern, found);
 }
 
-__global__ void Variable(bool fill, unsigned long long* found) {
-  Walk(variable, kVariableWords, Thread(), size_t{gridDim.x} * blockDim.x, fill, found);
+__global__ void Variable(bool fill, uint32_t pattern, unsigned long long* found) {
+  Walk(variable, kVariableWords, Thread(), size_t{gridDim.x} * blockDim.x, fill, pattern, found);
 }
 
-__global__ void Local(bool fill, unsigned long long* found) {
+__global__ void Local(bool fill, uint32_t pattern, unsigned long long* found) {
   uint32_t words[kLocalWords];
-  Walk(Opaque(words), kLocalWords, 0, 1, fill, found);
+  Walk(Opaque(words), kLocalWords, 0, 1, fill, pattern, found);
   Opaque(words);
 }
 
-__global__ void Shared(bool fill, unsigned long long* found) {
+__global__ void Shared(bool fill, uint32_t pattern, unsigned long long* found) {
   extern __shared__ uint32_t words[];
-  Walk(Opaque(words), kSharedBytes / 4, threadIdx.x, blockDim.x, fill, found);
+  Walk(Opaque(words), kSharedBytes / 4, threadIdx.x, blockDim.x, fill, pattern, found);
   Opaque(words);
 }
 
-__global__ void Heap(bool fill, unsigned long long* found, unsigned long long* words) {
+__global__ void Heap(bool fill, uint32_t pattern, unsigned long long* found,
+                     unsigned long long* words) {
   auto* const taken = static_cast<uint32_t*>(malloc(kHeapWords * 4));
   if (taken == nullptr) return;
-  Walk(Opaque(taken), kHeapWords, 0, 1, fill, found);
+  Walk(Opaque(taken), kHeapWords, 0, 1, fill, pattern, found);
   atomicAdd(words, kHeapWords);
   if (fill) free(taken);
 }
@@ -115,7 +118,7 @@ Count InMemory(bool fill) {
   Counters counters;
   uint32_t* words;
   CUDA_CHECK(cudaMalloc(&words, g_bytes));
-  Global<<<g_blocks, kThreads>>>(words, g_bytes / 4, fill, counters.found());
+  Global<<<g_blocks, kThreads>>>(words, g_bytes / 4, fill, g_pattern, counters.found());
   const Count count = counters.Read(g_bytes / 4);
   CUDA_CHECK(cudaFree(words));
   return count;
@@ -125,7 +128,7 @@ Count InPool(bool fill) {
   Counters counters;
   uint32_t* words;
   CUDA_CHECK(cudaMallocAsync(&words, g_bytes, nullptr));
-  Global<<<g_blocks, kThreads>>>(words, g_bytes / 4, fill, counters.found());
+  Global<<<g_blocks, kThreads>>>(words, g_bytes / 4, fill, g_pattern, counters.found());
   const Count count = counters.Read(g_bytes / 4);
   CUDA_CHECK(cudaFreeAsync(words, nullptr));
   return count;
@@ -136,7 +139,7 @@ Count InArray(bool fill) {
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<uint32_t>();
   cudaArray_t array;
   CUDA_CHECK(cudaMallocArray(&array, &format, width, height));
-  std::vector<uint32_t> words(width * height, fill ? kPattern : 0);
+  std::vector<uint32_t> words(width * height, fill ? g_pattern : 0);
   Count count = {0, words.size()};
   if (fill) {
     CUDA_CHECK(cudaMemcpy2DToArray(array, 0, 0, words.data(), width * 4, width * 4, height,
@@ -144,7 +147,7 @@ Count InArray(bool fill) {
   } else {
     CUDA_CHECK(cudaMemcpy2DFromArray(words.data(), width * 4, array, 0, 0, width * 4, height,
                                      cudaMemcpyDeviceToHost));
-    for (const uint32_t word : words) count.found += word == kPattern;
+    for (const uint32_t word : words) count.found += word == g_pattern;
   }
   CUDA_CHECK(cudaFreeArray(array));
   return count;
@@ -152,19 +155,19 @@ Count InArray(bool fill) {
 
 Count InVariable(bool fill) {
   Counters counters;
-  Variable<<<g_blocks, kThreads>>>(fill, counters.found());
+  Variable<<<g_blocks, kThreads>>>(fill, g_pattern, counters.found());
   return counters.Read(kVariableWords);
 }
 
 Count InLocal(bool fill) {
   Counters counters;
-  Local<<<g_blocks, kThreads>>>(fill, counters.found());
+  Local<<<g_blocks, kThreads>>>(fill, g_pattern, counters.found());
   return counters.Read(uint64_t{g_blocks} * kThreads * kLocalWords);
 }
 
 Count InShared(bool fill) {
   Counters counters;
-  Shared<<<g_blocks, kThreads, kSharedBytes>>>(fill, counters.found());
+  Shared<<<g_blocks, kThreads, kSharedBytes>>>(fill, g_pattern, counters.found());
   return counters.Read(uint64_t{g_blocks} * kSharedBytes / 4);
 }
 
@@ -175,7 +178,7 @@ Count InHeap(bool fill) {
   }
   Counters counters;
   const auto threads = static_cast<unsigned>(g_bytes / 2 / (kHeapWords * 4));
-  Heap<<<(threads + 31) / 32, 32>>>(fill, counters.found(), counters.words());
+  Heap<<<(threads + 31) / 32, 32>>>(fill, g_pattern, counters.found(), counters.words());
   return counters.Read(0);
 }
 
@@ -184,11 +187,24 @@ Count InHostMemory(bool fill) {
   CUDA_CHECK(cudaMallocHost(&words, g_bytes));
   Count count = {0, g_bytes / 4};
   for (size_t i = 0; i < g_bytes / 4; ++i) {
-    count.found += words[i] == kPattern;
-    if (fill) words[i] = kPattern;
+    count.found += words[i] == g_pattern;
+    if (fill) words[i] = g_pattern;
   }
   CUDA_CHECK(cudaFreeHost(words));
   return count;
+}
+
+// Keeps memory with the pattern until the standard input ends.
+void Hold() {
+  Counters counters;
+  uint32_t* words;
+  CUDA_CHECK(cudaMalloc(&words, g_bytes));
+  Global<<<g_blocks, kThreads>>>(words, g_bytes / 4, true, g_pattern, counters.found());
+  CUDA_CHECK(cudaDeviceSynchronize());
+  std::printf("held\n");
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
 }
 
 struct Kind {
@@ -209,7 +225,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc < 3) {
-    std::fprintf(stderr, "Usage: residue plant|look|own KIND [SCALE], or residue --list\n");
+    std::fprintf(stderr,
+                 "Usage: residue plant|look|own KIND [SCALE], residue hold PATTERN [SCALE], or "
+                 "residue --list\n");
     return 2;
   }
   const std::string verb = argv[1], name = argv[2];
@@ -217,6 +235,11 @@ int main(int argc, char** argv) {
   int processors;
   CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
   g_blocks = static_cast<unsigned>(processors) * 4;
+  if (verb == "hold") {
+    g_pattern = static_cast<uint32_t>(std::strtoul(name.c_str(), nullptr, 0));
+    Hold();
+    return 0;
+  }
   for (const Kind& kind : kKinds) {
     if (name != kind.name) continue;
     if (verb != "look") kind.visit(true);
