@@ -88,8 +88,7 @@ absl::Status Jail::CloseBeforeDriver() {
 }
 
 absl::Status Jail::CloseBeforeTenants() {
-  return CloseLayer(
-      {Layer::kSystemCalls, [this] { return FilterSystemCalls(profile_->system_calls); }});
+  return CloseLayer({Layer::kSystemCalls, [this] { return FilterSystemCalls(*profile_); }});
 }
 
 }  // namespace warpline::jail

@@ -41,7 +41,6 @@ constexpr FileRule kFiles[] = {
     {"/dev/urandom", FileAccess::kRead},
     {"/dev/nvidiactl", FileAccess::kReadWrite},
     {"/dev/nvidia-uvm", FileAccess::kReadWrite},
-    {"/dev/nvidia-uvm-tools", FileAccess::kReadWrite},
     {"/dev/nvidia-caps", FileAccess::kReadWrite},
 };
 
@@ -80,7 +79,7 @@ constexpr SystemCallRule kSystemCalls[] = {
     {SYS_ftruncate},
     {SYS_getcwd},
     {SYS_getdents64},
-    {SYS_ioctl},
+    {SYS_ioctl, CallRule::kDriverRequests},
     {SYS_lseek},
     {SYS_lstat},
     {SYS_newfstatat},
@@ -168,15 +167,79 @@ constexpr SystemCallRule kSystemCalls[] = {
     {SYS_uname},
 };
 
+// A request of NVIDIA's resource manager (nv_escape.h, nv-ioctl-numbers.h), whatever the size of
+// its parameters, and one of its unified memory (uvm_ioctl.h), of which only the number counts.
+constexpr RequestRule ResourceManager(uint32_t number) { return {0xffff, 'F' << 8 | number}; }
+constexpr RequestRule UnifiedMemory(uint32_t number) { return {0xffffffff, number}; }
+
+// What the driver asks for in a process that has contexts: what was seen (docs/decisions/0020), and
+// what undoes it. Not in the list are the requests to share or duplicate objects of other clients,
+// to read and set the driver's registry, to export memory for other devices, to wrap a request into
+// another, and all of unified memory's tools, which read and write memory.
+constexpr RequestRule kRequests[] = {
+    ResourceManager(0x27),      // Allocate memory.
+    ResourceManager(0x29),      // Free.
+    ResourceManager(0x2a),      // Control.
+    ResourceManager(0x2b),      // Allocate.
+    ResourceManager(0x41),      // Idle channels.
+    ResourceManager(0x4a),      // Heap control.
+    ResourceManager(0x4e),      // Map memory.
+    ResourceManager(0x4f),      // Unmap memory.
+    ResourceManager(0x54),      // Allocate a context for DMA.
+    ResourceManager(0x57),      // Map memory for DMA.
+    ResourceManager(0x58),      // Unmap memory for DMA.
+    ResourceManager(0x5e),      // Update a mapping.
+    ResourceManager(200),       // Card information.
+    ResourceManager(201),       // Register a descriptor.
+    ResourceManager(206),       // Allocate an event.
+    ResourceManager(207),       // Free an event.
+    ResourceManager(210),       // Check the version.
+    ResourceManager(212),       // Attach GPUs to a descriptor.
+    ResourceManager(214),       // System parameters.
+    ResourceManager(215),       // NUMA information.
+    ResourceManager(218),       // Wait until a device is open.
+    UnifiedMemory(0x30000001),  // Initialize.
+    UnifiedMemory(0x30000002),  // The reverse.
+    UnifiedMemory(23),          // Create a group of ranges.
+    UnifiedMemory(24),          // Destroy it.
+    UnifiedMemory(25),          // Register the address space of a GPU.
+    UnifiedMemory(26),          // Unregister it.
+    UnifiedMemory(27),          // Register a channel.
+    UnifiedMemory(28),          // Unregister it.
+    UnifiedMemory(29),          // Enable access by a peer.
+    UnifiedMemory(30),          // Disable it.
+    UnifiedMemory(31),          // Set the group of a range.
+    UnifiedMemory(33),          // Map an external allocation.
+    UnifiedMemory(34),          // Free.
+    UnifiedMemory(37),          // Register a GPU.
+    UnifiedMemory(38),          // Unregister it.
+    UnifiedMemory(39),          // Whether pageable memory can be reached.
+    UnifiedMemory(42),          // Set the preferred location.
+    UnifiedMemory(43),          // Unset it.
+    UnifiedMemory(44),          // Enable duplication for reading.
+    UnifiedMemory(45),          // Disable it.
+    UnifiedMemory(46),          // Set who accesses a range.
+    UnifiedMemory(47),          // Unset it.
+    UnifiedMemory(51),          // Migrate.
+    UnifiedMemory(53),          // Migrate a group.
+    UnifiedMemory(65),          // Map the region of dynamic parallelism.
+    UnifiedMemory(66),          // Unmap an external allocation.
+    UnifiedMemory(68),          // Allocate a pool of semaphores.
+    UnifiedMemory(70),          // Whether one GPU reaches pageable memory.
+    UnifiedMemory(72),          // Validate a range.
+    UnifiedMemory(73),          // Create an external range.
+    UnifiedMemory(75),          // Attach to the process's memory.
+};
+
 constexpr Limit kLimits[] = {
     {RLIMIT_CORE, "core", 0},         {RLIMIT_RTPRIO, "rtprio", 0},     {RLIMIT_NICE, "nice", 0},
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_NOFILE, "nofile", 65536},
 };
 
 constexpr Profile kProfiles[] = {
-    {kWorkerProfile, kAll, kFiles, kSystemCalls, kLimits},
+    {kWorkerProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
-    {kKeeperProfile, kAll, kFiles, kSystemCalls, kLimits},
+    {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
 };
 
 }  // namespace

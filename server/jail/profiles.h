@@ -4,6 +4,8 @@
 
 #include <sys/resource.h>
 
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/jail/layers.h"
@@ -33,6 +35,13 @@ enum class CallRule {
   kOwnProcess,       // The first argument is the process's own number.
   kOwnLimitsOnly,    // prlimit64(2): of the calling process, reading.
   kHarmlessOptions,  // prctl(2): names of threads and of memory, timers' slack.
+  kDriverRequests,   // ioctl(2): the profile's requests.
+};
+
+// A request of ioctl(2): those whose bits of `mask` are `value`.
+struct RequestRule {
+  uint32_t mask;
+  uint32_t value;
 };
 
 struct SystemCallRule {
@@ -45,6 +54,7 @@ struct Profile {
   LayerSet layers;
   absl::Span<const FileRule> files;
   absl::Span<const SystemCallRule> system_calls;
+  absl::Span<const RequestRule> requests;  // In order of their masks.
   absl::Span<const Limit> limits;
 };
 

@@ -48,8 +48,21 @@ void Append(std::initializer_list<sock_filter> instructions, Program* program) {
   program->insert(program->end(), instructions);
 }
 
+// Allows a call whose second argument is one of the requests. The kernel takes its lower half.
+void AllowRequests(absl::Span<const RequestRule> requests, Program* program) {
+  uint32_t mask = 0;
+  for (const RequestRule& request : requests) {
+    if (request.mask != mask) {
+      mask = request.mask;
+      Append({Load(LowAt(1)), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask)}, program);
+    }
+    Append({IfEqual(request.value), Return(SECCOMP_RET_ALLOW)}, program);
+  }
+  program->push_back(Return(kRefuse));
+}
+
 // What decides on a call whose number is known. Each ends with a return.
-Program Decide(CallRule rule) {
+Program Decide(CallRule rule, const Profile& profile) {
   Program program;
   switch (rule) {
     case CallRule::kAny:
@@ -84,11 +97,14 @@ Program Decide(CallRule rule) {
       }
       Append({Return(kRefuse)}, &program);
       break;
+    case CallRule::kDriverRequests:
+      AllowRequests(profile.requests, &program);
+      break;
   }
   return program;
 }
 
-Program FilterFor(absl::Span<const SystemCallRule> allowed) {
+Program FilterFor(const Profile& profile) {
   Program program = {
       Load(kArchitectureAt),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
@@ -97,8 +113,8 @@ Program FilterFor(absl::Span<const SystemCallRule> allowed) {
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1),
       Return(kRefuse),
   };
-  for (const SystemCallRule& rule : allowed) {
-    const Program decision = Decide(rule.rule);
+  for (const SystemCallRule& rule : profile.system_calls) {
+    const Program decision = Decide(rule.rule, profile);
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(rule.number), 0,
                                static_cast<uint8_t>(decision.size())));
     program.insert(program.end(), decision.begin(), decision.end());
@@ -110,8 +126,8 @@ Program FilterFor(absl::Span<const SystemCallRule> allowed) {
 
 }  // namespace
 
-absl::Status FilterSystemCalls(absl::Span<const SystemCallRule> allowed) {
-  Program program = FilterFor(allowed);
+absl::Status FilterSystemCalls(const Profile& profile) {
+  Program program = FilterFor(profile);
   const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0) {

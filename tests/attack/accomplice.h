@@ -1,5 +1,5 @@
-// A worker that hands on what it is given (finding C3): every descriptor that comes over its control
-// socket goes on to an accomplice outside, who keeps it when the worker is long gone.
+// A worker that hands on what it is given (finding C3): every descriptor that comes over its
+// control socket goes on to an accomplice outside, who keeps it when the worker is long gone.
 //
 // Linking this replaces recvmsg(2) of the program.
 #ifndef WARPLINE_TESTS_ATTACK_ACCOMPLICE_H_

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/fanotify.h>
+#include <sys/ioctl.h>
 #include <sys/klog.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
@@ -15,6 +16,7 @@
 #include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -149,6 +151,29 @@ Result MakeTimer(const Targets&) {
   return Judge(syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) == 0);
 }
 
+// Requests of devices that a worker's driver has no use for.
+Result AskTerminal(const Targets&) {
+  char settings[64];
+  errno = 0;
+  return JudgeReached(ioctl(STDIN_FILENO, TCGETS, settings));
+}
+Result AskDevice(const char* path, unsigned long request) {
+  const UniqueFd device(open(path, O_RDWR | O_CLOEXEC));
+  if (!device.valid()) return {Outcome::kNotHere, "ENODEV"};
+  char parameters[64] = {};
+  return JudgeReached(ioctl(device.get(), request, parameters));
+}
+// Reads the memory of a process (UVM_TOOLS_READ_PROCESS_MEMORY).
+Result ReadMemoryByUnifiedMemory(const Targets&) { return AskDevice("/dev/nvidia-uvm", 62); }
+// NV_ESC_IOCTL_XFER_CMD: a request wrapped into another, where no filter sees it.
+Result WrapRequest(const Targets&) {
+  return AskDevice("/dev/nvidiactl", _IOC(_IOC_READ | _IOC_WRITE, 'F', 211, 16));
+}
+// NV_ESC_RM_SHARE: gives an object of the resource manager to other clients.
+Result ShareObject(const Targets&) {
+  return AskDevice("/dev/nvidiactl", _IOC(_IOC_READ | _IOC_WRITE, 'F', 0x35, 24));
+}
+
 constexpr Attempt kAttempts[] = {
     {"clone_a_user_namespace", kCalls, &CloneUserNamespace},
     {"unshare_mounts", kPrivileged, &UnshareMounts},
@@ -178,6 +203,10 @@ constexpr Attempt kAttempts[] = {
     {"make_secret_memory", kCalls, &SecretMemory},
     {"call_by_x32", kCalls, &CallByX32},
     {"make_a_posix_timer", kCalls, &MakeTimer},
+    {"ask_a_terminal", kCalls, &AskTerminal},
+    {"read_memory_by_unified_memory", kCalls, &ReadMemoryByUnifiedMemory},
+    {"wrap_a_request", kCalls, &WrapRequest},
+    {"share_an_object_of_the_driver", kCalls, &ShareObject},
 };
 
 }  // namespace

@@ -104,7 +104,8 @@ class Assignment {
   }
 
   void CarryOut() const {
-    if (attempts_.empty()) return;
+    // A neighbour's worker may have read the attempts that are to be made on it.
+    if (attempts_.empty() || targets_.neighbour == getpid()) return;
     ForEachAttempt([this](const Attempt& attempt) {
       if (!attempts_.contains("all") && !attempts_.contains(attempt.name)) return;
       const Result result = attempt.run(targets_);

@@ -172,7 +172,9 @@ Count InShared(bool fill) {
 }
 
 Count InHeap(bool fill) {
-  if (cudaDeviceSetLimit(cudaLimitMallocHeapSize, g_bytes) != cudaSuccess) {
+  // The size cannot be changed once the heap is in use.
+  static const cudaError_t sized = cudaDeviceSetLimit(cudaLimitMallocHeapSize, g_bytes);
+  if (sized != cudaSuccess) {
     std::printf("not here\n");  // A device without a heap for kernels.
     std::exit(0);
   }
