@@ -23,7 +23,7 @@ bool AbslParseFlag(absl::string_view text, ByteSize* size, std::string* error) {
   if (!unit.empty() && unit != "B") {
     const size_t index = kUnits.find(unit[0]);
     const std::string rest = unit.substr(1);
-    if (index == absl::string_view::npos || (rest != "" && rest != "B" && rest != "IB")) {
+    if (index == absl::string_view::npos || (!rest.empty() && rest != "B" && rest != "IB")) {
       *error = absl::StrCat("unknown unit \"", text.substr(digits), "\"; use K, M, G or T");
       return false;
     }

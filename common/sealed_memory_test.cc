@@ -13,7 +13,7 @@
 namespace warpline {
 namespace {
 
-constexpr uint64_t kBytes = 3 * 4096;
+constexpr uint64_t kBytes = 3ull * 4096;
 
 TEST(SealedMemoryTest, IsZerosOfTheSizeThatCanBeWritten) {
   const auto memory = NewSealedMemory("test", kBytes);

@@ -12,7 +12,7 @@ constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kGiB = 1ull << 30;
 constexpr ArenaRange kArena = {1ull << 40, 8 * kGiB};
 
-Grant GrantOf(uint64_t va, std::vector<uint64_t> sizes) {
+Grant GrantOf(uint64_t va, const std::vector<uint64_t>& sizes) {
   Grant grant;
   grant.va = va;
   for (const uint64_t size : sizes) grant.chunks.push_back(Chunk{size, UniqueFd()});
@@ -100,7 +100,7 @@ TEST(ArenaBookTest, ClearingGivesBackTheQuota) {
   ArenaBook book(kArena);
   auto quota = Quota::Create(64 * kMiB);
   for (int i = 0; i < 3; ++i) {
-    Grant grant = GrantOf(kArena.base + i * 2 * kMiB, {2 * kMiB});
+    Grant grant = GrantOf(kArena.base + 2 * kMiB * static_cast<uint64_t>(i), {2 * kMiB});
     grant.reservation = quota->Reserve(2 * kMiB, 2 * kMiB, 2 * kMiB);
     ASSERT_TRUE(book.Add(std::move(grant)).ok());
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1ull << 20;
 
-HeldMemory Memory(Quota* quota, std::vector<uint64_t> sizes) {
+HeldMemory Memory(Quota* quota, const std::vector<uint64_t>& sizes) {
   HeldMemory memory;
   uint64_t bytes = 0;
   for (const uint64_t size : sizes) {

@@ -19,8 +19,6 @@ namespace {
 
 using warpline_internal::AcquireRequest;
 using warpline_internal::LeaseReply;
-using warpline_internal::ReportReply;
-using warpline_internal::ServerReport;
 
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxDevicesText = 1024;

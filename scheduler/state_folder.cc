@@ -41,8 +41,9 @@ absl::Status MakeFolders(const std::string& folder) {
 // Returns an empty text when there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path);
-  if (!file)
+  if (!file) {
     return access(path.c_str(), F_OK) == 0 ? absl::StatusOr<std::string>(Failed("read", path)) : "";
+  }
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

@@ -48,7 +48,7 @@ TEST_F(FreeBinsTest, SmallestFittingClassIsTaken) {
 }
 
 TEST_F(FreeBinsTest, BlockOfTheSameClassIsFoundBehindManySmallerOnes) {
-  const uint64_t want = 1000 * 1024;
+  const uint64_t want = 1000ull * 1024;
   Block* fits = Add(want);
   for (int i = 0; i < 100; ++i) Add(want - 512);
   ASSERT_EQ(SizeClass(want), SizeClass(want - 512));

@@ -17,7 +17,7 @@ struct Function {
 
 // Every call that this library implements, from the table of calls.
 const Function kFunctions[] = {
-#define WARPLINE_ENTRY(symbol) {#symbol, reinterpret_cast<void*>(&symbol)},
+#define WARPLINE_ENTRY(symbol) {#symbol, reinterpret_cast<void*>(&(symbol))},
 #include "proto/calls.inc"
 #undef WARPLINE_ENTRY
 };

@@ -121,7 +121,7 @@ CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
 }
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   for (size_t i = 0; i < sizeof(uuid->bytes); ++i) {
-    uuid->bytes[i] = static_cast<char>(17 * (device + 1) + 31 * i);
+    uuid->bytes[i] = static_cast<char>(17 * (static_cast<size_t>(device) + 1) + 31 * i);
   }
   return CUDA_SUCCESS;
 }

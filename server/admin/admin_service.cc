@@ -139,8 +139,9 @@ absl::StatusOr<std::string> AnswerStat(SessionHost* host, const std::string& ser
   reply.set_server(server_name);
   reply.set_draining(snapshot.draining);
   for (const DeviceSnapshot& device : snapshot.devices) Fill(device, reply.add_devices());
-  for (const SessionSnapshot& session : snapshot.sessions)
+  for (const SessionSnapshot& session : snapshot.sessions) {
     FillSessionStat(session, reply.add_sessions());
+  }
   const ServerCounters& counters = host->counters();
   reply.set_sessions_opened(counters.sessions_opened.value());
   reply.set_sessions_refused(counters.sessions_refused.value());

@@ -24,7 +24,7 @@ inline constexpr char kDeviceStatusMethod[] = "/warpline_internal.Gpu/DeviceStat
 // INVALID_ARGUMENT. Thread-safe.
 absl::StatusOr<std::string> AnswerDeviceStatus(const HostSnapshot& snapshot,
                                                const LeaseBook& leases, nvml::Sampler* sampler,
-                                               const std::string& peer, const std::string& request);
+                                               const std::string& peer, const std::string& bytes);
 
 }  // namespace warpline::server
 

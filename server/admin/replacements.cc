@@ -28,7 +28,7 @@ absl::StatusOr<uint64_t> Replacements::Start(std::vector<uint64_t> sessions,
     ticket = ++last_ticket_;
     jobs_.emplace(ticket, job);
   }
-  Next(host_, std::move(job), 0);
+  Next(host_, job, 0);
   return ticket;
 }
 
@@ -37,7 +37,7 @@ bool Replacements::Done(Job* job) {
   return job->reply.done();
 }
 
-void Replacements::Next(SessionHost* host, std::shared_ptr<Job> job, size_t index) {
+void Replacements::Next(SessionHost* host, const std::shared_ptr<Job>& job, size_t index) {
   if (index == job->sessions.size()) {
     MutexLock lock(&job->mu);
     job->reply.set_done(true);

@@ -42,7 +42,7 @@ class Replacements {
     warpline_internal::ReplaceReply reply ABSL_GUARDED_BY(mu);
   };
 
-  static void Next(SessionHost* host, std::shared_ptr<Job> job, size_t index);
+  static void Next(SessionHost* host, const std::shared_ptr<Job>& job, size_t index);
   static bool Done(Job* job);
 
   SessionHost* const host_;

@@ -25,7 +25,7 @@ namespace warpline {
 // The number of the packet socket's descriptor in the child.
 inline constexpr int kChildSocketFd = 3;
 
-class ChildProcess : public RunningProcess {
+class ChildProcess final : public RunningProcess {
  public:
   // Starts `options.path` and puts our end of the packet socket, close-on-exec and blocking, into
   // `*socket`. Returns once the program runs. NOT_FOUND when the program does not exist, otherwise

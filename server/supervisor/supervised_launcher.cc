@@ -28,7 +28,7 @@ constexpr LogKind kLauncherLines[kLauncherLineCount] = {{"supervisors_died", 10,
 // What becomes of a process whose supervisor is no more.
 constexpr ChildExit kWithSupervisor = {.by_signal = true, .value = SIGKILL};
 
-class SupervisedProcess : public RunningProcess {
+class SupervisedProcess final : public RunningProcess {
  public:
   // `told` is where the supervisor says how the process ended.
   SupervisedProcess(pid_t pid, UniqueFd pid_fd, UniqueFd told)

@@ -58,10 +58,10 @@ class WorkerPool {
   std::shared_ptr<WorkerProcess> Take(const WorkerDevice& device, WorkerEvents* events)
       RUNS_ON(control_loop);
   // Takes back a worker that nothing of a session has reached.
-  void GiveBack(const WorkerDevice& device, std::shared_ptr<WorkerProcess> worker)
+  void GiveBack(const WorkerDevice& wanted, std::shared_ptr<WorkerProcess> worker)
       RUNS_ON(control_loop);
   // Starts the workers that are missing. Called when a session has opened, and once at the start.
-  void Refill(const WorkerDevice& device) RUNS_ON(control_loop);
+  void Refill(const WorkerDevice& wanted) RUNS_ON(control_loop);
   // Ends the waiting workers, which run an older program, and starts others.
   void Renew() RUNS_ON(control_loop);
 

@@ -151,8 +151,8 @@ void CallOnNewThread(const char* name) {
   double* data = nullptr;
   Check("cublasCreate_v2", create(&handle));
   Check("cudaMalloc",
-        allocate(reinterpret_cast<void**>(&data), (kSize + 2) * kSize * sizeof(double)));
-  double* const x = data + kSize * kSize;
+        allocate(reinterpret_cast<void**>(&data), size_t{kSize + 2} * kSize * sizeof(double)));
+  double* const x = data + ptrdiff_t{kSize} * kSize;
   const double one = 1, zero = 0;
   int result = -1;
   std::thread([&] {

@@ -81,8 +81,9 @@ CudaResult FakeGrants::RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t w
     return CudaResult::kOutOfMemory;
   }
   granted_bytes_ += bytes;
-  if (granted_bytes_ > terms_->devices.size() * terms_->device().total_bytes)
+  if (granted_bytes_ > terms_->devices.size() * terms_->device().total_bytes) {
     complaint_ = "more than the quota";
+  }
   grants_[va] = bytes;
   *grant = {va, bytes};
   return CudaResult::kSuccess;

@@ -210,7 +210,8 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
                                    CUgraphNode* hErrorNode_out,
                                    CUgraphExecUpdateResult* updateResult_out) {
   if (updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CUgraphExecUpdateResultInfo info;
+  CUgraphExecUpdateResultInfo info = {};
+  info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
   const CUresult result = Update(hGraphExec, hGraph, &info);
   *updateResult_out = info.result;
   if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;

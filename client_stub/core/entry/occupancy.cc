@@ -22,8 +22,9 @@ CUresult Clusters(CUfunction function, const CUlaunchConfig* config, ClusterQues
   Kernel* kernel;
   WARPLINE_TRY(EnterFor(function, &kernel));
   if (answer == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (kernel->device->attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0)
+  if (kernel->device->attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
+  }
   LaunchAttributes attributes;
   WARPLINE_TRY(ReadLaunchAttributes(config->attrs, config->numAttrs, &attributes));
   const LaunchGeometry launch = {{config->gridDimX, config->gridDimY, config->gridDimZ},

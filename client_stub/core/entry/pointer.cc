@@ -55,7 +55,7 @@ Pointer Describe(CUdeviceptr address) {
 
 template <typename T>
 CUresult Give(void* data, T value) {
-  std::memcpy(data, &value, sizeof(value));
+  std::memcpy(data, &value, sizeof(T));
   return CUDA_SUCCESS;
 }
 

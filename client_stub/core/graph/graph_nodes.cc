@@ -141,7 +141,7 @@ CUresult AddNode(CUgraph handle, const CUgraphNode* dependencies, const CUgraphE
     std::unique_ptr<Graph> child;
     WARPLINE_TRY(ReadNode(*from, &params, &child));
     if (child.get() == graph) {
-      child.release();
+      static_cast<void>(child.release());  // The graph itself owns it.
       return CUDA_ERROR_INVALID_VALUE;
     }
     const CUresult result =
@@ -150,7 +150,7 @@ CUresult AddNode(CUgraph handle, const CUgraphNode* dependencies, const CUgraphE
       // After a failure the application keeps the graph that was to be moved.
       if (from->type == CU_GRAPH_NODE_TYPE_GRAPH &&
           from->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
-        child.release();
+        static_cast<void>(child.release());
       }
       return result;
     }

@@ -192,8 +192,9 @@ CUresult CompareGraphs(const Graph& mine, const Graph& other, CUgraphExecUpdateR
 void CopyParams(const Graph& from, Graph* to) {
   for (size_t i = 0; i < from.nodes.size(); ++i) {
     to->nodes[i]->params = from.nodes[i]->params;
-    if (from.nodes[i]->child != nullptr)
+    if (from.nodes[i]->child != nullptr) {
       CopyParams(*from.nodes[i]->child, to->nodes[i]->child.get());
+    }
   }
 }
 

@@ -40,8 +40,9 @@ CUresult CheckCluster(const Kernel& kernel, const LaunchGeometry& launch,
 
 CUresult CheckCooperative(Kernel* kernel, const LaunchGeometry& launch) {
   const Device& device = *kernel->device;
-  if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0)
+  if (device.attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
+  }
   const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
   const auto threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
   int each;

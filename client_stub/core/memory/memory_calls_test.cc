@@ -101,7 +101,7 @@ TEST_F(MemoryCallsTest, UnifiedCopyGoesByAddress) {
 }
 
 TEST_F(MemoryCallsTest, RowsAreMergedWhereNothingLiesBetweenThem) {
-  std::vector<char> host(64 * 4);
+  std::vector<char> host(size_t{64} * 4);
   CUDA_MEMCPY2D copy = {};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.srcHost = host.data();
@@ -181,7 +181,7 @@ TEST_F(MemoryCallsTest, PinnedSourceIsReadAfterWhatIsWrittenThereFirst) {
 }
 
 TEST_F(MemoryCallsTest, BoxesAreOneCommandEachWay) {
-  std::vector<char> host(64 * 4, 'h');
+  std::vector<char> host(size_t{64} * 4, 'h');
   CUDA_MEMCPY3D copy = {};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = memory_;
@@ -228,7 +228,7 @@ TEST_F(MemoryCallsTest, LongBoxesAreSplit) {
   ASSERT_EQ(cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kCopyBoxToDevice), 4);
   const auto last = session().Latest<cmd::CopyBoxToDevice>();
-  EXPECT_EQ(last.dst + last.height * 1024, memory_ + 2048 * 1024);
+  EXPECT_EQ(last.dst + last.height * 1024, memory_ + 2048ull * 1024);
 }
 
 TEST_F(MemoryCallsTest, RowsAreFilledByOneCommand) {

@@ -91,8 +91,9 @@ CUresult CheckEventQuery(const Event& event, bool unsafe) {
   const uint64_t id = event.capture.load(std::memory_order_relaxed);
   if (id == 0) return unsafe && AnyCapture() ? CheckUnsafe() : CUDA_SUCCESS;
   MutexLock lock(&GraphMutex());
-  if (CaptureSequence* const sequence = FindCapture(id); sequence != nullptr)
+  if (CaptureSequence* const sequence = FindCapture(id); sequence != nullptr) {
     InvalidateCapture(sequence);
+  }
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 

@@ -54,7 +54,7 @@ void DestroyEventsOf(const Context* context) {
 CUresult RecordEvent(Event* event, Stream* stream) {
   if (Captured(*stream)) return CaptureEventRecord(stream, event);
   event->capture.store(0, std::memory_order_relaxed);
-  uint64_t seq;
+  uint64_t seq = 0;
   const CUresult result = SendOn(stream, cmd::EventRecord{event->wire, stream->wire}, {}, &seq);
   if (result != CUDA_SUCCESS) return result;
   event->NoteRecorded(stream->wire, seq);

@@ -165,8 +165,9 @@ TEST_F(StreamCallsTest, ElapsedTimeNeedsTwoTimedCompleteEvents) {
   ASSERT_EQ(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
   float milliseconds = 0;
   EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_INVALID_HANDLE);
-  for (CUevent event : {start, end, untimed})
+  for (CUevent event : {start, end, untimed}) {
     ASSERT_EQ(cuEventRecord(event, nullptr), CUDA_SUCCESS);
+  }
   EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, untimed), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
   EXPECT_EQ(milliseconds, 1.5f);

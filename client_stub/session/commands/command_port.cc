@@ -108,8 +108,9 @@ void CommandPort::CountWait(WaitKind kind, CommandId id) {
 
 CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                                   std::string_view tail, std::string* fields) {
-  if (!Knows(id))
+  if (!Knows(id)) {
     return errors_.error() == CudaResult::kSuccess ? CudaResult::kNotSupported : errors_.error();
+  }
   ReplyWaiter waiter(1, fields);
   const ExpectedReply expected = {.command = id, .waiter = &waiter};
   if (Submit(id, body, body_bytes, tail, &expected) == 0) {

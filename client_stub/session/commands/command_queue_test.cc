@@ -217,7 +217,7 @@ TEST(CommandQueueTest, GroupsStayTogether) {
     const Taken taken = Parse(payload);
     marks.insert(marks.end(), taken.marks.begin(), taken.marks.end());
   }
-  ASSERT_EQ(marks.size(), size_t{kThreads * kGroups * 3});
+  ASSERT_EQ(marks.size(), size_t{kThreads} * kGroups * 3);
   for (size_t i = 0; i < marks.size(); i += 3) {
     ASSERT_EQ(marks[i], marks[i + 1]);
     ASSERT_EQ(marks[i], marks[i + 2]);

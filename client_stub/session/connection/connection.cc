@@ -173,11 +173,12 @@ bool Connection::RedialDue() const {
 }
 
 void Connection::StartRedialer() {
-  if (!redialer_.joinable())
+  if (!redialer_.joinable()) {
     redialer_ = StartLoopThread("wl-link", [this] {
       const LoopScope scope(&on_redialer_);
       RunRedialer();
     });
+  }
   changed_.NotifyAll();
 }
 
@@ -246,8 +247,9 @@ void Connection::Redial(bool moving) {
 absl::Status Connection::TryResume(const DialTarget& target, absl::Time deadline) {
   {
     MutexLock lock(&mu_);
-    if (stopping_ || state_ == ConnectionState::kOver)
+    if (stopping_ || state_ == ConnectionState::kOver) {
       return absl::CancelledError("the session ends");
+    }
     state_ = ConnectionState::kResuming;
   }
   {

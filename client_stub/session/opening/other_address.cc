@@ -21,8 +21,9 @@ std::optional<DialTarget> OtherAddress(const Welcomed& welcomed, const std::stri
   if (welcomed.boot_id != BootId()) return std::nullopt;
   // In a container the path may lead elsewhere than on the server's side. The session's secret goes
   // only to the server's user, by numbers that mean the same on both sides.
-  if (welcomed.user_namespace == 0 || welcomed.user_namespace != UserNamespace())
+  if (welcomed.user_namespace == 0 || welcomed.user_namespace != UserNamespace()) {
     return std::nullopt;
+  }
   const uint32_t server = welcomed.server_uid;
   // Tried first, so that no working connection is given up for nothing.
   const absl::Status there = ConnectUnix(welcomed.unix_socket, server).status();

@@ -152,8 +152,9 @@ TEST_F(SessionCallsTest, BoardFollowsTheWorker) {
   EXPECT_FALSE(session_->commands().Retired(1, second));
   server_.HoldRetired(false);
   while (!session_->commands().Retired(2, second)) std::this_thread::yield();
-  while (!session_->commands().Retired(kNoStream, session_->commands().last_seq()))
+  while (!session_->commands().Retired(kNoStream, session_->commands().last_seq())) {
     std::this_thread::yield();
+  }
 }
 
 TEST_F(SessionCallsTest, FullWindowMakesTheSenderWaitUntilCommandsRetire) {

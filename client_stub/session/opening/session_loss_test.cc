@@ -87,8 +87,9 @@ TEST_F(SessionLossTest, AServerThatReportsFailuresAllTheTimeDoesNotFillTheLog) {
   LogCapture log;
   const uint64_t seq = session_->commands().Send(cmd::EventDestroy{1});
   server_.AwaitCommand(seq);
-  for (int i = 0; i < 2000; ++i)
+  for (int i = 0; i < 2000; ++i) {
     SendFailed(CommandId::kEventDestroy, seq, CudaResult::kInvalidHandle);
+  }
   // The failure comes back from the next call that waits.
   EXPECT_EQ(Sync(), CudaResult::kInvalidHandle);
   EXPECT_EQ(log.LinesWith("EventDestroy number 1 failed").size(), 20u) << log.Text();

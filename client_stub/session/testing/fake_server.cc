@@ -25,7 +25,7 @@ void FakeServer::OnLinkGone(ClientLink* link) {
   if (link_ == link) link_ = nullptr;
 }
 
-void FakeServer::OnFrame(ClientLink* link, Frame frame) {
+void FakeServer::OnFrame(ClientLink* link, const Frame& frame) {
   {
     MutexLock lock(&mu_);
     if (frame.kind == kHello || frame.kind == kResume) cut_link_ = nullptr;

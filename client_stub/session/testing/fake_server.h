@@ -67,7 +67,7 @@ class FakeServer {
 
   // A link calls these on its loop: the first with every frame of the client, the second when it
   // goes away.
-  void OnFrame(ClientLink* link, Frame frame);
+  void OnFrame(ClientLink* link, const Frame& frame);
   void OnLinkGone(ClientLink* link);
 
   static constexpr uint64_t kQuota = 8ull << 30;

@@ -18,11 +18,11 @@ class CudaLinks : public virtual Links, protected CudaPart {
  public:
   explicit CudaLinks(CudaMember* member) : CudaPart(*member) {}
 
-  CudaResult CreateLink(absl::Span<const JitOption> options, LinkId* link) override;
-  CudaResult AddToLink(LinkId link, uint32_t type, std::string_view data, const std::string& name,
+  CudaResult CreateLink(absl::Span<const JitOption> options, LinkId* id) override;
+  CudaResult AddToLink(LinkId id, uint32_t type, std::string_view data, const std::string& name,
                        absl::Span<const JitOption> options, JitLog* log) override;
-  CudaResult CompleteLink(LinkId link, std::string* code, JitLog* log) override;
-  void DestroyLink(LinkId link) override;
+  CudaResult CompleteLink(LinkId id, std::string* code, JitLog* log) override;
+  void DestroyLink(LinkId id) override;
 };
 
 }  // namespace warpline::device

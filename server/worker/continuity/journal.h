@@ -100,11 +100,11 @@ class Journal {
   std::vector<uint32_t> InOrder();
   // The command that the slot names, which may be none that exists.
   CommandId CommandAt(uint32_t slot) const;
-  bool Read(uint32_t slot, JournalEntry* entry);
+  bool Read(uint32_t index, JournalEntry* entry);
   bool Add(const Key& key, uint64_t parent, CommandId id, std::string_view body, int64_t value)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddLink(const Key& key, uint64_t parent, CommandId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Erase(uint32_t slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetLocked(JournalKind kind, uint64_t handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool TakeSpace(uint64_t bytes, uint64_t* offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveSpace(uint64_t offset, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -54,6 +54,8 @@ void* Reserve(size_t bytes, int flags) {
 // The executable exports it (see BUILD), so everything that is loaded finds it before libc's.
 extern "C" {
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's are
+// reserved.
 __attribute__((visibility("default"))) void* mmap(void* address, size_t bytes, int protection,
                                                   int flags, int fd, off_t offset) noexcept {
   constexpr int kWithoutAWish = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -65,6 +67,7 @@ __attribute__((visibility("default"))) void* mmap(void* address, size_t bytes, i
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
 }
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
 __attribute__((visibility("default"))) void* mmap64(void* address, size_t bytes, int protection,
                                                     int flags, int fd, off64_t offset) noexcept {
   return mmap(address, bytes, protection, flags, fd, offset);

@@ -55,8 +55,9 @@ absl::Status OutputCapture::Replace(Stream* stream) {
   absl::StatusOr<UniqueFd> file = NewSealedMemory("warpline-output", kFileBytes);
   if (!file.ok()) return file.status();
   stream->file = *std::move(file);
-  if (dup2(stream->file.get(), stream->descriptor) < 0)
+  if (dup2(stream->file.get(), stream->descriptor) < 0) {
     return Errno("descriptor of what kernels print");
+  }
   return absl::OkStatus();
 }
 

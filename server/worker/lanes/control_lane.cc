@@ -107,8 +107,9 @@ void ControlLane::Do(const cmd::ModuleJitLog&, Task& task) {
 void ControlLane::Do(const cmd::ModuleKernels& command, Task& task) {
   CudaResult result = task.module->result;
   std::vector<std::string> names;
-  if (result == CudaResult::kSuccess)
+  if (result == CudaResult::kSuccess) {
     result = host_->devices->context(task.module->device)->Kernels(task.module->id, &names);
+  }
   cmd::ModuleKernelsReply reply = {static_cast<uint32_t>(names.size()), 0};
   std::string tail;
   for (size_t i = command.first; i < names.size(); ++i) {
@@ -209,8 +210,9 @@ void ControlLane::Do(const cmd::LimitSet& command, Task& task) {
 
 void ControlLane::Do(const cmd::ModuleCheck&, Task& task) {
   CudaResult& result = task.module->result;
-  if (result == CudaResult::kSuccess)
+  if (result == CudaResult::kSuccess) {
     result = host_->devices->context(task.module->device)->CheckModule(task.module->id);
+  }
   host_->sink->Reply(task.seq, result);
 }
 

@@ -42,6 +42,7 @@ struct AbsDiff {
   static u32 Of(u32 a, u32 b, u32 c) {
     u32 vector = 0, sum = c;
     for (u32 shift = 0; shift < 32; shift += sizeof(N) * 8) {
+      // NOLINTNEXTLINE(bugprone-signed-char-misuse): the lanes of the vector are numbers.
       const i32 x = N(a >> shift), y = N(b >> shift);
       const u32 d = u32(x < y ? y - x : x - y);
       vector |= (d & (sizeof(N) == 1 ? 0xffu : 0xffffu)) << shift;

@@ -128,7 +128,7 @@ void Block::Start(uint64_t index) {
   }
 }
 
-bool Block::Fault(CudaResult result, const Op& op, std::string text) {
+bool Block::Fault(CudaResult result, const Op& op, const std::string& text) {
   if (fault_ == CudaResult::kSuccess) {
     fault_ = result;
     fault_text_ = absl::StrCat(text, " in kernel ", code_.name, ", PTX line ", op.line, ", block ",

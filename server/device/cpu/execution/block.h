@@ -115,7 +115,7 @@ class Block {
     return locals_ + (uint64_t{warp.index} * kLanes + static_cast<uint32_t>(lane)) * local_stride_;
   }
   uint32_t local_bytes() const { return local_bytes_; }
-  bool Fault(CudaResult result, const Op& op, std::string text);
+  bool Fault(CudaResult result, const Op& op, const std::string& text);
 
  private:
   struct Barrier {

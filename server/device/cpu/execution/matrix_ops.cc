@@ -43,11 +43,16 @@ uint8_t* Element(uint8_t* regs, const Matrix& matrix, int lane, int index) {
   const int per = MatrixElementsPerRegister(matrix.type);
   const uint32_t slot = matrix.slots[static_cast<size_t>(index / per)];
   const int column = std::max(bytes, 4);
-  return regs + slot + static_cast<uint32_t>(lane * column + index % per * bytes);
+  return regs + slot + static_cast<ptrdiff_t>(lane) * column + index % per * bytes;
 }
 
 int ElementsPerLane(const Matrix& matrix) {
   return static_cast<int>(matrix.slots.size()) * MatrixElementsPerRegister(matrix.type);
+}
+
+// Where an element is in a matrix that lies row by row.
+size_t Flat(int row, int columns, int column) {
+  return static_cast<size_t>(row) * static_cast<size_t>(columns) + static_cast<size_t>(column);
 }
 
 struct Position {
@@ -137,7 +142,7 @@ void Gather(const MatrixSite& site, const Matrix& matrix, uint8_t* regs, Read re
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int i = 0; i < ElementsPerLane(matrix); ++i) {
       const Position at = Where(site, matrix, lane, i);
-      (*out)[static_cast<size_t>(at.row * matrix.columns + at.column)] =
+      (*out)[Flat(at.row, matrix.columns, at.column)] =
           read(Element(regs, matrix, lane, i), matrix.type);
     }
   }
@@ -153,10 +158,9 @@ void Multiply(const MatrixSite& site, uint8_t* regs, Read read, Write write) {
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int i = 0; i < ElementsPerLane(site.d); ++i) {
       const Position at = Where(site, site.d, lane, i);
-      V sum = c[static_cast<size_t>(at.row * columns + at.column)];
+      V sum = c[Flat(at.row, columns, at.column)];
       for (int k = 0; k < k_end; ++k) {
-        sum += a[static_cast<size_t>(at.row * k_end + k)] *
-               b[static_cast<size_t>(k * columns + at.column)];
+        sum += a[Flat(at.row, k_end, k)] * b[Flat(k, columns, at.column)];
       }
       write(Element(regs, site.d, lane, i), sum);
     }
@@ -214,9 +218,9 @@ bool Tiles(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask,
         const int minor = lane % 4 * 2 + part;
         const int row = site.column_major ? minor : lane / 4;
         const int column = site.column_major ? lane / 4 : minor;
-        auto* const memory = reinterpret_cast<uint8_t*>(rows[row]) + column * 2;
+        auto* const memory = reinterpret_cast<uint8_t*>(rows[row]) + ptrdiff_t{2} * column;
         uint8_t* const element =
-            regs + site.d.slots[tile] + static_cast<uint32_t>(lane * 4 + part * 2);
+            regs + site.d.slots[tile] + (ptrdiff_t{4} * lane + ptrdiff_t{2} * part);
         std::memcpy(store ? memory : element, store ? element : memory, 2);
       }
     }

@@ -11,6 +11,12 @@ M* At(uint64_t host) {
   return reinterpret_cast<M*>(host);
 }
 
+// What a load writes into a register: with the sign of M, where it has one.
+template <typename R, typename M>
+R Extend(M value) {
+  return static_cast<R>(value);  // NOLINT(bugprone-signed-char-misuse)
+}
+
 // M is the type in memory, and R that of the register.
 template <typename M, typename R>
 bool Load(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) {
@@ -23,7 +29,7 @@ bool Load(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) 
       R* const d = reinterpret_cast<R*>(regs + op.r[1 + v]);
       for (uint32_t m = mask; m != 0; m &= m - 1) {
         const int i = __builtin_ctz(m);
-        d[i] = static_cast<R>(__atomic_load_n(At<M>(lanes.address[i]) + v, __ATOMIC_ACQUIRE));
+        d[i] = Extend<R>(__atomic_load_n(At<M>(lanes.address[i]) + v, __ATOMIC_ACQUIRE));
       }
     }
     return true;
@@ -31,18 +37,18 @@ bool Load(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask) 
   if (lanes.consecutive && op.vector == 1) {
     R* const d = reinterpret_cast<R*>(regs + op.r[1]);
     const M* const s = At<const M>(lanes.address[0]);
-    for (int i = 0; i < kLanes; ++i) d[i] = static_cast<R>(s[i]);
+    for (int i = 0; i < kLanes; ++i) d[i] = Extend<R>(s[i]);
     return true;
   }
   for (int v = 0; v < op.vector; ++v) {
     R* const d = reinterpret_cast<R*>(regs + op.r[1 + v]);
     if (mask == kAllLanes) {
-      for (int i = 0; i < kLanes; ++i) d[i] = static_cast<R>(At<const M>(lanes.address[i])[v]);
+      for (int i = 0; i < kLanes; ++i) d[i] = Extend<R>(At<const M>(lanes.address[i])[v]);
       continue;
     }
     for (uint32_t m = mask; m != 0; m &= m - 1) {
       const int i = __builtin_ctz(m);
-      d[i] = static_cast<R>(At<const M>(lanes.address[i])[v]);
+      d[i] = Extend<R>(At<const M>(lanes.address[i])[v]);
     }
   }
   return true;

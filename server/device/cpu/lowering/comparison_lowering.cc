@@ -38,7 +38,7 @@ bool ComparisonLowering::ParseCompare(const Instruction& in, size_t types, std::
 bool ComparisonLowering::SetPredicate(const Instruction& in) {
   if (IsOfHalves(in)) return SetHalfPredicate(in);
   std::string key;
-  uint64_t combine;
+  uint64_t combine = 0;
   if (!ParseCompare(in, 1, &key, &combine)) return false;
   const AluRow* const row = FindAlu(key);
   if (row == nullptr) return Unsupported(in);
@@ -67,7 +67,7 @@ bool ComparisonLowering::SetPredicate(const Instruction& in) {
 bool ComparisonLowering::Set(const Instruction& in) {
   if (IsOfHalves(in)) return SetHalf(in);
   std::string key;
-  uint64_t combine;
+  uint64_t combine = 0;
   if (!ParseCompare(in, 2, &key, &combine)) return false;
   const AluRow* const row = FindAlu(key);
   if (row == nullptr) return Unsupported(in);
@@ -139,7 +139,7 @@ bool ComparisonLowering::SetHalfPredicate(const Instruction& in) {
   Instruction wide = in;
   wide.modifiers.back() = "f32";
   std::string key;
-  uint64_t combine;
+  uint64_t combine = 0;
   if (!ParseCompare(wide, 1, &key, &combine)) return false;
   if (in.operands.size() != (combine != 0 ? 4u : 3u)) return Invalid("wrong number of operands");
   const Operand& first = in.operands[0];
@@ -167,7 +167,7 @@ bool ComparisonLowering::SetHalf(const Instruction& in) {
   Instruction wide = in;
   if (half_source) wide.modifiers.back() = "f32";
   std::string key;
-  uint64_t combine;
+  uint64_t combine = 0;
   if (!ParseCompare(wide, 2, &key, &combine)) return false;
   if (in.operands.size() != (combine != 0 ? 4u : 3u)) return Invalid("wrong number of operands");
   const AluRow* const row = FindAlu(key);

@@ -118,7 +118,7 @@ bool ControlLowering::CallSystem(const SystemCall& call, const Operand* results,
     op.r[1] = slot;
     op.bytes = static_cast<uint8_t>(bytes);
   };
-  uint32_t slots[6];
+  uint32_t slots[6] = {};
   for (size_t i = 0; i < signature.size(); ++i) {
     if (i == 0 && !returns) continue;
     const Formal& formal = i == 0 ? taken[0] : given[i - 1];

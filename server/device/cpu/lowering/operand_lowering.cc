@@ -312,7 +312,7 @@ bool OperandLowering::ResolveAddress(const Operand& operand, Space space, Op* op
     op->imm += found->offset;
     return true;
   }
-  uint32_t slot;
+  uint32_t slot = kNoSlot;
   bool known = false;
   if (!SymbolAddress(base, space == Space::kShared ? 'i' : 'l', &slot, &known)) return false;
   if (!known) return Invalid(absl::StrCat("unknown symbol ", operand.name));

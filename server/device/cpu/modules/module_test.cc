@@ -189,7 +189,7 @@ TEST_F(ModuleTest, SpecialRegistersOfBlocksInThreeDimensions) {
     st.global.u32 [%l3], %r12;
   )"));
   ASSERT_EQ(Launch(kernel, {3, 2, 2}, {5, 3, 3}, 0, memory_, memory_, 0u), CudaResult::kSuccess);
-  const auto got = Read<uint32_t>(memory_, 12 * 45);
+  const auto got = Read<uint32_t>(memory_, size_t{12} * 45);
   for (uint32_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], i);
 }
 

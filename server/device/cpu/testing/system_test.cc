@@ -96,7 +96,7 @@ TEST_F(SystemTest, PrintfWritesInOrderAndReturnsItsArguments) {
 }
 
 TEST_F(SystemTest, PrintfKeepsTheLatestWhenItsBufferIsFull) {
-  EXPECT_EQ(context_->SetLimit(1, 10 * (16 + 8 * 6)), CudaResult::kSuccess);
+  EXPECT_EQ(context_->SetLimit(1, 10ull * (16 + 8 * 6)), CudaResult::kSuccess);
   const Capture out(1);
   EXPECT_EQ(Run("prints", 40, memory_, int32_t{7}), CudaResult::kSuccess);
   const std::string text = out.Text();
