@@ -1,7 +1,6 @@
 #include "client_stub/core/launch/launch_attributes.h"
 
-#include <cstring>
-
+#include "client_stub/core/base/enum_value.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/events.h"
 
@@ -41,16 +40,8 @@ CUresult ReadCluster(const CUlaunchAttribute& attribute, LaunchAttributes* read)
   return CUDA_SUCCESS;
 }
 
-// The application may give any number, which is not to be read as one of the enumeration's.
-int NumberOf(const CUlaunchAttributeID& id) {
-  int number;
-  static_assert(sizeof(number) == sizeof(id));
-  std::memcpy(&number, &id, sizeof(number));
-  return number;
-}
-
 CUresult ReadOne(const CUlaunchAttribute& attribute, LaunchAttributes* read) {
-  switch (NumberOf(attribute.id)) {
+  switch (ValueOf(attribute.id)) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:

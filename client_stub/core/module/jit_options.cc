@@ -5,18 +5,19 @@
 #include <cstring>
 
 #include "client_stub/core/base/call_log.h"
+#include "client_stub/core/base/enum_value.h"
 
 namespace warpline::stub {
 namespace {
 
-void AppendOption(CUjit_option id, uint32_t value, std::string* wire) {
+void AppendOption(int id, uint32_t value, std::string* wire) {
   const uint32_t option[2] = {static_cast<uint32_t>(id), value};
   wire->append(reinterpret_cast<const char*>(option), sizeof(option));
 }
 
-void SayNotSupported(CUjit_option id) {
+void SayNotSupported(int id) {
   if (const LogPermit permit = CallLog().Ask(kOptionLine)) {
-    permit.Warning("CUjit_option ", static_cast<int>(id), " is not supported");
+    permit.Warning("CUjit_option ", id, " is not supported");
   }
 }
 
@@ -25,7 +26,7 @@ void SayNotSupported(CUjit_option id) {
 CUresult JitOptions::Read(unsigned int count, CUjit_option* options, void** values) {
   if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
-    const CUjit_option id = options[i];
+    const int id = ValueOf(options[i]);
     switch (id) {
       case CU_JIT_WALL_TIME:
         wall_time_ = &values[i];
