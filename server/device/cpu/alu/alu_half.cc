@@ -114,6 +114,7 @@ constexpr AluRow Slow3(const char* mnemonic) {
   return Row<T, T, T, T>(mnemonic, SlowTernary<F, T, T, T, T>);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): they name members and templates.
 #define WARPLINE_HALF(Slow, op, Name, type, H) \
   Slow<HalfOps<H>::Name, u16>(op "." type), Slow<Both<HalfOps<H>::Name>, u32>(op "." type "x2")
 #define WARPLINE_HALVES(type, H)                                                                   \
@@ -138,6 +139,7 @@ constexpr AluRow Slow3(const char* mnemonic) {
 #define WARPLINE_FROM(mode, round, type, H)                                                 \
   Row<u16, f32>("cvt." mode "." type ".f32", SlowUnary<HalfOps<H>::From<round>, u16, f32>), \
       Row<u16, f64>("cvt." mode "." type ".f64", SlowUnary<HalfOps<H>::From<round>, u16, f64>)
+// NOLINTEND(bugprone-macro-parentheses)
 
 constexpr AluRow kRows[] = {
     WARPLINE_HALVES("f16", F16),
