@@ -175,7 +175,9 @@ TEST_F(ObjectCallsTest, TexturesAreOfMemoryThatIsThere) {
 }
 
 TEST_F(ObjectCallsTest, TheSameTensorMapIsAskedForOnce) {
-  CUtensorMap map = {}, same = {}, other = {};
+  // On the heap: a sanitizer's stack does not keep to their alignment.
+  std::vector<CUtensorMap> maps(3);
+  CUtensorMap &map = maps[0], &same = maps[1], &other = maps[2];
   const cuuint64_t sizes[] = {64, 64}, strides[] = {256};
   const cuuint32_t box[] = {16, 16}, steps[] = {1, 1};
   const auto encode = [&](CUtensorMap* into, uint64_t address, cuuint32_t rank) {

@@ -23,7 +23,8 @@ class FakeSession : public Session,
                     public FakeMemory,
                     public FakeNotices {
  public:
-  static constexpr uint64_t kArenaBase = uint64_t{1} << 44;
+  // Where neither programs nor the shadows of sanitizers lie.
+  static constexpr uint64_t kArenaBase = 0x567000000000;
   static constexpr uint64_t kArenaBytes = uint64_t{1} << 32;
 
   // The devices have an H200's limits and 1 GiB each, granted as it is asked for. Only the first
