@@ -96,6 +96,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual int DeviceCount() = 0;
+  // The ordinal in this process of the device at a place on the PCI bus, which another process
+  // calls `ordinal`. NOT_FOUND when the driver does not show it to this process.
+  virtual absl::StatusOr<int> Find(int ordinal, const std::string& pci_bus_id) = 0;
   virtual absl::StatusOr<DeviceInfo> Info(int ordinal) = 0;
   // Opens a context for each of `ordinals`, which are distinct and 1 to 32 in number. The contexts
   // end together: none may be used any more once the first is destroyed.

@@ -70,18 +70,20 @@ Jailer::Jailer(JailerOptions options)
       log_(kJailerLines) {}
 
 void Jailer::AddDevice(int ordinal, const std::string& pci_bus_id) {
-  std::vector<std::string> files = DeviceFilesOf({pci_bus_id});
+  Gpu gpu = {pci_bus_id, DeviceFilesOf({pci_bus_id})};
   MutexLock lock(&mu_);
-  device_files_[ordinal] = std::move(files);
+  gpus_[ordinal] = std::move(gpu);
 }
 
-std::vector<std::string> Jailer::FilesOf(const std::vector<int>& ordinals) {
+std::vector<std::string> Jailer::AddDevices(const std::vector<int>& ordinals,
+                                            warpline_internal::JailPlan* plan) {
   std::vector<std::string> files;
   MutexLock lock(&mu_);
   for (const int ordinal : ordinals) {
-    const auto known = device_files_.find(ordinal);
-    const auto& more = known == device_files_.end() ? AllDeviceFiles() : known->second;
-    files.insert(files.end(), more.begin(), more.end());
+    const auto known = gpus_.find(ordinal);
+    const Gpu gpu = known == gpus_.end() ? Gpu{"", AllDeviceFiles()} : known->second;
+    plan->add_pci_bus_ids(gpu.pci_bus_id);
+    files.insert(files.end(), gpu.files.begin(), gpu.files.end());
   }
   return files;
 }
@@ -91,7 +93,7 @@ absl::StatusOr<std::unique_ptr<Cell>> Jailer::NewCell(const std::string& profile
   JailPlan plan;
   plan.set_profile(profile);
   plan.set_strict(options_.strict);
-  std::vector<std::string> files = FilesOf(ordinals);
+  std::vector<std::string> files = AddDevices(ordinals, &plan);
   for (const gid_t group : GroupsOf(files)) plan.add_groups(group);
   for (std::string& file : files) plan.add_device_files(std::move(file));
   plan.set_uid(uids_.Take());

@@ -78,7 +78,14 @@ class Jailer {
 
  private:
   friend class Cell;
-  std::vector<std::string> FilesOf(const std::vector<int>& ordinals);
+  // What is known of a device from AddDevice().
+  struct Gpu {
+    std::string pci_bus_id;
+    std::vector<std::string> files;
+  };
+  // Names the devices in the plan, and returns their files.
+  std::vector<std::string> AddDevices(const std::vector<int>& ordinals,
+                                      warpline_internal::JailPlan* plan);
   // Logs the first report of a profile, and each that differs from the one before.
   void Tell(const std::string& profile, const warpline_internal::JailReport& report);
 
@@ -88,8 +95,8 @@ class Jailer {
   const absl::StatusOr<std::unique_ptr<Cgroups>> groups_;
   std::atomic<uint64_t> cells_{0};
   Mutex mu_;
-  std::map<int, std::vector<std::string>> device_files_ ABSL_GUARDED_BY(mu_);  // By ordinal.
-  std::map<std::string, std::string> told_ ABSL_GUARDED_BY(mu_);               // By profile.
+  std::map<int, Gpu> gpus_ ABSL_GUARDED_BY(mu_);                  // By ordinal.
+  std::map<std::string, std::string> told_ ABSL_GUARDED_BY(mu_);  // By profile.
   LogBudget log_ ABSL_GUARDED_BY(mu_);
 };
 

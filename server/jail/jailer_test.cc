@@ -26,5 +26,18 @@ TEST(JailerTest, WithoutARangeThereIsAUserNamespace) {
   EXPECT_EQ((*cell)->plan().uid(), 0u);
 }
 
+// The driver in there numbers only the devices of the cell.
+TEST(JailerTest, ACellKnowsItsDevicesByTheirPlaces) {
+  Jailer jailer({});
+  jailer.AddDevice(0, "0000:18:00.0");
+  jailer.AddDevice(1, "0000:2A:00.0");
+  const auto cell = jailer.NewCell("worker", {1, 0, 2});
+  ASSERT_TRUE(cell.ok());
+  ASSERT_EQ((*cell)->plan().pci_bus_ids_size(), 3);
+  EXPECT_EQ((*cell)->plan().pci_bus_ids(0), "0000:2A:00.0");
+  EXPECT_EQ((*cell)->plan().pci_bus_ids(1), "0000:18:00.0");
+  EXPECT_EQ((*cell)->plan().pci_bus_ids(2), "");
+}
+
 }  // namespace
 }  // namespace warpline::jail

@@ -51,7 +51,10 @@ absl::Status Keeper::Open(const warpline_internal::OpenKeeper& request, FromKeep
     }
   }
   if (!backend.ok()) return backend.status();
-  const int ordinal = request.ordinal();
+  const auto& bus_ids = request.jail().pci_bus_ids();
+  const auto place = (*backend)->Find(request.ordinal(), bus_ids.empty() ? "" : bus_ids[0]);
+  if (!place.ok()) return place.status();
+  const int ordinal = *place;
   reply->set_device_count((*backend)->DeviceCount());
   if (ordinal < 0 || ordinal >= reply->device_count()) {
     return absl::NotFoundError(

@@ -16,6 +16,9 @@ class CpuBackend : public Backend {
 
   int DeviceCount() override { return devices_; }
 
+  absl::StatusOr<int> Find(int ordinal, const std::string& /*pci_bus_id*/) override {
+    return ordinal;
+  }
   absl::StatusOr<DeviceInfo> Info(int ordinal) override {
     if (!Has(ordinal)) return absl::InvalidArgumentError("no such device");
     return cpu::DescribeHost(ordinal, devices_);

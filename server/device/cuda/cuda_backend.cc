@@ -19,6 +19,18 @@ class CudaBackend : public Backend {
 
   int DeviceCount() override { return count_; }
 
+  absl::StatusOr<int> Find(int ordinal, const std::string& pci_bus_id) override {
+    if (pci_bus_id.empty()) return ordinal;
+    CUdevice device;
+    const CUresult found = api_->p_cuDeviceGetByPCIBusId(&device, pci_bus_id.c_str());
+    if (found != CUDA_SUCCESS) {
+      return absl::NotFoundError(
+          absl::StrCat("the driver shows no device at ", pci_bus_id, " (device ", ordinal, ")"));
+    }
+    // The driver's handle of a device is its ordinal.
+    return device;
+  }
+
   absl::StatusOr<DeviceInfo> Info(int ordinal) override {
     DeviceInfo info;
     CUdevice device;

@@ -21,6 +21,7 @@ namespace warpline::device {
   F(cuDeviceTotalMem)                   \
   F(cuDeviceGetUuid)                    \
   F(cuDeviceGetPCIBusId)                \
+  F(cuDeviceGetByPCIBusId)              \
   F(cuDeviceGetAttribute)               \
   F(cuDeviceCanAccessPeer)              \
   F(cuDevicePrimaryCtxRetain)           \

@@ -47,6 +47,9 @@ class FakeBackend : public Backend {
 
   int DeviceCount() override { return options_.device_count; }
 
+  absl::StatusOr<int> Find(int ordinal, const std::string& /*pci_bus_id*/) override {
+    return ordinal;
+  }
   absl::StatusOr<DeviceInfo> Info(int ordinal) override {
     if (ordinal < 0 || ordinal >= options_.device_count) return absl::NotFoundError("no device");
     DeviceInfo info;

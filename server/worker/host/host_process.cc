@@ -58,7 +58,15 @@ absl::Status HostProcess::OpenDevices(const PrepareWorker& prepare) {
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
   const absl::Time driver_ready = absl::Now();
-  auto contexts = backend_->OpenContexts(OrdinalsOf(prepare));
+  const auto& bus_ids = prepare.jail().pci_bus_ids();
+  places_.clear();
+  for (size_t i = 0; i < ordinals_.size(); ++i) {
+    const auto known = static_cast<int>(i) < bus_ids.size();
+    auto place = backend_->Find(ordinals_[i], known ? bus_ids[static_cast<int>(i)] : "");
+    if (!place.ok()) return place.status();
+    places_.push_back(*place);
+  }
+  auto contexts = backend_->OpenContexts(places_);
   if (!contexts.ok()) return contexts.status();
   contexts_ = *std::move(contexts);
   driver_time_ = driver_ready - start;
@@ -101,7 +109,7 @@ std::vector<SessionDevice> HostProcess::Devices() const {
   for (size_t i = 0; i < contexts_.size(); ++i) {
     SessionDevice& device = devices.emplace_back();
     device.context = contexts_[i].get();
-    if (const auto info = backend_->Info(ordinals_[i]); info.ok()) {
+    if (const auto info = backend_->Info(places_[i]); info.ok()) {
       device.max_stack_bytes = MostStackBytes(*info);
       device.max_threads = MostThreads(*info);
     }

@@ -75,7 +75,8 @@ class HostProcess {
   const Options options_;
   warpline_internal::JailReport jail_report_;
   std::unique_ptr<device::Backend> backend_;
-  std::vector<int> ordinals_;                               // Those of the contexts.
+  std::vector<int> ordinals_;  // Those of the contexts, as the server numbers them,
+  std::vector<int> places_;    // and as this process's driver does.
   std::vector<std::unique_ptr<device::Context>> contexts_;  // By the sessions' device numbers.
   // The times that Prepare() took, for the log.
   absl::Duration driver_time_;
