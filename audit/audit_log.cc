@@ -19,17 +19,17 @@ namespace {
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
 // In the order of Bound; what has none never asks. Of one tenant or peer: with lines of some 400
-// bytes at most 10 MB a day in the long run, where the files by default hold 1 GiB.
+// bytes at most 15 MB a day in the long run, where the files by default hold 1 GiB.
 constexpr LogKind kEach[] = {
     {"none", 1, absl::Hours(1)},         {"sessions", 1000, absl::Seconds(10)},
-    {"refused", 100, absl::Minutes(1)},  {"modules", 2000, absl::Seconds(10)},
+    {"refused", 100, absl::Minutes(1)},  {"modules", 5000, absl::Seconds(5)},
     {"shares", 2000, absl::Seconds(10)}, {"workers", 200, absl::Seconds(30)},
     {"admin", 1000, absl::Seconds(10)},
 };
 // Of all together.
 constexpr LogKind kAll[] = {
     {"none", 1, absl::Hours(1)},          {"sessions", 20'000, absl::Seconds(1)},
-    {"refused", 2000, absl::Seconds(5)},  {"modules", 20'000, absl::Seconds(1)},
+    {"refused", 2000, absl::Seconds(5)},  {"modules", 50'000, absl::Milliseconds(500)},
     {"shares", 20'000, absl::Seconds(1)}, {"workers", 2000, absl::Seconds(5)},
     {"admin", 2000, absl::Seconds(5)},
 };

@@ -42,6 +42,14 @@ struct ServerRecord {
   friend bool operator==(const ServerRecord&, const ServerRecord&) = default;
 };
 
+// The end of a server's audit, in the form of audit::FormatAnchor().
+struct AuditHead {
+  std::string server;
+  std::string head;
+  std::string lost;  // One that the server had and had no more later; empty for none.
+  friend bool operator==(const AuditHead&, const AuditHead&) = default;
+};
+
 enum class LeaseState {
   kActive,
   kRevoked,   // By the operator, or because it ran out. Kept until its sessions have been told why.

@@ -93,6 +93,13 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(SchedulerOptions op
   return scheduler;
 }
 
+Scheduler::~Scheduler() {
+  MutexLock lock(&mu_);
+  if (const absl::Status status = anchors_.WriteAll(store_.get()); !status.ok()) {
+    LogError("cannot write the servers' anchors: ", status.message());
+  }
+}
+
 absl::Status Scheduler::TakeState() {
   MutexLock lock(&mu_);
   const absl::Time now = Now();
@@ -100,6 +107,7 @@ absl::Status Scheduler::TakeState() {
   // and it is better to know that now.
   if (const auto tenants = store_->Tenants(); !tenants.ok()) return tenants.status();
   if (const auto named = store_->ServersWithCredential(); !named.ok()) return named.status();
+  if (auto status = anchors_.Restore(store_.get()); !status.ok()) return status;
   auto servers = store_->Servers();
   if (!servers.ok()) return servers.status();
   for (const ServerRecord& server : *servers) {
@@ -428,6 +436,11 @@ void Scheduler::Housekeep() {
   const absl::Time now = Now();
   HousekeepServers(now);
   HousekeepLeases(now);
+  if (const absl::Status status = anchors_.Write(store_.get(), now); !status.ok()) {
+    if (const LogPermit permit = log_.Ask("", kStoreLine)) {
+      permit.Error("cannot write the servers' anchors: ", status.message());
+    }
+  }
   const auto rotated = keys_.RotateIfDue(now);
   if (!rotated.ok()) {
     if (const LogPermit permit = log_.Ask("", kStoreLine)) {

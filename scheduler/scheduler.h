@@ -21,6 +21,7 @@
 #include "lease/token.h"
 #include "proto/admin.pb.h"
 #include "proto/scheduler.pb.h"
+#include "scheduler/audit_anchors.h"
 #include "scheduler/placement.h"
 #include "scheduler/renewals.h"
 #include "scheduler/scheduler_log.h"
@@ -71,6 +72,8 @@ class Scheduler {
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(SchedulerOptions options,
                                                            std::unique_ptr<Store> store,
                                                            KeyRing keys);
+  // Writes what was still to be written.
+  ~Scheduler();
 
   // RESOURCE_EXHAUSTED for a tenant's limit, that of its calls included, or a full pool, NOT_FOUND
   // for an unknown device. With `by_sessions` the lease lives by its sessions alone and will not be
@@ -93,7 +96,8 @@ class Scheduler {
       const warpline_internal::TenantRequest& request);
   absl::Status RemoveTenant(const warpline_internal::TenantRequest& request);
   absl::Status Revoke(const warpline_internal::RevokeRequest& request);
-  // Gives a server a credential. ALREADY_EXISTS when a new one is asked for and it has one,
+  // Gives a server a credential. With another one the operator also takes its audit as it is,
+  // whatever it has lost. ALREADY_EXISTS when a new one is asked for and it has one,
   // NOT_FOUND when another one is asked for and it has none.
   absl::StatusOr<warpline_internal::ServerReply> PutServer(
       const warpline_internal::ServerRequest& request);
@@ -156,6 +160,8 @@ class Scheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status NoteServer(const warpline_internal::ServerReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status NoteAuditHead(const warpline_internal::ServerReport& report, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndTrials() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepLeases(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HousekeepServers(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -172,6 +178,7 @@ class Scheduler {
   SchedulerCounts counts_ ABSL_GUARDED_BY(mu_);
   TenantRates rates_ ABSL_GUARDED_BY(mu_);
   Renewals renewals_ ABSL_GUARDED_BY(mu_);
+  AuditAnchors anchors_ ABSL_GUARDED_BY(mu_);
   KeyedLogBudget log_;  // By TenantKey() and ServerKey().
 };
 

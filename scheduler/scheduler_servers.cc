@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/crypto/secret.h"
 #include "common/log/log.h"
@@ -44,13 +43,6 @@ absl::Status CheckReport(const ServerReport& report) {
            session.more_gpus_size() <= kMaxDevices;
   }
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("a malformed report");
-}
-
-// How many records the server's audit has.
-uint64_t RecordsIn(const ServerReport& report) {
-  const std::string& head = report.audit_head();
-  uint64_t records = 0;
-  return absl::SimpleAtoi(head.substr(0, head.find(':')), &records) ? records : 0;
 }
 
 }  // namespace
@@ -100,6 +92,11 @@ absl::StatusOr<ServerReply> Scheduler::PutServer(const ServerRequest& request) {
                                   ? store_->AddServerCredential(request.name(), hash)
                                   : store_->UpdateServerCredential(request.name(), hash);
   if (!status.ok()) return status;
+  // Who gives a server another credential trusts it anew.
+  if (!request.create()) {
+    anchors_.AcceptLoss(request.name());
+    if (auto written = anchors_.Write(store_.get(), Now()); !written.ok()) return written;
+  }
   LogInfo(request.create() ? "added" : "changed credential of", " server=", request.name());
   return reply;
 }
@@ -114,6 +111,7 @@ absl::Status Scheduler::RemoveServer(const ServerRequest& request) {
   LogInfo("removed server=", request.name());
   records_.erase(request.name());
   servers_.erase(request.name());
+  anchors_.Forget(request.name());
   return absl::OkStatus();
 }
 
@@ -144,15 +142,24 @@ absl::Status Scheduler::NoteServer(const ServerReport& report) {
 }
 
 absl::Status Scheduler::TellEnded(const std::string& server, ReportReply* reply) {
-  const auto leases = store_->Leases();
+  const auto leases = store_->EndedLeasesOn(server);
   if (!leases.ok()) return leases.status();
   for (const LeaseRecord& lease : *leases) {
-    if (lease.server != server || lease.state == LeaseState::kActive) continue;
     auto* const ended = reply->add_ended();
     ended->set_lease(lease.id);
     ended->set_reason(lease.reason);
   }
   return absl::OkStatus();
+}
+
+absl::Status Scheduler::NoteAuditHead(const ServerReport& report, absl::Time now) {
+  const auto had = anchors_.Note(report.name(), report.audit_head());
+  if (!had.has_value()) return absl::OkStatus();
+  if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
+    permit.Warning("the audit of server=", report.name(), " lost records: it had anchor=", *had,
+                   " now=", FitText(report.audit_head(), kMaxText));
+  }
+  return anchors_.Write(store_.get(), now);
 }
 
 absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool local) {
@@ -169,13 +176,7 @@ absl::StatusOr<ReportReply> Scheduler::Report(const ServerReport& report, bool l
   }
   live.lost = false;
   live.heard = now;
-  if (RecordsIn(report) < RecordsIn(live.report)) {
-    if (const LogPermit permit = log_.Ask(ServerKey(report.name()), kServerLine)) {
-      permit.Warning("the audit of server=", report.name(),
-                     " lost records: it had anchor=", FitText(live.report.audit_head(), kMaxText),
-                     " now=", FitText(report.audit_head(), kMaxText));
-    }
-  }
+  if (auto status = NoteAuditHead(report, now); !status.ok()) return status;
   live.report = report;
   live.report.clear_credential();
   ReportReply reply;
@@ -253,6 +254,10 @@ void Scheduler::HousekeepServers(absl::Time now) {
     if (const LogPermit permit = log_.Ask(ServerKey(name), kServerLine)) {
       permit.Info("forgot server=", name);
     }
+    // Whoever stops a server for a while is not rid of its anchor. One without a credential may
+    // come back by any name.
+    const auto credential = store_->ServerCredential(name);
+    if (credential.ok() && credential->empty()) anchors_.Forget(name);
     records_.erase(name);
     server = servers_.erase(server);
   }
@@ -286,7 +291,8 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
         if (reported.uuid() == device.uuid) added->set_granted_bytes(reported.granted_bytes());
       }
     }
-    to->set_audit_head(live.report.audit_head());
+    to->set_audit_head(anchors_.HeadOf(name));
+    to->set_audit_lost(anchors_.LostOf(name));
     to->set_sessions(static_cast<uint32_t>(live.report.sessions_size()));
     for (const LeaseRecord& lease : *leases) {
       if (lease.server != name || lease.state != LeaseState::kActive) continue;
@@ -304,6 +310,8 @@ absl::StatusOr<warpline_internal::ServerList> Scheduler::Servers(const std::stri
     auto* to = list.add_servers();
     to->set_name(name);
     to->set_state("added");
+    to->set_audit_head(anchors_.HeadOf(name));
+    to->set_audit_lost(anchors_.LostOf(name));
     to->set_has_credential(true);
   }
   return list;

@@ -643,6 +643,47 @@ TEST_F(SchedulerTest, ServersAreToldOfLeasesThatEndedWithoutSessions) {
   EXPECT_EQ(Tell(report).ended_size(), 1);
 }
 
+TEST_F(SchedulerTest, TheAnchorOfAServersAuditSurvivesARestart) {
+  const auto head = [](uint64_t records) {
+    return absl::StrCat(records, ":", std::string(64, static_cast<char>('a' + records % 6)));
+  };
+  const auto report = [&](uint64_t records) {
+    ServerReport told = Report("a");
+    if (records > 0) told.set_audit_head(head(records));
+    return told;
+  };
+  const auto shown = [&] {
+    const auto list = scheduler_->Servers("operator");
+    EXPECT_TRUE(list.ok() && list->servers_size() == 1) << list.status();
+    return list.ok() && list->servers_size() == 1 ? list->servers(0) : warpline_internal::Server();
+  };
+  AddServer("a");
+  Tell(report(40));
+  Restart();
+  EXPECT_EQ(shown().audit_head(), head(40));
+  // A server that is silent for long keeps its anchor, too.
+  Pass(absl::Seconds(10));
+  Pass(absl::Hours(2));
+  EXPECT_EQ(shown().state(), "added");
+  EXPECT_EQ(shown().audit_head(), head(40));
+  LogCapture log;
+  Tell(report(0));
+  EXPECT_THAT(log.Text(), HasSubstr("the audit of server=a lost records: it had anchor=40:"));
+  EXPECT_EQ(shown().audit_head(), head(40));
+  EXPECT_EQ(shown().audit_lost(), "");
+  Tell(report(41));
+  EXPECT_EQ(shown().audit_lost(), "");
+  Tell(report(7));
+  Tell(report(50));
+  Restart();
+  EXPECT_EQ(shown().audit_head(), head(50));
+  EXPECT_EQ(shown().audit_lost(), head(41));
+  AddServer("a", /*create=*/false);
+  EXPECT_EQ(shown().audit_lost(), "");
+  Restart();
+  EXPECT_EQ(shown().audit_lost(), "");
+}
+
 TEST_F(SchedulerTest, ATokenIsRenewedForTheCertificateThatItIsForOnly) {
   const ReportReply keys = Tell(Report("a"));
   const CertificateHolder alice = HolderOf("ipv4:10.0.0.7:5 cn=alice cert=00ff");

@@ -36,6 +36,11 @@ ALTER TABLE leases ADD COLUMN max_sessions INTEGER NOT NULL DEFAULT 64;
 CREATE TABLE server_credentials (name TEXT PRIMARY KEY, credential_hash TEXT NOT NULL)
   WITHOUT ROWID;
 PRAGMA user_version = 2;
+)sql",
+    R"sql(
+CREATE TABLE audit_heads (server TEXT PRIMARY KEY, head TEXT NOT NULL, lost TEXT NOT NULL)
+  WITHOUT ROWID;
+PRAGMA user_version = 3;
 )sql"};
 constexpr int64_t kSchemaVersion = std::size(kSteps);
 
@@ -43,6 +48,7 @@ constexpr int64_t kSchemaVersion = std::size(kSteps);
 constexpr char kIndexes[] = R"sql(
 CREATE INDEX IF NOT EXISTS leases_by_state ON leases (state, tenant);
 CREATE INDEX IF NOT EXISTS leases_by_expiry ON leases (expires_ms);
+CREATE INDEX IF NOT EXISTS leases_by_server ON leases (server, state);
 )sql";
 
 constexpr char kLeaseColumns[] =
@@ -241,8 +247,21 @@ absl::Status Store::PutServer(const ServerRecord& server) {
   return transaction.Commit();
 }
 
-absl::Status Store::ForgetServer(const std::string& name) {
+absl::Status Store::DeleteServer(const std::string& name) {
+  auto status = Statement(db(),
+                          "DELETE FROM audit_heads WHERE server = ? AND server NOT IN "
+                          "(SELECT name FROM server_credentials)")
+                    .Bind(name)
+                    .Run();
+  if (!status.ok()) return status;
   return Statement(db(), "DELETE FROM servers WHERE name = ?").Bind(name).Run();
+}
+
+absl::Status Store::ForgetServer(const std::string& name) {
+  Transaction transaction(database_.get());
+  if (!transaction.status().ok()) return transaction.status();
+  const absl::Status status = DeleteServer(name);
+  return status.ok() ? transaction.Commit() : status;
 }
 
 absl::Status Store::RemoveServer(const std::string& name, const LeaseEnd& end) {
@@ -251,7 +270,7 @@ absl::Status Store::RemoveServer(const std::string& name, const LeaseEnd& end) {
   auto status = Statement(db(), "DELETE FROM server_credentials WHERE name = ?").Bind(name).Run();
   if (!status.ok()) return status;
   bool known = database_->changes() > 0;
-  if (status = ForgetServer(name); !status.ok()) return status;
+  if (status = DeleteServer(name); !status.ok()) return status;
   known = known || database_->changes() > 0;
   if (!known) return absl::NotFoundError(absl::StrCat("there is no server ", name));
   if (status = EndLeases("server", name, end); !status.ok()) return status;
@@ -312,6 +331,28 @@ absl::StatusOr<std::vector<ServerRecord>> Store::Servers() {
     if (!device.status().ok()) return device.status();
   }
   return servers;
+}
+
+absl::Status Store::PutAuditHeads(const std::vector<AuditHead>& heads) {
+  Transaction transaction(database_.get());
+  if (!transaction.status().ok()) return transaction.status();
+  for (const AuditHead& head : heads) {
+    const auto status = Statement(db(), "INSERT OR REPLACE INTO audit_heads VALUES (?, ?, ?)")
+                            .Bind(head.server)
+                            .Bind(head.head)
+                            .Bind(head.lost)
+                            .Run();
+    if (!status.ok()) return status;
+  }
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<AuditHead>> Store::AuditHeads() {
+  std::vector<AuditHead> heads;
+  Statement row(db(), "SELECT server, head, lost FROM audit_heads");
+  while (row.Step()) heads.push_back({row.Text(0), row.Text(1), row.Text(2)});
+  if (!row.status().ok()) return row.status();
+  return heads;
 }
 
 absl::Status Store::AddLease(const LeaseRecord& lease) {
@@ -379,6 +420,16 @@ absl::StatusOr<std::vector<LeaseRecord>> Store::LeasesExpiredBy(absl::Time time)
       absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE expires_ms <= ?");
   Statement row(db(), sql.c_str());
   row.Bind(ToMs(time));
+  return ReadLeases(&row);
+}
+
+absl::StatusOr<std::vector<LeaseRecord>> Store::EndedLeasesOn(const std::string& server) {
+  const std::string sql =
+      absl::StrCat("SELECT ", kLeaseColumns, " FROM leases WHERE server = ? AND state IN (?, ?)");
+  Statement row(db(), sql.c_str());
+  row.Bind(server)
+      .Bind(static_cast<int>(LeaseState::kRevoked))
+      .Bind(static_cast<int>(LeaseState::kReleased));
   return ReadLeases(&row);
 }
 

@@ -45,7 +45,8 @@ class Store {
 
   // Adds the server, or replaces what is known of it.
   absl::Status PutServer(const ServerRecord& server);
-  // Forgets the server. It may register again.
+  // Forgets the server, which may register again, and the head of its audit unless it has a
+  // credential.
   absl::Status ForgetServer(const std::string& name);
   // Removes the server with its credential, and ends its active leases as `end` says. NOT_FOUND for
   // a server that has neither registered nor a credential.
@@ -60,6 +61,10 @@ class Store {
   // The names of the servers that have a credential.
   absl::StatusOr<std::vector<std::string>> ServersWithCredential();
 
+  // Adds these, or replaces what was known of their servers.
+  absl::Status PutAuditHeads(const std::vector<AuditHead>& heads);
+  absl::StatusOr<std::vector<AuditHead>> AuditHeads();
+
   absl::Status AddLease(const LeaseRecord& lease);
   // Updates state, reason, expiry and holder. NOT_FOUND for an unknown lease.
   absl::Status UpdateLease(const LeaseRecord& lease);
@@ -70,6 +75,8 @@ class Store {
   absl::StatusOr<std::vector<LeaseRecord>> ActiveLeases();
   // The ids of those that have ended, the one that is forgotten first at the front.
   absl::StatusOr<std::vector<std::string>> EndedLeases(const std::string& tenant);
+  // Those of a server that have ended.
+  absl::StatusOr<std::vector<LeaseRecord>> EndedLeasesOn(const std::string& server);
   // Of any state. A lease expires no later than it ends.
   absl::StatusOr<std::vector<LeaseRecord>> LeasesExpiredBy(absl::Time time);
 
@@ -82,6 +89,8 @@ class Store {
   absl::Status Migrate();
   sqlite3* db() const { return database_->get(); }
   absl::Status MustChange(const std::string& what);
+  // What ForgetServer() does, within a transaction.
+  absl::Status DeleteServer(const std::string& name);
   // `column` is a column of the table of leases: "tenant" or "server".
   absl::Status EndLeases(const char* column, const std::string& name, const LeaseEnd& end);
 

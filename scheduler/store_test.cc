@@ -155,6 +155,52 @@ TEST_F(StoreTest, StateOfTheFirstVersionIsTakenOver) {
   EXPECT_EQ(tenants->front().rights, kAllRights);
 }
 
+// The state is as it was before the heads of audits were kept.
+TEST_F(StoreTest, StateOfTheSecondVersionIsTakenOver) {
+  store_.reset();
+  const std::string path = folder_ + "/old.db";
+  ASSERT_TRUE(
+      Database::Open(path)
+          .value()
+          ->Execute("CREATE TABLE servers (name TEXT PRIMARY KEY, endpoint TEXT NOT NULL,"
+                    "  version TEXT NOT NULL) WITHOUT ROWID;"
+                    "CREATE TABLE devices (server TEXT NOT NULL REFERENCES servers(name)"
+                    "  ON DELETE CASCADE, place INTEGER NOT NULL, uuid TEXT NOT NULL,"
+                    "  name TEXT NOT NULL, backend TEXT NOT NULL, capacity_bytes INTEGER NOT NULL,"
+                    "  PRIMARY KEY (server, place)) WITHOUT ROWID;"
+                    "CREATE TABLE leases (id TEXT PRIMARY KEY, tenant TEXT NOT NULL,"
+                    "  server TEXT NOT NULL, device TEXT NOT NULL, memory_bytes INTEGER NOT NULL,"
+                    "  program TEXT NOT NULL, pid INTEGER NOT NULL, by_sessions INTEGER NOT NULL,"
+                    "  state INTEGER NOT NULL, reason TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+                    "  expires_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL,"
+                    "  max_sessions INTEGER NOT NULL DEFAULT 64) WITHOUT ROWID;"
+                    "CREATE TABLE server_credentials (name TEXT PRIMARY KEY,"
+                    "  credential_hash TEXT NOT NULL) WITHOUT ROWID;"
+                    "INSERT INTO servers VALUES ('s', '127.0.0.1:1', '1');"
+                    "PRAGMA user_version = 2;")
+          .ok());
+  auto store = Store::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Servers()->size(), 1u);
+  EXPECT_TRUE((*store)->AuditHeads()->empty());
+}
+
+TEST_F(StoreTest, HeadsOfAuditsAreKeptUntilTheirServerIsRemoved) {
+  ASSERT_TRUE(store_->AddServerCredential("s", "1").ok());
+  ASSERT_TRUE(store_->PutAuditHeads({{"s", "1:a", ""}, {"t", "5:b", ""}}).ok());
+  ASSERT_TRUE(store_->PutAuditHeads({{"s", "2:c", "7:d"}}).ok());
+  Reopen();
+  const AuditHead s = {"s", "2:c", "7:d"};
+  EXPECT_THAT(store_->AuditHeads().value(),
+              testing::UnorderedElementsAre(s, AuditHead{"t", "5:b", ""}));
+  // One that has a credential comes back by its name.
+  ASSERT_TRUE(store_->ForgetServer("s").ok());
+  ASSERT_TRUE(store_->ForgetServer("t").ok());
+  EXPECT_THAT(store_->AuditHeads().value(), testing::ElementsAre(s));
+  ASSERT_TRUE(store_->RemoveServer("s", {}).ok());
+  EXPECT_TRUE(store_->AuditHeads()->empty());
+}
+
 TEST_F(StoreTest, LeasesAreKeptWithWhateverTheirProgramIsCalled) {
   const LeaseRecord lease = Lease("1");
   ASSERT_TRUE(store_->AddLease(lease).ok());
@@ -224,13 +270,16 @@ TEST_F(StoreTest, LeasesOfOneKindAreFoundByAnIndex) {
   ASSERT_EQ(active->size(), 1u);
   EXPECT_EQ(active->front().id, "0");
   EXPECT_EQ(store_->EndedLeases("vision").value(), (std::vector<std::string>{"4", "3", "2", "1"}));
+  EXPECT_EQ(store_->EndedLeasesOn("s")->size(), 5u);
+  EXPECT_TRUE(store_->EndedLeasesOn("t")->empty());
   const auto expired = store_->LeasesExpiredBy(absl::FromUnixMillis(1996));
   ASSERT_TRUE(expired.ok());
   EXPECT_EQ(expired->size(), 2u);
   const auto database = Database::Open(Path()).value();
   for (const char* const query :
        {"SELECT * FROM leases WHERE state = 0", "SELECT * FROM leases WHERE expires_ms <= 5",
-        "SELECT * FROM leases WHERE state IN (1, 2) AND tenant = 'vision'"}) {
+        "SELECT * FROM leases WHERE state IN (1, 2) AND tenant = 'vision'",
+        "SELECT * FROM leases WHERE server = 's' AND state IN (1, 2)"}) {
     Statement plan(database->get(), absl::StrCat("EXPLAIN QUERY PLAN ", query).c_str());
     ASSERT_TRUE(plan.Step());
     EXPECT_THAT(plan.Text(3), HasSubstr("USING INDEX leases_by_")) << query;

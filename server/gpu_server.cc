@@ -23,6 +23,7 @@
 #include "proto/admin.pb.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/admin_socket.h"
+#include "server/admin/admin_socket_lock.h"
 #include "server/admin/device_status.h"
 #include "server/backends/backend_names.h"
 #include "server/memory/device_memory.h"
@@ -298,6 +299,13 @@ absl::Status GpuServer::StartAdminListener() {
   auto path = AdminSocketPath(chosen, own);
   absl::Status status = path.status();
   if (status.ok() && path->empty()) return status;
+  if (status.ok() && chosen == "auto") {
+    RemoveStaleAdminSockets(path->substr(0, path->rfind('/')));
+    // Without the lock the socket's file stays if this process is killed, and that is all.
+    if (auto lock = AdminSocketLock::Take(*path); lock.ok()) {
+      admin_lock_ = std::make_unique<AdminSocketLock>(*std::move(lock));
+    }
+  }
   if (status.ok()) {
     ListenerOptions options;
     options.own_user_only = true;

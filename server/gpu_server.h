@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "audit/audit_log.h"
+#include "server/admin/admin_socket_lock.h"
 #include "server/admin/metrics.h"
 #include "server/admin/replacements.h"
 #include "server/admin/scheduler_link.h"
@@ -84,8 +85,9 @@ class GpuServer {
   std::unique_ptr<prometheus::Exposer> exposer_;  // Null for none. Does not own what it exposes.
   std::unique_ptr<Replacements> replacements_;
   std::unique_ptr<Listener> listener_;
-  std::unique_ptr<Listener> admin_listener_;  // Null for none.
-  std::unique_ptr<SchedulerLink> scheduler_;  // Null for none.
+  std::unique_ptr<AdminSocketLock> admin_lock_;  // Null for none.
+  std::unique_ptr<Listener> admin_listener_;     // Null for none.
+  std::unique_ptr<SchedulerLink> scheduler_;     // Null for none.
 };
 
 }  // namespace warpline::server

@@ -105,6 +105,28 @@ class AuditTest(unittest.TestCase):
         self.assertEqual(self.records("--event=server")[-1]["event"], "server.stopped")
         self.assertEqual(self.audit("--verify")[0], 0)
 
+    def test_every_module_is_recorded_by_its_hash(self):
+        # A small one does not pass the server's store, and without a store none does.
+        for store in ("modules", None):
+            flags = () if store else ("--module_cache_dir=none",)
+            with self.server(*flags) as server:
+                harness.run(self.installation, server.endpoint, "vector_add")
+                self.run_program(server)
+                harness.wait_until(
+                    lambda: self.dir.exists() and
+                    len(self.records("--event=session.closed")) == 2, "closed")
+            loaded = [record for record in self.records("--event=module.loaded")
+                      if record["from"] == "worker"]
+            sizes = [record["bytes"] for record in loaded]
+            self.assertTrue(any(size < 16384 for size in sizes), sizes)
+            self.assertEqual(any(size >= 16384 for size in sizes), store is None, sizes)
+            for record in loaded:
+                self.assertRegex(record["sha256"], "^[0-9a-f]{64}$")
+            # Each once in its session.
+            named = [(record["session"], record["sha256"]) for record in loaded]
+            self.assertEqual(len(named), len(set(named)))
+            shutil.rmtree(self.dir)
+
     def test_a_change_a_cut_and_a_missing_file_are_found(self):
         with self.server("--audit_anchor_interval=1s") as server:
             self.run_program(server)
@@ -200,6 +222,23 @@ class AuditTest(unittest.TestCase):
         os.kill(first.pid, signal.SIGTERM)
         harness.wait_until(lambda: not first.running(), "the server ends")
         self.assertEqual(self.audit("--verify", "--anchor=" + anchor())[0], 0)
+
+        def verify():
+            run = subprocess.run(
+                [str(self.installation.root / "bin/warpline"), "audit", "--verify",
+                 "--dir=%s" % self.dir, "--scheduler=" + scheduler.endpoint, "--server=a"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                check=False, env=dict(os.environ, **as_operator))
+            return run.returncode, run.stdout
+
+        self.assertEqual(verify()[0], 0)
+        # What was cut off is found by the scheduler's word alone.
+        path = sorted(self.dir.glob("*.jsonl"))[-1]
+        before = int(anchor().split(":")[0]) - 1
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:before]))
+        self.assertEqual(self.audit("--verify")[0], 0)
+        status, text = verify()
+        self.assertEqual(status, 1, text)
         # The server comes back with less than it had.
         shutil.rmtree(self.dir)
         serve("--audit_dir=none")

@@ -58,6 +58,18 @@ class HardeningTest(unittest.TestCase):
             self.assertIn("__stack_chk_fail", symbols)
             self.assertRegex(symbols, r"__\w+_chk@")
 
+    def test_libraries_of_applications_read_no_variable_for_more_rights_than_its_user_has(self):
+        # getenv() would, in a setuid program; secure_getenv() does not.
+        reads = 0
+        for name in harness.local_server.CLIENT_LIBRARIES.values():
+            path = harness.RUNFILES / name
+            if path.read_bytes()[:4] != b"\x7fELF":
+                continue
+            symbols = readelf("--dyn-syms", str(path))
+            self.assertNotRegex(symbols, r" UND (std::)?getenv\b", name)
+            reads += " secure_getenv" in symbols
+        self.assertGreater(reads, 0)
+
     def test_functions_begin_where_an_indirect_branch_may_land(self):
         for path in self.files():
             # The start-up code of the system's own has a few.

@@ -42,14 +42,23 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path,
         absl::StrCat("cannot connect to ", path, ": ", std::strerror(errno)));
   }
   if (!listener_uid.has_value()) return fd;
-  ucred listener = {};
-  socklen_t size = sizeof(listener);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0 ||
-      listener.uid != *listener_uid) {
+  const auto listener = ListenerOf(fd.get());
+  if (!listener.ok() || *listener != *listener_uid) {
     return absl::PermissionDeniedError(
-        absl::StrCat("who listens on ", path, " is user ", listener.uid, ", not ", *listener_uid));
+        absl::StrCat("who listens on ", path, " is ",
+                     listener.ok() ? absl::StrCat("user ", *listener) : "unknown", ", not user ",
+                     *listener_uid));
   }
   return fd;
+}
+
+absl::StatusOr<uint32_t> ListenerOf(int fd) {
+  ucred listener = {};
+  socklen_t size = sizeof(listener);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0) {
+    return absl::UnavailableError("the kernel does not say who listens");
+  }
+  return listener.uid;
 }
 
 }  // namespace warpline

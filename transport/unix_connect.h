@@ -17,6 +17,10 @@ namespace warpline {
 // PERMISSION_DENIED for another. UNAVAILABLE when nobody listens there. Does not block.
 absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path, std::optional<uint32_t> listener_uid);
 
+// The user whose process listens at the other end of a connected unix socket, as the kernel noted
+// when it began to listen. UNAVAILABLE where it does not say.
+absl::StatusOr<uint32_t> ListenerOf(int fd);
+
 }  // namespace warpline
 
 #endif  // WARPLINE_TRANSPORT_UNIX_CONNECT_H_

@@ -4,6 +4,7 @@
 #define WARPLINE_COMMON_SERVING_TLS_FILES_H_
 
 #include <string>
+#include <vector>
 
 namespace warpline {
 
@@ -18,10 +19,13 @@ struct TlsFiles {
   std::string server_name = {};
   // On a server: certificates that `ca` has signed and taken back; a file, or a folder of files.
   std::string crl = {};
+  // On a server: a client's certificate must carry one of these names; none for any.
+  std::vector<std::string> clients = {};
 
   // True when nothing is given, which means plain text.
   bool empty() const {
-    return ca.empty() && cert.empty() && key.empty() && server_name.empty() && crl.empty();
+    return ca.empty() && cert.empty() && key.empty() && server_name.empty() && crl.empty() &&
+           clients.empty();
   }
 };
 

@@ -1,5 +1,8 @@
 #include "common/serving/tls_flags.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/flags/flag.h"
 
 ABSL_FLAG(std::string, tls_cert, "",
@@ -13,6 +16,12 @@ ABSL_FLAG(
     "Revocation lists (PEM) of those that sign clients' certificates: a file, or a folder with "
     "such files. A client whose certificate is on one is refused from its next session, call "
     "or resumption on; a changed list counts within a second, and an old one until then.");
+ABSL_FLAG(
+    std::vector<std::string>, tls_clients, {},
+    "Names, separated by commas, of which a client's certificate must carry one, as its common "
+    "name or an alternative name (DNS, address, URI or mail), letter by letter. Empty for every "
+    "client whose certificate --tls_ca signs. Servers are a scheduler's clients, too. Unix sockets "
+    "in plain text show no certificates, so all their clients are taken.");
 ABSL_FLAG(bool, tls_unix, false, "TLS on unix sockets too, which are plain text otherwise.");
 
 namespace warpline {
@@ -22,7 +31,8 @@ TlsFiles TlsFilesFromFlags() {
           .cert = absl::GetFlag(FLAGS_tls_cert),
           .key = absl::GetFlag(FLAGS_tls_key),
           .server_name = "",
-          .crl = absl::GetFlag(FLAGS_tls_crl)};
+          .crl = absl::GetFlag(FLAGS_tls_crl),
+          .clients = absl::GetFlag(FLAGS_tls_clients)};
 }
 
 bool TlsOnUnixSockets() { return absl::GetFlag(FLAGS_tls_unix); }

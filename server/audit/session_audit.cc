@@ -9,9 +9,11 @@ using audit::Event;
 using audit::Record;
 
 enum OwnKind : size_t { kModules, kShares, kOwnKindCount };
-constexpr LogKind kOwn[kOwnKindCount] = {{"modules", 256, absl::Minutes(1)},
+constexpr LogKind kOwn[kOwnKindCount] = {{"modules", 1024, absl::Minutes(1)},
                                          {"shares", 256, absl::Minutes(1)}};
 constexpr size_t kOfferDigits = 16;
+// Beyond them an image may be recorded again, if there is budget for it.
+constexpr size_t kMostKnownModules = 4096;
 
 }  // namespace
 
@@ -27,12 +29,14 @@ Record SessionAudit::NewRecord(Event event) const {
   return {.event = event, .tenant = tenant_, .lease = lease_, .session = session_, .peer = peer_};
 }
 
-void SessionAudit::AddBounded(size_t kind, Record record) {
+bool SessionAudit::AddBounded(size_t kind, Record record) {
   const LogPermit permit = own_.Ask(kind);
-  if (!permit) return;
+  if (!permit) return false;
   if (permit.left_out() > 0) record.numbers.emplace_back("left_out", permit.left_out());
   // What it said of others that were left out is not said either.
-  if (!log_->Add(std::move(record))) own_.AddLeftOut(kind, permit.left_out());
+  const bool added = log_->Add(std::move(record));
+  if (!added) own_.AddLeftOut(kind, permit.left_out());
+  return added;
 }
 
 void SessionAudit::Opened(const Opening& opening) {
@@ -53,6 +57,7 @@ void SessionAudit::Closed(const std::string& reason, uint64_t commands) {
   Record record = NewRecord(Event::kSessionClosed);
   record.texts = {{"reason", reason}};
   record.numbers = {{"commands", commands}};
+  if (repeated_modules_ > 0) record.numbers.emplace_back("modules_repeated", repeated_modules_);
   if (modules > 0) record.numbers.emplace_back("modules_left_out", modules);
   if (shares > 0) record.numbers.emplace_back("shares_left_out", shares);
   log_->Add(std::move(record));
@@ -82,6 +87,10 @@ void SessionAudit::Revoked(const std::string& reason) {
 void SessionAudit::ModuleLoaded(const absl::StatusOr<ContentHash>& hash, uint64_t bytes,
                                 const char* from) {
   if (log_ == nullptr) return;
+  if (hash.ok() && modules_.contains(*hash)) {
+    ++repeated_modules_;
+    return;
+  }
   Record record = NewRecord(Event::kModuleLoaded);
   if (hash.ok()) {
     record.texts = {{"sha256", HashText(*hash)}};
@@ -90,7 +99,8 @@ void SessionAudit::ModuleLoaded(const absl::StatusOr<ContentHash>& hash, uint64_
   }
   record.texts.emplace_back("from", from);
   record.numbers = {{"bytes", bytes}};
-  AddBounded(kModules, std::move(record));
+  const bool added = AddBounded(kModules, std::move(record));
+  if (added && hash.ok() && modules_.size() < kMostKnownModules) modules_.insert(*hash);
 }
 
 void SessionAudit::Shared(Event event, const std::string& token, uint64_t bytes,

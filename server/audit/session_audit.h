@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_AUDIT_SESSION_AUDIT_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -39,7 +40,8 @@ class SessionAudit {
   // The session's lease was ended; recorded once.
   void Revoked(const std::string& reason) RUNS_ON(control_loop);
 
-  // `from` is "cache" or "client"; the hash is the server's own, or why there is none.
+  // The hash, or why there is none, is the server's own where `from` is "cache" or "client", and
+  // the worker's word where it is "worker". An image is recorded once.
   void ModuleLoaded(const absl::StatusOr<ContentHash>& hash, uint64_t bytes, const char* from)
       RUNS_ON(control_loop);
   // `event` is kMemoryShared or kMemoryOpened. Of the token only a hash is recorded.
@@ -50,13 +52,16 @@ class SessionAudit {
 
  private:
   audit::Record NewRecord(audit::Event event) const RUNS_ON(control_loop);
-  // Adds a record of which a session may have only so many.
-  void AddBounded(size_t kind, audit::Record record) RUNS_ON(control_loop);
+  // Adds a record of which a session may have only so many. False where it was left out.
+  bool AddBounded(size_t kind, audit::Record record) RUNS_ON(control_loop);
 
   audit::AuditLog* const log_;
   const uint64_t session_;
   const std::string peer_;
   LogBudget own_;
+  // Those that were recorded.
+  std::set<ContentHash> modules_ ABSL_GUARDED_BY(control_loop);
+  uint64_t repeated_modules_ ABSL_GUARDED_BY(control_loop) = 0;
   std::string tenant_ ABSL_GUARDED_BY(control_loop);
   std::string lease_ ABSL_GUARDED_BY(control_loop);
   bool opened_ ABSL_GUARDED_BY(control_loop) = false;

@@ -12,6 +12,12 @@
 namespace warpline::server {
 namespace {
 
+ContentHash HashOfNumber(int number) {
+  ContentHash hash = {};
+  EXPECT_TRUE(HashContent(std::to_string(number), &hash));
+  return hash;
+}
+
 class SessionAuditTest : public ::testing::Test {
  protected:
   SessionAuditTest() {
@@ -63,13 +69,30 @@ TEST_F(SessionAuditTest, ASessionsFloodOfModulesIsBoundedAndCountedWhenItCloses)
   control_loop.AssertOnLoop();
   SessionAudit session(audit_.get(), 7, "peer");
   session.Opened({});
-  for (int i = 0; i < 5000; ++i) session.ModuleLoaded(ContentHash{}, 1, "client");
+  for (int i = 0; i < 5000; ++i) session.ModuleLoaded(HashOfNumber(i), 1, "worker");
   session.Closed("client closed", 3);
   const auto closed = Lines("session.closed");
   const auto loaded = Lines("module.loaded");
   ASSERT_EQ(closed.size(), 1u);
-  EXPECT_LT(loaded.size(), 300u);
+  EXPECT_LT(loaded.size(), 1100u);
   EXPECT_EQ(loaded.size() + std::stoull(closed[0].Field("modules_left_out")), 5000u);
+}
+
+TEST_F(SessionAuditTest, AnImageIsRecordedOnceAndItsRepetitionsAreCounted) {
+  control_loop.AssertOnLoop();
+  SessionAudit session(audit_.get(), 7, "peer");
+  session.Opened({});
+  for (int i = 0; i < 5000; ++i) session.ModuleLoaded(HashOfNumber(i % 2), 1, "worker");
+  session.ModuleLoaded(HashOfNumber(0), 1, "cache");
+  session.Closed("client closed", 3);
+  const auto closed = Lines("session.closed");
+  const auto loaded = Lines("module.loaded");
+  ASSERT_EQ(closed.size(), 1u);
+  ASSERT_EQ(loaded.size(), 2u);
+  EXPECT_EQ(loaded[1].Field("sha256"), HashText(HashOfNumber(1)));
+  EXPECT_EQ(loaded[1].Field("from"), "worker");
+  EXPECT_EQ(closed[0].Field("modules_repeated"), "4999");
+  EXPECT_EQ(closed[0].Field("modules_left_out"), "");
 }
 
 TEST_F(SessionAuditTest, OfATokenOnlyAHashIsRecordedTheSameOnBothSides) {

@@ -89,7 +89,8 @@ SessionFacts Session::Facts() const {
           .hello = &hello_,
           .entitlement = &entitlement(),
           .devices = &holdings_.devices(),
-          .keeps_modules = modules_->kept()};
+          .keeps_modules = modules_->kept(),
+          .records_modules = context_.audit != nullptr};
 }
 
 void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {

@@ -24,18 +24,23 @@ class SessionAuditTest : public SessionFixture {
     audit_ = *std::move(log);
   }
 
-  // The events that were recorded. Ends the server.
-  std::vector<std::string> Events() {
+  // What was recorded. Ends the server.
+  std::vector<audit::Line> Lines() {
     TearDown();
     server_.reset();
     audit_.reset();
-    std::vector<std::string> events;
+    std::vector<audit::Line> lines;
     audit::LineReader reader(*audit::OpenFile(dir_, 1));
     while (const auto text = reader.Next()) {
-      const auto line = audit::ParseLine(*text);
+      auto line = audit::ParseLine(*text);
       EXPECT_TRUE(line.ok()) << *text;
-      if (line.ok()) events.push_back(line->event);
+      if (line.ok()) lines.push_back(*std::move(line));
     }
+    return lines;
+  }
+  std::vector<std::string> Events() {
+    std::vector<std::string> events;
+    for (const audit::Line& line : Lines()) events.push_back(line.event);
     return events;
   }
 
@@ -64,6 +69,35 @@ TEST_F(SessionAuditTest, ARefusalIsRecorded) {
   first.reset();
   EXPECT_EQ(Events(), (std::vector<std::string>{"audit.began", "session.opened", "session.refused",
                                                 "session.closed"}));
+}
+
+TEST_F(SessionAuditTest, WhoWantsToGoOnWithoutTheSecretIsRecordedWithTheAddress) {
+  Record({});
+  StartServer();
+  auto client = Dial();
+  warpline_internal::Welcome guessed;
+  guessed.set_session(5);
+  guessed.set_secret("a guess");
+  EXPECT_FALSE(client->Resume(guessed, 1, 0).has_value());
+  client.reset();
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1].event, "session.refused");
+  EXPECT_EQ(lines[1].Field("session"), "5");
+  EXPECT_NE(lines[1].Field("peer"), "");
+}
+
+TEST_F(SessionAuditTest, WhoShowsATokenThatDoesNotHoldIsRecorded) {
+  lease_options_.required = true;
+  Record({});
+  StartServer();
+  auto client = Dial();
+  EXPECT_FALSE(client->Open().has_value());
+  client.reset();
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1].event, "session.refused");
+  EXPECT_NE(lines[1].Field("peer"), "");
 }
 
 TEST_F(SessionAuditTest, WhereARecordIsRequiredAndCannotBeWrittenNoSessionBegins) {

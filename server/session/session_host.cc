@@ -122,6 +122,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
       permit.Info("refused peer=", peer,
                   " error=", seat.status().ToString(absl::StatusToStringMode::kWithNoExtraData));
     }
+    RecordRefusal(peer, 0, seat.status());
     return seat.status();
   }
   SessionContext context;
@@ -179,7 +180,8 @@ void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
        .texts = {{"reason", why.ToString(absl::StatusToStringMode::kWithNoExtraData)}}});
 }
 
-absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& secret) {
+absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t id,
+                                               const std::string& secret) {
   std::shared_ptr<Session> session;
   {
     MutexLock lock(&mu_);
@@ -189,7 +191,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(uint64_t id, const std::string& s
   if (session == nullptr || !session->HasSecret(secret)) {
     counters_.resumes_refused.Add(1);
     absl::Status refusal = absl::PermissionDeniedError("the session cannot be resumed");
-    RecordRefusal(/*peer=*/"", id, refusal);
+    RecordRefusal(peer, id, refusal);
     return refusal;
   }
   return SessionSides{session->port(), session};

@@ -126,7 +126,8 @@ class SessionHost : public Acceptor,
   // SessionDirectory.
   absl::StatusOr<SessionSides> Create(const std::string& peer,
                                       const warpline_internal::Hello& hello) override;
-  absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) override;
+  absl::StatusOr<SessionSides> Find(const std::string& peer, uint64_t id,
+                                    const std::string& secret) override;
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
   void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);

@@ -109,6 +109,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_sm(ComputeCapability(facts.devices->device(0).info()));
   open.set_rights(facts.entitlement->rights);
   open.set_module_cache(facts.keeps_modules);
+  open.set_record_modules(facts.records_modules);
   return open;
 }
 

@@ -40,6 +40,7 @@ struct SessionFacts {
   const Entitlement* entitlement = nullptr;
   const SessionDevices* devices = nullptr;
   bool keeps_modules = false;
+  bool records_modules = false;
 };
 
 // The devices that its worker opens.

@@ -49,6 +49,16 @@ void SessionModules::Answer(uint64_t worker, const ContentHash& hash, uint64_t b
   if (!sent.ok()) lost_(sent.ToString());
 }
 
+absl::Status SessionModules::Loaded(const warpline_internal::ModuleLoaded& loaded) {
+  ContentHash hash;
+  if (loaded.sha256().size() != hash.size()) {
+    return absl::InvalidArgumentError("it told of a module without its hash");
+  }
+  std::copy(loaded.sha256().begin(), loaded.sha256().end(), hash.begin());
+  audit_->ModuleLoaded(hash, loaded.bytes(), "worker");
+  return absl::OkStatus();
+}
+
 void SessionModules::Keep(const warpline_internal::KeepModule& keep, UniqueFd image) {
   if (cache_ == nullptr || keeping_ >= kMostOffers) {
     return audit_->ModuleLoaded(absl::ResourceExhaustedError("it was not hashed"), keep.bytes(),

@@ -44,6 +44,9 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
   absl::Status Find(const warpline_internal::FindModule& find) RUNS_ON(control_loop);
   // The worker offers one, which is kept if there is room.
   void Keep(const warpline_internal::KeepModule& keep, UniqueFd image) RUNS_ON(control_loop);
+  // The worker says what a module was made of. INVALID_ARGUMENT, in words for the log, where that
+  // is no hash.
+  absl::Status Loaded(const warpline_internal::ModuleLoaded& loaded) RUNS_ON(control_loop);
 
  private:
   void Answer(uint64_t worker, const ContentHash& hash, uint64_t bytes, const UniqueFd& image)

@@ -174,6 +174,10 @@ void SessionWorker::OnKeepModule(const warpline_internal::KeepModule& keep, Uniq
   parts_.modules->Keep(keep, std::move(image));
 }
 
+void SessionWorker::OnModuleLoaded(const warpline_internal::ModuleLoaded& loaded) {
+  Judge(parts_.modules->Loaded(loaded));
+}
+
 void SessionWorker::OnWorkerDied(const std::string& why) { parts_.events->OnWorkerLost(why); }
 
 void SessionWorker::OnWorkerGone() {

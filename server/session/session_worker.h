@@ -119,6 +119,7 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
   void OnFindModule(const warpline_internal::FindModule& find) override RUNS_ON(control_loop);
   void OnKeepModule(const warpline_internal::KeepModule& keep, UniqueFd image) override
       RUNS_ON(control_loop);
+  void OnModuleLoaded(const warpline_internal::ModuleLoaded& loaded) override RUNS_ON(control_loop);
   void OnWorkerDied(const std::string& why) override RUNS_ON(control_loop);
   void OnWorkerGone() override RUNS_ON(control_loop);
 

@@ -180,6 +180,8 @@ void WorkerProcess::OnPacket() {
       events_->OnFindModule(message.find_module());
     } else if (message.has_keep_module() && fds.size() == 1) {
       events_->OnKeepModule(message.keep_module(), std::move(fds[0]));
+    } else if (message.has_module_loaded()) {
+      events_->OnModuleLoaded(message.module_loaded());
     } else if (message.has_ended()) {
       // The process hosts no other session. Its log says more than its own account could be trusted
       // for.

@@ -41,6 +41,7 @@ class WorkerEvents {
   virtual void OnUncharge(const warpline_internal::UnchargeMemory&) RUNS_ON(control_loop) {}
   virtual void OnFindModule(const warpline_internal::FindModule&) RUNS_ON(control_loop) {}
   virtual void OnKeepModule(const warpline_internal::KeepModule&, UniqueFd) RUNS_ON(control_loop) {}
+  virtual void OnModuleLoaded(const warpline_internal::ModuleLoaded&) RUNS_ON(control_loop) {}
   // The worker cannot be used any more; `why` is for logs and the client. The process may still be
   // on its way out.
   virtual void OnWorkerDied(const std::string& why) RUNS_ON(control_loop) = 0;

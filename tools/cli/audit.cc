@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "audit/files.h"
 #include "common/text.h"
+#include "tools/cli/operator.h"
 #include "tools/cli/text.h"
 
 namespace warpline::cli {
@@ -94,17 +95,40 @@ int ShowAll(const std::string& dir, bool follow, Shower* shower) {
   }
 }
 
-int VerifyAll(const std::string& dir, const CommandLine& line) {
-  std::optional<audit::Anchor> anchor;
-  if (line.Has("anchor")) {
-    auto parsed = audit::ParseAnchor(line.Text("anchor"));
-    if (!parsed.ok()) return Complain(parsed.status(), 2);
-    anchor = *std::move(parsed);
+// Those that a scheduler has of a server.
+absl::StatusOr<std::vector<std::string>> AnchorsOf(const std::string& scheduler,
+                                                   const std::string& server) {
+  const auto known = FindServer(scheduler, server);
+  if (!known.ok()) return known.status();
+  if (known->audit_head().empty()) {
+    return absl::NotFoundError(absl::StrCat("the scheduler has no anchor of server ", server));
   }
-  const auto verdict = audit::Verify(dir, anchor);
-  if (!verdict.ok()) return Complain(verdict.status(), kAuditUnreadable);
-  std::fputs(VerdictText(dir, *verdict).c_str(), stdout);
-  return verdict->faults.empty() ? kAuditWhole : kAuditBroken;
+  std::vector<std::string> anchors = {known->audit_head()};
+  if (!known->audit_lost().empty()) anchors.push_back(known->audit_lost());
+  return anchors;
+}
+
+int VerifyAll(const std::string& dir, const CommandLine& line) {
+  absl::StatusOr<std::vector<std::string>> texts = std::vector<std::string>();
+  if (line.Has("anchor")) texts->push_back(line.Text("anchor"));
+  if (line.Has("scheduler")) texts = AnchorsOf(line.Text("scheduler"), line.Text("server"));
+  if (!texts.ok()) return Complain(texts.status(), kAuditUnreadable);
+  std::vector<std::optional<audit::Anchor>> anchors;
+  for (const std::string& text : *texts) {
+    auto parsed = audit::ParseAnchor(text);
+    if (!parsed.ok()) return Complain(parsed.status(), 2);
+    anchors.emplace_back(*std::move(parsed));
+  }
+  if (anchors.empty()) anchors.emplace_back();
+  for (const auto& anchor : anchors) {
+    const auto verdict = audit::Verify(dir, anchor);
+    if (!verdict.ok()) return Complain(verdict.status(), kAuditUnreadable);
+    // What is wrong with one is said; what is whole with all of them is said once.
+    if (verdict->faults.empty() && &anchor != &anchors.back()) continue;
+    std::fputs(VerdictText(dir, *verdict).c_str(), stdout);
+    if (!verdict->faults.empty()) return kAuditBroken;
+  }
+  return kAuditWhole;
 }
 
 }  // namespace
@@ -162,13 +186,20 @@ std::string VerdictText(const std::string& dir, const audit::Verdict& verdict) {
 }
 
 int Audit(const CommandLine& line) {
-  const bool verify = line.Has("verify") || line.Has("anchor");
+  const bool verify = line.Has("verify") || line.Has("anchor") || line.Has("scheduler");
   const bool shows = line.Has("follow") || line.Has("json") || line.Has("since") ||
                      line.Has("session") || line.Has("tenant") || line.Has("event");
   if (verify && shows) {
     return Complain(absl::InvalidArgumentError("--verify checks the whole record: it goes with "
-                                               "--dir and --anchor alone; see warpline --help"),
+                                               "--dir and an anchor alone; see warpline --help"),
                     2);
+  }
+  if (line.Has("scheduler") != line.Has("server") ||
+      (line.Has("scheduler") && line.Has("anchor"))) {
+    return Complain(
+        absl::InvalidArgumentError(
+            "--scheduler goes with --server, in place of --anchor; see warpline --help"),
+        2);
   }
   if (verify) return VerifyAll(DirOf(line), line);
   auto filter = FilterOf(line, absl::Now());

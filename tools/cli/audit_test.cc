@@ -71,6 +71,10 @@ TEST(AuditTest, TheExitCodeSaysWhetherTheRecordIsWhole) {
   EXPECT_EQ(Audit(With({at})), kAuditWhole);
   EXPECT_EQ(Audit(With({at, "--verify", anchor})), kAuditWhole);
   EXPECT_EQ(Audit(With({at, "--anchor=x"})), 2);
+  EXPECT_EQ(Audit(With({at, "--scheduler=unix:/nowhere"})), 2);
+  EXPECT_EQ(Audit(With({at, "--server=a"})), 2);
+  EXPECT_EQ(Audit(With({at, "--scheduler=unix:/nowhere", "--server=a", anchor})), 2);
+  EXPECT_EQ(Audit(With({at, "--scheduler=unix:/nowhere", "--server=a"})), kAuditUnreadable);
   EXPECT_EQ(Audit(With({at, "--verify", "--follow"})), 2);
   EXPECT_EQ(Audit(With({at, "--anchor=5:" + audit::NoHash()})), kAuditBroken);
   std::ofstream(dir + "/audit-00000001.jsonl", std::ios::app) << "{}\n";

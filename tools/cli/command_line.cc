@@ -39,7 +39,8 @@ constexpr VerbInfo kVerbs[] = {
     {"replace", Verb::kReplace, "endpoint:text"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
     {"audit", Verb::kAudit,
-     "dir:text follow json verify anchor:text since:text session:number tenant:text event:text"},
+     "dir:text follow json verify anchor:text scheduler:text server:text since:text session:number "
+     "tenant:text event:text"},
 };
 
 struct ActionInfo {
@@ -89,7 +90,8 @@ std::string* TlsOption(const std::string& name, TlsFiles* tls) {
 
 // The kind of an option's value; empty for a switch. NOT_FOUND for an unknown option.
 absl::StatusOr<std::string> KindOf(const VerbInfo& verb, const std::string& option) {
-  const bool connects = absl::StrContains(verb.options, "endpoint");
+  const bool connects =
+      absl::StrContains(verb.options, "endpoint") || absl::StrContains(verb.options, "scheduler");
   const std::string options = absl::StrCat(verb.options, " ", connects ? kTlsOptions : "");
   for (const absl::string_view word : absl::StrSplit(options, ' ', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(word, ':');
@@ -204,14 +206,15 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
 
   warpline audit [--dir=DIR] [--follow] [--json] [--since=WHEN] [--session=N] [--tenant=T] [--event=E]
                                    what a server recorded of its sessions and operators
-  warpline audit --verify [--dir=DIR] [--anchor=A]
+  warpline audit --verify [--dir=DIR] [--anchor=A | --scheduler=E --server=NAME]
                                    whether that record is whole: exits with 0, or with 1 and the
                                    first line that was changed, cut off or removed
 
   warpline serve [FLAGS]           start a server on this host; see warpline serve --help
   warpline servers [list]          the servers of a scheduler
   warpline servers add NAME        prints the credential that server NAME shows
-  warpline servers renew NAME      prints another one; the old one is of no use from then on
+  warpline servers renew NAME      prints another one; the old one is of no use from then on, and
+                                   the server's audit is taken as it is, whatever it has lost
   warpline servers remove NAME     ends its leases, too; stop the server first
   warpline lease list              its leases
   warpline lease revoke LEASE [--reason=WHY]
@@ -237,8 +240,9 @@ gets CUDA_ERROR_NOT_PERMITTED. Of --max_sessions, a run that names no --sessions
 DIR is the --audit_dir of a server or scheduler, and without it /var/lib/warpline/audit. WHEN is a time
 (2026-11-22T15:00:00Z), a day, or how long ago (90m); E is an event (session.refused) or the events of
 one thing (session). A is an anchor, as the server says it in the system's log and to its scheduler
-(`warpline servers`): a record that was cut off before it is found, too. audit exits with 1 for a
-record that is broken, and with 3 for one that cannot be read.
+(`warpline servers`): a record that was cut off before it is found, too. With --scheduler and --server
+it is the one that the scheduler at E has of its server NAME, and any that the server lost. audit exits
+with 1 for a record that is broken, and with 3 for one that cannot be read.
 
 A server or scheduler with TLS also needs --tls_ca=FILE, --tls_cert=FILE and --tls_key=FILE, or
 WARPLINE_TLS_CA, WARPLINE_TLS_CERT and WARPLINE_TLS_KEY; --tls_server_name=NAME

@@ -130,6 +130,20 @@ absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& 
   return done.ok() ? absl::StatusOr<std::string>("") : done.status();
 }
 
+absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint,
+                                                     const std::string& name) {
+  const auto credential = OperatorCredential();
+  if (!credential.ok()) return credential.status();
+  Operator reader;
+  reader.set_credential(*credential);
+  const auto list = Asker(endpoint, /*json=*/false).Ask<ServerList>("Servers", reader);
+  if (!list.ok()) return list.status();
+  for (const auto& server : list->servers()) {
+    if (server.name() == name) return server;
+  }
+  return absl::NotFoundError(absl::StrCat("the scheduler knows no server ", name));
+}
+
 std::string ServersReport(const ServerList& list) {
   Table table({{"SERVER"},
                {"STATE"},
@@ -152,7 +166,10 @@ std::string ServersReport(const ServerList& list) {
                absl::StrCat(server.leases()), absl::StrCat(server.sessions()),
                ShownBytes(server.leased_bytes()), ShownBytes(capacity),
                server.has_credential() ? "own" : "none", Shown(server.version()),
-               Shown(server.endpoint()), Shown(server.audit_head())});
+               Shown(server.endpoint()),
+               server.audit_lost().empty() ? Shown(server.audit_head())
+                                           : absl::StrCat(Shown(server.audit_head()), " LOST ",
+                                                          Shown(server.audit_lost()))});
   }
   return table.Text();
 }

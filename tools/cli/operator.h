@@ -14,6 +14,11 @@ namespace warpline::cli {
 // Carries the command out, and returns what to print. Errors are for people.
 absl::StatusOr<std::string> Operate(const CommandLine& line, const std::string& endpoint);
 
+// What the scheduler at `endpoint` knows of its server `name`. NOT_FOUND for a server that it does
+// not know.
+absl::StatusOr<warpline_internal::Server> FindServer(const std::string& endpoint,
+                                                     const std::string& name);
+
 std::string ServersReport(const warpline_internal::ServerList& list);
 std::string LeasesReport(const warpline_internal::LeaseList& list);
 std::string TenantsReport(const warpline_internal::TenantList& list);

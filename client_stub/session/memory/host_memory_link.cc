@@ -8,7 +8,9 @@
 
 #include <cstring>
 
+#include "common/log/log.h"
 #include "proto/session.pb.h"
+#include "transport/unix_connect.h"
 
 namespace warpline::stub {
 namespace {
@@ -18,6 +20,8 @@ using warpline_internal::HostMemoryRequest;
 
 // This is longer than another worker takes to take over.
 constexpr timeval kTimeout = {.tv_sec = 90, .tv_usec = 0};
+// Connecting and sending wait only for who does not take what comes.
+constexpr timeval kSendTimeout = {.tv_sec = 5, .tv_usec = 0};
 constexpr size_t kMaxAnswer = 256;
 
 bool Receive(int socket, HostMemoryAnswer* answer, UniqueFd* fd) {
@@ -56,11 +60,17 @@ bool HostMemoryLink::Connect() {
   std::memcpy(address.sun_path + 1, name_.data(), name_.size());
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket.valid() ||
-      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+  if (!socket.valid()) return false;
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return false;
+  const auto listener = ListenerOf(socket.get());
+  const absl::Status is_server =
+      listener.ok() ? server_.Check("the socket for host memory", *listener) : listener.status();
+  if (!is_server.ok()) {
+    LogWarning("no host memory is shared with the server: ", is_server.message());
     return false;
   }
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
   socket_ = std::move(socket);
   return true;
 }

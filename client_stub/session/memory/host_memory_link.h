@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "client_stub/session/connection/local_server.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
@@ -16,15 +17,20 @@ namespace warpline::stub {
 // Thread-safe. Connects once, when it is first used.
 class HostMemoryLink {
  public:
-  HostMemoryLink(std::string name, uint64_t session, std::string secret)
-      : name_(std::move(name)), session_(session), secret_(std::move(secret)) {}
+  // `name` is what the server says; nothing is sent to whom `server` does not take for it.
+  HostMemoryLink(LocalServer server, std::string name, uint64_t session, std::string secret)
+      : server_(std::move(server)),
+        name_(std::move(name)),
+        session_(session),
+        secret_(std::move(secret)) {}
 
-  // Waits for the server's answer. kNotSupported when no server listens there.
+  // Waits for the server's answer. kNotSupported when the server does not listen there.
   CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd);
 
  private:
   bool Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const LocalServer server_;
   const std::string name_;
   const uint64_t session_;
   const std::string secret_;

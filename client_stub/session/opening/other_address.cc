@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client_stub/session/connection/local_server.h"
 #include "common/log/log.h"
 #include "common/process_identity.h"
 #include "transport/unix_connect.h"
@@ -26,7 +27,8 @@ std::optional<DialTarget> OtherAddress(const Welcomed& welcomed, const std::stri
   }
   const uint32_t server = welcomed.server_uid;
   // Tried first, so that no working connection is given up for nothing.
-  const absl::Status there = ConnectUnix(welcomed.unix_socket, server).status();
+  absl::Status there = ConnectUnix(welcomed.unix_socket, server).status();
+  if (there.ok()) there = LocalServer(endpoint).CheckSocket(welcomed.unix_socket, server);
   if (absl::IsPermissionDenied(there)) {
     LogWarning("the session stays where it is: ", std::string(there.message()));
   }

@@ -7,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
+#include "client_stub/session/connection/local_server.h"
 #include "client_stub/session/handshake/arena_search.h"
 #include "client_stub/session/handshake/handshake.h"
 #include "client_stub/session/memory/host_memory_link.h"
@@ -51,7 +52,8 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   const Welcomed& welcomed = loop_.welcomed();
   commands_.SetTerms(welcomed.version, welcomed.window_bytes, welcomed.window_commands);
   if (!welcomed.host_memory_socket.empty() && welcomed.boot_id == BootId()) {
-    memory_.SetHostMemory(std::make_unique<HostMemoryLink>(welcomed.host_memory_socket,
+    memory_.SetHostMemory(std::make_unique<HostMemoryLink>(LocalServer(options.endpoint),
+                                                           welcomed.host_memory_socket,
                                                            welcomed.session, welcomed.secret));
   }
   if (!options.transfer) return absl::OkStatus();

@@ -111,7 +111,7 @@ void SessionChannel::OnResume(const Frame& frame) {
     Refuse(absl::InvalidArgumentError("malformed Resume"));
     return;
   }
-  absl::StatusOr<SessionSides> session = directory_->Find(resume.session(), resume.secret());
+  absl::StatusOr<SessionSides> session = directory_->Find(peer_, resume.session(), resume.secret());
   if (!session.ok()) {
     closing_ = true;
     channel_->Close(session.status());

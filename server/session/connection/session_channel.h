@@ -57,7 +57,8 @@ class SessionDirectory {
                                               const warpline_internal::Hello& hello) = 0;
   // The session that a client wants to resume. PERMISSION_DENIED when there is none, or the secret
   // is not its own: a stranger learns nothing.
-  virtual absl::StatusOr<SessionSides> Find(uint64_t id, const std::string& secret) = 0;
+  virtual absl::StatusOr<SessionSides> Find(const std::string& peer, uint64_t id,
+                                            const std::string& secret) = 0;
   // A client broke the protocol before it had a session.
   virtual void OnStrangersError(const std::string& peer, const absl::Status& status) = 0;
 };

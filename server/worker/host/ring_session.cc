@@ -92,6 +92,10 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     ring->images_ = std::make_unique<ServerImageCache>(options.control_fd, open.session());
     ring->session_->UseImageCache(ring->images_.get());
   }
+  if (open.record_modules()) {
+    ring->loaded_ = std::make_unique<ServerModuleRecord>(options.control_fd, open.session());
+    ring->session_->RecordModules(ring->loaded_.get());
+  }
   return ring;
 }
 

@@ -18,6 +18,7 @@
 #include "server/worker/host/arena_memory.h"
 #include "server/worker/host/ring_writer.h"
 #include "server/worker/host/server_image_cache.h"
+#include "server/worker/host/server_module_record.h"
 #include "server/worker/host/socket_charger.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/memory/virtual_memory.h"
@@ -70,7 +71,8 @@ class RingSession {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<VirtualMemory> memory_;
-  std::unique_ptr<ServerImageCache> images_;  // Null when the server keeps no images.
+  std::unique_ptr<ServerImageCache> images_;    // Null when the server keeps no images.
+  std::unique_ptr<ServerModuleRecord> loaded_;  // Null when the server records none.
   std::unique_ptr<HostedSession> session_;
 };
 

@@ -22,12 +22,22 @@ class ImageCache {
   virtual void Keep(int image, uint64_t bytes) = 0;
 };
 
-// Thread-safe, except for Use(), which is called before the first command.
+// Hears of images that modules were made of and of which the image cache has not heard: small ones,
+// and all of them where there is no cache. Thread-safe.
+class ModuleRecord {
+ public:
+  virtual ~ModuleRecord() = default;
+  virtual void OnLoaded(const ContentHash& hash, uint64_t bytes) = 0;
+};
+
+// Thread-safe, except for Use() and Record(), which are called before the first command.
 class CachedImages {
  public:
   // Asks `cache` (borrowed, or null) from now on. Not to be used while a journal is replayed,
   // because a replay must not depend on what the server still has.
   void Use(ImageCache* cache) RUNS_ON(decoder_thread) { cache_ = cache; }
+  // Tells `record` (borrowed, or null) from now on. What a replay loads was told before.
+  void Record(ModuleRecord* record) RUNS_ON(decoder_thread) { record_ = record; }
 
   // Whether an image of this size may be in the cache and is worth keeping.
   bool Takes(uint64_t bytes) const;
@@ -35,11 +45,12 @@ class CachedImages {
   UniqueFd Find(const ContentHash& hash, uint64_t bytes) RUNS_ON(decoder_thread) {
     return cache_->Find(hash, bytes);
   }
-  // Offers `image`, of which a module was made.
-  void Keep(const Image& image);
+  // A module was made of `image`, which is offered to the cache, or hashed and told.
+  void OnLoaded(const Image& image);
 
  private:
   ImageCache* cache_ = nullptr;
+  ModuleRecord* record_ = nullptr;
 };
 
 }  // namespace warpline::worker

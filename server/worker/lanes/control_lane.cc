@@ -44,7 +44,7 @@ void ControlLane::Loaded(CudaResult result, Task& task) {
     task.module->prints = true;
     host_->prints->ExpectPrints();
   }
-  if (result == CudaResult::kSuccess) host_->images->Keep(*task.image);
+  if (result == CudaResult::kSuccess) host_->images->OnLoaded(*task.image);
   // The image often has tens of megabytes and is not needed again.
   task.image.reset();
   if (IsSticky(result)) host_->reports->Fail(task.seq, task.id, result);

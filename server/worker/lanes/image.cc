@@ -51,6 +51,7 @@ bool Image::Adopt(const UniqueFd& memory) {
   if (map == MAP_FAILED) return false;
   base_ = static_cast<char*>(map);
   size_ = total_;
+  adopted_ = true;
   return true;
 }
 

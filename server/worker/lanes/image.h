@@ -41,6 +41,8 @@ class Image {
   // be mapped.
   bool Adopt(const UniqueFd& memory);
 
+  bool adopted() const { return adopted_; }
+
   // The descriptor of a complete image that the server does not have; -1 for others.
   int fd() const { return memory_.get(); }
 
@@ -52,6 +54,7 @@ class Image {
   const uint64_t total_;
   uint64_t size_ = 0;
   bool missing_ = false;
+  bool adopted_ = false;
   std::string heap_;
   UniqueFd memory_;
   char* base_ = nullptr;  // Start of the mapping, if it is one.

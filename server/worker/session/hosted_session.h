@@ -87,6 +87,8 @@ class HostedSession {
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
+  // Tells `record` of the images of modules, on the same terms.
+  void RecordModules(ModuleRecord* record) RUNS_ON(decoder_thread) { images_.Record(record); }
 
   // These call Continuity.
   absl::Status SaveVariables(int fd) { return continuity_.Save(fd); }

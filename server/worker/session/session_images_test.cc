@@ -38,6 +38,14 @@ class FakeCache : public ImageCache {
   int kept = 0;
 };
 
+class FakeRecord : public ModuleRecord {
+ public:
+  void OnLoaded(const ContentHash& hash, uint64_t bytes) override {
+    loaded.emplace_back(HashText(hash), bytes);
+  }
+  std::vector<std::pair<std::string, uint64_t>> loaded;
+};
+
 class SessionImagesTest : public SessionTest {
  protected:
   SessionImagesTest() { session_->UseImageCache(&cache_); }
@@ -112,6 +120,35 @@ TEST_F(SessionImagesTest, SmallImagesAreNeitherAskedForNorKept) {
   Add(cmd::ImageData{2, small.size(), 0}, small);
   EXPECT_EQ(Load(2), CudaResult::kSuccess);
   EXPECT_EQ(cache_.asked + cache_.kept, 0);
+}
+
+TEST_F(SessionImagesTest, WhatTheCacheDoesNotSeeIsRecordedByItsHash) {
+  FakeRecord record;
+  session_->RecordModules(&record);
+  const std::string small(kMinCachedImage - 1, 's');
+  const auto expected = [](const std::string& image) {
+    ContentHash hash;
+    EXPECT_TRUE(HashContent(image, &hash));
+    return std::pair<std::string, uint64_t>(HashText(hash), image.size());
+  };
+  Add(cmd::ImageData{1, small.size(), 0}, small);
+  EXPECT_EQ(Load(1), CudaResult::kSuccess);
+  // What is offered or comes from the cache the server hashes itself; what fails is not loaded.
+  Add(cmd::ImageData{2, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(2), CudaResult::kSuccess);
+  Add(FindOf(3, image_));
+  EXPECT_EQ(Load(3), CudaResult::kSuccess);
+  const std::string bad = "bad" + small.substr(3);
+  Add(cmd::ImageData{4, bad.size(), 0}, bad);
+  EXPECT_EQ(Load(4), CudaResult::kInvalidImage);
+  EXPECT_EQ(record.loaded, std::vector{expected(small)});
+  // Without a cache it is told of all.
+  Restart(SessionLimits());
+  session_->RecordModules(&record);
+  Add(cmd::ImageData{1, image_.size(), 0}, image_);
+  EXPECT_EQ(Load(1), CudaResult::kSuccess);
+  EXPECT_EQ(record.loaded, (std::vector{expected(small), expected(image_)}));
+  session_.reset();
 }
 
 TEST_F(SessionImagesTest, WhatDoesNotLoadIsNotKept) {

@@ -157,7 +157,8 @@ absl::StatusOr<std::shared_ptr<const GrpcTls>> TlsSource::Current() {
 absl::Status TlsSource::CheckPeer(std::string_view chain) {
   const auto current = Current();
   if (!current.ok()) return current.status();
-  if ((*current)->revoked.empty()) return absl::OkStatus();
+  const absl::Status named = grpc_internal::CheckNamed(std::string(chain), files_.clients);
+  if (!named.ok() || (*current)->revoked.empty()) return named;
   return grpc_internal::CheckNotRevoked(std::string(chain), (*current)->revoked);
 }
 

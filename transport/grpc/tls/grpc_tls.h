@@ -46,7 +46,7 @@ class TlsSource {
   absl::StatusOr<std::shared_ptr<const GrpcTls>> Current();
 
   // Whether a peer with this chain (PEM, its own certificate first) may go on: UNAUTHENTICATED when
-  // a certificate of it is on a revocation list.
+  // a certificate of it is on a revocation list, or its own carries none of TlsFiles::clients.
   absl::Status CheckPeer(std::string_view chain);
 
  private:

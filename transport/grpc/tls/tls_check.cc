@@ -1,8 +1,10 @@
 #include "transport/grpc/tls/tls_check.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <ctime>
@@ -27,6 +29,7 @@ struct Freed {
 using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
 using RevocationList = std::unique_ptr<X509_CRL, Freed<X509_CRL_free>>;
+using GeneralNames = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
 Bio Reader(const std::string& text) {
@@ -72,6 +75,46 @@ bool Signed(X509_CRL* list, X509* issuer) {
   EVP_PKEY* const key = X509_get0_pubkey(issuer);
   return X509_NAME_cmp(X509_CRL_get_issuer(list), X509_get_subject_name(issuer)) == 0 &&
          key != nullptr && X509_CRL_verify(list, key) == 1;
+}
+
+std::string TextOf(const ASN1_STRING* string) {
+  unsigned char* text = nullptr;
+  const int size = ASN1_STRING_to_UTF8(&text, string);
+  if (size < 0) return "";
+  std::string copy(reinterpret_cast<const char*>(text), static_cast<size_t>(size));
+  OPENSSL_free(text);
+  return copy;
+}
+
+// An address as people write it; empty for what is none.
+std::string AddressText(const ASN1_OCTET_STRING* address) {
+  const int size = ASN1_STRING_length(address);
+  char text[INET6_ADDRSTRLEN] = "";
+  const int family = size == 4 ? AF_INET : AF_INET6;
+  if (size != 4 && size != 16) return "";
+  inet_ntop(family, ASN1_STRING_get0_data(address), text, sizeof(text));
+  return text;
+}
+
+// The common names and the alternative names. A name that ends at a NUL for others is compared
+// whole here.
+std::vector<std::string> NamesOf(const X509* certificate) {
+  std::vector<std::string> names;
+  const X509_NAME* const subject = X509_get_subject_name(certificate);
+  for (int at = -1; (at = X509_NAME_get_index_by_NID(subject, NID_commonName, at)) >= 0;) {
+    names.push_back(TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at))));
+  }
+  const GeneralNames all(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; i < sk_GENERAL_NAME_num(all.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(all.get(), i);
+    if (name->type == GEN_DNS) names.push_back(TextOf(name->d.dNSName));
+    if (name->type == GEN_URI) names.push_back(TextOf(name->d.uniformResourceIdentifier));
+    if (name->type == GEN_EMAIL) names.push_back(TextOf(name->d.rfc822Name));
+    if (name->type == GEN_IPADD) names.push_back(AddressText(name->d.iPAddress));
+  }
+  names.erase(std::remove(names.begin(), names.end(), ""), names.end());
+  return names;
 }
 
 std::string RevocationKey(const X509_NAME* issuer, const ASN1_INTEGER* serial) {
@@ -196,6 +239,19 @@ absl::Status CheckNotRevoked(const std::string& chain, const std::set<std::strin
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckNamed(const std::string& chain, const std::vector<std::string>& names) {
+  if (names.empty()) return absl::OkStatus();
+  const absl::StatusOr<Certificate> own = ParseChain(chain);
+  if (!own.ok()) return absl::UnauthenticatedError("the client shows no certificate");
+  const std::vector<std::string> carried = NamesOf(own->get());
+  const bool known = std::any_of(carried.begin(), carried.end(), [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  });
+  return known ? absl::OkStatus()
+               : absl::UnauthenticatedError(
+                     "the client's certificate is for nobody whom this server takes");
 }
 
 std::string CertificateDigest(const std::string& pem) {

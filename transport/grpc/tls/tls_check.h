@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -35,6 +36,10 @@ absl::Status ReadRevocations(const std::string& pem, const std::string& roots,
 
 // UNAUTHENTICATED when a certificate of the PEM texts is among those, or none can be read.
 absl::Status CheckNotRevoked(const std::string& chain, const std::set<std::string>& revoked);
+
+// UNAUTHENTICATED when the first certificate of the PEM texts carries none of these names, letter
+// by letter, as a common name or an alternative name, or cannot be read. With no names any will do.
+absl::Status CheckNamed(const std::string& chain, const std::vector<std::string>& names);
 
 // The SHA-256 of a PEM text's first certificate, in hexadecimal; empty when there is none.
 std::string CertificateDigest(const std::string& pem);

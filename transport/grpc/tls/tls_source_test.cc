@@ -147,6 +147,22 @@ TEST_F(TlsSourceTest, RevocationListsAreOfAFileOrAFolder) {
   EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer(own.certificate)));
 }
 
+TEST_F(TlsSourceTest, ClientsMayBeNamed) {
+  const IssuedCertificate own = ca_.Issue({.name = "alice"});
+  const IssuedCertificate other = ca_.Issue({.name = "alice2"});
+  WriteAll(own);
+  TlsFiles files = Files();
+  files.clients = {"bob", "alice"};
+  TlsSource source(TlsSource::Side::kServer, files);
+  EXPECT_TRUE(source.CheckPeer(own.certificate).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer(other.certificate)));
+  // Somebody else's behind it makes no difference.
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer(other.certificate + own.certificate)));
+  EXPECT_TRUE(absl::IsUnauthenticated(source.CheckPeer("")));
+  // Names in a list alone do nothing.
+  EXPECT_THAT(Complaint({.clients = {"alice"}}), HasSubstr("--tls_key is missing"));
+}
+
 TEST_F(TlsSourceTest, RevocationListsOfOthersAndOtherTextsAreRefused) {
   const IssuedCertificate own = ca_.Issue({.name = "a"});
   WriteAll(own);

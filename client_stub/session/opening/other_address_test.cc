@@ -1,0 +1,64 @@
+// Whether the session follows a server that says where else it listens, truly or not.
+#include "client_stub/session/opening/other_address.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client_stub/session/testing/other_user.h"
+#include "common/log/log_capture.h"
+#include "common/process_identity.h"
+#include "gtest/gtest.h"
+#include "transport/testing/temp_folder.h"
+
+namespace warpline::stub {
+namespace {
+
+class OtherAddressTest : public ::testing::Test {
+ protected:
+  OtherAddressTest() {
+    if (chmod(folder_.path().c_str(), 0777) != 0) abort();
+  }
+
+  Welcomed WelcomeOf(uint32_t uid) const {
+    Welcomed welcomed;
+    welcomed.boot_id = BootId();
+    welcomed.user_namespace = UserNamespace();
+    welcomed.server_uid = uid;
+    welcomed.unix_socket = path_;
+    return welcomed;
+  }
+
+  warpline::testing::TempFolder folder_;
+  const std::string path_ = folder_.path() + "/s";
+};
+
+TEST_F(OtherAddressTest, AServerOfThisUserIsFollowedFromLoopbackOnly) {
+  const UniqueFd listener = ListenAtPath(geteuid(), path_);
+  ASSERT_TRUE(listener.valid());
+  const auto other = OtherAddress(WelcomeOf(geteuid()), "127.0.0.1:1");
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->endpoint, "unix:" + path_);
+  EXPECT_EQ(other->listener_uid, geteuid());
+  EXPECT_FALSE(OtherAddress(WelcomeOf(geteuid()), "192.0.2.1:1").has_value());
+}
+
+TEST_F(OtherAddressTest, AServerThatNamesAStrangersSocketIsNotFollowed) {
+  if (!CanBeOthers()) GTEST_SKIP() << "this process cannot be another user";
+  const UniqueFd listener = ListenAtPath(kOtherUser, path_);
+  ASSERT_TRUE(listener.valid());
+  LogCapture log;
+  EXPECT_FALSE(OtherAddress(WelcomeOf(kOtherUser), "127.0.0.1:1").has_value());
+  EXPECT_EQ(log.LinesWith("the session stays where it is: who listens at").size(), 1u);
+  // The same user at both ends is what a server of a user of its own looks like.
+  const UniqueFd endpoint = ListenAtPort(kOtherUser, 1, 0);
+  ASSERT_TRUE(endpoint.valid());
+  EXPECT_TRUE(OtherAddress(WelcomeOf(kOtherUser), absl::StrCat("127.0.0.1:", PortOf(endpoint)))
+                  .has_value());
+}
+
+}  // namespace
+}  // namespace warpline::stub
