@@ -32,6 +32,11 @@ absl::Status ValidateArena(const ArenaRange& arena, uint64_t max_bytes) {
     return absl::InvalidArgumentError(
         absl::StrFormat("arena at %#x: it ends above the user address space", arena.base));
   }
+  if (arena.base < kHostArenaBase + kHostArenaBytes && kHostArenaBase < arena.base + arena.bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("arena at %#x: memory that host and device share lies at %#x + %#x",
+                        arena.base, kHostArenaBase, kHostArenaBytes));
+  }
   return absl::OkStatus();
 }
 

@@ -27,8 +27,8 @@ inline constexpr uint64_t kMaxArenaBytes = 1ull << 45;
 inline constexpr uint64_t kAddressLimit = 1ull << 47;
 
 // Returns OK when the size is a power of two from kMinArenaBytes to `max_bytes`, the base is a
-// multiple of it other than 0, and all of the arena lies below kAddressLimit. INVALID_ARGUMENT says
-// why not.
+// multiple of it other than 0, and all of the arena lies below kAddressLimit and beside the memory
+// that host and device share (kHostArenaBase). INVALID_ARGUMENT says why not.
 absl::Status ValidateArena(const ArenaRange& arena, uint64_t max_bytes);
 
 // Memory that was granted at one address in one go.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/frames.h"
 
 namespace warpline {
 namespace {
@@ -25,7 +26,17 @@ bool Refused(const absl::Status& status) {
 
 TEST(ValidateArenaTest, TakesPowersOfTwoOnMultiplesOfThemselves) {
   EXPECT_TRUE(ValidateArena({4 * kGiB, 4 * kGiB}, kMaxArenaBytes).ok());
-  EXPECT_TRUE(ValidateArena({1ull << 46, 1ull << 45}, kMaxArenaBytes).ok());
+  EXPECT_TRUE(ValidateArena({1ull << 45, 1ull << 45}, kMaxArenaBytes).ok());
+}
+
+TEST(ValidateArenaTest, LeavesTheMemoryAloneThatHostAndDeviceShare) {
+  EXPECT_TRUE(ValidateArena({kHostArenaBase - 4 * kGiB, 4 * kGiB}, kMaxArenaBytes).ok());
+  EXPECT_TRUE(ValidateArena({kHostArenaBase + kHostArenaBytes, 4 * kGiB}, kMaxArenaBytes).ok());
+  EXPECT_TRUE(Refused(ValidateArena({kHostArenaBase, kHostArenaBytes}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({kHostArenaBase, 4 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(
+      ValidateArena({kHostArenaBase + kHostArenaBytes - 4 * kGiB, 4 * kGiB}, kMaxArenaBytes)));
+  EXPECT_TRUE(Refused(ValidateArena({1ull << 46, 1ull << 45}, kMaxArenaBytes)));
 }
 
 TEST(ValidateArenaTest, RefusesTheRest) {

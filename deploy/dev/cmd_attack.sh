@@ -1,6 +1,7 @@
 help_text() {
   cat <<'TEXT'
 Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_flag=FLAG]...
+       ./dev attack --prove [--only=ROW,...]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
@@ -12,20 +13,50 @@ docs/security.md says what stops them. The suites, of which the first four are m
             memory of the next tenant in them
   wire      what a client does over the network or from the server's host: malformed frames, addresses of
             others, memory beyond quotas, stolen sessions, floods; after each an honest client is served.
+            That they get through without what stops them is shown by --prove.
             WARPLINE_ATTACK_SCALE=10 makes floods ten times as large
   residue   what memory of each kind that a session is given still holds of a former session of another
             tenant
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
+With --prove: copies the sources to ~/.cache/warpline, builds the server there with switches for all
+defences of tests/attack/mutations.toml, and makes each row of the suite wire against a server of its own
+without the defences that stop it. One line a row, then `proved: P of N rows get through without their
+defence`; exit status 0 when P = N. The first time it builds for some minutes.
+  --only     these rows only
 Others:
   --device   where kernels run: cpu (default) or cuda
 TEXT
 }
 
+# The sources with all mutations, and the server programs of them. Sets MUTATED to their bazel-bin.
+build_mutated() {
+  local name copy
+  name=$(printf '%s' "$ROOT" | sha256sum | cut -c 1-8)
+  copy="$CACHE/without-defences-$name"
+  mkdir -p "$copy"
+  "$PYTHON" "$ROOT/tests/attack/mutations.py" --copy="$copy" || die "the mutations do not apply"
+  say "building the server with switches for its defences"
+  cd "$copy"
+  bazel_call build --config=opt -- //server:warpline-server //server:warpline-supervisor \
+    //server:warpline-worker //server:warpline-keeper || die "the build failed"
+  MUTATED=$(bazel_bin)
+  cd "$ROOT"
+}
+
 main() {
+  local arg args=() mutated=()
   need_build
   say "building the server, the client library and the attacks"
   bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack:all //tests/chaos:long_program \
     //tests/hostile:attack //examples:vector_add || die "the build failed"
-  exec "$PYTHON" -u "$ROOT/tests/attack/attack.py" --bazel_bin="$(bazel_bin)" "$@"
+  for arg in "$@"; do
+    if [ "$arg" = --prove ]; then
+      build_mutated
+      mutated=(--prove="$MUTATED")
+    else
+      args+=("$arg")
+    fi
+  done
+  exec "$PYTHON" -u "$ROOT/tests/attack/attack.py" --bazel_bin="$(bazel_bin)" "${mutated[@]}" "${args[@]}"
 }

@@ -3,9 +3,10 @@ help_text() {
 Usage: ./dev lint [--all | --includes | --threads | FILES | FOLDERS]
 
 Checks the include rules of deploy/lint/folders.toml over the whole project, that ARCHITECTURE.md shows
-them, and that docs/threads.md has every thread, then runs clang-tidy (.clang-tidy) over the sources
-that differ from branch main or are not committed yet; for a header, over the source of its name. As
-many at a time as there are processors. Compiles nothing but generated headers.
+them, that docs/threads.md has every thread, and that tests/attack/mutations.toml applies to the sources,
+then runs clang-tidy (.clang-tidy) over the sources that differ from branch main or are not committed yet;
+for a header, over the source of its name. As many at a time as there are processors. Compiles nothing
+but generated headers.
   --all        clang-tidy over everything: some seconds a file
   --includes   what is before clang-tidy only
   --threads    that, and clang's thread-safety analysis over everything but tests: two seconds a
@@ -48,6 +49,8 @@ main() {
   say "include rules hold in ${#sources[@]} files"
   "$PYTHON" "$ROOT/tools/threads.py" "$ROOT/docs/threads.md" "${sources[@]}"
   say "docs/threads.md has every thread"
+  "$PYTHON" "$ROOT/tests/attack/mutations.py" --check
+  say "the mutations of the attacks apply"
   case "$what" in
     --includes) return ;;
     --threads)

@@ -2,6 +2,7 @@
 """Attacks a running server, and says what was stopped.
 
   attack.py --bazel_bin=DIR [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_flag=FLAG]...
+  attack.py --bazel_bin=DIR --prove=DIR [--only=ROW,...]
 
 One line an attack, `SUITE NAME: VERDICT (what happened)`, with VERDICT one of stopped, NOT STOPPED,
 and n/a where the host lacks what the attack is about; then
@@ -9,7 +10,8 @@ and n/a where the host lacks what the attack is about; then
   attack: S of N stopped, D neighbours disturbed (A n/a)
 
 Exit status 0 when S = N and D = 0. A neighbour, which is another tenant's program, checks its results
-all the while.
+all the while. With --prove, shows of each row of the wire suite that it gets through without what
+stops it (prove.py).
 """
 import argparse
 import os
@@ -24,8 +26,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "deploy/local")]
 
 import local_server  # noqa: E402  (found by the path above)
+import mutations  # noqa: E402
 from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
+from prove import SERVER_PROGRAMS, Prover  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Neighbour  # noqa: E402
 from traffic_suite import TrafficSuite  # noqa: E402
@@ -54,6 +58,9 @@ def arguments():
     parser.add_argument("--minutes", type=float, default=1, help="of the suite traffic")
     parser.add_argument("--device", default="cpu", help="where kernels run: cpu (default) or cuda")
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
+    parser.add_argument("--prove", type=pathlib.Path, metavar="BAZEL_BIN",
+                        help="what was built of the tree of mutations.py")
+    parser.add_argument("--only", default="", metavar="ROW,...", help="prove these rows only")
     return parser.parse_args()
 
 
@@ -76,6 +83,23 @@ def install(options):
     return local_server.Installation(folder, temporary=True)
 
 
+def server_flags(options):
+    return ["--device=" + options.device, "--warm_workers=0", "--session_memory=2GiB",
+            *options.server_flag]
+
+
+def prove(options):
+    installation = local_server.Installation.from_bazel_bin(options.bazel_bin, PROGRAMS)
+    try:
+        for target, source in SERVER_PROGRAMS.items():
+            (installation.root / target).unlink()
+            shutil.copy2((options.prove / source).resolve(), installation.root / target)
+        only = set(filter(None, options.only.split(",")))
+        return 0 if Prover(installation, server_flags(options)).prove(only) else 1
+    finally:
+        installation.close()
+
+
 def say_jails(log):
     """What the server said first of each jail: those that lack layers on purpose come later."""
     said = set()
@@ -88,9 +112,7 @@ def say_jails(log):
 
 def attack(options, installation):
     stopped = counted = absent = failures = 0
-    flags = ["--device=" + options.device, "--warm_workers=0", "--session_memory=2GiB",
-             *options.server_flag]
-    with local_server.Server(installation, flags) as server:
+    with local_server.Server(installation, server_flags(options)) as server:
         environment = installation.client_environment(server.endpoint)
         neighbour = Neighbour([str(installation.root / "bin/long_program"), "--seconds=5"],
                               environment)
@@ -136,12 +158,14 @@ def main():
     AccompliceSuite.device = ResidueSuite.device = options.device
     local_server.stop_on_signals()
     try:
+        if options.prove:
+            return prove(options)
         installation = install(options)
         try:
             return attack(options, installation)
         finally:
             installation.close()
-    except local_server.Error as error:
+    except (local_server.Error, mutations.Error) as error:
         print("attack: FAILED (%s)" % error)
         return 1
     except KeyboardInterrupt:

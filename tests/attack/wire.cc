@@ -3,9 +3,14 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cuda/cuda_numbers.h"
@@ -13,6 +18,29 @@
 
 namespace warpline::attack {
 namespace {
+
+Footprint StatusOf(pid_t pid) {
+  Footprint now;
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string word; status >> word;) {
+    if (word == "VmRSS:") status >> now.resident_kib;
+    if (word == "Threads:") status >> now.threads;
+  }
+  return now;
+}
+
+void AddDescendants(pid_t pid, std::set<pid_t>* found) {
+  const std::string folder = absl::StrCat("/proc/", pid, "/task");
+  DIR* const tasks = opendir(folder.c_str());
+  if (tasks == nullptr) return;
+  while (const dirent* const task = readdir(tasks)) {
+    std::ifstream children(absl::StrCat(folder, "/", task->d_name, "/children"));
+    for (pid_t child; children >> child;) {
+      if (found->insert(child).second) AddDescendants(child, found);
+    }
+  }
+  closedir(tasks);
+}
 
 std::string Describe(const Footprint& grown) {
   return absl::StrCat("the server grew by ", grown.resident_kib, " KiB, ", grown.descriptors,
@@ -25,18 +53,47 @@ std::string Describe(const Footprint& grown) {
 WireResult Stopped(std::string detail) { return {WireOutcome::kStopped, std::move(detail)}; }
 WireResult Succeeded(std::string detail) { return {WireOutcome::kSucceeded, std::move(detail)}; }
 WireResult NotHere(std::string detail) { return {WireOutcome::kNotHere, std::move(detail)}; }
-WireResult Unprepared(const absl::Status& why) {
-  return Succeeded(absl::StrCat("not prepared: ", why.ToString()));
+WireResult Unprepared(std::string why) { return {WireOutcome::kUnprepared, std::move(why)}; }
+WireResult Unprepared(const absl::Status& why) { return Unprepared(why.ToString()); }
+
+bool SaysCrashed(const std::string& why) { return absl::StrContains(why, "signal"); }
+
+std::set<pid_t> Workers(const WireTarget& target) {
+  std::set<pid_t> found;
+  AddDescendants(target.pid, &found);
+  return found;
+}
+
+WireResult JudgeLeftovers(const WireTarget& target, const std::set<pid_t>& before) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (true) {
+    int left = 0;
+    for (const pid_t pid : Workers(target)) left += before.contains(pid) ? 0 : 1;
+    if (left == 0) return Stopped("nothing of it is left");
+    if (absl::Now() > deadline) return Succeeded(absl::StrCat(left, " processes are left of it"));
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+}
+
+int64_t MostThreads(const WireTarget& target) {
+  int64_t most = 0;
+  for (const pid_t pid : Workers(target)) most = std::max(most, StatusOf(pid).threads);
+  return most;
+}
+
+void Flood(std::function<void()> send) {
+  auto sent = std::make_shared<std::promise<void>>();
+  std::future<void> all = sent->get_future();
+  std::thread([sent, send = std::move(send)] {
+    send();
+    sent->set_value();
+  }).detach();
+  all.wait_for(absl::ToChronoMilliseconds(kFlooding));
 }
 
 Footprint Measure(const WireTarget& target) {
   const std::string folder = absl::StrCat("/proc/", target.pid);
-  Footprint now;
-  std::ifstream status(folder + "/status");
-  for (std::string word; status >> word;) {
-    if (word == "VmRSS:") status >> now.resident_kib;
-    if (word == "Threads:") status >> now.threads;
-  }
+  Footprint now = StatusOf(target.pid);
   if (DIR* const fds = opendir((folder + "/fd").c_str()); fds != nullptr) {
     while (readdir(fds) != nullptr) ++now.descriptors;
     closedir(fds);

@@ -12,6 +12,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -31,7 +33,8 @@ struct WireTarget {
 enum class WireOutcome {
   kStopped,
   kSucceeded,
-  kNotHere,  // This host lacks what the attack is about.
+  kUnprepared,  // Its first steps failed, so that it shows nothing; counts as not stopped.
+  kNotHere,     // This host lacks what the attack is about.
 };
 
 struct WireResult {
@@ -61,12 +64,28 @@ absl::Span<const WireAttack> FloodAttacks();
 WireResult Stopped(std::string detail);
 WireResult Succeeded(std::string detail);
 WireResult NotHere(std::string detail);
-// An attack whose preparation failed proves nothing, and counts as one that was not stopped.
+WireResult Unprepared(std::string why);
 WireResult Unprepared(const absl::Status& why);
 
 // How long an answer may take on a machine that is as busy as it gets by itself. Whoever waits
 // longer is kept waiting by an attack.
 inline constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// What the server says of a worker that ended: whether it crashed, instead of refusing something.
+bool SaysCrashed(const std::string& why);
+
+// The processes that the server and what it started have started: its workers are among them.
+std::set<pid_t> Workers(const WireTarget& target);
+// Stopped when of the server's processes none is left that was not among `before`, or that comes to
+// be so within kPatience.
+WireResult JudgeLeftovers(const WireTarget& target, const std::set<pid_t>& before);
+// The most threads that one process of the server has.
+int64_t MostThreads(const WireTarget& target);
+
+// Sends on a thread of its own, which waits for ever once the server reads no more, until all is
+// sent or kFlooding is over. What `send` uses stays until the process ends.
+inline constexpr absl::Duration kFlooding = absl::Seconds(4);
+void Flood(std::function<void()> send);
 
 // What a server holds.
 struct Footprint {

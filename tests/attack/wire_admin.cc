@@ -17,11 +17,13 @@ absl::StatusOr<std::string> Call(const WireTarget& target, const std::string& me
   return UnaryClient(GrpcTarget{target.endpoint}).Call(method, request, kPatience);
 }
 
+// Stopped when there is no such method for this client, or it may not be called. Whatever else is
+// wrong with a call is not what stops it.
 WireResult JudgeCall(const absl::StatusOr<std::string>& answer) {
   if (answer.ok()) return Succeeded(absl::StrCat("answered with ", answer->size(), " bytes"));
-  return absl::IsDeadlineExceeded(answer.status())
-             ? Succeeded("no answer")
-             : Stopped(std::string(answer.status().message()));
+  return absl::IsUnimplemented(answer.status()) || absl::IsPermissionDenied(answer.status())
+             ? Stopped(std::string(answer.status().message()))
+             : Succeeded(absl::StrCat("not refused as such: ", answer.status().ToString()));
 }
 
 // Who runs what, from where: for the operator alone.
@@ -43,11 +45,12 @@ WireResult GuessTicket(const WireTarget& target) {
   for (uint64_t ticket = 1; ticket < 20; ++ticket) {
     warpline_internal::ReplaceRequest request;
     request.set_ticket(ticket);
-    const auto answer =
-        Call(target, "/warpline_internal.Admin/Replace", request.SerializeAsString());
-    if (answer.ok()) return Succeeded(absl::StrCat("ticket ", ticket, " was answered"));
+    // That there is no such ticket is an answer, and the right ticket would have another.
+    const WireResult judged =
+        JudgeCall(Call(target, "/warpline_internal.Admin/Replace", request.SerializeAsString()));
+    if (judged.outcome != WireOutcome::kStopped) return judged;
   }
-  return Stopped("19 tickets are nobody's");
+  return Stopped("19 tickets were not looked at");
 }
 
 // What there is on a scheduler or a supervisor, asked of a server.
@@ -55,7 +58,7 @@ WireResult OthersMethods(const WireTarget& target) {
   for (const char* const method :
        {"/warpline_internal.Scheduler/Acquire", "/warpline_internal.Scheduler/Report",
         "/warpline_internal.Scheduler/PutTenant", "/warpline_internal.Admin/Shutdown",
-        "/warpline_internal.Supervisor/Start", "/", "/a/b/c", "//", "/x\r\ny/z"}) {
+        "/warpline_internal.Supervisor/Start", "/a/b/c"}) {
     const WireResult judged = JudgeCall(Call(target, method, ""));
     if (judged.outcome != WireOutcome::kStopped) {
       return Succeeded(absl::StrCat(method, ": ", judged.detail));
@@ -66,7 +69,7 @@ WireResult OthersMethods(const WireTarget& target) {
 
 WireResult GarbageForMethods(const WireTarget& target) {
   for (const char* const method :
-       {"/warpline_internal.Admin/Replace", "/warpline_internal.Devices/Status"}) {
+       {"/warpline_internal.Admin/OpenLease", "/warpline_internal.Devices/Status"}) {
     for (const std::string& request :
          {std::string(1000, '\xff'), std::string(8 << 20, '\x0a'), std::string(64 << 10, '\0')}) {
       const auto answer = Call(target, method, request);

@@ -1,6 +1,8 @@
 // Code and what goes with it: images, modules, graphs, arrays, limits, printing, handles.
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,7 @@ WireResult ImageOfHalfTheAddresses(const WireTarget& target) {
 
 WireResult ImageWithAPartBeyond(const WireTarget& target) {
   return InSession(target, "a part beyond the end", [](WireSession* session) {
+    session->Add(cmd::ImageData{1, 16, 0}, std::string(8, 'x'));
     return session->Do(cmd::ImageData{1, 16, 8}, std::string(16, 'x'));
   });
 }
@@ -50,10 +53,25 @@ WireResult ModuleOfHalfAnImage(const WireTarget& target) {
   });
 }
 
+// A frame of zstd that is `blocks` times 128 KiB of one byte; each takes four bytes.
+std::string ZstdBomb(int blocks) {
+  constexpr uint32_t kRepeated = 1, kBlockBytes = 128 << 10;
+  std::string frame("\x28\xb5\x2f\xfd\x00\x38", 6);
+  for (int i = 1; i <= blocks; ++i) {
+    const uint32_t head = (i == blocks ? 1 : 0) | kRepeated << 1 | kBlockBytes << 3;
+    for (const uint32_t shift : {0, 8, 16}) frame.push_back(static_cast<char>(head >> shift));
+    frame.push_back('x');
+  }
+  return frame;
+}
+
 WireResult CompressedPartThatGrows(const WireTarget& target) {
-  return InSession(target, "a part that says it is a terabyte", [](WireSession* session) {
-    return session->Do(cmd::ImageZstd{1, 1ull << 40, 0, 1ull << 40}, "\x28\xb5\x2f\xfdgarbage");
-  });
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const auto small = (*session)->Do(cmd::ImageZstd{1, 128 << 10, 0, 128 << 10}, ZstdBomb(1));
+  if (!small.ok() || *small != 0) return Unprepared("a small part is not taken");
+  return JudgeRefusal((*session)->Do(cmd::ImageZstd{2, 512 << 20, 0, 512 << 20}, ZstdBomb(4096)),
+                      "16 KiB that are 512 MiB");
 }
 
 WireResult ModuleOfGarbage(const WireTarget& target) {
@@ -121,7 +139,7 @@ WireResult ArraysBeyondTheQuota(const WireTarget& target) {
     const auto made = (*session)->Call(cmd::ArrayCreate{handle, 8192, 8192, 0, 0x20, 1, 0, 0});
     if (absl::IsDeadlineExceeded(made.status())) return Succeeded("no answer");
     if (!made.ok() || *made != 0) {
-      return got == 0 ? Succeeded("not prepared: no array at all")
+      return got == 0 ? Unprepared("no array at all")
                       : Stopped(absl::StrCat(got, " bytes of arrays, the quota is ", quota));
     }
     got += 256 * kMiB;
@@ -133,20 +151,24 @@ WireResult ArrayPartsOutside(const WireTarget& target) {
   auto session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
   const auto made = (*session)->Call(cmd::ArrayCreate{5, 4, 4, 0, 0x20, 1, 0, 0});
-  if (!made.ok() || *made != 0) return Succeeded("not prepared: no array");
+  if (!made.ok() || *made != 0) return Unprepared("no array");
   cmd::CopyToArray copy;
   copy.stream = kStream;
   copy.array = 5;
   copy.x = 1ull << 40;
   copy.width = 16;
   copy.height = copy.depth = 1;
-  WireResult judged =
-      JudgeRefusal((*session)->Do(copy, std::string(16, 'x')), "a box beside its array");
-  if (judged.outcome != WireOutcome::kStopped) return judged;
-  return InSession(target, "a box of an array that there is not", [&](WireSession* other) {
-    copy.x = 0;
+  return JudgeRefusal((*session)->Do(copy, std::string(16, 'x')), "a box beside its array");
+}
+
+WireResult BoxOfNoArray(const WireTarget& target) {
+  return InSession(target, "a box of an array that there is not", [](WireSession* session) {
+    cmd::CopyToArray copy;
+    copy.stream = kStream;
     copy.array = 4711;
-    return other->Do(copy, std::string(16, 'x'));
+    copy.width = 16;
+    copy.height = copy.depth = 1;
+    return session->Do(copy, std::string(16, 'x'));
   });
 }
 
@@ -213,43 +235,55 @@ WireResult GraphWithManyBodies(const WireTarget& target) {
   });
 }
 
-// An endless kernel keeps its own session busy, and ends with it.
+// After a session that would never end by itself: a neighbour is served beside it, and it ends when
+// its client goes.
+WireResult JudgeEndless(const WireTarget& target, const std::set<pid_t>& before,
+                        std::unique_ptr<WireSession> session, const char* what) {
+  const WireResult served = JudgeNeighbour(target, what);
+  if (served.outcome != WireOutcome::kStopped) return served;
+  session.reset();
+  return JudgeLeftovers(target, before);
+}
+
 WireResult EndlessKernel(const WireTarget& target) {
+  const std::set<pid_t> before = Workers(target);
   auto session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
   const auto loaded =
       (*session)->Load(1, absl::StrCat(kHead, ".visible .entry spin()\n{\nL:\n  bra L;\n}\n"));
-  if (!loaded.ok() || *loaded != 0) return Succeeded("not prepared: it does not load");
+  if (!loaded.ok() || *loaded != 0) return Unprepared("it does not load");
   const auto found = (*session)->Call(cmd::KernelFind{2, 1}, "spin");
-  if (!found.ok() || *found != 0) return Succeeded("not prepared: no kernel");
+  if (!found.ok() || *found != 0) return Unprepared("no kernel");
   (*session)->Add(cmd::Launch{kStream, 2, 1, 1, 1, 1, 1, 1, 0, 0});
   (*session)->Submit();
-  return JudgeNeighbour(target, "an endless kernel");
+  return JudgeEndless(target, before, *std::move(session), "an endless kernel");
+}
+
+// Launches kernel 2, which is declared so and does nothing.
+WireResult WithKernel(const WireTarget& target, const std::string& declared, const char* what,
+                      const cmd::Launch& launch, const char* params) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const auto loaded =
+      (*session)->Load(1, absl::StrCat(kHead, ".visible .entry ", declared, "\n{\n  ret;\n}\n"));
+  if (!loaded.ok() || *loaded != 0) return Unprepared("it does not load");
+  const auto found =
+      (*session)->Call(cmd::KernelFind{2, 1}, declared.substr(0, declared.find('(')));
+  if (!found.ok() || *found != 0) return Unprepared("no kernel");
+  return JudgeRefusal((*session)->Do(launch, params), what);
 }
 
 WireResult LaunchThatOverflows(const WireTarget& target) {
-  return InSession(target, "a grid of 2^96 blocks", [](WireSession* session) {
-    const auto loaded =
-        session->Load(1, absl::StrCat(kHead, ".visible .entry nothing()\n{\n  ret;\n}\n"));
-    if (!loaded.ok() || *loaded != 0) return absl::StatusOr<int>(0);
-    const auto found = session->Call(cmd::KernelFind{2, 1}, "nothing");
-    if (!found.ok() || *found != 0) return absl::StatusOr<int>(0);
-    return session->Do(cmd::Launch{kStream, 2, ~0u, ~0u, ~0u, 1024, 1024, 64, ~0u, 0});
-  });
+  return WithKernel(target, "nothing()", "a grid of 2^96 blocks",
+                    cmd::Launch{kStream, 2, ~0u, ~0u, ~0u, 1024, 1024, 64, ~0u, 0}, "");
 }
 
 WireResult FewerParametersThanTheKernelHas(const WireTarget& target) {
-  return InSession(target, "a launch without its parameters", [](WireSession* session) {
-    const auto loaded = session->Load(
-        1, absl::StrCat(kHead, ".visible .entry one(.param .align 8 .b8 p[4000])\n{\n  ret;\n}\n"));
-    if (!loaded.ok() || *loaded != 0) return absl::StatusOr<int>(0);
-    const auto found = session->Call(cmd::KernelFind{2, 1}, "one");
-    if (!found.ok() || *found != 0) return absl::StatusOr<int>(0);
-    return session->Do(cmd::Launch{kStream, 2, 1, 1, 1, 1, 1, 1, 0, 0}, "x");
-  });
+  return WithKernel(target, "one(.param .align 8 .b8 p[4000])", "a launch without its parameters",
+                    cmd::Launch{kStream, 2, 1, 1, 1, 1, 1, 1, 0, 0}, "x");
 }
 
-// Handles that are never used: a session may have so many and no more.
+// Handles that are never used: a session may have so many and no more, which are fewer than these.
 template <typename Command>
 WireResult ManyHandles(const WireTarget& target, const char* what, uint64_t count,
                        Command (*make)(uint64_t handle)) {
@@ -260,7 +294,12 @@ WireResult ManyHandles(const WireTarget& target, const char* what, uint64_t coun
     (*session)->Add(make(16 + i));
     if ((*session)->pending_bytes() > 500'000) (*session)->Submit();
   }
-  const auto synced = (*session)->Call(cmd::ContextSync{});
+  auto synced = (*session)->Call(cmd::ContextSync{});
+  // What it says of refusals may come after the first answer.
+  if (synced.ok()) synced = (*session)->Call(cmd::ContextSync{});
+  if (synced.ok() && (*session)->failures() == 0) {
+    return Succeeded(absl::StrCat(what, ": none of ", count, " was refused"));
+  }
   const WireResult served = JudgeNeighbour(target, what);
   if (served.outcome != WireOutcome::kStopped) return served;
   WireResult grown = JudgeGrowth(target, before, {128 << 10, 500, 200, 200'000});
@@ -277,9 +316,10 @@ WireResult ManyStreams(const WireTarget& target) {
 }
 
 WireResult ManyEvents(const WireTarget& target) {
-  return ManyHandles<cmd::EventCreate>(target, "a million events", 1'000'000, [](uint64_t handle) {
-    return cmd::EventCreate{handle, 0, 0};
-  });
+  return ManyHandles<cmd::EventCreate>(target, "more than a million events", 1'200'000,
+                                       [](uint64_t handle) {
+                                         return cmd::EventCreate{handle, 0, 0};
+                                       });
 }
 
 WireResult ManyImages(const WireTarget& target) {
@@ -291,12 +331,14 @@ WireResult ManyImages(const WireTarget& target) {
 
 // Waits for something that comes only if the client says so, and never does.
 WireResult HostCallsThatNeverCome(const WireTarget& target) {
+  const std::set<pid_t> before = Workers(target);
   auto session = WireSession::Open(target);
   if (!session.ok()) return Unprepared(session.status());
   for (uint64_t i = 0; i < 10'000; ++i) (*session)->Add(cmd::HostCall{kStream, i});
   (*session)->Add(cmd::StreamSync{kStream});
   (*session)->Submit();
-  return JudgeNeighbour(target, "ten thousand host calls that never end");
+  return JudgeEndless(target, before, *std::move(session),
+                      "ten thousand host calls that never end");
 }
 
 WireResult LinkOfGarbage(const WireTarget& target) {
@@ -305,9 +347,18 @@ WireResult LinkOfGarbage(const WireTarget& target) {
     session->Add(cmd::ImageData{1, image.size(), 0}, image);
     const auto made = session->Call(cmd::LinkCreate{2});
     if (!made.ok() || *made != 0) return made;
-    const auto added = session->Call(cmd::LinkAdd{2, 1, 1, ~0u}, "name");
+    const auto added = session->Call(cmd::LinkAdd{2, 1, 1, 4}, "name");
     if (!added.ok() || *added != 0) return added;
     return session->Call(cmd::LinkComplete{2});
+  });
+}
+
+WireResult LinkNameBeyondItsCommand(const WireTarget& target) {
+  return InSession(target, "a name of 4 GiB", [](WireSession* session) {
+    session->Add(cmd::ImageData{1, 16, 0}, std::string(16, 'x'));
+    const auto made = session->Call(cmd::LinkCreate{2});
+    if (!made.ok() || *made != 0) return made;
+    return session->Call(cmd::LinkAdd{2, 1, 1, ~0u}, "name");
   });
 }
 
@@ -316,13 +367,14 @@ constexpr WireAttack kAttacks[] = {
     {"image_with_a_part_beyond_its_end", "-", "", &ImageWithAPartBeyond},
     {"image_with_a_later_part_first", "-", "", &ImageWithALaterPartFirst},
     {"module_of_half_an_image", "-", "", &ModuleOfHalfAnImage},
-    {"compressed_part_of_a_terabyte", "M3", "", &CompressedPartThatGrows},
+    {"compressed_part_that_is_a_bomb", "M3", "", &CompressedPartThatGrows},
     {"modules_of_garbage", "L5", "", &ModuleOfGarbage},
     {"variables_beyond_the_quota", "H3", "", &HugeVariables},
     {"array_of_2_to_the_60", "-", "", &HugeArray},
     {"array_whose_size_overflows", "-", "", &ArrayThatOverflows},
     {"arrays_beyond_the_quota", "M11", "", &ArraysBeyondTheQuota},
     {"box_beside_its_array", "C1", "", &ArrayPartsOutside},
+    {"box_of_an_array_that_there_is_not", "-", "", &BoxOfNoArray},
     {"stack_of_a_terabyte", "H3", "", &HugeStack},
     {"limit_of_another_device", "H3", "", &LimitOfAnotherDevice},
     {"graph_of_a_kernel_that_there_is_not", "L10", "", &GraphOfForeignHandles},
@@ -338,6 +390,7 @@ constexpr WireAttack kAttacks[] = {
     {"images_that_never_come", "M3", "", &ManyImages},
     {"host_calls_that_never_end", "M9", "", &HostCallsThatNeverCome},
     {"link_of_garbage", "L5", "", &LinkOfGarbage},
+    {"link_with_a_name_beyond_its_command", "-", "", &LinkNameBeyondItsCommand},
 };
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "proto/frames.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
+#include "tests/hostile/commands.h"
 #include "tests/hostile/log_floods.h"
 #include "tests/hostile/sequence.h"
 
@@ -40,10 +44,35 @@ UniqueFd ConnectTcp(const WireTarget& target, const std::string& first) {
   return fd;
 }
 
+// Whether the server has left a connection open on which it has nothing to say.
+bool IsOpen(const UniqueFd& fd) {
+  char bytes[4096];
+  ssize_t n = 1;
+  while (n > 0) n = recv(fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+// An honest client is served, and a peer keeps no more than `most` of what it has open.
+template <typename Silent, typename Open>
+WireResult JudgeSilent(const WireTarget& target, const std::vector<Silent>& silent,
+                       const char* what, std::ptrdiff_t most, Open open) {
+  const WireResult served = JudgeNeighbour(target, absl::StrCat(silent.size(), " ", what));
+  if (served.outcome != WireOutcome::kStopped) return served;
+  const auto left = std::count_if(silent.begin(), silent.end(), open);
+  const std::string detail = absl::StrCat(served.detail, ", of which ", left, " are left");
+  return left <= most ? Stopped(detail) : Succeeded(detail);
+}
+
+WireResult JudgeSilentStreams(const WireTarget& target,
+                              const std::vector<std::unique_ptr<RawClient>>& silent) {
+  return JudgeSilent(target, silent, "streams without a hello", 70,
+                     [](const auto& client) { return !client->closed(); });
+}
+
 WireResult SilentConnections(const WireTarget& target, const std::string& first) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 700; ++i) silent.push_back(ConnectTcp(target, first));
-  return JudgeNeighbour(target, absl::StrCat(silent.size(), " connections"));
+  return JudgeSilent(target, silent, "connections", 300, &IsOpen);
 }
 
 WireResult ConnectionsWithoutAWord(const WireTarget& target) {
@@ -70,7 +99,7 @@ WireResult SilentStreams(const WireTarget& target) {
     auto client = RawClient::Connect(target.endpoint);
     if (client.ok()) silent.push_back(*std::move(client));
   }
-  return JudgeNeighbour(target, absl::StrCat(silent.size(), " streams without a hello"));
+  return JudgeSilentStreams(target, silent);
 }
 
 // The same while a client that lost its connection wants its session back.
@@ -91,26 +120,53 @@ WireResult SilentStreamsAndResumption(const WireTarget& target) {
   if (!client.ok()) return Succeeded(std::string(client.status().message()));
   (*client)->Send(kResume, resume.SerializeAsString());
   const auto resumed = (*client)->Expect(kResumed, kPatience);
-  return resumed.ok() ? Stopped(absl::StrCat("resumed beside ", silent.size(), " silent streams"))
-                      : Succeeded(std::string(resumed.status().message()));
+  if (!resumed.ok()) return Succeeded(std::string(resumed.status().message()));
+  return JudgeSilentStreams(target, silent);
 }
 
+// Each of the `count` would be a line, or a few.
 WireResult FloodLog(const WireTarget& target, const std::string& what, int count) {
   const Footprint before = Measure(target);
   const absl::Status flooded = hostile::Flood(target.endpoint, what, count * target.scale);
   if (!flooded.ok()) return Unprepared(flooded);
-  return JudgeGrowth(target, before, kMost);
+  Footprint most = kMost;
+  most.log_bytes = 10'000;
+  return JudgeGrowth(target, before, most);
 }
 
 WireResult RefusedCommands(const WireTarget& target) {
   return FloodLog(target, "commands", 100'000);
 }
 WireResult StrangersMessages(const WireTarget& target) {
-  return FloodLog(target, "strangers", 100);
+  return FloodLog(target, "strangers", 200);
 }
-WireResult RefusedHellos(const WireTarget& target) { return FloodLog(target, "hellos", 100); }
-WireResult Resumptions(const WireTarget& target) { return FloodLog(target, "resumptions", 60); }
-WireResult Sessions(const WireTarget& target) { return FloodLog(target, "sessions", 20); }
+WireResult RefusedHellos(const WireTarget& target) { return FloodLog(target, "hellos", 200); }
+WireResult Resumptions(const WireTarget& target) { return FloodLog(target, "resumptions", 100); }
+WireResult Sessions(const WireTarget& target) { return FloodLog(target, "sessions", 60); }
+
+// Many chunks come for a session whose worker has just ended, which is then asked for what is left.
+WireResult ChunksForALostSession(const WireTarget& target) {
+  for (int round = 0; round < 8 * target.scale; ++round) {
+    auto session = WireSession::Open(target);
+    if (!session.ok()) return Unprepared(session.status());
+    RawClient* const client = (*session)->client();
+    warpline_internal::MemoryRequest request = Request(7, 0, 2 * kMiB);
+    request.set_want_bytes(256 * 2 * kMiB);
+    request.set_handle(1);
+    client->Send(kCommands, hostile::CommandsPayload(1, 1, std::string(32, '\xff')));
+    client->Send(kMemoryRequest, request.SerializeAsString());
+    const auto fault = client->Expect(kFault, kPatience);
+    if (!fault.ok()) return Unprepared(fault.status());
+    warpline_internal::ReadBack read;
+    read.set_id(1);
+    read.set_va(kOwn);
+    read.set_bytes(4096);
+    client->Send(kReadBack, read.SerializeAsString());
+    const auto answer = client->Expect(kReadBackDone, kPatience);
+    if (!answer.ok()) return Succeeded(std::string(answer.status().message()));
+  }
+  return JudgeNeighbour(target, "memory for sessions that are lost");
+}
 
 WireResult ReadBackRace(const WireTarget& target) {
   for (int round = 0; round < 2 * target.scale; ++round) {
@@ -120,10 +176,16 @@ WireResult ReadBackRace(const WireTarget& target) {
   return JudgeNeighbour(target, "memory requests of lost sessions that are read back");
 }
 
+// Each stream that the session may have is a thread of its worker.
 WireResult ThousandStreams(const WireTarget& target) {
-  const absl::Status played = hostile::PlayManyStreams(target.endpoint, 0);
-  if (!played.ok()) return Unprepared(played);
-  return JudgeNeighbour(target, "1100 streams");
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  for (uint64_t i = 0; i < 1200; ++i) (*session)->Add(cmd::StreamCreate{16 + i, 1, 0});
+  const auto synced = (*session)->Call(cmd::ContextSync{});
+  if (!synced.ok()) return Unprepared(synced.status());
+  const int64_t threads = MostThreads(target);
+  if (threads > 1100) return Succeeded(absl::StrCat(threads, " threads of one worker"));
+  return JudgeNeighbour(target, absl::StrCat("1200 streams in ", threads, " threads"));
 }
 
 // Asks for a gigabyte back and reads none of it.
@@ -142,23 +204,27 @@ WireResult AnswersThatNobodyReads(const WireTarget& target) {
 
 // More commands than the session's window, behind one that waits for ever.
 WireResult CommandsThatPileUp(const WireTarget& target) {
-  auto session = WireSession::Open(target);
-  if (!session.ok()) return Unprepared(session.status());
+  auto opened = WireSession::Open(target);
+  if (!opened.ok()) return Unprepared(opened.status());
+  const std::shared_ptr<WireSession> session = *std::move(opened);
   const Footprint before = Measure(target);
-  (*session)->Add(cmd::HostCall{kLegacyStreamHandle, 1});
-  const std::string piece(60'000, 'x');
-  // Not more than the client's own queue and the connection take: the server stops reading.
-  for (int i = 0; i < 48; ++i) {
-    for (int c = 0; c < 16; ++c)
-      (*session)->Add(cmd::CopyToDevice{kLegacyStreamHandle, kOwn}, piece);
-    (*session)->Submit();
-  }
+  session->Add(cmd::HostCall{kLegacyStreamHandle, 1});
+  Flood([session] {
+    const std::string piece(60'000, 'x');
+    for (int i = 0; i < 300; ++i) {
+      for (int c = 0; c < 16; ++c) {
+        session->Add(cmd::CopyToDevice{kLegacyStreamHandle, kOwn}, piece);
+      }
+      session->Submit();
+    }
+  });
   const WireResult served = JudgeNeighbour(target, "commands that pile up");
   return served.outcome == WireOutcome::kStopped ? JudgeGrowth(target, before, kMost) : served;
 }
 
 constexpr WireAttack kAttacks[] = {
     {"read_back_beside_a_memory_request", "H1", "", &ReadBackRace},
+    {"chunks_for_a_session_that_is_lost", "H1", "", &ChunksForALostSession},
     {"threads_for_a_thousand_streams", "H2", "", &ThousandStreams},
     {"log_of_refused_commands", "H4", "", &RefusedCommands},
     {"log_of_strangers", "H4", "", &StrangersMessages},

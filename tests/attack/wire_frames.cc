@@ -16,6 +16,8 @@ namespace {
 using hostile::CommandsPayload;
 using hostile::RawClient;
 
+constexpr int kInvalidValue = 1;  // CUDA_ERROR_INVALID_VALUE
+
 std::string Sync() {
   std::string commands;
   AppendCommand(cmd::ContextSync{}, 0, &commands);
@@ -23,8 +25,9 @@ std::string Sync() {
 }
 
 // Stopped when the frame ends the session: by a fault or by the channel's end.
-WireResult Send(const WireTarget& target, uint32_t kind, std::string payload) {
-  auto session = WireSession::Open(target);
+WireResult Send(const WireTarget& target, uint32_t kind, std::string payload,
+                bool resumable = false) {
+  auto session = WireSession::Open(target, resumable);
   if (!session.ok()) return Unprepared(session.status());
   RawClient* const client = (*session)->client();
   client->Send(kind, std::move(payload));
@@ -32,7 +35,13 @@ WireResult Send(const WireTarget& target, uint32_t kind, std::string payload) {
     const auto frame = client->Next(kPatience);
     if (absl::IsDeadlineExceeded(frame.status())) return Succeeded("the session goes on");
     if (!frame.ok()) return Stopped(std::string(frame.status().message()));
-    if (frame->kind == kFault) return Stopped("the session was ended by a fault");
+    if (frame->kind == kFault) {
+      warpline_internal::Fault fault;
+      fault.ParseFromString(frame->payload);
+      return SaysCrashed(fault.message())
+                 ? Succeeded(absl::StrCat("the session's worker: ", fault.message()))
+                 : Stopped(absl::StrCat("the session was ended: ", fault.message()));
+    }
     if (frame->kind == kReplies) {
       for (ReplyReader reader(frame->payload); !reader.Done();) {
         const auto reply = reader.Next();
@@ -58,7 +67,7 @@ WireResult ServersFrame(const WireTarget& target) {
 WireResult NoHeader(const WireTarget& target) { return Send(target, kCommands, "short"); }
 
 WireResult FewerThanCounted(const WireTarget& target) {
-  return Send(target, kCommands, CommandsPayload(1, 1000, std::string(32, '\xff')));
+  return Send(target, kCommands, CommandsPayload(1, 1000, Sync()));
 }
 
 WireResult GapInNumbers(const WireTarget& target) {
@@ -74,7 +83,9 @@ WireResult NumberNought(const WireTarget& target) {
 }
 
 WireResult UnknownCommand(const WireTarget& target) {
-  return Send(target, kCommands, CommandsPayload(1, 1, std::string(32, '\xff')));
+  const CommandHeader header = {0xffff, 0, sizeof(header)};
+  std::string command(reinterpret_cast<const char*>(&header), sizeof(header));
+  return Send(target, kCommands, CommandsPayload(1, 1, command));
 }
 
 // A command with a header that says another size.
@@ -101,14 +112,23 @@ WireResult BodyThatIsCut(const WireTarget& target) {
   return Send(target, kCommands, CommandsPayload(1, 1, commands.substr(0, 16)));
 }
 
+// Of commands with which nothing else is wrong.
 WireResult FrameTooLarge(const WireTarget& target) {
-  return Send(target, kCommands,
-              CommandsPayload(1, 1, std::string(kMaxCommandsPayload + 4096, '\0')));
+  std::string commands;
+  uint32_t count = 1;
+  for (; commands.size() < kMaxCommandsPayload; ++count) {
+    const size_t piece = 65'000;
+    char* const tail =
+        AppendCommand(cmd::CopyToDevice{kLegacyStreamHandle, kOwn}, piece, &commands);
+    std::memset(tail, 'x', piece);
+  }
+  return Send(target, kCommands, CommandsPayload(1, count, commands + Sync()));
 }
 
 WireResult AckOfTheFuture(const WireTarget& target) {
   const uint64_t frames = 1ull << 40;
-  return Send(target, kAck, std::string(reinterpret_cast<const char*>(&frames), sizeof(frames)));
+  return Send(target, kAck, std::string(reinterpret_cast<const char*>(&frames), sizeof(frames)),
+              /*resumable=*/true);
 }
 
 WireResult AckThatIsCut(const WireTarget& target) { return Send(target, kAck, "abc"); }
@@ -145,9 +165,14 @@ WireResult ReadBackOthers(const WireTarget& target) {
     const auto answer = client->Expect(kReadBackDone, kPatience);
     warpline_internal::ReadBackDone done;
     const bool got = answer.ok() && done.ParseFromString(*answer) && done.error() == 0;
-    if (va == kOwn && !got) return Succeeded("not prepared: its own memory is not read");
-    if (va != kOwn && got) return Succeeded(absl::StrCat("bytes of ", absl::Hex(va)));
+    if (va == kOwn && !got) return Unprepared("its own memory is not read");
     if (!answer.ok()) return Stopped("the session was ended");
+    if (va == kOwn) continue;
+    if (got) return Succeeded(absl::StrCat("bytes of ", absl::Hex(va)));
+    // Whatever else says that somebody tried.
+    if (done.error() != kInvalidValue) {
+      return Succeeded(absl::StrCat("at ", absl::Hex(va), ": CUDA error ", done.error()));
+    }
   }
   return Stopped("its own is read, all else refused");
 }

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -20,6 +21,7 @@ ABSL_FLAG(int, pid, 0, "its process");
 ABSL_FLAG(std::string, log, "", "the file that it logs to");
 ABSL_FLAG(int, scale, 1, "floods are so many times as large");
 ABSL_FLAG(std::string, attack, "", "which one");
+ABSL_FLAG(bool, honest_first, false, "look whether an honest client is served before it, too");
 ABSL_FLAG(bool, list, false, "print the attacks");
 
 namespace warpline::attack {
@@ -35,6 +37,8 @@ const char* NameOf(WireOutcome outcome) {
       return "stopped";
     case WireOutcome::kSucceeded:
       return "succeeded";
+    case WireOutcome::kUnprepared:
+      return "unprepared";
     case WireOutcome::kNotHere:
       return "not_here";
   }
@@ -52,10 +56,24 @@ int List() {
   return 0;
 }
 
+// Says what came of it and ends the process: without destructors, since connections may be left
+// that end slowly.
+[[noreturn]] void Say(WireResult result) {
+  for (char& c : result.detail) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  std::printf("%s %s\n", NameOf(result.outcome), result.detail.c_str());
+  std::fflush(stdout);
+  _exit(0);
+}
+
 int Main() {
   if (absl::GetFlag(FLAGS_list)) return List();
   const WireTarget target = {absl::GetFlag(FLAGS_endpoint), absl::GetFlag(FLAGS_pid),
                              absl::GetFlag(FLAGS_log), absl::GetFlag(FLAGS_scale)};
+  if (absl::GetFlag(FLAGS_honest_first)) {
+    if (const absl::Status served = HonestSession(target); !served.ok()) Say(Unprepared(served));
+  }
   for (const auto family : kFamilies) {
     for (const WireAttack& attack : family()) {
       if (absl::GetFlag(FLAGS_attack) != attack.name) continue;
@@ -67,13 +85,7 @@ int Main() {
               Succeeded(absl::StrCat(result.detail, "; then an honest client: ", after.ToString()));
         }
       }
-      for (char& c : result.detail) {
-        if (c == '\n' || c == '\r') c = ' ';
-      }
-      std::printf("%s %s\n", NameOf(result.outcome), result.detail.c_str());
-      std::fflush(stdout);
-      // Without destructors: connections may be left that end slowly.
-      _exit(0);
+      Say(std::move(result));
     }
   }
   return 64;

@@ -72,6 +72,9 @@ WireResult WrongSecret(const WireTarget& target) {
 WireResult GuessedSessions(const WireTarget& target) {
   auto owner = WireSession::Open(target, /*resumable=*/true);
   if (!owner.ok()) return Unprepared(owner.status());
+  // One of the guesses is right, but the secret is not that session's.
+  auto other = WireSession::Open(target, /*resumable=*/true);
+  if (!other.ok()) return Unprepared(other.status());
   const uint64_t id = (*owner)->welcome().session();
   std::vector<Resume> attempts;
   for (uint64_t i = id > 20 ? id - 20 : 0; i < id + 20; ++i) {
@@ -101,7 +104,7 @@ WireResult OldAttempt(const WireTarget& target) {
   (*owner)->Drop();
   std::unique_ptr<RawClient> client;
   const auto resumed = TryResume(target, resume, &client);
-  if (!resumed.ok() || !*resumed) return Succeeded("not prepared: it does not resume");
+  if (!resumed.ok() || !*resumed) return Unprepared("it does not resume");
   for (const uint64_t attempt : {uint64_t{0}, uint64_t{1}, uint64_t{7}}) {
     resume.set_attempt(attempt);
     const auto again = TryResume(target, resume);
@@ -140,14 +143,14 @@ WireResult ToAndFro(const WireTarget& target) {
   if (!owner.ok()) return Unprepared(owner.status());
   const Footprint before = Measure(target);
   Resume resume = Honest(**owner);
-  for (uint64_t i = 1; i <= 60; ++i) {
+  for (uint64_t i = 1; i <= 100; ++i) {
     resume.set_attempt(i);
     const auto resumed = TryResume(target, resume);
     if (!resumed.ok()) return Unprepared(resumed.status());
   }
-  const WireResult served = JudgeNeighbour(target, "a session that moves 60 times");
+  const WireResult served = JudgeNeighbour(target, "a session that moves 100 times");
   if (served.outcome != WireOutcome::kStopped) return served;
-  return JudgeGrowth(target, before, {64 << 10, 300, 100, 200'000});
+  return JudgeGrowth(target, before, {64 << 10, 300, 100, 10'000});
 }
 
 // Sessions whose clients vanish are kept for a while: not more of them than the server takes.

@@ -82,7 +82,8 @@ absl::Status WireSession::Take() {
   if (frame->kind == kFault) {
     warpline_internal::Fault fault;
     fault.ParseFromString(frame->payload);
-    return absl::UnavailableError(absl::StrCat("error ", fault.error(), " ended the session"));
+    return absl::UnavailableError(
+        absl::StrCat("error ", fault.error(), " ended the session: ", fault.message()));
   }
   MemoryGrant grant;
   if (frame->kind == kMemoryGrant && grant.ParseFromString(frame->payload)) {
@@ -128,9 +129,10 @@ absl::StatusOr<int> WireSession::Load(uint64_t module, std::string_view image) {
 
 WireResult JudgeRefusal(const absl::StatusOr<int>& result, const std::string& what) {
   if (!result.ok()) {
-    return absl::IsDeadlineExceeded(result.status())
-               ? Succeeded(absl::StrCat(what, ": no answer"))
-               : Stopped(absl::StrCat(what, ": ", result.status().message()));
+    const std::string why(result.status().message());
+    if (absl::IsDeadlineExceeded(result.status())) return Succeeded(what + ": no answer");
+    return SaysCrashed(why) ? Succeeded(absl::StrCat(what, ": ", why))
+                            : Stopped(absl::StrCat(what, ": ", why));
   }
   if (*result != 0) return Stopped(absl::StrCat(what, ": CUDA error ", *result));
   return Succeeded(absl::StrCat(what, ": done"));

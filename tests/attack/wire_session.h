@@ -103,7 +103,8 @@ class WireSession {
 warpline_internal::Hello HonestHello(bool resumable = false);
 warpline_internal::MemoryRequest Request(uint64_t id, uint64_t va, uint64_t bytes);
 
-// Stopped when the server or the worker refused, or ended the session; `what` says what was asked.
+// Stopped when the server or the worker refused, or ended the session in order; `what` says what
+// was asked. A worker that crashed of it did not refuse it.
 WireResult JudgeRefusal(const absl::StatusOr<int>& result, const std::string& what);
 
 }  // namespace warpline::attack

@@ -1,8 +1,8 @@
 """The wire suite: what a client does over the network, or from the server's host (wire.h).
 
 Each attack is made by a process of its own. Some are made once more against a server whose flags
-raise the limit that stops them, where they must get through; most have no such flag, and show in
-their own first steps that what is then refused works as such.
+raise the limit that stops them, where they must get through. For the others that is shown by
+./dev attack --prove, with servers that lack the defence (prove.py).
 WARPLINE_ATTACK_SCALE=10 makes floods ten times as large.
 """
 import os
@@ -13,11 +13,7 @@ import sys
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Row
 
 TIMEOUT_S = 120
-# What still gets through. These are made with WARPLINE_ATTACK_OPEN=1 only, until they are stopped.
-OPEN = {
-    "arena_over_shared_host_memory",
-    "variables_beyond_the_quota",
-}
+OUTCOMES = ("stopped", "succeeded", "unprepared", "not_here")
 
 
 def environment():
@@ -33,7 +29,7 @@ class WireSuite:
         self._scale = "--scale=" + os.environ.get("WARPLINE_ATTACK_SCALE", "1")
         listed = subprocess.run([self._client, "--list"], check=True, stdout=subprocess.PIPE,
                                 text=True).stdout
-        self._attacks = [line.split() for line in listed.splitlines()]
+        self.attacks = [line.split() for line in listed.splitlines()]
 
     def close(self):
         pass
@@ -47,12 +43,12 @@ class WireSuite:
             return "succeeded", "no end after %d s" % TIMEOUT_S
         for line in reversed(done.stdout.splitlines()):
             outcome, _, detail = line.partition(" ")
-            if outcome in ("stopped", "succeeded", "not_here"):
+            if outcome in OUTCOMES:
                 return outcome, detail
         return "succeeded", "the attack ended with status %d: %s" % (done.returncode,
                                                                      done.stdout[-300:])
 
-    def _play(self, name):
+    def play(self, name):
         return self._outcome([self._client, "--endpoint=" + self._server.endpoint,
                               "--pid=%d" % self._server.pid, "--log=%s" % self._server.log_path,
                               "--attack=" + name, self._scale])
@@ -67,16 +63,15 @@ class WireSuite:
                               "--log={log}", "--attack=" + name, self._scale])
 
     def rows(self):
-        with_open = os.environ.get("WARPLINE_ATTACK_OPEN") == "1"
-        for name, finding, without in self._attacks:
-            if name in OPEN and not with_open:
-                continue
-            outcome, detail = self._play(name)
+        for name, finding, without in self.attacks:
+            outcome, detail = self.play(name)
             text = detail if finding == "-" else "%s; %s" % (finding, detail)
             if outcome == "not_here":
                 yield Row(self.name, name, NOT_HERE, text)
                 continue
             verdict = STOPPED if outcome == "stopped" else NOT_STOPPED
+            if outcome == "unprepared":
+                text += "; not prepared, so nothing is shown"
             if without != "-":
                 free, free_detail = self._play_without(name, without)
                 text += "; with %s: %s" % (without.replace(",", " "), free)

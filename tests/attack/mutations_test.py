@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Each mutation still applies to the sources, and each row of the wire suite has its proof.
+
+Runs beside the sources: the files that mutations.toml names are read where they are.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+SOURCES = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCES / "tests/attack"))
+
+import mutations  # noqa: E402  (found by the path above)
+
+
+def entry(**changes):
+    return {"name": "a", "file": "f", "find": "x > 1", "replace": "x > 1 && !OFF", "rows": ["r"],
+            **changes}
+
+
+class MutationTest(unittest.TestCase):
+    def test_a_switch_stands_where_the_table_says_off(self):
+        text = mutations.Mutation(entry()).apply("if (x > 1) return;")
+        self.assertIn('x > 1 && !([]()', text)
+        self.assertIn('WarplineAttackWithout(",a,")', text)
+
+    def test_the_text_must_occur_once(self):
+        for text in ("if (x > 2)", "x > 1 || x > 1"):
+            with self.assertRaises(mutations.Error):
+                mutations.Mutation(entry()).apply(text)
+
+
+class TableTest(unittest.TestCase):
+    def setUp(self):
+        self.table = mutations.Table()
+
+    def test_each_mutation_applies(self):
+        mutations.check(SOURCES, self.table)
+
+    def test_each_row_is_accounted_for(self):
+        runfiles = pathlib.Path(os.environ["TEST_SRCDIR"]) / "warpline"
+        listed = subprocess.run([str(runfiles / "tests/attack/wire_client"), "--list"], check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+        rows = [line.split() for line in listed.splitlines()]
+        self.assertGreater(len(rows), 100)
+        self.table.check_rows([(name, flags) for name, _, flags in rows])
+
+    def test_a_row_without_an_account_is_found(self):
+        rows = [(row, "-") for m in self.table.mutations for row in m.rows]
+        rows += [(row, "-") for row in self.table.unproved]
+        with self.assertRaises(mutations.Error):
+            self.table.check_rows(rows + [("another", "-")])
+        with self.assertRaises(mutations.Error):
+            self.table.check_rows(rows[1:])
+
+
+if __name__ == "__main__":
+    unittest.main()
