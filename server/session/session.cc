@@ -163,6 +163,7 @@ void Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
+  options.payer = seat_.payer();
   options.shares = context_.shares;
   options.audit = audit_.get();
   std::vector<SessionDevicePlace> places;
@@ -268,7 +269,7 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   const SessionDevices& devices = holdings_.devices();
   // Where no other worker can take over, nothing is to be had.
   const bool counts =
-      state_ == State::kOpen && devices.size() == 1 && entitlement().tenant == wanted.tenant;
+      state_ == State::kOpen && devices.size() == 1 && seat_.payer() == wanted.payer;
   return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
 }
 

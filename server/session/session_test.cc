@@ -1,5 +1,6 @@
 #include "server/session/session.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -134,6 +136,42 @@ class NamedPeer : public Acceptor {
   Acceptor* const host_;
   const std::string peer_;
 };
+
+TEST_F(SessionTest, WhatAPeerKeepsIsNotTakenForAnother) {
+  StartServer();
+  struct Party {
+    explicit Party(SessionHost* host, const std::string& peer)
+        : named(host, peer), server(&named, ChannelOptions()) {}
+    NamedPeer named;
+    InprocServer server;
+    TestClient client;
+  };
+  const auto open = [](Party* party) {
+    auto channel = party->server.Dial(&party->client, ChannelOptions());
+    ASSERT_TRUE(channel.ok());
+    party->client.Connected(*std::move(channel));
+    ASSERT_TRUE(party->client.Open().has_value());
+  };
+  Party keeper(host_.get(), "ipv4:10.0.0.7:5");
+  Party stranger(host_.get(), "ipv4:10.0.0.8:5");
+  Party itself(host_.get(), "ipv4:10.0.0.7:6");
+  open(&keeper);
+  keeper.client.RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  warpline_internal::MemoryReturn back;
+  back.set_va(kArena);
+  back.set_bytes(192 * kMiB);
+  keeper.client.SendMessage(kMemoryReturn, back);
+  keeper.client.SendCommands(Body('v', 1));
+  keeper.client.Await(kReplies);
+  open(&stranger);
+  const auto refused = stranger.client.RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  EXPECT_EQ(refused->error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).continuity.restarts, 0u);
+  open(&itself);
+  EXPECT_EQ(itself.client.RequestMemory(kArena, 192 * kMiB, 192 * kMiB)->bytes(), 192 * kMiB);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).continuity.restarts, 1u);
+  for (Party* party : {&keeper, &stranger, &itself}) party->server.Shutdown();
+}
 
 TEST_F(SessionTest, ATokenOpensSessionsForTheCertificateThatItIsForOnly) {
   StartServer();
@@ -340,6 +378,35 @@ TEST_F(SessionTest, ReturningWhatWasNotGrantedEndsTheSession) {
   back.set_bytes(2 * kMiB);
   client->SendMessage(kMemoryReturn, back);
   EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A client frees as fast as its application does, and knows nothing of a server that is slow.
+TEST_F(SessionTest, AClientThatFreesMuchAtOnceIsHeldBackAndNotEnded) {
+  StartServer();
+  auto client = DialAndOpen();
+  constexpr uint64_t kGrants = 40;  // Of which 8 may be under way.
+  for (uint64_t i = 0; i < kGrants; ++i) {
+    ASSERT_EQ(client->RequestMemory(kArena + i * 2 * kMiB, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
+  }
+  const SessionSnapshot before = host_->Snapshot().sessions.front();
+  ASSERT_EQ(kill(before.worker_pid, SIGSTOP), 0);
+  warpline_internal::MemoryReturn back;
+  back.set_bytes(2 * kMiB);
+  for (uint64_t i = 0; i < kGrants; ++i) {
+    back.set_va(kArena + i * 2 * kMiB);
+    client->SendMessage(kMemoryReturn, back);
+  }
+  const auto taken = [&] {
+    return host_->Snapshot().sessions.front().traffic.memory_requests -
+           before.traffic.memory_requests;
+  };
+  while (taken() < 8) std::this_thread::yield();
+  // A flood gets no further than that.
+  EXPECT_EQ(taken(), 8u);
+  ASSERT_EQ(kill(before.worker_pid, SIGCONT), 0);
+  EXPECT_EQ(client->RequestMemory(kArena + 512 * kMiB, 4 * kMiB, 4 * kMiB)->bytes(), 4 * kMiB);
+  EXPECT_EQ(taken(), kGrants + 1);
+  EXPECT_EQ(host_->counters().protocol_errors.value(), 0u);
 }
 
 TEST_F(SessionTest, ManySmallChunksGoInBatches) {
