@@ -153,13 +153,13 @@ void Session::HandleHello() {
   if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
-  OpenDevices();
+  if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
   StartWorker();
 }
 
-void Session::OpenDevices() {
+absl::Status Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
@@ -174,6 +174,12 @@ void Session::OpenDevices() {
   holdings_.devices().Open(places, options);
   holdings_.host_segments().SetTenantQuota(
       seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes()));
+  const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
+  if (holdings_.TakeHostMemory(quota, HostBytesOfSession(*context_.options))) {
+    return absl::OkStatus();
+  }
+  return NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
+                             quota->limit_bytes(), " bytes, that they may have"));
 }
 
 void Session::StartWorker() {

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "lease/token.h"
 #include "proto/frames.h"
+#include "server/handover/host_bytes.h"
 #include "server/testing/session_fixture.h"
 #include "transport/channel.h"
 #include "transport/inproc/inproc_channel.h"
@@ -327,6 +328,39 @@ TEST_F(SessionTest, DeviceShortOfMemoryGrantsLessOrNothing) {
   const auto none = second->RequestMemory(kArena + (1ull << 30), 2 * kMiB, 2 * kMiB);
   EXPECT_EQ(none->bytes(), 0u);
   EXPECT_EQ(none->error(), static_cast<int>(CudaResult::kOutOfMemory));
+}
+
+TEST_F(SessionTest, HostMemoryOfAPeerIsOneSum) {
+  const uint64_t own = HostBytesOfSession(SessionOptions());
+  lease_options_.payer_host_bytes = own + 40 * kMiB;
+  StartServer();
+  auto client = DialAndOpen();
+  const auto charge = [&](uint64_t bytes) {
+    client->SendCommands(Body('c', bytes, kHostMemoryNumber));
+    int32_t error = -1;
+    if (const auto reply = client->Await(kReplies)) {
+      std::memcpy(&error, reply->data(), sizeof(error));
+    }
+    return static_cast<CudaResult>(error);
+  };
+  EXPECT_EQ(charge(32 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(charge(16 * kMiB), CudaResult::kOutOfMemory);
+  EXPECT_THAT(host_->Snapshot().sessions.front().memory.refusal, HasSubstr("host memory"));
+  // A next session has to be able to have its own.
+  auto refused = Dial();
+  EXPECT_FALSE(refused->Open().has_value());
+  const absl::Status why = refused->AwaitClosed();
+  EXPECT_TRUE(absl::IsResourceExhausted(why)) << why;
+  EXPECT_THAT(std::string(why.message()), HasSubstr("host memory"));
+  client->SendCommands(Body('u', 32 * kMiB, kHostMemoryNumber));
+  client->Await(kReplies);
+  EXPECT_EQ(charge(16 * kMiB), CudaResult::kSuccess);
+  // What was never given ends the session, as with device memory.
+  client->SendCommands(Body('u', 32 * kMiB, kHostMemoryNumber));
+  EXPECT_TRUE(client->Await(kFault).has_value());
+  client.reset();
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_NE(DialAndOpen(), nullptr);
 }
 
 TEST_F(SessionTest, RequestsOutsideTheArenaAreInvalid) {
