@@ -122,7 +122,7 @@ absl::Status Session::CheckSeat() {
   if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
   audit_->SetEntitlement(entitlement());
-  modules_->SetTenant(entitlement().contents_tenant());
+  modules_->SetTenant(entitlement().contents_tenant(), seat_.payer());
   return absl::OkStatus();
 }
 
