@@ -1,6 +1,7 @@
 help_text() {
   cat <<'TEXT'
-Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_flag=FLAG]...
+Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N] [--device=NAME]
+                    [--server_flag=FLAG]...
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
@@ -13,6 +14,9 @@ docs/security.md says what stops them. The suites, of which the first two are ma
             WARPLINE_ATTACK_SCALE=10 makes floods ten times as large
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
+  share     an honest session beside --sessions (64) hostile ones that keep the processors busy, each time
+            for --seconds (20): prints what it gets done of its fair share, a 65th of what it does alone,
+            and ends with 1 below half of that
 Others:
   --device   where kernels run: cpu (default) or cuda
 TEXT
