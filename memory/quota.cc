@@ -32,12 +32,32 @@ void Reservation::Merge(Reservation other) {
 }
 
 Reservation Quota::Reserve(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes) {
-  MutexLock lock(&mu_);
-  uint64_t bytes = std::min(want_bytes, limit_bytes_ - used_bytes_);
-  bytes -= bytes % unit_bytes;
-  if (bytes < min_bytes || bytes == 0) return Reservation();
-  used_bytes_ += bytes;
-  return Reservation(shared_from_this(), bytes);
+  const uint64_t bytes = Count(min_bytes, want_bytes, unit_bytes);
+  return bytes == 0 ? Reservation() : Reservation(shared_from_this(), bytes);
+}
+
+uint64_t Quota::Count(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes) {
+  uint64_t bytes = 0;
+  {
+    MutexLock lock(&mu_);
+    bytes = std::min(want_bytes, limit_bytes_ - used_bytes_);
+    bytes -= bytes % unit_bytes;
+    if (bytes < min_bytes || bytes == 0) return 0;
+    used_bytes_ += bytes;
+  }
+  if (whole_ == nullptr) return bytes;
+  const uint64_t got = whole_->Count(min_bytes, bytes, unit_bytes);
+  if (got < bytes) {
+    MutexLock lock(&mu_);
+    used_bytes_ -= bytes - got;
+  }
+  return got;
+}
+
+const Quota& Quota::scarcer() const {
+  if (whole_ == nullptr) return *this;
+  const uint64_t left = limit_bytes_ - used_bytes();
+  return whole_->limit_bytes() - whole_->used_bytes() < left ? *whole_ : *this;
 }
 
 uint64_t Quota::used_bytes() const {
@@ -46,8 +66,11 @@ uint64_t Quota::used_bytes() const {
 }
 
 void Quota::Release(uint64_t bytes) {
-  MutexLock lock(&mu_);
-  used_bytes_ -= bytes;
+  {
+    MutexLock lock(&mu_);
+    used_bytes_ -= bytes;
+  }
+  if (whole_ != nullptr) whole_->Release(bytes);
 }
 
 }  // namespace warpline

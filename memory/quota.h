@@ -54,14 +54,24 @@ class Quota : public std::enable_shared_from_this<Quota> {
 
   // The bytes may be held in `limit_pieces` pieces at most, which count for themselves.
   static std::shared_ptr<Quota> Create(uint64_t limit_bytes, uint64_t limit_pieces = kUnbounded) {
-    std::shared_ptr<Quota> quota(new Quota(limit_bytes));
-    quota->pieces_.reset(new Quota(limit_pieces));
+    return CreateWithin(nullptr, limit_bytes, limit_pieces);
+  }
+  // The same as a part of `whole`: what is reserved of it is reserved of both. Null for none.
+  static std::shared_ptr<Quota> CreateWithin(std::shared_ptr<Quota> whole, uint64_t limit_bytes,
+                                             uint64_t limit_pieces = kUnbounded) {
+    std::shared_ptr<Quota> quota(new Quota(limit_bytes, std::move(whole)));
+    quota->pieces_.reset(new Quota(limit_pieces, nullptr));
     return quota;
   }
 
   // Reserves as much of `want_bytes` as is left, in whole multiples of `unit_bytes`, or nothing
   // when that is less than `min_bytes`.
   Reservation Reserve(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes);
+
+  // Whether it is `other`, or a part of it.
+  bool IsOf(const Quota& other) const { return this == &other || whole_.get() == &other; }
+  // Of this quota and the one that it is part of, that of which less is left.
+  const Quota& scarcer() const;
 
   // A quota of which each byte is one piece.
   const std::shared_ptr<Quota>& pieces() const { return pieces_; }
@@ -71,11 +81,15 @@ class Quota : public std::enable_shared_from_this<Quota> {
 
  private:
   friend class Reservation;
-  explicit Quota(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  Quota(uint64_t limit_bytes, std::shared_ptr<Quota> whole)
+      : limit_bytes_(limit_bytes), whole_(std::move(whole)) {}
+  // Without a Reservation: returns how much.
+  uint64_t Count(uint64_t min_bytes, uint64_t want_bytes, uint64_t unit_bytes);
   void Release(uint64_t bytes);
 
   const uint64_t limit_bytes_;
-  std::shared_ptr<Quota> pieces_;  // Constant after Create(). Null for a quota of pieces.
+  const std::shared_ptr<Quota> whole_;  // Null where it is no part of another.
+  std::shared_ptr<Quota> pieces_;       // Constant after Create(). Null for a quota of pieces.
   mutable Mutex mu_;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -85,5 +85,42 @@ TEST(QuotaTest, PiecesAreCountedForThemselves) {
   EXPECT_EQ(Quota::Create(100)->pieces()->limit_bytes(), Quota::kUnbounded);
 }
 
+TEST(QuotaTest, APartCountsForTheWholeAsWell) {
+  const auto whole = Quota::Create(100);
+  const auto first = Quota::CreateWithin(whole, 80);
+  const auto second = Quota::CreateWithin(whole, 80);
+  Reservation held = first->Reserve(10, 70, 10);
+  EXPECT_EQ(held.bytes(), 70u);
+  EXPECT_EQ(whole->used_bytes(), 70u);
+  EXPECT_EQ(&second->scarcer(), whole.get());
+  EXPECT_EQ(second->Reserve(40, 40, 1).bytes(), 0u);
+  EXPECT_EQ(second->used_bytes(), 0u);
+  Reservation rest = second->Reserve(10, 80, 10);
+  EXPECT_EQ(rest.bytes(), 30u);
+  EXPECT_EQ(second->used_bytes(), 30u);
+  EXPECT_EQ(whole->used_bytes(), 100u);
+  held.ShrinkTo(20);
+  EXPECT_EQ(first->used_bytes(), 20u);
+  EXPECT_EQ(whole->used_bytes(), 50u);
+  Reservation moved = held.Split(5);
+  held = Reservation();
+  EXPECT_EQ(whole->used_bytes(), 35u);
+  EXPECT_TRUE(first->IsOf(*whole));
+  EXPECT_TRUE(first->IsOf(*first));
+  EXPECT_FALSE(first->IsOf(*second));
+}
+
+TEST(QuotaTest, WhatIsLeftOfAPartThatEndedStaysOnTheWhole) {
+  const auto whole = Quota::Create(100);
+  Reservation left;
+  {
+    const auto part = Quota::CreateWithin(whole, 60);
+    left = part->Reserve(60, 60, 1);
+  }
+  EXPECT_EQ(Quota::CreateWithin(whole, 60)->Reserve(41, 60, 1).bytes(), 0u);
+  left = Reservation();
+  EXPECT_EQ(whole->used_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace warpline

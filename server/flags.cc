@@ -29,6 +29,18 @@ ABSL_FLAG(std::string, device, "auto",
 ABSL_FLAG(warpline::ByteSize, session_memory, {},
           "Device memory that a session may hold, such as 8GiB. 0 for all that the device has less "
           "--device_reserve.");
+ABSL_FLAG(warpline::ByteSize, peer_memory, {},
+          "Device memory that all sessions of one peer may hold together that have no lease of a "
+          "scheduler, such as 24GiB. Memory that one session shares and another has opened counts "
+          "for both, and what an ended one has left, while anybody holds it, for its peer. 0 for "
+          "no such bound: where there are no leases whoever comes may have the device. A peer is "
+          "as in --strangers_per_peer.");
+ABSL_FLAG(warpline::ByteSize, tenant_host_memory, {},
+          "Host memory that all sessions of one tenant may take together, or of one peer where "
+          "there is no scheduler, such as 16GiB: what they share with clients on this host, "
+          "module images, what is kept for a next worker, queues. Beyond it memory, modules and "
+          "sessions are refused. 0 for half of the host's memory, or what --max_sessions sessions "
+          "need at least if that is more.");
 ABSL_FLAG(std::string, device_reserve, "",
           "Device memory left to workers' contexts and others, such as 2GiB. Empty for an eighth "
           "of a GPU, at most 4GiB, and nothing of the CPU device.");
@@ -250,7 +262,9 @@ absl::StatusOr<SessionLimits> Sessions() {
     return absl::InvalidArgumentError("--arena_size must be a power of two from 4GiB to 32TiB");
   }
   limits.quota_bytes = absl::GetFlag(FLAGS_session_memory).bytes;
+  limits.peer_memory_bytes = absl::GetFlag(FLAGS_peer_memory).bytes;
   limits.host_memory_bytes = absl::GetFlag(FLAGS_host_memory).bytes;
+  limits.tenant_host_bytes = absl::GetFlag(FLAGS_tenant_host_memory).bytes;
   return limits;
 }
 

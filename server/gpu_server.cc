@@ -182,6 +182,14 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   return options;
 }
 
+// A tenant that is alone may open as many sessions as there may be.
+uint64_t TenantHostBytes(const SessionLimits& limits, const SessionOptions& session) {
+  if (limits.tenant_host_bytes != 0) return limits.tenant_host_bytes;
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const uint64_t half = pages / 2 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::max(half, static_cast<uint64_t>(limits.max_sessions) * HostBytesOfSession(session));
+}
+
 std::string NameForScheduler(const ServerOptions& options) {
   if (!options.scheduler.name.empty()) return options.scheduler.name;
   const std::string& first = options.listen.addresses.front();
@@ -236,6 +244,8 @@ absl::Status GpuServer::Compose() {
   leases.server_name = NameForScheduler(options_);
   leases.required = !options_.scheduler.address.empty();
   leases.session_memory_bytes = options_.sessions.quota_bytes;
+  leases.peer_memory_bytes = options_.sessions.peer_memory_bytes;
+  leases.payer_host_bytes = TenantHostBytes(options_.sessions, host->session);
   leases.clock = [] { return SteadyNow(); };
   auto book = LeaseBook::Create(std::move(leases));
   if (!book.ok()) return book.status();

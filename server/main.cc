@@ -11,6 +11,7 @@
 #include "common/serving/server_process.h"
 #include "server/flags.h"
 #include "server/gpu_server.h"
+#include "server/process/priority.h"
 #include "server/server_options.h"
 #include "transport/grpc/tls/grpc_tls.h"
 
@@ -49,6 +50,7 @@ int Run() {
   if (getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
     LogWarning("CUDA_VISIBLE_DEVICES is set and has no effect: clients choose devices");
   }
+  GoFirst();
   const EndSignals signals;
   auto server = GpuServer::Create(*std::move(options));
   if (!server.ok()) return Complain(server.status());

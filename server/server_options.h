@@ -56,6 +56,10 @@ struct SessionLimits {
   int strangers_per_peer = 64;
   // Device memory of a session; 0 for all that the device has.
   uint64_t quota_bytes = 0;
+  // Device memory of all sessions of a peer without a lease of a scheduler; 0 for no bound.
+  uint64_t peer_memory_bytes = 0;
+  // Host memory of all sessions of a tenant, or of a peer; 0 for half of the host's.
+  uint64_t tenant_host_bytes = 0;
   // Host memory that all sessions together share with clients; 0 for half of the host's.
   uint64_t host_memory_bytes = 0;
   // A power of two.

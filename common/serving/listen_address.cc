@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 namespace warpline {
@@ -95,6 +97,28 @@ std::string_view PeerWithoutPort(std::string_view peer) {
   const bool address = absl::StartsWith({peer.data(), peer.size()}, "ipv4:") ||
                        absl::StartsWith({peer.data(), peer.size()}, "ipv6:");
   return address ? peer.substr(0, peer.rfind(':')) : peer;
+}
+
+std::string PeerUnit(std::string_view peer) {
+  const std::string_view unit = PeerWithoutPort(peer);
+  constexpr std::string_view kIpv6 = "ipv6:";
+  if (!PeerNames(peer).empty() || unit.substr(0, kIpv6.size()) != kIpv6) return std::string(unit);
+  // gRPC escapes the brackets.
+  std::string host = absl::StrReplaceAll(absl::string_view(unit.data(), unit.size()),
+                                         {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  host.erase(0, kIpv6.size());
+  in6_addr address = {};
+  if (inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) != 1) {
+    return std::string(unit);
+  }
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    return absl::StrCat("ipv4:", address.s6_addr[12], ".", address.s6_addr[13], ".",
+                        address.s6_addr[14], ".", address.s6_addr[15]);
+  }
+  return absl::StrCat(
+      "ipv6:",
+      absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(address.s6_addr), 8)),
+      "/64");
 }
 
 }  // namespace warpline

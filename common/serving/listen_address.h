@@ -31,6 +31,10 @@ std::string_view PeerNames(std::string_view peer);
 // certificate ("cn=..."), or its address without the port when it has none.
 std::string_view PeerWithoutPort(std::string_view peer);
 
+// Whom `peer` is for bounds that hold for all that one peer has: the names of its certificate, or
+// its address, where all of an IPv6 network (the first 64 bits) are one, or "unix:uid=N".
+std::string PeerUnit(std::string_view peer);
+
 }  // namespace warpline
 
 #endif  // WARPLINE_COMMON_SERVING_LISTEN_ADDRESS_H_

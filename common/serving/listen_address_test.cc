@@ -79,5 +79,16 @@ TEST(ListenAddressTest, CertificatesAreWhatPeersEndIn) {
   EXPECT_EQ(PeerCertificate("ipv4:10.0.0.1:5555 cn=x_cert=11 cert=00ff"), "00ff");
 }
 
+TEST(ListenAddressTest, APeerIsOneUnitHoweverManyAddressesItTakes) {
+  EXPECT_EQ(PeerUnit("ipv4:10.0.0.1:5555"), "ipv4:10.0.0.1");
+  EXPECT_EQ(PeerUnit("ipv4:10.0.0.1:5555 cn=a cert=00ff"), "cn=a");
+  EXPECT_EQ(PeerUnit("unix:uid=1000"), "unix:uid=1000");
+  EXPECT_EQ(PeerUnit("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:77"), "ipv6:20010db800010002/64");
+  EXPECT_EQ(PeerUnit("ipv6:[2001:db8:1:2::9]:78"), "ipv6:20010db800010002/64");
+  EXPECT_EQ(PeerUnit("ipv6:%5Bfe80::1%25eth0%5D:78"), "ipv6:fe80000000000000/64");
+  EXPECT_EQ(PeerUnit("ipv6:%5B::ffff:10.0.0.1%5D:5555"), "ipv4:10.0.0.1");
+  EXPECT_EQ(PeerUnit("ipv6:nonsense:1"), "ipv6:nonsense");
+}
+
 }  // namespace
 }  // namespace warpline

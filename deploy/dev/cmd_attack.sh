@@ -1,6 +1,7 @@
 help_text() {
   cat <<'TEXT'
-Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_flag=FLAG]...
+Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N] [--device=NAME]
+                    [--server_flag=FLAG]...
        ./dev attack --prove [--only=ROW,...]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
@@ -19,6 +20,9 @@ docs/security.md says what stops them. The suites, of which the first four are m
             tenant
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
+  share     an honest session beside --sessions (64) hostile ones that keep the processors busy, each time
+            for --seconds (20): prints what it gets done of its fair share, a 65th of what it does alone,
+            and ends with 1 below half of that
 With --prove: copies the sources to ~/.cache/warpline, builds the server there with switches for all
 defences of tests/attack/mutations.toml, and makes each row of the suite wire against a server of its own
 without the defences that stop it. One line a row, then `proved: P of N rows get through without their

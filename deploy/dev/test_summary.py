@@ -9,6 +9,7 @@ import urllib.parse
 import xml.etree.ElementTree
 
 NO_TESTS_FOUND = 4
+TESTS_FAILED = 3
 
 
 def events_of(path):
@@ -54,8 +55,8 @@ def main():
 
     passed = {t for t, verdict in verdicts.items() if verdict in ("PASSED", "FLAKY")}
     skipped &= passed
-    # Where Bazel is content, a test without a verdict was left out by its tags.
-    left_out = tests - set(verdicts) - broken if bazel_status == 0 else set()
+    # Where all was built, a test without a verdict was left out by its tags.
+    left_out = tests - set(verdicts) - broken if bazel_status in (0, TESTS_FAILED) else set()
     failed = (tests | set(verdicts)) - passed - left_out
     for label in sorted(broken - failed - passed):
         print("could not be built: " + label)

@@ -49,6 +49,11 @@ double PartOf(const Entitlement& entitlement, uint64_t capacity_bytes) {
 
 // The part of the book that is shared with the seats, which may outlive it.
 struct LeaseSeat::Shared {
+  // Constant.
+  bool required = false;
+  uint64_t peer_memory_bytes = 0;
+  uint64_t payer_host_bytes = 0;
+
   mutable Mutex mu;
   std::vector<VerifyKey> keys ABSL_GUARDED_BY(mu);
   std::map<std::string, Lease> leases ABSL_GUARDED_BY(mu);
@@ -57,8 +62,21 @@ struct LeaseSeat::Shared {
   // Of leases that were forgotten, by lease and device: memory of their last sessions may be on its
   // way back.
   std::map<std::pair<std::string, std::string>, std::weak_ptr<Quota>> former ABSL_GUARDED_BY(mu);
+  // Of those who pay, by name and device, which is empty for host memory. They live in the quotas
+  // of sessions, and in what is held of these.
+  std::map<std::pair<std::string, std::string>, std::weak_ptr<Quota>> payers ABSL_GUARDED_BY(mu);
   // How much later the scheduler's clock is.
   absl::Duration offset ABSL_GUARDED_BY(mu);
+
+  std::shared_ptr<Quota> PayersQuota(const std::string& payer, const std::string& device,
+                                     uint64_t limit_bytes) {
+    MutexLock lock(&mu);
+    std::erase_if(payers, [](const auto& quota) { return quota.second.expired(); });
+    std::weak_ptr<Quota>& known = payers[{payer, device}];
+    std::shared_ptr<Quota> quota = known.lock();
+    if (quota == nullptr) known = quota = Quota::Create(limit_bytes);
+    return quota;
+  }
 
   // PERMISSION_DENIED for a lease that was ended. UNAUTHENTICATED for one that is not known any
   // more, where leases do not come from a scheduler (`required`).
@@ -76,17 +94,26 @@ struct LeaseSeat::Shared {
   }
 };
 
+LeaseSeat::LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement,
+                     const std::string& peer)
+    : shared_(std::move(shared)),
+      entitlement_(std::move(entitlement)),
+      peer_pays_(!shared_->required),
+      payer_(peer_pays_ ? peer : absl::StrCat("tenant ", entitlement_.tenant)) {}
+
 LeaseSeat& LeaseSeat::operator=(LeaseSeat&& other) noexcept {
   if (this == &other) return *this;
   Leave();
   shared_ = std::move(other.shared_);
   entitlement_ = std::exchange(other.entitlement_, Entitlement());
+  peer_pays_ = other.peer_pays_;
+  payer_ = std::move(other.payer_);
   return *this;
 }
 
 void LeaseSeat::Leave() {
   const auto shared = std::move(shared_);
-  if (shared == nullptr) return;
+  if (shared == nullptr || !entitlement_.leased()) return;
   MutexLock lock(&shared->mu);
   const auto found = shared->leases.find(entitlement_.lease);
   if (found == shared->leases.end() || --found->second.sessions > 0) return;
@@ -106,8 +133,9 @@ std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64
   const double part = PartOf(entitlement_, capacity_bytes);
   const auto chunks = static_cast<uint64_t>(static_cast<double>(max_chunks) * part);
   const uint64_t least = std::clamp(max_chunks / 8, kLeastChunks, kEnoughChunks);
-  const auto create = [&] { return Quota::Create(limit, std::max(chunks, least)); };
-  if (shared_ == nullptr) return create();
+  const std::shared_ptr<Quota> peers = PeersQuotaOn(device_uuid);
+  const auto create = [&] { return Quota::CreateWithin(peers, limit, std::max(chunks, least)); };
+  if (!entitlement_.leased()) return create();
   MutexLock lock(&shared_->mu);
   std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].quotas[device_uuid];
   if (quota == nullptr) {
@@ -119,14 +147,25 @@ std::shared_ptr<Quota> LeaseSeat::QuotaOn(const std::string& device_uuid, uint64
   return quota;
 }
 
+std::shared_ptr<Quota> LeaseSeat::PeersQuotaOn(const std::string& device_uuid) const {
+  if (!peer_pays_ || shared_->peer_memory_bytes == 0) return nullptr;
+  return shared_->PayersQuota(payer_, device_uuid, shared_->peer_memory_bytes);
+}
+
+std::shared_ptr<Quota> LeaseSeat::PayersHostQuota() {
+  const uint64_t limit = shared_ == nullptr ? 0 : shared_->payer_host_bytes;
+  return limit == 0 ? Quota::Create(Quota::kUnbounded) : shared_->PayersQuota(payer_, "", limit);
+}
+
 std::shared_ptr<Quota> LeaseSeat::HostQuota(uint64_t total_bytes, uint64_t capacity_bytes) {
   const double part = PartOf(entitlement_, capacity_bytes);
   const auto bytes = static_cast<uint64_t>(static_cast<double>(total_bytes) * part);
   const uint64_t limit = std::max(bytes, total_bytes / kLeastHostPart);
-  if (shared_ == nullptr) return Quota::Create(limit);
+  const std::shared_ptr<Quota> all = PayersHostQuota();
+  if (!entitlement_.leased()) return Quota::CreateWithin(all, limit);
   MutexLock lock(&shared_->mu);
   std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].host_quota;
-  if (quota == nullptr) quota = Quota::Create(limit);
+  if (quota == nullptr) quota = Quota::CreateWithin(all, limit);
   return quota;
 }
 
@@ -139,7 +178,11 @@ absl::StatusOr<std::unique_ptr<LeaseBook>> LeaseBook::Create(LeaseBookOptions op
 LeaseBook::LeaseBook(LeaseBookOptions options, SigningKey key)
     : options_(std::move(options)),
       own_key_(std::move(key)),
-      shared_(std::make_shared<LeaseSeat::Shared>()) {}
+      shared_(std::make_shared<LeaseSeat::Shared>()) {
+  shared_->required = options_.required;
+  shared_->peer_memory_bytes = options_.peer_memory_bytes;
+  shared_->payer_host_bytes = options_.payer_host_bytes;
+}
 
 absl::Time LeaseBook::Now() const {
   const absl::Time own = options_.clock();
@@ -181,10 +224,10 @@ Entitlement LeaseBook::EntitledBy(const LeaseToken* token) const {
   return entitlement;
 }
 
-absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token,
-                                          const CertificateHolder& holder) {
+absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const CertificateHolder& holder,
+                                          const std::string& peer) {
   if (token.empty()) {
-    if (!options_.required) return LeaseSeat(nullptr, EntitledBy(nullptr));
+    if (!options_.required) return LeaseSeat(shared_, EntitledBy(nullptr), peer);
     return absl::UnauthenticatedError(
         "this server takes sessions of its scheduler's leases only: name the scheduler in "
         "WARPLINE_ENDPOINT, or use `warpline run`");
@@ -203,7 +246,7 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token,
   ++lease.sessions;
   lease.ends = opened->ends;
   shared_->idle.erase(opened->lease);
-  return LeaseSeat(shared_, EntitledBy(&*opened));
+  return LeaseSeat(shared_, EntitledBy(&*opened), peer);
 }
 
 absl::Status LeaseBook::CheckHeld(const LeaseSeat& seat) const {

@@ -27,8 +27,12 @@ namespace warpline::server {
 
 class LeaseBook;
 
-// What a session was admitted with: its entitlement, and its place in the lease, if it has one. The
-// place is held until the seat is destroyed or moved from. A seat may outlive the book.
+// What a session was admitted with: its entitlement, who pays for it, and its place in the lease,
+// if it has one. The place is held until the seat is destroyed or moved from. A seat may outlive
+// the book.
+//
+// Who pays is a scheduler's tenant, whichever of its leases it is. Of sessions without a lease, and
+// of a server's own leases, which anybody gets who asks, it is the peer (PeerUnit()).
 class LeaseSeat {
  public:
   // An empty seat, without rights and in no lease.
@@ -38,25 +42,32 @@ class LeaseSeat {
   ~LeaseSeat() { Leave(); }
 
   const Entitlement& entitlement() const { return entitlement_; }
+  const std::string& payer() const { return payer_; }
   // The quota for a device that gives `capacity_bytes` in at most `max_chunks` chunks: its chunks
   // are in proportion to its bytes. All sessions of a lease share it; the first call for the device
-  // makes it, unless memory of the lease's former sessions is still held of it.
+  // makes it, unless memory of the lease's former sessions is still held of it. What a peer pays
+  // for is all together bounded by LeaseBookOptions::peer_memory_bytes as well.
   std::shared_ptr<Quota> QuotaOn(const std::string& device_uuid, uint64_t capacity_bytes,
                                  uint64_t max_chunks);
-  // The quota of host memory, where all sessions may have `total_bytes`: as large a part of it as
-  // the lease has of a device that gives `capacity_bytes`, and at least a sixteenth. All sessions
-  // of a lease share it.
+  // The quota of host memory that is shared with clients, where all sessions may have
+  // `total_bytes`: as large a part of it as the lease has of a device that gives `capacity_bytes`,
+  // and at least a sixteenth. All sessions of a lease share it. It is a part of PayersHostQuota().
   std::shared_ptr<Quota> HostQuota(uint64_t total_bytes, uint64_t capacity_bytes);
+  // The quota of all host memory that sessions take which are paid for by the same.
+  std::shared_ptr<Quota> PayersHostQuota();
 
  private:
   friend class LeaseBook;
   struct Shared;
-  LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement)
-      : shared_(std::move(shared)), entitlement_(std::move(entitlement)) {}
+  LeaseSeat(std::shared_ptr<Shared> shared, Entitlement entitlement, const std::string& peer);
   void Leave();
+  // Null where no peer pays, or nothing bounds it.
+  std::shared_ptr<Quota> PeersQuotaOn(const std::string& device_uuid) const;
 
-  std::shared_ptr<Shared> shared_;  // Null without a lease.
+  std::shared_ptr<Shared> shared_;  // Null when it is empty.
   Entitlement entitlement_;
+  bool peer_pays_ = false;
+  std::string payer_;
 };
 
 struct LeaseBookOptions {
@@ -67,6 +78,11 @@ struct LeaseBookOptions {
   // The bytes that a session without a lease may hold of a device; 0 for all that the device gives.
   // The server's own leases get no more.
   uint64_t session_memory_bytes = 0;
+  // The bytes of a device that a peer may hold in all its sessions without a lease of a scheduler;
+  // 0 for no such bound.
+  uint64_t peer_memory_bytes = 0;
+  // Host memory that sessions may take together which are paid for by the same; 0 for no bound.
+  uint64_t payer_host_bytes = 0;
   uint32_t max_local = 1024;
   uint32_t max_local_sessions = 1024;
   absl::Duration local_ttl = absl::Seconds(60);
@@ -89,8 +105,9 @@ class LeaseBook {
   // Admits a session; without a token only where none is required. UNAUTHENTICATED for a token that
   // is missing or does not hold, PERMISSION_DENIED for an ended lease, RESOURCE_EXHAUSTED when the
   // lease has all its sessions, UNAVAILABLE until the scheduler has sent its keys. `holder` is the
-  // certificate that came with the token.
-  absl::StatusOr<LeaseSeat> Join(const std::string& token, const CertificateHolder& holder = {});
+  // certificate that came with the token, and `peer` pays where no tenant of a scheduler does.
+  absl::StatusOr<LeaseSeat> Join(const std::string& token, const CertificateHolder& holder = {},
+                                 const std::string& peer = "");
 
   // Whether the lease of a seat goes on: PERMISSION_DENIED once it was ended.
   absl::Status CheckHeld(const LeaseSeat& seat) const;

@@ -14,6 +14,8 @@ class LeaseBookTest : public testing::Test {
     options.server_name = "s";
     options.required = required;
     options.session_memory_bytes = session_memory;
+    options.peer_memory_bytes = peer_memory_;
+    options.payer_host_bytes = payer_host_;
     options.max_local = 3;
     options.max_local_sessions = 2;
     options.clock = [this] { return now_; };
@@ -43,6 +45,8 @@ class LeaseBookTest : public testing::Test {
     return seat.status().code();
   }
 
+  uint64_t peer_memory_ = 0;
+  uint64_t payer_host_ = 0;
   absl::Time now_ = absl::FromUnixSeconds(1800000000);
   absl::Time ends_ = absl::InfiniteFuture();
   const SigningKey key_ = SigningKey::Generate().value();
@@ -84,6 +88,48 @@ TEST_F(LeaseBookTest, WithoutALeaseEachSessionHasWhatTheServerGives) {
   EXPECT_NE(second.QuotaOn("x", 80 * kGiB, 16384), quota);
   EXPECT_EQ(first.QuotaOn("x", kGiB / 2, 16384)->limit_bytes(), kGiB / 2);
   EXPECT_EQ(book->Show("")->MemoryOn(80 * kGiB), kGiB);
+}
+
+TEST_F(LeaseBookTest, APeerPaysForAllItsSessionsAndLeasesHere) {
+  peer_memory_ = 3 * kGiB;
+  auto book = Book(false, 2 * kGiB);
+  std::string token;
+  ASSERT_TRUE(book->OpenLocal(0, {}, 0, &token).ok());
+  auto first = book->Join("", {}, "ipv4:10.0.0.1").value();
+  auto leased = book->Join(token, {}, "ipv4:10.0.0.1").value();
+  auto other = book->Join("", {}, "ipv4:10.0.0.2").value();
+  EXPECT_EQ(first.payer(), leased.payer());
+  EXPECT_NE(first.payer(), other.payer());
+  const auto quota = first.QuotaOn("x", 80 * kGiB, 16384);
+  Reservation held = quota->Reserve(2 * kGiB, 2 * kGiB, 1);
+  EXPECT_EQ(held.bytes(), 2 * kGiB);
+  Reservation more = leased.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, 2 * kGiB, 1);
+  EXPECT_EQ(more.bytes(), kGiB);
+  EXPECT_EQ(leased.QuotaOn("x", 80 * kGiB, 16384)->scarcer().limit_bytes(), 3 * kGiB);
+  // Devices and peers are apart.
+  EXPECT_EQ(first.QuotaOn("y", 80 * kGiB, 16384)->Reserve(1, kGiB, 1).bytes(), kGiB);
+  EXPECT_EQ(other.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, 2 * kGiB, 1).bytes(), 2 * kGiB);
+  // What is held of a session that has ended, by whom ever, stays on the peer's bill.
+  { const LeaseSeat ended = std::move(first); }
+  auto again = book->Join("", {}, "ipv4:10.0.0.1").value();
+  EXPECT_EQ(again.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, kGiB, 1).bytes(), 0u);
+  held = Reservation();
+  EXPECT_EQ(again.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, kGiB, 1).bytes(), kGiB);
+}
+
+TEST_F(LeaseBookTest, ATenantOfASchedulerPaysForAllItsLeases) {
+  peer_memory_ = kGiB;  // Of no concern to them.
+  payer_host_ = 8 * kGiB;
+  auto book = Scheduled();
+  auto first = book->Join(Token("1"), {}, "ipv4:10.0.0.1").value();
+  auto second = book->Join(Token("2"), {}, "ipv4:10.0.0.2").value();
+  EXPECT_EQ(first.payer(), "tenant a");
+  EXPECT_EQ(second.payer(), "tenant a");
+  EXPECT_EQ(first.QuotaOn("x", 80 * kGiB, 16384)->Reserve(1, 4 * kGiB, 1).bytes(), 4 * kGiB);
+  // Host memory that is shared with clients is a part of all that the tenant takes.
+  Reservation held = first.PayersHostQuota()->Reserve(1, 6 * kGiB, 1);
+  EXPECT_EQ(second.PayersHostQuota(), first.PayersHostQuota());
+  EXPECT_EQ(second.HostQuota(64 * kGiB, 8 * kGiB)->Reserve(1, 4 * kGiB, 1).bytes(), 2 * kGiB);
 }
 
 TEST_F(LeaseBookTest, SessionsOfALeaseShareItsQuota) {

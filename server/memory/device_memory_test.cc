@@ -2,8 +2,10 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -123,31 +125,27 @@ TEST_F(CountedDeviceMemoryTest, ARequestWaitsUntilReturnedMemoryIsFree) {
   options.patience = absl::Seconds(60);
   const auto memory = MustOpen(options);
   TakeAndReturn(memory.get());
-  absl::Notification answered;
-  absl::StatusOr<std::vector<Chunk>> answer;
+  std::promise<absl::StatusOr<std::vector<Chunk>>> answered;
+  auto answer = answered.get_future();
   memory->Take(200 * kMiB, 200 * kMiB, [&](absl::StatusOr<std::vector<Chunk>> chunks) {
-    answer = std::move(chunks);
-    answered.Notify();
+    answered.set_value(std::move(chunks));
   });
   absl::Notification settled;
   memory->AfterReturns([&] { settled.Notify(); });
   // What fits is served meanwhile.
-  std::optional<absl::StatusOr<std::vector<Chunk>>> small;
-  absl::Notification served;
+  std::promise<absl::StatusOr<std::vector<Chunk>>> served;
   memory->Take(2 * kMiB, 2 * kMiB, [&](absl::StatusOr<std::vector<Chunk>> chunks) {
-    small = std::move(chunks);
-    served.Notify();
+    served.set_value(std::move(chunks));
   });
-  served.WaitForNotification();
-  EXPECT_TRUE(small->ok());
-  EXPECT_FALSE(answered.HasBeenNotified());
+  EXPECT_TRUE(served.get_future().get().ok());
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   EXPECT_FALSE(settled.HasBeenNotified());
   EXPECT_TRUE(memory->settling());
   EXPECT_EQ(memory->stats().pool.leaving_bytes, 200 * kMiB);
   EXPECT_EQ(quota_->used_bytes(), 200 * kMiB);
   SetFree(256);
-  answered.WaitForNotification();
-  EXPECT_TRUE(answer.ok()) << answer.status();
+  const auto taken = answer.get();
+  EXPECT_TRUE(taken.ok()) << taken.status();
   settled.WaitForNotification();
   EXPECT_FALSE(memory->settling());
   EXPECT_EQ(quota_->used_bytes(), 0u);

@@ -44,10 +44,10 @@ class ChunkSource {
       RUNS_ON(control_loop) = 0;
   // Gives back chunks whose descriptors have been in no worker.
   virtual void ReturnUnused(std::vector<Chunk> chunks) RUNS_ON(control_loop) = 0;
-  // Has the tenant's sessions give up what they keep, those of the same quota when `quota_short`,
-  // else those on the device, and calls `tried` on the control loop when that has succeeded or
-  // failed, and what was given back is free. False when none keeps anything and nothing is about
-  // to be free.
+  // Has sessions that the same pays for give up what they keep, those of the same quota when
+  // `quota_short`, else those on the device, and calls `tried` on the control loop when that has
+  // succeeded or failed, and what was given back is free. False when none keeps anything and
+  // nothing is about to be free.
   virtual bool Reclaim(bool quota_short, std::function<void()> tried) RUNS_ON(control_loop) = 0;
 };
 
@@ -58,11 +58,12 @@ struct MemoryLinks {
   ChunkSource* chunks = nullptr;
 };
 
-// Returned memory that sessions of a tenant keep of a device, or of one quota alone.
+// Returned memory that sessions keep of a device, or of one quota and its parts alone.
 struct KeptMemory {
   const DeviceMemory* device = nullptr;
-  // Other tenants are not held up for it, and what they keep was promised to them.
-  std::string tenant;
+  // Who pays for the sessions (LeaseSeat::payer()). Others are not held up for it, and what they
+  // keep was promised to them.
+  std::string payer;
   const Quota* quota = nullptr;  // Null for any.
 };
 

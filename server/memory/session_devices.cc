@@ -15,7 +15,7 @@ class SessionDevices::Device : public ChunkSource {
         memory(std::make_shared<SessionMemory>(
             options, place.quota, MemoryLinks{all->links_.worker, all->links_.client, this})),
         all_(all),
-        tenant_(options.entitlement.tenant) {}
+        payer_(options.payer) {}
 
   // ChunkSource.
   void Take(uint64_t min_bytes, uint64_t want_bytes, uint64_t largest_bytes, Taken taken) override
@@ -46,7 +46,7 @@ class SessionDevices::Device : public ChunkSource {
     const auto settled = [device = device, control = all_->links_.control, tried] {
       device->AfterReturns([control, tried] { control->Post(tried); });
     };
-    const KeptMemory wanted = {device, tenant_, quota_short ? quota.get() : nullptr};
+    const KeptMemory wanted = {device, payer_, quota_short ? &quota->scarcer() : nullptr};
     if (all_->links_.reclaimer->Reclaim(wanted, settled)) return true;
     if (!device->settling()) return false;
     settled();
@@ -59,7 +59,7 @@ class SessionDevices::Device : public ChunkSource {
 
  private:
   SessionDevices* const all_;
-  const std::string tenant_;
+  const std::string payer_;
 };
 
 SessionDevices::SessionDevices(const SessionDevicesLinks& links, std::function<void()> taken)
@@ -167,7 +167,7 @@ void SessionDevices::End() {
 uint64_t SessionDevices::KeptBytes(const DeviceMemory* device, const Quota* quota) const {
   uint64_t bytes = 0;
   for (const auto& own : devices_) {
-    if (own->device != device || (quota != nullptr && own->quota.get() != quota)) continue;
+    if (own->device != device || (quota != nullptr && !own->quota->IsOf(*quota))) continue;
     bytes += own->memory->kept_bytes();
   }
   return bytes;

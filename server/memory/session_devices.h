@@ -79,7 +79,7 @@ class SessionDevices {
 
   // Requests for chunks that devices have not answered.
   int takes_under_way() const RUNS_ON(control_loop) { return takes_under_way_; }
-  // What the session keeps of a device, with a quota (null for any).
+  // What the session keeps of a device, of a quota or a part of it (null for any).
   uint64_t KeptBytes(const DeviceMemory* device, const Quota* quota) const RUNS_ON(control_loop);
 
  private:

@@ -71,8 +71,7 @@ void SessionMemory::StartCreate(const MemoryRequest& request) {
   if (reservation.bytes() == 0) {
     return RunShort(
         /*quota_short=*/true,
-        room ? absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
-                            " in use, ", bytes, " wanted")
+        room ? absl::StrCat(QuotaText(), ", ", bytes, " wanted")
              : absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
   }
   Take(std::move(reservation), bytes - got, bytes);
@@ -239,8 +238,7 @@ void SessionMemory::StartOpen(const MemoryRequest& request) {
   Reservation reservation = quota_->Reserve(foreign_bytes, foreign_bytes, 1);
   if (reservation.bytes() != foreign_bytes) {
     return Answer(0, CudaResult::kOutOfMemory,
-                  absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
-                               " in use, and what was offered has ", foreign_bytes));
+                  absl::StrCat(QuotaText(), ", and what was offered has ", foreign_bytes));
   }
   RecordShare(audit::Event::kMemoryOpened, request.open(), request.min_bytes());
   std::vector<uint64_t> handles(chunks->size(), request.handle());

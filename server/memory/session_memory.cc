@@ -186,8 +186,7 @@ void SessionMemory::StartRequest(const MemoryRequest& request) {
     if (got >= request.min_bytes()) return UseTaken();
     return RunShort(
         /*quota_short=*/true,
-        room ? absl::StrCat("quota of ", quota_->limit_bytes(), " bytes: ", quota_->used_bytes(),
-                            " in use, ", request.min_bytes(), " wanted")
+        room ? absl::StrCat(QuotaText(), ", ", request.min_bytes(), " wanted")
              : absl::StrCat("the session holds ", options_.max_chunks, " chunks already"));
   }
   Take(std::move(reservation), least, kChunkClasses.front());
@@ -318,6 +317,13 @@ void SessionMemory::GiveUpKept() {
   for (auto& [share, chunk] : kept_shared_) chunks.push_back(std::move(chunk));
   kept_shared_.clear();
   if (!chunks.empty()) links_.chunks->Return(std::move(chunks), std::move(bill));
+}
+
+std::string SessionMemory::QuotaText() const {
+  const Quota& quota = quota_->scarcer();
+  return absl::StrCat("quota of ", quota.limit_bytes(), " bytes",
+                      &quota == quota_.get() ? "" : " for all sessions of the peer", ": ",
+                      quota.used_bytes(), " in use");
 }
 
 void SessionMemory::StartReturn(const MemoryReturn& request) {

@@ -4,7 +4,7 @@
 // That the worker has unmapped something is its word alone. What a client returns is therefore kept
 // for the same session, which gets it again before anything new, and is freed only when the worker
 // is gone. It counts against the quota like the rest. When a request cannot be served
-// because of that, the tenant's sessions that keep something have their workers replaced
+// because of that, sessions of the same payer that keep something have their workers replaced
 // (Reclaim()).
 #ifndef WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_
 #define WARPLINE_SERVER_MEMORY_SESSION_MEMORY_H_
@@ -49,6 +49,8 @@ struct SessionMemoryOptions {
   // lease have one quota: what a client wants ahead of its needs is kept small there, so that the
   // last of the quota goes to who needs it.
   Entitlement entitlement = {};
+  // See LeaseSeat::payer().
+  std::string payer = {};
   // Sessions of a lease, and all those without one, may open what one of them offers, memory of a
   // device as that of the same device only. Without leases there are no tenants to keep apart, and
   // the offer's token is what it takes. Borrowed; null where nobody may.
@@ -175,6 +177,8 @@ class SessionMemory : public std::enable_shared_from_this<SessionMemory> {
   void TakeKept(uint64_t bytes, uint64_t largest_bytes) RUNS_ON(control_loop);
   void Keep(std::vector<Chunk> chunks, Reservation reservation) RUNS_ON(control_loop);
   void GiveUpKept() RUNS_ON(control_loop);
+  // What the quota says of itself, or that of all sessions of the peer when less is left of that.
+  std::string QuotaText() const RUNS_ON(control_loop);
   // Requests that concern handles (session_handles.cc).
   bool OfDevice(uint64_t first, uint64_t count) const RUNS_ON(control_loop);
   void StartCreate(const warpline_internal::MemoryRequest& request) RUNS_ON(control_loop);

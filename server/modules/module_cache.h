@@ -11,9 +11,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/crypto/content_hash.h"
+#include "common/mutex.h"
 #include "common/unique_fd.h"
+#include "server/modules/keep_rates.h"
 #include "server/modules/module_store.h"
 #include "server/process/event_loop.h"
 
@@ -22,7 +25,8 @@ namespace warpline::server {
 // Thread-safe. The destructor waits for what is under way; callbacks may come until then.
 class ModuleCache {
  public:
-  explicit ModuleCache(std::unique_ptr<ModuleStore> store) : store_(std::move(store)) {}
+  explicit ModuleCache(std::unique_ptr<ModuleStore> store, const KeepRateOptions& rates = {})
+      : store_(std::move(store)), rates_(rates) {}
 
   // Looks up an image, and calls `found` on a thread of the cache with its sealed memory, or with
   // no descriptor when it is not there.
@@ -30,14 +34,17 @@ class ModuleCache {
   void Find(const std::string& tenant, const ContentHash& hash, uint64_t bytes, Found found);
 
   // Stores what `image` holds; see ModuleStore::Keep(). Calls `done` on a thread of the cache, with
-  // the hash or why it was not stored.
-  void Keep(const std::string& tenant, std::shared_ptr<UniqueFd> image, uint64_t bytes,
-            std::function<void(const absl::StatusOr<ContentHash>&)> done);
+  // the hash or why it was not stored: RESOURCE_EXHAUSTED when `payer` has had as much stored as it
+  // may for now.
+  void Keep(const std::string& tenant, const std::string& payer, std::shared_ptr<UniqueFd> image,
+            uint64_t bytes, std::function<void(const absl::StatusOr<ContentHash>&)> done);
 
   const ModuleStore& store() const { return *store_; }
 
  private:
   const std::unique_ptr<ModuleStore> store_;
+  Mutex mu_;
+  KeepRates rates_ ABSL_GUARDED_BY(mu_);
   EventLoop finder_{"module-find"};
   EventLoop keeper_{"module-keep"};
 };

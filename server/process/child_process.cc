@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "server/process/packet_socket.h"
+#include "server/process/priority.h"
 
 namespace warpline {
 namespace {
@@ -83,6 +84,7 @@ void CloseFrom(unsigned first) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) ReportAndExit(plan.error_fd);
   if (getppid() != plan.parent) _exit(127);  // The server died before prctl() above.
   setsid();
+  GoAsUsual();
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);

@@ -123,7 +123,7 @@ absl::Status Session::CheckSeat() {
   if (!held.ok()) return held;
   lines_.SetTenant(entitlement().tenant);
   audit_->SetEntitlement(entitlement());
-  modules_->SetTenant(entitlement().contents_tenant());
+  modules_->SetTenant(entitlement().contents_tenant(), seat_.payer());
   return absl::OkStatus();
 }
 
@@ -154,16 +154,17 @@ void Session::HandleHello() {
   if (const absl::Status seated = CheckSeat(); !seated.ok()) return Refuse(seated);
   if (const absl::Status placed = TakePlace(); !placed.ok()) return Refuse(placed);
   lines_.Begin();
-  OpenDevices();
+  if (const absl::Status opened = OpenDevices(); !opened.ok()) return Refuse(opened);
   tasks_ = context_.tasks->Take();
   state_ = State::kOpening;
   StartWorker();
 }
 
-void Session::OpenDevices() {
+absl::Status Session::OpenDevices() {
   SessionMemoryOptions options;
   options.arena = {hello_.arena_base(), hello_.arena_bytes()};
   options.entitlement = entitlement();
+  options.payer = seat_.payer();
   options.shares = context_.shares;
   options.audit = audit_.get();
   std::vector<SessionDevicePlace> places;
@@ -174,6 +175,12 @@ void Session::OpenDevices() {
   holdings_.devices().Open(places, options);
   holdings_.host_segments().SetTenantQuota(
       seat_.HostQuota(context_.host_memory->limit_bytes(), placed_.front()->capacity_bytes()));
+  const std::shared_ptr<Quota> quota = seat_.PayersHostQuota();
+  if (holdings_.TakeHostMemory(quota, HostBytesOfSession(*context_.options))) {
+    return absl::OkStatus();
+  }
+  return NoRoom(absl::StrCat("the sessions of ", seat_.payer(), " take up all host memory, of ",
+                             quota->limit_bytes(), " bytes, that they may have"));
 }
 
 void Session::StartWorker() {
@@ -269,7 +276,7 @@ uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   const SessionDevices& devices = holdings_.devices();
   // Where no other worker can take over, nothing is to be had.
   const bool counts =
-      state_ == State::kOpen && devices.size() == 1 && entitlement().tenant == wanted.tenant;
+      state_ == State::kOpen && devices.size() == 1 && seat_.payer() == wanted.payer;
   return counts ? devices.KeptBytes(wanted.device, wanted.quota) : 0;
 }
 

@@ -121,7 +121,8 @@ class Session : public SessionControl,
   absl::Status TakePlace() RUNS_ON(control_loop);
   // The ordinals of its devices, with commas between.
   std::string DevicesText() const RUNS_ON(control_loop);
-  void OpenDevices() RUNS_ON(control_loop);
+  // RESOURCE_EXHAUSTED when whoever pays has no host memory left.
+  absl::Status OpenDevices() RUNS_ON(control_loop);
   void StartWorker() RUNS_ON(control_loop);
   void OpenTo(const warpline_internal::WorkerOpened& opened) RUNS_ON(control_loop);
   void Welcome(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop);

@@ -7,10 +7,22 @@
 
 namespace warpline::server {
 
-bool SessionClient::TryCount() {
-  if (pending_.fetch_add(1, std::memory_order_relaxed) < max_pending_) return true;
-  pending_.fetch_sub(1, std::memory_order_relaxed);
+bool SessionClient::CountIfRoom() {
+  if (pending_.fetch_add(1) < max_pending_) return true;
+  pending_.fetch_sub(1);
   return false;
+}
+
+bool SessionClient::TryCount() {
+  if (CountIfRoom()) return true;
+  one_waits_.store(true);
+  // What ended before that did not see it.
+  return CountIfRoom();
+}
+
+void SessionClient::Done() {
+  pending_.fetch_sub(1);
+  if (one_waits_.load() && one_waits_.exchange(false)) port_->Wake();
 }
 
 void SessionClient::NoteRefusedMemory(const std::string& why) {

@@ -18,16 +18,17 @@ namespace warpline::server {
 
 class SessionClient : public ClientLink {
  public:
-  // At most `max_pending` requests are under way. `violated` is told of a client that asks for what
-  // nobody may ask for.
+  // At most `max_pending` requests are under way; further ones wait. `violated` is told of a client
+  // that asks for what nobody may ask for.
   SessionClient(std::shared_ptr<SessionPort> port, int max_pending,
                 std::function<void(const absl::Status&)> violated)
       : port_(std::move(port)), max_pending_(max_pending), violated_(std::move(violated)) {}
 
-  // Counts a request until Done(). False when too many are under way. Thread-safe.
+  // Counts a request until Done(). False when too many are under way; then the port is woken once
+  // there is room. Thread-safe.
   bool TryCount();
   // The same for one of the session's own, which there is always room for.
-  void Count() RUNS_ON(control_loop) { pending_.fetch_add(1, std::memory_order_relaxed); }
+  void Count() RUNS_ON(control_loop) { pending_.fetch_add(1); }
 
   // The next grant goes to `first`, and not to the client.
   void HoldNextGrant(std::function<void(warpline_internal::MemoryGrant)> first)
@@ -43,14 +44,17 @@ class SessionClient : public ClientLink {
 
   // ClientLink.
   void Push(warpline_internal::MemoryGrant grant) override RUNS_ON(control_loop);
-  void Done() override RUNS_ON(control_loop) { pending_.fetch_sub(1, std::memory_order_relaxed); }
+  void Done() override RUNS_ON(control_loop);
   void Violated(const absl::Status& status) override RUNS_ON(control_loop) { violated_(status); }
 
  private:
+  bool CountIfRoom();
+
   const std::shared_ptr<SessionPort> port_;
   const int max_pending_;
   const std::function<void(const absl::Status&)> violated_;
   std::atomic<int> pending_{0};  // Raised by the channel's loop.
+  std::atomic<bool> one_waits_{false};
   std::function<void(warpline_internal::MemoryGrant)> first_grant_ ABSL_GUARDED_BY(control_loop);
   std::string memory_refusal_ ABSL_GUARDED_BY(control_loop);
 };

@@ -7,6 +7,8 @@
 
 #include "gtest/gtest.h"
 #include "proto/frames.h"
+#include "transport/channel.h"
+#include "transport/channel_loop.h"
 
 namespace warpline::server {
 namespace {
@@ -46,6 +48,38 @@ TEST_F(SessionClientTest, SoManyRequestsAreUnderWay) {
   client_.Count();
   client_.Done();
   EXPECT_FALSE(client_.TryCount());
+}
+
+// A channel that is told when to look again.
+class WokenChannel : public Channel {
+ public:
+  void Wake() override { ++wakes; }
+  void Admit() override {}
+  void Close(const absl::Status&) override {}
+  int wakes = 0;
+};
+
+TEST_F(SessionClientTest, WhoWaitsForRoomIsWokenOnce) {
+  WokenChannel channel;
+  {
+    const LoopScope scope(&channel_loop);
+    ASSERT_TRUE(port_->Attach(&channel));
+  }
+  const int before = channel.wakes;
+  client_.Count();
+  client_.Count();
+  client_.Done();
+  EXPECT_EQ(channel.wakes, before);  // Nobody waited.
+  client_.Count();
+  EXPECT_FALSE(client_.TryCount());
+  client_.Done();
+  EXPECT_EQ(channel.wakes, before + 1);
+  EXPECT_TRUE(client_.TryCount());
+  client_.Done();
+  client_.Done();
+  EXPECT_EQ(channel.wakes, before + 1);
+  const LoopScope scope(&channel_loop);
+  port_->Detach(&channel);
 }
 
 TEST_F(SessionClientTest, FirstGrantGoesToWhoeverWaitsForIt) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/handover/host_bytes.h"
 
 namespace warpline::server {
 namespace {
@@ -43,6 +44,29 @@ void SessionHoldings::Abandon() {
 void SessionHoldings::End() {
   devices_.End();
   host_segments_.End();
+  host_charges_.reset();
+  own_host_memory_ = Reservation();
+}
+
+bool SessionHoldings::TakeHostMemory(std::shared_ptr<Quota> quota, uint64_t own_bytes) {
+  own_host_memory_ = quota->Reserve(own_bytes, own_bytes, 1);
+  host_charges_.emplace(std::move(quota));
+  return own_host_memory_.bytes() == own_bytes;
+}
+
+CudaResult SessionHoldings::Charge(const warpline_internal::ChargeMemory& charge) {
+  if (charge.device() != kHostMemoryNumber) {
+    return devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
+  }
+  return host_charges_.has_value() ? host_charges_->Charge(charge.bytes())
+                                   : CudaResult::kIllegalState;
+}
+
+bool SessionHoldings::Uncharge(const warpline_internal::UnchargeMemory& uncharge) {
+  if (uncharge.device() != kHostMemoryNumber) {
+    return devices_.empty() || devices_.Uncharge(uncharge);
+  }
+  return !host_charges_.has_value() || host_charges_->Uncharge(uncharge.bytes());
 }
 
 absl::Status SessionHoldings::OnMemoryDone(const warpline_internal::MemoryDone& done) {
@@ -60,11 +84,15 @@ absl::Status SessionHoldings::OnCharge(const warpline_internal::ChargeMemory& ch
   warpline_internal::ToWorker message;
   auto* const answer = message.mutable_charged();
   answer->set_id(charge.id());
-  const CudaResult result = devices_.empty() ? CudaResult::kIllegalState : devices_.Charge(charge);
+  const CudaResult result = Charge(charge);
   answer->set_error(static_cast<int>(result));
   if (result == CudaResult::kOutOfMemory) {
-    client_->NoteRefusedMemory(absl::StrCat("the quota has no room for ", charge.bytes(),
-                                            " bytes of arrays, module variables, stacks or heap"));
+    client_->NoteRefusedMemory(
+        charge.device() == kHostMemoryNumber
+            ? absl::StrCat("the host memory of its tenant has no room for ", charge.bytes(),
+                           " bytes of module images and what is kept of them")
+            : absl::StrCat("the quota has no room for ", charge.bytes(),
+                           " bytes of arrays, module variables, stacks, heap, graphs or streams"));
   }
   const absl::Status sent = worker_->Send(message, {});
   if (sent.ok() || absl::IsUnavailable(sent)) return absl::OkStatus();
@@ -77,7 +105,7 @@ absl::Status SessionHoldings::OnTakenOver(const warpline_internal::WorkerOpened&
 }
 
 absl::Status SessionHoldings::OnUncharge(const warpline_internal::UnchargeMemory& uncharge) {
-  if (devices_.empty() || devices_.Uncharge(uncharge)) return absl::OkStatus();
+  if (Uncharge(uncharge)) return absl::OkStatus();
   return BadMessage("it gave back what it did not have");
 }
 

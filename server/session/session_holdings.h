@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
 #include "server/continuity/worker_place.h"
+#include "server/memory/charge_book.h"
 #include "server/memory/host_segments.h"
 #include "server/memory/session_devices.h"
 #include "server/process/control_loop.h"
@@ -43,6 +45,13 @@ class SessionHoldings : public Survivor {
   SessionDevices& devices() RUNS_ON(control_loop) { return devices_; }
   const SessionDevices& devices() const RUNS_ON(control_loop) { return devices_; }
   HostSegments& host_segments() RUNS_ON(control_loop) { return host_segments_; }
+  // Takes `own_bytes` of host memory for the session from `quota`, of which its worker is given the
+  // more that it asks for. False when that is not left. Called once.
+  bool TakeHostMemory(std::shared_ptr<Quota> quota, uint64_t own_bytes) RUNS_ON(control_loop);
+  // What the worker was given.
+  uint64_t host_charged_bytes() const RUNS_ON(control_loop) {
+    return host_charges_.has_value() ? host_charges_->bytes() : 0;
+  }
 
   // --- Survivor.
   void Suspend() override RUNS_ON(control_loop);
@@ -68,10 +77,15 @@ class SessionHoldings : public Survivor {
   void Describe(SessionSnapshot* snapshot) const RUNS_ON(control_loop);
 
  private:
+  CudaResult Charge(const warpline_internal::ChargeMemory& charge) RUNS_ON(control_loop);
+  bool Uncharge(const warpline_internal::UnchargeMemory& uncharge) RUNS_ON(control_loop);
+
   WorkerLink* const worker_;
   SessionClient* const client_;
   SessionDevices devices_ ABSL_GUARDED_BY(control_loop);
   HostSegments host_segments_ ABSL_GUARDED_BY(control_loop);
+  Reservation own_host_memory_ ABSL_GUARDED_BY(control_loop);
+  std::optional<ChargeBook> host_charges_ ABSL_GUARDED_BY(control_loop);
 };
 
 }  // namespace warpline::server

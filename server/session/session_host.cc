@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
+#include "common/serving/listen_address.h"
 #include "common/steady_time.h"
 #include "lease/token.h"
 #include "proto/refusal.h"
@@ -115,7 +116,7 @@ std::unique_ptr<SessionHandler> SessionHost::Accept(const std::string& peer, abs
 
 absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
                                                  const warpline_internal::Hello& hello) {
-  auto seat = options_.leases->Join(hello.token(), HolderOf(peer));
+  auto seat = options_.leases->Join(hello.token(), HolderOf(peer), PeerUnit(peer));
   if (!seat.ok()) {
     counters_.sessions_refused.Add(1);
     if (const LogPermit permit = log_.Ask(LogKey("", peer), kRefusedLine)) {
@@ -229,24 +230,24 @@ bool SessionHost::Reclaim(const KeptMemory& wanted, std::function<void()> tried)
   }
   const std::vector<uint64_t> chosen = ReclaimPolicy().Choose(std::move(keeping));
   if (chosen.empty()) return false;
-  ReclaimNext(wanted.tenant, {chosen.begin(), chosen.end()}, std::move(tried));
+  ReclaimNext(wanted.payer, {chosen.begin(), chosen.end()}, std::move(tried));
   return true;
 }
 
-void SessionHost::ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
+void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> sessions,
                               std::function<void()> tried) {
   if (sessions.empty()) return control_.Post(std::move(tried));
   const uint64_t id = sessions.front();
   sessions.pop_front();
   ReplaceWorker(id, kReclaimWait,
-                [this, tenant, id, sessions = std::move(sessions),
+                [this, payer, id, sessions = std::move(sessions),
                  tried = std::move(tried)](const absl::Status& status) {
                   control_loop.AssertOnLoop();
-                  if (const LogPermit permit = log_.Ask(LogKey(tenant, ""), kReclaimedLine)) {
+                  if (const LogPermit permit = log_.Ask(payer, kReclaimedLine)) {
                     permit.Info("reclaimed returned memory session=", id,
                                 " error=", status.ok() ? "" : status.ToString());
                   }
-                  ReclaimNext(tenant, sessions, tried);
+                  ReclaimNext(payer, sessions, tried);
                 });
 }
 

@@ -131,8 +131,8 @@ class SessionHost : public Acceptor,
   void OnStrangersError(const std::string& peer, const absl::Status& status) override;
 
   void RecordRefusal(const std::string& peer, uint64_t session, const absl::Status& why);
-  // `sessions` are of this tenant.
-  void ReclaimNext(const std::string& tenant, std::deque<uint64_t> sessions,
+  // `sessions` are paid for by `payer`.
+  void ReclaimNext(const std::string& payer, std::deque<uint64_t> sessions,
                    std::function<void()> tried) RUNS_ON(control_loop);
 
   // HostMemorySessions.

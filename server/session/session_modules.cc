@@ -66,7 +66,7 @@ void SessionModules::Keep(const warpline_internal::KeepModule& keep, UniqueFd im
   }
   ++keeping_;
   cache_->Keep(
-      tenant_, std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
+      tenant_, payer_, std::make_shared<UniqueFd>(std::move(image)), keep.bytes(),
       [self = shared_from_this(), bytes = keep.bytes()](const absl::StatusOr<ContentHash>& hash) {
         self->control_->Post([self, bytes, hash] {
           control_loop.AssertOnLoop();

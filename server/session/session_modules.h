@@ -34,8 +34,11 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
         audit_(std::move(audit)) {}
 
   bool kept() const { return cache_ != nullptr; }
-  // Whose images the session sees.
-  void SetTenant(std::string tenant) RUNS_ON(control_loop) { tenant_ = std::move(tenant); }
+  // Whose images the session sees, and who pays for those that it offers.
+  void SetTenant(std::string tenant, std::string payer) RUNS_ON(control_loop) {
+    tenant_ = std::move(tenant);
+    payer_ = std::move(payer);
+  }
   // Another worker has taken over: it asks again if it has to.
   void OnOtherWorker() RUNS_ON(control_loop);
   void Stop() RUNS_ON(control_loop);
@@ -58,6 +61,7 @@ class SessionModules : public std::enable_shared_from_this<SessionModules> {
   const std::function<void(const std::string& why)> lost_;
   const std::shared_ptr<SessionAudit> audit_;
   std::string tenant_ ABSL_GUARDED_BY(control_loop);
+  std::string payer_ ABSL_GUARDED_BY(control_loop);
   uint64_t worker_number_ ABSL_GUARDED_BY(control_loop) = 0;
   bool finding_ ABSL_GUARDED_BY(control_loop) = false;  // For that worker.
   int keeping_ ABSL_GUARDED_BY(control_loop) = 0;

@@ -14,6 +14,7 @@
 #include "memory/arena_book.h"
 #include "memory/quota.h"
 #include "server/handover/counters.h"
+#include "server/handover/host_bytes.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/memory_links.h"
@@ -23,6 +24,7 @@
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/session/connection/session_channel.h"
+#include "server/session/connection/session_link.h"
 #include "server/session/task_shares.h"
 #include "server/workers/worker_pool.h"
 
@@ -56,6 +58,12 @@ struct SessionOptions {
   SessionChannelOptions channel;
   std::string server_name;  // For clients' logs.
 };
+
+// The host memory that each session may take without asking for it: rings, frames for a client that
+// does not acknowledge, commands that wait, and a little of images and journal.
+inline uint64_t HostBytesOfSession(const SessionOptions& options) {
+  return 2 * options.ring_bytes + SessionLink::kMaxKeptBytes + kFreeQueuedBytes + kFreeImageBytes;
+}
 
 // What a session needs of the server.
 class SessionOwner : public MemoryReclaimer {

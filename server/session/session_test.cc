@@ -1,5 +1,6 @@
 #include "server/session/session.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "lease/token.h"
 #include "proto/frames.h"
+#include "server/handover/host_bytes.h"
 #include "server/testing/session_fixture.h"
 #include "transport/channel.h"
 #include "transport/inproc/inproc_channel.h"
@@ -134,6 +137,42 @@ class NamedPeer : public Acceptor {
   Acceptor* const host_;
   const std::string peer_;
 };
+
+TEST_F(SessionTest, WhatAPeerKeepsIsNotTakenForAnother) {
+  StartServer();
+  struct Party {
+    explicit Party(SessionHost* host, const std::string& peer)
+        : named(host, peer), server(&named, ChannelOptions()) {}
+    NamedPeer named;
+    InprocServer server;
+    TestClient client;
+  };
+  const auto open = [](Party* party) {
+    auto channel = party->server.Dial(&party->client, ChannelOptions());
+    ASSERT_TRUE(channel.ok());
+    party->client.Connected(*std::move(channel));
+    ASSERT_TRUE(party->client.Open().has_value());
+  };
+  Party keeper(host_.get(), "ipv4:10.0.0.7:5");
+  Party stranger(host_.get(), "ipv4:10.0.0.8:5");
+  Party itself(host_.get(), "ipv4:10.0.0.7:6");
+  open(&keeper);
+  keeper.client.RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  warpline_internal::MemoryReturn back;
+  back.set_va(kArena);
+  back.set_bytes(192 * kMiB);
+  keeper.client.SendMessage(kMemoryReturn, back);
+  keeper.client.SendCommands(Body('v', 1));
+  keeper.client.Await(kReplies);
+  open(&stranger);
+  const auto refused = stranger.client.RequestMemory(kArena, 192 * kMiB, 192 * kMiB);
+  EXPECT_EQ(refused->error(), static_cast<int>(CudaResult::kOutOfMemory));
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).continuity.restarts, 0u);
+  open(&itself);
+  EXPECT_EQ(itself.client.RequestMemory(kArena, 192 * kMiB, 192 * kMiB)->bytes(), 192 * kMiB);
+  EXPECT_EQ(host_->Snapshot().sessions.at(0).continuity.restarts, 1u);
+  for (Party* party : {&keeper, &stranger, &itself}) party->server.Shutdown();
+}
 
 TEST_F(SessionTest, ATokenOpensSessionsForTheCertificateThatItIsForOnly) {
   StartServer();
@@ -291,6 +330,39 @@ TEST_F(SessionTest, DeviceShortOfMemoryGrantsLessOrNothing) {
   EXPECT_EQ(none->error(), static_cast<int>(CudaResult::kOutOfMemory));
 }
 
+TEST_F(SessionTest, HostMemoryOfAPeerIsOneSum) {
+  const uint64_t own = HostBytesOfSession(SessionOptions());
+  lease_options_.payer_host_bytes = own + 40 * kMiB;
+  StartServer();
+  auto client = DialAndOpen();
+  const auto charge = [&](uint64_t bytes) {
+    client->SendCommands(Body('c', bytes, kHostMemoryNumber));
+    int32_t error = -1;
+    if (const auto reply = client->Await(kReplies)) {
+      std::memcpy(&error, reply->data(), sizeof(error));
+    }
+    return static_cast<CudaResult>(error);
+  };
+  EXPECT_EQ(charge(32 * kMiB), CudaResult::kSuccess);
+  EXPECT_EQ(charge(16 * kMiB), CudaResult::kOutOfMemory);
+  EXPECT_THAT(host_->Snapshot().sessions.front().memory.refusal, HasSubstr("host memory"));
+  // A next session has to be able to have its own.
+  auto refused = Dial();
+  EXPECT_FALSE(refused->Open().has_value());
+  const absl::Status why = refused->AwaitClosed();
+  EXPECT_TRUE(absl::IsResourceExhausted(why)) << why;
+  EXPECT_THAT(std::string(why.message()), HasSubstr("host memory"));
+  client->SendCommands(Body('u', 32 * kMiB, kHostMemoryNumber));
+  client->Await(kReplies);
+  EXPECT_EQ(charge(16 * kMiB), CudaResult::kSuccess);
+  // What was never given ends the session, as with device memory.
+  client->SendCommands(Body('u', 32 * kMiB, kHostMemoryNumber));
+  EXPECT_TRUE(client->Await(kFault).has_value());
+  client.reset();
+  EXPECT_TRUE(host_->WaitUntilIdle(absl::Seconds(20)));
+  EXPECT_NE(DialAndOpen(), nullptr);
+}
+
 TEST_F(SessionTest, RequestsOutsideTheArenaAreInvalid) {
   StartServer();
   auto client = DialAndOpen();
@@ -340,6 +412,35 @@ TEST_F(SessionTest, ReturningWhatWasNotGrantedEndsTheSession) {
   back.set_bytes(2 * kMiB);
   client->SendMessage(kMemoryReturn, back);
   EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A client frees as fast as its application does, and knows nothing of a server that is slow.
+TEST_F(SessionTest, AClientThatFreesMuchAtOnceIsHeldBackAndNotEnded) {
+  StartServer();
+  auto client = DialAndOpen();
+  constexpr uint64_t kGrants = 40;  // Of which 8 may be under way.
+  for (uint64_t i = 0; i < kGrants; ++i) {
+    ASSERT_EQ(client->RequestMemory(kArena + i * 2 * kMiB, 2 * kMiB, 2 * kMiB)->bytes(), 2 * kMiB);
+  }
+  const SessionSnapshot before = host_->Snapshot().sessions.front();
+  ASSERT_EQ(kill(before.worker_pid, SIGSTOP), 0);
+  warpline_internal::MemoryReturn back;
+  back.set_bytes(2 * kMiB);
+  for (uint64_t i = 0; i < kGrants; ++i) {
+    back.set_va(kArena + i * 2 * kMiB);
+    client->SendMessage(kMemoryReturn, back);
+  }
+  const auto taken = [&] {
+    return host_->Snapshot().sessions.front().traffic.memory_requests -
+           before.traffic.memory_requests;
+  };
+  while (taken() < 8) std::this_thread::yield();
+  // A flood gets no further than that.
+  EXPECT_EQ(taken(), 8u);
+  ASSERT_EQ(kill(before.worker_pid, SIGCONT), 0);
+  EXPECT_EQ(client->RequestMemory(kArena + 512 * kMiB, 4 * kMiB, 4 * kMiB)->bytes(), 4 * kMiB);
+  EXPECT_EQ(taken(), kGrants + 1);
+  EXPECT_EQ(host_->counters().protocol_errors.value(), 0u);
 }
 
 TEST_F(SessionTest, ManySmallChunksGoInBatches) {

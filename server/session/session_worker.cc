@@ -38,6 +38,7 @@ absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
   open.set_quiet(parts_.lines->quiet());
   open.set_resume_seq(resume_seq);
   open.set_variables(variables_fd >= 0);
+  open.set_host_charged_bytes(parts_.holdings->host_charged_bytes());
   Take(std::move(open), variables_fd);
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Attacks a running server, and says what was stopped.
 
-  attack.py --bazel_bin=DIR [--suite=NAME]... [--minutes=N] [--device=NAME] [--server_flag=FLAG]...
+  attack.py --bazel_bin=DIR [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N]
+            [--device=NAME] [--server_flag=FLAG]...
   attack.py --bazel_bin=DIR --prove=DIR [--only=ROW,...]
 
 One line an attack, `SUITE NAME: VERDICT (what happened)`, with VERDICT one of stopped, NOT STOPPED,
@@ -10,8 +11,8 @@ and n/a where the host lacks what the attack is about; then
   attack: S of N stopped, D neighbours disturbed (A n/a)
 
 Exit status 0 when S = N and D = 0. A neighbour, which is another tenant's program, checks its results
-all the while. With --prove, shows of each row of the wire suite that it gets through without what
-stops it (prove.py).
+all the while, but for the suite share, which measures such a program. With --prove, shows of each row of
+the wire suite that it gets through without what stops it (prove.py).
 """
 import argparse
 import os
@@ -31,17 +32,20 @@ from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
 from prove import SERVER_PROGRAMS, Prover  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
+from share_suite import ShareSuite  # noqa: E402
 from suite import NOT_HERE, NOT_STOPPED, STOPPED, Neighbour  # noqa: E402
 from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
 SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
-                                       TrafficSuite)}
+                                       TrafficSuite, ShareSuite)}
 DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
             "bin/hostile": "tests/hostile/attack",
             "bin/long_program": "tests/chaos/long_program",
             "bin/residue": "tests/attack/residue",
+            "bin/share_flood": "tests/attack/share_flood",
+            "bin/share_program": "tests/attack/share_program",
             "bin/vector_add": "examples/vector_add",
             "bin/wire_client": "tests/attack/wire_client"}
 
@@ -56,6 +60,10 @@ def arguments():
     parser.add_argument("--suite", action="append", choices=sorted(SUITES),
                         help="run this suite only; default: %s" % ", ".join(DEFAULT_SUITES))
     parser.add_argument("--minutes", type=float, default=1, help="of the suite traffic")
+    parser.add_argument("--sessions", type=int, default=ShareSuite.sessions,
+                        help="hostile ones of the suite share")
+    parser.add_argument("--seconds", type=float, default=ShareSuite.seconds,
+                        help="that the suite share measures each time")
     parser.add_argument("--device", default="cpu", help="where kernels run: cpu (default) or cuda")
     parser.add_argument("--server_flag", action="append", default=[], metavar="FLAG")
     parser.add_argument("--prove", type=pathlib.Path, metavar="BAZEL_BIN",
@@ -110,9 +118,23 @@ def say_jails(log):
             print("attack: " + found[1])
 
 
-def attack(options, installation):
-    stopped = counted = absent = failures = 0
-    with local_server.Server(installation, server_flags(options)) as server:
+class Tally:
+    """Counts the rows as it prints them."""
+
+    def __init__(self):
+        self.stopped = self.counted = self.absent = 0
+
+    def add(self, row):
+        print("attack: %s" % row, flush=True)
+        self.absent += row.verdict == NOT_HERE
+        self.counted += row.verdict != NOT_HERE
+        self.stopped += row.verdict == STOPPED
+
+
+def attack_beside_a_neighbour(names, flags, installation, tally):
+    """Returns how many neighbours were disturbed, and how often one ran."""
+    failures = 0
+    with local_server.Server(installation, flags) as server:
         environment = installation.client_environment(server.endpoint)
         neighbour = Neighbour([str(installation.root / "bin/long_program"), "--seconds=5"],
                               environment)
@@ -124,7 +146,7 @@ def attack(options, installation):
             return done.returncode == 0
 
         try:
-            for name in options.suite or DEFAULT_SUITES:
+            for name in names:
                 suite = SUITES[name](installation, server, session)
                 try:
                     for row in suite.rows():
@@ -132,30 +154,48 @@ def attack(options, installation):
                             row.verdict = NOT_STOPPED
                             row.detail += "; a neighbour was disturbed meanwhile"
                         failures = len(neighbour.failures)
-                        print("attack: %s" % row, flush=True)
-                        absent += row.verdict == NOT_HERE
-                        counted += row.verdict != NOT_HERE
-                        stopped += row.verdict == STOPPED
+                        tally.add(row)
                 finally:
                     suite.close()
         finally:
             neighbour.stop()
         say_jails(server.log())
         alive = server.running()
-    disturbed = len(neighbour.failures) + (not alive) + (neighbour.runs == 0)
     for failure in neighbour.failures:
         print("attack: a neighbour was disturbed:\n%s" % failure)
     if not alive:
         print("attack: the server has ended")
+    return len(neighbour.failures) + (not alive) + (neighbour.runs == 0), neighbour.runs
+
+
+def attack(options, installation):
+    tally = Tally()
+    disturbed = runs = 0
+    flags = server_flags(options)
+    # Attacks that use up what a peer may have come through the unix socket, as another peer.
+    bounds = ["--peer_memory=4GiB", "--tenant_host_memory=8GiB",
+              "--listen=127.0.0.1:0,unix:%s" % (installation.root / "server.sock")]
+    names = options.suite or DEFAULT_SUITES
+    own = (TrafficSuite.name, ShareSuite.name)  # They count as one peer with the neighbour.
+    groups = [([name for name in names if name not in own], [*flags, *bounds]),
+              ([name for name in names if name == TrafficSuite.name], flags)]
+    for group, its_flags in groups:
+        if group:
+            figures = attack_beside_a_neighbour(group, its_flags, installation, tally)
+            disturbed, runs = disturbed + figures[0], runs + figures[1]
+    if ShareSuite.name in names:
+        for row in ShareSuite(installation, flags).rows():
+            tally.add(row)
     print("attack: %d of %d stopped, %d neighbours disturbed (%d n/a, %d runs of the neighbour)"
-          % (stopped, counted, disturbed, absent, neighbour.runs))
-    return 0 if stopped == counted and counted and not disturbed else 1
+          % (tally.stopped, tally.counted, disturbed, tally.absent, runs))
+    return 0 if tally.stopped == tally.counted and tally.counted and not disturbed else 1
 
 
 def main():
     options = arguments()
     TrafficSuite.minutes = options.minutes
     AccompliceSuite.device = ResidueSuite.device = options.device
+    ShareSuite.sessions, ShareSuite.seconds = options.sessions, options.seconds
     local_server.stop_on_signals()
     try:
         if options.prove:

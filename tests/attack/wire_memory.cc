@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cuda/cuda_numbers.h"
@@ -389,6 +390,91 @@ WireResult SilentPortConnections(const WireTarget& target) {
   return error == 0 && held < 1000 ? Stopped(detail) : Succeeded(detail);
 }
 
+// The server as another peer than others on this host, where it has a unix socket: what an attack
+// takes of a peer's bounds then is not its neighbours'.
+absl::StatusOr<WireTarget> AsAnotherPeer(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return session.status();
+  WireTarget other = target;
+  const std::string& path = (*session)->welcome().unix_socket();
+  if (!path.empty()) other.endpoint = "unix:" + path;
+  return other;
+}
+
+// As much of the device as sessions of one peer can have together, each within its quota.
+WireResult ManySessionsMemory(const WireTarget& target) {
+  const auto peer = AsAnotherPeer(target);
+  if (!peer.ok()) return Unprepared(peer.status());
+  constexpr uint64_t kPiece = 1536 * kMiB;
+  constexpr int kSessions = 3;
+  std::vector<std::unique_ptr<WireSession>> sessions;
+  for (int i = 0; i < kSessions; ++i) {
+    auto session = WireSession::Open(*peer);
+    if (!session.ok()) return Unprepared(session.status());
+    MemoryRequest request = Request(5, kElsewhere, kPiece);
+    request.set_min_bytes(kPiece);
+    const auto grant = (*session)->Ask(request);
+    if (!grant.ok()) return Unprepared(grant.status());
+    if (grant->error() != 0) {
+      return i == 0 ? Unprepared("nothing is to be had")
+                    : Stopped(absl::StrCat("session ", i + 1, ": ", grant->message()));
+    }
+    sessions.push_back(*std::move(session));
+  }
+  return Succeeded(absl::StrCat(kSessions, " sessions of ", kPiece, " bytes"));
+}
+
+// Images in several sessions of one peer, each within what a session may have. That they are
+// announced is what counts, so that this takes no memory.
+WireResult ManySessionsImages(const WireTarget& target) {
+  const auto peer = AsAnotherPeer(target);
+  if (!peer.ok()) return Unprepared(peer.status());
+  constexpr uint64_t kImage = 1024 * kMiB;
+  constexpr uint64_t kMost = 16 * kImage;
+  std::vector<std::unique_ptr<WireSession>> sessions;
+  for (uint64_t announced = 0; announced < kMost; announced += kImage) {
+    if (announced % (2 * kImage) == 0) {
+      auto session = WireSession::Open(*peer);
+      if (!session.ok()) {
+        return announced > 0 ? Stopped(std::string(session.status().message()))
+                             : Unprepared(session.status());
+      }
+      sessions.push_back(*std::move(session));
+    }
+    const auto sent = sessions.back()->Do(cmd::ImageData{1 + announced, kImage, 0}, "x");
+    if (!sent.ok()) return Unprepared(sent.status());
+    if (*sent != 0) {
+      return Stopped(absl::StrCat("CUDA error ", *sent, " after ", announced, " bytes"));
+    }
+  }
+  return Succeeded(absl::StrCat(kMost, " bytes of images"));
+}
+
+// Returns more at once than may be under way, again and again: it has to wait, and nobody else.
+WireResult ReturnsWithoutWaiting(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const Footprint before = Measure(target);
+  constexpr uint64_t kGrants = 300;
+  for (int round = 0; round < 3 * target.scale; ++round) {
+    for (uint64_t i = 0; i < kGrants; ++i) {
+      const auto grant = (*session)->Ask(Request(10 + i, kElsewhere + i * 2 * kMiB, 2 * kMiB));
+      if (!grant.ok() || grant->error() != 0)
+        return Unprepared(absl::ResourceExhaustedError("no memory"));
+    }
+    warpline_internal::MemoryReturn give_back;
+    give_back.set_bytes(2 * kMiB);
+    for (uint64_t i = 0; i < kGrants; ++i) {
+      give_back.set_va(kElsewhere + i * 2 * kMiB);
+      (*session)->client()->Send(kMemoryReturn, give_back.SerializeAsString());
+    }
+  }
+  // It did nothing that is forbidden.
+  const auto goes_on = (*session)->Call(cmd::ContextSync{});
+  if (!goes_on.ok()) return Succeeded("it was ended: " + std::string(goes_on.status().message()));
+  return JudgeGrowth(target, before, {128 << 10, 500, 200, 200'000});
+}
+
 constexpr WireAttack kAttacks[] = {
     {"memory_outside_the_arena", "-", "", &OutsideTheArena},
     {"memory_over_the_arenas_end", "-", "", &OverItsEnd},
@@ -410,6 +496,9 @@ constexpr WireAttack kAttacks[] = {
     {"token_of_a_session_that_ended", "M12", "", &TokenAfterItsEnd},
     {"offers_by_the_thousand", "M12", "", &ManyOffers},
     {"requests_without_waiting", "M7", "", &ManyRequests},
+    {"returns_without_waiting", "M7", "", &ReturnsWithoutWaiting},
+    {"memory_of_a_peer_in_many_sessions", "M7", "--peer_memory=0", &ManySessionsMemory},
+    {"images_of_a_peer_in_many_sessions", "M3", "--tenant_host_memory=64GiB", &ManySessionsImages},
     {"host_memory_of_others", "M14", "", &HostMemoryOfOthers},
     {"silent_connections_for_host_memory", "M14", "", &SilentPortConnections},
 };

@@ -286,6 +286,7 @@ void GrpcServer::Impl::StartSession(std::unique_ptr<GrpcSession> session) {
   running_.fetch_add(1, std::memory_order_relaxed);
   GrpcSession* const raw = session.get();
   const std::string peer = PeerOf(*raw);
+  if (absl::StartsWith(peer, "uid=")) raw->SetUser(peer);
   std::string crowded;
   {
     MutexLock lock(&mu_);

@@ -1,7 +1,9 @@
 #include "transport/grpc/grpc_session.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "transport/grpc/base/grpc_args.h"
 #include "transport/grpc/base/grpc_status.h"
 #include "transport/grpc/listen/server_credentials.h"
@@ -76,10 +78,17 @@ bool GrpcSession::PollRefused() {
   return refusal_events_ == 0;
 }
 
+std::string GrpcSession::PeerWithUser() const {
+  const std::string peer = PeerName(context_);
+  if (user_.empty()) return peer;
+  const size_t names = std::min(peer.find(' '), peer.size());
+  return absl::StrCat("unix:", user_, peer.substr(names));
+}
+
 void GrpcSession::Run(Acceptor* acceptor) {
   absl::Status refusal = CheckPeer(context_, tls_);
   std::unique_ptr<SessionHandler> handler;
-  if (refusal.ok()) handler = acceptor->Accept(PeerName(context_), &refusal);
+  if (refusal.ok()) handler = acceptor->Accept(PeerWithUser(), &refusal);
   if (handler == nullptr) {
     if (refusal.ok()) refusal = absl::InternalError("session refused without a reason");
     context_.AddTrailingMetadata(kRefusedKey, "1");

@@ -62,6 +62,8 @@ class GrpcSession : public Channel, private GrpcStream {
 
   // The call has come. Who the client is, as for Acceptor::Accept().
   std::string Peer() const RUNS_ON(accept_loop);
+  // On a unix socket: which user is at the other end, such as "uid=1000". Before Start().
+  void SetUser(std::string user) RUNS_ON(accept_loop) { user_ = std::move(user); }
   // gRPC's name for its connection.
   std::string ConnectionName() const RUNS_ON(accept_loop) { return context_.peer(); }
   // Runs the call on a thread of its own: asks `acceptor`. When `start_thread` has none to give,
@@ -85,6 +87,8 @@ class GrpcSession : public Channel, private GrpcStream {
 
  private:
   void Run(Acceptor* acceptor) RUNS_ON(channel_loop);
+  // With the user in place of a unix socket's name, which says nothing.
+  std::string PeerWithUser() const;
 
   // GrpcStream
   void Read(grpc::ByteBuffer* message, void* tag) RUNS_ON(channel_loop) override {
@@ -96,6 +100,7 @@ class GrpcSession : public Channel, private GrpcStream {
   absl::Status EndStatus() RUNS_ON(channel_loop) override;
   void Cancel() override { context_.TryCancel(); }
 
+  std::string user_;  // Constant once it has started.
   TlsSource* const tls_;
   GrpcSessionEvents* const events_;
   grpc::CompletionQueue queue_;

@@ -233,9 +233,8 @@ Accept SessionChannel::OnMemory(const Frame& frame) {
     port_->link().OnControl();
     return Accept::kTaken;
   }
-  if (!control_->TryCountRequest()) {
-    return Refuse(absl::InvalidArgumentError("too many memory requests under way"));
-  }
+  // However fast a client frees, it does not know how far the server is: it waits.
+  if (!control_->TryCountRequest()) return Accept::kLater;
   port_->link().OnControl();
   port_->traffic().memory_requests.Add(1);
   if (frame.kind == kMemoryRequest) {
@@ -261,9 +260,7 @@ Accept SessionChannel::OnReadBack(const Frame& frame) {
     return Refuse(absl::InvalidArgumentError("malformed ReadBack"));
   }
   if (port_->rings() == nullptr) return Accept::kLater;  // Its welcome is on the way.
-  if (!control_->TryCountRequest()) {
-    return Refuse(absl::InvalidArgumentError("a ReadBack out of place"));
-  }
+  if (!control_->TryCountRequest()) return Accept::kLater;
   control_->OnReadMemory(std::move(request));
   return Accept::kTaken;
 }

@@ -36,7 +36,8 @@ class SessionControl {
   virtual void OnResumed(bool moved) = 0;
   // The stream ended. Nothing follows on this channel.
   virtual void OnChannelClosed(const absl::Status& status) = 0;
-  // False when the client has too many memory requests under way.
+  // False when the client has too many memory requests under way; the channel is woken when it has
+  // fewer.
   virtual bool TryCountRequest() = 0;
 };
 

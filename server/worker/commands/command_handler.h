@@ -18,6 +18,7 @@
 #include "server/worker/lanes/device_set.h"
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
+#include "server/worker/memory/host_memory.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/order/completion.h"
 #include "server/worker/order/stream_order.h"
@@ -35,8 +36,9 @@ struct CommandParts {
   const DeviceSet* devices = nullptr;
   const SessionLimits* limits = nullptr;
   CachedImages* images = nullptr;
-  LogBudget* log = nullptr;         // For lines of the kinds of session_log.h.
-  Recorder* recorder = nullptr;     // Null without a journal.
+  LogBudget* log = nullptr;      // For lines of the kinds of session_log.h.
+  Recorder* recorder = nullptr;  // Null without a journal.
+  HostMemory* host_memory = nullptr;
   VirtualMemory* memory = nullptr;  // Null when there are no handles to be mapped.
   uint64_t arena_base = 0;
   uint64_t arena_bytes = 0;

@@ -21,6 +21,10 @@ std::shared_ptr<Image> ImageCommands::NewImage(uint64_t handle, uint64_t total) 
     parts_.current->RefuseBeyond(Limit::kModuleBytes, most);
     return nullptr;
   }
+  if (!parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + total)) {
+    parts_.current->RefuseBeyond(Limit::kModuleBytes, tables().module_bytes);
+    return nullptr;
+  }
   auto image = std::make_shared<Image>(total, /*for_cache=*/parts_.images->Takes(total));
   tables().module_bytes += total;
   tables().images.emplace(handle, image);
@@ -71,7 +75,8 @@ void ImageCommands::On(const cmd::ImageFind& command, std::string_view) {
   std::memcpy(hash.data(), command.sha256, sizeof(hash));
   const bool may_be_there =
       parts_.images->Takes(command.total) &&
-      command.total <= parts_.limits->max_module_bytes - tables().module_bytes;
+      command.total <= parts_.limits->max_module_bytes - tables().module_bytes &&
+      parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + command.total);
   UniqueFd memory;
   if (may_be_there) memory = parts_.images->Find(hash, command.total);
   if (!HandlesLeft()) return;

@@ -114,7 +114,10 @@ absl::Status Journal::Adopt() {
                     Align(bytes) > kJournalDataBytes - offset)) {
       return absl::InvalidArgumentError(absl::StrCat("journal entry ", i, " leaves the journal"));
     }
-    if (outside) taken.emplace_back(offset, Align(bytes));
+    if (outside) {
+      taken.emplace_back(offset, Align(bytes));
+      data_bytes_ += Align(bytes);
+    }
     const char* const body = outside ? map_ + kJournalDataStart + offset : slot.body;
     const std::string fields(body, info->body_bytes);
     const JournalRule& rule = info->rule;
@@ -183,11 +186,17 @@ bool Journal::HasRoom(uint64_t bytes) {
                      [&](const auto& space) { return space.second >= Align(bytes); });
 }
 
+uint64_t Journal::bytes() {
+  MutexLock lock(&mu_);
+  return data_bytes_ + entries_ * kJournalSlotBytes;
+}
+
 bool Journal::TakeSpace(uint64_t bytes, uint64_t* offset) {
   bytes = Align(bytes);
   for (auto it = free_space_.begin(); it != free_space_.end(); ++it) {
     if (it->second < bytes) continue;
     *offset = it->first;
+    data_bytes_ += bytes;
     const uint64_t rest = it->second - bytes;
     free_space_.erase(it);
     if (rest > 0) free_space_[*offset + bytes] = rest;
@@ -198,6 +207,7 @@ bool Journal::TakeSpace(uint64_t bytes, uint64_t* offset) {
 
 void Journal::GiveSpace(uint64_t offset, uint64_t bytes) {
   bytes = Align(bytes);
+  data_bytes_ -= std::min(bytes, data_bytes_);
   if (bytes >= kMinPunch) {
     const uint64_t start = (kJournalDataStart + offset + kPage - 1) / kPage * kPage;
     const uint64_t end = (kJournalDataStart + offset + bytes) / kPage * kPage;

@@ -62,6 +62,8 @@ class Journal {
 
   // Whether a command with `bytes` of fields and tail could be noted now.
   bool HasRoom(uint64_t bytes);
+  // The memory that its entries take.
+  uint64_t bytes();
   // Notes an accepted command by its rule. Returns false when there is no room.
   bool Note(CommandId id, std::string_view body);
   // Forgets an object, its settings, and what belongs to it.
@@ -121,6 +123,7 @@ class Journal {
   std::map<Key, std::vector<Held>> held_ ABSL_GUARDED_BY(mu_);
   std::set<Link> children_ ABSL_GUARDED_BY(mu_);
   size_t entries_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t data_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of bodies that lie outside the slots.
 };
 
 }  // namespace warpline::worker

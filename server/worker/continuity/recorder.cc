@@ -40,11 +40,17 @@ void Recorder::Flag(uint32_t flags) {
   journal_->SetFlags(flags);
 }
 
+bool Recorder::MayGrow(uint64_t bytes) {
+  return host_memory_ == nullptr ||
+         host_memory_->Hold(HostMemory::kJournal, journal_->bytes() + bytes + kJournalSlotBytes);
+}
+
 bool Recorder::HasRoom(CommandId id, std::string_view body) {
   const CommandInfo& command = FindCommand(id);
   const bool grows =
       command.rule.action == JournalAction::kCreate || command.rule.action == JournalAction::kSet;
-  return !grows || !Noted(command) || journal_->HasRoom(body.size());
+  if (!grows || !Noted(command)) return true;
+  return journal_->HasRoom(body.size()) && MayGrow(body.size());
 }
 
 // A variable lies outside the arena. What lies in host memory the client has itself.
@@ -79,6 +85,7 @@ void Recorder::NoteWrite(CommandId id, std::string_view body, const MemorySpan& 
                        Within(span, (--it)->first, it->second.bytes);
     if (!known) return Flag(kJournalVariables);
   }
+  if (!MayGrow(body.size())) return Flag(kJournalVariables);
   // The stream may be gone by then.
   std::string command(body);
   std::memcpy(command.data(), &kLegacyStreamHandle, sizeof(kLegacyStreamHandle));

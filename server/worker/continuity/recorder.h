@@ -21,6 +21,7 @@
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/event.h"
 #include "server/worker/lanes/task.h"
+#include "server/worker/memory/host_memory.h"
 
 namespace warpline::worker {
 
@@ -32,9 +33,12 @@ class Recorder {
       : journal_(journal), arena_base_(arena_base), arena_bytes_(arena_bytes) {}
 
   Journal* journal() { return journal_; }
+  // Charges what the journal takes to `memory` (borrowed), which counts as no room when it is not
+  // given.
+  void UseHostMemory(HostMemory* memory) RUNS_ON(decoder_thread) { host_memory_ = memory; }
 
-  // Whether a command can be noted. When it cannot, because the journal is full, it must be
-  // refused.
+  // Whether a command can be noted. When it cannot, because the journal is full or the host's
+  // memory is not given, it must be refused.
   bool HasRoom(CommandId id, std::string_view body) RUNS_ON(decoder_thread);
   // Call this after a command was accepted.
   void Note(CommandId id, std::string_view body) RUNS_ON(decoder_thread);
@@ -69,13 +73,17 @@ class Recorder {
   };
 
   void Flag(uint32_t flags);
+  // Whether the journal may take so much more, and a slot.
+  bool MayGrow(uint64_t bytes) RUNS_ON(decoder_thread);
   bool MayBeOfVariables(const MemorySpan& span) const;
-  void NoteWrite(CommandId id, std::string_view body, const MemorySpan& span);
+  void NoteWrite(CommandId id, std::string_view body, const MemorySpan& span)
+      RUNS_ON(decoder_thread);
   void ForgetVariables(uint64_t module);
 
   Journal* const journal_;
   const uint64_t arena_base_;
   const uint64_t arena_bytes_;
+  HostMemory* host_memory_ ABSL_GUARDED_BY(decoder_thread) = nullptr;
   std::atomic<bool> replaying_{false};
   std::atomic<uint32_t> flags_{0};
 

@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.sm = open.sm();
   session.output = options.output;
   session.charger = &ring->charger_;
+  session.host_charged_bytes = open.host_charged_bytes();
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
   auto hosted = HostedSession::Create(std::move(session));

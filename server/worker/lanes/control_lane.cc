@@ -343,7 +343,16 @@ void ControlLane::Do(const cmd::EventElapsed&, Task& task) {
 
 void ControlLane::CreateGraph(Task& task) {
   Graph* const graph = task.graph.get();
-  graph->result = MakeGraph(host_->devices->context(graph->device), host_->gate, graph);
+  const uint64_t bytes = OutsideMemory::GraphBytes(graph->nodes.size(), graph->image->total());
+  graph->result = host_->outside->Take(graph->device, bytes);
+  if (graph->result == CudaResult::kSuccess) {
+    graph->result = MakeGraph(host_->devices->context(graph->device), host_->gate, graph);
+    if (graph->native) {
+      graph->outside_bytes = bytes;
+    } else {
+      host_->outside->Give(graph->device, bytes);
+    }
+  }
   if (IsSticky(graph->result)) host_->reports->Fail(task.seq, task.id, graph->result);
   host_->sink->Reply(task.seq, graph->result);
 }
@@ -399,6 +408,7 @@ void ControlLane::Do(const cmd::GraphDestroy&, Task& task) {
     const CudaResult result =
         host_->devices->context(task.graph->device)->DestroyGraph(task.graph->id);
     if (result != CudaResult::kSuccess) host_->reports->Fail(task.seq, task.id, result);
+    host_->outside->Give(task.graph->device, std::exchange(task.graph->outside_bytes, 0));
   }
   UnloadLeaving(task, &task.graph->hold);
 }

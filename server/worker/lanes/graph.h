@@ -46,7 +46,8 @@ struct Graph {
   // their order.
   bool native = false;
   device::GraphId id{};
-  bool prints = false;  // Whether its kernels may print.
+  bool prints = false;         // Whether its kernels may print.
+  uint64_t outside_bytes = 0;  // What is taken for it of the device outside the arena.
   std::vector<device::GraphNode> nodes;
   // The kernel of each node; null where the node is no launch.
   std::vector<std::shared_ptr<Kernel>> kernels;

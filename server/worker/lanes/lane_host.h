@@ -67,8 +67,7 @@ class StateObserver {
   virtual void OnLostWithWorker(bool any) = 0;
 };
 
-// All of it is borrowed, thread-safe but for `outside`, and lives longer than the lanes. None is
-// null.
+// All of it is borrowed, thread-safe, and lives longer than the lanes. None is null.
 struct LaneHost {
   const DeviceSet* devices = nullptr;
   LaneReports* reports = nullptr;

@@ -31,8 +31,7 @@ CudaResult StreamLane::StreamOn(uint32_t device, device::StreamId* stream) {
     *stream = known->second;
     return CudaResult::kSuccess;
   }
-  const CudaResult result =
-      host_->devices->context(device)->CreateStream(kStreamNonBlocking, priority_, stream);
+  const CudaResult result = MakeStream(device, kStreamNonBlocking, stream);
   if (result == CudaResult::kSuccess) side_streams_.emplace(device, *stream);
   return result;
 }

@@ -27,11 +27,24 @@ bool StreamLane::OpenStream() {
       device_stream_ = device::kLegacyStream;
       open_result_ = CudaResult::kSuccess;
     } else {
-      open_result_ = context_->CreateStream(flags_, priority_, &device_stream_);
+      open_result_ = MakeStream(device(), flags_, &device_stream_);
     }
     has_stream_ = open_result_ == CudaResult::kSuccess;
   }
   return has_stream_;
+}
+
+CudaResult StreamLane::MakeStream(uint32_t device, uint32_t flags, device::StreamId* stream) {
+  CudaResult result = host_->outside->Take(device, OutsideMemory::kStreamBytes);
+  if (result != CudaResult::kSuccess) return result;
+  result = host_->devices->context(device)->CreateStream(flags, priority_, stream);
+  if (result != CudaResult::kSuccess) host_->outside->Give(device, OutsideMemory::kStreamBytes);
+  return result;
+}
+
+void StreamLane::EndStream(uint32_t device, device::StreamId stream) {
+  host_->devices->context(device)->DestroyStream(stream);
+  host_->outside->Give(device, OutsideMemory::kStreamBytes);
 }
 
 Lane::Step StreamLane::Issue(Task& task) {
@@ -363,9 +376,8 @@ Lane::Step StreamLane::Do(const cmd::StreamSetAttribute& command, Task& task) {
 }
 
 void StreamLane::Finish() {
-  for (const auto& [device, stream] : side_streams_)
-    host_->devices->context(device)->DestroyStream(stream);
-  if (has_stream_ && kind() != Kind::kLegacy) context_->DestroyStream(device_stream_);
+  for (const auto& [device, stream] : side_streams_) EndStream(device, stream);
+  if (has_stream_ && kind() != Kind::kLegacy) EndStream(device(), device_stream_);
 }
 
 }  // namespace warpline::worker

@@ -39,6 +39,10 @@ class StreamLane : public Lane {
   // Makes the stream wait for a record of another lane.
   void WaitFor(const Task& task, const worker::EventRecord* record) RUNS_ON(on_lane_);
   Step RecordMark(Task& task) RUNS_ON(on_lane_);
+  // Makes a stream of a device, which counts for the session, and ends one.
+  CudaResult MakeStream(uint32_t device, uint32_t flags, device::StreamId* stream)
+      RUNS_ON(on_lane_);
+  void EndStream(uint32_t device, device::StreamId stream) RUNS_ON(on_lane_);
   bool OpenStream() RUNS_ON(on_lane_);
   // Brings the tail to the device: copy(buffer) issues the copy from a staging buffer.
   template <typename Copy>

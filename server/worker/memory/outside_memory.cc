@@ -17,6 +17,7 @@ uint64_t OutsideMemory::Chargeable(uint64_t taken) {
 }
 
 CudaResult OutsideMemory::Take(uint32_t device, uint64_t bytes) {
+  MutexLock lock(&mu_);
   Device& of = devices_[device];
   if (bytes > kMostBytes || of.taken + bytes > kMostBytes) return CudaResult::kOutOfMemory;
   const uint64_t wanted = Chargeable(of.taken + bytes);
@@ -32,6 +33,7 @@ CudaResult OutsideMemory::Take(uint32_t device, uint64_t bytes) {
 }
 
 void OutsideMemory::Give(uint32_t device, uint64_t bytes) {
+  MutexLock lock(&mu_);
   Device& of = devices_[device];
   of.taken -= std::min(bytes, of.taken);
   // Pieces go back whole: the largest that are not needed. What is left over until all are is less
@@ -46,7 +48,13 @@ void OutsideMemory::Give(uint32_t device, uint64_t bytes) {
   }
 }
 
+void OutsideMemory::BeginReplay() {
+  MutexLock lock(&mu_);
+  replaying_ = true;
+}
+
 uint64_t OutsideMemory::EndReplay() {
+  MutexLock lock(&mu_);
   replaying_ = false;
   Device& first = devices_.front();
   first.charged = Chargeable(first.taken);

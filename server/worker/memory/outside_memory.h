@@ -1,5 +1,5 @@
 // What a session takes of its devices outside the arena without asking for it by size: variables of
-// its modules, stacks, heaps.
+// its modules, stacks, heaps, executable graphs, streams.
 //
 // Each session has a little of that for nothing, as it has its context. The rest is charged to its
 // quota, in pieces: the server knows no more of it than that.
@@ -10,18 +10,28 @@
 #include <set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "common/cuda/cuda_result.h"
+#include "common/mutex.h"
 #include "server/worker/memory/memory_charger.h"
 
 namespace warpline::worker {
 
-// Used by the control lane, and by the decoder's thread while no lane is at work.
+// Thread-safe. One thread at a time asks the server; the others wait for it.
 class OutsideMemory {
  public:
   // Of each device. All contexts together have the device's reserve (--device_reserve).
   static constexpr uint64_t kAllowance = 16u << 20;
   // Pieces are multiples of it.
   static constexpr uint64_t kUnit = 2u << 20;
+
+  // What a driver takes for a stream, and for an executable graph with so many nodes, whose
+  // definition, parameters included, has so many bytes. It does not say how much that is: these are
+  // a little more than what was seen to be gone (docs/decisions/0022).
+  static constexpr uint64_t kStreamBytes = 576u << 10;
+  static constexpr uint64_t GraphBytes(uint64_t nodes, uint64_t definition_bytes) {
+    return (128u << 10) + nodes * (2u << 10) + 3 * definition_bytes;
+  }
 
   // `charger` is borrowed.
   OutsideMemory(MemoryCharger* charger, uint32_t devices) : charger_(charger), devices_(devices) {}
@@ -34,7 +44,7 @@ class OutsideMemory {
   // Between these two nothing is asked of the server, which answers nobody while a worker takes
   // over. Afterwards all that is to be charged of the first device counts as charged, in one piece,
   // and is returned: the server takes it from what the former worker had been charged.
-  void BeginReplay() { replaying_ = true; }
+  void BeginReplay();
   uint64_t EndReplay();
 
  private:
@@ -47,8 +57,9 @@ class OutsideMemory {
   static uint64_t Chargeable(uint64_t taken);
 
   MemoryCharger* const charger_;
-  std::vector<Device> devices_;
-  bool replaying_ = false;
+  Mutex mu_;
+  std::vector<Device> devices_ ABSL_GUARDED_BY(mu_);
+  bool replaying_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace warpline::worker

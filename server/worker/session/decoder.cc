@@ -9,6 +9,7 @@
 #include "common/log/log.h"
 #include "proto/frames.h"
 #include "proto/wire.h"
+#include "server/handover/host_bytes.h"
 #include "server/worker/lanes/session_log.h"
 
 namespace warpline::worker {
@@ -60,13 +61,7 @@ absl::Status Decoder::Decode(std::string payload) {
     return absl::InvalidArgumentError(
         absl::StrCat("commands from ", header.first_seq, ", expected ", next_seq_));
   }
-  if (TooMuchQueued()) {
-    parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
-    parts_.progress->Await([this] {
-      decoder_thread.AssertOnLoop();
-      return !TooMuchQueued();
-    });
-  }
+  AwaitRoom();
   CommandReader reader(TakePayload(std::move(payload)).substr(sizeof(header)));
   uint32_t count = 0;
   absl::Status status;
@@ -96,13 +91,35 @@ absl::Status Decoder::Decode(std::string payload) {
   return status;
 }
 
-bool Decoder::TooMuchQueued() const {
-  return queued_bytes_.load() > parts_.limits->max_queued_bytes ||
+void Decoder::AwaitRoom() {
+  const uint64_t queued = queued_bytes_.load();
+  uint64_t most = parts_.limits->max_queued_bytes;
+  if (queued > kFreeQueuedBytes &&
+      !parts_.host_memory->Hold(HostMemory::kQueue, queued - kFreeQueuedBytes)) {
+    most = std::min(most, kFreeQueuedBytes);
+  }
+  if (!TooMuchQueued(most)) return;
+  parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
+  parts_.progress->Await([this, most] {
+    decoder_thread.AssertOnLoop();
+    return !TooMuchQueued(most);
+  });
+}
+
+bool Decoder::TooMuchQueued(uint64_t most_bytes) const {
+  return queued_bytes_.load() > most_bytes ||
          next_seq_ - 1 - parts_.completion->retired_count() > parts_.limits->max_queued_commands ||
          static_cast<size_t>(parts_.completion->waiting()) > parts_.limits->max_watches;
 }
 
 void Decoder::PublishUsage() {
+  HostMemory* const host = parts_.host_memory;
+  host->Hold(HostMemory::kImages, parts_.tables->module_bytes);
+  if (parts_.recorder != nullptr) {
+    host->Hold(HostMemory::kJournal, parts_.recorder->journal()->bytes());
+  }
+  const uint64_t queued = queued_bytes_.load();
+  host->Hold(HostMemory::kQueue, queued - std::min(queued, kFreeQueuedBytes));
   usage_->Set(Usage::kHandles, CountHandles(parts_));
   usage_->Set(Usage::kModuleBytes, parts_.tables->module_bytes);
   usage_->commands_taken.store(next_seq_ - 1, std::memory_order_relaxed);

@@ -50,7 +50,9 @@ class Decoder {
   void PublishUsage() RUNS_ON(decoder_thread);
 
  private:
-  bool TooMuchQueued() const RUNS_ON(decoder_thread);
+  bool TooMuchQueued(uint64_t most_bytes) const RUNS_ON(decoder_thread);
+  // Waits while too much is queued, or more than the host's memory is given for.
+  void AwaitRoom() RUNS_ON(decoder_thread);
   // Makes the payload that of the current commands; it counts as queued until the last task drops
   // it.
   std::string_view TakePayload(std::string payload) RUNS_ON(decoder_thread);

@@ -23,7 +23,9 @@ MemoryCharger* ChargerOf(const HostedSession::Options& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostedSession>> HostedSession::Create(Options options) {
+  Recorder* const recorder = options.recorder;
   std::unique_ptr<HostedSession> session(new HostedSession(std::move(options)));
+  if (recorder != nullptr) recorder->UseHostMemory(&session->host_memory_);
   if (!session->order_.Start()) return absl::ResourceExhaustedError("no threads for a session");
   return session;
 }
@@ -38,6 +40,7 @@ HostedSession::HostedSession(Options options)
       prints_(options.output, &devices_, &sink_),
       continuity_(&devices_, options.recorder, options.sm, &log_),
       outside_(ChargerOf(options), devices_.size()),
+      host_memory_(ChargerOf(options), options.host_charged_bytes),
       completion_({.sink = &sink_,
                    .progress = &progress_,
                    .prints = &prints_,
@@ -69,6 +72,7 @@ HostedSession::HostedSession(Options options)
                       .images = &images_,
                       .log = &log_,
                       .recorder = options.recorder,
+                      .host_memory = &host_memory_,
                       .memory = options.memory,
                       .arena_base = options.arena_base,
                       .arena_bytes = options.arena_bytes}),
@@ -79,7 +83,9 @@ HostedSession::~HostedSession() { completion_.StopLanes(); }
 
 absl::Status HostedSession::Replay(uint64_t seq) {
   outside_.BeginReplay();
+  host_memory_.BeginReplay();
   const absl::Status status = ReplayJournal(seq, command_parts_, &continuity_, &decoder_);
+  host_memory_.EndReplay();
   replayed_bytes_ = outside_.EndReplay();
   return status;
 }

@@ -38,6 +38,7 @@
 #include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
 #include "server/worker/lanes/staging_pool.h"
+#include "server/worker/memory/host_memory.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/order/completion.h"
 #include "server/worker/order/stream_order.h"
@@ -62,7 +63,8 @@ class HostedSession {
     int sm = 0;  // That of the device, such as 90; it decides which of a module's images runs.
     // These may be null.
     OutputSource* output = nullptr;    // What kernels print.
-    MemoryCharger* charger = nullptr;  // Charged for what is outside the arena.
+    MemoryCharger* charger = nullptr;  // Charged for what is outside the arena, and on the host.
+    uint64_t host_charged_bytes = 0;   // See HostMemory.
     VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
     Recorder* recorder = nullptr;      // Notes what a next worker needs.
   };
@@ -116,6 +118,7 @@ class HostedSession {
   PrintRelay prints_;
   Continuity continuity_;
   OutsideMemory outside_;
+  HostMemory host_memory_ ABSL_GUARDED_BY(decoder_thread);
   Completion completion_;
   const LaneHost lane_host_;
   StreamOrder order_ ABSL_GUARDED_BY(decoder_thread);

@@ -1,4 +1,8 @@
+#include <atomic>
+#include <thread>
+
 #include "proto/graph_definition.h"
+#include "server/worker/memory/outside_memory.h"
 #include "server/worker/testing/session_fixture.h"
 
 namespace warpline::worker {
@@ -257,6 +261,74 @@ TEST_F(SessionGraphsTest, AModuleThatStaysIsCounted) {
   AwaitControl();
   EXPECT_TRUE(Failed(too_much));
   EXPECT_FALSE(Failed(fits));
+}
+
+// Gives so many bytes of the device.
+class DevicePurse : public MemoryCharger {
+ public:
+  CudaResult Charge(uint32_t device, uint64_t bytes) override {
+    EXPECT_EQ(device, 0u);
+    return bytes > left ? CudaResult::kOutOfMemory : (left -= bytes, CudaResult::kSuccess);
+  }
+  void Uncharge(uint32_t, uint64_t bytes) override { left += bytes; }
+  std::atomic<uint64_t> left{OutsideMemory::kUnit};
+};
+
+// Of those that are issued node by node the device knows nothing.
+TEST_F(SessionGraphsTest, GraphsCountForTheSessionUntilTheyAreDestroyed) {
+  DevicePurse purse;
+  auto options = OptionsOf();
+  options.charger = &purse;
+  Restart(std::move(options));
+  LoadKernel();
+  const std::string definition = Definition(6, params_);
+  const uint64_t bytes = OutsideMemory::GraphBytes(2, definition.size());
+  const uint64_t most = (OutsideMemory::kAllowance + OutsideMemory::kUnit) / bytes;
+  for (uint64_t i = 0; i < 2 * most; ++i) {
+    ASSERT_EQ(Create(500'000 + i, definition), CudaResult::kSuccess) << i;
+  }
+  EXPECT_EQ(purse.left, OutsideMemory::kUnit);
+  for (uint64_t i = 0; i < most; ++i) {
+    MakeConditional(2000 + i);
+    ASSERT_EQ(CreateIn(1000 + i, 2000 + i, definition), CudaResult::kSuccess) << i;
+  }
+  EXPECT_EQ(purse.left, 0u);
+  MakeConditional(50);
+  EXPECT_EQ(CreateIn(51, 50, definition), CudaResult::kOutOfMemory);
+  EXPECT_EQ(CountLines("graph@"), static_cast<int>(most));
+  Add(cmd::GraphDestroy{1000});
+  MakeConditional(60);
+  EXPECT_EQ(CreateIn(52, 60, definition), CudaResult::kSuccess);
+  Add(cmd::GraphDestroy{52});
+  for (uint64_t i = 1; i < most; ++i) Add(cmd::GraphDestroy{1000 + i});
+  AwaitControl();
+  EXPECT_EQ(purse.left, OutsideMemory::kUnit);
+  session_.reset();
+}
+
+TEST_F(SessionGraphsTest, StreamsCountForTheSessionUntilTheyAreDestroyed) {
+  DevicePurse purse;
+  auto options = OptionsOf();
+  options.charger = &purse;
+  Restart(std::move(options));
+  constexpr uint64_t kMost =
+      (OutsideMemory::kAllowance + OutsideMemory::kUnit) / OutsideMemory::kStreamBytes;
+  for (uint64_t i = 0; i < kMost; ++i) {
+    AddStream(100 + i);
+    Sync(100 + i);
+  }
+  EXPECT_EQ(purse.left, 0u);
+  const uint64_t beyond = AddStream(99);
+  const uint64_t sync = Add(cmd::StreamSync{99});
+  ASSERT_TRUE(Send().ok());
+  CudaResult result = CudaResult::kUnknown;
+  replies_.Wait(sync, &result);
+  EXPECT_EQ(result, CudaResult::kOutOfMemory);
+  EXPECT_TRUE(Failed(beyond));
+  for (uint64_t i = 0; i < kMost; ++i) Add(cmd::StreamDestroy{100 + i});
+  ASSERT_TRUE(Send().ok());
+  while (purse.left != OutsideMemory::kUnit) std::this_thread::yield();
+  session_.reset();
 }
 
 }  // namespace

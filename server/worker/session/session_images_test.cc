@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "server/handover/host_bytes.h"
+#include "server/worker/memory/host_memory.h"
 #include "server/worker/testing/session_fixture.h"
 
 namespace warpline::worker {
@@ -270,6 +272,39 @@ TEST_F(SessionImagesTest, TheNextWorkerNeedsNoCache) {
   EXPECT_FALSE(Failed(unload));
   EXPECT_EQ(cache_.asked, 2);
   // The unload may still be under way, and notes that in what ends here.
+  session_.reset();
+}
+
+// Gives host memory for so much.
+class HostPurse : public MemoryCharger {
+ public:
+  CudaResult Charge(uint32_t device, uint64_t bytes) override {
+    EXPECT_EQ(device, kHostMemoryNumber);
+    if (bytes > left) return CudaResult::kOutOfMemory;
+    left -= bytes;
+    return CudaResult::kSuccess;
+  }
+  void Uncharge(uint32_t, uint64_t bytes) override { left += bytes; }
+  uint64_t left = 2 * HostMemory::kUnit;
+};
+
+TEST_F(SessionImagesTest, ImagesTakeHostMemoryThatIsGiven) {
+  HostPurse purse;
+  auto options = OptionsOf();
+  options.charger = &purse;
+  Restart(std::move(options));
+  constexpr uint64_t kMost = kFreeImageBytes + 2 * HostMemory::kUnit;
+  Add(cmd::ImageData{1, kMost - 100, 0}, "x");
+  const uint64_t beyond = Add(cmd::ImageData{2, 101, 0}, "x");
+  const uint64_t fits = Add(cmd::ImageData{3, 100, 0}, "x");
+  ASSERT_TRUE(Send().ok());
+  EXPECT_TRUE(Failed(beyond));
+  EXPECT_FALSE(Failed(fits));
+  EXPECT_EQ(purse.left, 0u);
+  // A part that does not fit drops the image.
+  Add(cmd::ImageData{1, kMost - 100, 77}, "x");
+  ASSERT_TRUE(Send().ok());
+  EXPECT_EQ(purse.left, HostMemory::kUnit);
   session_.reset();
 }
 

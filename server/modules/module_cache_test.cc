@@ -1,0 +1,42 @@
+#include "server/modules/module_cache.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <future>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace warpline::server {
+namespace {
+
+constexpr uint64_t kBytes = 32u << 10;
+
+std::shared_ptr<UniqueFd> Image(char content) {
+  const std::string bytes(kBytes, content);
+  auto memory =
+      std::make_shared<UniqueFd>(UniqueFd(memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  EXPECT_EQ(write(memory->get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  return memory;
+}
+
+TEST(ModuleCacheTest, WhoHasMuchStoredWaitsAndOthersDoNot) {
+  auto store = ModuleStore::Open({.dir = testing::TempDir() + "/rated"});
+  ASSERT_TRUE(store.ok()) << store.status();
+  ModuleCache cache(*std::move(store), {.images = 2, .images_per_second = 0});
+  const auto keep = [&](const std::string& payer, char content) {
+    std::promise<absl::Status> done;
+    cache.Keep("tenant", payer, Image(content), kBytes,
+               [&](const absl::StatusOr<ContentHash>& hash) { done.set_value(hash.status()); });
+    return done.get_future().get();
+  };
+  EXPECT_TRUE(keep("a", '1').ok());
+  EXPECT_TRUE(keep("a", '2').ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(keep("a", '3')));
+  EXPECT_TRUE(keep("b", '4').ok());
+  EXPECT_EQ(cache.store().images(), 3u);
+}
+
+}  // namespace
+}  // namespace warpline::server
