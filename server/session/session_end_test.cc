@@ -149,19 +149,6 @@ TEST_F(SessionEndTest, CloseEndsWorkerAndMemory) {
   EXPECT_NE(kill(worker, 0), 0);
 }
 
-TEST_F(SessionEndTest, TooManyRequestsUnderWayEndTheSession) {
-  StartServer();
-  auto client = DialAndOpen();
-  warpline_internal::MemoryRequest request;
-  request.set_min_bytes(2 * kMiB);
-  request.set_want_bytes(2 * kMiB);
-  for (uint64_t i = 0; i < 2000; ++i) {
-    request.set_va(kArena + i * 2 * kMiB);
-    client->SendMessage(kMemoryRequest, request);
-  }
-  EXPECT_EQ(client->AwaitClosed().code(), absl::StatusCode::kInvalidArgument);
-}
-
 TEST_F(SessionEndTest, FullAndDrainingServersRefuse) {
   StartServer({}, 1, 1);
   auto client = DialAndOpen();

@@ -1,6 +1,7 @@
 #include "server/worker/continuity/recorder.h"
 
 #include <cstring>
+#include <iterator>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -80,9 +81,12 @@ void Recorder::Note(CommandId id, std::string_view body) {
 void Recorder::NoteWrite(CommandId id, std::string_view body, const MemorySpan& span) {
   {
     MutexLock lock(&mu_);
-    auto it = variables_.upper_bound(span.address);
-    const bool known = it != variables_.begin() && span.bytes <= kMaxVariableWrite &&
-                       Within(span, (--it)->first, it->second.bytes);
+    const auto next = variables_.upper_bound(span.address);
+    bool known = false;
+    if (next != variables_.begin() && span.bytes <= kMaxVariableWrite) {
+      const auto& [address, variable] = *std::prev(next);
+      known = Within(span, address, variable.bytes);
+    }
     if (!known) return Flag(kJournalVariables);
   }
   if (!MayGrow(body.size())) return Flag(kJournalVariables);

@@ -146,6 +146,7 @@ TEST_F(SessionImagesTest, WhatTheCacheDoesNotSeeIsRecordedByItsHash) {
   EXPECT_EQ(record.loaded, std::vector{expected(small)});
   // Without a cache it is told of all.
   Restart(SessionLimits());
+  replies_.Clear();
   session_->RecordModules(&record);
   Add(cmd::ImageData{1, image_.size(), 0}, image_);
   EXPECT_EQ(Load(1), CudaResult::kSuccess);

@@ -38,6 +38,12 @@ class Replies : public FrameWriter {
     arrived_.NotifyAll();
   }
 
+  // Forgets what has arrived, for a session that counts from the beginning again.
+  void Clear() {
+    MutexLock lock(&mu_);
+    entries_.clear();
+  }
+
   // Waits for the reply to `seq` and returns its body; fails the test after ten seconds.
   std::string Wait(uint64_t seq, CudaResult* result = nullptr) {
     const Entry entry =
