@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
-#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -65,12 +65,15 @@ std::set<pid_t> Workers(const WireTarget& target) {
 }
 
 WireResult JudgeLeftovers(const WireTarget& target, const std::set<pid_t>& before) {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = absl::Now() + kLeaving;
+  std::set<pid_t> left = Workers(target);
   while (true) {
-    int left = 0;
-    for (const pid_t pid : Workers(target)) left += before.contains(pid) ? 0 : 1;
-    if (left == 0) return Stopped("nothing of it is left");
-    if (absl::Now() > deadline) return Succeeded(absl::StrCat(left, " processes are left of it"));
+    const std::set<pid_t> present = Workers(target);
+    std::erase_if(left, [&](pid_t pid) { return before.contains(pid) || !present.contains(pid); });
+    if (left.empty()) return Stopped("nothing of it is left");
+    if (absl::Now() > deadline) {
+      return Succeeded(absl::StrCat(left.size(), " processes are left of it"));
+    }
     absl::SleepFor(absl::Milliseconds(100));
   }
 }
@@ -81,14 +84,21 @@ int64_t MostThreads(const WireTarget& target) {
   return most;
 }
 
-void Flood(std::function<void()> send) {
-  auto sent = std::make_shared<std::promise<void>>();
-  std::future<void> all = sent->get_future();
-  std::thread([sent, send = std::move(send)] {
-    send();
-    sent->set_value();
+void Flood(int64_t times, std::function<void(int64_t)> send) {
+  auto sent = std::make_shared<std::atomic<int64_t>>(0);
+  std::thread([times, sent, send = std::move(send)] {
+    for (int64_t i = 0; i < times; sent->store(++i)) send(i);
   }).detach();
-  all.wait_for(absl::ToChronoMilliseconds(kFlooding));
+  const absl::Time deadline = absl::Now() + kPatience;
+  absl::Time moved = absl::Now();
+  for (int64_t known = 0; known < times; absl::SleepFor(absl::Milliseconds(20))) {
+    const absl::Time now = absl::Now();
+    if (now > deadline || now - moved > kStalled) return;
+    if (const int64_t current = sent->load(); current != known) {
+      known = current;
+      moved = now;
+    }
+  }
 }
 
 Footprint Measure(const WireTarget& target) {

@@ -76,16 +76,20 @@ bool SaysCrashed(const std::string& why);
 
 // The processes that the server and what it started have started: its workers are among them.
 std::set<pid_t> Workers(const WireTarget& target);
-// Stopped when of the server's processes none is left that was not among `before`, or that comes to
-// be so within kPatience.
+// How long a session may stay without its client: a server keeps it for --resume_seconds, of which
+// 30 are the default.
+inline constexpr absl::Duration kLeaving = absl::Seconds(45);
+// Stopped when those of the server's processes that were not among `before` are gone within
+// kLeaving. Processes that come meanwhile do not count: they are those of honest clients.
 WireResult JudgeLeftovers(const WireTarget& target, const std::set<pid_t>& before);
 // The most threads that one process of the server has.
 int64_t MostThreads(const WireTarget& target);
 
-// Sends on a thread of its own, which waits for ever once the server reads no more, until all is
-// sent or kFlooding is over. What `send` uses stays until the process ends.
-inline constexpr absl::Duration kFlooding = absl::Seconds(4);
-void Flood(std::function<void()> send);
+// Sends so many times on a thread of its own, which waits for ever once the server reads no more,
+// until all is sent, nothing has gone for kStalled, or kPatience is over. What `send` uses stays
+// until the process ends.
+inline constexpr absl::Duration kStalled = absl::Seconds(2);
+void Flood(int64_t times, std::function<void(int64_t)> send);
 
 // What a server holds.
 struct Footprint {

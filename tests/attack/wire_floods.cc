@@ -209,14 +209,11 @@ WireResult CommandsThatPileUp(const WireTarget& target) {
   const std::shared_ptr<WireSession> session = *std::move(opened);
   const Footprint before = Measure(target);
   session->Add(cmd::HostCall{kLegacyStreamHandle, 1});
-  Flood([session] {
-    const std::string piece(60'000, 'x');
-    for (int i = 0; i < 300; ++i) {
-      for (int c = 0; c < 16; ++c) {
-        session->Add(cmd::CopyToDevice{kLegacyStreamHandle, kOwn}, piece);
-      }
-      session->Submit();
+  Flood(300, [session, piece = std::string(60'000, 'x')](int64_t) {
+    for (int c = 0; c < 16; ++c) {
+      session->Add(cmd::CopyToDevice{kLegacyStreamHandle, kOwn}, piece);
     }
+    session->Submit();
   });
   const WireResult served = JudgeNeighbour(target, "commands that pile up");
   return served.outcome == WireOutcome::kStopped ? JudgeGrowth(target, before, kMost) : served;

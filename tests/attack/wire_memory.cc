@@ -303,14 +303,12 @@ WireResult ManyRequests(const WireTarget& target) {
   const std::shared_ptr<WireSession> session = *std::move(opened);
   const Footprint before = Measure(target);
   session->client()->StopReading();
-  Flood([session] {
-    for (uint64_t i = 0; i < 200'000; ++i) {
-      session->client()->Send(kMemoryRequest, Request(i, kOwn, 2 * kMiB).SerializeAsString());
-    }
+  Flood(2'000'000, [session](int64_t i) {
+    session->client()->Send(kMemoryRequest, Request(i, kOwn, 2 * kMiB).SerializeAsString());
   });
-  const WireResult served = JudgeNeighbour(target, "200000 requests for memory");
+  const WireResult served = JudgeNeighbour(target, "two million requests for memory");
   if (served.outcome != WireOutcome::kStopped) return served;
-  return JudgeGrowth(target, before, {8 << 10, 500, 200, 200'000});
+  return JudgeGrowth(target, before, {64 << 10, 500, 200, 200'000});
 }
 
 // A connection to the port where clients of this host ask for memory that they share.

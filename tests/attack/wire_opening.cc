@@ -175,6 +175,9 @@ WireResult VanishWhileOpening(const WireTarget& target) {
     (*client)->Send(kHello, hostile::ValidHello(/*resumable=*/i % 2 == 0));
     (*client)->Flush();
   }
+  // What this one waits behind has been begun when it is served.
+  const WireResult served = JudgeNeighbour(target, "clients that vanish");
+  if (served.outcome != WireOutcome::kStopped) return served;
   const WireResult grown = JudgeGrowth(target, before, {128 << 10, 500, 200, 1 << 20});
   return grown.outcome == WireOutcome::kStopped ? JudgeLeftovers(target, workers) : grown;
 }
