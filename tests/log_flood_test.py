@@ -3,6 +3,7 @@
 lines of its neighbours still arrive."""
 import re
 import subprocess
+import time
 import unittest
 
 import harness
@@ -27,9 +28,17 @@ class LogFloodTest(unittest.TestCase):
         said, _ = flood.communicate(timeout=240)
         harness.wait_until(lambda: not harness.server_processes(server.pid, "warpline-worker"),
                            "no worker left")
-        log = server.log()[before:]
+        log = self.whole_log(server)[before:]
         print("%s x %d: %d bytes, %d lines" % (what, count, len(log), log.count("\n")))
         self.assertEqual(flood.returncode, 0, said)
+        return log
+
+    def whole_log(self, server):
+        """Once nothing is added for a while: a session says its end after its worker's."""
+        known = None
+        while (log := server.log()) != known:
+            known = log
+            time.sleep(0.5)
         return log
 
     def check_bounded(self, log):
