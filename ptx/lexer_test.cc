@@ -67,7 +67,7 @@ TEST(LexerTest, CountsLines) {
 }
 
 TEST(LexerTest, ANulEndsTheText) {
-  const auto tokens = Tokens(std::string_view("ret;\0garbage \x80", 15));
+  const auto tokens = Tokens(std::string_view("ret;\0garbage \x80", 14));
   ASSERT_EQ(tokens.size(), 3u);
   EXPECT_EQ(tokens[2].kind, TokenKind::kEnd);
 }

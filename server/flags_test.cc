@@ -127,7 +127,8 @@ TEST_F(FlagsTest, PageableAccessIsWarnedOfOrRefused) {
 }
 
 TEST_F(FlagsTest, RefusesNumbersOutOfRange) {
-  const auto refuses = [](absl::Flag<int>& flag, std::vector<int> bad, const std::string& what) {
+  const auto refuses = [](absl::Flag<int>& flag, const std::vector<int>& bad,
+                          const std::string& what) {
     const int good = absl::GetFlag(flag);
     for (const int value : bad) {
       absl::SetFlag(&flag, value);

@@ -117,7 +117,7 @@ WRAP_BUFFER(getrandom, true, (void* b, size_t n, unsigned f), b, n, (b, n, f))
 #define WRAP_STREAM(name, to_buffer, parameters, bytes, arguments) \
   void* g_real_##name = nullptr;                                   \
   size_t Wrapped_##name parameters {                               \
-    Ready(b, bytes, to_buffer);                                    \
+    Ready(b, (bytes), to_buffer);                                  \
     return REAL(name) arguments;                                   \
   }
 
