@@ -159,7 +159,7 @@ TEST_F(ChunkPoolTest, WhatDoesNotComeBackIsNotPromisedToOthers) {
 TEST_F(ChunkPoolTest, TheStockIsMadeAheadAndGrantedFirst) {
   ChunkPool pool({.capacity_bytes = 64 * kGiB}, &maker_);
   FillStock(&pool);
-  EXPECT_EQ(pool.stats().stock_bytes, 2 * kGiB + 8 * 64 * kMiB + 16 * 20 * kMiB + 64 * 2 * kMiB);
+  EXPECT_EQ(pool.stats().stock_bytes, 2 * kGiB + kMiB * 8 * 64 + kMiB * 16 * 20 + kMiB * 64 * 2);
   EXPECT_EQ(pool.stats().chunks, 90u);
   const size_t created = maker_.created;
   const auto taken = MustTake(&pool, kGiB + 86 * kMiB, kGiB + 86 * kMiB);
@@ -174,11 +174,11 @@ TEST_F(ChunkPoolTest, TheStockIsASmallPartOfWhatNobodyHolds) {
   ChunkPool pool({.capacity_bytes = 4 * kGiB}, &maker_);
   FillStock(&pool);
   // A part of 128 MiB for each size.
-  EXPECT_EQ(pool.stats().stock_bytes, 2 * 64 * kMiB + 6 * 20 * kMiB + 64 * 2 * kMiB);
+  EXPECT_EQ(pool.stats().stock_bytes, kMiB * 2 * 64 + kMiB * 6 * 20 + kMiB * 64 * 2);
   const auto taken = MustTake(&pool, 3 * kGiB, 3 * kGiB);
   FillStock(&pool);
   // A part of 32 MiB.
-  EXPECT_EQ(pool.stats().stock_bytes, 20 * kMiB + 16 * 2 * kMiB);
+  EXPECT_EQ(pool.stats().stock_bytes, 20 * kMiB + kMiB * 16 * 2);
 }
 
 TEST_F(ChunkPoolTest, AllOfTheDeviceCanBeGrantedInSpiteOfTheStock) {

@@ -8,6 +8,7 @@
 //     <---------------------------------- kReplies <------------------------- replies, retirements
 //     kMemoryRequest ----------------------------> books, keeper -----------> maps
 //     <------------------------------ kMemoryGrant
+//     <----------------------------------- kRefused   (memory that no frame asked for)
 //     kAck --------------------------------------> forgets what the client has
 //     kClose ------------------------------------> ends the session
 //     <------------------------------------ kFault    (worker died, session revoked)
@@ -57,6 +58,8 @@ enum Feature : uint64_t {
   kFeatureModuleCache = 2,
   // Parts of images may come compressed (ImageZstd).
   kFeatureCompressedImages = 4,
+  // The server says why memory was refused to a command (kRefused).
+  kFeatureRefusals = 8,
 };
 
 enum FrameKind : uint32_t {
@@ -78,6 +81,7 @@ enum FrameKind : uint32_t {
   kResumed = 21,  // ResumedBody; the answer to kResume.
   kReadBackDone = 22,
   kRedirect = 23,
+  kRefused = 24,
 };
 
 // Starts the payload of kCommands. The commands of a session are numbered from 1, without gaps.

@@ -60,6 +60,8 @@ class HostMemoryTest(unittest.TestCase):
             status, stdout, stderr = harness.finish(self.start(server, 1))
             self.assertNotEqual(0, status)
             self.assertIn("cudaErrorMemoryAllocation", stdout + stderr)
+            self.assertEqual(stderr.count("memory was refused: the host memory of its "
+                                          "tenant has no room for 4194304 bytes"), 1, stderr)
             harness.wait_until(lambda: self.metric("sessions") == 0, "its end")
             # Others are none the worse for it.
             harness.run(self.installation, server.endpoint, "host_functions", "--n=1000")

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/frames.h"
+
 namespace warpline::stub {
 
 // Device memory keeps this distance from either end of each device's part of the arena. The server
@@ -42,6 +44,8 @@ struct SessionTerms {
   uint64_t features = 0;  // Those that both have (proto/frames.h, Feature).
   bool same_host = true;  // No network lies between client and server.
 
+  // Whether the server says by itself why it refused memory.
+  bool TellsRefusals() const { return (features & kFeatureRefusals) != 0; }
   const RemoteDevice& device(uint32_t number = 0) const { return devices[number]; }
 };
 

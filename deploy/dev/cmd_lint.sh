@@ -41,6 +41,14 @@ write_compile_commands() {
   "$PYTHON" "$ROOT/deploy/dev/compile_commands.py" "$@"
 }
 
+# Those of the files that compile_commands.json has.
+compiled_files() {
+  local file
+  for file in "$@"; do
+    ! grep -qF "\"file\": \"$ROOT/$file\"" "$ROOT/compile_commands.json" || printf '%s\n' "$file"
+  done
+}
+
 main() {
   local what=${1:-} files sources targets
   need_packages lint
@@ -72,6 +80,11 @@ main() {
   mapfile -t targets < <(targets_of "${files[@]}")
   [ ${#targets[@]} -gt 0 ] || die "no target compiles these files"
   write_compile_commands "${targets[@]}"
+  # Without its command a source would be read with those of another; what Bazel does not compile,
+  # such as the programs of tests/hosts, is left out.
+  mapfile -t sources < <(compiled_files "${files[@]}")
+  [ ${#sources[@]} -eq ${#files[@]} ] || say "not compiled by Bazel: $((${#files[@]} - ${#sources[@]})) files"
+  files=("${sources[@]}")
   say "clang-tidy over ${#files[@]} files"
   printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$ROOT" --quiet ||
     die "clang-tidy found something"

@@ -235,8 +235,9 @@ absl::StatusOr<LeaseSeat> LeaseBook::Join(const std::string& token, const Certif
   auto opened = Open(token, holder);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
-  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
+  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok()) {
     return status;
+  }
   Lease& lease = shared_->leases[opened->lease];
   if (lease.sessions >= opened->max_sessions) {
     if (lease.sessions == 0) shared_->leases.erase(opened->lease);
@@ -261,8 +262,9 @@ absl::StatusOr<Entitlement> LeaseBook::Show(const std::string& token,
   const auto opened = Open(token, holder);
   if (!opened.ok()) return opened.status();
   MutexLock lock(&shared_->mu);
-  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok())
+  if (auto status = shared_->CheckGoesOn(opened->lease, options_.required); !status.ok()) {
     return status;
+  }
   return EntitledBy(&*opened);
 }
 

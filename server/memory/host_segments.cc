@@ -3,8 +3,10 @@
 #include <fcntl.h>
 
 #include <iterator>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/sealed_memory.h"
 #include "proto/frames.h"
 
@@ -20,6 +22,11 @@ bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
   return next == segments_.begin() || std::prev(next)->first + std::prev(next)->second.bytes <= va;
 }
 
+void HostSegments::Refuse(const std::string& why, const Answer& answer) {
+  client_->SayRefused(why);
+  answer(CudaResult::kOutOfMemory, -1);
+}
+
 void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, Answer answer) {
   const uint64_t va = request.va();
   if (request.give_back()) {
@@ -33,16 +40,31 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
     return SendUnmap(va, std::move(answer));
   }
   if (!Fits(va, request.bytes())) return answer(CudaResult::kInvalidValue, -1);
-  if (segments_.size() >= kMostSegments) return answer(CudaResult::kOutOfMemory, -1);
+  if (segments_.size() >= kMostSegments) {
+    return Refuse(absl::StrCat("the session has ", kMostSegments, " segments of host memory"),
+                  answer);
+  }
   Segment segment;
   segment.bytes = request.bytes();
   segment.tenant_charge = tenant_quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
-  if (segment.tenant_charge.bytes() != segment.bytes || segment.charge.bytes() != segment.bytes) {
-    return answer(CudaResult::kOutOfMemory, -1);
+  if (segment.tenant_charge.bytes() != segment.bytes) {
+    return Refuse(absl::StrCat("the host memory of its tenant has no room for ", segment.bytes,
+                               " bytes of pinned memory"),
+                  answer);
+  }
+  if (segment.charge.bytes() != segment.bytes) {
+    return Refuse(absl::StrCat("the host memory that the server shares with all clients has no "
+                               "room for ",
+                               segment.bytes, " bytes"),
+                  answer);
   }
   absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
-  if (!memory.ok()) return answer(CudaResult::kOutOfMemory, -1);
+  if (!memory.ok()) {
+    return Refuse(
+        absl::StrCat("the server's host has no memory to share: ", memory.status().message()),
+        answer);
+  }
   segment.fd = *std::move(memory);
   segments_[va] = std::move(segment);
   SendMap(va, std::move(answer));

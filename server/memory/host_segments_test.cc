@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "proto/frames.h"
 
@@ -17,7 +18,7 @@ using warpline_internal::HostMemoryRequest;
 using warpline_internal::MemoryDone;
 using warpline_internal::ToWorker;
 
-class HostSegmentsTest : public ::testing::Test, private WorkerLink {
+class HostSegmentsTest : public ::testing::Test, private WorkerLink, private ClientLink {
  protected:
   HostSegmentsTest() { segments_.SetTenantQuota(tenant_quota_); }
 
@@ -48,13 +49,20 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink {
     return absl::OkStatus();
   }
 
+  // ClientLink.
+  void Push(warpline_internal::MemoryGrant) override {}
+  void Done() override {}
+  void SayRefused(const std::string& why) override { refusals_.push_back(why); }
+  void Violated(const absl::Status&) override {}
+
+  std::vector<std::string> refusals_;
   std::vector<ToWorker> sent_;
   std::vector<CudaResult> results_;
   std::vector<uint64_t> sizes_;
   UniqueFd fd_;  // The client's, of the last segment.
   std::shared_ptr<Quota> quota_ = Quota::Create(16 * kPage);
   std::shared_ptr<Quota> tenant_quota_ = Quota::Create(16 * kPage);
-  HostSegments segments_{quota_, this};
+  HostSegments segments_{quota_, this, this};
 };
 
 TEST_F(HostSegmentsTest, ClientGetsTheSegmentOnceTheWorkerHasIt) {
@@ -73,6 +81,8 @@ TEST_F(HostSegmentsTest, ATenantHasItsPartOfTheQuota) {
   const Reservation siblings = tenant_quota_->Reserve(12 * kPage, 12 * kPage, 1);
   Ask(kHostArenaBase, 8 * kPage);
   EXPECT_EQ(results_, std::vector{CudaResult::kOutOfMemory});
+  ASSERT_EQ(refusals_.size(), 1u);
+  EXPECT_TRUE(absl::StrContains(refusals_[0], "the host memory of its tenant")) << refusals_[0];
   EXPECT_EQ(quota_->used_bytes(), 0u);
   Ask(kHostArenaBase, 4 * kPage);
   ASSERT_TRUE(Done(sent_[0].host().id()).ok());
@@ -106,8 +116,13 @@ TEST_F(HostSegmentsTest, WhatIsNoRangeIsRefusedAndNothingIsSent) {
   Ask(kHostArenaBase, 0);
   Ask(kHostArenaBase, kPage, /*give_back=*/true);
   EXPECT_EQ(results_, std::vector(6, CudaResult::kInvalidValue));
+  EXPECT_TRUE(refusals_.empty());
+  tenant_quota_ = Quota::Create(32 * kPage);
+  segments_.SetTenantQuota(tenant_quota_);
   Ask(kHostArenaBase, 17 * kPage);
   EXPECT_EQ(results_.back(), CudaResult::kOutOfMemory);
+  ASSERT_EQ(refusals_.size(), 1u);
+  EXPECT_TRUE(absl::StrContains(refusals_[0], "with all clients")) << refusals_[0];
   EXPECT_TRUE(sent_.empty());
   EXPECT_EQ(quota_->used_bytes(), 0u);
   Ask(kHostArenaBase + kPage, 2 * kPage);

@@ -27,6 +27,8 @@ class ClientLink {
   virtual void Push(warpline_internal::MemoryGrant grant) RUNS_ON(control_loop) = 0;
   // A request is answered, or a return done: the client may have one more under way.
   virtual void Done() RUNS_ON(control_loop) = 0;
+  // Tells why memory was refused that is not answered by a grant.
+  virtual void SayRefused(const std::string& why) RUNS_ON(control_loop) = 0;
   // The client asked for what nobody may ask for, such as to return what was not granted.
   virtual void Violated(const absl::Status& status) RUNS_ON(control_loop) = 0;
 };

@@ -41,6 +41,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   }
   void Push(MemoryGrant grant) override { grants.push_back(std::move(grant)); }
   void Done() override {}
+  void SayRefused(const std::string&) override {}
   void Violated(const absl::Status&) override { ++bad_returns; }
 
   MemoryLinks links() { return {this, this, this}; }

@@ -48,6 +48,7 @@ class FakeHost : public WorkerLink, public ClientLink, public ChunkSource {
   }
   void Push(MemoryGrant grant) override { grants.push_back(std::move(grant)); }
   void Done() override { ++done; }
+  void SayRefused(const std::string&) override {}
   void Violated(const absl::Status&) override { ++bad_returns; }
 
   MemoryLinks links() { return {this, this, this}; }

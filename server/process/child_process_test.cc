@@ -16,9 +16,7 @@
 namespace warpline {
 namespace {
 
-using testing::Contains;
 using testing::HasSubstr;
-using testing::Not;
 
 ChildOptions Shell(const std::string& script) {
   return {.path = "/bin/sh", .args = {"-c", script}, .environment = {}};

@@ -222,6 +222,7 @@ void Session::Welcome(MemoryGrant grant) {
         {hello_.pid(), hello_.start_time(), hello_.boot_id(), hello_.pid_namespace()},
         options.resume_timeout);
   }
+  if ((hello_.features() & kFeatureRefusals) != 0) client_.TellRefusals();
   auto welcome = MakeWelcome(Facts(), terms_);
   *welcome.mutable_initial_memory() = std::move(grant);
   ClearTimer();

@@ -6,6 +6,12 @@
 #include "server/session/connection/message_frame.h"
 
 namespace warpline::server {
+namespace {
+
+// So many frames may wait for the client when a refusal is told.
+constexpr size_t kMostBehind = 64;
+
+}  // namespace
 
 bool SessionClient::CountIfRoom() {
   if (pending_.fetch_add(1) < max_pending_) return true;
@@ -34,6 +40,15 @@ void SessionClient::Push(warpline_internal::MemoryGrant grant) {
   if (grant.bytes() == 0) NoteRefusedMemory(grant.message());
   if (first_grant_) return std::exchange(first_grant_, nullptr)(std::move(grant));
   port_->Push(FrameOf(kMemoryGrant, grant));
+}
+
+// A worker may have as many requests refused as it likes, and its client may read nothing.
+void SessionClient::SayRefused(const std::string& why) {
+  NoteRefusedMemory(why);
+  if (!tells_refusals_ || port_->Backlog() >= kMostBehind) return;
+  warpline_internal::MemoryRefused refused;
+  refused.set_message(why);
+  port_->Push(FrameOf(kRefused, refused));
 }
 
 void SessionClient::AnswerRead(warpline_internal::ReadBackDone done, std::string data) {

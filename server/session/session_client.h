@@ -35,8 +35,8 @@ class SessionClient : public ClientLink {
       RUNS_ON(control_loop) {
     first_grant_ = std::move(first);
   }
-  // For reports: no line in the log, since allocators try again as a matter of course.
-  void NoteRefusedMemory(const std::string& why) RUNS_ON(control_loop);
+  // The client understands kRefused.
+  void TellRefusals() RUNS_ON(control_loop) { tells_refusals_ = true; }
   // Why memory was refused, the latest time.
   const std::string& memory_refusal() const RUNS_ON(control_loop) { return memory_refusal_; }
   // The answer to a ReadBack, which comes after a fault.
@@ -45,10 +45,13 @@ class SessionClient : public ClientLink {
   // ClientLink.
   void Push(warpline_internal::MemoryGrant grant) override RUNS_ON(control_loop);
   void Done() override RUNS_ON(control_loop);
+  void SayRefused(const std::string& why) override RUNS_ON(control_loop);
   void Violated(const absl::Status& status) override RUNS_ON(control_loop) { violated_(status); }
 
  private:
   bool CountIfRoom();
+  // For reports: no line in the log, since allocators try again as a matter of course.
+  void NoteRefusedMemory(const std::string& why) RUNS_ON(control_loop);
 
   const std::shared_ptr<SessionPort> port_;
   const int max_pending_;
@@ -56,6 +59,7 @@ class SessionClient : public ClientLink {
   std::atomic<int> pending_{0};  // Raised by the channel's loop.
   std::atomic<bool> one_waits_{false};
   std::function<void(warpline_internal::MemoryGrant)> first_grant_ ABSL_GUARDED_BY(control_loop);
+  bool tells_refusals_ ABSL_GUARDED_BY(control_loop) = false;
   std::string memory_refusal_ ABSL_GUARDED_BY(control_loop);
 };
 

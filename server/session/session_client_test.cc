@@ -97,9 +97,27 @@ TEST_F(SessionClientTest, RefusedMemoryIsCountedWithItsReason) {
   client_.Push(Grant(2));
   EXPECT_EQ(client_.memory_refusal(), "");
   client_.Push(Grant(0, "the quota is used up"));
-  client_.NoteRefusedMemory("no room for an array");
+  client_.SayRefused("no room for an array");
   EXPECT_EQ(port_->traffic().memory_refused.value(), 2u);
   EXPECT_EQ(client_.memory_refusal(), "no room for an array");
+}
+
+TEST_F(SessionClientTest, RefusalsAreToldToClientsThatKnowThemAndRead) {
+  client_.SayRefused("the first");
+  Frame frame;
+  EXPECT_FALSE(port_->Pop(&frame));
+  client_.TellRefusals();
+  for (int i = 0; i < 1000; ++i) client_.SayRefused("a further one");
+  EXPECT_EQ(port_->traffic().memory_refused.value(), 1001u);
+  int told = 0;
+  warpline_internal::MemoryRefused refused;
+  while (port_->Pop(&frame)) {
+    ++told;
+    ASSERT_EQ(frame.kind, static_cast<uint32_t>(kRefused));
+    ASSERT_TRUE(refused.ParseFromString(frame.payload));
+    EXPECT_EQ(refused.message(), "a further one");
+  }
+  EXPECT_EQ(told, 64);
 }
 
 TEST_F(SessionClientTest, AnswersOfALostSessionComeAfterItsFault) {

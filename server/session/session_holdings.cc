@@ -19,7 +19,7 @@ SessionHoldings::SessionHoldings(const Parts& parts)
     : worker_(parts.worker),
       client_(parts.client),
       devices_({parts.control, parts.worker, parts.client, parts.reclaimer}, parts.taken),
-      host_segments_(parts.host_memory, parts.worker) {}
+      host_segments_(parts.host_memory, parts.worker, parts.client) {}
 
 void SessionHoldings::Suspend() {
   devices_.Suspend();
@@ -87,7 +87,7 @@ absl::Status SessionHoldings::OnCharge(const warpline_internal::ChargeMemory& ch
   const CudaResult result = Charge(charge);
   answer->set_error(static_cast<int>(result));
   if (result == CudaResult::kOutOfMemory) {
-    client_->NoteRefusedMemory(
+    client_->SayRefused(
         charge.device() == kHostMemoryNumber
             ? absl::StrCat("the host memory of its tenant has no room for ", charge.bytes(),
                            " bytes of module images and what is kept of them")

@@ -116,7 +116,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms) {
   const SessionOptions& options = *facts.options;
   const SessionDevices& devices = *facts.devices;
-  uint64_t features = kFeatureCompressedImages;
+  uint64_t features = kFeatureCompressedImages | kFeatureRefusals;
   if (facts.keeps_modules) features |= kFeatureModuleCache;
   warpline_internal::Welcome welcome;
   welcome.set_version(terms.version);

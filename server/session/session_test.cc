@@ -86,7 +86,7 @@ TEST_F(SessionTest, FeaturesThatTheClientDoesNotNameAreNotUsed) {
     const auto welcome = client->Open(hello);
     ASSERT_TRUE(welcome.has_value());
     // This server keeps no modules.
-    EXPECT_EQ(welcome->features(), features & kFeatureCompressedImages);
+    EXPECT_EQ(welcome->features(), features & (kFeatureCompressedImages | kFeatureRefusals));
   }
 }
 
@@ -334,9 +334,14 @@ TEST_F(SessionTest, HostMemoryOfAPeerIsOneSum) {
   const uint64_t own = HostBytesOfSession(SessionOptions());
   lease_options_.payer_host_bytes = own + 40 * kMiB;
   StartServer();
-  auto client = DialAndOpen();
-  const auto charge = [&](uint64_t bytes) {
+  Hello hello = TestClient::GoodHello();
+  hello.set_features(kFeatureRefusals);
+  auto client = Dial();
+  ASSERT_TRUE(client->Open(hello).has_value());
+  std::string told;
+  const auto charge = [&](uint64_t bytes, bool beyond = false) {
     client->SendCommands(Body('c', bytes, kHostMemoryNumber));
+    if (beyond) told = client->Await(kRefused).value_or("nothing");
     int32_t error = -1;
     if (const auto reply = client->Await(kReplies)) {
       std::memcpy(&error, reply->data(), sizeof(error));
@@ -344,8 +349,12 @@ TEST_F(SessionTest, HostMemoryOfAPeerIsOneSum) {
     return static_cast<CudaResult>(error);
   };
   EXPECT_EQ(charge(32 * kMiB), CudaResult::kSuccess);
-  EXPECT_EQ(charge(16 * kMiB), CudaResult::kOutOfMemory);
+  EXPECT_EQ(charge(16 * kMiB, /*beyond=*/true), CudaResult::kOutOfMemory);
   EXPECT_THAT(host_->Snapshot().sessions.front().memory.refusal, HasSubstr("host memory"));
+  warpline_internal::MemoryRefused refused_memory;
+  ASSERT_TRUE(refused_memory.ParseFromString(told));
+  EXPECT_THAT(refused_memory.message(),
+              HasSubstr("the host memory of its tenant has no room for 16777216"));
   // A next session has to be able to have its own.
   auto refused = Dial();
   EXPECT_FALSE(refused->Open().has_value());

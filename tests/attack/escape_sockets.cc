@@ -55,8 +55,7 @@ UniqueFd ConnectUnix(const std::string& name, bool abstract) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   char* const at = address.sun_path + (abstract ? 1 : 0);
-  const size_t bytes = std::min(name.size(), sizeof(address.sun_path) - 2);
-  memcpy(at, name.data(), bytes);
+  const size_t bytes = name.copy(at, sizeof(address.sun_path) - 2);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + bytes + 1);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     return UniqueFd();

@@ -15,6 +15,8 @@ using warpline_internal::MemoryRequest;
 Hello HonestHello(bool resumable) {
   Hello hello;
   hello.ParseFromString(hostile::ValidHello(resumable));
+  // Sessions meet on one device where a host has several.
+  hello.set_device("0");
   return hello;
 }
 

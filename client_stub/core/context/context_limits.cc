@@ -64,7 +64,7 @@ void RememberFirst(const Device& device, CUlimit limit) {
 CUresult Change(const Device& device, CUlimit limit, uint64_t value) {
   const CudaResult result = runtime().commands->Call(
       WaitKind::kRoundTrip, cmd::LimitSet{value, static_cast<int32_t>(limit), device.number});
-  if (result == CudaResult::kOutOfMemory) {
+  if (result == CudaResult::kOutOfMemory && !runtime().session->terms().TellsRefusals()) {
     runtime().session->memory().NoteRefusedMemory(
         result, "the quota leaves too little for the stacks, heap or printf buffer of a limit");
   }

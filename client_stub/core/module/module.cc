@@ -51,7 +51,7 @@ CUresult Module::Ask(Make make, std::string_view tail, std::string* reply) {
     WARPLINE_TRY(Upload(&wire));
     const CudaResult result =
         runtime().commands->Call(WaitKind::kRoundTrip, make(wire), tail, reply);
-    if (result == CudaResult::kOutOfMemory) {
+    if (result == CudaResult::kOutOfMemory && !runtime().session->terms().TellsRefusals()) {
       runtime().session->memory().NoteRefusedMemory(
           result, "the quota leaves too little for a module's variables or its kernels' stacks");
     }

@@ -97,8 +97,10 @@ void AddListeners(const char* table, uint32_t port, std::optional<uint32_t>* uid
     std::string timer;
     std::string retransmitted;
     uint32_t user = 0;
-    if (!(words >> number >> local >> remote >> state >> queues >> timer >> retransmitted >> user))
+    if (!(words >> number >> local >> remote >> state >> queues >> timer >> retransmitted >>
+          user)) {
       return;
+    }
     if (state != kListening) return;
     uint32_t local_port = 0;
     if (!absl::SimpleHexAtoi(local.substr(local.rfind(':') + 1), &local_port)) return;

@@ -95,6 +95,10 @@ bool SessionLoop::HandleFrame(const Frame& frame, std::string* problem) {
       }
       *problem = "a bad memory grant";
       return false;
+    case kRefused:
+      if (parts_.memory->HandleRefused(frame.payload)) return true;
+      *problem = "a bad refusal";
+      return false;
     case kFault:
       HandleFault(frame.payload);
       return true;

@@ -40,7 +40,8 @@ TEST(ArenaReservationTest, TakenRangeIsRefusedUntilItIsGivenBack) {
   const uint64_t base = first.base();
   const uint64_t bytes = first.bytes();
   ArenaReservation moved = std::move(first);
-  EXPECT_FALSE(first.held());  // NOLINT(bugprone-use-after-move): what a move leaves is the test.
+  // What a move leaves is the test.
+  EXPECT_FALSE(first.held());  // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
   moved = ArenaReservation();
   ArenaReservation again;
   again = ArenaReservation::At(base, bytes);

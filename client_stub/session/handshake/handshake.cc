@@ -17,7 +17,8 @@
 namespace warpline::stub {
 namespace {
 
-constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache | kFeatureCompressedImages;
+constexpr uint64_t kKnownFeatures =
+    kFeatureResume | kFeatureModuleCache | kFeatureCompressedImages | kFeatureRefusals;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;

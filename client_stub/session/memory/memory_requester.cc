@@ -154,6 +154,13 @@ bool MemoryRequester::HandleGrant(std::string_view payload) {
   return parsed && grants_.Answer(grant.id(), {grant.va(), grant.bytes()}, error, grant.token());
 }
 
+bool MemoryRequester::HandleRefused(std::string_view payload) {
+  warpline_internal::MemoryRefused refused;
+  if (!refused.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) return false;
+  NoteRefusedMemory(CudaResult::kOutOfMemory, refused.message());
+  return true;
+}
+
 bool MemoryRequester::HandleReadBack(std::string_view payload) {
   warpline_internal::ReadBackDone done;
   return done.ParseFromArray(payload.data(), static_cast<int>(payload.size())) &&

@@ -50,6 +50,8 @@ class MemoryRequester final : public MemoryRequests {
   // request.
   bool HandleGrant(std::string_view payload) RUNS_ON(channel_loop);
   bool HandleReadBack(std::string_view payload) RUNS_ON(channel_loop);
+  // Handles the payload of kRefused; false when it is none.
+  bool HandleRefused(std::string_view payload) RUNS_ON(channel_loop);
   // Every request ends with `error`, and so does every later one.
   void Lose(CudaResult error) RUNS_ON(channel_loop) { grants_.Fail(error); }
   // Ends the requests to read back memory in the same way: nothing of the memory is left.

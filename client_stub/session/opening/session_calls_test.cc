@@ -231,6 +231,24 @@ TEST_F(SessionCallsTest, ReasonOfRefusedMemoryIsLoggedOnceAndCounted) {
             std::string::npos);
 }
 
+TEST_F(SessionCallsTest, WhatTheServerSaysOfARefusalIsLoggedOnceForEachReason) {
+  EXPECT_TRUE(session_->terms().TellsRefusals());
+  testing::internal::CaptureStderr();
+  for (int i = 1; i <= 20; ++i) {
+    warpline_internal::MemoryRefused refused;
+    refused.set_message(absl::StrCat("the quota has no room for ", i, " bytes\n\x1b[2J of graphs"));
+    server_.Send(kRefused, refused.SerializeAsString());
+  }
+  // Frames are handled in order.
+  EXPECT_EQ(Sync(), CudaResult::kSuccess);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_NE(log.find("memory was refused: the quota has no room for 1 bytes"), std::string::npos)
+      << log;
+  EXPECT_EQ(log.find('\x1b'), std::string::npos) << log;
+  EXPECT_EQ(session_->counters().memory_refusals, 20u);
+}
+
 TEST_F(SessionCallsTest, CountersSayWhatWasWaitedFor) {
   session_->commands().Call(WaitKind::kRoundTrip, cmd::KernelFind{}, "k");
   session_->commands().Call(WaitKind::kFree, cmd::ContextSync{});

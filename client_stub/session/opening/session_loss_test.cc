@@ -214,6 +214,11 @@ TEST_F(SessionLossTest, RetirementOfWhatWasNotSentIsAProtocolViolation) {
   AwaitError(CudaResult::kLaunchFailed);
 }
 
+TEST_F(SessionLossTest, RefusalThatIsNoneIsAProtocolViolation) {
+  server_.Send(kRefused, "\xff\xff");
+  AwaitError(CudaResult::kLaunchFailed);
+}
+
 TEST_F(SessionLossTest, GrantThatWasNotAskedForIsAProtocolViolation) {
   warpline_internal::MemoryGrant grant;
   grant.set_id(12);
@@ -241,9 +246,9 @@ TEST(SessionGarbageTest, SurvivesDamagedFrames) {
     AppendNotice(ReplyId::kRetired, 1, notice::Retired{.stream = 1, .all_seq = 1}, {}, &replies);
     for (int i = 0; i < 3; ++i) replies[random() % replies.size()] = static_cast<char>(random());
     if (random() % 4 == 0) replies.resize(random() % replies.size());
-    const uint32_t kinds[] = {kReplies, kReplies,     kReplies, kReceived,
-                              kWelcome, kMemoryGrant, kFault,   99};
-    server.Send(kinds[random() % 8], replies);
+    const uint32_t kinds[] = {kReplies,     kReplies, kReplies, kReceived, kWelcome,
+                              kMemoryGrant, kFault,   kRefused, 99};
+    server.Send(kinds[random() % 9], replies);
     server.Close(absl::UnavailableError("gone"));
     while ((*session)->status().error() == CudaResult::kSuccess) std::this_thread::yield();
   }

@@ -50,7 +50,7 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
   KernelId Find(const char* name);
 
   template <typename... Args>
-  CudaResult Launch(KernelId kernel, LaunchConfig config, StreamId stream, Args... args) {
+  CudaResult Launch(KernelId kernel, const LaunchConfig& config, StreamId stream, Args... args) {
     std::vector<std::byte> params;
     const auto add = [&](auto value) {
       params.resize((params.size() + sizeof(value) - 1) / sizeof(value) * sizeof(value));

@@ -1,5 +1,6 @@
 #include "server/worker/commands/current_command.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 
 namespace warpline::worker {
@@ -10,13 +11,13 @@ void CurrentCommand::Begin(uint64_t seq, CommandId id) {
   refused_ = false;
 }
 
-void CurrentCommand::Refuse(CudaResult result) {
+void CurrentCommand::Refuse(CudaResult result, std::string_view why) {
   refused_ = true;
   if (completion_->fault() != CudaResult::kSuccess) result = completion_->fault();
   if (Answers(id_)) {
     sink_->Reply(seq_, result);
   } else {
-    completion_->Fail(seq_, id_, result);
+    completion_->FailBecause(seq_, id_, result, why);
   }
   RetireHere();
 }
@@ -31,7 +32,8 @@ void CurrentCommand::Meet(Limit limit, uint64_t most) {
 
 void CurrentCommand::RefuseBeyond(Limit limit, uint64_t most) {
   Meet(limit, most);
-  Refuse(CudaResult::kOutOfMemory);
+  Refuse(CudaResult::kOutOfMemory,
+         absl::StrCat("the limit of ", kLimitNames[static_cast<size_t>(limit)], " is ", most));
 }
 
 }  // namespace warpline::worker

@@ -58,11 +58,11 @@ class CurrentCommand {
   uint64_t TakeRetired() RUNS_ON(decoder_thread) { return std::exchange(retired_, 0); }
 
   // Answers a round trip with an error, or reports a failed one-way command. After a sticky error
-  // it answers with that error instead.
-  void Refuse(CudaResult result) RUNS_ON(decoder_thread);
+  // it answers with that error instead. `why` reaches the client with a failed one-way command.
+  void Refuse(CudaResult result, std::string_view why = {}) RUNS_ON(decoder_thread);
   // Counts that a limit was met, and logs it once for each limit.
   void Meet(Limit limit, uint64_t most) RUNS_ON(decoder_thread);
-  // Does what Meet() does, and refuses the command with kOutOfMemory.
+  // Does what Meet() does, and refuses the command with kOutOfMemory and these words.
   void RefuseBeyond(Limit limit, uint64_t most) RUNS_ON(decoder_thread);
 
  private:

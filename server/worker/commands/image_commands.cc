@@ -22,7 +22,8 @@ std::shared_ptr<Image> ImageCommands::NewImage(uint64_t handle, uint64_t total) 
     return nullptr;
   }
   if (!parts_.host_memory->Hold(HostMemory::kImages, tables().module_bytes + total)) {
-    parts_.current->RefuseBeyond(Limit::kModuleBytes, tables().module_bytes);
+    parts_.current->Meet(Limit::kModuleBytes, tables().module_bytes);
+    Refuse(CudaResult::kOutOfMemory);  // The server has told why.
     return nullptr;
   }
   auto image = std::make_shared<Image>(total, /*for_cache=*/parts_.images->Takes(total));

@@ -29,8 +29,9 @@ class JournalTest : public testing::Test {
   absl::Status TryOpen() {
     journal_.reset();
     auto journal = Journal::Open(UniqueFd(dup(file_->fd())));
-    if (journal.ok()) journal_ = *std::move(journal);
-    return journal.status();
+    if (!journal.ok()) return journal.status();
+    journal_ = *std::move(journal);
+    return absl::OkStatus();
   }
   // Opens the journal as the next worker does.
   void Reopen() { EXPECT_TRUE(TryOpen().ok()); }

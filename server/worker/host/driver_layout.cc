@@ -54,8 +54,7 @@ void* Reserve(size_t bytes, int flags) {
 // The executable exports it (see BUILD), so everything that is loaded finds it before libc's.
 extern "C" {
 
-// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's are
-// reserved.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): those of libc are reserved.
 __attribute__((visibility("default"))) void* mmap(void* address, size_t bytes, int protection,
                                                   int flags, int fd, off_t offset) noexcept {
   constexpr int kWithoutAWish = MAP_PRIVATE | MAP_ANONYMOUS;

@@ -66,7 +66,7 @@ bool Completion::Idle() {
                      [](const auto& lane) { return lane->delivered() == lane->appended(); });
 }
 
-void Completion::Fail(uint64_t seq, CommandId id, CudaResult result) {
+void Completion::FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why) {
   const CommandInfo& command = FindCommand(id);
   if (IsSticky(result)) {
     CudaResult none = CudaResult::kSuccess;
@@ -84,7 +84,7 @@ void Completion::Fail(uint64_t seq, CommandId id, CudaResult result) {
   }
   // The text of a failed assertion comes before its error.
   if (IsSticky(result)) parts_.prints->Send();
-  parts_.sink->Failed(seq, id, result, CudaResultName(result));
+  parts_.sink->Failed(seq, id, result, why);
 }
 
 void Completion::OnRetired(Lane* lane, uint64_t count, std::string* batch) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -68,7 +69,11 @@ class Completion : public LaneReports {
 
   // Implements LaneReports.
   CudaResult fault() const override { return fault_.load(std::memory_order_acquire); }
-  void Fail(uint64_t seq, CommandId id, CudaResult result) override;
+  void Fail(uint64_t seq, CommandId id, CudaResult result) override {
+    FailBecause(seq, id, result, {});
+  }
+  // The same with a reason in words for the client.
+  void FailBecause(uint64_t seq, CommandId id, CudaResult result, std::string_view why);
   void OnRetired(Lane* lane, uint64_t count, std::string* batch) override;
   void AfterRetired() override;
 

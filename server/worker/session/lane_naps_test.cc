@@ -23,7 +23,7 @@ TEST(LaneNapsTest, ManyLanesTogetherWakeNoMoreOften) {
   for (int i = 0; i < 1024; ++i) all.push_back(std::make_unique<LaneNaps::Nap>(&naps, 500));
   // Each of them, the next time.
   all.pop_back();
-  EXPECT_EQ(LaneNaps::Nap(&naps, 500).ns(), 500 * 1024 / LaneNaps::kUndisturbed);
+  EXPECT_EQ(LaneNaps::Nap(&naps, 500).ns(), int64_t{500} * 1024 / LaneNaps::kUndisturbed);
   all.clear();
   EXPECT_EQ(LaneNaps::Nap(&naps, 500).ns(), 500);
 }
