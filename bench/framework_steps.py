@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One program of frameworks.py: warms up, prints a result, then does as many steps as each line of
-stdin says and prints how long each took, in milliseconds. A step ends with its loss or token on the
-host."""
+stdin says and prints how long each took, in milliseconds. A line may also say for how many seconds
+to go on ("2.5 s"). A step ends with its loss or token on the host."""
+import itertools
 import json
 import pathlib
 import sys
@@ -16,15 +17,46 @@ import models  # noqa: E402
 WARM_UP = 10
 
 
-def resnet50_train():
-    """Batch 32, fp32."""
+def resnet50(batches):
+    """Batch 32, fp32. `batches` gives the images and labels of a step, on the device."""
     torch.backends.cudnn.deterministic = True
     model = models.resnet50().cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    x = torch.randn(32, 3, 224, 224, device="cuda")
-    y = torch.randint(0, 1000, (32,), device="cuda")
-    return lambda: models.train_step(model, optimizer,
-                                     lambda m: nn.functional.cross_entropy(m(x), y))
+
+    def step():
+        x, y = next(batches)
+        return models.train_step(model, optimizer, lambda m: nn.functional.cross_entropy(m(x), y))
+
+    return step
+
+
+def images(count):
+    return torch.randn(count, 3, 224, 224), torch.randint(0, 1000, (count,))
+
+
+def resnet50_train():
+    """The batch lies on the device."""
+    batch = [part.cuda() for part in images(32)]
+    return resnet50(itertools.repeat(batch))
+
+
+def resnet50_pageable():
+    """The batch of 19 MB comes from pageable memory."""
+    batches = [images(32) for _ in range(4)]
+    return resnet50([part.cuda() for part in batch] for batch in itertools.cycle(batches))
+
+
+def resnet50_loader():
+    """The batch comes from a DataLoader that pins it, and is copied without waiting."""
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*images(32 * 16)),
+                                         batch_size=32, pin_memory=True, num_workers=0)
+
+    def batches():
+        while True:
+            for batch in loader:
+                yield [part.cuda(non_blocking=True) for part in batch]
+
+    return resnet50(batches())
 
 
 def gpt2_train():
@@ -54,6 +86,26 @@ def gpt2_decode_fp16():
     return step
 
 
+def gpt2_generate():
+    """One step is one token of the generate() of transformers, fp16, 64 tokens at a time."""
+    import transformers  # pylint: disable=import-outside-toplevel
+    config = transformers.GPT2Config()  # Its weights are random; 50256 would end a text.
+    model = transformers.GPT2LMHeadModel(config).cuda().half().eval()
+    prompt = torch.randint(0, 50256, (1, 64), device="cuda")
+    state = {"left": []}
+
+    @torch.no_grad()
+    def step():
+        if not state["left"]:
+            made = model.generate(prompt, max_new_tokens=64, min_new_tokens=64, do_sample=False,
+                                  pad_token_id=50256)
+            state["left"] = made[0, prompt.shape[1]:].tolist()
+        return torch.tensor(state["left"].pop(0))
+
+    step.of = 64
+    return step
+
+
 def tiny_mlp_train():
     model = models.tiny_mlp().cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -69,14 +121,19 @@ def say(value):
 def main():
     torch.manual_seed(0)
     step = globals()[sys.argv[1]]()
-    results = [step().detach() for _ in range(WARM_UP)]
+    results = [step().detach() for _ in range(max(WARM_UP, getattr(step, "of", 1)))]
     say([round(float(value), 3) for value in results])
+    # Steps that are made together are timed together.
+    of = getattr(step, "of", 1)
     for line in sys.stdin:
         times = []
-        for _ in range(int(line)):
+        seconds = float(line.split()[0]) if line.strip().endswith("s") else None
+        end = time.perf_counter() + (seconds or 0)
+        while time.perf_counter() < end if seconds is not None else len(times) < int(line):
             started = time.perf_counter()
-            float(step().detach())
-            times.append((time.perf_counter() - started) * 1000)
+            for _ in range(of):
+                float(step().detach())
+            times += [(time.perf_counter() - started) * 1000 / of] * of
         say(times)
 
 

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 """Compares warpline_bench with the native driver and through Warpline, in one run.
 
-    compare.py --native=CMD --remote=CMD [--runs=N] [--json] [-- ARGUMENTS OF THE BENCHMARK]
+    compare.py --native=CMD --remote=CMD [--runs=N] [--json=FILE] [-- ARGUMENTS OF THE BENCHMARK]
 
-Both commands are run in turn, N times, the order swapped each time, so that a machine that gets
-slower meanwhile does not favour one. Each figure is the median of its runs. "slower" is how many
-times slower the remote figure is than the native one, whatever the unit; the column of the peer is
-the same ratio for another open GPU remoting project, Lupine, measured on one H200 with its server
-on the same machine. Without --native, or where the native program finds no GPU, only the remote
-column is printed.
+The commands are run in turn, N times, in another order each time, so that a machine that gets
+slower meanwhile does not favour one: natively, natively once more as a control, and remotely. Each
+figure is the median of its runs (bench/paired.py says what the columns are). The column of the peer
+is for another open GPU remoting project, Lupine, measured on one H200 with its server on the same
+machine. Without --native, or where the native program finds no GPU, only the remote column is
+printed.
 """
 
 import argparse
 import json
+import pathlib
 import shlex
-import statistics
 import subprocess
 import sys
+
+HERE = pathlib.Path(__file__).absolute().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import paired  # noqa: E402  (lies beside this file in a bundle)
 
 # name: (native, Lupine), in the unit of the figure.
 PEER = {
@@ -77,33 +81,22 @@ def run_once(command, timeout_s):
     return figures, None
 
 
-def slower(native, remote, unit):
-    """How many times slower remote is than native; None if that has no meaning."""
-    if native <= 0 or remote <= 0:
-        return None
-    return native / remote if unit.endswith("/s") else remote / native
-
-
-def merge(native_runs, remote_runs):
-    """Returns one row for each figure, in the order of the first remote run."""
+def merge(runs):
+    """Returns one row for each figure, in the order of the first remote run. `runs` has the figures
+    of each run by side."""
+    goals = paired.goals()
+    units = {name: unit for side in ("remote", "native", "control") for run in runs[side]
+             for name, (_, unit) in run.items()}
     rows = []
-    names = []
-    for run in remote_runs + native_runs:
-        names += [name for name in run if name not in names]
-    for name in names:
-        native = [run[name][0] for run in native_runs if name in run]
-        remote = [run[name][0] for run in remote_runs if name in run]
-        unit = next(run[name][1] for run in remote_runs + native_runs if name in run)
-        row = {"name": name, "unit": unit}
-        if native:
-            row["native"] = statistics.median(native)
+    for name, unit in units.items():
+        # Runs of a turn belong together.
+        native, control, remote = ([run[name][0] for run in runs[side] if name in run]
+                                   for side in ("native", "control", "remote"))
+        row = paired.row(name, unit, native, remote, control, goals.get(name))
         if remote:
-            row["remote"] = statistics.median(remote)
             row["remote_runs"] = remote
-        if native and remote:
-            row["slower"] = slower(row["native"], row["remote"], unit)
         if name in PEER:
-            row["peer_slower"] = slower(PEER[name][0], PEER[name][1], unit)
+            row["peer"] = paired.slower(*PEER[name], unit)
         rows.append(row)
     return rows
 
@@ -114,14 +107,23 @@ def cell(value, suffix=""):
     return ("%.3g" if value < 1000 else "%.0f") % value + suffix
 
 
+def goal_cell(row):
+    reached = paired.met(row)
+    if reached is None:
+        return cell(row.get("goal"), "x")
+    return cell(row["goal"], "x") + (" met" if reached else " missed")
+
+
 def print_table(rows, have_native):
-    columns = ["figure", "unit", "native", "remote", "slower", "peer slower"]
+    columns = ["figure", "unit", "native", "remote", "ratio", "spread", "goal", "peer"]
     cells = [[
-        row["name"], row["unit"],
+        row["figure"], row["unit"],
         cell(row.get("native")),
         cell(row.get("remote")),
-        cell(row.get("slower"), "x"),
-        cell(row.get("peer_slower"), "x")
+        cell(row.get("ratio"), "x"),
+        cell(row.get("spread")),
+        goal_cell(row),
+        cell(row.get("peer"), "x")
     ] for row in rows]
     if not have_native:
         columns = columns[:2] + columns[3:4]
@@ -138,35 +140,41 @@ def main(argv):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--native", help="command of the benchmark with the native driver")
     parser.add_argument("--remote", required=True, help="the same through Warpline")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each (default 3)")
+    parser.add_argument("--runs", type=int, default=7, help="runs of each (default 7)")
+    parser.add_argument("--no_control", action="store_true",
+                        help="leaves out the control, and with it the spread")
     parser.add_argument("--timeout_s", type=float, default=300, help="for one run (default 300)")
-    parser.add_argument("--json", action="store_true", help="print one JSON array, no table")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for the rows as JSON")
     parser.add_argument("arguments", nargs="*", help="passed to the benchmark")
     options = parser.parse_args(argv)
 
     commands = {"remote": shlex.split(options.remote) + options.arguments}
     if options.native:
         commands["native"] = shlex.split(options.native) + options.arguments
-    runs = {"native": [], "remote": []}
+        if not options.no_control:
+            commands["control"] = commands["native"]
+    runs = {"native": [], "control": [], "remote": []}
     for number in range(max(options.runs, 1)):
-        for side in sorted(commands, reverse=number % 2 == 1):
+        order = sorted(commands)
+        for side in order[number % len(order):] + order[:number % len(order)]:
+            if side not in commands:
+                continue
             figures, why = run_once(commands[side], options.timeout_s)
-            if why is not None and side == "native" and not figures:
+            if why is not None and side != "remote" and not figures:
                 print("native: %s; the remote column alone follows" % why, file=sys.stderr)
-                del commands["native"]
+                commands = {"remote": commands["remote"]}
                 continue
             if why is not None:
                 print("%s: %s" % (side, why), file=sys.stderr)
                 return 1
             runs[side].append(figures)
-    rows = merge(runs["native"], runs["remote"])
+    rows = merge(runs)
     if not rows:
         print("the benchmark printed no figures", file=sys.stderr)
         return 1
+    print_table(rows, bool(runs["native"]))
     if options.json:
-        print(json.dumps(rows, indent=1))
-    else:
-        print_table(rows, bool(runs["native"]))
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

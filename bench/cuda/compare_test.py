@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -28,27 +29,30 @@ def run(*arguments):
 
 class CompareTest(unittest.TestCase):
 
-    def test_slower_is_the_same_way_round_for_times_and_rates(self):
-        self.assertAlmostEqual(compare.slower(2.0, 6.0, "us"), 3.0)
-        self.assertAlmostEqual(compare.slower(6.0, 2.0, "GB/s"), 3.0)
-        self.assertIsNone(compare.slower(0.0, 2.0, "us"))
-
     def test_other_lines_are_no_figures(self):
         figures = compare.parse_figures('hello\n{broken\n{"name": "a", "value": 2, "unit": "us"}\n')
         self.assertEqual(figures, {"a": (2.0, "us")})
 
     def test_figures_are_medians_of_the_runs(self):
         runs = [{"x": (value, "us")} for value in (1.0, 50.0, 3.0)]
-        (row,) = compare.merge([{"x": (1.5, "us")}], runs)
+        (row,) = compare.merge({"native": [{"x": (1.5, "us")}], "control": [], "remote": runs})
         self.assertEqual(row["remote"], 3.0)
-        self.assertEqual(row["slower"], 2.0)
+        self.assertEqual(row["ratio"], 2.0)
+        self.assertEqual(row["remote_runs"], [1.0, 50.0, 3.0])
 
     def test_table_has_native_remote_and_peer(self):
         status, out, _ = run("--native=" + printing(("launch_sync", 8, "us")),
                              "--remote=" + printing(("launch_sync", 16, "us")), "--runs=1")
         self.assertEqual(status, 0)
         self.assertEqual(out.splitlines()[1].split(),
-                         ["launch_sync", "us", "8", "16", "2x", "5.36x"])
+                         ["launch_sync", "us", "8", "16", "2x", "1.6x", "missed", "5.36x"])
+
+    def test_the_control_says_what_native_programs_differ_by(self):
+        both = printing(("launch_sync", 8, "us"))
+        status, out, _ = run("--native=" + both, "--remote=" + both, "--runs=3")
+        self.assertEqual(status, 0)
+        self.assertEqual(out.splitlines()[1].split(),
+                         ["launch_sync", "us", "8", "8", "1x", "0", "1.6x", "met", "5.36x"])
 
     def test_without_a_gpu_the_remote_column_stands_alone(self):
         status, out, err = run("--native=false", "--remote=" + printing(("init", 5, "ms")),
@@ -63,9 +67,12 @@ class CompareTest(unittest.TestCase):
         self.assertIn("remote", err)
 
     def test_json(self):
-        status, out, _ = run("--json", "--runs=1", "--remote=" + printing(("init", 5, "ms")))
-        self.assertEqual(status, 0)
-        self.assertEqual(json.loads(out)[0]["remote"], 5.0)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rows.json")
+            status, _, _ = run("--json=" + path, "--runs=1", "--remote=" + printing(("init", 5, "ms")))
+            self.assertEqual(status, 0)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)[0]["remote"], 5.0)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ def add_programs(out, bazel_bin):
         copy(bench, out / "bin/warpline_bench")
         copy(bazel_bin / "bench/cuda/startup", out / "bin/warpline_startup")
     for script in ("deploy/local/local_server.py", "deploy/local/demo.py", "deploy/local/bench.py",
-                   "deploy/local/startup.py", "deploy/local/make_certs.sh", "bench/cuda/compare.py"):
+                   "deploy/local/startup.py", "deploy/local/make_certs.sh", "bench/cuda/compare.py",
+                   "bench/paired.py", "bench/goals.json"):
         if (ROOT / script).is_file():
             copy(ROOT / script, out / pathlib.Path(script).name)
 

@@ -1,14 +1,15 @@
 help_text() {
   cat <<'TEXT'
 Usage: ./dev bench [--device=NAME] [--server_flag=FLAG]... [--bundle=DIR]
-                   [--runs=N] [--json] [-- ARGUMENTS OF warpline_bench]
+                   [--runs=N] [--no_control] [--json=FILE] [-- ARGUMENTS OF warpline_bench]
        ./dev bench --startup [--device=...] [--runs=20] [--sessions=64] [--bundle=DIR]
 
 Builds and starts a server on a free loopback port and measures CUDA calls through it; on a machine
-with a GPU and its driver also natively, side by side.
+with a GPU and its driver also natively, side by side. bench/paired.py says what the columns are.
   --bundle   run from a folder made by `./dev bundle` and build nothing
-  --runs     how often each side is measured; a figure is the median
-  --json     figures as JSON
+  --runs     how often each side is measured (7); a figure is the median
+  --no_control  not natively once more, which says what native programs differ by from themselves
+  --json     a file for the figures, in the form of docs/performance.json
   --startup  instead: how long a program takes to start, and what idle sessions cost
 TEXT
 }

@@ -73,7 +73,7 @@ def print_head(installation, native, remote):
 
 
 def compare(installation, endpoint, arguments):
-    script = next(path for path in (HERE / "compare.py", HERE.parent / "bench/cuda/compare.py")
+    script = next(path for path in (HERE / "compare.py", HERE.parent.parent / "bench/cuda/compare.py")
                   if path.is_file())
     program = str(installation.root / PROGRAM)
     client = installation.client_environment(endpoint)

@@ -223,6 +223,10 @@ class Server:
     def log_tail(self, lines=40):
         return "\n".join(self.log().splitlines()[-lines:])
 
+    def _try(self, port):
+        """OSError where nobody answers."""
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+
     def _wait_until_ready(self, port_file):
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -231,7 +235,7 @@ class Server:
                             % (self._process.returncode, self.log_tail()))
             try:
                 port = int(port_file.read_text(encoding="ascii"))
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                self._try(port)
                 return port
             except (OSError, ValueError):
                 time.sleep(0.02)

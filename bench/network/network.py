@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Figures over a network: client and server in two network namespaces of this machine, joined by a
+virtual link, with nothing else in reach: no loopback, no shared memory, no unix socket. With TLS, as
+a server demands that listens there.
+
+  network.py --bundle=DIR --probe=TCP_PROBE [--runs=N] [--connections=N] [--json=FILE]
+             [--relay=DELAY_RELAY --delay_ms=N] [-- ARGUMENTS OF warpline_bench]
+
+Each turn measures the benchmark through Warpline, and what TCP and TLS carry over the same link
+(tcp_probe): those figures take the place of native ones, and the spread is from one turn to the
+next. Needs root. With --relay (bazel-bin/transport/testing/delay_relay_main) everything goes through
+a relay that keeps it for --delay_ms each way.
+"""
+import argparse
+import contextlib
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).absolute().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cuda"), str(HERE.parent.parent / "deploy/local")]
+import compare  # noqa: E402
+import local_server  # noqa: E402
+import paired  # noqa: E402
+
+SERVER, CLIENT = "10.213.7.1", "10.213.7.2"
+PORTS = {"tcp": 7137, "tls": 7138}
+CALL_US = 12  # What a call may cost beyond the network's round trip.
+SHARE = 0.9  # Of what TCP carries, what copies are to carry.
+# Figure -> the figure of tcp_probe that stands beside it.
+BESIDE = {"d2h_4B": "tcp_round_trip", "h2d_pinned_256MiB": "tls_out", "d2h_pinned_256MiB": "tls_in"}
+
+
+def sh(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise local_server.Error("%s: %s" % (shlex.join(command), done.stdout.strip()))
+
+
+class Link:
+    """Two namespaces and the link between them, for as long as the context lasts. `server` and
+    `client` are commands that start a program in one of them."""
+
+    def __init__(self):
+        self._ends = contextlib.ExitStack()
+
+    def _namespace(self):
+        holder = subprocess.Popen(["unshare", "--net", "--ipc", "--", "sh", "-c",
+                                   "ip link set lo up && echo up && exec sleep infinity"],
+                                  stdout=subprocess.PIPE, text=True)
+        self._ends.callback(holder.wait)
+        self._ends.callback(holder.kill)
+        if holder.stdout.readline() != "up\n":
+            raise local_server.Error("no network namespace can be made; is this root?")
+        # The process ends with this one, and the namespace with it.
+        enter = ["nsenter", "--net=/proc/%d/ns/net" % holder.pid,
+                 "--ipc=/proc/%d/ns/ipc" % holder.pid, "--"]
+        return holder.pid, enter
+
+    def __enter__(self):
+        try:
+            server, self.server = self._namespace()
+            client, self.client = self._namespace()
+            sh("ip", "link", "add", "wls%d" % server, "netns", str(server), "type", "veth", "peer",
+               "name", "wlc%d" % client, "netns", str(client))
+            for enter, name, address in ((self.server, "wls%d" % server, SERVER),
+                                         (self.client, "wlc%d" % client, CLIENT)):
+                sh(*enter, "ip", "addr", "add", address + "/30", "dev", name)
+                sh(*enter, "ip", "link", "set", name, "up")
+        except BaseException:
+            self._ends.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._ends.close()
+
+
+@contextlib.contextmanager
+def running(command, ready=""):
+    """A program that serves until the context ends. Gives the line that it prints once it does, in
+    which `ready` is."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        said = process.stdout.readline()
+        if not said or ready not in said:
+            raise local_server.Error("%s: %s" % (shlex.join(command), said.strip()))
+        yield said.strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+class RemoteServer(local_server.Server):
+    """A server in a namespace of its own, which `enter` enters."""
+
+    def __init__(self, installation, flags, enter):
+        super().__init__(installation, [*flags, "--listen=%s:0" % SERVER], prefix=enter)
+
+    def _try(self, port):
+        """It has its port once it listens, and cannot be reached from here."""
+
+
+def rows_of(runs, remote_runs, delay_ms):
+    """The rows of all figures; those that plain TCP stands beside have it in place of native."""
+    rows = []
+    prefix = "network_%gms_" % delay_ms if delay_ms else "network_"
+    for name in remote_runs[0]:
+        unit = remote_runs[0][name][1]
+        remote = [run[name][0] for run in remote_runs]
+        beside = BESIDE.get(name)
+        native = [run[beside][0] for run in runs if beside in run]
+        row = paired.row(prefix + name, unit, native, remote, native[1:])
+        if native:
+            row["goal"] = ((row["native"] + CALL_US) / row["native"] if beside == "tcp_round_trip"
+                           else 1 / SHARE)
+        rows.append(row)
+    return rows
+
+
+def run(command, server):
+    """The figures that a program prints."""
+    figures, why = compare.run_once(command, 300)
+    if why is not None:
+        raise local_server.Error("%s\n%s" % (why, server.log_tail()))
+    return figures
+
+
+def measure(args, link, folder):
+    installation = local_server.Installation.from_bundle(args.bundle)
+    installation.check(["bin/warpline_bench"])
+    sh("bash", str(installation.root / "make_certs.sh"), folder, SERVER)
+    certificate = ["--tls_cert=%s/server.crt" % folder, "--tls_key=%s/server.key" % folder]
+    flags = ["--tls_ca=%s/ca.crt" % folder, *certificate, "--device=" + args.device,
+             *args.server_flag]
+    probe = [*link.server, str(args.probe.absolute())]
+    with contextlib.ExitStack() as stack:
+        def reached(endpoint):
+            """How clients reach it."""
+            if not args.relay:
+                return endpoint
+            said = stack.enter_context(running(
+                [*link.server, str(args.relay.absolute()), "--listen=%s:0" % SERVER,
+                 "--target=" + endpoint, "--delay_ms=%g" % args.delay_ms]))
+            return "%s:%s" % (SERVER, said.split()[-1].rsplit(":", 1)[-1])
+
+        server = stack.enter_context(RemoteServer(installation, flags, link.server))
+        endpoint = reached("%s:%s" % (SERVER, server.endpoint.rsplit(":", 1)[1]))
+        probes = []
+        for name, further in (("tcp", []), ("tls", certificate)):
+            listens = "%s:%d" % (SERVER, PORTS[name])
+            stack.enter_context(running([*probe, "--listen=" + listens, *further], "listening"))
+            probes.append([*link.client, str(args.probe.absolute()), "--connect=" + reached(listens),
+                           "--connections=%d" % args.connections, *(["--tls"] if further else [])])
+        client = installation.client_environment(endpoint)
+        settings = ["%s=%s" % each for each in (
+            ("LD_LIBRARY_PATH", client["LD_LIBRARY_PATH"]), ("WARPLINE_ENDPOINT", endpoint),
+            ("WARPLINE_TLS_CA", folder + "/ca.crt"), ("WARPLINE_TLS_CERT", folder + "/client.crt"),
+            ("WARPLINE_TLS_KEY", folder + "/client.key"))]
+        bench = [*link.client, "env", *settings, str(installation.root / "bin/warpline_bench")]
+        plain, remote = [], []
+        for _ in range(args.runs):
+            carried = {}
+            for command in probes:
+                carried.update(run(command, server))
+            plain.append(carried)
+            remote.append(run(bench + args.arguments, server))
+        return plain, remote
+
+
+def main():
+    local_server.stop_on_signals()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bundle", required=True, help="made by ./dev bundle")
+    parser.add_argument("--probe", type=pathlib.Path, required=True,
+                        help="bazel-bin/bench/network/tcp_probe")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[])
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--connections", type=int, default=4, help="of tcp_probe, for its rates")
+    parser.add_argument("--relay", type=pathlib.Path)
+    parser.add_argument("--delay_ms", type=float, default=0)
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for the rows as JSON")
+    parser.add_argument("arguments", nargs="*", help="passed to warpline_bench")
+    args = parser.parse_args()
+    if bool(args.relay) != bool(args.delay_ms):
+        parser.error("--relay and --delay_ms belong together")
+    try:
+        with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, Link() as link:
+            plain, remote = measure(args, link, folder)
+    except (local_server.Error, OSError) as error:
+        print("network: FAILED (%s)" % error)
+        return 1
+    rows = rows_of(plain, remote, args.delay_ms)
+    compare.print_table(rows, True)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
