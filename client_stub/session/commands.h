@@ -52,11 +52,6 @@ class Commands {
     return Append(CommandTraits<Command>::kId, &command, CommandTraits<Command>::kBodyBytes, tail);
   }
 
-  // Keeps the calling thread's commands together: until EndGroup() no other thread's commands come
-  // between them. Other threads that send wait meanwhile. Does not nest.
-  virtual void BeginGroup() = 0;
-  virtual void EndGroup() = 0;
-
   // Sends a round trip and waits. On kSuccess `*fields` holds the reply struct's bytes followed by
   // its tail (`fields` may be null when nothing is wanted).
   template <typename Command>

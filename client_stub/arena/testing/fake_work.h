@@ -31,8 +31,6 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   int fences() const { return fences_sent_.load(); }
   void Fail(CudaResult error) { error_.store(static_cast<int>(error)); }
 
-  void BeginGroup() override {}
-  void EndGroup() override {}
   CudaResult CopyOut(uint64_t, void*, uint64_t, uint64_t, bool, uint64_t*) override {
     return CudaResult::kNotSupported;
   }

@@ -52,8 +52,6 @@ class FakeCommands : public Commands {
   static constexpr uint64_t kConditional = 0x7100000042;  // The number of every conditional.
   static constexpr uint64_t kFirstTexture = 0x5001;       // The number of every texture object.
 
-  void BeginGroup() override {}
-  void EndGroup() override {}
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                      uint64_t* seq) override;
   CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,

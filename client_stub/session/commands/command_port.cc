@@ -34,11 +34,6 @@ void CommandPort::Lose(CudaResult error) {
   replies_.Fail(error);
 }
 
-void CommandPort::EndGroup() {
-  queue_.EndGroup();
-  channel_.Wake();
-}
-
 void CommandPort::CountCommand(CommandId id) {
   AddUnshared(&counters_.commands);
   AddUnshared(&counters_.by_command[static_cast<int>(id)]);
@@ -71,8 +66,7 @@ uint64_t CommandPort::Submit(CommandId id, const void* body, size_t body_bytes,
     seq = queue_.next_seq();
     queue_.Put(id, body, body_bytes, tail);
     CountCommand(id);
-    // A group leaves at its end, but a thread that is about to wait cannot wait for that.
-    if (!turn.grouped() || expected != nullptr) channel_.WakeExclusively();
+    channel_.WakeExclusively();
   }
   return seq;
 }

@@ -38,8 +38,6 @@ class CommandPort final : public Commands {
   // Sets the terms of the welcome. Called once, before the first command.
   void SetTerms(uint32_t version, uint64_t window_bytes, uint64_t window_commands);
 
-  void BeginGroup() override { queue_.BeginGroup(); }
-  void EndGroup() override;
   CudaResult CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,
                      uint64_t* seq) override;
   CudaResult CopyBoxOut(uint64_t stream, const BoxPlace& dst, const BoxPlace& src,

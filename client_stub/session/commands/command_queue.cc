@@ -1,6 +1,5 @@
 #include "client_stub/session/commands/command_queue.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,8 +15,6 @@ namespace {
 
 constexpr uint64_t kMask = CommandQueue::kCapacity - 1;
 constexpr std::chrono::microseconds kSpinForRoom(20);
-
-uint64_t Self() { return static_cast<uint64_t>(pthread_self()); }
 
 }  // namespace
 
@@ -35,31 +32,6 @@ void CommandQueue::SetWindow(uint64_t bytes, uint64_t commands) {
   window_bytes_ = bytes;
   window_commands_ = commands;
   ring_limit_ = std::min<uint64_t>(bytes, kCapacity);
-}
-
-CommandQueue::Turn::Turn(CommandQueue* queue) ABSL_NO_THREAD_SAFETY_ANALYSIS
-    : queue_(queue),
-      grouped_(queue->InGroup()) {
-  if (!grouped_) queue_->producers_.Lock();
-}
-
-CommandQueue::Turn::~Turn() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (!grouped_) queue_->producers_.Unlock();
-}
-
-void CommandQueue::BeginGroup() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  producers_.Lock();
-  group_owner_.store(Self(), std::memory_order_relaxed);
-}
-
-void CommandQueue::EndGroup() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  group_owner_.store(0, std::memory_order_relaxed);
-  producers_.Unlock();
-}
-
-bool CommandQueue::InGroup() const {
-  const uint64_t owner = group_owner_.load(std::memory_order_relaxed);
-  return owner != 0 && owner == Self();
 }
 
 bool CommandQueue::HasRoom(size_t bytes) {

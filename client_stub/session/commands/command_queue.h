@@ -40,13 +40,8 @@ class CommandQueue {
 
   // --- Producers, any thread ---
 
-  // Holds the producers' lock for a scope, unless the calling thread is inside a group.
+  // Holds the producers' lock for a scope.
   class Turn;
-
-  // Keeps the lock until EndGroup(), so that the thread's commands stay together.
-  void BeginGroup();
-  void EndGroup();
-  bool InGroup() const;
 
   // This and the next three are called with a Turn. Returns true when a command of `bytes`
   // (aligned, with its header) fits in the window now.
@@ -104,7 +99,6 @@ class CommandQueue {
 
   // Producers write these, with the lock.
   alignas(64) SpinMutex producers_;
-  std::atomic<uint64_t> group_owner_{0};
   std::atomic<uint64_t> tail_{0};
   std::atomic<uint64_t> last_seq_{0};
   uint64_t known_head_ = 0;  // Copies of head_ and retired_, refreshed when they seem to matter.
@@ -127,15 +121,15 @@ class CommandQueue {
 
 class CommandQueue::Turn {
  public:
-  explicit Turn(CommandQueue* queue);
-  ~Turn();
+  explicit Turn(CommandQueue* queue) ABSL_NO_THREAD_SAFETY_ANALYSIS : queue_(queue) {
+    queue_->producers_.Lock();
+  }
+  ~Turn() ABSL_NO_THREAD_SAFETY_ANALYSIS { queue_->producers_.Unlock(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  bool grouped() const { return grouped_; }
 
  private:
   CommandQueue* const queue_;
-  const bool grouped_;
 };
 
 }  // namespace warpline::stub

@@ -64,14 +64,6 @@ TEST_F(SessionCallsTest, WhatWasSentLeavesWithoutFurtherCalls) {
   server_.AwaitCommand(seq);
 }
 
-TEST_F(SessionCallsTest, GroupLeavesAtItsEnd) {
-  session_->commands().BeginGroup();
-  session_->commands().Send(cmd::Launch{});
-  const uint64_t seq = session_->commands().Send(cmd::Launch{});
-  session_->commands().EndGroup();
-  server_.AwaitCommand(seq);
-}
-
 TEST_F(SessionCallsTest, RoundTripBringsFields) {
   std::string fields;
   EXPECT_EQ(session_->commands().Call(WaitKind::kRoundTrip, cmd::GlobalFind{}, "name", &fields),
