@@ -118,16 +118,17 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
   }
   connection->busy = true;
   std::weak_ptr<Connection> weak = connection;
-  sessions_->OnHostMemory(request, [this, weak](CudaResult result, int fd) {
+  sessions_->OnHostMemory(request, [this, weak](const HostSegments::Result& result) {
     control_loop.AssertOnLoop();
     const auto held = weak.lock();
     if (held == nullptr || !connections_.contains(held->id)) return;
     held->busy = false;
     HostMemoryAnswer answer;
-    answer.set_error(static_cast<int>(result));
-    const bool with_fd = result == CudaResult::kSuccess && fd >= 0;
+    answer.set_error(static_cast<int>(result.result));
+    answer.set_message(result.why);
+    const bool with_fd = result.result == CudaResult::kSuccess && result.fd >= 0;
     const absl::Status sent =
-        SendPacket(held->socket.get(), answer, {&fd, with_fd ? size_t{1} : size_t{0}});
+        SendPacket(held->socket.get(), answer, {&result.fd, with_fd ? size_t{1} : size_t{0}});
     if (!sent.ok()) Drop(held);
   });
 }

@@ -32,7 +32,7 @@ class Sessions : public HostMemorySessions {
     return session >= 1 && session <= 9 && secret == "secret";
   }
   void OnHostMemory(const HostMemoryRequest&, HostSegments::Answer answer) override {
-    answer(CudaResult::kOutOfMemory, -1);
+    answer({CudaResult::kOutOfMemory, -1, "no room"});
   }
 };
 
@@ -71,7 +71,8 @@ class HostMemoryPortTest : public testing::Test {
     request.set_session(session);
     request.set_secret(secret);
     HostMemoryAnswer answer;
-    return SendPacket(fd.get(), request, {}).ok() && ReceivePacket(fd.get(), &answer, nullptr).ok();
+    return SendPacket(fd.get(), request, {}).ok() &&
+           ReceivePacket(fd.get(), &answer, nullptr).ok() && answer.message() == "no room";
   }
   static bool Ended(const UniqueFd& fd) {
     char byte;

@@ -11,6 +11,14 @@
 #include "proto/frames.h"
 
 namespace warpline::server {
+namespace {
+
+template <typename... Words>
+HostSegments::Result NoRoom(const Words&... words) {
+  return {CudaResult::kOutOfMemory, -1, absl::StrCat(words...)};
+}
+
+}  // namespace
 
 bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
   if (bytes == 0 || va % kHostPageBytes != 0 || bytes % kHostPageBytes != 0 || !InHostArena(va) ||
@@ -22,49 +30,36 @@ bool HostSegments::Fits(uint64_t va, uint64_t bytes) const {
   return next == segments_.begin() || std::prev(next)->first + std::prev(next)->second.bytes <= va;
 }
 
-void HostSegments::Refuse(const std::string& why, const Answer& answer) {
-  client_->SayRefused(why);
-  answer(CudaResult::kOutOfMemory, -1);
-}
-
 void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, Answer answer) {
   const uint64_t va = request.va();
   if (request.give_back()) {
     const auto segment = segments_.find(va);
     if (segment == segments_.end() || segment->second.bytes != request.bytes()) {
-      return answer(CudaResult::kInvalidValue, -1);
+      return answer({CudaResult::kInvalidValue, -1, {}});
     }
     for (const auto& [id, pending] : pending_) {
-      if (pending.va == va && pending.answer) return answer(CudaResult::kInvalidValue, -1);
+      if (pending.va == va && pending.answer) return answer({CudaResult::kInvalidValue, -1, {}});
     }
     return SendUnmap(va, std::move(answer));
   }
-  if (!Fits(va, request.bytes())) return answer(CudaResult::kInvalidValue, -1);
+  if (!Fits(va, request.bytes())) return answer({CudaResult::kInvalidValue, -1, {}});
   if (segments_.size() >= kMostSegments) {
-    return Refuse(absl::StrCat("the session has ", kMostSegments, " segments of host memory"),
-                  answer);
+    return answer(NoRoom("the session has ", kMostSegments, " segments of host memory"));
   }
   Segment segment;
   segment.bytes = request.bytes();
   segment.tenant_charge = tenant_quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   if (segment.tenant_charge.bytes() != segment.bytes) {
-    return Refuse(absl::StrCat("the host memory of its tenant has no room for ", segment.bytes,
-                               " bytes of pinned memory"),
-                  answer);
+    return answer(NoRoom("the host memory of its tenant has no room for ", segment.bytes,
+                         " bytes of pinned memory"));
   }
   if (segment.charge.bytes() != segment.bytes) {
-    return Refuse(absl::StrCat("the host memory that the server shares with all clients has no "
-                               "room for ",
-                               segment.bytes, " bytes"),
-                  answer);
+    return answer(NoRoom("the host memory that the server shares with all clients has no room for ",
+                         segment.bytes, " bytes"));
   }
   absl::StatusOr<UniqueFd> memory = NewSealedMemory("warpline-host", segment.bytes);
-  if (!memory.ok()) {
-    return Refuse(
-        absl::StrCat("the server's host has no memory to share: ", memory.status().message()),
-        answer);
-  }
+  if (!memory.ok()) return answer(NoRoom("the server's host has no memory to share"));
   segment.fd = *std::move(memory);
   segments_[va] = std::move(segment);
   SendMap(va, std::move(answer));
@@ -101,16 +96,16 @@ absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
   const auto segment = segments_.find(pending.va);
   if (pending.unmap) {
     Drop(segment);
-    pending.answer(result, -1);
+    pending.answer({result, -1, {}});
     return absl::OkStatus();
   }
   if (result == CudaResult::kSuccess) {
-    if (pending.answer) pending.answer(result, segment->second.fd.get());
+    if (pending.answer) pending.answer({result, segment->second.fd.get(), {}});
     return absl::OkStatus();
   }
   if (!pending.answer) return absl::AbortedError("cannot map the host memory again");
   Drop(segment);
-  pending.answer(result, -1);
+  pending.answer({result, -1, {}});
   return absl::OkStatus();
 }
 
@@ -126,7 +121,7 @@ void HostSegments::AnswerAll(CudaResult result) {
   std::map<uint64_t, Pending> left;
   left.swap(pending_);
   for (auto& [id, pending] : left) {
-    if (pending.answer) pending.answer(result, -1);
+    if (pending.answer) pending.answer({result, -1, {}});
   }
 }
 
@@ -140,7 +135,7 @@ void HostSegments::MapAgain() {
   for (auto& [id, pending] : left) {
     if (pending.unmap) {
       Drop(segments_.find(pending.va));
-      pending.answer(CudaResult::kSuccess, -1);
+      pending.answer({CudaResult::kSuccess, -1, {}});
     } else if (pending.answer) {
       answers[pending.va] = std::move(pending.answer);
     }

@@ -18,7 +18,6 @@
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
-#include "server/memory/memory_links.h"
 #include "server/process/control_loop.h"
 #include "server/workers/worker_link.h"
 
@@ -26,14 +25,18 @@ namespace warpline::server {
 
 class HostSegments {
  public:
-  // `fd` is borrowed, and -1 unless the result is kSuccess.
-  using Answer = std::function<void(CudaResult result, int fd)>;
+  struct Result {
+    CudaResult result = CudaResult::kSuccess;
+    int fd = -1;      // Borrowed; -1 unless the result is kSuccess.
+    std::string why;  // In words, for kOutOfMemory.
+  };
+  using Answer = std::function<void(const Result& result)>;
 
   static constexpr size_t kMostSegments = 4096;
 
-  // `quota` counts the memory of all sessions. `worker` and `client` are borrowed.
-  HostSegments(std::shared_ptr<Quota> quota, WorkerLink* worker, ClientLink* client)
-      : quota_(std::move(quota)), worker_(worker), client_(client) {}
+  // `quota` counts the memory of all sessions. `worker` is borrowed.
+  HostSegments(std::shared_ptr<Quota> quota, WorkerLink* worker)
+      : quota_(std::move(quota)), worker_(worker) {}
 
   // The tenant's part of the quota, which its sessions share. Called before the first request.
   void SetTenantQuota(std::shared_ptr<Quota> quota) RUNS_ON(control_loop) {
@@ -74,8 +77,6 @@ class HostSegments {
     Answer answer;  // Null for a segment that is mapped again.
   };
 
-  // Answers with kOutOfMemory, and tells the client why.
-  void Refuse(const std::string& why, const Answer& answer) RUNS_ON(control_loop);
   bool Fits(uint64_t va, uint64_t bytes) const RUNS_ON(control_loop);
   void SendMap(uint64_t va, Answer answer) RUNS_ON(control_loop);
   // Everything that waits gets this answer, and nothing is sent any more.
@@ -86,7 +87,6 @@ class HostSegments {
   const std::shared_ptr<Quota> quota_;
   std::shared_ptr<Quota> tenant_quota_ ABSL_GUARDED_BY(control_loop);
   WorkerLink* const worker_;
-  ClientLink* const client_;
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(control_loop) = 1;
   std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(control_loop);  // By address.

@@ -18,7 +18,7 @@ using warpline_internal::HostMemoryRequest;
 using warpline_internal::MemoryDone;
 using warpline_internal::ToWorker;
 
-class HostSegmentsTest : public ::testing::Test, private WorkerLink, private ClientLink {
+class HostSegmentsTest : public ::testing::Test, private WorkerLink {
  protected:
   HostSegmentsTest() { segments_.SetTenantQuota(tenant_quota_); }
 
@@ -29,8 +29,10 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink, private Cli
     request.set_va(va);
     request.set_bytes(bytes);
     request.set_give_back(give_back);
-    segments_.Request(request, [this](CudaResult result, int fd) {
-      results_.push_back(result);
+    segments_.Request(request, [this](const HostSegments::Result& given) {
+      const int fd = given.fd;
+      results_.push_back(given.result);
+      if (!given.why.empty()) refusals_.push_back(given.why);
       if (fd >= 0) fd_ = UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
       struct stat file = {};
       sizes_.push_back(fd >= 0 && fstat(fd, &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0);
@@ -49,12 +51,6 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink, private Cli
     return absl::OkStatus();
   }
 
-  // ClientLink.
-  void Push(warpline_internal::MemoryGrant) override {}
-  void Done() override {}
-  void SayRefused(const std::string& why) override { refusals_.push_back(why); }
-  void Violated(const absl::Status&) override {}
-
   std::vector<std::string> refusals_;
   std::vector<ToWorker> sent_;
   std::vector<CudaResult> results_;
@@ -62,7 +58,7 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink, private Cli
   UniqueFd fd_;  // The client's, of the last segment.
   std::shared_ptr<Quota> quota_ = Quota::Create(16 * kPage);
   std::shared_ptr<Quota> tenant_quota_ = Quota::Create(16 * kPage);
-  HostSegments segments_{quota_, this, this};
+  HostSegments segments_{quota_, this};
 };
 
 TEST_F(HostSegmentsTest, ClientGetsTheSegmentOnceTheWorkerHasIt) {

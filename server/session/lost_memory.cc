@@ -5,8 +5,9 @@
 namespace warpline::server {
 
 void LostMemory::Read(const warpline_internal::ReadBack& request) {
-  if (reader_ == nullptr)
+  if (reader_ == nullptr) {
     reader_ = std::make_shared<MemoryReader>(static_cast<MemoryReaderHost*>(this));
+  }
   reader_->Read(request, worker_->gone());
 }
 

@@ -268,9 +268,15 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
 
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
-  if (!Serving()) return answer(CudaResult::kIllegalState, -1);
-  if (!MayShareHostMemory(entitlement())) return answer(CudaResult::kNotPermitted, -1);
-  holdings_.host_segments().Request(request, std::move(answer));
+  if (!Serving()) return answer({CudaResult::kIllegalState, -1, {}});
+  if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
+  holdings_.host_segments().Request(
+      request, [weak = weak_from_this(), answer = std::move(answer)](const auto& result) {
+        control_loop.AssertOnLoop();
+        const auto self = weak.lock();
+        if (self != nullptr && !result.why.empty()) self->client_.NoteRefusedMemory(result.why);
+        answer(result);
+      });
 }
 
 uint64_t Session::KeptBytes(const KeptMemory& wanted) const {

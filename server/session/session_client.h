@@ -35,6 +35,8 @@ class SessionClient : public ClientLink {
       RUNS_ON(control_loop) {
     first_grant_ = std::move(first);
   }
+  // For reports: no line in the log, since allocators try again as a matter of course.
+  void NoteRefusedMemory(const std::string& why) RUNS_ON(control_loop);
   // The client understands kRefused.
   void TellRefusals() RUNS_ON(control_loop) { tells_refusals_ = true; }
   // Why memory was refused, the latest time.
@@ -50,8 +52,6 @@ class SessionClient : public ClientLink {
 
  private:
   bool CountIfRoom();
-  // For reports: no line in the log, since allocators try again as a matter of course.
-  void NoteRefusedMemory(const std::string& why) RUNS_ON(control_loop);
 
   const std::shared_ptr<SessionPort> port_;
   const int max_pending_;

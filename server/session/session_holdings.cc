@@ -19,7 +19,7 @@ SessionHoldings::SessionHoldings(const Parts& parts)
     : worker_(parts.worker),
       client_(parts.client),
       devices_({parts.control, parts.worker, parts.client, parts.reclaimer}, parts.taken),
-      host_segments_(parts.host_memory, parts.worker, parts.client) {}
+      host_segments_(parts.host_memory, parts.worker) {}
 
 void SessionHoldings::Suspend() {
   devices_.Suspend();

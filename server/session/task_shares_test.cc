@@ -37,7 +37,7 @@ TEST(TaskSharesTest, KeepersAndWarmWorkersAreTasksToo) {
     taken.push_back(eight.Take());
     used += 24 + taken.back().streams();
   }
-  EXPECT_LE(used + 256 + 8 * (16 + 4 * 24), 4096u);
+  EXPECT_LE(used + 256 + uint64_t{8} * (16 + 4 * 24), 4096u);
   EXPECT_GT(one.Take().streams(), eight.sure_streams());
 }
 

@@ -43,6 +43,21 @@ std::optional<std::string> TestClient::Await(uint32_t kind) {
   }
 }
 
+std::map<uint32_t, std::string> TestClient::AwaitEach(std::set<uint32_t> kinds) {
+  std::map<uint32_t, std::string> found;
+  MutexLock lock(&mu_);
+  while (true) {
+    while (!received_.empty()) {
+      Frame frame = std::move(received_.front());
+      received_.pop_front();
+      if (kinds.erase(frame.kind) > 0) found[frame.kind] = std::move(frame.payload);
+      if (kinds.empty()) return found;
+    }
+    if (closed_.has_value()) return found;
+    changed_.Wait(&mu_);
+  }
+}
+
 absl::Status TestClient::AwaitClosed() {
   MutexLock lock(&mu_);
   while (!closed_.has_value()) changed_.Wait(&mu_);

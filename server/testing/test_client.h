@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -37,6 +39,9 @@ class TestClient : public ChannelHandler {
 
   // The next frame of `kind`; others are counted and dropped. Nothing when the channel closed.
   std::optional<std::string> Await(uint32_t kind);
+  // The next frame of each of the kinds, in whatever order they come. Fewer when the channel
+  // closed.
+  std::map<uint32_t, std::string> AwaitEach(std::set<uint32_t> kinds);
   // Waits for the end of the stream.
   absl::Status AwaitClosed();
   // The last number acknowledged by kReceived frames that were seen.

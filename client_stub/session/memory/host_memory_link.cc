@@ -22,7 +22,7 @@ using warpline_internal::HostMemoryRequest;
 constexpr timeval kTimeout = {.tv_sec = 90, .tv_usec = 0};
 // Connecting and sending wait only for who does not take what comes.
 constexpr timeval kSendTimeout = {.tv_sec = 5, .tv_usec = 0};
-constexpr size_t kMaxAnswer = 256;
+constexpr size_t kMaxAnswer = 1024;
 
 bool Receive(int socket, HostMemoryAnswer* answer, UniqueFd* fd) {
   char bytes[kMaxAnswer];
@@ -75,7 +75,8 @@ bool HostMemoryLink::Connect() {
   return true;
 }
 
-CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) {
+CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd,
+                                   std::string* why) {
   HostMemoryRequest request;
   request.set_session(session_);
   request.set_secret(secret_);
@@ -96,6 +97,7 @@ CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, 
     socket_ = UniqueFd();
     return CudaResult::kNotSupported;
   }
+  *why = answer.message();
   return static_cast<CudaResult>(answer.error());
 }
 

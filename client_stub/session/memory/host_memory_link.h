@@ -24,8 +24,9 @@ class HostMemoryLink {
         session_(session),
         secret_(std::move(secret)) {}
 
-  // Waits for the server's answer. kNotSupported when the server does not listen there.
-  CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd);
+  // Waits for the server's answer. kNotSupported when the server does not listen there. `*why` gets
+  // the server's words for kOutOfMemory.
+  CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd, std::string* why);
 
  private:
   bool Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -33,7 +33,8 @@ TEST(HostMemoryLinkTest, AServerOfThisUserIsAsked) {
   });
   HostMemoryLink link(LocalServer(kHere), Name(), 7, kSecret);
   UniqueFd memory;
-  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory), CudaResult::kSuccess);
+  std::string why;
+  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory, &why), CudaResult::kSuccess);
   server.join();
   EXPECT_NE(asked.find(kSecret), std::string::npos);
 }
@@ -45,8 +46,9 @@ TEST(HostMemoryLinkTest, AnotherUserIsSentNothing) {
   LogCapture log;
   HostMemoryLink link(LocalServer(kHere), Name(), 7, kSecret);
   UniqueFd memory;
-  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory), CudaResult::kNotSupported);
-  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory), CudaResult::kNotSupported);
+  std::string why;
+  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory, &why), CudaResult::kNotSupported);
+  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory, &why), CudaResult::kNotSupported);
   EXPECT_EQ(log.LinesWith("no host memory is shared with the server: who listens at").size(), 1u);
   const UniqueFd taken(accept(listener.get(), nullptr, nullptr));
   char bytes[16];

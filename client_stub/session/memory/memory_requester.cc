@@ -26,7 +26,10 @@ MemoryRequester::MemoryRequester(const SessionStatus* status, ControlQueue* cont
 CudaResult MemoryRequester::ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back,
                                             UniqueFd* fd) {
   if (host_memory_ == nullptr) return CudaResult::kNotSupported;
-  return host_memory_->Request(va, bytes, give_back, fd);
+  std::string why;
+  const CudaResult result = host_memory_->Request(va, bytes, give_back, fd, &why);
+  if (result == CudaResult::kOutOfMemory && !why.empty()) NoteRefusedMemory(result, why);
+  return result;
 }
 
 CudaResult MemoryRequester::Ask(MemoryRequest request, GrantWaiter* waiter) {
