@@ -49,7 +49,7 @@ class AuditWriterTest : public ::testing::Test {
   }
   void Replace(uint64_t number, const std::string& text) { std::ofstream(Path(number)) << text; }
 
-  Verdict Check(std::optional<Anchor> anchor = std::nullopt) {
+  Verdict Check(const std::optional<Anchor>& anchor = std::nullopt) {
     auto verdict = Verify(dir_, anchor);
     EXPECT_TRUE(verdict.ok()) << verdict.status();
     return verdict.ok() ? *std::move(verdict) : Verdict();

@@ -103,10 +103,8 @@ TEST(FatbinTest, BareImages) {
   ASSERT_TRUE(elf.ok());
   EXPECT_EQ((*elf)[0].kind, ImageKind::kElf);
   EXPECT_EQ((*elf)[0].sm, 90u);
-  for (const char* bad : {"", "x",
-                          "\x7f"
-                          "ELF",
-                          "PTX", "   "}) {
+  constexpr char kBareElf[] = {0x7f, 'E', 'L', 'F', '\0'};
+  for (const char* bad : {"", "x", kBareElf, "PTX", "   "}) {
     EXPECT_FALSE(ParseImage(bad).ok()) << bad;
   }
 }

@@ -457,8 +457,9 @@ WireResult ReturnsWithoutWaiting(const WireTarget& target) {
   for (int round = 0; round < 3 * target.scale; ++round) {
     for (uint64_t i = 0; i < kGrants; ++i) {
       const auto grant = (*session)->Ask(Request(10 + i, kElsewhere + i * 2 * kMiB, 2 * kMiB));
-      if (!grant.ok() || grant->error() != 0)
+      if (!grant.ok() || grant->error() != 0) {
         return Unprepared(absl::ResourceExhaustedError("no memory"));
+      }
     }
     warpline_internal::MemoryReturn give_back;
     give_back.set_bytes(2 * kMiB);

@@ -55,7 +55,7 @@ Pointer Describe(CUdeviceptr address) {
 
 template <typename T>
 CUresult Give(void* data, T value) {
-  std::memcpy(data, &value, sizeof(T));
+  std::memcpy(data, &value, sizeof(value));
   return CUDA_SUCCESS;
 }
 
@@ -148,14 +148,13 @@ CUresult GiveNothing(CUdeviceptr address, bool known, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return CUDA_SUCCESS;  // The outputs stay as they are.
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return Give<unsigned int>(data, 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give<int>(data, -2);  // CUDA's value for no device.
+    // All are words: libcudart reads four bytes.
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Give<unsigned>(data, 0);  // A word: libcudart reads four bytes.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

@@ -16,7 +16,7 @@ Dialer FakeServer::MakeDialer() {
   return [this](const DialTarget&, ChannelHandler* handler,
                 absl::Duration) -> absl::StatusOr<std::unique_ptr<Channel>> {
     return std::unique_ptr<Channel>(new LoopbackChannel(
-        handler, [this](ClientLink* link, Frame frame) { OnFrame(link, std::move(frame)); }));
+        handler, [this](ClientLink* link, const Frame& frame) { OnFrame(link, frame); }));
   };
 }
 
