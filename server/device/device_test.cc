@@ -182,11 +182,11 @@ TEST_P(DeviceTest, RunsAKernelWithGlobalsAndConstants) {
   std::vector<uint32_t> in(1000);
   for (size_t i = 0; i < in.size(); ++i) in[i] = i * 7;
   Write(memory_, in, kLegacyStream);
-  const uint64_t out = memory_ + 64 * 1024;
+  const uint64_t out = memory_ + uint64_t{64} * 1024;
   ASSERT_EQ(Launch(Find("scale"), {{8, 1, 1}, {128, 1, 1}, 0}, kLegacyStream, out, memory_, 1000u),
             CudaResult::kSuccess);
   const std::vector<uint32_t> got = Read(out, in.size());
-  for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(got[i], in[i] * 3 + (i & 3) + 1) << i;
+  for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(got[i], uint64_t{in[i]} * 3 + (i & 3) + 1) << i;
 }
 
 TEST_P(DeviceTest, TellsLayoutAttributesAndGlobals) {

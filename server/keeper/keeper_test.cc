@@ -43,7 +43,7 @@ class KeeperTest : public testing::Test {
   }
 
   FromKeeper Ask(const ToKeeper& request, std::vector<UniqueFd>* fds = nullptr,
-                 std::vector<int> attached = {}) {
+                 const std::vector<int>& attached = {}) {
     EXPECT_TRUE(SendPacket(near_.get(), request, attached).ok());
     FromKeeper reply;
     EXPECT_TRUE(ReceivePacket(near_.get(), &reply, fds).ok());

@@ -81,7 +81,7 @@ class HostMemoryPort {
   bool Admit(Connection* connection, const warpline_internal::HostMemoryRequest& request)
       RUNS_ON(control_loop);
   void OnPacket(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
-  void Drop(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
+  void Drop(const std::shared_ptr<Connection>& held) RUNS_ON(control_loop);
 
   EventLoop* const loop_;
   HostMemorySessions* const sessions_;

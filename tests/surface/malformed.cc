@@ -35,6 +35,7 @@ alignas(64) unsigned char g_memory[16][1 << 16];
 template <typename T>
 T Argument(Kind kind, int index) {
   T value;
+  // Of a pointer it is the pointer. NOLINTNEXTLINE(bugprone-sizeof-expression)
   std::memset(static_cast<void*>(&value), 0, sizeof(value));
   if constexpr (std::is_pointer_v<T>) {
     using To = std::remove_cv_t<std::remove_pointer_t<T>>;

@@ -26,7 +26,7 @@ inline void* Symbol(const char* name) {
   return dlsym(library, name);
 }
 
-#define SURFACE_CALL(fn) (reinterpret_cast<decltype(&fn)>(::surface::Symbol(#fn)))
+#define SURFACE_CALL(fn) (reinterpret_cast<decltype(&(fn))>(::surface::Symbol(#fn)))
 
 inline constexpr char kPtx[] = R"(
 .version 7.0

@@ -55,6 +55,7 @@ Pointer Describe(CUdeviceptr address) {
 
 template <typename T>
 CUresult Give(void* data, T value) {
+  // Of a pointer it is the pointer. NOLINTNEXTLINE(bugprone-sizeof-expression)
   std::memcpy(data, &value, sizeof(value));
   return CUDA_SUCCESS;
 }

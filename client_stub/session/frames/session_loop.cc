@@ -129,12 +129,13 @@ bool SessionLoop::HandleWelcome(std::string_view payload, std::string* problem) 
   }
   welcome_seen_ = true;
   auto welcomed = ParseWelcome(payload, arena_);
-  if (welcomed.ok()) {
+  const absl::Status status = welcomed.status();
+  if (status.ok()) {
     welcomed_ = *std::move(welcomed);
     if (welcomed_.resumable) receipts_.Start();
     connection_->SetUp(welcomed_.resumable);
   }
-  answer_->Give(welcomed.status());
+  answer_->Give(status);
   return true;
 }
 

@@ -23,7 +23,7 @@ class FakeSessionHandler final : public SessionHandler, public ClientLink {
   }
 
   warpline::Accept OnFrame(Frame* frame) override {
-    server_->OnFrame(this, std::move(*frame));
+    server_->OnFrame(this, *frame);
     return warpline::Accept::kTaken;
   }
 

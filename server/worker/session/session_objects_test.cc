@@ -11,9 +11,7 @@
 namespace warpline::worker {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::Not;
 
 constexpr uint32_t kFloat = 0x20;
 

@@ -15,7 +15,6 @@
 namespace warpline::worker {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 
 TEST_F(SessionTest, LaunchThenSyncRunsInOrderAndReplies) {
@@ -510,8 +509,9 @@ TEST_F(SessionTest, MutatedBatchesNeverCrash) {
     Add(cmd::ImageData{random() % 3, random() % 9, random() % 9}, "xyz");
     Add(cmd::StreamDestroy{random() % 8});
     Add(cmd::EventDestroy{random() % 4});
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i) {
       commands_[random() % commands_.size()] = static_cast<char>(random());
+    }
     const uint64_t first = next_seq_ - count_;
     if (!Send().ok()) {
       Restart(SessionLimits());

@@ -43,7 +43,8 @@ uint8_t* Element(uint8_t* regs, const Matrix& matrix, int lane, int index) {
   const int per = MatrixElementsPerRegister(matrix.type);
   const uint32_t slot = matrix.slots[static_cast<size_t>(index / per)];
   const int column = std::max(bytes, 4);
-  return regs + slot + static_cast<ptrdiff_t>(lane) * column + index % per * bytes;
+  return regs + slot + static_cast<ptrdiff_t>(lane) * column +
+         static_cast<ptrdiff_t>(index % per) * bytes;
 }
 
 int ElementsPerLane(const Matrix& matrix) {
