@@ -55,8 +55,8 @@ class AuditWriterTest : public ::testing::Test {
     return verdict.ok() ? *std::move(verdict) : Verdict();
   }
   // The first fault; empty for a record that is whole.
-  std::string FirstFault(std::optional<Anchor> anchor = std::nullopt) {
-    const Verdict verdict = Check(std::move(anchor));
+  std::string FirstFault(const std::optional<Anchor>& anchor = std::nullopt) {
+    const Verdict verdict = Check(anchor);
     return verdict.faults.empty() ? "" : verdict.faults.front().Text();
   }
 

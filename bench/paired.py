@@ -17,6 +17,7 @@ import pathlib
 import statistics
 
 HERE = pathlib.Path(__file__).absolute().parent
+MOST_SPREAD = 0.25
 
 
 def slower(native, other, unit):
@@ -57,7 +58,8 @@ def row(figure, unit, native, remote, control=(), goal=None):
 
 
 def met(made):
-    """Whether a row reaches its goal; None where it has none or was not measured."""
-    if "goal" not in made or "ratio" not in made:
+    """Whether a row reaches its goal; None where it has none or was not measured, or where native
+    programs differ so much from themselves that the run says nothing."""
+    if "goal" not in made or "ratio" not in made or made.get("spread", 0) > MOST_SPREAD:
         return None
     return made["ratio"] <= made["goal"] + made.get("spread", 0)

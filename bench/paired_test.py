@@ -28,6 +28,7 @@ class PairedTest(unittest.TestCase):
         row = {"ratio": 1.05, "goal": 1.0, "spread": 0.06}
         self.assertTrue(paired.met(row))
         self.assertFalse(paired.met({**row, "spread": 0.04}))
+        self.assertIsNone(paired.met({**row, "spread": 0.5}), "noise")
         self.assertIsNone(paired.met({"ratio": 1.0}))
         self.assertIsNone(paired.met({"goal": 1.0}))
 

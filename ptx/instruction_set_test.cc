@@ -97,10 +97,11 @@ TEST(InstructionSetTest, AccessesHaveSpaceDirectionAndSize) {
 }
 
 TEST(InstructionSetTest, WhatIsNotInTheTableIsUnknown) {
+  constexpr char kBulk[] =
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%l1], %r2, [%r3];";
   for (const char* const text : {
            "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%l1, {%f4,%f5}];",
-           "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-           "[%r1],[%l1],%r2,[%r3];",
+           kBulk,
            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%l1], [%r1], %r2;",
            "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];",
            "multimem.ld_reduce.global.add.u32 %r1, [%l1];",

@@ -312,14 +312,14 @@ absl::Status Scheduler::CountCall(const std::string& tenant) {
                                                    " times a second; try again"));
 }
 
-absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& text,
+absl::StatusOr<LeaseToken> Scheduler::OpenTokenOfOurs(const std::string& token,
                                                       const CertificateHolder& by) {
-  auto token = OpenToken(text, keys_.VerifyKeys());
-  if (token.ok()) {
-    if (auto status = RenewHolder(by, &*token); !status.ok()) token = status;
+  auto opened = OpenToken(token, keys_.VerifyKeys());
+  if (opened.ok()) {
+    if (auto status = RenewHolder(by, &*opened); !status.ok()) opened = status;
   }
-  if (!token.ok()) ++counts_.rejected;
-  return token;
+  if (!opened.ok()) ++counts_.rejected;
+  return opened;
 }
 
 absl::StatusOr<LeaseRecord> Scheduler::FindLease(const std::string& id) {
@@ -329,15 +329,15 @@ absl::StatusOr<LeaseRecord> Scheduler::FindLease(const std::string& id) {
   return **std::move(lease);
 }
 
-absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& text, const CertificateHolder& by) {
+absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& token, const CertificateHolder& by) {
   MutexLock lock(&mu_);
-  const auto token = OpenTokenOfOurs(text, by);
-  if (!token.ok()) return token.status();
-  if (auto status = CountCall(token->tenant); !status.ok()) return status;
+  const auto opened = OpenTokenOfOurs(token, by);
+  if (!opened.ok()) return opened.status();
+  if (auto status = CountCall(opened->tenant); !status.ok()) return status;
   const absl::Time now = Now();
-  const std::string& certificate = token->holder.certificate;
-  if (const auto* recent = renewals_.Find(token->lease, certificate, now)) return *recent;
-  auto lease = FindLease(token->lease);
+  const std::string& certificate = opened->holder.certificate;
+  if (const auto* recent = renewals_.Find(opened->lease, certificate, now)) return *recent;
+  auto lease = FindLease(opened->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) {
     return absl::FailedPreconditionError(absl::StrCat("the lease was ended: ", lease->reason));
@@ -352,17 +352,17 @@ absl::StatusOr<LeaseReply> Scheduler::Renew(const std::string& text, const Certi
   for (const TenantRecord& known : *tenants) {
     if (known.name == lease->tenant) tenant = known;
   }
-  auto reply = ReplyFor(*lease, tenant, token->holder);
+  auto reply = ReplyFor(*lease, tenant, opened->holder);
   if (reply.ok()) renewals_.Put(lease->id, certificate, *reply, now);
   return reply;
 }
 
 // Not refused for the tenant's rate: it had to acquire what it releases.
-absl::Status Scheduler::Release(const std::string& text, const CertificateHolder& by) {
+absl::Status Scheduler::Release(const std::string& token, const CertificateHolder& by) {
   MutexLock lock(&mu_);
-  const auto token = OpenTokenOfOurs(text, by);
-  if (!token.ok()) return token.status();
-  auto lease = FindLease(token->lease);
+  const auto opened = OpenTokenOfOurs(token, by);
+  if (!opened.ok()) return opened.status();
+  auto lease = FindLease(opened->lease);
   if (!lease.ok()) return lease.status();
   if (lease->state != LeaseState::kActive) return absl::OkStatus();
   return EndLease(*std::move(lease), LeaseState::kReleased, "the program that held it has ended");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -79,7 +78,7 @@ int FindResult(void* key, int, void** data, uint32_t* bytes) {
   }
   void* copy = std::malloc(result.size());
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::memcpy(copy, result.data(), result.size());
+  result.copy(static_cast<char*>(copy), result.size());
   *data = copy;
   *bytes = static_cast<uint32_t>(result.size());
   return kDone;

@@ -29,7 +29,7 @@ uint64_t ArrayLevelExtent(uint64_t extent, uint32_t level);
 
 // An upper bound of the bytes of all levels: for formats without elements of their own not even the
 // device tells the exact number. Returns the largest number where they cannot be counted.
-uint64_t ArrayBytes(const ArrayExtents& extents);
+uint64_t ArrayBytes(const ArrayExtents& of);
 
 // The bytes that an array counts against its session's quota. The device's own books are finer, and
 // its rounding is coarser.

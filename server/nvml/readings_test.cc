@@ -59,7 +59,7 @@ int Constraints(void*, uint32_t* least, uint32_t* most) {
   return 0;
 }
 int EccErrors(void*, uint32_t type, uint32_t counter, unsigned long long* count) {
-  *count = (1ull << 40) + 10 * type + counter;
+  *count = (1ull << 40) + 10ull * type + counter;
   return 0;
 }
 int FanSpeed(void*, uint32_t* value) {

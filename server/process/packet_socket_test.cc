@@ -13,7 +13,6 @@
 namespace warpline {
 namespace {
 
-using warpline_internal::CreateChunks;
 using warpline_internal::FromKeeper;
 using warpline_internal::ToKeeper;
 

@@ -151,7 +151,7 @@ WireResult ChunksForALostSession(const WireTarget& target) {
     if (!session.ok()) return Unprepared(session.status());
     RawClient* const client = (*session)->client();
     warpline_internal::MemoryRequest request = Request(7, 0, 2 * kMiB);
-    request.set_want_bytes(256 * 2 * kMiB);
+    request.set_want_bytes(kMiB * 512);
     request.set_handle(1);
     client->Send(kCommands, hostile::CommandsPayload(1, 1, std::string(32, '\xff')));
     client->Send(kMemoryRequest, request.SerializeAsString());

@@ -114,12 +114,14 @@ WRAP_BUFFER(getrandom, true, (void* b, size_t n, unsigned f), b, n, (b, n, f))
 
 // The C library's own calls move large items to and from the buffer without a copy. After a call
 // has failed, nothing tells how much of a file was read; so these are not tried again.
+// NOLINTBEGIN(bugprone-macro-parentheses): of parameters that are in parentheses already.
 #define WRAP_STREAM(name, to_buffer, parameters, bytes, arguments) \
   void* g_real_##name = nullptr;                                   \
   size_t Wrapped_##name parameters {                               \
     Ready(b, (bytes), to_buffer);                                  \
     return REAL(name) arguments;                                   \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 WRAP_STREAM(fread, true, (void* b, size_t s, size_t n, FILE* f), s* n, (b, s, n, f))
 WRAP_STREAM(fread_unlocked, true, (void* b, size_t s, size_t n, FILE* f), s* n, (b, s, n, f))

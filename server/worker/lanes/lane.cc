@@ -192,7 +192,7 @@ void Lane::Deliver() {
   host_->reports->AfterRetired();
 }
 
-void Lane::Complete(Pending pending, CudaResult result) {
+void Lane::Complete(const Pending& pending, CudaResult result) {
   if (result != CudaResult::kSuccess) {
     // A wait reports an execution error of the work before it: the context is gone.
     host_->reports->Fail(pending.seq, CommandId::kStreamSync, result);
@@ -232,9 +232,9 @@ bool Lane::Poll() {
       result = context_->QueryEvent(front.mark->id());
       if (result == CudaResult::kNotReady) break;
     }
-    Pending pending = std::move(pending_.front());
+    const Pending pending = std::move(pending_.front());
     pending_.pop_front();
-    Complete(std::move(pending), result);
+    Complete(pending, result);
     progress = true;
   }
   return progress;

@@ -136,7 +136,7 @@ class Lane {
   void MarkTail() RUNS_ON(on_lane_);
   void Idle(int64_t last_progress_ns) RUNS_ON(on_lane_);
   bool Satisfied(const Task& task) const RUNS_ON(on_lane_);
-  void Complete(Pending pending, CudaResult result) RUNS_ON(on_lane_);
+  void Complete(const Pending& pending, CudaResult result) RUNS_ON(on_lane_);
 
   const Kind kind_;
   const uint64_t stream_;

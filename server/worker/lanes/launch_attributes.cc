@@ -32,7 +32,7 @@ bool TakeAttributes(std::string_view* tail, uint32_t count, device::LaunchConfig
   if (count > tail->size() / sizeof(WireAttribute)) return false;
   for (uint32_t i = 0; i < count; ++i) {
     WireAttribute wire;
-    TakeStruct(tail, &wire);
+    if (!TakeStruct(tail, &wire)) return false;
     if (wire.id >= 32 || (kForwarded >> wire.id & 1) == 0) return false;
     device::LaunchAttribute& attribute = config->attributes.emplace_back();
     attribute.id = wire.id;

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 namespace warpline::cpu {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): see above.
 
 enum class HalfRound { kNearest, kZero, kDown, kUp };
 
