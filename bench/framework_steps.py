@@ -121,10 +121,10 @@ def say(value):
 def main():
     torch.manual_seed(0)
     step = globals()[sys.argv[1]]()
-    results = [step().detach() for _ in range(max(WARM_UP, getattr(step, "of", 1)))]
-    say([round(float(value), 3) for value in results])
     # Steps that are made together are timed together.
     of = getattr(step, "of", 1)
+    results = [step().detach() for _ in range(max(WARM_UP, of))]
+    say([round(float(value), 3) for value in results])
     for line in sys.stdin:
         times = []
         seconds = float(line.split()[0]) if line.strip().endswith("s") else None

@@ -70,13 +70,6 @@ class Runner:
         self._process.wait()
 
 
-def turns(names, rounds):
-    """The names, another one first in each round."""
-    for number in range(rounds):
-        first = number % len(names)
-        yield from names[first:] + names[:first]
-
-
 def measure(sides, name, args):
     """The row of a program."""
     runners, medians = {}, {side: [] for side in KINDS}
@@ -84,7 +77,7 @@ def measure(sides, name, args):
         for side in KINDS:
             runners[side] = Runner(sides, side, name, args.stat)
         results = {side: runner.finish() for side, runner in runners.items()}
-        for side in turns(list(KINDS), args.rounds):
+        for side in paired.turns(list(KINDS), args.rounds):
             runners[side].begin(STEPS[name])
             medians[side].append(statistics.median(runners[side].finish()))
     finally:
@@ -106,7 +99,7 @@ def measure_at_once(sides, name, args):
             for number in range(args.at_once):
                 group.append(Runner(sides, side, name, number=number))
                 group[-1].finish()
-        for side in turns(list(KINDS), args.rounds):
+        for side in paired.turns(list(KINDS), args.rounds):
             group = groups[KINDS[side]]
             for runner in group:
                 runner.begin("%g s" % args.seconds)
@@ -127,10 +120,10 @@ def measure_at_once(sides, name, args):
 def line(row):
     ranges = ["%s %9.3f (%.3f - %.3f)" % (side, row[side], *row["ranges"][side])
               for side in ("native", "remote")]
-    goal = {None: "", True: "  goal %.2f met", False: "  goal %.2f missed"}[paired.met(row)]
+    goal = "  goal %.2f%s" % (row["goal"], paired.verdict(row)) if paired.verdict(row) else ""
     return "%-24s %-7s %s  ratio %.3f  spread %.3f%s%s" % (
         row["figure"], row["unit"], "  ".join(ranges), row["ratio"], row.get("spread", 0),
-        goal % row["goal"] if goal else "", "" if row.get("same_result", True) else "  results DIFFER")
+        goal, "" if row.get("same_result", True) else "  results DIFFER")
 
 
 def main():

@@ -41,6 +41,13 @@ def goals(path=HERE / "goals.json"):
     return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
+def turns(names, rounds):
+    """The names, `rounds` times, another one first in each round."""
+    for number in range(rounds):
+        first = number % len(names)
+        yield from names[first:] + names[:first]
+
+
 def row(figure, unit, native, remote, control=(), goal=None):
     """The row of one figure, from what the turns measured. `native` may be empty."""
     made = {"figure": figure, "unit": unit}
@@ -63,3 +70,8 @@ def met(made):
     if "goal" not in made or "ratio" not in made or made.get("spread", 0) > MOST_SPREAD:
         return None
     return made["ratio"] <= made["goal"] + made.get("spread", 0)
+
+
+def verdict(made):
+    """" met" or " missed" for what follows a goal; empty where nothing is to be said."""
+    return {None: "", True: " met", False: " missed"}[met(made)]

@@ -32,6 +32,14 @@ class PairedTest(unittest.TestCase):
         self.assertIsNone(paired.met({"ratio": 1.0}))
         self.assertIsNone(paired.met({"goal": 1.0}))
 
+    def test_a_verdict_follows_the_goal(self):
+        self.assertEqual([paired.verdict({"ratio": ratio, "goal": 1.0}) for ratio in (1.0, 1.1)],
+                         [" met", " missed"])
+        self.assertEqual(paired.verdict({"goal": 1.0}), "")
+
+    def test_each_name_is_the_first_in_its_turn(self):
+        self.assertEqual(list(paired.turns(["a", "b", "c"], 4)), list("abc" "bca" "cab" "abc"))
+
     def test_goals_are_ratios(self):
         for figure, goal in paired.goals().items():
             self.assertGreater(goal, 0.5, figure)

@@ -107,13 +107,6 @@ def cell(value, suffix=""):
     return ("%.3g" if value < 1000 else "%.0f") % value + suffix
 
 
-def goal_cell(row):
-    reached = paired.met(row)
-    if reached is None:
-        return cell(row.get("goal"), "x")
-    return cell(row["goal"], "x") + (" met" if reached else " missed")
-
-
 def print_table(rows, have_native):
     columns = ["figure", "unit", "native", "remote", "ratio", "spread", "goal", "peer"]
     cells = [[
@@ -122,7 +115,7 @@ def print_table(rows, have_native):
         cell(row.get("remote")),
         cell(row.get("ratio"), "x"),
         cell(row.get("spread")),
-        goal_cell(row),
+        cell(row.get("goal"), "x") + paired.verdict(row),
         cell(row.get("peer"), "x")
     ] for row in rows]
     if not have_native:
@@ -154,20 +147,18 @@ def main(argv):
         if not options.no_control:
             commands["control"] = commands["native"]
     runs = {"native": [], "control": [], "remote": []}
-    for number in range(max(options.runs, 1)):
-        order = sorted(commands)
-        for side in order[number % len(order):] + order[:number % len(order)]:
-            if side not in commands:
-                continue
-            figures, why = run_once(commands[side], options.timeout_s)
-            if why is not None and side != "remote" and not figures:
-                print("native: %s; the remote column alone follows" % why, file=sys.stderr)
-                commands = {"remote": commands["remote"]}
-                continue
-            if why is not None:
-                print("%s: %s" % (side, why), file=sys.stderr)
-                return 1
-            runs[side].append(figures)
+    for side in paired.turns(sorted(commands), max(options.runs, 1)):
+        if side not in commands:
+            continue
+        figures, why = run_once(commands[side], options.timeout_s)
+        if why is not None and side != "remote" and not figures:
+            print("native: %s; the remote column alone follows" % why, file=sys.stderr)
+            commands = {"remote": commands["remote"]}
+            continue
+        if why is not None:
+            print("%s: %s" % (side, why), file=sys.stderr)
+            return 1
+        runs[side].append(figures)
     rows = merge(runs)
     if not rows:
         print("the benchmark printed no figures", file=sys.stderr)
