@@ -6,12 +6,6 @@
 #include "server/session/connection/message_frame.h"
 
 namespace warpline::server {
-namespace {
-
-// So many frames may wait for the client when a refusal is told.
-constexpr size_t kMostBehind = 64;
-
-}  // namespace
 
 bool SessionClient::CountIfRoom() {
   if (pending_.fetch_add(1) < max_pending_) return true;
@@ -45,7 +39,7 @@ void SessionClient::Push(warpline_internal::MemoryGrant grant) {
 // A worker may have as many requests refused as it likes, and its client may read nothing.
 void SessionClient::SayRefused(const std::string& why) {
   NoteRefusedMemory(why);
-  if (!tells_refusals_ || port_->Backlog() >= kMostBehind) return;
+  if (!tells_refusals_ || port_->Backlog() >= kMaxBacklog) return;
   warpline_internal::MemoryRefused refused;
   refused.set_message(why);
   port_->Push(FrameOf(kRefused, refused));

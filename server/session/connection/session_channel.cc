@@ -17,8 +17,6 @@ using warpline_internal::ReadBack;
 
 // Control messages are small; a large one is an attack on the parser.
 constexpr size_t kMaxControlPayload = 64u << 10;
-// Answers that a client has not taken yet.
-constexpr size_t kMaxBacklog = 64;
 // The smallest command is its header.
 constexpr size_t kMinCommandBytes = 8;
 

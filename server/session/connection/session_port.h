@@ -23,6 +23,10 @@
 
 namespace warpline::server {
 
+// A client that has not taken so many frames is asked for nothing more, and told no more than it
+// must be.
+inline constexpr size_t kMaxBacklog = 64;
+
 // Thread-safe. Outlives the channel, which is why it is shared.
 class SessionPort {
  public:
