@@ -1,14 +1,12 @@
 #include "scheduler/scheduler.h"
 
-#include <cstdlib>
-#include <map>
-#include <set>
 #include <string>
 
 #include "common/log/log_capture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lease/token.h"
+#include "scheduler/scheduler_fixture.h"
 #include "scheduler/sqlite.h"
 #include "scheduler/state_folder.h"
 #include "scheduler/store.h"
@@ -17,121 +15,7 @@ namespace warpline::scheduler {
 namespace {
 
 using testing::HasSubstr;
-using warpline_internal::AcquireRequest;
-using warpline_internal::LeaseReply;
-using warpline_internal::ReportReply;
-using warpline_internal::ServerReport;
 using Code = absl::StatusCode;
-
-constexpr uint64_t kGiB = 1ull << 30;
-
-class SchedulerTest : public testing::Test {
- protected:
-  SchedulerTest() : folder_(testing::TempDir() + "/scheduler_XXXXXX") {
-    if (mkdtemp(folder_.data()) == nullptr) abort();
-    Restart();
-  }
-
-  void Restart() {
-    scheduler_.reset();
-    SchedulerOptions options;
-    options.operator_credential = "operator";
-    options.max_leases = 8;
-    options.clock = [this] { return now_; };
-    auto keys = KeyRing::Open(folder_ + "/keys", absl::Hours(1), absl::Seconds(5), now_);
-    auto store = Store::Open(folder_ + "/state.db");
-    ASSERT_TRUE(keys.ok() && store.ok());
-    auto scheduler = Scheduler::Create(options, *std::move(store), *std::move(keys));
-    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
-    scheduler_ = *std::move(scheduler);
-  }
-
-  static ServerReport Report(const std::string& name) {
-    ServerReport report;
-    report.set_name(name);
-    report.set_endpoint(name + ":14000");
-    auto* device = report.add_devices();
-    device->set_uuid("GPU-" + name);
-    device->set_capacity_bytes(16 * kGiB);
-    return report;
-  }
-
-  absl::StatusOr<warpline_internal::StatReply> StatOf(const std::string& operators,
-                                                      const std::string& tenants) {
-    warpline_internal::StatRequest request;
-    request.set_operator_credential(operators);
-    request.set_tenant_credential(tenants);
-    return scheduler_->Stat(request, "pool");
-  }
-
-  ReportReply Tell(const ServerReport& report) {
-    auto reply = scheduler_->Report(WithCredential(report), true);
-    EXPECT_TRUE(reply.ok()) << reply.status();
-    return reply.value_or(ReportReply());
-  }
-
-  // Adds the credential that AddServer() gave the report's server.
-  ServerReport WithCredential(ServerReport report) const {
-    const auto found = servers_.find(report.name());
-    if (found != servers_.end()) report.set_credential(found->second);
-    return report;
-  }
-
-  static warpline_internal::ServerRequest ServerNamed(const std::string& name, bool create) {
-    warpline_internal::ServerRequest request;
-    request.set_credential("operator");
-    request.set_name(name);
-    request.set_create(create);
-    return request;
-  }
-
-  void AddServer(const std::string& name, bool create = true) {
-    const auto reply = scheduler_->PutServer(ServerNamed(name, create));
-    ASSERT_TRUE(reply.ok()) << reply.status();
-    servers_[name] = reply->credential();
-  }
-
-  absl::StatusOr<LeaseReply> Acquire(uint64_t gib, const std::string& credential = "",
-                                     bool by_sessions = false) {
-    AcquireRequest request;
-    request.set_memory_bytes(gib * kGiB);
-    request.set_credential(credential);
-    return scheduler_->Acquire(request, by_sessions, true);
-  }
-
-  static ServerReport WithSessions(ServerReport report, const std::string& lease) {
-    auto* added = report.add_leases();
-    added->set_lease(lease);
-    added->set_sessions(1);
-    return report;
-  }
-
-  std::string AddTenant(const std::string& name, uint64_t gib, uint32_t leases, uint64_t seconds,
-                        warpline_internal::TenantRequest request = {}) {
-    for (const char* server : {"a", "b"}) {
-      if (servers_.count(server) == 0) AddServer(server);
-    }
-    request.set_credential("operator");
-    request.set_name(name);
-    request.set_memory_bytes(gib * kGiB);
-    request.set_max_leases(leases);
-    request.set_max_seconds(seconds);
-    request.set_create(true);
-    auto reply = scheduler_->PutTenant(request);
-    EXPECT_TRUE(reply.ok()) << reply.status();
-    return reply.ok() ? reply->credential() : "";
-  }
-
-  void Pass(absl::Duration time) {
-    now_ += time;
-    scheduler_->Housekeep();
-  }
-
-  std::string folder_;
-  absl::Time now_ = absl::FromUnixSeconds(1800000000);
-  std::unique_ptr<Scheduler> scheduler_;
-  std::map<std::string, std::string> servers_;  // Their credentials.
-};
 
 TEST_F(SchedulerTest, LeaseNamesAServerThatTakesItsToken) {
   const ReportReply keys = Tell(Report("a"));
@@ -717,85 +601,6 @@ TEST_F(SchedulerTest, ATenantIsShownItsOwnSessions) {
   EXPECT_EQ(stat->sessions(0).tenant(), "vision");
   EXPECT_EQ(stat->devices_size(), 0);
   EXPECT_FALSE(StatOf("", "guess").ok());
-}
-
-TEST_F(SchedulerTest, LeaseOfSeveralDevicesHoldsMemoryOfEach) {
-  ServerReport report = Report("a");
-  for (const char* uuid : {"GPU-a2", "GPU-a3"}) {
-    *report.add_devices() = report.devices(0);
-    report.mutable_devices(report.devices_size() - 1)->set_uuid(uuid);
-  }
-  const ReportReply keys = Tell(report);
-  Tell(Report("b"));
-  AcquireRequest request;
-  request.set_memory_bytes(10 * kGiB);
-  request.set_devices(2);
-  const auto lease = scheduler_->Acquire(request, false, true);
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_EQ(lease->device(), "GPU-a,GPU-a2");
-  EXPECT_EQ(lease->memory_bytes(), 10 * kGiB);
-  const auto token = OpenToken(lease->token(), {{keys.keys(0).id(), keys.keys(0).key()}});
-  ASSERT_TRUE(token.ok()) << token.status();
-  EXPECT_EQ(token->devices, std::vector<std::string>({"GPU-a", "GPU-a2"}));
-  EXPECT_EQ(scheduler_->Leases("operator")->leases(0).device(), "GPU-a,GPU-a2");
-  EXPECT_EQ(scheduler_->Servers("operator")->servers(0).leased_bytes(), 20 * kGiB);
-  EXPECT_EQ(scheduler_->Tenants("operator")->tenants(0).leased_bytes(), 20 * kGiB);
-  EXPECT_EQ(scheduler_->Counts().leased_bytes, 20 * kGiB);
-  // One device of "a" has as much left.
-  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kResourceExhausted);
-  request.set_device("GPU-a3,GPU-a2");
-  request.set_memory_bytes(6 * kGiB);
-  EXPECT_EQ(scheduler_->Acquire(request, false, true)->device(), "GPU-a3,GPU-a2");
-  request.set_devices(3);
-  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
-  request.clear_device();
-  request.set_devices(17);
-  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
-  request.clear_devices();
-  request.set_device("GPU-a,GPU-a");
-  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kInvalidArgument);
-  Restart();
-  std::set<std::string> devices;  // Leases come in the order of their random names.
-  const auto leases = scheduler_->Leases("operator");
-  for (const auto& held : leases->leases()) devices.insert(held.device());
-  EXPECT_EQ(devices, (std::set<std::string>{"GPU-a,GPU-a2", "GPU-a3,GPU-a2"}));
-}
-
-TEST_F(SchedulerTest, TenantsMemoryCountsEveryDeviceOfALease) {
-  AddServer("a");
-  ServerReport report = Report("a");
-  *report.add_devices() = report.devices(0);
-  report.mutable_devices(1)->set_uuid("GPU-a2");
-  const std::string credential = AddTenant("t", 12, 0, 0);
-  Tell(report);
-  AcquireRequest request;
-  request.set_credential(credential);
-  request.set_devices(2);
-  request.set_memory_bytes(7 * kGiB);
-  EXPECT_EQ(scheduler_->Acquire(request, false, true).status().code(), Code::kResourceExhausted);
-  request.set_memory_bytes(6 * kGiB);
-  EXPECT_TRUE(scheduler_->Acquire(request, false, true).ok());
-}
-
-TEST_F(SchedulerTest, DevicesThatCannotBeToldApartAreRefused) {
-  ServerReport report = Report("a");
-  *report.add_devices() = report.devices(0);
-  EXPECT_EQ(scheduler_->Report(report, true).status().code(), Code::kInvalidArgument);
-  report.mutable_devices(1)->set_uuid("GPU-b,GPU-c");
-  EXPECT_EQ(scheduler_->Report(report, true).status().code(), Code::kInvalidArgument);
-}
-
-TEST_F(SchedulerTest, SessionOfSeveralDevicesCountsOnEach) {
-  ServerReport report = Report("a");
-  *report.add_devices() = report.devices(0);
-  report.mutable_devices(1)->set_uuid("GPU-a2");
-  auto* const session = report.add_sessions();
-  session->set_gpu(1);
-  session->add_more_gpus(0);
-  Tell(report);
-  const auto stat = StatOf("operator", "");
-  EXPECT_EQ(stat->devices(0).sessions(), 1u);
-  EXPECT_EQ(stat->devices(1).sessions(), 1u);
 }
 
 }  // namespace
