@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "lease/token.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/state_folder.h"
 
