@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -51,21 +52,21 @@ bool CloseAll(Jail* jail) {
 }
 
 // Says, as bits, which attempts did not end as they should in a jail whose layer `on` holds alone.
-int With(Layer on, const std::function<int()>& attempts) {
+int With(Layer on, const std::function<int()>& attempts, const char* profile = kWorkerProfile) {
   return InChild([&] {
     LayerSet others;
     for (const LayerSpec& spec : AllLayers()) {
       if (spec.layer != on) others = others | spec.layer;
     }
     TurnOffForTest(others);
-    Jail jail(Plan(kWorkerProfile));
+    Jail jail(Plan(profile));
     if (!CloseAll(&jail)) return 99;
     return jail.report().held().empty() ? 98 : attempts();
   });
 }
 
 TEST(JailTest, EveryProfileHasEveryLayer) {
-  for (const char* const name : {kWorkerProfile, kKeeperProfile}) {
+  for (const char* const name : {kWorkerProfile, kPeersProfile, kKeeperProfile}) {
     ASSERT_NE(ProfileNamed(name), nullptr);
     for (const LayerSpec& spec : AllLayers()) {
       EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
@@ -108,6 +109,26 @@ TEST(JailTest, SystemCallsThatAreNotListedFail) {
                    return wrong;
                  }),
             0);
+}
+
+// 1 for a request that a filter refused, and 0 for one that the device saw, which knows none of
+// them.
+int Refused(unsigned number) {
+  const int device = open("/dev/null", O_RDWR);
+  if (ioctl(device, _IOC(_IOC_READ | _IOC_WRITE, 'F', number, 0)) == 0) return 2;
+  return errno == EPERM ? 1 : 0;
+}
+
+TEST(JailTest, ObjectsAreDuplicatedOnlyBetweenSeveralDevices) {
+  constexpr unsigned kDuplicate = 0x34;
+  constexpr unsigned kShare = 0x35;
+  constexpr unsigned kAllocate = 0x2b;
+  const auto attempts = [] {
+    return Refused(kDuplicate) | Refused(kShare) << 2 | Refused(kAllocate) << 4;
+  };
+  EXPECT_EQ(With(Layer::kSystemCalls, attempts), 1 | 1 << 2);
+  EXPECT_EQ(With(Layer::kSystemCalls, attempts, kKeeperProfile), 1 | 1 << 2);
+  EXPECT_EQ(With(Layer::kSystemCalls, attempts, kPeersProfile), 1 << 2);
 }
 
 TEST(JailTest, OwnThreadsCanBeSignalled) {

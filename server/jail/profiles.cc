@@ -173,10 +173,14 @@ constexpr RequestRule ResourceManager(uint32_t number) { return {0xffff, 'F' << 
 constexpr RequestRule UnifiedMemory(uint32_t number) { return {0xffffffff, number}; }
 
 // What the driver asks for in a process that has contexts: what was seen (docs/decisions/0020), and
-// what undoes it. Not in the list are the requests to share or duplicate objects of other clients,
-// to read and set the driver's registry, to export memory for other devices, to wrap a request into
-// another, and all of unified memory's tools, which read and write memory.
-constexpr RequestRule kRequests[] = {
+// what undoes it. Not in the list are the requests to share objects with other clients, to read and
+// set the driver's registry, to export memory for other devices, to wrap a request into another,
+// and all of unified memory's tools, which read and write memory.
+constexpr RequestRule kRequestsOfSeveral[] = {
+    // Duplicate an object. What the driver allocates for itself on one of several devices it gives
+    // to the others by a duplicate, at any time. Between processes the driver refuses it, unless
+    // the owner has shared the object, by a request that no jailed process has.
+    ResourceManager(0x34),
     ResourceManager(0x27),      // Allocate memory.
     ResourceManager(0x29),      // Free.
     ResourceManager(0x2a),      // Control.
@@ -231,6 +235,9 @@ constexpr RequestRule kRequests[] = {
     UnifiedMemory(75),          // Attach to the process's memory.
 };
 
+// With one device nothing is duplicated.
+constexpr auto kRequests = absl::MakeConstSpan(kRequestsOfSeveral).subspan(1);
+
 constexpr Limit kLimits[] = {
     {RLIMIT_CORE, "core", 0},         {RLIMIT_RTPRIO, "rtprio", 0},     {RLIMIT_NICE, "nice", 0},
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_NOFILE, "nofile", 65536},
@@ -238,6 +245,7 @@ constexpr Limit kLimits[] = {
 
 constexpr Profile kProfiles[] = {
     {kWorkerProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
+    {kPeersProfile, kAll, kFiles, kSystemCalls, kRequestsOfSeveral, kLimits},
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
 };

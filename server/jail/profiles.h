@@ -62,6 +62,7 @@ struct Profile {
 const Profile* ProfileNamed(absl::string_view name);
 // The names of the profiles of today.
 inline constexpr char kWorkerProfile[] = "worker";
+inline constexpr char kPeersProfile[] = "worker_with_peers";  // A worker of several devices.
 inline constexpr char kKeeperProfile[] = "keeper";
 
 }  // namespace warpline::jail

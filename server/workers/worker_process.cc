@@ -29,7 +29,8 @@ WorkerProcess::Spawned WorkerProcess::Spawn(const WorkerStart& start) {
     std::vector<int> ordinals = {start.prepare.ordinal()};
     ordinals.insert(ordinals.end(), start.prepare.more_ordinals().begin(),
                     start.prepare.more_ordinals().end());
-    auto cell = start.jailer->NewCell(jail::kWorkerProfile, ordinals);
+    const char* const profile = ordinals.size() > 1 ? jail::kPeersProfile : jail::kWorkerProfile;
+    auto cell = start.jailer->NewCell(profile, ordinals);
     if (!cell.ok()) {
       spawned.process = cell.status();
       return spawned;

@@ -173,6 +173,10 @@ Result WrapRequest(const Targets&) {
 Result ShareObject(const Targets&) {
   return AskDevice("/dev/nvidiactl", _IOC(_IOC_READ | _IOC_WRITE, 'F', 0x35, 24));
 }
+// NV_ESC_RM_DUP_OBJECT: takes what another client has shared. Workers of several devices need it.
+Result DuplicateObject(const Targets&) {
+  return AskDevice("/dev/nvidiactl", _IOC(_IOC_READ | _IOC_WRITE, 'F', 0x34, 28));
+}
 
 constexpr Attempt kAttempts[] = {
     {"clone_a_user_namespace", kCalls, &CloneUserNamespace},
@@ -207,6 +211,7 @@ constexpr Attempt kAttempts[] = {
     {"read_memory_by_unified_memory", kCalls, &ReadMemoryByUnifiedMemory},
     {"wrap_a_request", kCalls, &WrapRequest},
     {"share_an_object_of_the_driver", kCalls, &ShareObject},
+    {"duplicate_an_object_of_the_driver", kCalls, &DuplicateObject},
 };
 
 }  // namespace
