@@ -176,6 +176,8 @@ absl::StatusOr<bool> RingWriter::HasRoom(size_t frame_size) {
   return map_.capacity() - (tail_ - head_) >= frame_size;
 }
 
+absl::StatusOr<bool> RingWriter::HasRoomFor(size_t size) { return HasRoom(FrameSize(size)); }
+
 absl::StatusOr<bool> RingWriter::TryWrite(uint32_t kind, absl::Span<const std::string_view> parts) {
   size_t size = 0;
   for (const std::string_view part : parts) size += part.size();

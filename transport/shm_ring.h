@@ -59,6 +59,9 @@ class RingWriter {
   // peer that broke the ring.
   absl::StatusOr<bool> TryWrite(uint32_t kind, absl::Span<const std::string_view> parts);
 
+  // Whether a payload of `size` bytes fits now. INVALID_ARGUMENT for a peer that broke the ring.
+  absl::StatusOr<bool> HasRoomFor(size_t size);
+
   // After TryWrite() found no room: sleeps until there is room for that frame, or the ring is
   // broken, or `timeout` has passed. False for the last.
   bool WaitWritable(absl::Duration timeout);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/unique_fd.h"
 
 namespace warpline {
@@ -17,8 +18,17 @@ namespace warpline {
 // PERMISSION_DENIED for another. UNAVAILABLE when nobody listens there. Does not block.
 absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path, std::optional<uint32_t> listener_uid);
 
+// The same for the socket with an abstract name, of packets (SOCK_SEQPACKET).
+absl::StatusOr<UniqueFd> ConnectAbstract(absl::string_view name,
+                                         std::optional<uint32_t> listener_uid);
+
+// A non-blocking socket that listens at an abstract name for connections of packets. UNAVAILABLE,
+// naming it, when the name is taken or too long.
+absl::StatusOr<UniqueFd> ListenAbstract(absl::string_view name, int backlog);
+
 // The user whose process listens at the other end of a connected unix socket, as the kernel noted
-// when it began to listen. UNAVAILABLE where it does not say.
+// when it began to listen; of one that was accepted, the user who connected. UNAVAILABLE where the
+// kernel does not say.
 absl::StatusOr<uint32_t> ListenerOf(int fd);
 
 }  // namespace warpline

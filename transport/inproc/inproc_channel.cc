@@ -8,30 +8,32 @@
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
 #include "transport/channel_loop.h"
+#include "transport/inproc/inproc_end.h"
 #include "transport/inproc/inproc_link.h"
-#include "transport/inproc/inproc_loop.h"
+#include "transport/link_loop.h"
 #include "transport/loop_thread.h"
 
 namespace warpline {
 namespace {
 
 using inproc_internal::Bell;
+using inproc_internal::InprocEnd;
 using inproc_internal::InprocLink;
-using inproc_internal::InprocLoop;
 
 // What both ends of a new channel are made from.
 struct Ends {
   std::shared_ptr<InprocLink> link = std::make_shared<InprocLink>();
   std::shared_ptr<Bell> bells[2] = {std::make_shared<Bell>(), std::make_shared<Bell>()};
 
-  std::unique_ptr<InprocLoop> MakeLoop(int end, const ChannelOptions& options) const {
-    return std::make_unique<InprocLoop>(end, link, bells[end], bells[1 - end], options);
+  std::unique_ptr<LinkLoop> MakeLoop(int end, const ChannelOptions& options) const {
+    return std::make_unique<LinkLoop>(
+        std::make_unique<InprocEnd>(end, link, bells[end], bells[1 - end]), options);
   }
 };
 
 class InprocChannel : public Channel {
  public:
-  InprocChannel(std::unique_ptr<InprocLoop> loop, ChannelHandler* handler)
+  InprocChannel(std::unique_ptr<LinkLoop> loop, ChannelHandler* handler)
       : loop_(std::move(loop)), thread_(StartLoopThread("wl-chan", [this, handler] {
           const LoopScope scope(&channel_loop);
           loop_->Run(handler);
@@ -44,7 +46,7 @@ class InprocChannel : public Channel {
   void Close(const absl::Status& status) override { loop_->Close(status); }
 
  private:
-  const std::unique_ptr<InprocLoop> loop_;
+  const std::unique_ptr<LinkLoop> loop_;
   std::thread thread_;
 };
 
@@ -92,7 +94,7 @@ class InprocServer::Impl {
  private:
   class Session : public Channel {
    public:
-    Session(Impl* server, std::unique_ptr<InprocLoop> loop,
+    Session(Impl* server, std::unique_ptr<LinkLoop> loop,
             const std::shared_ptr<std::promise<absl::Status>>& answer)
         : loop_(std::move(loop)), thread_(StartLoopThread("wl-chan", [this, server, answer] {
             const LoopScope scope(&channel_loop);
@@ -123,7 +125,7 @@ class InprocServer::Impl {
       loop_->Run(handler.get());
     }
 
-    const std::unique_ptr<InprocLoop> loop_;
+    const std::unique_ptr<LinkLoop> loop_;
     std::atomic<bool> over_{false};
     std::thread thread_;
   };

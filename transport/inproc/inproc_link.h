@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "transport/channel.h"
+#include "transport/link_end.h"
 
 namespace warpline::inproc_internal {
 
@@ -17,12 +18,7 @@ namespace warpline::inproc_internal {
 // Nothing here blocks; the ends ring each other's bell.
 class InprocLink {
  public:
-  enum class Taken {
-    kFrame,
-    kNothing,  // So far.
-    kEnd,      // The other end's last word, after all its frames.
-    kBroken,   // The other end is gone.
-  };
+  using Taken = LinkEnd::Taken;
 
   // Whether another frame may be put. A frame may overshoot, so that any size passes.
   bool HasRoom(int end) {
@@ -49,7 +45,10 @@ class InprocLink {
   Taken Take(int end, Frame* frame, absl::Status* end_status) {
     MutexLock lock(&mu_);
     Direction& from = directions_[1 - end];
-    if (broken_) return Taken::kBroken;
+    if (broken_) {
+      *end_status = absl::UnavailableError("connection lost");
+      return Taken::kBroken;
+    }
     if (!from.frames.empty()) {
       *frame = std::move(from.frames.front());
       from.frames.pop_front();

@@ -1,4 +1,4 @@
-#include "transport/inproc/inproc_loop.h"
+#include "transport/link_loop.h"
 
 #include <sched.h>
 
@@ -6,22 +6,17 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace warpline::inproc_internal {
+namespace warpline {
 namespace {
 
 constexpr std::chrono::seconds kLinger{5};
 
 }  // namespace
 
-InprocLoop::InprocLoop(int end, std::shared_ptr<InprocLink> link, std::shared_ptr<Bell> bell,
-                       std::shared_ptr<Bell> peer_bell, const ChannelOptions& options)
-    : end_(end),
-      link_(std::move(link)),
-      bell_(std::move(bell)),
-      peer_bell_(std::move(peer_bell)),
-      poll_(absl::ToChronoNanoseconds(options.poll)) {}
+LinkLoop::LinkLoop(std::unique_ptr<LinkEnd> link, const ChannelOptions& options)
+    : link_(std::move(link)), poll_(absl::ToChronoNanoseconds(options.poll)) {}
 
-void InprocLoop::Run(ChannelHandler* handler) {
+void LinkLoop::Run(ChannelHandler* handler) {
   handler_ = handler;
   Clock::time_point last_activity = Clock::now();
   while (!finished_.has_value()) {
@@ -38,15 +33,12 @@ void InprocLoop::Run(ChannelHandler* handler) {
       sched_yield();
     }
   }
-  // In order, the link stays for the peer to read the end from it.
+  // In order, the link stays for the other end to read the end from it.
   if (!finished_->ok() && !sent_end_) link_->Break();
-  peer_bell_->Wake();
   handler_->OnClosed(*finished_);
-  // A waker that won may ring late; the bell outlives this end.
-  bell_->park_.Retire();
 }
 
-bool InprocLoop::Turn() {
+bool LinkLoop::Turn() {
   if (requests_.any()) TakeRequests();
   if (finished_.has_value()) return true;
   bool active = Receive();
@@ -54,34 +46,35 @@ bool InprocLoop::Turn() {
   return active;
 }
 
-bool InprocLoop::Receive() {
+bool LinkLoop::Receive() {
   if (inbox_.held()) return inbox_.OfferHeld(handler_);
   if (peer_ended_) return false;
-  absl::Status end_status;
-  switch (link_->Take(end_, inbox_.frame(), &end_status)) {
-    case InprocLink::Taken::kNothing:
+  absl::Status why;
+  switch (link_->Take(inbox_.frame(), &why)) {
+    case LinkEnd::Taken::kNothing:
       return false;
-    case InprocLink::Taken::kFrame:
-      peer_bell_->Wake();  // There is room again.
+    case LinkEnd::Taken::kFrame:
       inbox_.Deliver(handler_);
       return true;
-    case InprocLink::Taken::kEnd:
+    case LinkEnd::Taken::kEnd:
       peer_ended_ = true;
-      if (!end_status.ok() || sent_end_) {
-        Finish(end_status);
+      if (!why.ok() || sent_end_) {
+        Finish(why);
       } else {
+        // The other end waits no longer for ours either.
         flushing_ = true;
+        if (!linger_.started()) linger_.Start(kLinger);
       }
       return true;
-    case InprocLink::Taken::kBroken:
-      Finish(absl::UnavailableError("connection lost"));
+    case LinkEnd::Taken::kBroken:
+      Finish(why);
       return true;
   }
   return false;
 }
 
-bool InprocLoop::Send() {
-  if (sent_end_ || !link_->HasRoom(end_)) return false;
+bool LinkLoop::Send() {
+  if (sent_end_ || !link_->HasRoom()) return false;
   Frame frame;
   if (!handler_->NextFrame(&frame)) {
     if (!flushing_ || inbox_.held()) return false;
@@ -95,12 +88,11 @@ bool InprocLoop::Send() {
     Finish(status);
     return true;
   }
-  link_->Put(end_, std::move(frame));
-  peer_bell_->Wake();
+  link_->Put(frame);
   return true;
 }
 
-void InprocLoop::TakeRequests() {
+void LinkLoop::TakeRequests() {
   const CloseRequests::Taken asked = requests_.Take();
   if (asked.cancel) {
     link_->Break();
@@ -118,50 +110,34 @@ void InprocLoop::TakeRequests() {
   }
 }
 
-void InprocLoop::End(const absl::Status& status) {
+void LinkLoop::End(const absl::Status& status) {
   sent_end_ = true;
-  link_->PutEnd(end_, status);
-  peer_bell_->Wake();
+  link_->PutEnd(status);
   if (peer_ended_) Finish(absl::OkStatus());
 }
 
-void InprocLoop::Finish(const absl::Status& status) {
+void LinkLoop::Finish(const absl::Status& status) {
   if (!finished_.has_value()) finished_ = status;
 }
 
-void InprocLoop::Park() {
-  ParkState& park = bell_->park_;
-  {
-    // A bell of an earlier park may have rung late.
-    MutexLock lock(&bell_->mu_);
-    bell_->rung_ = false;
+void LinkLoop::Park() {
+  link_->BeginSleep();
+  if (!requests_.any() && !Turn()) {
+    std::optional<std::chrono::nanoseconds> at_most;
+    if (linger_.started()) at_most = linger_.left();
+    link_->Sleep(at_most);
   }
-  park.Announce();
-  if (requests_.any() || Turn()) {
-    park.Retract();
-    return;
-  }
-  {
-    MutexLock lock(&bell_->mu_);
-    while (!bell_->rung_ && !linger_.over(Clock::now())) {
-      if (linger_.started()) {
-        bell_->rung_changed_.WaitWithTimeout(&bell_->mu_, absl::FromChrono(linger_.left()));
-      } else {
-        bell_->rung_changed_.Wait(&bell_->mu_);
-      }
-    }
-  }
-  park.Retract();
+  link_->EndSleep();
 }
 
-void InprocLoop::Close(const absl::Status& status) {
+void LinkLoop::Close(const absl::Status& status) {
   requests_.Close(status);
   Wake();
 }
 
-void InprocLoop::Cancel() {
+void LinkLoop::Cancel() {
   requests_.Cancel();
   Wake();
 }
 
-}  // namespace warpline::inproc_internal
+}  // namespace warpline

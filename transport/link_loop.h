@@ -1,6 +1,6 @@
-// One end of an in-process channel: its loop and its bell. Private to transport/inproc.
-#ifndef WARPLINE_TRANSPORT_INPROC_INPROC_LOOP_H_
-#define WARPLINE_TRANSPORT_INPROC_INPROC_LOOP_H_
+// The loop of a channel over a link: polls, parks, passes frames on, and ends the stream in order.
+#ifndef WARPLINE_TRANSPORT_LINK_LOOP_H_
+#define WARPLINE_TRANSPORT_LINK_LOOP_H_
 
 #include <chrono>
 #include <memory>
@@ -8,51 +8,33 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "common/mutex.h"
 #include "transport/channel.h"
 #include "transport/channel_loop.h"
 #include "transport/close_requests.h"
 #include "transport/inbox.h"
-#include "transport/inproc/inproc_link.h"
 #include "transport/linger.h"
-#include "transport/park_state.h"
+#include "transport/link_end.h"
 
-namespace warpline::inproc_internal {
-
-// The part of an end that its peer may still ring when the end itself is gone.
-class Bell {
- public:
-  void Wake() {
-    if (!park_.Signal()) return;
-    MutexLock lock(&mu_);
-    rung_ = true;
-    rung_changed_.NotifyOne();
-  }
-
- private:
-  friend class InprocLoop;
-  ParkState park_;
-  Mutex mu_;
-  CondVar rung_changed_;
-  bool rung_ ABSL_GUARDED_BY(mu_) = false;
-};
+namespace warpline {
 
 // Thread-safe, except for Run().
-class InprocLoop {
+class LinkLoop {
  public:
-  InprocLoop(int end, std::shared_ptr<InprocLink> link, std::shared_ptr<Bell> bell,
-             std::shared_ptr<Bell> peer_bell, const ChannelOptions& options);
+  LinkLoop(std::unique_ptr<LinkEnd> link, const ChannelOptions& options);
 
   // Returns after OnClosed().
   void Run(ChannelHandler* handler) RUNS_ON(channel_loop);
 
-  void Wake() { bell_->Wake(); }
+  void Wake() { link_->Ring(); }
+  // As Channel::Close().
   void Close(const absl::Status& status);
+  // Ends at once, without a word to the other end.
   void Cancel();
 
  private:
   using Clock = Linger::Clock;
 
+  // Returns whether anything happened.
   bool Turn() RUNS_ON(channel_loop);
   bool Receive() RUNS_ON(channel_loop);
   bool Send() RUNS_ON(channel_loop);
@@ -61,10 +43,7 @@ class InprocLoop {
   void Finish(const absl::Status& status) RUNS_ON(channel_loop);
   void Park() RUNS_ON(channel_loop);
 
-  const int end_;
-  const std::shared_ptr<InprocLink> link_;
-  const std::shared_ptr<Bell> bell_;
-  const std::shared_ptr<Bell> peer_bell_;
+  const std::unique_ptr<LinkEnd> link_;
   const std::chrono::nanoseconds poll_;
 
   ChannelHandler* handler_ ABSL_GUARDED_BY(channel_loop) = nullptr;
@@ -79,6 +58,6 @@ class InprocLoop {
   CloseRequests requests_;
 };
 
-}  // namespace warpline::inproc_internal
+}  // namespace warpline
 
-#endif  // WARPLINE_TRANSPORT_INPROC_INPROC_LOOP_H_
+#endif  // WARPLINE_TRANSPORT_LINK_LOOP_H_

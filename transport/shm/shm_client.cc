@@ -1,0 +1,85 @@
+#include <poll.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "transport/link_loop.h"
+#include "transport/loop_thread.h"
+#include "transport/shm/shm_address.h"
+#include "transport/shm/shm_end.h"
+#include "transport/shm/shm_packets.h"
+#include "transport/transport.h"
+#include "transport/unix_connect.h"
+
+namespace warpline {
+namespace {
+
+using shm_internal::Received;
+using shm_internal::ShmEnd;
+
+class ShmClientChannel : public Channel {
+ public:
+  ShmClientChannel(std::unique_ptr<ShmEnd> end, ChannelHandler* handler,
+                   const ChannelOptions& options)
+      : loop_(std::move(end), options), thread_(StartLoopThread("wl-chan", [this, handler] {
+          const LoopScope scope(&channel_loop);
+          loop_.Run(handler);
+        })) {}
+  ~ShmClientChannel() override {
+    loop_.Cancel();
+    thread_.join();
+  }
+
+  void Wake() override { loop_.Wake(); }
+  void Close(const absl::Status& status) override { loop_.Close(status); }
+
+ private:
+  LinkLoop loop_;
+  std::thread thread_;
+};
+
+// Waits for the listener's answer.
+absl::StatusOr<Received> AwaitAnswer(int socket, absl::Time until) {
+  while (true) {
+    absl::StatusOr<std::optional<Received>> received = shm_internal::Receive(socket);
+    if (!received.ok()) return received.status();
+    if (received->has_value()) return **std::move(received);
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError("the server did not answer in time");
+    }
+    const timespec timeout = absl::ToTimespec(left);
+    pollfd entry = {.fd = socket, .events = POLLIN, .revents = 0};
+    ppoll(&entry, 1, &timeout, nullptr);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, ChannelHandler* handler,
+                                                 const ChannelOptions& options,
+                                                 absl::Duration deadline) {
+  const absl::Time until = absl::Now() + deadline;
+  const auto name = ShmName(target.address);
+  if (!name.ok()) return name.status();
+  auto socket = ConnectAbstract(*name, target.listener_uid);
+  if (!socket.ok()) return socket.status();
+  auto answer = AwaitAnswer(socket->get(), until);
+  if (!answer.ok()) return answer.status();
+  if (!answer->status.ok()) return answer->status;
+  if (!answer->rings.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(target.address, " gives no rings"));
+  }
+  auto end = ShmEnd::Create(*std::move(socket), std::move(answer->rings->to_server),
+                            std::move(answer->rings->to_client));
+  if (!end.ok()) return end.status();
+  return std::make_unique<ShmClientChannel>(*std::move(end), handler, options);
+}
+
+}  // namespace
+
+ClientEnd ShmClientEnd() { return {.transport = kShmTransport, .dial = &DialShm}; }
+
+}  // namespace warpline

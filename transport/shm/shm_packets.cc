@@ -1,0 +1,131 @@
+#include "transport/shm/shm_packets.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "common/unique_fd.h"
+#include "proto/refusal.h"
+
+namespace warpline::shm_internal {
+namespace {
+
+constexpr size_t kMaxMessage = 1024;
+constexpr size_t kFds = 6;
+
+struct Head {
+  uint32_t code;
+  uint32_t message_bytes;  // The refusal follows the message.
+};
+
+std::string Encode(const absl::Status& status) {
+  const absl::string_view message = status.message().substr(0, kMaxMessage);
+  const Head head = {static_cast<uint32_t>(status.raw_code()),
+                     static_cast<uint32_t>(message.size())};
+  std::string packet(reinterpret_cast<const char*>(&head), sizeof(head));
+  packet.append(message.data(), message.size());
+  const auto refusal = status.GetPayload(kRefusalPayload);
+  if (refusal.has_value() && refusal->size() <= kMaxRefusalBytes) packet += std::string(*refusal);
+  return packet;
+}
+
+bool Decode(std::string_view packet, absl::Status* status) {
+  Head head;
+  if (packet.size() < sizeof(head)) return false;
+  std::memcpy(&head, packet.data(), sizeof(head));
+  packet.remove_prefix(sizeof(head));
+  if (head.message_bytes > packet.size() || head.message_bytes > kMaxMessage) return false;
+  const std::string_view refusal = packet.substr(head.message_bytes);
+  if (refusal.size() > kMaxRefusalBytes) return false;
+  *status = absl::Status(static_cast<absl::StatusCode>(head.code),
+                         absl::string_view(packet.data(), head.message_bytes));
+  if (!status->ok() && !refusal.empty()) {
+    status->SetPayload(kRefusalPayload, absl::Cord({refusal.data(), refusal.size()}));
+  }
+  return true;
+}
+
+void Send(int socket, const std::string& packet, const int* fds, size_t count) {
+  iovec part = {const_cast<char*>(packet.data()), packet.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kFds * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (count > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
+  }
+  while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR) {
+  }
+}
+
+// Owns what came, whether it is used or not.
+std::optional<ConnectionRings> TakeRings(msghdr* message) {
+  const cmsghdr* const rights = CMSG_FIRSTHDR(message);
+  if (rights == nullptr || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) {
+    return std::nullopt;
+  }
+  UniqueFd fds[kFds];
+  const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (size_t i = 0; i < count && i < kFds; ++i) {
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(fd));
+    fds[i] = UniqueFd(fd);
+  }
+  if (count != kFds) return std::nullopt;
+  return ConnectionRings{{std::move(fds[0]), std::move(fds[1]), std::move(fds[2])},
+                         {std::move(fds[3]), std::move(fds[4]), std::move(fds[5])}};
+}
+
+}  // namespace
+
+void SendStatus(int socket, const absl::Status& status) {
+  Send(socket, Encode(status), nullptr, 0);
+}
+
+void SendTaken(int socket, const ConnectionRings& rings) {
+  const RingDescriptors& up = rings.to_server;
+  const RingDescriptors& down = rings.to_client;
+  const int fds[kFds] = {up.memory.get(),   up.readable.get(),   up.writable.get(),
+                         down.memory.get(), down.readable.get(), down.writable.get()};
+  Send(socket, Encode(absl::OkStatus()), fds, kFds);
+}
+
+absl::StatusOr<std::optional<Received>> Receive(int socket) {
+  char bytes[sizeof(Head) + kMaxMessage + kMaxRefusalBytes];
+  iovec part = {bytes, sizeof(bytes)};
+  alignas(cmsghdr) char control[CMSG_SPACE(kFds * sizeof(int))];
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t got;
+  do {
+    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
+  if (got <= 0) return absl::UnavailableError("connection lost");
+  Received received;
+  received.rings = TakeRings(&message);
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+      !Decode({bytes, static_cast<size_t>(got)}, &received.status)) {
+    return absl::InvalidArgumentError("the peer's last word is no status");
+  }
+  return received;
+}
+
+}  // namespace warpline::shm_internal
