@@ -21,6 +21,10 @@ ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
           "Addresses to serve clients on, separated by commas: host:port (port 0 for any) or "
           "unix:/path. [::]:port is every address of the host, 0.0.0.0:port every one of IPv4. "
           "Without TLS only loopback and unix sockets are taken.");
+ABSL_FLAG(bool, shm, true,
+          "Programs on this host go on through memory that they share with the server, once their "
+          "session is open: a round trip takes a fraction of one over a socket. Not where unix "
+          "sockets need TLS (--tls_on_unix_sockets).");
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the server is ready.");
 ABSL_FLAG(std::string, device, "auto",
@@ -153,6 +157,7 @@ absl::StatusOr<ListenOptions> Listen() {
   options.addresses = absl::GetFlag(FLAGS_listen);
   options.tls = TlsFilesFromFlags();
   options.tls_on_unix_sockets = TlsOnUnixSockets();
+  options.shm = absl::GetFlag(FLAGS_shm) && !options.tls_on_unix_sockets;
   options.port_file = absl::GetFlag(FLAGS_port_file);
   options.admin_address = absl::GetFlag(FLAGS_admin_listen);
   absl::Status metrics =

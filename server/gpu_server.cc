@@ -151,6 +151,11 @@ std::string UnixSocket(const std::vector<std::string>& addresses) {
   return "";
 }
 
+// A name that no other server has, and that nobody knows before.
+std::string NewShmName() {
+  return absl::StrCat("warpline-shm-", getpid(), "-", absl::BytesToHexString(RandomBytes(8)));
+}
+
 void WarnOfFewTasks(const SessionHostOptions& options) {
   const TaskShares shares({options.tasks, options.max_sessions, options.tasks_per_stream});
   if (shares.suffices()) return;
@@ -179,6 +184,7 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   options.modules = OpenModuleStore(from.modules);
   options.session.resume_timeout = from.sessions.resume_timeout;
   options.session.unix_socket = UnixSocket(from.listen.addresses);
+  if (from.listen.shm) options.session.shm_name = NewShmName();
   return options;
 }
 
@@ -255,6 +261,7 @@ absl::Status GpuServer::Compose() {
   host->jailer = jailer_.get();
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
+  shm_name_ = host->session.shm_name;
   host_ = std::make_unique<SessionHost>(*std::move(host), *std::move(devices));
   metrics_ = std::make_shared<ServerMetrics>(host_.get());
   auto exposer = ExposeMetrics(options_.listen.admin_address, metrics_);
@@ -350,7 +357,9 @@ absl::Status GpuServer::StartAdminListener() {
 
 absl::Status GpuServer::Start() {
   listener_ = MakeListener(MakeListenerOptions());
-  absl::Status status = listener_->Start(options_.listen.addresses, host_.get());
+  std::vector<std::string> addresses = options_.listen.addresses;
+  if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
+  absl::Status status = listener_->Start(addresses, host_.get());
   if (!status.ok()) return status;
   if (status = StartAdminListener(); !status.ok()) return status;
   listener_->SetServing(true);
@@ -369,7 +378,7 @@ int GpuServer::port() const {
   if (listener_ == nullptr) return 0;
   for (const std::string& address : listener_->addresses()) {
     int port = 0;
-    if (absl::StartsWith(address, "unix:")) continue;
+    if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "shm:")) continue;
     if (absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) return port;
   }
   return 0;

@@ -71,6 +71,7 @@ class GpuServer {
   const ServerOptions options_;
   const std::string name_;      // For clients' logs.
   const std::string instance_;  // Of WhereReply.
+  std::string shm_name_;        // Constant once it is composed; empty for none.
   std::string admin_socket_;    // Constant once admin_serving_ is true.
   std::atomic<bool> admin_serving_{false};
 

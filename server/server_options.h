@@ -23,6 +23,8 @@ struct ListenOptions {
   std::vector<std::string> addresses;
   TlsFiles tls;
   bool tls_on_unix_sockets = false;
+  // Clients on this host may go on through shared memory.
+  bool shm = true;
   // Where the port of the first host:port address is written; empty for nowhere.
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.

@@ -11,6 +11,8 @@ namespace warpline {
 // server counts this for a session from its start, beside the rings and the frames that it keeps.
 inline constexpr uint64_t kFreeImageBytes = 16u << 20;
 inline constexpr uint64_t kFreeQueuedBytes = 32u << 20;
+// The rings of its connection, where that is through shared memory (transport/shm).
+inline constexpr uint64_t kConnectionBytes = 8u << 20;
 
 // In place of a device's number in ChargeMemory and UnchargeMemory: host memory.
 inline constexpr uint32_t kHostMemoryNumber = ~uint32_t{0};

@@ -139,8 +139,9 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   if (MayShareHostMemory(*facts.entitlement)) {
     welcome.set_host_memory_socket(options.host_memory_socket);
   }
-  if (!options.unix_socket.empty()) {
+  if (!options.unix_socket.empty() || !options.shm_name.empty()) {
     welcome.set_unix_socket(options.unix_socket);
+    welcome.set_shm_name(options.shm_name);
     welcome.set_server_uid(geteuid());
     welcome.set_user_namespace(UserNamespace());
   }

@@ -47,6 +47,8 @@ struct SessionOptions {
   absl::Duration resume_timeout = absl::ZeroDuration();
   // Where clients on this host may go on: the path of a unix socket, or none.
   std::string unix_socket;
+  // The same for shared memory: the name of an abstract socket, or none.
+  std::string shm_name;
   // See Welcome; empty where clients and workers share no memory.
   std::string host_memory_socket;
   // A worker that has not opened its device, or taken over a session, by then is given up.
@@ -62,7 +64,9 @@ struct SessionOptions {
 // The host memory that each session may take without asking for it: rings, frames for a client that
 // does not acknowledge, commands that wait, and a little of images and journal.
 inline uint64_t HostBytesOfSession(const SessionOptions& options) {
-  return 2 * options.ring_bytes + SessionLink::kMaxKeptBytes + kFreeQueuedBytes + kFreeImageBytes;
+  const uint64_t connection = options.shm_name.empty() ? 0 : kConnectionBytes;
+  return 2 * options.ring_bytes + connection + SessionLink::kMaxKeptBytes + kFreeQueuedBytes +
+         kFreeImageBytes;
 }
 
 // What a session needs of the server.

@@ -169,7 +169,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         time.sleep(0.5)
         before = len(os.listdir("/proc/%d/fd" % server.pid))
         with Relay(relay_binary, server.endpoint, cut_every_ms, seed) as relay:
-            runs = Runs(commands, installation.client_environment(relay.endpoint),
+            runs = Runs(commands, installation.client_environment(relay.endpoint) | {"WARPLINE_TRANSFER": "0"},
                         pathlib.Path(folder) / "stat", seed)
             runs.start(jobs)
             try:

@@ -154,7 +154,7 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
     return Bad("secret or server name");
   }
   if (welcome.boot_id().size() > kMaxText || welcome.unix_socket().size() > kMaxText ||
-      welcome.host_memory_socket().size() > kMaxText) {
+      welcome.shm_name().size() > kMaxText || welcome.host_memory_socket().size() > kMaxText) {
     return Bad("other address");
   }
   if (const auto& memory = welcome.initial_memory(); memory.bytes() != 0) {
@@ -180,6 +180,7 @@ absl::StatusOr<Welcomed> ParseWelcome(std::string_view payload, const ArenaCandi
   welcomed.boot_id = welcome.boot_id();
   welcomed.terms.same_host = !welcomed.boot_id.empty() && welcomed.boot_id == BootId();
   welcomed.unix_socket = welcome.unix_socket();
+  welcomed.shm_name = welcome.shm_name();
   welcomed.server_uid = welcome.server_uid();
   welcomed.user_namespace = welcome.user_namespace();
   welcomed.host_memory_socket = welcome.host_memory_socket();

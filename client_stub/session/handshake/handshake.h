@@ -27,6 +27,7 @@ struct Welcomed {
   // Where the server also listens, for clients on the host with this boot id. May be empty.
   std::string boot_id;
   std::string unix_socket;
+  std::string shm_name;
   // The user that listens there, and the inode of the user namespace in which that number holds.
   uint32_t server_uid = 0;
   uint64_t user_namespace = 0;

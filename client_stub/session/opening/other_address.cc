@@ -15,25 +15,48 @@ bool IsLoopback(const std::string& endpoint) {
          absl::StartsWith(endpoint, "[::1]:");
 }
 
+bool IsUnix(const std::string& endpoint) { return absl::StartsWith(endpoint, "unix:"); }
+
+// Both are tried first, so that no working connection is given up for nothing. In a container they
+// may lead elsewhere than on the server's side, and the session's secret goes only to the server's
+// user.
+absl::Status ProbeShm(const Welcomed& welcomed, const std::string& endpoint) {
+  absl::Status there = ConnectAbstract(welcomed.shm_name, welcomed.server_uid).status();
+  if (!there.ok()) return there;
+  return LocalServer(endpoint).Check(absl::StrCat("@", welcomed.shm_name), welcomed.server_uid);
+}
+
+absl::Status ProbeUnix(const Welcomed& welcomed, const std::string& endpoint) {
+  absl::Status there = ConnectUnix(welcomed.unix_socket, welcomed.server_uid).status();
+  if (!there.ok()) return there;
+  return LocalServer(endpoint).CheckSocket(welcomed.unix_socket, welcomed.server_uid);
+}
+
 }  // namespace
 
 std::optional<DialTarget> OtherAddress(const Welcomed& welcomed, const std::string& endpoint) {
-  if (welcomed.unix_socket.empty() || !IsLoopback(endpoint)) return std::nullopt;
   if (welcomed.boot_id != BootId()) return std::nullopt;
-  // In a container the path may lead elsewhere than on the server's side. The session's secret goes
-  // only to the server's user, by numbers that mean the same on both sides.
+  // Numbers of users mean the same on both sides.
   if (welcomed.user_namespace == 0 || welcomed.user_namespace != UserNamespace()) {
     return std::nullopt;
   }
-  const uint32_t server = welcomed.server_uid;
-  // Tried first, so that no working connection is given up for nothing.
-  absl::Status there = ConnectUnix(welcomed.unix_socket, server).status();
-  if (there.ok()) there = LocalServer(endpoint).CheckSocket(welcomed.unix_socket, server);
+  absl::Status there = absl::NotFoundError("no other address");
+  if (!welcomed.shm_name.empty() && (IsLoopback(endpoint) || IsUnix(endpoint))) {
+    there = ProbeShm(welcomed, endpoint);
+    if (there.ok()) {
+      return DialTarget{absl::StrCat("shm://", welcomed.shm_name), welcomed.server_uid};
+    }
+  }
+  if (!welcomed.unix_socket.empty() && IsLoopback(endpoint)) {
+    there = ProbeUnix(welcomed, endpoint);
+    if (there.ok()) {
+      return DialTarget{absl::StrCat("unix:", welcomed.unix_socket), welcomed.server_uid};
+    }
+  }
   if (absl::IsPermissionDenied(there)) {
     LogWarning("the session stays where it is: ", std::string(there.message()));
   }
-  if (!there.ok()) return std::nullopt;
-  return DialTarget{absl::StrCat("unix:", welcomed.unix_socket), server};
+  return std::nullopt;
 }
 
 }  // namespace warpline::stub

@@ -1,5 +1,5 @@
-// Finds the other address of a server on this host, for a session that came over the loopback
-// interface.
+// Finds the other address of a server on this host: its name for shared memory, else, for a session
+// that came over the loopback interface, its unix socket.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_OPENING_OTHER_ADDRESS_H_
 #define WARPLINE_CLIENT_STUB_SESSION_OPENING_OTHER_ADDRESS_H_
 

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client_stub/session/testing/other_user.h"
@@ -13,6 +14,7 @@
 #include "common/process_identity.h"
 #include "gtest/gtest.h"
 #include "transport/testing/temp_folder.h"
+#include "transport/unix_connect.h"
 
 namespace warpline::stub {
 namespace {
@@ -58,6 +60,44 @@ TEST_F(OtherAddressTest, AServerThatNamesAStrangersSocketIsNotFollowed) {
   ASSERT_TRUE(endpoint.valid());
   EXPECT_TRUE(OtherAddress(WelcomeOf(kOtherUser), absl::StrCat("127.0.0.1:", PortOf(endpoint)))
                   .has_value());
+}
+
+// A socket that user `uid` made at an abstract name.
+UniqueFd ListenAtName(uint32_t uid, const std::string& name) {
+  const AsUser as(uid);
+  auto socket = ListenAbstract(name, 4);
+  return socket.ok() ? *std::move(socket) : UniqueFd();
+}
+
+TEST_F(OtherAddressTest, SharedMemoryComesFirstWhereItsServerIsThisUsers) {
+  const UniqueFd unix_listener = ListenAtPath(geteuid(), path_);
+  Welcomed welcomed = WelcomeOf(geteuid());
+  welcomed.shm_name = absl::StrCat("warpline-test-", getpid());
+  // Nobody is there yet.
+  EXPECT_EQ(OtherAddress(welcomed, "127.0.0.1:1")->endpoint, "unix:" + path_);
+  const UniqueFd listener = ListenAtName(geteuid(), welcomed.shm_name);
+  ASSERT_TRUE(listener.valid());
+  for (const std::string& endpoint : {std::string("127.0.0.1:1"), "unix:" + path_}) {
+    const auto other = OtherAddress(welcomed, endpoint);
+    ASSERT_TRUE(other.has_value()) << endpoint;
+    EXPECT_EQ(other->endpoint, "shm://" + welcomed.shm_name);
+    EXPECT_EQ(other->listener_uid, geteuid());
+  }
+  EXPECT_FALSE(OtherAddress(welcomed, "192.0.2.1:1").has_value());
+  welcomed.boot_id = "another host";
+  EXPECT_FALSE(OtherAddress(welcomed, "127.0.0.1:1").has_value());
+}
+
+TEST_F(OtherAddressTest, SharedMemoryOfAStrangersIsNotFollowed) {
+  if (!CanBeOthers()) GTEST_SKIP() << "this process cannot be another user";
+  Welcomed welcomed = WelcomeOf(kOtherUser);
+  welcomed.unix_socket.clear();
+  welcomed.shm_name = absl::StrCat("warpline-test-other-", getpid());
+  const UniqueFd listener = ListenAtName(kOtherUser, welcomed.shm_name);
+  ASSERT_TRUE(listener.valid());
+  LogCapture log;
+  EXPECT_FALSE(OtherAddress(welcomed, "127.0.0.1:1").has_value());
+  EXPECT_EQ(log.LinesWith("the session stays where it is").size(), 1u);
 }
 
 }  // namespace
