@@ -30,7 +30,8 @@ enum class WaitKind {
   kRoundTrip,
   kSynchronize,
   kCopyOut,
-  kFree,  // For freed memory to retire.
+  kFree,   // For freed memory to retire.
+  kPiece,  // Within a wait that is counted as a whole.
 };
 
 inline constexpr uint64_t kNoStream = ~uint64_t{0};
@@ -75,6 +76,10 @@ class Commands {
   // Copies a box of an array in the same way.
   virtual CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                                   uint64_t* seq) = 0;
+
+  // Returns when command `seq` of `stream`, which was sent, is complete: looks at the completion
+  // board for a moment, and then asks to be told. Counted, and with errors, as such a wait.
+  virtual CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq) = 0;
 
   // Returns the number of the latest command that the whole session sent.
   virtual uint64_t last_seq() const = 0;

@@ -41,6 +41,9 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   CudaResult CopyArrayOut(const cmd::CopyFromArray&, const BoxPlace&, bool, uint64_t*) override {
     return CudaResult::kNotSupported;
   }
+  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t) override {
+    return Call(kind, cmd::StreamSync{stream});
+  }
   uint64_t last_seq() const override { return last_seq_.load(); }
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}

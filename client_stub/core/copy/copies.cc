@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "client_stub/core/bulk/bulk_copies.h"
 #include "client_stub/core/graph/capture.h"
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
@@ -74,8 +75,17 @@ bool IsHost(const void* address) {
   return address != nullptr && !runtime().memory->InArena(reinterpret_cast<uint64_t>(address));
 }
 
+// Commands that are only recorded are carried out later, again and again, and keep their bytes.
+bool Staged(const Stream* stream, uint64_t bytes, uint64_t least) {
+  return bytes >= least && stream->recorder == nullptr;
+}
+
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
-  for (uint64_t done = 0; done < bytes; done += kPartBytes) {
+  uint64_t done = 0;
+  if (Staged(stream, bytes, BulkCopies::kLeastIn)) {
+    WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, &done));
+  }
+  for (; done < bytes; done += kPartBytes) {
     const std::string_view part(from + done, std::min(kPartBytes, bytes - done));
     WARPLINE_TRY(SendOn(stream, cmd::CopyToDevice{stream->wire, to + done}, part));
   }
@@ -84,6 +94,14 @@ CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t by
 
 CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
   WARPLINE_TRY(CheckSendable(stream));
+  if (wait && Staged(stream, bytes, BulkCopies::kLeastOut)) {
+    uint64_t done;
+    WARPLINE_TRY(runtime().bulk_copies->CopyOut(stream, to, from, bytes, &done));
+    if (done == bytes) return CUDA_SUCCESS;
+    to = static_cast<char*>(to) + done;
+    from += done;
+    bytes -= done;
+  }
   uint64_t seq = 0;
   const CUresult result =
       ToCu(runtime().commands->CopyOut(stream->wire, to, from, bytes, wait, &seq));

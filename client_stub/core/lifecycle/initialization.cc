@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "client_stub/arena/allocator.h"
 #include "client_stub/core/base/environment.h"
+#include "client_stub/core/bulk/bulk_copies.h"
 #include "client_stub/core/context/context_limits.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/mirrored_memory.h"
@@ -162,6 +163,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.host_memory = new HostMemory;
   r.shared_host_memory =
       new SharedHostMemory(*r.terms, &r.session->memory(), environment().share_memory);
+  r.bulk_copies = new BulkCopies(r.shared_host_memory, r.commands);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
   r.launch_blocking = environment().launch_blocking;

@@ -33,6 +33,7 @@
 
 namespace warpline::stub {
 
+class BulkCopies;
 class DeviceMemory;
 class HostCalls;
 class HostMemory;
@@ -60,6 +61,7 @@ struct Runtime {
   HostMemory* host_memory = nullptr;
   MirroredMemory* mirrored = nullptr;
   SharedHostMemory* shared_host_memory = nullptr;
+  BulkCopies* bulk_copies = nullptr;
   HostCalls* host_calls = nullptr;
   bool launch_blocking = false;
   // The number of captures under way (captures.h).

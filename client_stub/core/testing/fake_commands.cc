@@ -156,9 +156,19 @@ void FakeCommands::SetBeforeSend(std::function<void(CommandId)> before) {
   before_send_ = std::move(before);
 }
 
+void FakeCommands::SetOnCopy(std::function<void(const cmd::CopyOnDevice&)> copy) {
+  MutexLock lock(&mu_);
+  on_copy_ = std::move(copy);
+}
+
 uint64_t FakeCommands::last_seq() const {
   MutexLock lock(&mu_);
   return last_seq_;
+}
+
+CudaResult FakeCommands::Await(WaitKind kind, uint64_t stream, uint64_t seq) {
+  if (Retired(stream, seq)) return CudaResult::kSuccess;
+  return Call(kind, cmd::StreamSync{stream});
 }
 
 bool FakeCommands::Retired(uint64_t, uint64_t seq) const {
@@ -180,11 +190,18 @@ uint64_t FakeCommands::Append(CommandId id, const void* body, size_t body_bytes,
                               std::string_view tail) {
   if (status_->error() != CudaResult::kSuccess) return 0;
   std::function<void(CommandId)> before;
+  std::function<void(const cmd::CopyOnDevice&)> on_copy;
   {
     MutexLock lock(&mu_);
     before = before_send_;
+    on_copy = on_copy_;
   }
   if (before) before(id);
+  if (on_copy && id == CommandId::kCopyOnDevice) {
+    cmd::CopyOnDevice command;
+    std::memcpy(&command, body, sizeof(command));
+    on_copy(command);
+  }
   return Keep(id, body, body_bytes, tail);
 }
 
@@ -207,6 +224,8 @@ void FakeCommands::ClearCommands() {
   MutexLock lock(&mu_);
   sent_.clear();
   answers_.clear();
+  before_send_ = nullptr;
+  on_copy_ = nullptr;
   complete_ = true;
 }
 

@@ -40,6 +40,9 @@ class FakeCommands : public Commands {
   // From now on calls `before` before a one-way command is sent, on the thread that sends it.
   void SetBeforeSend(std::function<void(CommandId)> before);
 
+  // From now on stands in for the device: called for each copy on it that is sent.
+  void SetOnCopy(std::function<void(const cmd::CopyOnDevice&)> copy);
+
   std::vector<Sent> sent() const;
   // Returns how often `id` was sent.
   int Count(CommandId id) const;
@@ -58,6 +61,7 @@ class FakeCommands : public Commands {
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
   CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                           uint64_t* seq) override;
+  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq) override;
   uint64_t last_seq() const override;
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
@@ -85,6 +89,7 @@ class FakeCommands : public Commands {
   uint64_t complete_seq_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<uint64_t> unmapping_ ABSL_GUARDED_BY(mu_);
   std::function<void(CommandId)> before_send_ ABSL_GUARDED_BY(mu_);
+  std::function<void(const cmd::CopyOnDevice&)> on_copy_ ABSL_GUARDED_BY(mu_);
   std::map<CommandId, Answer> answers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,6 +1,9 @@
 #include "client_stub/core/testing/fake_memory.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "common/sealed_memory.h"
 
 namespace warpline::stub {
 
@@ -81,6 +84,21 @@ size_t FakeMemory::handles() const {
 int FakeMemory::handle_requests() const {
   MutexLock lock(&mu_);
   return handle_requests_;
+}
+
+void FakeMemory::ShareMemory() {
+  MutexLock lock(&mu_);
+  shares_memory_ = true;
+}
+
+CudaResult FakeMemory::ShareHostMemory(uint64_t, uint64_t bytes, bool give_back, UniqueFd* fd) {
+  MutexLock lock(&mu_);
+  if (!shares_memory_) return CudaResult::kNotSupported;
+  if (give_back) return CudaResult::kSuccess;
+  auto memory = NewSealedMemory("fake-host-memory", bytes);
+  if (!memory.ok()) return CudaResult::kOutOfMemory;
+  *fd = *std::move(memory);
+  return CudaResult::kSuccess;
 }
 
 }  // namespace warpline::stub

@@ -37,9 +37,9 @@ class FakeMemory : public MemoryRequests {
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
   void EndSharedEvent(uint64_t) override {}
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
-  CudaResult ShareHostMemory(uint64_t, uint64_t, bool, UniqueFd*) override {
-    return CudaResult::kNotSupported;
-  }
+  // From now on host memory is shared, which it is not at first.
+  void ShareMemory();
+  CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
   CudaResult ReadBack(void*, uint64_t, uint64_t) override { return CudaResult::kNotSupported; }
 
  private:
@@ -56,6 +56,7 @@ class FakeMemory : public MemoryRequests {
   mutable Mutex mu_;
   std::array<uint64_t, kMaxSessionDevices> granted_bytes_ ABSL_GUARDED_BY(mu_) = {};
   std::map<uint64_t, uint64_t> handles_ ABSL_GUARDED_BY(mu_);  // To bytes.
+  bool shares_memory_ ABSL_GUARDED_BY(mu_) = false;
   int handle_requests_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Offer> offers_ ABSL_GUARDED_BY(mu_);  // By token.
 };

@@ -17,6 +17,10 @@ void AddUnshared(std::atomic<uint64_t>* counter) {
   counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
+bool TakesDeferred(WaitKind kind) {
+  return kind == WaitKind::kSynchronize || kind == WaitKind::kCopyOut;
+}
+
 void AddShared(std::atomic<uint64_t>* counter) { counter->fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
@@ -97,6 +101,8 @@ void CommandPort::CountWait(WaitKind kind, CommandId id) {
       return AddShared(&counters_.copies_out);
     case WaitKind::kFree:
       return AddShared(&counters_.free_waits);
+    case WaitKind::kPiece:
+      return;
   }
 }
 
@@ -114,10 +120,20 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
   CountWait(kind, id);
   const CudaResult result = waiter.Wait(spin_);
   if (result != CudaResult::kSuccess) errors_.WriteOutput();
-  if (result != CudaResult::kSuccess || kind == WaitKind::kRoundTrip || kind == WaitKind::kFree) {
-    return result;
+  return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
+}
+
+CudaResult CommandPort::Await(WaitKind kind, uint64_t stream, uint64_t seq) {
+  const auto until = std::chrono::steady_clock::now() + spin_;
+  while (!board_.Retired(stream, seq)) {
+    if (std::chrono::steady_clock::now() >= until || errors_.error() != CudaResult::kSuccess) {
+      const cmd::StreamSync sync = {stream};
+      return RoundTrip(kind, CommandId::kStreamSync, &sync, sizeof(sync), {}, nullptr);
+    }
+    __builtin_ia32_pause();
   }
-  return errors_.TakeDeferred();
+  CountWait(kind, CommandId::kStreamSync);
+  return TakesDeferred(kind) ? errors_.TakeDeferred() : CudaResult::kSuccess;
 }
 
 CudaResult CommandPort::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,

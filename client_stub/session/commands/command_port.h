@@ -44,6 +44,7 @@ class CommandPort final : public Commands {
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
   CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                           uint64_t* seq) override;
+  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq) override;
   uint64_t last_seq() const override { return queue_.last_seq(); }
   bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }

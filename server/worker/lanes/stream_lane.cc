@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/cuda/box.h"
+#include "proto/frames.h"
 #include "server/worker/lanes/launch_attributes.h"
 
 namespace warpline::worker {
@@ -13,6 +14,9 @@ namespace {
 
 // The driver copies pageable memory of up to this size into its queue.
 constexpr size_t kMaxPageableBytes = 64u << 10;
+// A copy of so much host memory that client and device share is reported as soon as it is complete:
+// the client may be waiting to use the memory.
+constexpr uint64_t kMarkedBytes = 16u << 10;
 
 }  // namespace
 
@@ -250,6 +254,12 @@ Lane::Step StreamLane::Do(const cmd::CopyFromDevice& command, Task& task) {
 
 Lane::Step StreamLane::Do(const cmd::CopyOnDevice& command, Task& task) {
   Check(task, context_->CopyOnDevice(command.dst, command.src, command.bytes, device_stream_));
+  const bool host = InHostArena(command.dst) || InHostArena(command.src);
+  if (!host || command.bytes < kMarkedBytes) return Step::kDone;
+  Pending pending;
+  pending.ticket = task.ticket;
+  pending.seq = task.seq;
+  Mark(device_stream_, std::move(pending));
   return Step::kDone;
 }
 
