@@ -42,11 +42,23 @@ class ResumeTest(unittest.TestCase):
         # The others hit a program at its opening or its end.
         self.assertGreaterEqual(counts["resumes"], 10)
 
+    def test_a_session_of_this_host_moves_to_shared_memory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/socket"
+            with harness.server(self.installation, "--listen=127.0.0.1:0,unix:" + path) as server:
+                for endpoint in (server.endpoint, "unix:" + path):
+                    _, stderr = harness.run(self.installation, endpoint, "free_in_flight", stat=True)
+                    self.assertEqual(harness.counters(stderr)["transfers"], 1)
+                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight",
+                                        stat=True, env={"WARPLINE_TRANSFER": "0"})
+                self.assertEqual(harness.counters(stderr)["transfers"], 0)
+
     def test_loopback_session_moves_to_the_unix_socket(self):
         with tempfile.TemporaryDirectory() as folder:
             path = folder + "/socket"
             # The last of a flag counts: both addresses.
-            with harness.server(self.installation, "--listen=127.0.0.1:0,unix:" + path) as server:
+            with harness.server(self.installation, "--listen=127.0.0.1:0,unix:" + path,
+                                "--shm=false") as server:
                 _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight",
                                         stat=True)
                 self.assertEqual(harness.counters(stderr)["transfers"], 1)

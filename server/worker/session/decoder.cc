@@ -35,6 +35,17 @@ static_assert(std::all_of(std::begin(kCommandTable), std::end(kCommandTable),
                                    (engine == Engine::kNothing || HasRow(engine));
                           }));
 
+// The engine of a command that was accepted. A copy between places of the device goes over the bus
+// where one of them is host memory that the device reaches.
+Engine EngineOf(CommandId id, std::string_view body) {
+  cmd::CopyOnDevice copy;
+  if (id == CommandId::kCopyOnDevice && TakeStruct(&body, &copy)) {
+    if (InHostArena(copy.dst)) return Engine::kCopyOut;
+    if (InHostArena(copy.src)) return Engine::kCopyIn;
+  }
+  return FindCommand(id).engine;
+}
+
 }  // namespace
 
 Decoder::Decoder(const CommandParts* parts, SharedUsage* usage, Rights rights)
@@ -158,7 +169,7 @@ void Decoder::Execute(std::string_view body) {
   const CommandId id = parts_.current->id();
   families_.Dispatch(id, body);
   const bool refused = parts_.current->refused();
-  if (!refused) ++accepted_[static_cast<size_t>(FindCommand(id).engine)];
+  if (!refused) ++accepted_[static_cast<size_t>(EngineOf(id, body))];
   if (parts_.recorder == nullptr) return;
   if (refused) {
     parts_.recorder->Refused(id, body);
