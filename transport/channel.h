@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "transport/channel_loop.h"
@@ -77,6 +78,12 @@ class Channel {
 
   // NextFrame() may have something to send, or a frame refused with kLater may fit now.
   virtual void Wake() = 0;
+
+  // Has a thread that waits for the peer do the loop's work itself, until done() returns true or
+  // `limit` has passed, so that what it waits for need not be handed from thread to thread. It is
+  // the loop's thread meanwhile: it calls the handler, and must hold nothing that the handler
+  // takes. Returns false at once where the transport has no such thing.
+  virtual bool Drive(absl::FunctionRef<bool()>, absl::Duration) { return false; }
 
   // Of a listening server: the client has shown that it may be here. Until then the channel counts
   // among those of strangers, of which each peer may have a few; when there are too many the oldest

@@ -38,7 +38,8 @@ class LinkEnd {
   virtual void Break() RUNS_ON(channel_loop) = 0;
 
   // Sleeping takes three steps: after BeginSleep() whatever the other end does and each Ring() ends
-  // the next Sleep(), so that the loop looks once more for something to do in between.
+  // the next Sleep(), so that the loop looks once more for something to do in between. While one
+  // thread sleeps another may be the loop and call the functions above.
   virtual void BeginSleep() RUNS_ON(channel_loop) = 0;
   virtual void Sleep(std::optional<std::chrono::nanoseconds> at_most) RUNS_ON(channel_loop) = 0;
   virtual void EndSleep() RUNS_ON(channel_loop) = 0;

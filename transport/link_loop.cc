@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,12 +12,26 @@ namespace {
 
 constexpr std::chrono::seconds kLinger{5};
 
+// Moments that the loop's own thread leaves to those that drive.
+constexpr int kLeftToDrivers = 100;
+
+// For a moment. On a machine with few processors the one who has something to do may need this one.
+void Relax() {
+  static const bool few = std::thread::hardware_concurrency() <= 4;
+  if (few) {
+    sched_yield();
+  } else {
+    for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
+  }
+}
+
 }  // namespace
 
 LinkLoop::LinkLoop(std::unique_ptr<LinkEnd> link, const ChannelOptions& options)
     : link_(std::move(link)), poll_(absl::ToChronoNanoseconds(options.poll)) {}
 
 void LinkLoop::Run(ChannelHandler* handler) {
+  TakeTurn();
   handler_ = handler;
   Clock::time_point last_activity = Clock::now();
   while (!finished_.has_value()) {
@@ -30,12 +45,44 @@ void LinkLoop::Run(ChannelHandler* handler) {
       Park();
       last_activity = Clock::now();
     } else {
-      sched_yield();
+      LeaveTurn();
+      Relax();
+      // Threads that drive do it sooner, unless they have no processor.
+      for (int i = 0; i < kLeftToDrivers && drivers_.load(std::memory_order_relaxed) > 0; ++i) {
+        Relax();
+        last_activity = now;
+      }
+      TakeTurn();
     }
   }
   // In order, the link stays for the other end to read the end from it.
   if (!finished_->ok() && !sent_end_) link_->Break();
   handler_->OnClosed(*finished_);
+  LeaveTurn();
+}
+
+void LinkLoop::TakeTurn() {
+  while (!TryTakeTurn()) Relax();
+}
+
+void LinkLoop::Drive(absl::FunctionRef<bool()> done, absl::Duration limit) {
+  const Clock::time_point until = Clock::now() + absl::ToChronoNanoseconds(limit);
+  drivers_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const LoopScope scope(&channel_loop);
+    bool over = false;
+    while (!done() && !over && Clock::now() < until) {
+      if (TryTakeTurn()) {
+        // Before Run() there is no handler, and after the end nothing to do.
+        over = handler_ == nullptr || finished_.has_value();
+        if (!over) Turn();
+        LeaveTurn();
+      }
+      if (!done()) Relax();
+    }
+  }
+  drivers_.fetch_sub(1, std::memory_order_relaxed);
+  if (parked_.load()) Wake();
 }
 
 bool LinkLoop::Turn() {
@@ -125,7 +172,11 @@ void LinkLoop::Park() {
   if (!requests_.any() && !Turn()) {
     std::optional<std::chrono::nanoseconds> at_most;
     if (linger_.started()) at_most = linger_.left();
+    parked_.store(true);
+    LeaveTurn();
     link_->Sleep(at_most);
+    TakeTurn();
+    parked_.store(false);
   }
   link_->EndSleep();
 }

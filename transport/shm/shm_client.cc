@@ -35,6 +35,10 @@ class ShmClientChannel : public Channel {
   }
 
   void Wake() override { loop_.Wake(); }
+  bool Drive(absl::FunctionRef<bool()> done, absl::Duration limit) override {
+    loop_.Drive(done, limit);
+    return true;
+  }
   void Close(const absl::Status& status) override { loop_.Close(status); }
 
  private:

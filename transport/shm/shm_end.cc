@@ -99,26 +99,33 @@ void ShmEnd::BeginSleep() {
   writer_->PrepareToSleep(kMaxFramePayload);
   // Whoever sleeps has time to ask.
   next_look_ = Clock::time_point();
+  rung_ = readable_ = writable_ = socket_ready_ = false;
+  socket_silent_ = ended_.has_value() || broken_.has_value();
 }
 
 void ShmEnd::Sleep(std::optional<std::chrono::nanoseconds> at_most) {
-  const bool silent = ended_.has_value() || broken_.has_value();
   pollfd fds[] = {{.fd = bell_.get(), .events = POLLIN, .revents = 0},
                   {.fd = reader_->readable_fd(), .events = POLLIN, .revents = 0},
                   {.fd = writer_->writable_fd(), .events = POLLIN, .revents = 0},
-                  {.fd = silent ? -1 : socket_.get(), .events = POLLIN, .revents = 0}};
+                  {.fd = socket_silent_ ? -1 : socket_.get(), .events = POLLIN, .revents = 0}};
   timespec timeout;
   if (at_most.has_value()) timeout = absl::ToTimespec(absl::FromChrono(*at_most));
   if (ppoll(fds, 4, at_most.has_value() ? &timeout : nullptr, nullptr) <= 0) return;
-  uint64_t rung;
-  if (fds[0].revents != 0) [[maybe_unused]]
-    const ssize_t got = read(bell_.get(), &rung, sizeof(rung));
-  if (fds[1].revents != 0) reader_->ClearDoorbell();
-  if (fds[2].revents != 0) writer_->ClearDoorbell();
-  if (fds[3].revents != 0) LookAtSocket();
+  rung_ = fds[0].revents != 0;
+  readable_ = fds[1].revents != 0;
+  writable_ = fds[2].revents != 0;
+  socket_ready_ = fds[3].revents != 0;
 }
 
-void ShmEnd::EndSleep() { park_.Retract(); }
+void ShmEnd::EndSleep() {
+  park_.Retract();
+  uint64_t rung;
+  if (rung_) [[maybe_unused]]
+    const ssize_t got = read(bell_.get(), &rung, sizeof(rung));
+  if (readable_) reader_->ClearDoorbell();
+  if (writable_) writer_->ClearDoorbell();
+  if (socket_ready_) LookAtSocket();
+}
 
 void ShmEnd::Ring() {
   if (!park_.Signal()) return;

@@ -51,6 +51,13 @@ class ShmEnd : public LinkEnd {
   const std::unique_ptr<RingWriter> writer_ ABSL_PT_GUARDED_BY(channel_loop);
   const std::unique_ptr<RingReader> reader_ ABSL_PT_GUARDED_BY(channel_loop);
   ParkState park_;
+  // What ended the last sleep, by its descriptors; the sleeper's alone.
+  bool rung_ = false;
+  bool readable_ = false;
+  bool writable_ = false;
+  bool socket_ready_ = false;
+  // A sleeper does not wait for a socket that has nothing more to say.
+  bool socket_silent_ ABSL_GUARDED_BY(channel_loop) = false;
   Clock::time_point next_look_ ABSL_GUARDED_BY(channel_loop);
   // What the socket said last, after which it says nothing more: the peer's end, or why there is
   // none.

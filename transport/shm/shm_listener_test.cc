@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -144,6 +145,35 @@ TEST_F(ShmListenerTest, AReaderThatIsAheadEndsItsOwnConnection) {
   ASSERT_TRUE(closed.has_value());
   EXPECT_TRUE(absl::IsInvalidArgument(*closed)) << *closed;
   ExpectServed();
+}
+
+// Threads that wait do the loop's work, beside a loop that parks at once.
+TEST_F(ShmListenerTest, ThreadsThatDriveGetTheirFrames) {
+  Listen({.channel = {.poll = absl::ZeroDuration()}});
+  auto end = std::make_shared<Endpoint>();
+  const auto handler = Endpoint::MakeHandler(end);
+  auto channel = Dial({.address = "shm://" + name_}, handler.get(), {.poll = absl::ZeroDuration()},
+                      absl::Seconds(10));
+  ASSERT_EQ(channel.status(), absl::OkStatus());
+  end->Attach(channel->get());
+  const auto server = acceptor_.AwaitSession(sessions_++);
+  ASSERT_NE(server, nullptr);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 300; ++i) {
+        const size_t before = end->received();
+        end->Send(1, "to the server");
+        server->Send(2, "to the client");
+        EXPECT_TRUE(
+            (*channel)->Drive([&] { return end->received() > before; }, absl::Microseconds(100)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server->AwaitFrames(900).size(), 900u);
+  EXPECT_EQ(end->AwaitFrames(900).size(), 900u);
+  end->Attach(nullptr);
 }
 
 TEST_F(ShmListenerTest, PacketsOfGarbageEndTheirOwnConnection) {

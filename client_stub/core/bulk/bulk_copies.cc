@@ -15,7 +15,7 @@ namespace {
 // Below this one thread copies alone: the others would have to wake up first.
 constexpr uint64_t kSharedBytes = 4u << 20;
 // Pieces that one copying thread has under way.
-constexpr size_t kPiecesAhead = 8;
+constexpr size_t kPiecesAhead = 4;
 
 char* Memory(uint64_t address) { return reinterpret_cast<char*>(address); }
 
@@ -28,9 +28,9 @@ uint64_t PieceAt(uint64_t offset, uint64_t bytes) {
 template <typename Part>
 CUresult BulkCopies::InParts(uint64_t bytes, uint64_t* done, Part part) {
   *done = 0;
-  if (!staging_.Reserve(bytes)) return CUDA_SUCCESS;
-  if (bytes < kSharedBytes) return part(0, bytes, done);
-  const auto count = static_cast<uint64_t>(threads_.parts());
+  const auto count = static_cast<uint64_t>(bytes < kSharedBytes ? 1 : threads_.parts());
+  if (!staging_.Reserve(bytes, 2 * count * kPiecesAhead)) return CUDA_SUCCESS;
+  if (count == 1) return part(0, bytes, done);
   const uint64_t pieces = (bytes + Staging::kPieceBytes - 1) / Staging::kPieceBytes;
   const uint64_t each = (pieces + count - 1) / count * Staging::kPieceBytes;
   struct Outcome {
@@ -80,6 +80,7 @@ CUresult BulkCopies::PartIn(Stream* stream, uint64_t to, const char* from, uint6
       under_way.pop_front();
       piece = staging_.Take();
     }
+    if (piece == 0) piece = staging_.Await();
     if (piece == 0) return CUDA_SUCCESS;
     const uint64_t size = PieceAt(*done, bytes);
     std::memcpy(Memory(piece), from + *done, size);
@@ -108,6 +109,7 @@ CUresult BulkCopies::PartOut(Stream* stream, char* to, uint64_t from, uint64_t b
   while (*done < bytes && result == CUDA_SUCCESS) {
     while (asked < bytes && under_way.size() < kPiecesAhead) {
       Piece piece = {staging_.Take(), PieceAt(asked, bytes), 0};
+      if (piece.address == 0 && under_way.empty()) piece.address = staging_.Await();
       if (piece.address == 0) break;
       result =
           SendOn(stream, cmd::CopyOnDevice{stream->wire, piece.address, from + asked, piece.size},

@@ -27,6 +27,10 @@ class BulkCopiesTest : public CoreTest {
     session().Clear();
   }
 
+  void TearDown() override {
+    if (!IsSkipped()) CoreTest::TearDown();
+  }
+
   static std::string Source(size_t bytes) {
     std::string source(bytes, '\0');
     for (size_t i = 0; i < bytes; ++i) source[i] = static_cast<char>(i * 31 + (i >> 12));

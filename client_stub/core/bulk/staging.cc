@@ -1,7 +1,10 @@
 #include "client_stub/core/bulk/staging.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 namespace warpline::stub {
 namespace {
@@ -9,11 +12,14 @@ namespace {
 // What a process has of it, by the largest copy that it has made.
 constexpr uint64_t kLeastBytes = 4u << 20;
 constexpr uint64_t kMostBytes = 32u << 20;
+// What the device does with a few pieces takes less, unless its stream is not getting on.
+constexpr std::chrono::milliseconds kPatience{1};
 
 }  // namespace
 
-bool Staging::Reserve(uint64_t bytes) {
-  const uint64_t wanted = std::clamp(std::bit_ceil(bytes) / 2, kLeastBytes, kMostBytes);
+bool Staging::Reserve(uint64_t bytes, uint64_t pieces) {
+  const uint64_t least = std::max(pieces * kPieceBytes, kLeastBytes);
+  const uint64_t wanted = std::clamp(std::bit_ceil(bytes) / 2, least, kMostBytes);
   MutexLock lock(&mu_);
   // What a server refuses once it is not asked for again: the other way is always there.
   if (bytes_ >= wanted || refused_) return bytes_ > 0;
@@ -39,6 +45,16 @@ uint64_t Staging::Take() {
   if (free_.empty()) return 0;
   const uint64_t address = free_.back();
   free_.pop_back();
+  return address;
+}
+
+uint64_t Staging::Await() {
+  uint64_t address = Take();
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (address == 0 && std::chrono::steady_clock::now() < until) {
+    sched_yield();
+    address = Take();
+  }
   return address;
 }
 

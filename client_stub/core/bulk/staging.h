@@ -22,12 +22,14 @@ class Staging {
   Staging(SharedHostMemory* memory, const Commands* commands)
       : memory_(memory), commands_(commands) {}
 
-  // Sees to there being pieces for a copy of `bytes`, or for a part of it. Returns false where
-  // there is no such memory; it may have to be asked for.
-  bool Reserve(uint64_t bytes);
+  // Sees to there being pieces for a copy of `bytes`, at least `pieces`, or for a part of it.
+  // Returns false where there is no such memory; it may have to be asked for.
+  bool Reserve(uint64_t bytes, uint64_t pieces);
 
   // Takes a piece that nobody uses and returns its address; 0 when there is none.
   uint64_t Take();
+  // The same, but waits for a moment for one that others give back.
+  uint64_t Await();
   // Gives a piece back. Until command `seq` of stream `stream` is complete the device may use it;
   // with 0 nobody does.
   void Give(uint64_t address, uint64_t stream, uint64_t seq);

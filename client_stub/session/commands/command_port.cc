@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client_stub/session/status/session_log.h"
+#include "client_stub/session/waits/one_shot.h"
 #include "client_stub/session/waits/wait_spin.h"
 #include "common/log/log.h"
 
@@ -106,6 +107,11 @@ void CommandPort::CountWait(WaitKind kind, CommandId id) {
   }
 }
 
+CudaResult CommandPort::WaitFor(ReplyWaiter* waiter) {
+  const bool driven = channel_.Drive([waiter] { return waiter->done(); }, absl::FromChrono(spin_));
+  return waiter->Wait(driven ? std::chrono::nanoseconds(0) : spin_);
+}
+
 CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                                   std::string_view tail, std::string* fields) {
   if (!Knows(id)) {
@@ -118,19 +124,19 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
     return lost == CudaResult::kSuccess ? CudaResult::kInvalidValue : lost;
   }
   CountWait(kind, id);
-  const CudaResult result = waiter.Wait(spin_);
+  const CudaResult result = WaitFor(&waiter);
   if (result != CudaResult::kSuccess) errors_.WriteOutput();
   return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
 }
 
 CudaResult CommandPort::Await(WaitKind kind, uint64_t stream, uint64_t seq) {
-  const auto until = std::chrono::steady_clock::now() + spin_;
-  while (!board_.Retired(stream, seq)) {
-    if (std::chrono::steady_clock::now() >= until || errors_.error() != CudaResult::kSuccess) {
-      const cmd::StreamSync sync = {stream};
-      return RoundTrip(kind, CommandId::kStreamSync, &sync, sizeof(sync), {}, nullptr);
-    }
-    __builtin_ia32_pause();
+  const auto over = [&] {
+    return board_.Retired(stream, seq) || errors_.error() != CudaResult::kSuccess;
+  };
+  if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
+  if (!board_.Retired(stream, seq)) {
+    const cmd::StreamSync sync = {stream};
+    return RoundTrip(kind, CommandId::kStreamSync, &sync, sizeof(sync), {}, nullptr);
   }
   CountWait(kind, CommandId::kStreamSync);
   return TakesDeferred(kind) ? errors_.TakeDeferred() : CudaResult::kSuccess;
@@ -162,7 +168,7 @@ CudaResult CommandPort::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64
   }
   CountWait(WaitKind::kCopyOut, CommandId::kCopyFromDevice);
   if (!wait) return CudaResult::kSuccess;
-  const CudaResult result = waiter.Wait(spin_);
+  const CudaResult result = WaitFor(&waiter);
   errors_.WriteOutput();
   return result == CudaResult::kSuccess ? errors_.TakeDeferred() : result;
 }
@@ -196,7 +202,7 @@ CudaResult CommandPort::BoxOut(CommandId id, const void* body, size_t body_bytes
   *seq = sent;
   CountWait(WaitKind::kCopyOut, id);
   if (!wait) return CudaResult::kSuccess;
-  const CudaResult result = waiter.Wait(spin_);
+  const CudaResult result = WaitFor(&waiter);
   return result == CudaResult::kSuccess ? errors_.TakeDeferred() : result;
 }
 

@@ -74,6 +74,8 @@ class CommandPort final : public Commands {
   // Copies the rows of a box to `dst`, with a command that asks for them.
   CudaResult BoxOut(CommandId id, const void* body, size_t body_bytes, const BoxPlace& dst,
                     const BoxExtent& extent, bool wait, uint64_t* seq);
+  // Does the channel's work for a moment where it may, and then sleeps until the replies are there.
+  CudaResult WaitFor(ReplyWaiter* waiter);
   // Whether the server knows the command; logs once that it does not.
   bool Knows(CommandId id);
   void CountCommand(CommandId id);

@@ -31,6 +31,8 @@ class ReplyWaiter {
     return static_cast<CudaResult>(result_.load(std::memory_order_relaxed));
   }
 
+  bool done() const { return done_.done(); }
+
   // Notes that one reply came. The last one wakes the thread.
   void Complete(CudaResult result, std::string_view fields) { CompleteMany(1, result, fields); }
 

@@ -12,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "transport/channel.h"
 
 namespace warpline::stub {
@@ -26,7 +28,8 @@ class ChannelSlot {
   // `channel` is borrowed until Clear() has returned.
   void Set(Channel* channel) { channel_.store(channel, std::memory_order_seq_cst); }
 
-  // Waits for the threads that use the channel, none of which blocks. Afterwards no thread uses it.
+  // Waits for the threads that use the channel, none of which blocks for long. Afterwards no thread
+  // uses it.
   void Clear() {
     channel_.store(nullptr, std::memory_order_seq_cst);
     if (asymmetric_) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
@@ -46,6 +49,12 @@ class ChannelSlot {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (Channel* channel = channel_.load(std::memory_order_acquire)) channel->Wake();
     exclusive_.store(false, std::memory_order_release);
+  }
+  // As Channel::Drive(); false without a channel, too. Clear() waits until the limit has passed.
+  bool Drive(absl::FunctionRef<bool()> done, absl::Duration limit) {
+    bool driven = false;
+    Use([&](Channel* channel) { driven = channel->Drive(done, limit); });
+    return driven;
   }
   void Close(const absl::Status& status) {
     Use([&status](Channel* channel) { channel->Close(status); });

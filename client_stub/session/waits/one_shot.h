@@ -50,9 +50,10 @@ class OneShot {
     if (state_.exchange(kDone, std::memory_order_acq_rel) == kAsleep) FutexWakeAll(&state_);
   }
 
+  bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
+
   void Wait(std::chrono::nanoseconds spin) {
-    const auto done = [this] { return state_.load(std::memory_order_acquire) == kDone; };
-    if (SpinUntil(spin, done)) return;
+    if (SpinUntil(spin, [this] { return done(); })) return;
     uint32_t expected = kPending;
     state_.compare_exchange_strong(expected, kAsleep, std::memory_order_acq_rel);
     while (!done()) FutexWait(&state_, kAsleep);

@@ -265,7 +265,7 @@ bool Lane::PollEventWaits() {
 void Lane::Idle(int64_t last_progress_ns) {
   const int64_t waited_ns = NowNs() - last_progress_ns;
   if (waited_ns < SpinNs()) {
-    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+    for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
     return;
   }
   const bool watching = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
