@@ -60,6 +60,7 @@ absl::Span<const WireAttack> CodeAttacks();
 absl::Span<const WireAttack> ResumptionAttacks();
 absl::Span<const WireAttack> AdminAttacks();
 absl::Span<const WireAttack> FloodAttacks();
+absl::Span<const WireAttack> SharedMemoryAttacks();
 
 WireResult Stopped(std::string detail);
 WireResult Succeeded(std::string detail);
