@@ -28,14 +28,16 @@ void Relax() {
 }  // namespace
 
 LinkLoop::LinkLoop(std::unique_ptr<LinkEnd> link, const ChannelOptions& options)
-    : link_(std::move(link)), poll_(absl::ToChronoNanoseconds(options.poll)) {}
+    : link_(std::move(link)),
+      poll_(absl::ToChronoNanoseconds(options.poll)),
+      gather_(absl::ToChronoNanoseconds(options.gather)) {}
 
 void LinkLoop::Run(ChannelHandler* handler) {
   TakeTurn();
   handler_ = handler;
   Clock::time_point last_activity = Clock::now();
   while (!finished_.has_value()) {
-    const bool active = Turn();
+    const bool active = Turn(/*send_now=*/false);
     const Clock::time_point now = Clock::now();
     if (linger_.over(now)) {
       Finish(absl::UnavailableError("the peer did not end the stream in time"));
@@ -75,7 +77,7 @@ void LinkLoop::Drive(absl::FunctionRef<bool()> done, absl::Duration limit) {
       if (TryTakeTurn()) {
         // Before Run() there is no handler, and after the end nothing to do.
         over = handler_ == nullptr || finished_.has_value();
-        if (!over) Turn();
+        if (!over) Turn(/*send_now=*/true);
         LeaveTurn();
       }
       if (!done()) Relax();
@@ -85,11 +87,16 @@ void LinkLoop::Drive(absl::FunctionRef<bool()> done, absl::Duration limit) {
   if (parked_.load()) Wake();
 }
 
-bool LinkLoop::Turn() {
+bool LinkLoop::Turn(bool send_now) {
   if (requests_.any()) TakeRequests();
   if (finished_.has_value()) return true;
   bool active = Receive();
-  if (!finished_.has_value()) active |= Send();
+  if (finished_.has_value()) return true;
+  if (!send_now && gather_.count() > 0 && Clock::now() < next_send_) return active;
+  if (Send()) {
+    active = true;
+    if (gather_.count() > 0) next_send_ = Clock::now() + gather_;
+  }
   return active;
 }
 
@@ -169,7 +176,7 @@ void LinkLoop::Finish(const absl::Status& status) {
 
 void LinkLoop::Park() {
   link_->BeginSleep();
-  if (!requests_.any() && !Turn()) {
+  if (!requests_.any() && !Turn(/*send_now=*/true)) {
     std::optional<std::chrono::nanoseconds> at_most;
     if (linger_.started()) at_most = linger_.left();
     parked_.store(true);

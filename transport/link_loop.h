@@ -46,8 +46,9 @@ class LinkLoop {
   void TakeTurn();
   void LeaveTurn() { turn_taken_.store(false, std::memory_order_release); }
 
-  // Returns whether anything happened. The caller has the turn.
-  bool Turn() RUNS_ON(channel_loop);
+  // Returns whether anything happened. The caller has the turn. Unless it is to send now, what
+  // comes soon after a frame waits a little.
+  bool Turn(bool send_now) RUNS_ON(channel_loop);
   bool Receive() RUNS_ON(channel_loop);
   bool Send() RUNS_ON(channel_loop);
   void TakeRequests() RUNS_ON(channel_loop);
@@ -58,6 +59,7 @@ class LinkLoop {
 
   const std::unique_ptr<LinkEnd> link_;
   const std::chrono::nanoseconds poll_;
+  const std::chrono::nanoseconds gather_;
 
   ChannelHandler* handler_ ABSL_GUARDED_BY(channel_loop) = nullptr;
   Inbox inbox_ ABSL_GUARDED_BY(channel_loop);
@@ -67,6 +69,7 @@ class LinkLoop {
   bool peer_ended_ ABSL_GUARDED_BY(channel_loop) = false;
   std::optional<absl::Status> finished_ ABSL_GUARDED_BY(channel_loop);
   Linger linger_ ABSL_GUARDED_BY(channel_loop);
+  Clock::time_point next_send_ ABSL_GUARDED_BY(channel_loop);
 
   alignas(64) std::atomic<bool> turn_taken_{false};
   std::atomic<bool> parked_{false};

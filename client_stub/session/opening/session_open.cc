@@ -6,6 +6,12 @@
 #include "transport/registry/dial.h"
 
 namespace warpline::stub {
+namespace {
+
+// About what the server and the worker have to do for a frame of a few launches.
+constexpr absl::Duration kGather = absl::Microseconds(3);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
   const auto open = [](const SessionOptions& to) {
@@ -14,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
           return Dial({.address = target.endpoint,
                        .tls = TlsFilesFromEnvironment(),
                        .listener_uid = target.listener_uid},
-                      handler, ChannelOptions(), deadline);
+                      handler, {.gather = kGather}, deadline);
         });
   };
   auto session = open(options);
