@@ -14,6 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "chaos"))
 import cuts  # noqa: E402  (found by the path above)
 
 PROGRAMS = ["free_in_flight", "two_streams", "allocations", "vector_add"]
+# A session moves once its program has settled.
+LONG = "--rounds=60"
 RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
 
 
@@ -47,9 +49,10 @@ class ResumeTest(unittest.TestCase):
             path = folder + "/socket"
             with harness.server(self.installation, "--listen=127.0.0.1:0,unix:" + path) as server:
                 for endpoint in (server.endpoint, "unix:" + path):
-                    _, stderr = harness.run(self.installation, endpoint, "free_in_flight", stat=True)
+                    _, stderr = harness.run(self.installation, endpoint, "free_in_flight", LONG,
+                                            stat=True)
                     self.assertEqual(harness.counters(stderr)["transfers"], 1)
-                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight",
+                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight", LONG,
                                         stat=True, env={"WARPLINE_TRANSFER": "0"})
                 self.assertEqual(harness.counters(stderr)["transfers"], 0)
 
@@ -59,15 +62,15 @@ class ResumeTest(unittest.TestCase):
             # The last of a flag counts: both addresses.
             with harness.server(self.installation, "--listen=127.0.0.1:0,unix:" + path,
                                 "--shm=false") as server:
-                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight",
+                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight", LONG,
                                         stat=True)
                 self.assertEqual(harness.counters(stderr)["transfers"], 1)
-                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight",
+                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight", LONG,
                                         stat=True, env={"WARPLINE_TRANSFER": "0"})
                 self.assertEqual(harness.counters(stderr)["transfers"], 0)
                 # Nobody listens there any more: the session stays where it is.
                 os.unlink(path)
-                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight",
+                _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight", LONG,
                                         stat=True)
                 self.assertEqual(harness.counters(stderr)["transfers"], 0)
 

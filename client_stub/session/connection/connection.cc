@@ -72,13 +72,14 @@ void Connection::DropChannel() {
   channel_.reset();
 }
 
-void Connection::MoveTo(const DialTarget& target) {
+void Connection::MoveTo(const DialTarget& target, absl::Duration after) {
   MutexLock lock(&mu_);
   if (!resumable_ || resume_for_ <= absl::ZeroDuration() || stopping_ || goodbye_ ||
       state_ == ConnectionState::kOver) {
     return;
   }
   move_to_ = target;
+  move_at_ = absl::Now() + after;
   StartRedialer();
 }
 
@@ -166,10 +167,13 @@ bool Connection::MayResume(const absl::Status& status, bool sound) {
   }
 }
 
+bool Connection::MovePending() const {
+  return connected_ && state_ == ConnectionState::kUp && move_to_.has_value() && !goodbye_;
+}
+
 bool Connection::RedialDue() const {
   if (!connected_) return false;
-  return state_ == ConnectionState::kDown ||
-         (state_ == ConnectionState::kUp && move_to_.has_value() && !goodbye_);
+  return state_ == ConnectionState::kDown || (MovePending() && absl::Now() >= move_at_);
 }
 
 void Connection::StartRedialer() {
@@ -187,7 +191,13 @@ void Connection::RunRedialer() {
     bool moving;
     {
       MutexLock lock(&mu_);
-      while (!stopping_ && state_ != ConnectionState::kOver && !RedialDue()) changed_.Wait(&mu_);
+      while (!stopping_ && state_ != ConnectionState::kOver && !RedialDue()) {
+        if (MovePending()) {
+          changed_.WaitWithTimeout(&mu_, move_at_ - absl::Now());
+        } else {
+          changed_.Wait(&mu_);
+        }
+      }
       if (stopping_ || state_ == ConnectionState::kOver) return;
       moving = state_ == ConnectionState::kUp;
       if (moving) {

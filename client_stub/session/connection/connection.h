@@ -53,8 +53,9 @@ class Connection {
   // later on, the redialer tries for as long as `resume` to replace it.
   absl::Status Connect(const DialTarget& target, const Dialer& dialer, absl::Duration deadline,
                        absl::Duration resume);
-  // Moves to another connection. Does nothing for a session that cannot be resumed.
-  void MoveTo(const DialTarget& target);
+  // Moves to another connection, once `after` has passed: what the session does meanwhile need not
+  // wait for the move. Does nothing for a session that cannot be resumed.
+  void MoveTo(const DialTarget& target, absl::Duration after = absl::ZeroDuration());
 
   // Notes that the server has welcomed the session, and whether it can be resumed.
   void SetUp(bool resumable) RUNS_ON(channel_loop);
@@ -85,6 +86,8 @@ class Connection {
 
  private:
   bool MayResume(const absl::Status& status, bool sound) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether there is another connection to move to, now or later.
+  bool MovePending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the redialer has another channel to get.
   bool RedialDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartRedialer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -127,6 +130,7 @@ class Connection {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status down_status_ ABSL_GUARDED_BY(mu_);  // Why there is no connection.
   std::optional<DialTarget> move_to_ ABSL_GUARDED_BY(mu_);
+  absl::Time move_at_ ABSL_GUARDED_BY(mu_);
   bool goodbye_ ABSL_GUARDED_BY(mu_) = false;   // No resumption is needed any more.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // The redialer is to end.
 

@@ -18,6 +18,12 @@
 #include "transport/channel_loop.h"
 
 namespace warpline::stub {
+namespace {
+
+// A program that starts asks much in a row, which would wait for the move: some milliseconds.
+constexpr absl::Duration kSettling = absl::Milliseconds(50);
+
+}  // namespace
 
 SessionImpl::SessionImpl(ArenaReservation arena)
     : arena_(std::move(arena)),
@@ -58,7 +64,7 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   }
   if (!options.transfer) return absl::OkStatus();
   const std::optional<DialTarget> other = OtherAddress(welcomed, options.endpoint);
-  if (other.has_value()) connection_.MoveTo(*other);
+  if (other.has_value()) connection_.MoveTo(*other, kSettling);
   return absl::OkStatus();
 }
 
