@@ -119,9 +119,10 @@ void ShmEnd::Sleep(std::optional<std::chrono::nanoseconds> at_most) {
 
 void ShmEnd::EndSleep() {
   park_.Retract();
-  uint64_t rung;
-  if (rung_) [[maybe_unused]]
-    const ssize_t got = read(bell_.get(), &rung, sizeof(rung));
+  if (rung_) {
+    uint64_t times;
+    [[maybe_unused]] const ssize_t got = read(bell_.get(), &times, sizeof(times));
+  }
   if (readable_) reader_->ClearDoorbell();
   if (writable_) writer_->ClearDoorbell();
   if (socket_ready_) LookAtSocket();

@@ -112,7 +112,7 @@ class ShmListener::Session : public Channel {
 ShmListener::ShmListener(ListenerOptions options)
     : options_(std::move(options)), strangers_(AtLeastOne(options_.max_strangers_of_peer)) {}
 
-ShmListener::~ShmListener() { Shutdown(absl::ZeroDuration()); }
+ShmListener::~ShmListener() { End(absl::ZeroDuration()); }
 
 absl::Status ShmListener::Start(const std::vector<std::string>& addresses, Acceptor* acceptor) {
   if (options_.own_user_only) {
@@ -165,7 +165,7 @@ void ShmListener::Accept() {
 void ShmListener::TakeConnection(UniqueFd socket) {
   const auto user = ListenerOf(socket.get());
   if (!user.ok()) return;
-  if (sessions() >= options_.max_sessions) {
+  if (Running() >= options_.max_sessions) {
     return SendStatus(socket.get(), absl::ResourceExhaustedError("too many sessions"));
   }
   const int fd = socket.get();
@@ -225,13 +225,13 @@ void ShmListener::Ring() {
   [[maybe_unused]] const ssize_t written = write(bell_.get(), &once, sizeof(once));
 }
 
-int ShmListener::sessions() const {
+int ShmListener::Running() const {
   MutexLock lock(&mu_);
   return static_cast<int>(std::count_if(sessions_.begin(), sessions_.end(),
                                         [](const auto& entry) { return !entry.second->over(); }));
 }
 
-void ShmListener::Shutdown(absl::Duration deadline) {
+void ShmListener::End(absl::Duration deadline) {
   {
     MutexLock lock(&mu_);
     stopping_ = true;
@@ -242,7 +242,7 @@ void ShmListener::Shutdown(absl::Duration deadline) {
   }
   sockets_.clear();
   const absl::Time until = absl::Now() + deadline;
-  while (sessions() > 0 && absl::Now() < until) {
+  while (Running() > 0 && absl::Now() < until) {
     MutexLock lock(&mu_);
     changed_.WaitWithTimeout(&mu_, std::min(until - absl::Now(), absl::Milliseconds(50)));
   }

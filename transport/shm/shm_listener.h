@@ -32,12 +32,14 @@ class ShmListener : public Listener {
   std::vector<std::string> addresses() const override { return addresses_; }
   // Nobody is told of it here.
   void SetServing(bool) override {}
-  int sessions() const override;
-  void Shutdown(absl::Duration deadline) override;
+  int sessions() const override { return Running(); }
+  void Shutdown(absl::Duration deadline) override { End(deadline); }
 
  private:
   class Session;
 
+  int Running() const;
+  void End(absl::Duration deadline);
   // The body of the accepting thread.
   void Accept();
   void TakeConnection(UniqueFd socket);

@@ -124,8 +124,9 @@ CUresult BulkCopies::PartOut(Stream* stream, char* to, uint64_t from, uint64_t b
     if (under_way.empty()) break;
     const Piece piece = under_way.front();
     under_way.pop_front();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
       result = ToCu(commands_->Await(WaitKind::kPiece, stream->wire, piece.seq));
+    }
     if (result == CUDA_SUCCESS) {
       std::memcpy(to + *done, Memory(piece.address), piece.size);
       *done += piece.size;
