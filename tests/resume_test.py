@@ -12,6 +12,7 @@ import harness
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "chaos"))
 import cuts  # noqa: E402  (found by the path above)
+import shm_cuts  # noqa: E402
 
 PROGRAMS = ["free_in_flight", "two_streams", "allocations", "vector_add"]
 # A session moves once its program has settled.
@@ -55,6 +56,20 @@ class ResumeTest(unittest.TestCase):
                 _, stderr = harness.run(self.installation, server.endpoint, "free_in_flight", LONG,
                                         stat=True, env={"WARPLINE_TRANSFER": "0"})
                 self.assertEqual(harness.counters(stderr)["transfers"], 0)
+
+    def test_cut_shared_memory_loses_and_repeats_nothing(self):
+        with harness.server(self.installation) as server:
+            program = harness.start(self.installation, server.endpoint, "free_in_flight",
+                                    "--rounds=400", stat=True)
+            done = 0
+            while program.poll() is None:
+                done += shm_cuts.cut(program.pid)
+                time.sleep(0.2)
+            status, stdout, stderr = harness.finish(program)
+            self.assertEqual(status, 0, stdout + stderr)
+            self.assertIn("free_in_flight: ok", stdout)
+            self.assertGreaterEqual(done, 3)
+            self.assertGreaterEqual(harness.counters(stderr)["resumes"], done - 1)
 
     def test_loopback_session_moves_to_the_unix_socket(self):
         with tempfile.TemporaryDirectory() as folder:
