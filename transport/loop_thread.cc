@@ -18,6 +18,13 @@ ScopedSignalBlock::ScopedSignalBlock() {
 
 ScopedSignalBlock::~ScopedSignalBlock() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
 
+void UnblockSignals(std::initializer_list<int> signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : signals) sigaddset(&set, number);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 std::thread StartLoopThread(const char* name, std::function<void()> body) {
   ScopedSignalBlock block;
   return std::thread([name, body = std::move(body)] {

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <functional>
+#include <initializer_list>
 #include <thread>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,10 @@ class ScopedSignalBlock {
  private:
   sigset_t saved_;
 };
+
+// Lets the calling thread take these signals all the same: those of its own faults, where somebody
+// handles them.
+void UnblockSignals(std::initializer_list<int> signals);
 
 // Starts a thread with every signal blocked. `name` is at most 15 characters. The caller joins.
 std::thread StartLoopThread(const char* name, std::function<void()> body);

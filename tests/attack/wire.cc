@@ -1,10 +1,12 @@
 #include "tests/attack/wire.h"
 
 #include <dirent.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -99,6 +101,13 @@ void Flood(int64_t times, std::function<void(int64_t)> send) {
       moved = now;
     }
   }
+}
+
+bool IsOpen(const UniqueFd& fd) {
+  char bytes[4096];
+  ssize_t n = 1;
+  while (n > 0) n = recv(fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 Footprint Measure(const WireTarget& target) {

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/unique_fd.h"
 
 namespace warpline::attack {
 
@@ -91,6 +92,9 @@ int64_t MostThreads(const WireTarget& target);
 // until the process ends.
 inline constexpr absl::Duration kStalled = absl::Seconds(2);
 void Flood(int64_t times, std::function<void(int64_t)> send);
+
+// Whether the server has left a connection open on which it has nothing to say.
+bool IsOpen(const UniqueFd& fd);
 
 // What a server holds.
 struct Footprint {

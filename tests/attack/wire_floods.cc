@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -42,14 +41,6 @@ UniqueFd ConnectTcp(const WireTarget& target, const std::string& first) {
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return {};
   if (!first.empty()) (void)send(fd.get(), first.data(), first.size(), MSG_NOSIGNAL);
   return fd;
-}
-
-// Whether the server has left a connection open on which it has nothing to say.
-bool IsOpen(const UniqueFd& fd) {
-  char bytes[4096];
-  ssize_t n = 1;
-  while (n > 0) n = recv(fd.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-  return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 // An honest client is served, and a peer keeps no more than `most` of what it has open.

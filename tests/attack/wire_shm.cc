@@ -1,10 +1,8 @@
 // Attacks on the way through shared memory (transport/shm): what a client may write where the
 // server reads, and connections that say nothing.
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -36,18 +34,11 @@ struct Connection {
 absl::StatusOr<Connection> Connect(const std::string& name) {
   auto socket = ConnectAbstract(name, std::nullopt);
   if (!socket.ok()) return socket.status();
-  const absl::Time until = absl::Now() + kPatience;
-  while (absl::Now() < until) {
-    auto received = shm_internal::Receive(socket->get());
-    if (!received.ok()) return received.status();
-    if (received->has_value()) {
-      if (!(*received)->status.ok()) return (*received)->status;
-      if (!(*received)->rings.has_value()) return absl::InternalError("no rings");
-      return Connection{*std::move(socket), *std::move((*received)->rings)};
-    }
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  return absl::DeadlineExceededError("no answer");
+  auto received = shm_internal::Await(socket->get(), absl::Now() + kPatience);
+  if (!received.ok()) return received.status();
+  if (!received->status.ok()) return received->status;
+  if (!received->rings.has_value()) return absl::InternalError("no rings");
+  return Connection{*std::move(socket), *std::move(received->rings)};
 }
 
 // Where the server can be reached so; empty where it cannot.
@@ -91,12 +82,7 @@ WireResult SilentConnections(const WireTarget& target) {
   }
   const WireResult served = JudgeNeighbour(target, absl::StrCat(silent.size(), " silent clients"));
   if (served.outcome != WireOutcome::kStopped) return served;
-  const auto left = std::count_if(silent.begin(), silent.end(), [](const UniqueFd& socket) {
-    char bytes[4096];
-    ssize_t n = 1;
-    while (n > 0) n = recv(socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-  });
+  const auto left = std::count_if(silent.begin(), silent.end(), &IsOpen);
   const std::string detail = absl::StrCat(served.detail, ", of which ", left, " are left");
   return left <= 70 ? Stopped(detail) : Succeeded(detail);
 }

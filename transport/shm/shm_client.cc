@@ -1,5 +1,3 @@
-#include <poll.h>
-
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,7 +16,6 @@
 namespace warpline {
 namespace {
 
-using shm_internal::Received;
 using shm_internal::ShmEnd;
 
 class ShmClientChannel : public Channel {
@@ -46,22 +43,6 @@ class ShmClientChannel : public Channel {
   std::thread thread_;
 };
 
-// Waits for the listener's answer.
-absl::StatusOr<Received> AwaitAnswer(int socket, absl::Time until) {
-  while (true) {
-    absl::StatusOr<std::optional<Received>> received = shm_internal::Receive(socket);
-    if (!received.ok()) return received.status();
-    if (received->has_value()) return **std::move(received);
-    const absl::Duration left = until - absl::Now();
-    if (left <= absl::ZeroDuration()) {
-      return absl::UnavailableError("the server did not answer in time");
-    }
-    const timespec timeout = absl::ToTimespec(left);
-    pollfd entry = {.fd = socket, .events = POLLIN, .revents = 0};
-    ppoll(&entry, 1, &timeout, nullptr);
-  }
-}
-
 absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, ChannelHandler* handler,
                                                  const ChannelOptions& options,
                                                  absl::Duration deadline) {
@@ -70,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, Chann
   if (!name.ok()) return name.status();
   auto socket = ConnectAbstract(*name, target.listener_uid);
   if (!socket.ok()) return socket.status();
-  auto answer = AwaitAnswer(socket->get(), until);
+  auto answer = shm_internal::Await(socket->get(), until);
   if (!answer.ok()) return answer.status();
   if (!answer->status.ok()) return answer->status;
   if (!answer->rings.has_value()) {

@@ -2,7 +2,6 @@
 // the socket and in the rings.
 #include "transport/shm/shm_listener.h"
 
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,15 +49,7 @@ class ShmListenerTest : public ::testing::Test {
 
   // The next packet, within ten seconds.
   static absl::StatusOr<Received> Next(int socket) {
-    const absl::Time until = absl::Now() + absl::Seconds(10);
-    while (absl::Now() < until) {
-      auto received = Receive(socket);
-      if (!received.ok()) return received.status();
-      if (received->has_value()) return **std::move(received);
-      pollfd entry = {.fd = socket, .events = POLLIN, .revents = 0};
-      poll(&entry, 1, 1000);
-    }
-    return absl::DeadlineExceededError("nothing came");
+    return Await(socket, absl::Now() + absl::Seconds(10));
   }
 
   struct Client {

@@ -1,6 +1,7 @@
 #include "transport/shm/shm_packets.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "common/unique_fd.h"
 #include "proto/refusal.h"
 
@@ -126,6 +128,21 @@ absl::StatusOr<std::optional<Received>> Receive(int socket) {
     return absl::InvalidArgumentError("the peer's last word is no status");
   }
   return received;
+}
+
+absl::StatusOr<Received> Await(int socket, absl::Time until) {
+  while (true) {
+    absl::StatusOr<std::optional<Received>> received = Receive(socket);
+    if (!received.ok()) return received.status();
+    if (received->has_value()) return **std::move(received);
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError("the server did not answer in time");
+    }
+    const timespec timeout = absl::ToTimespec(left);
+    pollfd entry = {.fd = socket, .events = POLLIN, .revents = 0};
+    ppoll(&entry, 1, &timeout, nullptr);
+  }
 }
 
 }  // namespace warpline::shm_internal

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "transport/shm_ring.h"
 
 namespace warpline::shm_internal {
@@ -30,6 +31,8 @@ struct Received {
   std::optional<ConnectionRings> rings;
 };
 absl::StatusOr<std::optional<Received>> Receive(int socket);
+// The same, but waits: UNAVAILABLE when nothing has come until then.
+absl::StatusOr<Received> Await(int socket, absl::Time until);
 
 }  // namespace warpline::shm_internal
 

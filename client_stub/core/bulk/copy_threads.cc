@@ -19,16 +19,6 @@ int HelpersThatPay() {
   return std::min(CPU_COUNT(&set) / 4, kMostHelpers);
 }
 
-// A helper reads and writes the application's memory, which may be mirrored: the application's
-// thread would take the signal that fetches a page (managed/page_faults.h).
-void TakeFaults() {
-  sigset_t faults;
-  sigemptyset(&faults);
-  sigaddset(&faults, SIGSEGV);
-  sigaddset(&faults, SIGBUS);
-  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
-}
-
 }  // namespace
 
 CopyThreads::CopyThreads() : most_helpers_(HelpersThatPay()) {}
@@ -63,7 +53,9 @@ void CopyThreads::StartHelpers() {
   started_ = true;
   for (int i = 0; i < most_helpers_; ++i) {
     auto thread = TryStartLoopThread("wl-copy", [this] {
-      TakeFaults();
+      // A helper reads and writes the application's memory, which may be mirrored: the
+      // application's thread would take the signal that fetches a page (managed/fault_handler.h).
+      UnblockSignals({SIGSEGV, SIGBUS});
       Help();
     });
     // Without it the others have more to do.

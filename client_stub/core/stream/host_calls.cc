@@ -101,10 +101,7 @@ void HostCalls::OnDue(uint64_t token) {
 void HostCalls::Run() {
   t_thread.runs_host_calls = true;
   // The application's functions may touch mirrored memory, which is a fault to be handled.
-  sigset_t faults;
-  sigemptyset(&faults);
-  sigaddset(&faults, SIGSEGV);
-  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+  UnblockSignals({SIGSEGV});
   while (true) {
     Call call;
     uint64_t token = 0;
