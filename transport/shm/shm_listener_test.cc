@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,6 +85,22 @@ class ShmListenerTest : public ::testing::Test {
     end->Attach(nullptr);
   }
 
+  // What `write` does to the ring to the server ends that connection and no other.
+  void ExpectBrokenBy(const std::function<void(const ShmRingMap&)>& write) {
+    Listen();
+    const Client client = Open();
+    const auto server = acceptor_.AwaitSession(sessions_++);
+    ASSERT_NE(server, nullptr);
+    auto map = ShmRingMap::Map(client.rings.to_server.memory.get());
+    ASSERT_TRUE(map.ok());
+    write(*map);
+    RingTheBell(client);
+    const auto closed = server->AwaitClosed();
+    ASSERT_TRUE(closed.has_value());
+    EXPECT_TRUE(absl::IsInvalidArgument(*closed)) << *closed;
+    ExpectServed();
+  }
+
   const std::string name_;
   EndpointAcceptor acceptor_;
   std::unique_ptr<ShmListener> listener_;
@@ -91,35 +108,15 @@ class ShmListenerTest : public ::testing::Test {
 };
 
 TEST_F(ShmListenerTest, ARingWithImpossibleIndexesEndsItsOwnConnection) {
-  Listen();
-  const Client client = Open();
-  const auto server = acceptor_.AwaitSession(sessions_++);
-  ASSERT_NE(server, nullptr);
-  auto map = ShmRingMap::Map(client.rings.to_server.memory.get());
-  ASSERT_TRUE(map.ok());
-  map->header()->tail.store(~uint64_t{0} - 7);
-  RingTheBell(client);
-  const auto closed = server->AwaitClosed();
-  ASSERT_TRUE(closed.has_value());
-  EXPECT_TRUE(absl::IsInvalidArgument(*closed)) << *closed;
-  ExpectServed();
+  ExpectBrokenBy([](const ShmRingMap& map) { map.header()->tail.store(~uint64_t{0} - 7); });
 }
 
 TEST_F(ShmListenerTest, AFrameLongerThanAnyEndsItsOwnConnection) {
-  Listen();
-  const Client client = Open();
-  const auto server = acceptor_.AwaitSession(sessions_++);
-  ASSERT_NE(server, nullptr);
-  auto map = ShmRingMap::Map(client.rings.to_server.memory.get());
-  ASSERT_TRUE(map.ok());
-  const uint32_t header[] = {0xfffffff0, 2};
-  std::memcpy(map->At(0), header, sizeof(header));
-  map->header()->tail.store(4096);
-  RingTheBell(client);
-  const auto closed = server->AwaitClosed();
-  ASSERT_TRUE(closed.has_value());
-  EXPECT_TRUE(absl::IsInvalidArgument(*closed)) << *closed;
-  ExpectServed();
+  ExpectBrokenBy([](const ShmRingMap& map) {
+    const uint32_t header[] = {0xfffffff0, 2};
+    std::memcpy(map.At(0), header, sizeof(header));
+    map.header()->tail.store(4096);
+  });
 }
 
 // The server's frames go to a ring whose reader says that it has read what was never written.
