@@ -60,6 +60,9 @@ enum Feature : uint64_t {
   kFeatureCompressedImages = 4,
   // The server says why memory was refused to a command (kRefused).
   kFeatureRefusals = 8,
+  // The worker also reports what is complete on a board in shared memory (transport/shm_board.h),
+  // which a client on the same host asks for where it asks for host memory.
+  kFeatureBoard = 16,
 };
 
 enum FrameKind : uint32_t {
@@ -83,6 +86,10 @@ enum FrameKind : uint32_t {
   kRedirect = 23,
   kRefused = 24,
 };
+
+// The key of the completion board under which the whole session is reported; the other keys are
+// streams.
+inline constexpr uint64_t kWholeSession = ~uint64_t{0};
 
 // Starts the payload of kCommands. The commands of a session are numbered from 1, without gaps.
 struct CommandsHeader {

@@ -240,6 +240,10 @@ namespace warpline {
     out.append("};")
     out.append("inline constexpr ReplyId kLastReplyId = ReplyId::k%s;\n" %
                table["notice"][-1]["name"])
+    out.append("// Whether the client handles it before it takes anything for complete that is reported later.")
+    ordered = ["Reply"] + [n["name"] for n in table["notice"] if n.get("ordered", False)]
+    out.append("constexpr bool IsOrdered(ReplyId id) {\n  return %s;\n}\n" %
+               " || ".join("id == ReplyId::k" + name for name in ordered))
     out.append("enum class LaneKind : uint8_t { kStream, kControl, kLinker, kDecode };")
     out.append("enum class After : uint8_t { %s };" % values(AFTER))
     out.append("enum class Effect : uint8_t { kOneWay, kRoundTrip };")

@@ -17,8 +17,10 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
+#include "proto/frames.h"
 #include "proto/wire.h"
 
 namespace warpline::stub {
@@ -34,7 +36,7 @@ enum class WaitKind {
   kPiece,  // Within a wait that is counted as a whole.
 };
 
-inline constexpr uint64_t kNoStream = ~uint64_t{0};
+inline constexpr uint64_t kNoStream = kWholeSession;
 
 // The largest tail of one command; callers split longer ones. The tail is copied while other
 // threads' commands wait, so pieces of some hundred KiB are as large as is wise.
@@ -62,6 +64,15 @@ class Commands {
                      CommandTraits<Command>::kBodyBytes, tail, fields);
   }
 
+  // Returns when `complete`, which reads the completion board only, says so. Looks there for a
+  // moment where reports come at once (a worker on this host), and else asks with `command`, a round
+  // trip that comes back no sooner. Counted, and with errors, as such a call.
+  template <typename Command>
+  CudaResult Await(WaitKind kind, absl::FunctionRef<bool()> complete, const Command& command) {
+    return WatchOrCall(kind, complete, CommandTraits<Command>::kId, &command,
+                       CommandTraits<Command>::kBodyBytes);
+  }
+
   // Copies device memory to `dst`. With `wait` it returns when the data is there. Otherwise it
   // returns at once, and the data is there when a later synchronize that covers it returns
   // (Retired(stream, seq) becomes true only after the data has been written). `*seq` (may be null)
@@ -77,9 +88,10 @@ class Commands {
   virtual CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                                   uint64_t* seq) = 0;
 
-  // Returns when command `seq` of `stream`, which was sent, is complete: looks at the completion
-  // board for a moment, and then asks to be told. Counted, and with errors, as such a wait.
-  virtual CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq) = 0;
+  // The same for command `seq` of `stream`, which was sent.
+  CudaResult AwaitRetired(WaitKind kind, uint64_t stream, uint64_t seq) {
+    return Await(kind, [&] { return Retired(stream, seq); }, cmd::StreamSync{stream});
+  }
 
   // Returns the number of the latest command that the whole session sent.
   virtual uint64_t last_seq() const = 0;
@@ -96,6 +108,8 @@ class Commands {
                           std::string_view tail) = 0;
   virtual CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                                std::string_view tail, std::string* fields) = 0;
+  virtual CudaResult WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete, CommandId id,
+                                 const void* body, size_t body_bytes) = 0;
 };
 
 }  // namespace warpline::stub

@@ -269,6 +269,10 @@ void Session::OnMemoryReturn(warpline_internal::MemoryReturn request) {
 void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
                            HostSegments::Answer answer) {
   if (!Serving()) return answer({CudaResult::kIllegalState, -1, {}});
+  if (request.board()) {
+    const int board = worker_.board_fd();
+    return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
+  }
   if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
   holdings_.host_segments().Request(
       request, [weak = weak_from_this(), answer = std::move(answer)](const auto& result) {

@@ -37,6 +37,11 @@ uint64_t SinkBytes(const warpline_internal::Hello& hello) {
   return sink <= kMostSinkBytes && sink % kChunkGranularity == 0 ? sink : 0;
 }
 
+// A completion board is of use only where the client can map it.
+bool HasBoard(const warpline_internal::Hello& hello) {
+  return (hello.features() & kFeatureBoard) != 0 && hello.boot_id() == BootId();
+}
+
 }  // namespace
 
 absl::StatusOr<uint32_t> CheckHello(warpline_internal::Hello* hello) {
@@ -110,6 +115,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
   open.set_rights(facts.entitlement->rights);
   open.set_module_cache(facts.keeps_modules);
   open.set_record_modules(facts.records_modules);
+  if (HasBoard(*facts.hello)) open.set_board_generation(1);
   return open;
 }
 
@@ -118,6 +124,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   const SessionDevices& devices = *facts.devices;
   uint64_t features = kFeatureCompressedImages | kFeatureRefusals;
   if (facts.keeps_modules) features |= kFeatureModuleCache;
+  if (HasBoard(*facts.hello)) features |= kFeatureBoard;
   warpline_internal::Welcome welcome;
   welcome.set_version(terms.version);
   welcome.set_features((facts.hello->features() & features) |

@@ -10,6 +10,11 @@ absl::Status SessionWorker::Start(WorkerDevice device, warpline_internal::OpenWo
   if (!rings.ok()) return rings.status();
   auto journal = JournalFile::Create();
   if (!journal.ok()) return journal.status();
+  if (open.board_generation() > 0) {
+    auto board = CreateBoard();
+    if (!board.ok()) return board.status();
+    board_ = *std::move(board);
+  }
   rings_ = std::move(*rings);
   journal_ = std::move(*journal);
   device_ = std::move(device);
@@ -24,7 +29,7 @@ void SessionWorker::Take(warpline_internal::OpenWorker open, int variables_fd) {
   opened_ = false;
   worker_ = parts_.pool->Take(device_, this);
   gone_ = false;
-  worker_->Open(std::move(open), rings_, journal_->fd(), variables_fd);
+  worker_->Open(std::move(open), rings_, {journal_->fd(), board_.get(), variables_fd});
 }
 
 absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
@@ -34,6 +39,7 @@ absl::Status SessionWorker::TakeNext(uint64_t resume_seq, int variables_fd) {
     permit.Info("another worker takes over ", parts_.lines->Keys());
   }
   parts_.modules->OnOtherWorker();
+  if (board_.valid()) open_.set_board_generation(open_.board_generation() + 1);
   auto open = open_;
   open.set_quiet(parts_.lines->quiet());
   open.set_resume_seq(resume_seq);
@@ -48,7 +54,7 @@ std::shared_ptr<WorkerProcess> SessionWorker::TakeReader(WorkerEvents* events) {
   auto open = open_;
   open.set_quiet(parts_.lines->quiet());
   open.set_reader(true);
-  reader_->Open(std::move(open), nullptr, -1);
+  reader_->Open(std::move(open), nullptr, {});
   return reader_;
 }
 

@@ -1,5 +1,5 @@
-// A session's worker, whichever process that is at the moment: its rings and journal, which outlive
-// it, and the way of messages between it and the session's parts.
+// A session's worker, whichever process that is at the moment: its rings, journal and board, which
+// outlive it, and the way of messages between it and the session's parts.
 #ifndef WARPLINE_SERVER_SESSION_SESSION_WORKER_H_
 #define WARPLINE_SERVER_SESSION_SESSION_WORKER_H_
 
@@ -27,6 +27,7 @@
 #include "server/workers/worker_link.h"
 #include "server/workers/worker_pool.h"
 #include "server/workers/worker_process.h"
+#include "transport/shm_board.h"
 
 namespace warpline::server {
 
@@ -84,6 +85,8 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
 
   // Of the last worker that opened; 0 for none.
   int pid() const RUNS_ON(control_loop) { return pid_; }
+  // The completion board, which belongs to this object; -1 where the session has none.
+  int board_fd() const RUNS_ON(control_loop) { return board_.get(); }
   // What the journal says. 0 and nothing before Start().
   uint32_t journal_flags() const RUNS_ON(control_loop) {
     return journal_ == nullptr ? 0 : journal_->flags();
@@ -135,6 +138,7 @@ class SessionWorker : public WorkerLink, public WorkerPlace, private WorkerEvent
       ABSL_GUARDED_BY(control_loop);  // As each worker of the session gets it, at first.
   std::shared_ptr<WorkerRings> rings_ ABSL_GUARDED_BY(control_loop);
   std::unique_ptr<JournalFile> journal_ ABSL_GUARDED_BY(control_loop);
+  UniqueFd board_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<WorkerProcess> worker_ ABSL_GUARDED_BY(control_loop);
   std::shared_ptr<WorkerProcess> reader_ ABSL_GUARDED_BY(control_loop);
   bool gone_ ABSL_GUARDED_BY(control_loop) = true;

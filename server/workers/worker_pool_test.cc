@@ -65,7 +65,7 @@ TEST_F(WorkerPoolTest, WorkerThatWasGivenBackIsTakenByTheNext) {
   // All of it runs in one go, so that the process is not even started.
   OnControl([&] {
     worker = pool().Take(device_, &first);
-    worker->Open({}, nullptr, -1);
+    worker->Open({}, nullptr, {});
     EXPECT_TRUE(worker->untouched());
     worker->CancelOpen();
     pool().GiveBack(device_, worker);
@@ -85,7 +85,7 @@ TEST_F(WorkerPoolTest, OpenedWorkersAreNotUntouched) {
     EXPECT_TRUE(worker->prepared());
     warpline_internal::OpenWorker open;
     open.set_reader(true);
-    worker->Open(open, nullptr, -1);
+    worker->Open(open, nullptr, {});
     EXPECT_FALSE(worker->untouched());
     worker->Kill();
   });

@@ -116,13 +116,12 @@ void WorkerProcess::SendOrDie(const warpline_internal::ToWorker& message,
 }
 
 void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
-                         int journal_fd, int variables_fd) {
+                         const SessionFiles& files) {
   if (!prepared_) {
     if (gone_ || dying_ || killed_) return;
-    pending_open_ = [this, open = std::move(open), rings = std::move(rings), journal_fd,
-                     variables_fd] {
+    pending_open_ = [this, open = std::move(open), rings = std::move(rings), files] {
       control_loop.AssertOnLoop();
-      Open(open, rings, journal_fd, variables_fd);
+      Open(open, rings, files);
     };
     return;
   }
@@ -133,8 +132,9 @@ void WorkerProcess::Open(warpline_internal::OpenWorker open, std::shared_ptr<Wor
   std::vector<int> fds;
   if (rings != nullptr) {
     fds = rings->child_fds();
-    fds.push_back(journal_fd);
-    if (variables_fd >= 0) fds.push_back(variables_fd);
+    fds.push_back(files.journal);
+    if (files.board >= 0) fds.push_back(files.board);
+    if (files.variables >= 0) fds.push_back(files.variables);
   }
   SendOrDie(message, fds);
   if (rings != nullptr) rings->CloseChildFds();

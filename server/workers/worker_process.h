@@ -59,6 +59,13 @@ struct WorkerStart {
   jail::Jailer* jailer = nullptr;
 };
 
+// What the workers of a session get beside its rings; borrowed descriptors, -1 for what there is not.
+struct SessionFiles {
+  int journal = -1;
+  int board = -1;
+  int variables = -1;
+};
+
 // Kill() and OnWorkerGone() must come before it is destroyed. The process runs a tenant's work and
 // is not trusted: what it sends takes a bounded part of each turn of the loop, and one that says
 // what is not due has died for its owner.
@@ -76,11 +83,10 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // before, such as OnWorkerPrepared(), does not come again.
   void Attach(WorkerEvents* events) RUNS_ON(control_loop) { events_ = events; }
 
-  // Gives the worker its session, with the descriptors of `rings` (null for a reader), `journal_fd`
-  // and, if there is one, `variables_fd`. The descriptors are borrowed; a worker that has not
-  // started yet gets them when it has opened its device.
-  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings, int journal_fd,
-            int variables_fd = -1) RUNS_ON(control_loop);
+  // Gives the worker its session, with the descriptors of `rings` (null for a reader) and `files`.
+  // A worker that has not started yet gets them when it has opened its device.
+  void Open(warpline_internal::OpenWorker open, std::shared_ptr<WorkerRings> rings,
+            const SessionFiles& files) RUNS_ON(control_loop);
 
   // Whether Open() was called but nothing of it has reached the worker, so that another session can
   // still use the worker. CancelOpen() takes the session back.

@@ -98,7 +98,7 @@ class WorkerProcessTest : public testing::Test {
     for (int i = 0; i < 4; ++i) control_.Flush();
   }
   void Open() {
-    OnControl([this] { worker_->Open({}, nullptr, -1); });
+    OnControl([this] { worker_->Open({}, nullptr, {}); });
   }
   // Has the worker send `count` packets while the loop does something else, and gives the most of
   // them that a single turn took.

@@ -41,9 +41,6 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   CudaResult CopyArrayOut(const cmd::CopyFromArray&, const BoxPlace&, bool, uint64_t*) override {
     return CudaResult::kNotSupported;
   }
-  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t) override {
-    return Call(kind, cmd::StreamSync{stream});
-  }
   uint64_t last_seq() const override { return last_seq_.load(); }
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
@@ -62,6 +59,10 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
                   std::string_view tail) override;
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
+  CudaResult WatchOrCall(WaitKind kind, absl::FunctionRef<bool()>, CommandId id, const void* body,
+                         size_t body_bytes) override {
+    return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
+  }
 
  private:
   uint64_t AllRetired() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -19,10 +19,12 @@ namespace warpline::stub {
 // Thread-safe.
 class BulkCopies {
  public:
-  // Smaller copies ride in their commands and answers. Of those to the device that is quick, since
-  // nobody waits for them.
+  // Smaller copies ride in their commands and answers. To the device that is quick, since nobody
+  // waits for them. To the host it is not, but a program that makes a few of them only shall not
+  // have memory page-locked for it.
   static constexpr uint64_t kLeastIn = 128u << 10;
   static constexpr uint64_t kLeastOut = 16u << 10;
+  static constexpr int kFewSmall = 16;
 
   // Both are borrowed.
   BulkCopies(SharedHostMemory* memory, Commands* commands)
@@ -32,6 +34,12 @@ class BulkCopies {
   // been read. `*done` gets how many bytes, from the first on, are on their way: fewer where there
   // is no staging memory, or others have all of it. The stream is not recorded or captured.
   CUresult CopyIn(Stream* stream, uint64_t to, const void* from, uint64_t bytes, uint64_t* done);
+  // Whether a copy of `bytes` to the host, which is about to be made, should go this way.
+  bool PaysOut(uint64_t bytes) {
+    return bytes >= kLeastOut || small_.load(std::memory_order_relaxed) >= kFewSmall ||
+           small_.fetch_add(1, std::memory_order_relaxed) >= kFewSmall;
+  }
+
   // Copies from the device's memory and returns when the bytes are there, with the error of an
   // earlier command as such a wait does. `*done` as above.
   CUresult CopyOut(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* done);
@@ -48,6 +56,7 @@ class BulkCopies {
   Commands* const commands_;
   Staging staging_;
   CopyThreads threads_;
+  std::atomic<int> small_{0};  // Copies to the host that rode.
 };
 
 }  // namespace warpline::stub

@@ -76,13 +76,11 @@ bool IsHost(const void* address) {
 }
 
 // Commands that are only recorded are carried out later, again and again, and keep their bytes.
-bool Staged(const Stream* stream, uint64_t bytes, uint64_t least) {
-  return bytes >= least && stream->recorder == nullptr;
-}
+bool MayBeStaged(const Stream* stream) { return stream->recorder == nullptr; }
 
 CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t bytes) {
   uint64_t done = 0;
-  if (Staged(stream, bytes, BulkCopies::kLeastIn)) {
+  if (bytes >= BulkCopies::kLeastIn && MayBeStaged(stream)) {
     WARPLINE_TRY(runtime().bulk_copies->CopyIn(stream, to, from, bytes, &done));
   }
   for (; done < bytes; done += kPartBytes) {
@@ -94,7 +92,7 @@ CUresult SendToDevice(Stream* stream, uint64_t to, const char* from, uint64_t by
 
 CUresult Receive(Stream* stream, void* to, uint64_t from, uint64_t bytes, bool wait) {
   WARPLINE_TRY(CheckSendable(stream));
-  if (wait && Staged(stream, bytes, BulkCopies::kLeastOut)) {
+  if (wait && MayBeStaged(stream) && runtime().bulk_copies->PaysOut(bytes)) {
     uint64_t done;
     WARPLINE_TRY(runtime().bulk_copies->CopyOut(stream, to, from, bytes, &done));
     if (done == bytes) return CUDA_SUCCESS;

@@ -79,7 +79,9 @@ CUresult WaitForEvent(Stream* stream, const Event* event) {
 CUresult SynchronizeEvent(Event* event) {
   WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/false));
   if (EventComplete(*event)) return WaitedFor();
-  return ToCu(runtime().commands->Call(WaitKind::kSynchronize, cmd::EventSync{event->wire}));
+  return ToCu(runtime().commands->Await(
+      WaitKind::kSynchronize, [event] { return EventComplete(*event); },
+      cmd::EventSync{event->wire}));
 }
 
 }  // namespace warpline::stub

@@ -122,7 +122,9 @@ bool StreamComplete(const Stream& stream) {
 CUresult SynchronizeStream(Stream* stream) {
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
   if (StreamComplete(*stream)) return WaitedFor();
-  return ToCu(runtime().commands->Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
+  return ToCu(runtime().commands->Await(
+      WaitKind::kSynchronize, [stream] { return StreamComplete(*stream); },
+      cmd::StreamSync{stream->wire}));
 }
 
 CUresult SynchronizeDevice(const Device& device) {
@@ -135,8 +137,11 @@ CUresult SynchronizeDevice(const Device& device) {
 
 CUresult SynchronizeSession() {
   Commands& commands = *runtime().commands;
-  if (commands.Retired(kNoStream, commands.last_seq())) return WaitedFor();
-  return ToCu(commands.Call(WaitKind::kSynchronize, cmd::ContextSync{}));
+  const uint64_t last = commands.last_seq();
+  if (commands.Retired(kNoStream, last)) return WaitedFor();
+  return ToCu(commands.Await(
+      WaitKind::kSynchronize, [&] { return commands.Retired(kNoStream, last); },
+      cmd::ContextSync{}));
 }
 
 CUresult Join(Stream* before, Stream* stream) {

@@ -61,7 +61,6 @@ class FakeCommands : public Commands {
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
   CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                           uint64_t* seq) override;
-  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq) override;
   uint64_t last_seq() const override;
   bool Retired(uint64_t stream, uint64_t seq) const override;
   void ForgetStream(uint64_t) override {}
@@ -71,6 +70,9 @@ class FakeCommands : public Commands {
                   std::string_view tail) override;
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
+  // Asks what is not complete, as without a worker on this host.
+  CudaResult WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete, CommandId id,
+                         const void* body, size_t body_bytes) override;
 
   // Forgets what was sent, and answers as at the beginning.
   void ClearCommands();

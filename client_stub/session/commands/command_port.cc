@@ -129,16 +129,17 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
   return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
 }
 
-CudaResult CommandPort::Await(WaitKind kind, uint64_t stream, uint64_t seq) {
-  const auto over = [&] {
-    return board_.Retired(stream, seq) || errors_.error() != CudaResult::kSuccess;
-  };
-  if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
-  if (!board_.Retired(stream, seq)) {
-    const cmd::StreamSync sync = {stream};
-    return RoundTrip(kind, CommandId::kStreamSync, &sync, sizeof(sync), {}, nullptr);
+CudaResult CommandPort::WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete, CommandId id,
+                                    const void* body, size_t body_bytes) {
+  const auto over = [&] { return complete() || errors_.error() != CudaResult::kSuccess; };
+  // Without the worker's own reports what comes back to a question is the first that is heard.
+  if (shared_board_.Open() && !channel_.Drive(over, absl::FromChrono(spin_))) {
+    SpinUntil(spin_, over);
   }
-  CountWait(kind, CommandId::kStreamSync);
+  if (errors_.error() != CudaResult::kSuccess || !complete()) {
+    return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
+  }
+  CountWait(kind, id);
   return TakesDeferred(kind) ? errors_.TakeDeferred() : CudaResult::kSuccess;
 }
 

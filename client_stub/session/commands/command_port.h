@@ -12,10 +12,12 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "client_stub/session/commands.h"
 #include "client_stub/session/commands/command_queue.h"
 #include "client_stub/session/commands/completion_board.h"
 #include "client_stub/session/commands/reply_table.h"
+#include "client_stub/session/commands/shared_board.h"
 #include "client_stub/session/connection/channel_slot.h"
 #include "client_stub/session/counters.h"
 #include "client_stub/session/status/session_errors.h"
@@ -44,9 +46,10 @@ class CommandPort final : public Commands {
                         const BoxExtent& extent, bool wait, uint64_t* seq) override;
   CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                           uint64_t* seq) override;
-  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq) override;
   uint64_t last_seq() const override { return queue_.last_seq(); }
-  bool Retired(uint64_t stream, uint64_t seq) const override { return board_.Retired(stream, seq); }
+  bool Retired(uint64_t stream, uint64_t seq) const override {
+    return board_.Retired(stream, seq) || shared_board_.Retired(stream, seq);
+  }
   void ForgetStream(uint64_t stream) override { board_.Forget(stream, last_seq()); }
 
   // Every wait ends with `error`, and so does every later one. Waiting threads are told last, so
@@ -57,6 +60,7 @@ class CommandPort final : public Commands {
   CommandQueue& queue() { return queue_; }
   ReplyTable& replies() { return replies_; }
   CompletionBoard& board() { return board_; }
+  SharedBoard& shared_board() { return shared_board_; }
   SessionErrors& errors() { return errors_; }
   Counters& counters() { return counters_; }
   ChannelSlot& channel() { return channel_; }
@@ -66,6 +70,8 @@ class CommandPort final : public Commands {
                   std::string_view tail) override;
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
+  CudaResult WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete, CommandId id,
+                         const void* body, size_t body_bytes) override;
 
   // Appends a command and, when `expected` is given, registers it first. Returns the command's
   // number or 0.
@@ -90,6 +96,7 @@ class CommandPort final : public Commands {
   CommandQueue queue_;
   ReplyTable replies_;
   CompletionBoard board_;
+  SharedBoard shared_board_;
   ChannelSlot channel_;
 };
 

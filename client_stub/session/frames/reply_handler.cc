@@ -33,6 +33,7 @@ bool ReplyHandler::Handle(std::string_view payload, std::string* problem) {
       return false;
     }
     if (!HandleReply(*reply, problem)) return false;
+    if (IsOrdered(reply->id)) parts_.commands->shared_board().OnOrdered();
   }
   return true;
 }
@@ -84,6 +85,12 @@ bool ReplyHandler::HandleReply(const ReplyView& reply, std::string* problem) {
     case ReplyId::kOutput:
       if (!HandleOutput(reply)) break;
       return true;
+    case ReplyId::kBoardBegins: {
+      notice::BoardBegins board;
+      if (!TakeStruct(&rest, &board)) break;
+      parts_.commands->shared_board().OnBegins(board.generation);
+      return true;
+    }
     case ReplyId::kHostDue: {
       notice::HostDue due;
       if (!TakeStruct(&rest, &due) || due.token == Notices::kNoToken) break;

@@ -78,11 +78,23 @@ bool HostMemoryLink::Connect() {
 CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd,
                                    std::string* why) {
   HostMemoryRequest request;
-  request.set_session(session_);
-  request.set_secret(secret_);
   request.set_va(va);
   request.set_bytes(bytes);
   request.set_give_back(give_back);
+  return Ask(std::move(request), fd, why);
+}
+
+UniqueFd HostMemoryLink::RequestBoard() {
+  HostMemoryRequest request;
+  request.set_board(true);
+  UniqueFd fd;
+  std::string why;
+  return Ask(std::move(request), &fd, &why) == CudaResult::kSuccess ? std::move(fd) : UniqueFd();
+}
+
+CudaResult HostMemoryLink::Ask(HostMemoryRequest request, UniqueFd* fd, std::string* why) {
+  request.set_session(session_);
+  request.set_secret(secret_);
   std::string packet(1, '\0');
   if (!request.AppendToString(&packet)) return CudaResult::kInvalidValue;
   MutexLock lock(&mu_);

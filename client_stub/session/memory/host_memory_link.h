@@ -1,5 +1,5 @@
-// Gets host memory that the client shares with its worker: through a socket of the server's, on the
-// same host only, over which descriptors come.
+// Gets what the client shares with its worker, host memory and the completion board: through a
+// socket of the server's, on the same host only, over which descriptors come.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_MEMORY_HOST_MEMORY_LINK_H_
 
@@ -11,6 +11,7 @@
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
+#include "proto/session.pb.h"
 
 namespace warpline::stub {
 
@@ -27,8 +28,12 @@ class HostMemoryLink {
   // Waits for the server's answer. kNotSupported when the server does not listen there. `*why` gets
   // the server's words for kOutOfMemory.
   CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd, std::string* why);
+  // The completion board; invalid when it cannot be had.
+  UniqueFd RequestBoard();
 
  private:
+  // Fills in whose request it is, and waits for the answer.
+  CudaResult Ask(warpline_internal::HostMemoryRequest request, UniqueFd* fd, std::string* why);
   bool Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const LocalServer server_;

@@ -32,6 +32,10 @@ class MemoryRequester final : public MemoryRequests {
 
   // Sets the source of host memory. Called at most once, before the first request.
   void SetHostMemory(std::unique_ptr<HostMemoryLink> link) { host_memory_ = std::move(link); }
+  // The completion board, from that source; invalid when it cannot be had.
+  UniqueFd RequestBoard() {
+    return host_memory_ == nullptr ? UniqueFd() : host_memory_->RequestBoard();
+  }
 
   CudaResult RequestMemory(uint64_t va, uint64_t min_bytes, uint64_t want_bytes,
                            Grant* grant) override;

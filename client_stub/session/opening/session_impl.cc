@@ -62,6 +62,9 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
                                                            welcomed.host_memory_socket,
                                                            welcomed.session, welcomed.secret));
   }
+  if ((welcomed.terms.features & kFeatureBoard) != 0) {
+    commands_.shared_board().SetSource([this] { return memory_.RequestBoard(); });
+  }
   if (!options.transfer) return absl::OkStatus();
   const std::optional<DialTarget> other = OtherAddress(welcomed, options.endpoint);
   if (other.has_value()) connection_.MoveTo(*other, kSettling);

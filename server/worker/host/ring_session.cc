@@ -13,12 +13,13 @@
 #include "common/log/log_budget.h"
 #include "proto/frames.h"
 #include "transport/loop_thread.h"
+#include "transport/shm_board.h"
 
 namespace warpline::worker {
 namespace {
 
-// The descriptors are those of the two rings, the journal, and perhaps the file of variables that a
-// former worker saved.
+// The descriptors are those of the two rings and the journal, and perhaps the board and the file of
+// variables that a former worker saved.
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
@@ -57,7 +58,8 @@ absl::Status RingSession::Attach(std::vector<UniqueFd>* fds) {
 absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     const warpline_internal::OpenWorker& open, std::vector<UniqueFd> fds, const ArenaMemory& memory,
     Options options) {
-  if (fds.size() != kOpenFds + (open.variables() ? 1 : 0)) {
+  const bool has_board = open.board_generation() > 0;
+  if (fds.size() != kOpenFds + (has_board ? 1 : 0) + (open.variables() ? 1 : 0)) {
     return absl::InvalidArgumentError("descriptors of the rings");
   }
   std::unique_ptr<RingSession> ring(new RingSession(open.session(), options.control_fd));
@@ -86,9 +88,14 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
     status = ring->session_->Replay(open.resume_seq());
   }
   if (status.ok() && open.variables()) {
-    status = ring->session_->RestoreVariables(fds[kOpenFds].get());
+    status = ring->session_->RestoreVariables(fds.back().get());
   }
   if (!status.ok()) return status;
+  if (has_board) {
+    auto board = BoardWriter::Attach(fds[kOpenFds], open.board_generation());
+    if (!board.ok()) return board.status();
+    ring->session_->UseBoard(*std::move(board));
+  }
   if (open.module_cache()) {
     ring->images_ = std::make_unique<ServerImageCache>(options.control_fd, open.session());
     ring->session_->UseImageCache(ring->images_.get());

@@ -1,15 +1,66 @@
 #include "server/worker/lanes/reply_sink.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "proto/frames.h"
+
 namespace warpline::worker {
 namespace {
 
 constexpr size_t kSmallData = 16u << 10;
 
+// Takes the first of these replies. The tail of the last one may lie elsewhere.
+bool TakeReply(std::string_view* replies, ReplyHeader* header, std::string_view* body) {
+  *body = *replies;
+  if (!TakeStruct(body, header)) return false;
+  replies->remove_prefix(std::min(replies->size(), AlignWire(header->size)));
+  return true;
+}
+
+uint64_t CountOrdered(std::string_view replies) {
+  uint64_t count = 0;
+  ReplyHeader header;
+  for (std::string_view body; TakeReply(&replies, &header, &body);) {
+    if (IsOrdered(static_cast<ReplyId>(header.id))) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 void ReplySink::Write(std::string_view head, std::string_view tail) {
   MutexLock lock(&mu_);
-  if (!muted_) writer_->Write(head, tail);
+  if (muted_) return;
+  if (board_ == nullptr) return writer_->Write(head, tail);
+  const uint64_t ordered = CountOrdered(head);
+  ordered_ += ordered;
+  // Nobody who reads a report shall wait for replies that have not been written.
+  if (ordered == 0) Report(head);
+  writer_->Write(head, tail);
+  if (ordered != 0) Report(head);
+}
+
+void ReplySink::Report(std::string_view replies) {
+  ReplyHeader header;
+  for (std::string_view body; TakeReply(&replies, &header, &body);) {
+    notice::Retired retired;
+    if (static_cast<ReplyId>(header.id) != ReplyId::kRetired || !TakeStruct(&body, &retired)) {
+      continue;
+    }
+    if (header.seq != 0) board_->Write(retired.stream, header.seq, ordered_);
+    if (retired.all_seq <= all_seq_) continue;
+    all_seq_ = retired.all_seq;
+    board_->Write(kWholeSession, all_seq_, ordered_);
+  }
+}
+
+void ReplySink::UseBoard(std::unique_ptr<BoardWriter> board) {
+  std::string out;
+  AppendNotice(ReplyId::kBoardBegins, 0, notice::BoardBegins{board->generation()}, {}, &out);
+  MutexLock lock(&mu_);
+  writer_->Write(out, {});
+  board_ = std::move(board);
 }
 
 void ReplySink::SetMuted(bool muted) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "common/mutex.h"
 #include "common/progress.h"
 #include "proto/wire.h"
+#include "transport/shm_board.h"
 
 namespace warpline::worker {
 
@@ -29,7 +31,7 @@ std::string_view BytesOf(const Fields& fields) {
 }
 
 // Thread-safe: lanes and the decoder reply as they finish, under one lock around the ring, which
-// has one writer.
+// has one writer. What is retired is reported on the session's board as well, if it has one.
 class ReplySink {
  public:
   // Both are borrowed. `progress` hears of answers.
@@ -58,17 +60,25 @@ class ReplySink {
   }
   bool AllAnswered() const { return open_answers_.load() == 0; }
 
+  // From now on reports on the board, and tells the client so. Called once.
+  void UseBoard(std::unique_ptr<BoardWriter> board);
+
   // Nothing is written while muted: the client already has the replies to what is replayed now.
   void SetMuted(bool muted);
 
  private:
   void Write(std::string_view head, std::string_view tail = {});
+  // Puts the reports of complete commands that are among these replies on the board.
+  void Report(std::string_view replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   FrameWriter* const writer_;
   Progress* const progress_;
   std::atomic<int64_t> open_answers_{0};
   Mutex mu_;
   bool muted_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<BoardWriter> board_ ABSL_GUARDED_BY(mu_);  // Null for none.
+  uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;   // Written since the board began.
+  uint64_t all_seq_ ABSL_GUARDED_BY(mu_) = 0;   // As reported for the whole session.
 };
 
 }  // namespace warpline::worker

@@ -89,6 +89,10 @@ class HostedSession {
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
+  // Reports what is complete on `board`, too, from now on; on the same terms.
+  void UseBoard(std::unique_ptr<BoardWriter> board) RUNS_ON(decoder_thread) {
+    sink_.UseBoard(std::move(board));
+  }
   // Tells `record` of the images of modules, on the same terms.
   void RecordModules(ModuleRecord* record) RUNS_ON(decoder_thread) { images_.Record(record); }
 

@@ -1,0 +1,41 @@
+#include "client_stub/session/commands/shared_board.h"
+
+#include "proto/frames.h"
+
+namespace warpline::stub {
+
+bool SharedBoard::Open() {
+  absl::call_once(opened_, [this] {
+    const UniqueFd fd = source_ ? source_() : UniqueFd();
+    auto reader = fd.valid() ? BoardReader::Attach(fd) : absl::NotFoundError("no board");
+    if (!reader.ok()) return;
+    reader_ = *std::move(reader);
+    board_.store(reader_.get(), std::memory_order_release);
+  });
+  return board_.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool SharedBoard::Retired(uint64_t stream, uint64_t seq) const {
+  const BoardReader* const board = board_.load(std::memory_order_acquire);
+  if (board == nullptr) return false;
+  return Covers(*board, stream, seq) || (stream != kWholeSession && Covers(*board, kWholeSession, seq));
+}
+
+bool SharedBoard::Covers(const BoardReader& board, uint64_t key, uint64_t seq) const {
+  BoardReport report;
+  if (!board.Read(key, &report)) return false;
+  return seq <= report.number && report.generation == generation_.load(std::memory_order_acquire) &&
+         report.after <= ordered_.load(std::memory_order_acquire);
+}
+
+void SharedBoard::OnBegins(uint64_t generation) {
+  // Whoever sees the new generation must not see the old count.
+  ordered_.store(0, std::memory_order_relaxed);
+  generation_.store(generation, std::memory_order_release);
+}
+
+void SharedBoard::OnOrdered() {
+  ordered_.store(ordered_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+}  // namespace warpline::stub

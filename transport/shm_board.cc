@@ -1,0 +1,71 @@
+#include "transport/shm_board.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/sealed_memory.h"
+
+namespace warpline {
+
+absl::StatusOr<UniqueFd> CreateBoard() { return NewSealedMemory("warpline-board", kBoardBytes); }
+
+absl::StatusOr<std::unique_ptr<BoardMap>> BoardMap::Map(int fd, bool writable) {
+  constexpr int kNeededSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat info;
+  if (seals < 0 || (seals & kNeededSeals) != kNeededSeals || fstat(fd, &info) != 0 ||
+      info.st_size != kBoardBytes) {
+    return absl::InvalidArgumentError("not the memory of a board");
+  }
+  void* const entries = mmap(nullptr, kBoardBytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                             MAP_SHARED, fd, 0);
+  if (entries == MAP_FAILED) return absl::ErrnoToStatus(errno, "mmap");
+  return std::unique_ptr<BoardMap>(new BoardMap(static_cast<BoardEntry*>(entries)));
+}
+
+BoardMap::~BoardMap() { munmap(entries_, kBoardBytes); }
+
+absl::StatusOr<std::unique_ptr<BoardWriter>> BoardWriter::Attach(const UniqueFd& fd,
+                                                                 uint64_t generation) {
+  auto map = BoardMap::Map(fd.get(), /*writable=*/true);
+  if (!map.ok()) return map.status();
+  return std::unique_ptr<BoardWriter>(new BoardWriter(*std::move(map), generation));
+}
+
+void BoardWriter::Write(uint64_t key, uint64_t number, uint64_t after) {
+  BoardEntry& entry = map_->At(key);
+  uint64_t& version = versions_[BoardMap::IndexOf(key)];
+  entry.version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  entry.key.store(key, std::memory_order_relaxed);
+  entry.number.store(number, std::memory_order_relaxed);
+  entry.after.store(after, std::memory_order_relaxed);
+  entry.generation.store(generation_, std::memory_order_relaxed);
+  version += 2;
+  entry.version.store(version, std::memory_order_release);
+}
+
+absl::StatusOr<std::unique_ptr<BoardReader>> BoardReader::Attach(const UniqueFd& fd) {
+  auto map = BoardMap::Map(fd.get(), /*writable=*/false);
+  if (!map.ok()) return map.status();
+  return std::unique_ptr<BoardReader>(new BoardReader(*std::move(map)));
+}
+
+bool BoardReader::Read(uint64_t key, BoardReport* report) const {
+  const BoardEntry& entry = map_->At(key);
+  const uint64_t version = entry.version.load(std::memory_order_acquire);
+  if (version % 2 != 0) return false;
+  report->key = entry.key.load(std::memory_order_relaxed);
+  report->number = entry.number.load(std::memory_order_relaxed);
+  report->after = entry.after.load(std::memory_order_relaxed);
+  report->generation = entry.generation.load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return entry.version.load(std::memory_order_relaxed) == version && report->key == key &&
+         report->generation != 0;
+}
+
+}  // namespace warpline

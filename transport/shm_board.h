@@ -1,0 +1,109 @@
+// A page of reports in memory shared by two processes that do not trust each other: for each of
+// some keys, the newest number that was reported for it.
+//
+// One process writes, one reads, and neither waits for the other: what was reported is simply there.
+// A key that shares its place with another is pushed out by that one's next report, so the board is
+// a short cut for what is told by other means as well. The memory is sealed, so that no access
+// faults; the writer never reads it, and the reader believes nothing but that the numbers are numbers.
+//
+// A report comes after others that travel elsewhere: it says after how many (`after`), counted since
+// its writer began, and which writer that was (`generation`), so that the reader can tell whether it
+// has seen those. Each entry is a sequence lock (Lameter, "Effective synchronization on Linux/NUMA
+// systems", 2005): a version that is odd while the entry is written.
+#ifndef WARPLINE_TRANSPORT_SHM_BOARD_H_
+#define WARPLINE_TRANSPORT_SHM_BOARD_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+
+namespace warpline {
+
+struct BoardReport {
+  uint64_t key;
+  uint64_t number;
+  uint64_t after;
+  uint64_t generation;
+};
+
+// An entry as it is shared.
+struct alignas(64) BoardEntry {
+  std::atomic<uint64_t> version;
+  std::atomic<uint64_t> key;
+  std::atomic<uint64_t> number;
+  std::atomic<uint64_t> after;
+  std::atomic<uint64_t> generation;
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+inline constexpr size_t kBoardEntries = 64;
+inline constexpr size_t kBoardBytes = kBoardEntries * sizeof(BoardEntry);
+static_assert(kBoardBytes == 4096);
+
+// RESOURCE_EXHAUSTED when the system has no memory or descriptors left. An empty board has reports
+// of generation 0 only.
+absl::StatusOr<UniqueFd> CreateBoard();
+
+// The mapping of a board, without its descriptor.
+class BoardMap {
+ public:
+  // INVALID_ARGUMENT when the descriptor is not that of a board. With `writable` false the mapping
+  // can be read only.
+  static absl::StatusOr<std::unique_ptr<BoardMap>> Map(int fd, bool writable);
+  ~BoardMap();
+  BoardMap(const BoardMap&) = delete;
+  BoardMap& operator=(const BoardMap&) = delete;
+
+  // The only place of a key.
+  BoardEntry& At(uint64_t key) const { return entries_[IndexOf(key)]; }
+  static constexpr size_t IndexOf(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 58; }
+
+ private:
+  explicit BoardMap(BoardEntry* entries) : entries_(entries) {}
+
+  BoardEntry* const entries_;
+};
+
+// The writing end. Thread-compatible.
+class BoardWriter {
+ public:
+  // `generation` is above those of earlier writers of this board, none of which writes any more.
+  static absl::StatusOr<std::unique_ptr<BoardWriter>> Attach(const UniqueFd& fd,
+                                                             uint64_t generation);
+
+  uint64_t generation() const { return generation_; }
+  void Write(uint64_t key, uint64_t number, uint64_t after);
+
+ private:
+  BoardWriter(std::unique_ptr<BoardMap> map, uint64_t generation)
+      : map_(std::move(map)), generation_(generation) {
+    versions_.fill(generation << 32);
+  }
+
+  const std::unique_ptr<BoardMap> map_;
+  const uint64_t generation_;
+  std::array<uint64_t, kBoardEntries> versions_;  // Even, and of this writer alone.
+};
+
+// The reading end. Thread-safe.
+class BoardReader {
+ public:
+  static absl::StatusOr<std::unique_ptr<BoardReader>> Attach(const UniqueFd& fd);
+
+  // The newest report about `key`; false when there is none, or it is being written.
+  bool Read(uint64_t key, BoardReport* report) const;
+
+ private:
+  explicit BoardReader(std::unique_ptr<BoardMap> map) : map_(std::move(map)) {}
+
+  const std::unique_ptr<BoardMap> map_;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_TRANSPORT_SHM_BOARD_H_
