@@ -1,19 +1,30 @@
 #include "transport/shm_board.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 #include "common/sealed_memory.h"
 
 namespace warpline {
 
+namespace {
+
+// The half of the version that changes.
+uint32_t* FutexWord(BoardEntry* entry) { return reinterpret_cast<uint32_t*>(&entry->version); }
+
+}  // namespace
+
 absl::StatusOr<UniqueFd> CreateBoard() { return NewSealedMemory("warpline-board", kBoardBytes); }
 
-absl::StatusOr<std::unique_ptr<BoardMap>> BoardMap::Map(int fd, bool writable) {
+absl::StatusOr<std::unique_ptr<BoardMap>> BoardMap::Map(int fd) {
   constexpr int kNeededSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat info;
@@ -21,8 +32,8 @@ absl::StatusOr<std::unique_ptr<BoardMap>> BoardMap::Map(int fd, bool writable) {
       info.st_size != kBoardBytes) {
     return absl::InvalidArgumentError("not the memory of a board");
   }
-  void* const entries = mmap(nullptr, kBoardBytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                             MAP_SHARED, fd, 0);
+  void* const entries =
+      mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (entries == MAP_FAILED) return absl::ErrnoToStatus(errno, "mmap");
   return std::unique_ptr<BoardMap>(new BoardMap(static_cast<BoardEntry*>(entries)));
 }
@@ -31,7 +42,7 @@ BoardMap::~BoardMap() { munmap(entries_, kBoardBytes); }
 
 absl::StatusOr<std::unique_ptr<BoardWriter>> BoardWriter::Attach(const UniqueFd& fd,
                                                                  uint64_t generation) {
-  auto map = BoardMap::Map(fd.get(), /*writable=*/true);
+  auto map = BoardMap::Map(fd.get());
   if (!map.ok()) return map.status();
   return std::unique_ptr<BoardWriter>(new BoardWriter(*std::move(map), generation));
 }
@@ -46,11 +57,16 @@ void BoardWriter::Write(uint64_t key, uint64_t number, uint64_t after) {
   entry.after.store(after, std::memory_order_relaxed);
   entry.generation.store(generation_, std::memory_order_relaxed);
   version += 2;
-  entry.version.store(version, std::memory_order_release);
+  // One side stores the version and then loads the flag, the other the reverse: either the reader
+  // sees the report, or it is woken.
+  entry.version.store(version);
+  if (entry.sleeps.load() != 0 && entry.sleeps.exchange(0) != 0) {
+    syscall(SYS_futex, FutexWord(&entry), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<BoardReader>> BoardReader::Attach(const UniqueFd& fd) {
-  auto map = BoardMap::Map(fd.get(), /*writable=*/false);
+  auto map = BoardMap::Map(fd.get());
   if (!map.ok()) return map.status();
   return std::unique_ptr<BoardReader>(new BoardReader(*std::move(map)));
 }
@@ -66,6 +82,16 @@ bool BoardReader::Read(uint64_t key, BoardReport* report) const {
   std::atomic_thread_fence(std::memory_order_acquire);
   return entry.version.load(std::memory_order_relaxed) == version && report->key == key &&
          report->generation != 0;
+}
+
+void BoardReader::Sleep(uint64_t key, absl::Duration timeout,
+                        absl::FunctionRef<bool()> done) const {
+  BoardEntry& entry = map_->At(key);
+  const auto seen = static_cast<uint32_t>(entry.version.load());
+  entry.sleeps.store(1);
+  if (done()) return;
+  const timespec limit = absl::ToTimespec(timeout);
+  syscall(SYS_futex, FutexWord(&entry), FUTEX_WAIT, seen, &limit, nullptr, 0);
 }
 
 }  // namespace warpline

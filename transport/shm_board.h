@@ -1,10 +1,11 @@
 // A page of reports in memory shared by two processes that do not trust each other: for each of
 // some keys, the newest number that was reported for it.
 //
-// One process writes, one reads, and neither waits for the other: what was reported is simply there.
-// A key that shares its place with another is pushed out by that one's next report, so the board is
-// a short cut for what is told by other means as well. The memory is sealed, so that no access
-// faults; the writer never reads it, and the reader believes nothing but that the numbers are numbers.
+// One process writes, and one reads, which may sleep until there is something new. A key that shares
+// its place with another is pushed out by that one's next report, so the board is a short cut for
+// what is told by other means as well. The memory is sealed, so that no access faults. Of what the
+// other end may have written there, the writer believes that somebody sleeps, and the reader that
+// numbers are numbers.
 //
 // A report comes after others that travel elsewhere: it says after how many (`after`), counted since
 // its writer began, and which writer that was (`generation`), so that the reader can tell whether it
@@ -18,8 +19,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/unique_fd.h"
 
 namespace warpline {
@@ -38,6 +42,7 @@ struct alignas(64) BoardEntry {
   std::atomic<uint64_t> number;
   std::atomic<uint64_t> after;
   std::atomic<uint64_t> generation;
+  std::atomic<uint32_t> sleeps;  // A reader does, until the next report here.
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
@@ -52,9 +57,8 @@ absl::StatusOr<UniqueFd> CreateBoard();
 // The mapping of a board, without its descriptor.
 class BoardMap {
  public:
-  // INVALID_ARGUMENT when the descriptor is not that of a board. With `writable` false the mapping
-  // can be read only.
-  static absl::StatusOr<std::unique_ptr<BoardMap>> Map(int fd, bool writable);
+  // INVALID_ARGUMENT when the descriptor is not that of a board.
+  static absl::StatusOr<std::unique_ptr<BoardMap>> Map(int fd);
   ~BoardMap();
   BoardMap(const BoardMap&) = delete;
   BoardMap& operator=(const BoardMap&) = delete;
@@ -78,6 +82,8 @@ class BoardWriter {
 
   uint64_t generation() const { return generation_; }
   void Write(uint64_t key, uint64_t number, uint64_t after);
+  // Whether somebody sleeps until there is a report about `key`.
+  bool Awaited(uint64_t key) const { return map_->At(key).sleeps.load() != 0; }
 
  private:
   BoardWriter(std::unique_ptr<BoardMap> map, uint64_t generation)
@@ -97,6 +103,9 @@ class BoardReader {
 
   // The newest report about `key`; false when there is none, or it is being written.
   bool Read(uint64_t key, BoardReport* report) const;
+  // Sleeps until there is a new report where those about `key` are, or `done` says that there is no
+  // need to, or `timeout` has passed; may return early.
+  void Sleep(uint64_t key, absl::Duration timeout, absl::FunctionRef<bool()> done) const;
 
  private:
   explicit BoardReader(std::unique_ptr<BoardMap> map) : map_(std::move(map)) {}

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "common/sealed_memory.h"
 #include "gtest/gtest.h"
 
@@ -65,7 +66,7 @@ TEST(ShmBoardTest, AKeyPushesOutTheOtherOfItsPlace) {
 TEST(ShmBoardTest, TheNextWriterGoesOnWhereOneDiedInTheMiddle) {
   Ends ends = MakeEnds();
   ends.writer->Write(5, 10, 0);
-  BoardMap::Map(ends.fd.get(), /*writable=*/true).value()->At(5).version.fetch_add(1);
+  BoardMap::Map(ends.fd.get()).value()->At(5).version.fetch_add(1);
   BoardReport report;
   EXPECT_FALSE(ends.reader->Read(5, &report));
   const auto next = *BoardWriter::Attach(ends.fd, 2);
@@ -96,6 +97,56 @@ TEST(ShmBoardTest, AReportIsNeverOneOfTwo) {
   }
   done.store(true);
   writer.join();
+}
+
+TEST(ShmBoardTest, AReportWakesWhoSleepsForIt) {
+  Ends ends = MakeEnds();
+  std::atomic<bool> woken{false};
+  std::thread sleeper([&] {
+    BoardReport report;
+    const auto there = [&] { return ends.reader->Read(5, &report); };
+    while (!there()) ends.reader->Sleep(5, absl::Hours(1), there);
+    woken.store(true);
+  });
+  while (!ends.writer->Awaited(5)) std::this_thread::yield();
+  EXPECT_FALSE(woken.load());
+  ends.writer->Write(5, 1, 0);
+  sleeper.join();
+  EXPECT_TRUE(woken.load());
+  EXPECT_FALSE(ends.writer->Awaited(5));
+}
+
+TEST(ShmBoardTest, NobodySleepsForWhatIsThere) {
+  Ends ends = MakeEnds();
+  ends.writer->Write(5, 1, 0);
+  ends.reader->Sleep(5, absl::Hours(1), [&] {
+    BoardReport report;
+    return ends.reader->Read(5, &report);
+  });
+}
+
+TEST(ShmBoardTest, ASleepEndsByItself) {
+  Ends ends = MakeEnds();
+  ends.reader->Sleep(5, absl::Milliseconds(1), [] { return false; });
+}
+
+TEST(ShmBoardTest, NoReportIsSleptThrough) {
+  Ends ends = MakeEnds();
+  constexpr uint64_t kReports = 20'000;
+  std::atomic<uint64_t> seen{0};
+  std::thread reader([&] {
+    for (uint64_t wanted = 1; wanted <= kReports; ++wanted) {
+      BoardReport report = {};
+      const auto there = [&] { return ends.reader->Read(5, &report) && report.number >= wanted; };
+      while (!there()) ends.reader->Sleep(5, absl::Hours(1), there);
+      seen.store(wanted);
+    }
+  });
+  for (uint64_t i = 1; i <= kReports; ++i) {
+    ends.writer->Write(5, i, 0);
+    while (seen.load() < i) std::this_thread::yield();
+  }
+  reader.join();
 }
 
 TEST(ShmBoardTest, OtherMemoryIsNoBoard) {

@@ -64,12 +64,14 @@ class Commands {
                      CommandTraits<Command>::kBodyBytes, tail, fields);
   }
 
-  // Returns when `complete`, which reads the completion board only, says so. Looks there for a
-  // moment where reports come at once (a worker on this host), and else asks with `command`, a round
-  // trip that comes back no sooner. Counted, and with errors, as such a call.
+  // Returns when `complete`, which reads the completion board only, says so, as it does after some
+  // report about `stream`. Waits for that where the worker on this host reports at once, and else
+  // asks with `command`, a round trip that comes back no sooner. Counted, and with errors, as such a
+  // call.
   template <typename Command>
-  CudaResult Await(WaitKind kind, absl::FunctionRef<bool()> complete, const Command& command) {
-    return WatchOrCall(kind, complete, CommandTraits<Command>::kId, &command,
+  CudaResult Await(WaitKind kind, uint64_t stream, absl::FunctionRef<bool()> complete,
+                   const Command& command) {
+    return WatchOrCall(kind, stream, complete, CommandTraits<Command>::kId, &command,
                        CommandTraits<Command>::kBodyBytes);
   }
 
@@ -90,7 +92,7 @@ class Commands {
 
   // The same for command `seq` of `stream`, which was sent.
   CudaResult AwaitRetired(WaitKind kind, uint64_t stream, uint64_t seq) {
-    return Await(kind, [&] { return Retired(stream, seq); }, cmd::StreamSync{stream});
+    return Await(kind, stream, [&] { return Retired(stream, seq); }, cmd::StreamSync{stream});
   }
 
   // Returns the number of the latest command that the whole session sent.
@@ -108,8 +110,8 @@ class Commands {
                           std::string_view tail) = 0;
   virtual CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                                std::string_view tail, std::string* fields) = 0;
-  virtual CudaResult WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete, CommandId id,
-                                 const void* body, size_t body_bytes) = 0;
+  virtual CudaResult WatchOrCall(WaitKind kind, uint64_t stream, absl::FunctionRef<bool()> complete,
+                                 CommandId id, const void* body, size_t body_bytes) = 0;
 };
 
 }  // namespace warpline::stub

@@ -78,9 +78,13 @@ CUresult WaitForEvent(Stream* stream, const Event* event) {
 
 CUresult SynchronizeEvent(Event* event) {
   WARPLINE_TRY(CheckEventQuery(*event, /*unsafe=*/false));
-  if (EventComplete(*event)) return WaitedFor();
-  return ToCu(runtime().commands->Await(
-      WaitKind::kSynchronize, [event] { return EventComplete(*event); },
+  Commands& commands = *runtime().commands;
+  // The latest record now, and none that another thread may add.
+  const uint64_t stream = event->stream.load(std::memory_order_acquire);
+  const uint64_t seq = event->seq.load(std::memory_order_acquire);
+  if (seq == 0 || commands.Retired(stream, seq)) return WaitedFor();
+  return ToCu(commands.Await(
+      WaitKind::kSynchronize, stream, [&] { return commands.Retired(stream, seq); },
       cmd::EventSync{event->wire}));
 }
 

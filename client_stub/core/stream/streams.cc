@@ -42,6 +42,20 @@ Stream* ThreadStream() {
   return stream;
 }
 
+// Whether all that a wait for the stream waits for beside its own work is complete: a legacy stream
+// comes after the blocking ones.
+bool ComesAloneOrLast(const Stream& stream) {
+  if (!stream.legacy()) return true;
+  const Commands& commands = *runtime().commands;
+  bool complete = true;
+  runtime().streams.ForEach([&](const Stream& other, uint64_t) {
+    complete = !other.blocking() || other.device != stream.device ||
+               commands.Retired(other.wire, other.last_seq.load(std::memory_order_acquire));
+    return complete;
+  });
+  return complete;
+}
+
 }  // namespace
 
 Stream* FindStream(CUstream handle, DefaultStream null_means) {
@@ -107,24 +121,20 @@ void DestroyStreamsOf(const Context* context) {
 }
 
 bool StreamComplete(const Stream& stream) {
-  const Commands& commands = *runtime().commands;
-  if (!commands.Retired(stream.wire, stream.last_seq.load(std::memory_order_acquire))) return false;
-  if (!stream.legacy()) return true;
-  bool complete = true;
-  runtime().streams.ForEach([&](const Stream& other, uint64_t) {
-    complete = !other.blocking() || other.device != stream.device ||
-               commands.Retired(other.wire, other.last_seq.load(std::memory_order_acquire));
-    return complete;
-  });
-  return complete;
+  return runtime().commands->Retired(stream.wire,
+                                     stream.last_seq.load(std::memory_order_acquire)) &&
+         ComesAloneOrLast(stream);
 }
 
 CUresult SynchronizeStream(Stream* stream) {
   if (AnyCapture()) WARPLINE_TRY(CheckUncaptured(stream));
-  if (StreamComplete(*stream)) return WaitedFor();
-  return ToCu(runtime().commands->Await(
-      WaitKind::kSynchronize, [stream] { return StreamComplete(*stream); },
-      cmd::StreamSync{stream->wire}));
+  Commands& commands = *runtime().commands;
+  const uint64_t last = stream->last_seq.load(std::memory_order_acquire);
+  if (!ComesAloneOrLast(*stream)) {
+    return ToCu(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
+  }
+  if (commands.Retired(stream->wire, last)) return WaitedFor();
+  return ToCu(commands.AwaitRetired(WaitKind::kSynchronize, stream->wire, last));
 }
 
 CUresult SynchronizeDevice(const Device& device) {
@@ -140,7 +150,7 @@ CUresult SynchronizeSession() {
   const uint64_t last = commands.last_seq();
   if (commands.Retired(kNoStream, last)) return WaitedFor();
   return ToCu(commands.Await(
-      WaitKind::kSynchronize, [&] { return commands.Retired(kNoStream, last); },
+      WaitKind::kSynchronize, kNoStream, [&] { return commands.Retired(kNoStream, last); },
       cmd::ContextSync{}));
 }
 

@@ -166,7 +166,7 @@ uint64_t FakeCommands::last_seq() const {
   return last_seq_;
 }
 
-CudaResult FakeCommands::WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete,
+CudaResult FakeCommands::WatchOrCall(WaitKind kind, uint64_t, absl::FunctionRef<bool()> complete,
                                      CommandId id, const void* body, size_t body_bytes) {
   return complete() ? CudaResult::kSuccess : RoundTrip(kind, id, body, body_bytes, {}, nullptr);
 }

@@ -13,6 +13,11 @@ namespace {
 // The size of one CopyFromDevice; longer copies are several.
 constexpr uint64_t kMaxCopyOut = 1ull << 30;
 
+// A thread that waits for the board is woken by the report, or else looks again after a nap, for a
+// report that was pushed out by another one and comes through the server alone.
+constexpr absl::Duration kFirstNap = absl::Microseconds(200);
+constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
+
 // For counters that only the holder of a lock writes: uses no locked instruction.
 void AddUnshared(std::atomic<uint64_t>* counter) {
   counter->store(counter->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -129,17 +134,25 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
   return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
 }
 
-CudaResult CommandPort::WatchOrCall(WaitKind kind, absl::FunctionRef<bool()> complete, CommandId id,
-                                    const void* body, size_t body_bytes) {
-  const auto over = [&] { return complete() || errors_.error() != CudaResult::kSuccess; };
-  // Without the worker's own reports what comes back to a question is the first that is heard.
-  if (shared_board_.Open() && !channel_.Drive(over, absl::FromChrono(spin_))) {
-    SpinUntil(spin_, over);
+void CommandPort::Watch(uint64_t stream, absl::FunctionRef<bool()> over) {
+  if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
+  for (absl::Duration nap = kFirstNap; !over(); nap = std::min(2 * nap, kLongestNap)) {
+    shared_board_.Sleep(stream, nap, over);
   }
-  if (errors_.error() != CudaResult::kSuccess || !complete()) {
+}
+
+CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream,
+                                    absl::FunctionRef<bool()> complete, CommandId id,
+                                    const void* body, size_t body_bytes) {
+  if (errors_.error() != CudaResult::kSuccess || !shared_board_.Open()) {
     return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
   }
   CountWait(kind, id);
+  Watch(stream, [&] { return complete() || errors_.error() != CudaResult::kSuccess; });
+  if (errors_.error() != CudaResult::kSuccess) {
+    errors_.WriteOutput();
+    return errors_.error();
+  }
   return TakesDeferred(kind) ? errors_.TakeDeferred() : CudaResult::kSuccess;
 }
 

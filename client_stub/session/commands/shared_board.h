@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "absl/base/call_once.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "common/unique_fd.h"
 #include "transport/channel_loop.h"
 #include "transport/shm_board.h"
@@ -34,6 +36,12 @@ class SharedBoard {
   // Whether a report says that command `seq` of `stream` is complete, of the stream or of the whole
   // session.
   bool Retired(uint64_t stream, uint64_t seq) const;
+
+  // Sleeps until there may be a new report about `stream`, or `done`, or `timeout` has passed.
+  // REQUIRES: Open() was true.
+  void Sleep(uint64_t stream, absl::Duration timeout, absl::FunctionRef<bool()> done) const {
+    board_.load(std::memory_order_acquire)->Sleep(stream, timeout, done);
+  }
 
   // A worker begins to write, and the counting with it.
   void OnBegins(uint64_t generation) RUNS_ON(channel_loop);

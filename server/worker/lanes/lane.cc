@@ -269,12 +269,14 @@ void Lane::Idle(int64_t last_progress_ns) {
     return;
   }
   const bool watching = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
-  const bool answering =
-      !event_waits_.empty() || std::any_of(pending_.begin(), pending_.end(),
-                                           [](const Pending& p) { return p.reply_seq != 0; });
-  const int64_t nap_ns =
-      std::clamp<int64_t>(waited_ns / 32, answering ? 20'000 : 50'000, kMaxNapNs);
   if (!watching) return inbox_.Sleep(absl::InfiniteDuration());
+  const bool answering =
+      !event_waits_.empty() ||
+      std::any_of(pending_.begin(), pending_.end(),
+                  [](const Pending& p) { return p.reply_seq != 0; }) ||
+      host_->sink->Awaited(stream_);
+  const int64_t nap_ns = answering ? std::clamp<int64_t>(waited_ns / 64, 20'000, kMaxNapNs)
+                                   : std::clamp<int64_t>(waited_ns / 32, 50'000, kMaxNapNs);
   const LaneNaps::Nap nap(host_->naps, nap_ns);
   inbox_.Sleep(absl::Nanoseconds(nap.ns()));
 }

@@ -55,6 +55,11 @@ void ReplySink::Report(std::string_view replies) {
   }
 }
 
+bool ReplySink::Awaited(uint64_t stream) {
+  MutexLock lock(&mu_);
+  return board_ != nullptr && (board_->Awaited(stream) || board_->Awaited(kWholeSession));
+}
+
 void ReplySink::UseBoard(std::unique_ptr<BoardWriter> board) {
   std::string out;
   AppendNotice(ReplyId::kBoardBegins, 0, notice::BoardBegins{board->generation()}, {}, &out);

@@ -60,6 +60,8 @@ class ReplySink {
   }
   bool AllAnswered() const { return open_answers_.load() == 0; }
 
+  // Whether the client sleeps until something is reported about `stream` on the board.
+  bool Awaited(uint64_t stream);
   // From now on reports on the board, and tells the client so. Called once.
   void UseBoard(std::unique_ptr<BoardWriter> board);
 
