@@ -57,10 +57,11 @@ void BoardWriter::Write(uint64_t key, uint64_t number, uint64_t after) {
   entry.after.store(after, std::memory_order_relaxed);
   entry.generation.store(generation_, std::memory_order_relaxed);
   version += 2;
-  // One side stores the version and then loads the flag, the other the reverse: either the reader
-  // sees the report, or it is woken.
+  // One side stores the version and then loads what is wanted, the other the reverse: either the
+  // reader sees the report, or it is woken.
   entry.version.store(version);
-  if (entry.sleeps.load() != 0 && entry.sleeps.exchange(0) != 0) {
+  const uint64_t wanted = entry.wanted.load();
+  if (wanted != 0 && wanted <= number && entry.wanted.exchange(0) != 0) {
     syscall(SYS_futex, FutexWord(&entry), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 }
@@ -84,11 +85,14 @@ bool BoardReader::Read(uint64_t key, BoardReport* report) const {
          report->generation != 0;
 }
 
-void BoardReader::Sleep(uint64_t key, absl::Duration timeout,
+void BoardReader::Sleep(uint64_t key, uint64_t number, absl::Duration timeout,
                         absl::FunctionRef<bool()> done) const {
   BoardEntry& entry = map_->At(key);
   const auto seen = static_cast<uint32_t>(entry.version.load());
-  entry.sleeps.store(1);
+  // Of several readers the one that wants the least; the others say again what they want.
+  uint64_t wanted = entry.wanted.load();
+  while ((wanted == 0 || wanted > number) && !entry.wanted.compare_exchange_weak(wanted, number)) {
+  }
   if (done()) return;
   const timespec limit = absl::ToTimespec(timeout);
   syscall(SYS_futex, FutexWord(&entry), FUTEX_WAIT, seen, &limit, nullptr, 0);

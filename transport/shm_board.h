@@ -4,8 +4,8 @@
 // One process writes, and one reads, which may sleep until there is something new. A key that shares
 // its place with another is pushed out by that one's next report, so the board is a short cut for
 // what is told by other means as well. The memory is sealed, so that no access faults. Of what the
-// other end may have written there, the writer believes that somebody sleeps, and the reader that
-// numbers are numbers.
+// other end may have written there, the writer believes that somebody sleeps for a number, and the
+// reader that numbers are numbers.
 //
 // A report comes after others that travel elsewhere: it says after how many (`after`), counted since
 // its writer began, and which writer that was (`generation`), so that the reader can tell whether it
@@ -42,7 +42,7 @@ struct alignas(64) BoardEntry {
   std::atomic<uint64_t> number;
   std::atomic<uint64_t> after;
   std::atomic<uint64_t> generation;
-  std::atomic<uint32_t> sleeps;  // A reader does, until the next report here.
+  std::atomic<uint64_t> wanted;  // A reader sleeps until there is such a number; 0 for none.
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
@@ -83,7 +83,7 @@ class BoardWriter {
   uint64_t generation() const { return generation_; }
   void Write(uint64_t key, uint64_t number, uint64_t after);
   // Whether somebody sleeps until there is a report about `key`.
-  bool Awaited(uint64_t key) const { return map_->At(key).sleeps.load() != 0; }
+  bool Awaited(uint64_t key) const { return map_->At(key).wanted.load() != 0; }
 
  private:
   BoardWriter(std::unique_ptr<BoardMap> map, uint64_t generation)
@@ -103,9 +103,10 @@ class BoardReader {
 
   // The newest report about `key`; false when there is none, or it is being written.
   bool Read(uint64_t key, BoardReport* report) const;
-  // Sleeps until there is a new report where those about `key` are, or `done` says that there is no
-  // need to, or `timeout` has passed; may return early.
-  void Sleep(uint64_t key, absl::Duration timeout, absl::FunctionRef<bool()> done) const;
+  // Sleeps until there is a report of at least `number` where those about `key` are, or `done` says
+  // that there is no need to, or `timeout` has passed; may return early.
+  void Sleep(uint64_t key, uint64_t number, absl::Duration timeout,
+             absl::FunctionRef<bool()> done) const;
 
  private:
   explicit BoardReader(std::unique_ptr<BoardMap> map) : map_(std::move(map)) {}

@@ -105,7 +105,7 @@ TEST(ShmBoardTest, AReportWakesWhoSleepsForIt) {
   std::thread sleeper([&] {
     BoardReport report;
     const auto there = [&] { return ends.reader->Read(5, &report); };
-    while (!there()) ends.reader->Sleep(5, absl::Hours(1), there);
+    while (!there()) ends.reader->Sleep(5, 1, absl::Hours(1), there);
     woken.store(true);
   });
   while (!ends.writer->Awaited(5)) std::this_thread::yield();
@@ -119,7 +119,7 @@ TEST(ShmBoardTest, AReportWakesWhoSleepsForIt) {
 TEST(ShmBoardTest, NobodySleepsForWhatIsThere) {
   Ends ends = MakeEnds();
   ends.writer->Write(5, 1, 0);
-  ends.reader->Sleep(5, absl::Hours(1), [&] {
+  ends.reader->Sleep(5, 1, absl::Hours(1), [&] {
     BoardReport report;
     return ends.reader->Read(5, &report);
   });
@@ -127,7 +127,18 @@ TEST(ShmBoardTest, NobodySleepsForWhatIsThere) {
 
 TEST(ShmBoardTest, ASleepEndsByItself) {
   Ends ends = MakeEnds();
-  ends.reader->Sleep(5, absl::Milliseconds(1), [] { return false; });
+  ends.reader->Sleep(5, 1, absl::Milliseconds(1), [] { return false; });
+}
+
+TEST(ShmBoardTest, OnlyWhatIsWantedWakes) {
+  Ends ends = MakeEnds();
+  ends.reader->Sleep(5, 3, absl::ZeroDuration(), [] { return false; });
+  ends.writer->Write(5, 2, 0);
+  EXPECT_TRUE(ends.writer->Awaited(5));
+  // Of two readers each is woken for its own.
+  ends.reader->Sleep(5, 9, absl::ZeroDuration(), [] { return false; });
+  ends.writer->Write(5, 3, 0);
+  EXPECT_FALSE(ends.writer->Awaited(5));
 }
 
 TEST(ShmBoardTest, NoReportIsSleptThrough) {
@@ -138,7 +149,7 @@ TEST(ShmBoardTest, NoReportIsSleptThrough) {
     for (uint64_t wanted = 1; wanted <= kReports; ++wanted) {
       BoardReport report = {};
       const auto there = [&] { return ends.reader->Read(5, &report) && report.number >= wanted; };
-      while (!there()) ends.reader->Sleep(5, absl::Hours(1), there);
+      while (!there()) ends.reader->Sleep(5, wanted, absl::Hours(1), there);
       seen.store(wanted);
     }
   });

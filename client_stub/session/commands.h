@@ -17,7 +17,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/functional/function_ref.h"
 #include "common/cuda/box.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/frames.h"
@@ -64,14 +63,12 @@ class Commands {
                      CommandTraits<Command>::kBodyBytes, tail, fields);
   }
 
-  // Returns when `complete`, which reads the completion board only, says so, as it does after some
-  // report about `stream`. Waits for that where the worker on this host reports at once, and else
-  // asks with `command`, a round trip that comes back no sooner. Counted, and with errors, as such a
-  // call.
+  // Returns when Retired(stream, seq) is true of a command that was sent. Where a worker on this host
+  // reports at once it waits for that, and elsewhere asks with `command`, a round trip that comes
+  // back no sooner. Counted, and with errors, as such a call.
   template <typename Command>
-  CudaResult Await(WaitKind kind, uint64_t stream, absl::FunctionRef<bool()> complete,
-                   const Command& command) {
-    return WatchOrCall(kind, stream, complete, CommandTraits<Command>::kId, &command,
+  CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq, const Command& command) {
+    return WatchOrCall(kind, stream, seq, CommandTraits<Command>::kId, &command,
                        CommandTraits<Command>::kBodyBytes);
   }
 
@@ -90,11 +87,6 @@ class Commands {
   virtual CudaResult CopyArrayOut(const cmd::CopyFromArray& command, const BoxPlace& dst, bool wait,
                                   uint64_t* seq) = 0;
 
-  // The same for command `seq` of `stream`, which was sent.
-  CudaResult AwaitRetired(WaitKind kind, uint64_t stream, uint64_t seq) {
-    return Await(kind, stream, [&] { return Retired(stream, seq); }, cmd::StreamSync{stream});
-  }
-
   // Returns the number of the latest command that the whole session sent.
   virtual uint64_t last_seq() const = 0;
 
@@ -110,8 +102,8 @@ class Commands {
                           std::string_view tail) = 0;
   virtual CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                                std::string_view tail, std::string* fields) = 0;
-  virtual CudaResult WatchOrCall(WaitKind kind, uint64_t stream, absl::FunctionRef<bool()> complete,
-                                 CommandId id, const void* body, size_t body_bytes) = 0;
+  virtual CudaResult WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
+                                 const void* body, size_t body_bytes) = 0;
 };
 
 }  // namespace warpline::stub

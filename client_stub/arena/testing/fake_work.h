@@ -59,8 +59,8 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
                   std::string_view tail) override;
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
-  CudaResult WatchOrCall(WaitKind kind, uint64_t, absl::FunctionRef<bool()>, CommandId id,
-                         const void* body, size_t body_bytes) override {
+  CudaResult WatchOrCall(WaitKind kind, uint64_t, uint64_t, CommandId id, const void* body,
+                         size_t body_bytes) override {
     return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
   }
 

@@ -67,7 +67,7 @@ CUresult BulkCopies::CopyOut(Stream* stream, void* to, uint64_t from, uint64_t b
     return PartOut(stream, target + offset, from + offset, part_bytes, part_done, &last);
   }));
   if (*done == 0) return CUDA_SUCCESS;
-  return ToCu(commands_->AwaitRetired(WaitKind::kCopyOut, stream->wire, last.load()));
+  return ToCu(Await(WaitKind::kCopyOut, *stream, last.load()));
 }
 
 CUresult BulkCopies::PartIn(Stream* stream, uint64_t to, const char* from, uint64_t bytes,
@@ -76,7 +76,7 @@ CUresult BulkCopies::PartIn(Stream* stream, uint64_t to, const char* from, uint6
   for (*done = 0; *done < bytes;) {
     uint64_t piece = staging_.Take();
     while (piece == 0 && !under_way.empty()) {
-      WARPLINE_TRY(ToCu(commands_->AwaitRetired(WaitKind::kPiece, stream->wire, under_way.front())));
+      WARPLINE_TRY(ToCu(Await(WaitKind::kPiece, *stream, under_way.front())));
       under_way.pop_front();
       piece = staging_.Take();
     }
@@ -125,7 +125,7 @@ CUresult BulkCopies::PartOut(Stream* stream, char* to, uint64_t from, uint64_t b
     const Piece piece = under_way.front();
     under_way.pop_front();
     if (result == CUDA_SUCCESS) {
-      result = ToCu(commands_->AwaitRetired(WaitKind::kPiece, stream->wire, piece.seq));
+      result = ToCu(Await(WaitKind::kPiece, *stream, piece.seq));
     }
     if (result == CUDA_SUCCESS) {
       std::memcpy(to + *done, Memory(piece.address), piece.size);

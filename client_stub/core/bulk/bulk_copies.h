@@ -45,6 +45,9 @@ class BulkCopies {
   CUresult CopyOut(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* done);
 
  private:
+  CudaResult Await(WaitKind kind, const Stream& stream, uint64_t seq) {
+    return commands_->Await(kind, stream.wire, seq, cmd::StreamSync{stream.wire});
+  }
   // Of a copy, on any thread.
   CUresult PartIn(Stream* stream, uint64_t to, const char* from, uint64_t bytes, uint64_t* done);
   CUresult PartOut(Stream* stream, char* to, uint64_t from, uint64_t bytes, uint64_t* done,

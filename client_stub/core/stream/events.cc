@@ -83,9 +83,7 @@ CUresult SynchronizeEvent(Event* event) {
   const uint64_t stream = event->stream.load(std::memory_order_acquire);
   const uint64_t seq = event->seq.load(std::memory_order_acquire);
   if (seq == 0 || commands.Retired(stream, seq)) return WaitedFor();
-  return ToCu(commands.Await(
-      WaitKind::kSynchronize, stream, [&] { return commands.Retired(stream, seq); },
-      cmd::EventSync{event->wire}));
+  return ToCu(commands.Await(WaitKind::kSynchronize, stream, seq, cmd::EventSync{event->wire}));
 }
 
 }  // namespace warpline::stub

@@ -134,7 +134,8 @@ CUresult SynchronizeStream(Stream* stream) {
     return ToCu(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
   }
   if (commands.Retired(stream->wire, last)) return WaitedFor();
-  return ToCu(commands.AwaitRetired(WaitKind::kSynchronize, stream->wire, last));
+  return ToCu(commands.Await(WaitKind::kSynchronize, stream->wire, last,
+                             cmd::StreamSync{stream->wire}));
 }
 
 CUresult SynchronizeDevice(const Device& device) {
@@ -149,9 +150,7 @@ CUresult SynchronizeSession() {
   Commands& commands = *runtime().commands;
   const uint64_t last = commands.last_seq();
   if (commands.Retired(kNoStream, last)) return WaitedFor();
-  return ToCu(commands.Await(
-      WaitKind::kSynchronize, kNoStream, [&] { return commands.Retired(kNoStream, last); },
-      cmd::ContextSync{}));
+  return ToCu(commands.Await(WaitKind::kSynchronize, kNoStream, last, cmd::ContextSync{}));
 }
 
 CUresult Join(Stream* before, Stream* stream) {

@@ -166,9 +166,10 @@ uint64_t FakeCommands::last_seq() const {
   return last_seq_;
 }
 
-CudaResult FakeCommands::WatchOrCall(WaitKind kind, uint64_t, absl::FunctionRef<bool()> complete,
-                                     CommandId id, const void* body, size_t body_bytes) {
-  return complete() ? CudaResult::kSuccess : RoundTrip(kind, id, body, body_bytes, {}, nullptr);
+CudaResult FakeCommands::WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
+                                     const void* body, size_t body_bytes) {
+  if (Retired(stream, seq)) return CudaResult::kSuccess;
+  return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
 }
 
 bool FakeCommands::Retired(uint64_t, uint64_t seq) const {

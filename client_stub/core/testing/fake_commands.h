@@ -71,8 +71,8 @@ class FakeCommands : public Commands {
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
   // Asks what is not complete, as without a worker on this host.
-  CudaResult WatchOrCall(WaitKind kind, uint64_t stream, absl::FunctionRef<bool()> complete,
-                         CommandId id, const void* body, size_t body_bytes) override;
+  CudaResult WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
+                         const void* body, size_t body_bytes) override;
 
   // Forgets what was sent, and answers as at the beginning.
   void ClearCommands();

@@ -134,21 +134,23 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
   return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
 }
 
-void CommandPort::Watch(uint64_t stream, absl::FunctionRef<bool()> over) {
+void CommandPort::Watch(uint64_t stream, uint64_t seq) {
+  const auto over = [&] {
+    return Retired(stream, seq) || errors_.error() != CudaResult::kSuccess;
+  };
   if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
   for (absl::Duration nap = kFirstNap; !over(); nap = std::min(2 * nap, kLongestNap)) {
-    shared_board_.Sleep(stream, nap, over);
+    shared_board_.Sleep(stream, seq, nap, over);
   }
 }
 
-CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream,
-                                    absl::FunctionRef<bool()> complete, CommandId id,
+CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
                                     const void* body, size_t body_bytes) {
   if (errors_.error() != CudaResult::kSuccess || !shared_board_.Open()) {
     return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
   }
   CountWait(kind, id);
-  Watch(stream, [&] { return complete() || errors_.error() != CudaResult::kSuccess; });
+  Watch(stream, seq);
   if (errors_.error() != CudaResult::kSuccess) {
     errors_.WriteOutput();
     return errors_.error();

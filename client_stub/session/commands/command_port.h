@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/functional/function_ref.h"
 #include "client_stub/session/commands.h"
 #include "client_stub/session/commands/command_queue.h"
 #include "client_stub/session/commands/completion_board.h"
@@ -70,8 +69,8 @@ class CommandPort final : public Commands {
                   std::string_view tail) override;
   CudaResult RoundTrip(WaitKind kind, CommandId id, const void* body, size_t body_bytes,
                        std::string_view tail, std::string* fields) override;
-  CudaResult WatchOrCall(WaitKind kind, uint64_t stream, absl::FunctionRef<bool()> complete,
-                         CommandId id, const void* body, size_t body_bytes) override;
+  CudaResult WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
+                         const void* body, size_t body_bytes) override;
 
   // Appends a command and, when `expected` is given, registers it first. Returns the command's
   // number or 0.
@@ -80,8 +79,8 @@ class CommandPort final : public Commands {
   // Copies the rows of a box to `dst`, with a command that asks for them.
   CudaResult BoxOut(CommandId id, const void* body, size_t body_bytes, const BoxPlace& dst,
                     const BoxExtent& extent, bool wait, uint64_t* seq);
-  // Waits for a report about `stream` after which `over` is true. REQUIRES: the shared board is open.
-  void Watch(uint64_t stream, absl::FunctionRef<bool()> over);
+  // Waits until Retired(stream, seq) or the session is lost. REQUIRES: the shared board is open.
+  void Watch(uint64_t stream, uint64_t seq);
   // Does the channel's work for a moment where it may, and then sleeps until the replies are there.
   CudaResult WaitFor(ReplyWaiter* waiter);
   // Whether the server knows the command; logs once that it does not.

@@ -37,10 +37,11 @@ class SharedBoard {
   // session.
   bool Retired(uint64_t stream, uint64_t seq) const;
 
-  // Sleeps until there may be a new report about `stream`, or `done`, or `timeout` has passed.
+  // Sleeps until there may be a report that Retired() is true, or `done`, or `timeout` has passed.
   // REQUIRES: Open() was true.
-  void Sleep(uint64_t stream, absl::Duration timeout, absl::FunctionRef<bool()> done) const {
-    board_.load(std::memory_order_acquire)->Sleep(stream, timeout, done);
+  void Sleep(uint64_t stream, uint64_t seq, absl::Duration timeout,
+             absl::FunctionRef<bool()> done) const {
+    board_.load(std::memory_order_acquire)->Sleep(stream, seq, timeout, done);
   }
 
   // A worker begins to write, and the counting with it.
