@@ -23,8 +23,11 @@ namespace {
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
-// How long the decoder polls before it sleeps, in turns of about 40 ns.
-int SpinTurns() { return std::thread::hardware_concurrency() > 4 ? 4000 : 100; }
+// How long the decoder polls before it sleeps, in turns of about 40 ns; one with a look after a lane
+// takes as long as so many.
+bool ManyProcessors() { return std::thread::hardware_concurrency() > 4; }
+int SpinTurns() { return ManyProcessors() ? 4000 : 100; }
+constexpr int kTurnsOfLook = 20;
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
@@ -81,6 +84,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.host_charged_bytes = open.host_charged_bytes();
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
+  session.adopt_lanes = ManyProcessors();
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
   ring->session_ = *std::move(hosted);
@@ -141,9 +145,11 @@ void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) 
     if (!decoded.ok()) return on_ended(decoded.status());
     if (*decoded) {
       idle = 0;
-    } else if (++idle < spin) {
+    } else if (idle < spin) {
+      idle += session_->LookAfterLane() ? kTurnsOfLook : 1;
       __builtin_ia32_pause();
     } else {
+      session_->GiveBackLane();
       commands_->WaitReadable(absl::InfiniteDuration());
     }
   }

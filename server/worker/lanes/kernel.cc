@@ -52,7 +52,7 @@ CudaResult LaunchGate::With(absl::Span<const std::shared_ptr<Kernel>> kernels,
 
 void LaunchGate::Found(device::Context* context, const KernelSettings& settings, Kernel* kernel) {
   kernel->settings = settings;
-  kernel->on_device = std::make_shared<KernelOnDevice>(KernelOnDevice{context, settings});
+  kernel->on_device = std::make_shared<KernelOnDevice>(context, settings);
 }
 
 CudaResult LaunchGate::Set(const Kernel& former, int attribute, int value, Kernel* next) {

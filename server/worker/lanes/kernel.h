@@ -3,6 +3,7 @@
 #define WARPLINE_SERVER_WORKER_LANES_KERNEL_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -50,10 +51,15 @@ struct ModuleHold {
 constexpr int kFirstSetting = 8;
 using KernelSettings = std::array<int, 8>;
 
-// The present state of a kernel on the device. Guarded by the lock of the session's LaunchGate.
+// The present state of a kernel on the device. Guarded by the lock of the session's LaunchGate, but
+// for the flag.
 struct KernelOnDevice {
+  KernelOnDevice(device::Context* in, const KernelSettings& with) : context(in), settings(with) {}
+
   device::Context* context;
   KernelSettings settings;
+  // It has been launched, so that nothing of it is loaded any more when it is again.
+  std::atomic<bool> launched{false};
 };
 
 // A kernel, on the device of its module, as it is from one KernelSetAttribute to the next. Threads

@@ -1,10 +1,12 @@
 #include "server/worker/lanes/lane.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +20,9 @@ namespace {
 constexpr uint64_t kMaxOutstanding = 512;
 // A mark after so many commands lets a long burst retire while it runs.
 constexpr uint64_t kMarkEvery = 64;
+// What the decoder's thread issues itself: no burst, and nothing behind much else.
+constexpr size_t kFewTasks = 4;
+constexpr uint64_t kFewOutstanding = 4;
 // Replies collect up to this size; a frame must not grow beyond kMaxFramePayload.
 constexpr size_t kMaxBatch = 64u << 10;
 // More than any program has threads. A wait beyond them is refused with kOutOfMemory.
@@ -49,10 +54,7 @@ Lane::Lane(const LaneHost* host, Kind kind, uint64_t stream)
 
 bool Lane::Start() {
   try {
-    thread_ = std::thread([this] {
-      const LoopScope scope(&on_lane_);
-      Run();
-    });
+    thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
     // A tenant can have many streams; a limit on threads must not end its session.
     if (const LogPermit permit = host_->log->Ask(kNoThreadLine)) {
@@ -93,7 +95,7 @@ bool Lane::WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record) {
   return true;
 }
 
-bool Lane::Satisfied(const Task& task) const {
+bool Lane::Satisfied(const Task& task) {
   return std::all_of(task.after.begin(), task.after.end(), [](const Prerequisite& p) {
     return p.lane->issued() >= p.ticket || p.lane->finished();
   });
@@ -262,14 +264,8 @@ bool Lane::PollEventWaits() {
   return answered > 0;
 }
 
-void Lane::Idle(int64_t last_progress_ns) {
-  const int64_t waited_ns = NowNs() - last_progress_ns;
-  if (waited_ns < SpinNs()) {
-    for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
-    return;
-  }
-  const bool watching = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
-  if (!watching) return inbox_.Sleep(absl::InfiniteDuration());
+absl::Duration Lane::NapAfter(int64_t waited_ns) {
+  if (ready_.empty() && pending_.empty() && event_waits_.empty()) return absl::InfiniteDuration();
   const bool answering =
       !event_waits_.empty() ||
       std::any_of(pending_.begin(), pending_.end(),
@@ -277,30 +273,109 @@ void Lane::Idle(int64_t last_progress_ns) {
       host_->sink->Awaited(stream_);
   const int64_t nap_ns = answering ? std::clamp<int64_t>(waited_ns / 64, 20'000, kMaxNapNs)
                                    : std::clamp<int64_t>(waited_ns / 32, 50'000, kMaxNapNs);
-  const LaneNaps::Nap nap(host_->naps, nap_ns);
-  inbox_.Sleep(absl::Nanoseconds(nap.ns()));
+  return absl::Nanoseconds(nap_ns);
+}
+
+void Lane::TakeTurn() {
+  for (int tries = 1; !TryTakeTurn(); ++tries) {
+    if (tries % 64 == 0) {
+      sched_yield();
+    } else {
+      __builtin_ia32_pause();
+    }
+  }
+}
+
+bool Lane::AllQuick(const std::vector<Task>& tasks) const {
+  return tasks.size() <= kFewTasks &&
+         std::all_of(tasks.begin(), tasks.end(),
+                     [this](const Task& task) { return Satisfied(task) && IsQuick(task); });
+}
+
+bool Lane::IssueHere() {
+  if (!AllQuick(inbox_.outbox()) || !TryTakeTurn()) return false;
+  bool here = false;
+  {
+    const LoopScope scope(&on_lane_);
+    here = has_stream_ && ready_.empty() && !inbox_.has_news() &&
+           issued() - retired_ <= kFewOutstanding;
+    if (here) {
+      inbox_.MoveOutbox(&ready_);
+      adopted_.store(true, std::memory_order_relaxed);
+      Look();
+    }
+  }
+  LeaveTurn();
+  return here;
+}
+
+bool Lane::LookHere() {
+  if (!TryTakeTurn()) return true;
+  bool under_way;
+  {
+    const LoopScope scope(&on_lane_);
+    Look();
+    under_way = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
+  }
+  LeaveTurn();
+  return under_way;
+}
+
+void Lane::GiveBack() {
+  adopted_.store(false, std::memory_order_relaxed);
+  inbox_.Nudge();
+}
+
+void Lane::Flush() {
+  if (!has_appended()) return;
+  adopted_.store(false, std::memory_order_relaxed);
+  inbox_.Flush();
+}
+
+Lane::Next Lane::Look() {
+  bool progress = inbox_.Take(&ready_, &event_waits_);
+  progress |= IssueReady();
+  // Mark even when the next command has to wait, so that what was issued retires without it.
+  MarkTail();
+  progress |= Poll();
+  Deliver();
+  progress |= PollEventWaits();
+  const bool empty = ready_.empty() && pending_.empty() && event_waits_.empty();
+  if ((closing_ && empty) || inbox_.stopped()) return Next::kEnd;
+  return progress ? Next::kLookAgain : Next::kWait;
 }
 
 void Lane::Run() {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   pthread_setname_np(pthread_self(), "wl-lane");
   int64_t last_progress_ns = NowNs();
-  while (true) {
-    bool progress = inbox_.Take(&ready_, &event_waits_);
-    progress |= IssueReady();
-    // Mark even when the next command has to wait, so that what was issued retires without it.
-    MarkTail();
-    progress |= Poll();
-    Deliver();
-    progress |= PollEventWaits();
-    if (closing_ && ready_.empty() && pending_.empty() && event_waits_.empty()) break;
-    if (inbox_.stopped()) break;
-    if (progress) {
-      last_progress_ns = NowNs();
-    } else {
-      Idle(last_progress_ns);
+  Next next = Next::kLookAgain;
+  while (next != Next::kEnd) {
+    absl::Duration nap;
+    TakeTurn();
+    {
+      const LoopScope scope(&on_lane_);
+      next = Look();
+      const int64_t now_ns = NowNs();
+      if (next == Next::kLookAgain) last_progress_ns = now_ns;
+      if (next == Next::kWait && adopted_.load(std::memory_order_relaxed)) {
+        nap = absl::InfiniteDuration();
+      } else if (next == Next::kWait && now_ns - last_progress_ns >= SpinNs()) {
+        nap = NapAfter(now_ns - last_progress_ns);
+      }
+    }
+    if (next != Next::kEnd) LeaveTurn();
+    if (nap == absl::InfiniteDuration()) {
+      inbox_.Sleep(nap);
+    } else if (nap > absl::ZeroDuration()) {
+      const LaneNaps::Nap shared(host_->naps, absl::ToInt64Nanoseconds(nap));
+      inbox_.Sleep(absl::Nanoseconds(shared.ns()));
+    } else if (next == Next::kWait) {
+      for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
     }
   }
+  // It has the turn for good.
+  const LoopScope scope(&on_lane_);
   Finish();
   const std::vector<EventWait> late = inbox_.Close();
   finished_.store(true, std::memory_order_release);

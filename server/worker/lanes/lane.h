@@ -1,5 +1,10 @@
 // A lane: one stream's commands, in order, on a thread of their own.
 //
+// Where a client waits for each command, the way from the decoder's thread to the lane's is a good
+// part of its wait. So the decoder's thread may adopt a lane: it issues its commands and looks after
+// them, turn by turn, while the lane's own thread sleeps. It does both, because the driver takes
+// longer when one thread issues to a stream and another one asks for what was issued.
+//
 // A lane waits only for what a command depends on. Waits of the application never block its thread:
 // it issues, marks what it issued with device events, polls the marks, and answers when they
 // complete. It does not block in the driver either. The driver takes about 1,000 launches on a
@@ -48,7 +53,7 @@ class Lane {
   // for.
   void Stop() RUNS_ON(decoder_thread);
 
-  // For what the lane calls: looks whether this is the lane's thread.
+  // For what the lane calls: looks whether this thread is the lane's, or has its turn.
   void AssertOnLane() const ABSL_ASSERT_EXCLUSIVE_LOCK(on_lane_) { on_lane_.AssertOnLoop(); }
 
   Kind kind() const { return kind_; }
@@ -58,8 +63,17 @@ class Lane {
 
   // Appends a task and returns its ticket. It takes effect at Flush().
   uint64_t Append(Task task) RUNS_ON(decoder_thread);
-  // Hands what was appended to the lane's thread.
-  void Flush() RUNS_ON(decoder_thread) { inbox_.Flush(); }
+  // Hands what was appended to the lane's thread, which goes on with an adopted lane.
+  void Flush() RUNS_ON(decoder_thread);
+  bool has_appended() const RUNS_ON(decoder_thread) { return !inbox_.outbox().empty(); }
+  // Adopts the lane, unless it is adopted already, and issues what was appended: a few commands that
+  // cannot hold up this thread, with not much ahead of them. Returns false, and does nothing, where
+  // that is not so.
+  bool IssueHere() RUNS_ON(decoder_thread);
+  // Of an adopted lane: looks after what is under way, and returns whether anything is.
+  bool LookHere() RUNS_ON(decoder_thread);
+  // The lane's thread goes on, with an adopted lane.
+  void GiveBack() RUNS_ON(decoder_thread);
   // Replies to round trip `seq` when `record`, which belongs to this lane, is complete. Returns
   // false, and does not reply, when very many wait already.
   bool WaitForEvent(uint64_t seq, std::shared_ptr<EventRecord> record);
@@ -103,6 +117,9 @@ class Lane {
 
   // Issues a task. kBlocked leaves it at the front to be tried again.
   virtual Step Issue(Task& task) RUNS_ON(on_lane_) = 0;
+  // Whether issuing this task, whose prerequisites are there, takes the driver some microseconds
+  // only.
+  virtual bool IsQuick(const Task&) const { return false; }
   // Called when the lane's thread ends.
   virtual void Finish() RUNS_ON(on_lane_) {}
 
@@ -114,7 +131,7 @@ class Lane {
   void MarkIssued(std::function<void(std::string* batch)> then) RUNS_ON(on_lane_);
   void Retire(uint64_t ticket, uint64_t seq) RUNS_ON(on_lane_);
 
-  LoopAffinity on_lane_;  // The lane's thread.
+  LoopAffinity on_lane_;  // The thread whose turn it is.
   const LaneHost* const host_;
   device::Context* const context_;  // Of device().
   device::StreamId device_stream_ ABSL_GUARDED_BY(on_lane_){};
@@ -128,20 +145,32 @@ class Lane {
   std::string batch_ ABSL_GUARDED_BY(on_lane_);  // Replies not yet sent.
 
  private:
-  void Run() RUNS_ON(on_lane_);
+  // How the lane's thread goes on after a look at everything.
+  enum class Next { kLookAgain, kWait, kEnd };
+
+  bool TryTakeTurn() { return !turn_.exchange(true, std::memory_order_acquire); }
+  void TakeTurn();
+  void LeaveTurn() { turn_.store(false, std::memory_order_release); }
+  bool AllQuick(const std::vector<Task>& tasks) const RUNS_ON(decoder_thread);
+
+  void Run();
+  Next Look() RUNS_ON(on_lane_);
   bool IssueReady() RUNS_ON(on_lane_);
   bool Poll() RUNS_ON(on_lane_);
   bool PollEventWaits() RUNS_ON(on_lane_);
   void Deliver() RUNS_ON(on_lane_);
   void MarkTail() RUNS_ON(on_lane_);
-  void Idle(int64_t last_progress_ns) RUNS_ON(on_lane_);
-  bool Satisfied(const Task& task) const RUNS_ON(on_lane_);
+  // How long the lane's thread may nap after so long without progress.
+  absl::Duration NapAfter(int64_t waited_ns) RUNS_ON(on_lane_);
+  static bool Satisfied(const Task& task);
   void Complete(const Pending& pending, CudaResult result) RUNS_ON(on_lane_);
 
   const Kind kind_;
   const uint64_t stream_;
 
   LaneInbox inbox_;
+  std::atomic<bool> turn_{false};     // A thread has it.
+  std::atomic<bool> adopted_{false};  // By the decoder's thread, which alone writes it.
 
   std::deque<Task> ready_ ABSL_GUARDED_BY(on_lane_);
   std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_lane_);

@@ -67,7 +67,7 @@ class StateObserver {
   virtual void OnLostWithWorker(bool any) = 0;
 };
 
-// All of it is borrowed, thread-safe, and lives longer than the lanes. None is null.
+// All objects are borrowed, thread-safe, and live longer than the lanes. None is null.
 struct LaneHost {
   const DeviceSet* devices = nullptr;
   LaneReports* reports = nullptr;
@@ -81,6 +81,8 @@ struct LaneHost {
   CachedImages* images = nullptr;
   LaneNaps* naps = nullptr;
   LogBudget* log = nullptr;  // For lines of the kinds of session_log.h.
+  // The decoder's thread may adopt a lane (lane.h): it polls between two payloads.
+  bool adopts_lanes = false;
 };
 
 }  // namespace warpline::worker

@@ -20,6 +20,8 @@ void LaneInbox::Wake() {
   wake_.NotifyOne();
 }
 
+void LaneInbox::MoveOutbox(std::deque<Task>* ready) { MoveAll(&outbox_, ready); }
+
 void LaneInbox::Flush() {
   if (outbox_.empty()) return;
   bool asleep;

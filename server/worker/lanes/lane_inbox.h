@@ -30,6 +30,10 @@ class LaneInbox {
   // Append() takes effect at Flush().
   void Append(Task task) RUNS_ON(decoder_thread) { outbox_.push_back(std::move(task)); }
   void Flush() RUNS_ON(decoder_thread);
+  // What Flush() would hand over. Whoever takes it out instead sees to what was handed over before.
+  const std::vector<Task>& outbox() const RUNS_ON(decoder_thread) { return outbox_; }
+  void MoveOutbox(std::deque<Task>* ready) RUNS_ON(decoder_thread);
+  bool has_news() const { return has_news_.load(std::memory_order_acquire); }
 
   // Called by any thread. Returns false, and adds nothing, once the inbox is closed.
   bool AddEventWait(EventWait wait);

@@ -74,6 +74,21 @@ Lane::Step StreamLane::Issue(Task& task) {
                     task.command);
 }
 
+// Each of these puts something into the driver's queue. A kernel's first launch may load it.
+bool StreamLane::IsQuick(const Task& task) const {
+  switch (task.id) {
+    case CommandId::kLaunch:
+      return task.kernel->on_device != nullptr &&
+             task.kernel->on_device->launched.load(std::memory_order_relaxed);
+    case CommandId::kEventRecord:
+    case CommandId::kCopyOnDevice:
+    case CommandId::kStreamSync:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Lane::Step StreamLane::Do(const cmd::StreamCreate& command, Task& task) {
   flags_ = command.flags;
   priority_ = command.priority;
@@ -277,6 +292,7 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
     result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {
       return context_->Launch(kernel.id, config, {bytes, params.size()}, stream);
     });
+    kernel.on_device->launched.store(true, std::memory_order_relaxed);
   }
   Check(task, result);
 }

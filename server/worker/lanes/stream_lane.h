@@ -18,6 +18,7 @@ class StreamLane : public Lane {
 
  protected:
   Step Issue(Task& task) RUNS_ON(on_lane_) override;
+  bool IsQuick(const Task& task) const override;
   void Finish() RUNS_ON(on_lane_) override;
 
  private:

@@ -10,6 +10,14 @@
 #include "server/worker/lanes/stream_lane.h"
 
 namespace warpline::worker {
+namespace {
+
+// A lane is adopted when so many payloads in a row have had something for it alone: then it is one
+// thread of the application that waits for each thing it does.
+constexpr int kAloneToAdopt = 4;
+
+}  // namespace
+
 StreamOrder::StreamOrder(const LaneHost* host, Completion* completion)
     : host_(host), completion_(completion) {}
 
@@ -157,7 +165,34 @@ void StreamOrder::AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record
   stream->barriers_seen[kind] = ++barriers_[kind].count;
 }
 
+int StreamOrder::CountAppended(std::shared_ptr<Lane>* last) {
+  int lanes = 0;
+  const auto look = [&](const std::shared_ptr<Lane>& lane) RUNS_ON(decoder_thread) {
+    if (lane == nullptr || !lane->has_appended()) return;
+    ++lanes;
+    *last = lane;
+  };
+  look(control_);
+  look(linker_);
+  ForEachStream([&](const Stream& stream) RUNS_ON(decoder_thread) { look(stream.lane); });
+  return lanes;
+}
+
+void StreamOrder::GiveBackAdopted() {
+  if (adopted_ != nullptr) std::exchange(adopted_, nullptr)->GiveBack();
+}
+
 void StreamOrder::Flush() {
+  std::shared_ptr<Lane> lane;
+  const int lanes = CountAppended(&lane);
+  if (lanes == 0) return;
+  alone_times_ = lanes == 1 && lane.get() == alone_ ? alone_times_ + 1 : 0;
+  alone_ = lane.get();
+  if (host_->adopts_lanes && alone_times_ >= kAloneToAdopt && lane->IssueHere()) {
+    adopted_ = std::move(lane);
+    return;
+  }
+  GiveBackAdopted();
   control_->Flush();
   if (linker_ != nullptr) linker_->Flush();
   ForEachStream([](const Stream& stream) RUNS_ON(decoder_thread) { stream.lane->Flush(); });

@@ -93,8 +93,15 @@ class StreamOrder {
   // Notes that `record`, which `stream` was given last, is a StreamBarrier.
   void AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record) RUNS_ON(decoder_thread);
 
-  // Hands everything to the lanes' threads.
+  // Hands everything to the lanes' threads, but for an adopted lane (Lane::IssueHere): the one for
+  // which alone there has been something several times in a row.
   void Flush() RUNS_ON(decoder_thread);
+  // Looks after the adopted lane, if there is one; returns whether anything is under way there.
+  bool LookAfterAdopted() RUNS_ON(decoder_thread) {
+    return adopted_ != nullptr && adopted_->LookHere();
+  }
+  // No lane is adopted any more. Called before the decoder sleeps.
+  void GiveBackAdopted() RUNS_ON(decoder_thread);
   // Forgets closed streams that are complete.
   void ForgetFinished() RUNS_ON(decoder_thread);
 
@@ -109,6 +116,8 @@ class StreamOrder {
     return FindCommand(CommandTraits<Command>::kId);
   }
   bool OpenLinker() RUNS_ON(decoder_thread);
+  // For how many lanes there is something, and one of them.
+  int CountAppended(std::shared_ptr<Lane>* last) RUNS_ON(decoder_thread);
   template <typename Visit>
   void ForEachStream(Visit visit) RUNS_ON(decoder_thread);
   // `stream` is null for a task of the control lane.
@@ -136,6 +145,10 @@ class StreamOrder {
   std::array<Barriers, 2> barriers_ ABSL_GUARDED_BY(decoder_thread);
   std::shared_ptr<Lane> control_ ABSL_GUARDED_BY(decoder_thread);
   std::shared_ptr<Lane> linker_ ABSL_GUARDED_BY(decoder_thread);  // Opened with the first link.
+  std::shared_ptr<Lane> adopted_ ABSL_GUARDED_BY(decoder_thread);  // Null for none.
+  // The lane that was last the only one, and how often it was again since.
+  const Lane* alone_ ABSL_GUARDED_BY(decoder_thread) = nullptr;  // Only compared.
+  int alone_times_ ABSL_GUARDED_BY(decoder_thread) = 0;
 };
 
 }  // namespace warpline::worker

@@ -111,6 +111,7 @@ void Decoder::AwaitRoom() {
   }
   if (!TooMuchQueued(most)) return;
   parts_.current->Meet(Limit::kCommands, parts_.limits->max_queued_commands);
+  parts_.order->GiveBackAdopted();
   parts_.progress->Await([this, most] {
     decoder_thread.AssertOnLoop();
     return !TooMuchQueued(most);
@@ -189,6 +190,7 @@ void Decoder::Replay(JournalEntry entry) {
 
 void Decoder::Finish() {
   parts_.order->Flush();
+  parts_.order->GiveBackAdopted();
   parts_.progress->Await([this] { return parts_.completion->Idle(); });
 }
 

@@ -67,6 +67,8 @@ class HostedSession {
     uint64_t host_charged_bytes = 0;   // See HostMemory.
     VirtualMemory* memory = nullptr;   // The memory handles that the server hands over.
     Recorder* recorder = nullptr;      // Notes what a next worker needs.
+    // Whoever calls Decode() also calls LookAfterLane(), often.
+    bool adopt_lanes = false;
   };
 
   // RESOURCE_EXHAUSTED when the system has no threads for it.
@@ -89,6 +91,10 @@ class HostedSession {
   // Looks images up in `cache`, and leaves new ones there, from now on. Not to be called before
   // Replay().
   void UseImageCache(ImageCache* cache) RUNS_ON(decoder_thread) { images_.Use(cache); }
+  // Between two payloads: looks after a lane that the decoder's thread has adopted, and returns
+  // whether anything is under way there. GiveBackLane() comes before the thread sleeps.
+  bool LookAfterLane() RUNS_ON(decoder_thread) { return order_.LookAfterAdopted(); }
+  void GiveBackLane() RUNS_ON(decoder_thread) { order_.GiveBackAdopted(); }
   // Reports what is complete on `board`, too, from now on; on the same terms.
   void UseBoard(std::unique_ptr<BoardWriter> board) RUNS_ON(decoder_thread) {
     sink_.UseBoard(std::move(board));

@@ -1,0 +1,153 @@
+// Tests lanes that the decoder's thread, here the test's, adopts because it alone has something to
+// do, one thing after the other.
+#include <string>
+
+#include "gtest/gtest.h"
+#include "server/worker/testing/session_fixture.h"
+
+namespace warpline::worker {
+namespace {
+
+constexpr uint64_t kStream = 7;
+constexpr uint64_t kOther = 9;
+constexpr uint64_t kOnDevice = 10;  // kStream there, which is made first.
+
+class SessionLanesTest : public SessionTest {
+ protected:
+  SessionLanesTest() {
+    HostedSession::Options options = OptionsOf();
+    options.adopt_lanes = true;
+    Restart(std::move(options));
+    LoadKernel();
+    AddStream(kStream);
+    SyncOwn();
+  }
+
+  // A wait for the stream by its own thread, or ours.
+  void SyncOwn() {
+    const uint64_t sync = Add(cmd::StreamSync{kStream});
+    ASSERT_TRUE(Send().ok());
+    replies_.Wait(sync);
+  }
+  void SendLaunch() {
+    Add(LaunchOn(kStream), params_);
+    ASSERT_TRUE(Send().ok());
+  }
+  // Gets the lane adopted.
+  void PingPong() {
+    for (int i = 0; i < 8; ++i) {
+      SendLaunch();
+      SyncOwn();
+    }
+  }
+  bool Answered(uint64_t seq) { return replies_.Has(ReplyId::kReply, seq); }
+};
+
+TEST_F(SessionLanesTest, AWaitIsAnsweredWithoutTheLanesThread) {
+  PingPong();
+  for (int i = 0; i < 100; ++i) {
+    SendLaunch();
+    const uint64_t sync = Add(cmd::StreamSync{kStream});
+    ASSERT_TRUE(Send().ok());
+    EXPECT_TRUE(Answered(sync));  // Nobody waited for anything.
+  }
+  EXPECT_FALSE(session_->LookAfterLane());
+}
+
+TEST_F(SessionLanesTest, WhatIsUnderWayIsLookedAfter) {
+  PingPong();
+  context_.Stall(kOnDevice);
+  SendLaunch();
+  const uint64_t sync = Add(cmd::StreamSync{kStream});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_TRUE(session_->LookAfterLane());
+  EXPECT_FALSE(Answered(sync));
+  context_.Resume(kOnDevice);
+  session_->LookAfterLane();
+  EXPECT_TRUE(Answered(sync));
+}
+
+TEST_F(SessionLanesTest, ALaneThatIsGivenBackGoesOn) {
+  PingPong();
+  context_.Stall(kOnDevice);
+  const uint64_t sync = Add(cmd::StreamSync{kStream});
+  ASSERT_TRUE(Send().ok());
+  session_->GiveBackLane();
+  EXPECT_FALSE(session_->LookAfterLane());
+  context_.Resume(kOnDevice);
+  replies_.Wait(sync);
+  PingPong();
+}
+
+// The decoder's thread is not held up: neither by many launches nor by what may take long.
+TEST_F(SessionLanesTest, MuchWorkGoesToTheLanesThread) {
+  PingPong();
+  context_.Stall(kOnDevice);
+  for (int i = 0; i < 100; ++i) Add(LaunchOn(kStream), params_);
+  const uint64_t sync = Add(cmd::StreamSync{kStream});
+  ASSERT_TRUE(Send().ok());
+  EXPECT_FALSE(session_->LookAfterLane());
+  context_.Resume(kOnDevice);
+  replies_.Wait(sync);
+}
+
+TEST_F(SessionLanesTest, AnotherLaneGetsItsWorkAsWell) {
+  AddStream(kOther);
+  ASSERT_TRUE(Send().ok());
+  PingPong();
+  context_.Stall(kOnDevice);
+  const uint64_t sync = Add(cmd::StreamSync{kStream});
+  ASSERT_TRUE(Send().ok());
+  const uint64_t other = Add(cmd::StreamSync{kOther});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(other);
+  EXPECT_FALSE(Answered(sync));
+  context_.Resume(kOnDevice);
+  replies_.Wait(sync);  // By its own thread, which has it back.
+}
+
+TEST_F(SessionLanesTest, AWaitForAnEventOfAnAdoptedLaneIsAnswered) {
+  Add(cmd::EventCreate{20, 0, 0});
+  ASSERT_TRUE(Send().ok());
+  PingPong();
+  context_.Stall(kOnDevice);
+  Add(cmd::EventRecord{20, kStream});
+  ASSERT_TRUE(Send().ok());
+  const uint64_t wait = Add(cmd::EventSync{20});
+  ASSERT_TRUE(Send().ok());
+  context_.Resume(kOnDevice);
+  while (session_->LookAfterLane()) {
+  }
+  replies_.Wait(wait);
+}
+
+TEST_F(SessionLanesTest, AnAdoptedLaneEndsWithItsStream) {
+  PingPong();
+  Add(cmd::StreamDestroy{kStream});
+  AddStream(kOther);
+  const uint64_t sync = Add(cmd::StreamSync{kOther});
+  ASSERT_TRUE(Send().ok());
+  replies_.Wait(sync);
+  EXPECT_FALSE(session_->LookAfterLane());
+}
+
+TEST_F(SessionLanesTest, AFullSessionGivesItsLaneBackBeforeItWaits) {
+  HostedSession::Options options = OptionsOf();
+  options.adopt_lanes = true;
+  options.limits.max_queued_commands = 4;
+  replies_.Clear();
+  Restart(std::move(options));
+  AddStream(kStream);
+  for (int i = 0; i < 50; ++i) {
+    Add(cmd::StreamSync{kStream});
+    ASSERT_TRUE(Send().ok());
+  }
+  const uint64_t last = Add(cmd::StreamSync{kStream});
+  ASSERT_TRUE(Send().ok());
+  while (session_->LookAfterLane()) {
+  }
+  replies_.Wait(last);
+}
+
+}  // namespace
+}  // namespace warpline::worker
