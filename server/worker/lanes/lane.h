@@ -169,8 +169,8 @@ class Lane {
   const uint64_t stream_;
 
   LaneInbox inbox_;
-  std::atomic<bool> turn_{false};     // A thread has it.
-  std::atomic<bool> adopted_{false};  // By the decoder's thread, which alone writes it.
+  alignas(64) std::atomic<bool> turn_{false};  // A thread has it.
+  std::atomic<bool> adopted_{false};           // By the decoder's thread, which alone writes it.
 
   std::deque<Task> ready_ ABSL_GUARDED_BY(on_lane_);
   std::vector<EventWait> event_waits_ ABSL_GUARDED_BY(on_lane_);

@@ -292,7 +292,8 @@ void StreamLane::Launch(const Task& task, const device::LaunchConfig& config,
     result = host_->gate->With({&task.kernel, 1}, [&, stream = device_stream_] {
       return context_->Launch(kernel.id, config, {bytes, params.size()}, stream);
     });
-    kernel.on_device->launched.store(true, std::memory_order_relaxed);
+    std::atomic<bool>& launched = kernel.on_device->launched;
+    if (!launched.load(std::memory_order_relaxed)) launched.store(true, std::memory_order_relaxed);
   }
   Check(task, result);
 }

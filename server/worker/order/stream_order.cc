@@ -165,12 +165,12 @@ void StreamOrder::AddBarrier(Stream* stream, std::shared_ptr<EventRecord> record
   stream->barriers_seen[kind] = ++barriers_[kind].count;
 }
 
-int StreamOrder::CountAppended(std::shared_ptr<Lane>* last) {
+int StreamOrder::CountAppended(const std::shared_ptr<Lane>** last) {
   int lanes = 0;
   const auto look = [&](const std::shared_ptr<Lane>& lane) RUNS_ON(decoder_thread) {
     if (lane == nullptr || !lane->has_appended()) return;
     ++lanes;
-    *last = lane;
+    *last = &lane;
   };
   look(control_);
   look(linker_);
@@ -183,13 +183,13 @@ void StreamOrder::GiveBackAdopted() {
 }
 
 void StreamOrder::Flush() {
-  std::shared_ptr<Lane> lane;
+  const std::shared_ptr<Lane>* lane = nullptr;
   const int lanes = CountAppended(&lane);
   if (lanes == 0) return;
-  alone_times_ = lanes == 1 && lane.get() == alone_ ? alone_times_ + 1 : 0;
-  alone_ = lane.get();
-  if (host_->adopts_lanes && alone_times_ >= kAloneToAdopt && lane->IssueHere()) {
-    adopted_ = std::move(lane);
+  alone_times_ = lanes == 1 && lane->get() == alone_ ? alone_times_ + 1 : 0;
+  alone_ = lane->get();
+  if (host_->adopts_lanes && alone_times_ >= kAloneToAdopt && alone_->IssueHere()) {
+    if (adopted_ == nullptr) adopted_ = *lane;
     return;
   }
   GiveBackAdopted();

@@ -117,7 +117,7 @@ class StreamOrder {
   }
   bool OpenLinker() RUNS_ON(decoder_thread);
   // For how many lanes there is something, and one of them.
-  int CountAppended(std::shared_ptr<Lane>* last) RUNS_ON(decoder_thread);
+  int CountAppended(const std::shared_ptr<Lane>** last) RUNS_ON(decoder_thread);
   template <typename Visit>
   void ForEachStream(Visit visit) RUNS_ON(decoder_thread);
   // `stream` is null for a task of the control lane.
@@ -147,7 +147,7 @@ class StreamOrder {
   std::shared_ptr<Lane> linker_ ABSL_GUARDED_BY(decoder_thread);  // Opened with the first link.
   std::shared_ptr<Lane> adopted_ ABSL_GUARDED_BY(decoder_thread);  // Null for none.
   // The lane that was last the only one, and how often it was again since.
-  const Lane* alone_ ABSL_GUARDED_BY(decoder_thread) = nullptr;  // Only compared.
+  Lane* alone_ ABSL_GUARDED_BY(decoder_thread) = nullptr;  // Only compared with another.
   int alone_times_ ABSL_GUARDED_BY(decoder_thread) = 0;
 };
 
