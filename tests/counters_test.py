@@ -36,6 +36,12 @@ class CountersTest(unittest.TestCase):
         self.assertEqual(many["round trips"], few["round trips"])
         self.assertEqual(many["memory requests"], 0)
 
+    def test_waits_end_by_what_the_worker_reports(self):
+        counters = self.stat("launches", "--n=10")
+        self.assertGreaterEqual(counters["waits on the board"], 1)
+        self.assertLessEqual(counters["waits on the board"],
+                             counters["synchronizes"] + counters["copies out"])
+
     def test_a_gibibyte_allocated_costs_at_most_one_round_trip(self):
         counters = self.stat("allocations", "--gib=4")
         self.assertLessEqual(counters["memory requests"] * 2**30, counters["allocated bytes"])

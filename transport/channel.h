@@ -80,6 +80,9 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
+  // Which transport's it is, as a literal for people to read: "grpc".
+  virtual const char* transport() const = 0;
+
   // NextFrame() may have something to send, or a frame refused with kLater may fit now.
   virtual void Wake() = 0;
 

@@ -15,7 +15,7 @@ void AppendLine(const char* key, uint64_t value, const std::string& note, std::s
 
 }  // namespace
 
-std::string Counters::ToText() const {
+std::string Counters::ToText(std::string_view transport) const {
   const auto get = [](const std::atomic<uint64_t>& counter) {
     return counter.load(std::memory_order_relaxed);
   };
@@ -35,6 +35,7 @@ std::string Counters::ToText() const {
   AppendLine("memory refused", get(memory_refusals), "", &out);
   AppendLine("synchronizes", get(synchronizes), "", &out);
   AppendLine("copies out", get(copies_out), "", &out);
+  AppendLine("waits on the board", get(board_waits), "", &out);
   AppendLine("launches", get(launches), "", &out);
   AppendLine("commands", get(commands), "", &out);
   AppendLine("window waits", get(window_waits), "", &out);
@@ -45,7 +46,8 @@ std::string Counters::ToText() const {
   AppendLine("frames received", get(frames_received), "", &out);
   AppendLine("allocated bytes", get(allocated_bytes), "", &out);
   AppendLine("resumes", get(resumes), "", &out);
-  AppendLine("transfers", get(transfers), "", &out);
+  const std::string now = transport.empty() ? "" : absl::StrCat(" (now ", std::string(transport), ")");
+  AppendLine("transfers", get(transfers), now, &out);
   AppendLine("frames sent again", get(frames_again), "", &out);
   return out;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "proto/commands.h"
 
@@ -25,6 +26,7 @@ struct Counters {
   std::atomic<uint64_t> memory_round_trips{0};
   std::atomic<uint64_t> memory_refusals{0};  // by the server, or for want of quota
   std::atomic<uint64_t> synchronizes{0};
+  std::atomic<uint64_t> board_waits{0};  // of these and the copies out: ended by the worker's board
   std::atomic<uint64_t> copies_out{0};
   // Other waits: for the window, for credit, and for freed memory to retire.
   std::atomic<uint64_t> window_waits{0};
@@ -40,12 +42,13 @@ struct Counters {
 
   // One line per number, each "warpline stat: KEY: VALUE\n" with a decimal VALUE, in a fixed order;
   // later versions may add keys, never rename one. The keys:
-  //   round trips, opening, memory requests, memory refused, synchronizes, copies out, launches,
-  //   commands, window waits, free waits, bytes sent, bytes received, frames sent, frames received,
+  //   round trips, opening, memory requests, memory refused, synchronizes, copies out, waits on the
+  //   board, launches, commands, window waits, free waits, bytes sent, bytes received, frames sent, frames received,
   //   allocated bytes, resumes, transfers, frames sent again
   // Behind the value may stand a note in parentheses: "round trips: 3 (KernelFind 2, GlobalFind
-  // 1)", with names of proto/calls.toml, and "memory requests: 1 (waited)".
-  std::string ToText() const;
+  // 1)", with names of proto/calls.toml, "memory requests: 1 (waited)", and "transfers: 1 (now shm)"
+  // with the name of the transport, if it is given.
+  std::string ToText(std::string_view transport = {}) const;
 };
 
 }  // namespace warpline::stub

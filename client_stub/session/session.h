@@ -64,6 +64,9 @@ class Session {
   Notices& notices() const { return *parts_.notices; }
   Counters& counters() const { return *parts_.counters; }
 
+  // What the commands go by, as Channel::transport(); a literal.
+  virtual const char* transport() const = 0;
+
   // Moves to another connection, to the same server at another address, without anything lost or
   // done twice; stays with the former address when that fails. Returns at once; does nothing for a
   // session that cannot be resumed.

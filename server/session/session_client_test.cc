@@ -53,6 +53,7 @@ TEST_F(SessionClientTest, SoManyRequestsAreUnderWay) {
 // A channel that is told when to look again.
 class WokenChannel : public Channel {
  public:
+  const char* transport() const override { return "fake"; }
   void Wake() override { ++wakes; }
   void Admit() override {}
   void Close(const absl::Status&) override {}

@@ -20,6 +20,7 @@ struct ClientSnapshot {
   std::string boot_id;
   uint64_t pid_namespace = 0;
   std::string peer;
+  std::string transport;  // What its commands come by; empty while it is away.
 };
 
 // What it holds of one of its devices.

@@ -71,6 +71,8 @@ std::string StatReport(const StatReply& reply) {
                     session.client_pid(), ", ", session.state(), ", gpu ", ShownGpus(session),
                     "\n");
     absl::StrAppend(&out, "peer             ", Shown(session.peer()), "\n");
+    absl::StrAppend(&out, "transport        ",
+                    session.transport().empty() ? "-" : Shown(session.transport()), "\n");
     absl::StrAppend(&out, "commands         ", session.commands(), " (",
                     ShownBytes(session.command_bytes()), ")\n");
     for (const auto& usage : session.usage()) {
@@ -113,6 +115,7 @@ std::string PsReport(const StatReply& reply) {
                {"WORKER", true},
                {"PID", true},
                {"PROGRAM"},
+               {"TRANSPORT", false, true},
                {"PEER"},
                {"WHY", false, true}});
   for (const SessionStat& session : reply.sessions()) {
@@ -122,7 +125,8 @@ std::string PsReport(const StatReply& reply) {
                session.restarts() == 0 ? "" : absl::StrCat(session.restarts()),
                Shown(session.tenant()), Shown(session.lease()),
                session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
-               absl::StrCat(session.client_pid()), Shown(session.program()), Shown(session.peer()),
+               absl::StrCat(session.client_pid()), Shown(session.program()),
+               Shown(session.transport()), Shown(session.peer()),
                Shown(session.reason())});
   }
   return table.Text();

@@ -20,6 +20,7 @@ warpline_internal::StatReply Example() {
   session->set_program("evil\x1b[2J and \xc2\x9b\x32J");
   session->set_commands(10000);
   session->set_peer("ipv4:127.0.0.1:5 cn=alice");
+  session->set_transport("shm");
   return reply;
 }
 
@@ -28,6 +29,11 @@ TEST(ReportTest, StatShowsDevicesAndSessions) {
   EXPECT_THAT(report, HasSubstr("Fake device"));
   EXPECT_THAT(report, HasSubstr("3.0 GiB granted"));
   EXPECT_THAT(report, HasSubstr("10000"));
+}
+
+TEST(ReportTest, TheTransportIsShown) {
+  EXPECT_THAT(StatReport(Example()), HasSubstr("transport        shm\n"));
+  EXPECT_THAT(PsReport(Example()), HasSubstr("TRANSPORT"));
 }
 
 TEST(ReportTest, StatShowsHostMemoryWhereTheServerTellsIt) {

@@ -144,6 +144,7 @@ class GrpcClientChannel : public Channel {
     return result.get();
   }
 
+  const char* transport() const override { return "grpc"; }
   void Wake() override { loop_->Wake(); }
   void Close(const absl::Status& status) override { loop_->Close(status); }
 

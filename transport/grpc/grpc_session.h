@@ -81,6 +81,7 @@ class GrpcSession : public Channel, private GrpcStream {
   void SendAway(const absl::Status& status) { loop_.Close(status); }
   void Cut() { loop_.Cancel(); }
 
+  const char* transport() const override { return "grpc"; }
   void Wake() override { loop_.Wake(); }
   void Admit() override { events_->OnAdmitted(this); }
   void Close(const absl::Status& status) override;

@@ -42,6 +42,7 @@ class InprocChannel : public Channel {
     loop_->Cancel();
     thread_.join();
   }
+  const char* transport() const override { return "inproc"; }
   void Wake() override { loop_->Wake(); }
   void Close(const absl::Status& status) override { loop_->Close(status); }
 
@@ -107,6 +108,7 @@ class InprocServer::Impl {
       loop_->Cancel();
       thread_.join();
     }
+    const char* transport() const override { return "inproc"; }
     void Wake() override { loop_->Wake(); }
     void Close(const absl::Status& status) override { loop_->Close(status); }
     bool over() const { return over_.load(std::memory_order_acquire); }

@@ -31,6 +31,7 @@ class ShmClientChannel : public Channel {
     thread_.join();
   }
 
+  const char* transport() const override { return "shm"; }
   void Wake() override { loop_.Wake(); }
   bool Drive(absl::FunctionRef<bool()> done, absl::Duration limit) override {
     loop_.Drive(done, limit);

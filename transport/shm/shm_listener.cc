@@ -79,6 +79,7 @@ class ShmListener::Session : public Channel {
     return absl::OkStatus();
   }
 
+  const char* transport() const override { return "shm"; }
   void Wake() override { loop_.Wake(); }
   void Admit() override { listener_->OnAdmitted(id_); }
   void Close(const absl::Status& status) override { loop_.Close(status); }

@@ -21,6 +21,7 @@ class FakeSession final : public Session, public FakeWork, public FakeGrants {
   FakeSession(uint64_t quota, uint64_t initial_bytes, uint64_t arena_bytes = 1ull << 40,
               uint32_t devices = 1);
 
+  const char* transport() const override { return "fake"; }
   void MoveTo(const std::string&) override {}
   void Close(absl::Duration) override {}
 

@@ -71,7 +71,8 @@ void WaitForOutput(Session& session) {
 void PrintCounters() {
   const std::string& where = environment().stat;
   if (where.empty() || where == "0") return;
-  const std::string text = runtime().session->counters().ToText();
+  const Session& session = *runtime().session;
+  const std::string text = session.counters().ToText(session.transport());
   if (where == "1") {
     std::cerr << text << std::flush;
     return;

@@ -43,6 +43,7 @@ class FakeSession : public Session,
   // Forgets what was sent and what the test has set, except for features.
   void Clear();
 
+  const char* transport() const override { return "fake"; }
   void MoveTo(const std::string&) override {}
   void Close(absl::Duration) override { closed_.store(true); }
 

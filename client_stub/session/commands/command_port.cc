@@ -150,6 +150,7 @@ CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq
     return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
   }
   CountWait(kind, id);
+  if (kind != WaitKind::kPiece) AddShared(&counters_.board_waits);
   Watch(stream, seq);
   if (errors_.error() != CudaResult::kSuccess) {
     errors_.WriteOutput();

@@ -63,6 +63,7 @@ class CommandPort final : public Commands {
   SessionErrors& errors() { return errors_; }
   Counters& counters() { return counters_; }
   ChannelSlot& channel() { return channel_; }
+  const ChannelSlot& channel() const { return channel_; }
 
  private:
   uint64_t Append(CommandId id, const void* body, size_t body_bytes,

@@ -26,7 +26,13 @@ namespace warpline::stub {
 class ChannelSlot {
  public:
   // `channel` is borrowed until Clear() has returned.
-  void Set(Channel* channel) { channel_.store(channel, std::memory_order_seq_cst); }
+  void Set(Channel* channel) {
+    transport_.store(channel->transport(), std::memory_order_relaxed);
+    channel_.store(channel, std::memory_order_seq_cst);
+  }
+
+  // Of the channel that was set last; empty when none was.
+  const char* transport() const { return transport_.load(std::memory_order_relaxed); }
 
   // Waits for the threads that use the channel, none of which blocks for long. Afterwards no thread
   // uses it.
@@ -90,6 +96,7 @@ class ChannelSlot {
   const bool asymmetric_ = MayUseBarriers();
   alignas(64) std::atomic<Channel*> channel_{nullptr};
   std::atomic<bool> exclusive_{false};
+  std::atomic<const char*> transport_{""};
   std::array<Users, 16> users_;
 };
 

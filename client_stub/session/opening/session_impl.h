@@ -37,6 +37,7 @@ class SessionImpl final : public Session {
   // Whether Start() failed because the connection was lost before the server had answered.
   bool LostWhileOpening() const { return answer_.lost(); }
 
+  const char* transport() const override { return commands_.channel().transport(); }
   void MoveTo(const std::string& endpoint) override { connection_.MoveTo(DialTarget{endpoint}); }
   void Close(absl::Duration deadline) override;
 

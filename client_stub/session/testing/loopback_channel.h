@@ -26,6 +26,7 @@ class LoopbackChannel final : public Channel, public ClientLink {
   LoopbackChannel(ChannelHandler* client, Server server);
   ~LoopbackChannel() override;
 
+  const char* transport() const override { return "loopback"; }
   void Wake() override;
   void Close(const absl::Status& status) override;
 

@@ -11,6 +11,7 @@ namespace {
 
 class FakeChannel : public Channel {
  public:
+  const char* transport() const override { return "fake"; }
   void Wake() override {}
   void Close(const absl::Status& status) override {
     MutexLock lock(&mu_);

@@ -43,6 +43,11 @@ bool SessionPort::attached() {
   return channel_ != nullptr || follower_ != nullptr;
 }
 
+std::string SessionPort::transport() {
+  MutexLock lock(&mu_);
+  return channel_ == nullptr ? "" : channel_->transport();
+}
+
 void SessionPort::Shut() {
   MutexLock lock(&mu_);
   shut_ = true;

@@ -68,6 +68,8 @@ class SessionPort {
   // --- For the control side.
   // Whether there is a channel, or one that waits.
   bool attached();
+  // Channel::transport() of the channel that there is; empty without one.
+  std::string transport();
   // No channel is taken any more, nothing is queued, and a channel that is there ends.
   void Shut();
   // Lets commands through to the worker.

@@ -9,6 +9,7 @@ namespace {
 
 class FakeChannel : public Channel {
  public:
+  const char* transport() const override { return "fake"; }
   void Wake() override {}
   void Close(const absl::Status& status) override { closed.push_back(status.code()); }
 
