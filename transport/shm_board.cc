@@ -32,8 +32,7 @@ absl::StatusOr<std::unique_ptr<BoardMap>> BoardMap::Map(int fd) {
       info.st_size != kBoardBytes) {
     return absl::InvalidArgumentError("not the memory of a board");
   }
-  void* const entries =
-      mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const entries = mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (entries == MAP_FAILED) return absl::ErrnoToStatus(errno, "mmap");
   return std::unique_ptr<BoardMap>(new BoardMap(static_cast<BoardEntry*>(entries)));
 }
@@ -50,8 +49,9 @@ absl::StatusOr<std::unique_ptr<BoardWriter>> BoardWriter::Attach(const UniqueFd&
 void BoardWriter::Write(uint64_t key, uint64_t number, uint64_t after) {
   BoardEntry& entry = map_->At(key);
   uint64_t& version = versions_[BoardMap::IndexOf(key)];
-  // Each of these releases the odd version, and each load of them acquires it, so that a reader which
-  // saw any of them does not see the former version afterwards. ThreadSanitizer knows no fences.
+  // Each of these releases the odd version, and each load of them acquires it, so that a reader
+  // which saw any of them does not see the former version afterwards. ThreadSanitizer knows no
+  // fences.
   entry.version.store(version + 1, std::memory_order_relaxed);
   entry.key.store(key, std::memory_order_release);
   entry.number.store(number, std::memory_order_release);

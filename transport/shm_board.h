@@ -1,16 +1,16 @@
 // A page of reports in memory shared by two processes that do not trust each other: for each of
 // some keys, the newest number that was reported for it.
 //
-// One process writes, and one reads, which may sleep until there is something new. A key that shares
-// its place with another is pushed out by that one's next report, so the board is a short cut for
-// what is told by other means as well. The memory is sealed, so that no access faults. Of what the
-// other end may have written there, the writer believes that somebody sleeps for a number, and the
-// reader that numbers are numbers.
+// One process writes, and one reads, which may sleep until there is something new. A key that
+// shares its place with another is pushed out by that one's next report, so the board is a short
+// cut for what is told by other means as well. The memory is sealed, so that no access faults. Of
+// what the other end may have written there, the writer believes that somebody sleeps for a number,
+// and the reader that numbers are numbers.
 //
-// A report comes after others that travel elsewhere: it says after how many (`after`), counted since
-// its writer began, and which writer that was (`generation`), so that the reader can tell whether it
-// has seen those. Each entry is a sequence lock (Lameter, "Effective synchronization on Linux/NUMA
-// systems", 2005): a version that is odd while the entry is written.
+// A report comes after others that travel elsewhere: it says after how many (`after`), counted
+// since its writer began, and which writer that was (`generation`), so that the reader can tell
+// whether it has seen those. Each entry is a sequence lock (Lameter, "Effective synchronization on
+// Linux/NUMA systems", 2005): a version that is odd while the entry is written.
 #ifndef WARPLINE_TRANSPORT_SHM_BOARD_H_
 #define WARPLINE_TRANSPORT_SHM_BOARD_H_
 

@@ -63,9 +63,9 @@ class Commands {
                      CommandTraits<Command>::kBodyBytes, tail, fields);
   }
 
-  // Returns when Retired(stream, seq) is true of a command that was sent. Where a worker on this host
-  // reports at once it waits for that, and elsewhere asks with `command`, a round trip that comes
-  // back no sooner. Counted, and with errors, as such a call.
+  // Returns when Retired(stream, seq) is true of a command that was sent. Where a worker on this
+  // host reports at once it waits for that, and elsewhere asks with `command`, a round trip that
+  // comes back no sooner. Counted, and with errors, as such a call.
   template <typename Command>
   CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq, const Command& command) {
     return WatchOrCall(kind, stream, seq, CommandTraits<Command>::kId, &command,

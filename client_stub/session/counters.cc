@@ -46,7 +46,8 @@ std::string Counters::ToText(std::string_view transport) const {
   AppendLine("frames received", get(frames_received), "", &out);
   AppendLine("allocated bytes", get(allocated_bytes), "", &out);
   AppendLine("resumes", get(resumes), "", &out);
-  const std::string now = transport.empty() ? "" : absl::StrCat(" (now ", std::string(transport), ")");
+  const std::string now =
+      transport.empty() ? "" : absl::StrCat(" (now ", std::string(transport), ")");
   AppendLine("transfers", get(transfers), now, &out);
   AppendLine("frames sent again", get(frames_again), "", &out);
   return out;

@@ -43,11 +43,11 @@ struct Counters {
   // One line per number, each "warpline stat: KEY: VALUE\n" with a decimal VALUE, in a fixed order;
   // later versions may add keys, never rename one. The keys:
   //   round trips, opening, memory requests, memory refused, synchronizes, copies out, waits on the
-  //   board, launches, commands, window waits, free waits, bytes sent, bytes received, frames sent, frames received,
-  //   allocated bytes, resumes, transfers, frames sent again
+  //   board, launches, commands, window waits, free waits, bytes sent, bytes received, frames sent,
+  //   frames received, allocated bytes, resumes, transfers, frames sent again
   // Behind the value may stand a note in parentheses: "round trips: 3 (KernelFind 2, GlobalFind
-  // 1)", with names of proto/calls.toml, "memory requests: 1 (waited)", and "transfers: 1 (now shm)"
-  // with the name of the transport, if it is given.
+  // 1)", with names of proto/calls.toml, "memory requests: 1 (waited)", and "transfers: 1 (now
+  // shm)" with the name of the transport, if it is given.
   std::string ToText(std::string_view transport = {}) const;
 };
 

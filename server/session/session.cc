@@ -567,8 +567,8 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.since = since_;
   snapshot.reason = reason_;
   snapshot.entitlement = entitlement();
-  snapshot.client = {hello_.program(), hello_.pid(), hello_.boot_id(), hello_.pid_namespace(),
-                     lines_.peer(),    port_->transport()};
+  snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),
+                     hello_.pid_namespace(), lines_.peer(), port_->transport()};
   snapshot.worker_pid = worker_.pid();
   holdings_.Describe(&snapshot);
   snapshot.traffic = TrafficSnapshot(port_->traffic());

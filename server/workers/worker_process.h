@@ -59,7 +59,8 @@ struct WorkerStart {
   jail::Jailer* jailer = nullptr;
 };
 
-// What the workers of a session get beside its rings; borrowed descriptors, -1 for what there is not.
+// What the workers of a session get beside its rings; borrowed descriptors, -1 for what there is
+// not.
 struct SessionFiles {
   int journal = -1;
   int board = -1;

@@ -126,8 +126,7 @@ std::string PsReport(const StatReply& reply) {
                Shown(session.tenant()), Shown(session.lease()),
                session.worker_pid() == 0 ? "-" : absl::StrCat(session.worker_pid()),
                absl::StrCat(session.client_pid()), Shown(session.program()),
-               Shown(session.transport()), Shown(session.peer()),
-               Shown(session.reason())});
+               Shown(session.transport()), Shown(session.peer()), Shown(session.reason())});
   }
   return table.Text();
 }

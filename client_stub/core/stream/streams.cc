@@ -134,8 +134,8 @@ CUresult SynchronizeStream(Stream* stream) {
     return ToCu(commands.Call(WaitKind::kSynchronize, cmd::StreamSync{stream->wire}));
   }
   if (commands.Retired(stream->wire, last)) return WaitedFor();
-  return ToCu(commands.Await(WaitKind::kSynchronize, stream->wire, last,
-                             cmd::StreamSync{stream->wire}));
+  return ToCu(
+      commands.Await(WaitKind::kSynchronize, stream->wire, last, cmd::StreamSync{stream->wire}));
 }
 
 CUresult SynchronizeDevice(const Device& device) {

@@ -135,9 +135,7 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
 }
 
 void CommandPort::Watch(uint64_t stream, uint64_t seq) {
-  const auto over = [&] {
-    return Retired(stream, seq) || errors_.error() != CudaResult::kSuccess;
-  };
+  const auto over = [&] { return Retired(stream, seq) || errors_.error() != CudaResult::kSuccess; };
   if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
   for (absl::Duration nap = kFirstNap; !over(); nap = std::min(2 * nap, kLongestNap)) {
     shared_board_.Sleep(stream, seq, nap, over);

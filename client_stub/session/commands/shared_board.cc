@@ -18,7 +18,8 @@ bool SharedBoard::Open() {
 bool SharedBoard::Retired(uint64_t stream, uint64_t seq) const {
   const BoardReader* const board = board_.load(std::memory_order_acquire);
   if (board == nullptr) return false;
-  return Covers(*board, stream, seq) || (stream != kWholeSession && Covers(*board, kWholeSession, seq));
+  return Covers(*board, stream, seq) ||
+         (stream != kWholeSession && Covers(*board, kWholeSession, seq));
 }
 
 bool SharedBoard::Covers(const BoardReader& board, uint64_t key, uint64_t seq) const {

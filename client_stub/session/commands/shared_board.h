@@ -2,8 +2,9 @@
 // (transport/shm_board.h): there as soon as the device is done, while the same report on its way
 // through the server takes several hand-overs more.
 //
-// A report counts only when everything ordered that the worker said before it has been handled: data
-// that a copy brings, errors, what kernels print. Both sides count those from the same point on.
+// A report counts only when everything ordered that the worker said before it has been handled:
+// data that a copy brings, errors, what kernels print. Both sides count those from the same point
+// on.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_COMMANDS_SHARED_BOARD_H_
 #define WARPLINE_CLIENT_STUB_SESSION_COMMANDS_SHARED_BOARD_H_
 
@@ -30,7 +31,8 @@ class SharedBoard {
   // before the first command.
   void SetSource(std::function<UniqueFd()> source) { source_ = std::move(source); }
 
-  // Sees to the board being there, if there is one; returns whether. The first call asks the source.
+  // Sees to the board being there, if there is one; returns whether. The first call asks the
+  // source.
   bool Open();
 
   // Whether a report says that command `seq` of `stream` is complete, of the stream or of the whole

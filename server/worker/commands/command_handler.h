@@ -16,12 +16,12 @@
 #include "server/worker/lanes/cached_images.h"
 #include "server/worker/lanes/decoder_thread.h"
 #include "server/worker/lanes/device_set.h"
-#include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
 #include "server/worker/memory/host_memory.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/order/completion.h"
 #include "server/worker/order/stream_order.h"
+#include "server/worker/replies/reply_sink.h"
 
 namespace warpline::worker {
 

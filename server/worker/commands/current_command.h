@@ -14,9 +14,9 @@
 #include "proto/commands.h"
 #include "server/handover/session_usage.h"
 #include "server/worker/lanes/decoder_thread.h"
-#include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/task.h"
 #include "server/worker/order/completion.h"
+#include "server/worker/replies/reply_sink.h"
 
 namespace warpline::worker {
 

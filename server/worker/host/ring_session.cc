@@ -12,6 +12,7 @@
 #include "common/log/log.h"
 #include "common/log/log_budget.h"
 #include "proto/frames.h"
+#include "server/worker/replies/reply_sink.h"
 #include "transport/loop_thread.h"
 #include "transport/shm_board.h"
 
@@ -23,8 +24,8 @@ namespace {
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
-// How long the decoder polls before it sleeps, in turns of about 40 ns; one with a look after a lane
-// takes as long as so many.
+// How long the decoder polls before it sleeps, in turns of about 40 ns; one with a look after a
+// lane takes as long as so many.
 bool ManyProcessors() { return std::thread::hardware_concurrency() > 4; }
 int SpinTurns() { return ManyProcessors() ? 4000 : 100; }
 constexpr int kTurnsOfLook = 20;
@@ -98,7 +99,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   if (has_board) {
     auto board = BoardWriter::Attach(fds[kOpenFds], open.board_generation());
     if (!board.ok()) return board.status();
-    ring->session_->UseBoard(*std::move(board));
+    ring->session_->replies().UseBoard(*std::move(board));
   }
   if (open.module_cache()) {
     ring->images_ = std::make_unique<ServerImageCache>(options.control_fd, open.session());

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/replies/reply_sink.h"
 #include "transport/shm_ring.h"
 
 namespace warpline::worker {

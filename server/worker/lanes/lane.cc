@@ -266,11 +266,10 @@ bool Lane::PollEventWaits() {
 
 absl::Duration Lane::NapAfter(int64_t waited_ns) {
   if (ready_.empty() && pending_.empty() && event_waits_.empty()) return absl::InfiniteDuration();
-  const bool answering =
-      !event_waits_.empty() ||
-      std::any_of(pending_.begin(), pending_.end(),
-                  [](const Pending& p) { return p.reply_seq != 0; }) ||
-      host_->sink->Awaited(stream_);
+  const bool answering = !event_waits_.empty() ||
+                         std::any_of(pending_.begin(), pending_.end(),
+                                     [](const Pending& p) { return p.reply_seq != 0; }) ||
+                         host_->sink->Awaited(stream_);
   const int64_t nap_ns = answering ? std::clamp<int64_t>(waited_ns / 64, 20'000, kMaxNapNs)
                                    : std::clamp<int64_t>(waited_ns / 32, 50'000, kMaxNapNs);
   return absl::Nanoseconds(nap_ns);

@@ -1,9 +1,9 @@
 // A lane: one stream's commands, in order, on a thread of their own.
 //
 // Where a client waits for each command, the way from the decoder's thread to the lane's is a good
-// part of its wait. So the decoder's thread may adopt a lane: it issues its commands and looks after
-// them, turn by turn, while the lane's own thread sleeps. It does both, because the driver takes
-// longer when one thread issues to a stream and another one asks for what was issued.
+// part of its wait. So the decoder's thread may adopt a lane: it issues its commands and looks
+// after them, turn by turn, while the lane's own thread sleeps. It does both, because the driver
+// takes longer when one thread issues to a stream and another one asks for what was issued.
 //
 // A lane waits only for what a command depends on. Waits of the application never block its thread:
 // it issues, marks what it issued with device events, polls the marks, and answers when they
@@ -66,9 +66,9 @@ class Lane {
   // Hands what was appended to the lane's thread, which goes on with an adopted lane.
   void Flush() RUNS_ON(decoder_thread);
   bool has_appended() const RUNS_ON(decoder_thread) { return !inbox_.outbox().empty(); }
-  // Adopts the lane, unless it is adopted already, and issues what was appended: a few commands that
-  // cannot hold up this thread, with not much ahead of them. Returns false, and does nothing, where
-  // that is not so.
+  // Adopts the lane, unless it is adopted already, and issues what was appended: a few commands
+  // that cannot hold up this thread, with not much ahead of them. Returns false, and does nothing,
+  // where that is not so.
   bool IssueHere() RUNS_ON(decoder_thread);
   // Of an adopted lane: looks after what is under way, and returns whether anything is.
   bool LookHere() RUNS_ON(decoder_thread);

@@ -15,11 +15,11 @@
 #include "server/worker/lanes/kernel.h"
 #include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/print_relay.h"
-#include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/staging_pool.h"
 #include "server/worker/lanes/task.h"
 #include "server/worker/memory/memory_charger.h"
 #include "server/worker/memory/outside_memory.h"
+#include "server/worker/replies/reply_sink.h"
 
 namespace warpline::worker {
 

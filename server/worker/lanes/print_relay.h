@@ -8,7 +8,7 @@
 
 #include "common/mutex.h"
 #include "server/worker/lanes/device_set.h"
-#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/replies/reply_sink.h"
 
 namespace warpline::worker {
 

@@ -144,7 +144,7 @@ class StreamOrder {
   // the former.
   std::array<Barriers, 2> barriers_ ABSL_GUARDED_BY(decoder_thread);
   std::shared_ptr<Lane> control_ ABSL_GUARDED_BY(decoder_thread);
-  std::shared_ptr<Lane> linker_ ABSL_GUARDED_BY(decoder_thread);  // Opened with the first link.
+  std::shared_ptr<Lane> linker_ ABSL_GUARDED_BY(decoder_thread);   // Opened with the first link.
   std::shared_ptr<Lane> adopted_ ABSL_GUARDED_BY(decoder_thread);  // Null for none.
   // The lane that was last the only one, and how often it was again since.
   Lane* alone_ ABSL_GUARDED_BY(decoder_thread) = nullptr;  // Only compared with another.

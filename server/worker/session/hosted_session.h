@@ -35,13 +35,13 @@
 #include "server/worker/lanes/lane_host.h"
 #include "server/worker/lanes/lane_inbox.h"
 #include "server/worker/lanes/print_relay.h"
-#include "server/worker/lanes/reply_sink.h"
 #include "server/worker/lanes/session_limits.h"
 #include "server/worker/lanes/staging_pool.h"
 #include "server/worker/memory/host_memory.h"
 #include "server/worker/memory/virtual_memory.h"
 #include "server/worker/order/completion.h"
 #include "server/worker/order/stream_order.h"
+#include "server/worker/replies/reply_sink.h"
 #include "server/worker/session/decoder.h"
 
 namespace warpline::worker {
@@ -95,10 +95,8 @@ class HostedSession {
   // whether anything is under way there. GiveBackLane() comes before the thread sleeps.
   bool LookAfterLane() RUNS_ON(decoder_thread) { return order_.LookAfterAdopted(); }
   void GiveBackLane() RUNS_ON(decoder_thread) { order_.GiveBackAdopted(); }
-  // Reports what is complete on `board`, too, from now on; on the same terms.
-  void UseBoard(std::unique_ptr<BoardWriter> board) RUNS_ON(decoder_thread) {
-    sink_.UseBoard(std::move(board));
-  }
+  // What it says to its client.
+  ReplySink& replies() { return sink_; }
   // Tells `record` of the images of modules, on the same terms.
   void RecordModules(ModuleRecord* record) RUNS_ON(decoder_thread) { images_.Record(record); }
 

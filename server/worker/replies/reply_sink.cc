@@ -1,4 +1,4 @@
-#include "server/worker/lanes/reply_sink.h"
+#include "server/worker/replies/reply_sink.h"
 
 #include <algorithm>
 #include <utility>

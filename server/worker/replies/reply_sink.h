@@ -79,8 +79,8 @@ class ReplySink {
   Mutex mu_;
   bool muted_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<BoardWriter> board_ ABSL_GUARDED_BY(mu_);  // Null for none.
-  uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;   // Written since the board began.
-  uint64_t all_seq_ ABSL_GUARDED_BY(mu_) = 0;   // As reported for the whole session.
+  uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;                // Written since the board began.
+  uint64_t all_seq_ ABSL_GUARDED_BY(mu_) = 0;                // As reported for the whole session.
 };
 
 }  // namespace warpline::worker
