@@ -34,6 +34,8 @@ AT_ONCE = ("tiny_mlp_train", "gpt2_decode_fp16")
 NEEDS = {"gpt2_generate": "transformers"}
 # The control is a native program.
 KINDS = {"native": "native", "control": "native", "remote": "remote"}
+# Programs print three digits, and sums whose order varies natively move the last of them.
+LAST_DIGIT = 0.0021
 NUMBERS = {16: "sixteen", 64: "sixty_four"}
 
 
@@ -87,7 +89,8 @@ def measure(sides, name, args):
                      paired.goals().get(name))
     # A program that does not repeat its own results says nothing about ours.
     if results["native"] == results["control"]:
-        row["same_result"] = results["native"] == results["remote"]
+        row["same_result"] = all(abs(ours - native) <= LAST_DIGIT for ours, native in
+                                 zip(results["remote"], results["native"]))
     row["ranges"] = {side: [min(found), max(found)] for side, found in medians.items()}
     return row
 

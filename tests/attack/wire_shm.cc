@@ -1,22 +1,29 @@
 // Attacks on the way through shared memory (transport/shm): what a client may write where the
-// server reads, and connections that say nothing.
+// server or its worker reads, and connections that say nothing.
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/process_identity.h"
 #include "common/unique_fd.h"
 #include "proto/frames.h"
+#include "proto/session.pb.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "transport/shm/shm_packets.h"
+#include "transport/shm_board.h"
 #include "transport/shm_ring_map.h"
 #include "transport/unix_connect.h"
 
@@ -87,10 +94,84 @@ WireResult SilentConnections(const WireTarget& target) {
   return left <= 70 ? Stopped(detail) : Succeeded(detail);
 }
 
+// The board of a session, mapped.
+absl::StatusOr<std::unique_ptr<BoardMap>> BoardOf(const warpline_internal::Welcome& welcome) {
+  auto socket = ConnectAbstract(welcome.host_memory_socket(), std::nullopt);
+  if (!socket.ok()) return socket.status();
+  warpline_internal::HostMemoryRequest request;
+  request.set_session(welcome.session());
+  request.set_secret(welcome.secret());
+  request.set_board(true);
+  const std::string packet = std::string(1, '\0') + request.SerializeAsString();
+  if (send(socket->get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
+    return absl::UnavailableError("the board cannot be asked for");
+  }
+  char bytes[1024];
+  iovec part = {bytes, sizeof(bytes)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr header = {};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  pollfd entry = {socket->get(), POLLIN, 0};
+  if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) != 1 ||
+      recvmsg(socket->get(), &header, MSG_CMSG_CLOEXEC) < 1 ||
+      CMSG_FIRSTHDR(&header) == nullptr) {
+    return absl::NotFoundError("no board came");
+  }
+  int fd;
+  std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(fd));
+  const UniqueFd board(fd);
+  return BoardMap::Map(board.get());
+}
+
+// Writes into all of the board, again and again, while the worker does.
+WireResult BoardOfGarbage(const WireTarget& target) {
+  warpline_internal::Hello hello = HonestHello();
+  hello.set_features(hello.features() | kFeatureBoard);
+  hello.set_boot_id(BootId());
+  auto session = WireSession::OpenWith(target, hello);
+  if (!session.ok()) return Unprepared(session.status());
+  const warpline_internal::Welcome& welcome = (*session)->welcome();
+  if ((welcome.features() & kFeatureBoard) == 0 || welcome.host_memory_socket().empty()) {
+    return NotHere("the worker shares no board with its client");
+  }
+  const auto board = BoardOf(welcome);
+  if (!board.ok()) return Unprepared(board.status());
+  std::atomic<bool> done{false};
+  std::thread scribbler([&] {
+    uint64_t value = 1;
+    while (!done.load()) {
+      for (uint64_t key = 0; key < 4096; ++key) {
+        BoardEntry& at = (*board)->At(key);
+        value = value * 6364136223846793005u + 1442695040888963407u;
+        for (auto* word : {&at.version, &at.key, &at.number, &at.after, &at.generation}) {
+          word->store(value | 1);
+        }
+        at.wanted.store(key % 2 == 0 ? 1 : value);
+      }
+    }
+  });
+  int answered = 0;
+  absl::Status ended;
+  for (; answered < 3000 && ended.ok(); ++answered) {
+    const absl::StatusOr<int> synced = (*session)->Call(cmd::ContextSync{});
+    if (!synced.ok()) ended = synced.status();
+  }
+  done.store(true);
+  scribbler.join();
+  if (!ended.ok()) {
+    return Succeeded(absl::StrCat("after ", answered, " waits: ", ended.ToString()));
+  }
+  return JudgeNeighbour(target, absl::StrCat(answered, " waits on a board of garbage"));
+}
+
 constexpr WireAttack kAttacks[] = {
     {"frame_longer_than_its_shared_ring", "-", "", &LongFrame},
     {"shared_ring_with_an_impossible_index", "-", "", &ImpossibleIndex},
     {"silent_connections_through_shared_memory", "H5", "", &SilentConnections},
+    {"board_of_garbage", "-", "", &BoardOfGarbage},
 };
 
 }  // namespace
