@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/process_identity.h"
 #include "common/steady_time.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
@@ -491,8 +492,10 @@ TEST_F(SessionTest, SessionsSpreadOverDevicesUnlessTheyName) {
   EXPECT_EQ(snapshot.devices.at(1).sessions, 2);
 }
 
-// Asks for memory that the client and the device share, as clients do; returns the answer's error.
-CudaResult AskForHostMemory(const std::string& name, const warpline_internal::Welcome& welcome) {
+// Asks for memory that the client and the device share, as clients do, or for the board; returns
+// the answer's error.
+CudaResult AskForHostMemory(const std::string& name, const warpline_internal::Welcome& welcome,
+                            bool board = false) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());
@@ -504,6 +507,7 @@ CudaResult AskForHostMemory(const std::string& name, const warpline_internal::We
   request.set_secret(welcome.secret());
   request.set_va(kHostArenaBase);
   request.set_bytes(kHostPageBytes);
+  request.set_board(board);
   std::string packet(1, '\0');
   request.AppendToString(&packet);
   EXPECT_EQ(send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL),
@@ -513,6 +517,23 @@ CudaResult AskForHostMemory(const std::string& name, const warpline_internal::We
   warpline_internal::HostMemoryAnswer parsed;
   EXPECT_TRUE(got >= 1 && parsed.ParseFromArray(answer + 1, static_cast<int>(got) - 1));
   return static_cast<CudaResult>(parsed.error());
+}
+
+TEST_F(SessionTest, ABoardIsForClientsOfThisHostThatKnowOfIt) {
+  StartServer();
+  auto hello = TestClient::GoodHello();
+  hello.set_features(hello.features() | kFeatureBoard);
+  for (const std::string& boot_id : {BootId(), std::string("another"), std::string()}) {
+    hello.set_boot_id(boot_id);
+    auto client = Dial();
+    const auto welcome = client->Open(hello);
+    ASSERT_TRUE(welcome.has_value());
+    const bool here = boot_id == BootId();
+    EXPECT_EQ((welcome->features() & kFeatureBoard) != 0, here) << boot_id;
+    EXPECT_EQ(AskForHostMemory(welcome->host_memory_socket(), *welcome, /*board=*/true),
+              here ? CudaResult::kSuccess : CudaResult::kNotSupported)
+        << boot_id;
+  }
 }
 
 TEST_F(SessionTest, MemoryThatIsSharedWithTheHostNeedsTheRightsToCopyBothWays) {

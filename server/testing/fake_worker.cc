@@ -217,8 +217,9 @@ class FakeWorker {
 
   void Open(const warpline_internal::OpenWorker& open, std::vector<UniqueFd>* fds) {
     if (open.reader()) return;
-    if (fds->size() != (open.variables() ? 8 : 7)) _exit(8);
-    if (open.variables() && pread((*fds)[7].get(), &variables_, 8, 0) != 8) _exit(11);
+    const size_t board = open.board_generation() > 0 ? 1 : 0;
+    if (fds->size() != 7 + board + (open.variables() ? 1 : 0)) _exit(8);
+    if (open.variables() && pread(fds->back().get(), &variables_, 8, 0) != 8) _exit(11);
     journal_ = static_cast<JournalHead*>(
         mmap(nullptr, kJournalHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, (*fds)[6].get(), 0));
     const auto ring = [&](size_t first) {

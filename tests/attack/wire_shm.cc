@@ -116,8 +116,7 @@ absl::StatusOr<std::unique_ptr<BoardMap>> BoardOf(const warpline_internal::Welco
   header.msg_controllen = sizeof(control);
   pollfd entry = {socket->get(), POLLIN, 0};
   if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) != 1 ||
-      recvmsg(socket->get(), &header, MSG_CMSG_CLOEXEC) < 1 ||
-      CMSG_FIRSTHDR(&header) == nullptr) {
+      recvmsg(socket->get(), &header, MSG_CMSG_CLOEXEC) < 1 || CMSG_FIRSTHDR(&header) == nullptr) {
     return absl::NotFoundError("no board came");
   }
   int fd;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/sealed_memory.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "proto/commands.h"
 #include "proto/frames.h"
@@ -18,6 +20,7 @@
 #include "server/handover/journal_file.h"
 #include "server/handover/worker_rings.h"
 #include "server/worker/testing/fake_context.h"
+#include "transport/shm_board.h"
 
 namespace warpline::worker {
 namespace {
@@ -33,10 +36,17 @@ class Served {
     open_.set_session(number);
   }
 
+  // The next Open() gives the session `board` to write on.
+  void UseBoard(UniqueFd board, uint64_t generation) {
+    board_ = std::move(board);
+    open_.set_board_generation(generation);
+  }
+
   absl::Status Open(size_t leave_out = 0) {
     std::vector<UniqueFd> fds;
     for (const int fd : rings_->child_fds()) fds.push_back(UniqueFd(dup(fd)));
     fds.push_back(UniqueFd(dup(journal_->fd())));
+    if (open_.board_generation() > 0) fds.push_back(std::move(board_));
     fds.resize(fds.size() - leave_out);
     RingSession::Options options;
     options.devices = {{&context_}};
@@ -96,6 +106,7 @@ class Served {
   ArenaMemory memory_{{&context_}, kArenaBase, kArenaBytes};
   std::shared_ptr<WorkerRings> rings_;
   std::unique_ptr<JournalFile> journal_;
+  UniqueFd board_;
   warpline_internal::OpenWorker open_;
   RingSession* session_ = nullptr;
   uint64_t next_seq_ = 1;
@@ -129,8 +140,28 @@ TEST(RingSessionTest, AClientThatBreaksTheProtocolEndsItsSessionAndNoOther) {
   EXPECT_FALSE(other->ended());
 }
 
+TEST(RingSessionTest, WhatIsCompleteIsOnTheBoard) {
+  const UniqueFd board = *CreateBoard();
+  const auto reader = *BoardReader::Attach(board);
+  Served* const served = NewServed(1);
+  served->UseBoard(UniqueFd(dup(board.get())), 4);
+  ASSERT_TRUE(served->Open().ok());
+  const uint64_t last = served->Send(cmd::Memset{1, kArenaBase, 1, 0, 4});
+  BoardReport report = {};
+  while (!reader->Read(1, &report) || report.number < last) usleep(100);
+  EXPECT_EQ(report.number, last);
+  EXPECT_EQ(report.after, 0u);
+  EXPECT_EQ(report.generation, 4u);
+}
+
 TEST(RingSessionTest, OtherDescriptorsAreRefused) {
   EXPECT_EQ(NewServed(1)->Open(/*leave_out=*/1).code(), absl::StatusCode::kInvalidArgument);
+  Served* const without_board = NewServed(2);
+  without_board->UseBoard(UniqueFd(), 1);
+  EXPECT_EQ(without_board->Open(/*leave_out=*/1).code(), absl::StatusCode::kInvalidArgument);
+  Served* const no_board = NewServed(3);
+  no_board->UseBoard(*NewSealedMemory("other", 1 << 20), 1);
+  EXPECT_EQ(no_board->Open().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
