@@ -1,7 +1,9 @@
 // Tests lanes that the decoder's thread, here the test's, adopts because it alone has something to
 // do, one thing after the other.
-#include <string>
+#include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "server/worker/testing/session_fixture.h"
 
@@ -23,55 +25,59 @@ class SessionLanesTest : public SessionTest {
     SyncOwn();
   }
 
-  // A wait for the stream by its own thread, or ours.
   void SyncOwn() {
     const uint64_t sync = Add(cmd::StreamSync{kStream});
     ASSERT_TRUE(Send().ok());
-    replies_.Wait(sync);
+    Finish(sync);
   }
   void SendLaunch() {
     Add(LaunchOn(kStream), params_);
     ASSERT_TRUE(Send().ok());
   }
-  // Gets the lane adopted.
-  void PingPong() {
-    for (int i = 0; i < 8; ++i) {
-      SendLaunch();
-      SyncOwn();
+  // Waits for the answer, which comes from the lane's thread or from ours.
+  void Finish(uint64_t sync) {
+    while (session_->LookAfterLane()) {
     }
+    replies_.Wait(sync);
+  }
+
+  // Sends one thing after the other until the lane is adopted, with a wait that is not over;
+  // returns that wait. The lane's own thread may be in the way: it has a turn until it sleeps.
+  uint64_t AwaitAdopted() {
+    for (const absl::Time until = absl::Now() + absl::Seconds(60); absl::Now() < until;) {
+      context_.Stall(kOnDevice);
+      SendLaunch();
+      const uint64_t sync = Add(cmd::StreamSync{kStream});
+      EXPECT_TRUE(Send().ok());
+      if (session_->LookAfterLane()) return sync;
+      context_.Resume(kOnDevice);
+      Finish(sync);
+    }
+    ADD_FAILURE() << "the lane is never adopted";
+    return 0;
+  }
+  // Gets the lane adopted, with nothing under way.
+  void PingPong() {
+    const uint64_t sync = AwaitAdopted();
+    context_.Resume(kOnDevice);
+    Finish(sync);
   }
   bool Answered(uint64_t seq) { return replies_.Has(ReplyId::kReply, seq); }
 };
 
-TEST_F(SessionLanesTest, AWaitIsAnsweredWithoutTheLanesThread) {
-  PingPong();
-  for (int i = 0; i < 100; ++i) {
-    SendLaunch();
-    const uint64_t sync = Add(cmd::StreamSync{kStream});
-    ASSERT_TRUE(Send().ok());
-    EXPECT_TRUE(Answered(sync));  // Nobody waited for anything.
-  }
-  EXPECT_FALSE(session_->LookAfterLane());
-}
-
 TEST_F(SessionLanesTest, WhatIsUnderWayIsLookedAfter) {
-  PingPong();
-  context_.Stall(kOnDevice);
-  SendLaunch();
-  const uint64_t sync = Add(cmd::StreamSync{kStream});
-  ASSERT_TRUE(Send().ok());
-  EXPECT_TRUE(session_->LookAfterLane());
-  EXPECT_FALSE(Answered(sync));
-  context_.Resume(kOnDevice);
-  session_->LookAfterLane();
-  EXPECT_TRUE(Answered(sync));
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t sync = AwaitAdopted();
+    EXPECT_FALSE(Answered(sync));
+    context_.Resume(kOnDevice);
+    while (session_->LookAfterLane()) {
+    }
+    EXPECT_TRUE(Answered(sync));
+  }
 }
 
 TEST_F(SessionLanesTest, ALaneThatIsGivenBackGoesOn) {
-  PingPong();
-  context_.Stall(kOnDevice);
-  const uint64_t sync = Add(cmd::StreamSync{kStream});
-  ASSERT_TRUE(Send().ok());
+  const uint64_t sync = AwaitAdopted();
   session_->GiveBackLane();
   EXPECT_FALSE(session_->LookAfterLane());
   context_.Resume(kOnDevice);
@@ -94,10 +100,7 @@ TEST_F(SessionLanesTest, MuchWorkGoesToTheLanesThread) {
 TEST_F(SessionLanesTest, AnotherLaneGetsItsWorkAsWell) {
   AddStream(kOther);
   ASSERT_TRUE(Send().ok());
-  PingPong();
-  context_.Stall(kOnDevice);
-  const uint64_t sync = Add(cmd::StreamSync{kStream});
-  ASSERT_TRUE(Send().ok());
+  const uint64_t sync = AwaitAdopted();
   const uint64_t other = Add(cmd::StreamSync{kOther});
   ASSERT_TRUE(Send().ok());
   replies_.Wait(other);
@@ -116,9 +119,7 @@ TEST_F(SessionLanesTest, AWaitForAnEventOfAnAdoptedLaneIsAnswered) {
   const uint64_t wait = Add(cmd::EventSync{20});
   ASSERT_TRUE(Send().ok());
   context_.Resume(kOnDevice);
-  while (session_->LookAfterLane()) {
-  }
-  replies_.Wait(wait);
+  Finish(wait);
 }
 
 TEST_F(SessionLanesTest, AnAdoptedLaneEndsWithItsStream) {
@@ -142,11 +143,7 @@ TEST_F(SessionLanesTest, AFullSessionGivesItsLaneBackBeforeItWaits) {
     Add(cmd::StreamSync{kStream});
     ASSERT_TRUE(Send().ok());
   }
-  const uint64_t last = Add(cmd::StreamSync{kStream});
-  ASSERT_TRUE(Send().ok());
-  while (session_->LookAfterLane()) {
-  }
-  replies_.Wait(last);
+  SyncOwn();
 }
 
 }  // namespace
