@@ -78,7 +78,9 @@ TEST(ShmBoardTest, TheNextWriterGoesOnWhereOneDiedInTheMiddle) {
 
 TEST(ShmBoardTest, AReportIsNeverOneOfTwo) {
   Ends ends = MakeEnds();
-  const auto [first, second] = Colliding();
+  const std::pair<uint64_t, uint64_t> keys = Colliding();
+  const uint64_t first = keys.first;
+  const uint64_t second = keys.second;
   std::atomic<bool> done{false};
   std::thread writer([&] {
     for (uint64_t i = 1; !done.load(); ++i) {
