@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +20,16 @@ absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes) {
         absl::StrCat("no memory for ", name, ": ", std::strerror(errno)));
   }
   return memory;
+}
+
+absl::StatusOr<uint64_t> SealedBytes(int fd) {
+  constexpr int kNeededSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat info;
+  if (seals < 0 || (seals & kNeededSeals) != kNeededSeals || fstat(fd, &info) != 0) {
+    return absl::InvalidArgumentError("not sealed memory");
+  }
+  return static_cast<uint64_t>(info.st_size);
 }
 
 }  // namespace warpline

@@ -15,6 +15,10 @@ namespace warpline {
 // text, when there is no memory or descriptor for it. Thread-safe.
 absl::StatusOr<UniqueFd> NewSealedMemory(const char* name, uint64_t bytes);
 
+// How many bytes there are behind such a descriptor, which may be anything else: INVALID_ARGUMENT
+// for memory that could grow or shrink, or what is none. Thread-safe.
+absl::StatusOr<uint64_t> SealedBytes(int fd);
+
 }  // namespace warpline
 
 #endif  // WARPLINE_COMMON_SEALED_MEMORY_H_

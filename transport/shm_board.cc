@@ -1,9 +1,7 @@
 #include "transport/shm_board.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,11 +23,8 @@ uint32_t* FutexWord(BoardEntry* entry) { return reinterpret_cast<uint32_t*>(&ent
 absl::StatusOr<UniqueFd> CreateBoard() { return NewSealedMemory("warpline-board", kBoardBytes); }
 
 absl::StatusOr<std::unique_ptr<BoardMap>> BoardMap::Map(int fd) {
-  constexpr int kNeededSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  const int seals = fcntl(fd, F_GET_SEALS);
-  struct stat info;
-  if (seals < 0 || (seals & kNeededSeals) != kNeededSeals || fstat(fd, &info) != 0 ||
-      info.st_size != kBoardBytes) {
+  const absl::StatusOr<uint64_t> bytes = SealedBytes(fd);
+  if (!bytes.ok() || *bytes != kBoardBytes) {
     return absl::InvalidArgumentError("not the memory of a board");
   }
   void* const entries = mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

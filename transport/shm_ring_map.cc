@@ -1,24 +1,20 @@
 #include "transport/shm_ring_map.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <bit>
 #include <cerrno>
+#include <cstdint>
+
+#include "common/sealed_memory.h"
 
 namespace warpline {
 
 absl::StatusOr<ShmRingMap> ShmRingMap::Map(int memory_fd) {
-  constexpr int kNeededSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  const int seals = fcntl(memory_fd, F_GET_SEALS);
-  struct stat info;
-  if (seals < 0 || (seals & kNeededSeals) != kNeededSeals || fstat(memory_fd, &info) != 0) {
-    return absl::InvalidArgumentError("not the memory of a ring: no seals");
-  }
-  const size_t capacity = info.st_size - kHeaderSize;
-  if (static_cast<size_t>(info.st_size) < 2 * kHeaderSize || capacity > kMaxCapacity ||
-      !std::has_single_bit(capacity)) {
+  const absl::StatusOr<uint64_t> bytes = SealedBytes(memory_fd);
+  if (!bytes.ok()) return absl::InvalidArgumentError("not the memory of a ring: no seals");
+  const size_t capacity = *bytes - kHeaderSize;
+  if (*bytes < 2 * kHeaderSize || capacity > kMaxCapacity || !std::has_single_bit(capacity)) {
     return absl::InvalidArgumentError("not the memory of a ring: odd size");
   }
   const size_t reserved = kHeaderSize + 2 * capacity;

@@ -1,7 +1,6 @@
 // Attacks on the way through shared memory (transport/shm): what a client may write where the
 // server or its worker reads, and connections that say nothing.
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "common/unique_fd.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
+#include "server/process/packet_socket.h"
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "transport/shm/shm_packets.h"
@@ -102,27 +102,18 @@ absl::StatusOr<std::unique_ptr<BoardMap>> BoardOf(const warpline_internal::Welco
   request.set_session(welcome.session());
   request.set_secret(welcome.secret());
   request.set_board(true);
-  const std::string packet = std::string(1, '\0') + request.SerializeAsString();
-  if (send(socket->get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
-    return absl::UnavailableError("the board cannot be asked for");
-  }
-  char bytes[1024];
-  iovec part = {bytes, sizeof(bytes)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  msghdr header = {};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
+  absl::Status status = SendPacket(socket->get(), request, {});
+  if (!status.ok()) return status;
   pollfd entry = {socket->get(), POLLIN, 0};
-  if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) != 1 ||
-      recvmsg(socket->get(), &header, MSG_CMSG_CLOEXEC) < 1 || CMSG_FIRSTHDR(&header) == nullptr) {
-    return absl::NotFoundError("no board came");
+  if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) != 1) {
+    return absl::DeadlineExceededError("no answer about the board");
   }
-  int fd;
-  std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(fd));
-  const UniqueFd board(fd);
-  return BoardMap::Map(board.get());
+  warpline_internal::HostMemoryAnswer answer;
+  std::vector<UniqueFd> board;
+  status = ReceivePacket(socket->get(), &answer, &board);
+  if (!status.ok()) return status;
+  if (board.empty()) return absl::NotFoundError("no board came");
+  return BoardMap::Map(board[0].get());
 }
 
 // Writes into all of the board, again and again, while the worker does.

@@ -4,7 +4,6 @@
 #include <sys/prctl.h>
 
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "common/log/log.h"
 #include "common/log/log_budget.h"
 #include "proto/frames.h"
+#include "server/worker/lanes/polling.h"
 #include "server/worker/replies/reply_sink.h"
 #include "transport/loop_thread.h"
 #include "transport/shm_board.h"
@@ -26,8 +26,7 @@ constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
 // How long the decoder polls before it sleeps, in turns of about 40 ns; one with a look after a
 // lane takes as long as so many.
-bool ManyProcessors() { return std::thread::hardware_concurrency() > 4; }
-int SpinTurns() { return ManyProcessors() ? 4000 : 100; }
+int SpinTurns() { return PollingPays() ? 4000 : 100; }
 constexpr int kTurnsOfLook = 20;
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
@@ -85,7 +84,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.host_charged_bytes = open.host_charged_bytes();
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
-  session.adopt_lanes = ManyProcessors();
+  session.adopt_lanes = PollingPays();
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
   ring->session_ = *std::move(hosted);

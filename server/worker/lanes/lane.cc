@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/cuda/cuda_numbers.h"
+#include "server/worker/lanes/polling.h"
 #include "server/worker/lanes/session_log.h"
 
 namespace warpline::worker {
@@ -37,10 +38,9 @@ int64_t NowNs() {
   return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-// Waking another core costs more than most waits last, so a lane polls before it sleeps. On a
-// machine with few cores polling would only take time from the thread that it waits for.
+// Waking another core costs more than most waits last, so a lane polls before it sleeps.
 int64_t SpinNs() {
-  static const int64_t spin = std::thread::hardware_concurrency() > 4 ? 100'000 : 5'000;
+  static const int64_t spin = PollingPays() ? 100'000 : 5'000;
   return spin;
 }
 
@@ -265,7 +265,7 @@ bool Lane::PollEventWaits() {
 }
 
 absl::Duration Lane::NapAfter(int64_t waited_ns) {
-  if (ready_.empty() && pending_.empty() && event_waits_.empty()) return absl::InfiniteDuration();
+  if (!UnderWay()) return absl::InfiniteDuration();
   const bool answering = !event_waits_.empty() ||
                          std::any_of(pending_.begin(), pending_.end(),
                                      [](const Pending& p) { return p.reply_seq != 0; }) ||
@@ -314,7 +314,7 @@ bool Lane::LookHere() {
   {
     const LoopScope scope(&on_lane_);
     Look();
-    under_way = !ready_.empty() || !pending_.empty() || !event_waits_.empty();
+    under_way = UnderWay();
   }
   LeaveTurn();
   return under_way;
@@ -339,8 +339,7 @@ Lane::Next Lane::Look() {
   progress |= Poll();
   Deliver();
   progress |= PollEventWaits();
-  const bool empty = ready_.empty() && pending_.empty() && event_waits_.empty();
-  if ((closing_ && empty) || inbox_.stopped()) return Next::kEnd;
+  if ((closing_ && !UnderWay()) || inbox_.stopped()) return Next::kEnd;
   return progress ? Next::kLookAgain : Next::kWait;
 }
 

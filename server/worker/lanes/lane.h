@@ -162,6 +162,10 @@ class Lane {
   void MarkTail() RUNS_ON(on_lane_);
   // How long the lane's thread may nap after so long without progress.
   absl::Duration NapAfter(int64_t waited_ns) RUNS_ON(on_lane_);
+  // Whether anything is there that the lane has to look after.
+  bool UnderWay() const RUNS_ON(on_lane_) {
+    return !ready_.empty() || !pending_.empty() || !event_waits_.empty();
+  }
   static bool Satisfied(const Task& task);
   void Complete(const Pending& pending, CudaResult result) RUNS_ON(on_lane_);
 
