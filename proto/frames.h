@@ -28,6 +28,22 @@
 //     kResume (what the client has) -------------> finds the session, ends its former channel
 //     <-------------------- kResumed (what the server has)
 //     both send again what the other lacks, and go on
+//
+// A session may have bulk connections besides (kFeatureBulk), through which the bytes of large
+// copies go between the client and host memory of the session on the server's host: several
+// connections carry more than one, and each has a thread of the server's. Commands then copy
+// between that memory and the device. Nothing here is counted or sent again: a client that loses a
+// bulk connection copies in another way what was under way on it.
+//
+//     kBulkHello --------------------------------> finds the session, ends the slot's former
+//     channel
+//     <--------------------------------- kBulkReady
+//     kBulkMemory -------------------------------> host memory at addresses that the client chose
+//     <---------------------------- kBulkMemoryDone
+//     kBulkPut (bytes) --------------------------> writes them there
+//     <--------------------------------- kBulkTaken (of puts so far)
+//     kBulkGet ----------------------------------> reads
+//     <--------------------------------- kBulkBytes (in the order of gets)
 #ifndef WARPLINE_PROTO_FRAMES_H_
 #define WARPLINE_PROTO_FRAMES_H_
 
@@ -63,6 +79,8 @@ enum Feature : uint64_t {
   // The worker also reports what is complete on a board in shared memory (transport/shm_board.h),
   // which a client on the same host asks for where it asks for host memory.
   kFeatureBoard = 16,
+  // The session may have bulk connections.
+  kFeatureBulk = 32,
 };
 
 enum FrameKind : uint32_t {
@@ -75,6 +93,10 @@ enum FrameKind : uint32_t {
   kAck = 6,     // AckBody.
   kResume = 7,  // Resume; the first frame on another connection of a session.
   kReadBack = 8,
+  kBulkHello = 9,    // BulkHello; the first frame on a bulk connection.
+  kBulkMemory = 10,  // HostMemoryRequest, without the session and its secret.
+  kBulkPut = 11,     // BulkHeader, then the bytes.
+  kBulkGet = 12,     // BulkHeader.
   // Server to client, from 16.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody.
@@ -85,6 +107,10 @@ enum FrameKind : uint32_t {
   kReadBackDone = 22,
   kRedirect = 23,
   kRefused = 24,
+  kBulkReady = 25,       // Empty.
+  kBulkMemoryDone = 26,  // HostMemoryAnswer.
+  kBulkTaken = 27,       // BulkTakenBody.
+  kBulkBytes = 28,       // The bytes.
 };
 
 // The key of the completion board under which the whole session is reported; the other keys are
@@ -116,6 +142,23 @@ struct AckBody {
 
 // Says the same as ReceivedBody, for the moment of the resumption.
 using ResumedBody = ReceivedBody;
+
+// A place in the session's host memory.
+struct BulkHeader {
+  uint64_t va;
+  uint64_t bytes;
+};
+static_assert(sizeof(BulkHeader) == 16);
+
+// Says how many puts of this connection have been written.
+struct BulkTakenBody {
+  uint64_t puts;
+};
+
+// Bulk connections that a session may have at a time, each in a slot of its own.
+inline constexpr uint32_t kMaxBulkConnections = 4;
+// The most bytes of one put or get.
+inline constexpr uint64_t kMaxBulkPiece = 512u << 10;
 
 // Whether a frame of the server is counted.
 constexpr bool IsCountedToClient(uint32_t kind) {

@@ -21,6 +21,7 @@
 #include "common/steady_time.h"
 #include "common/version.h"
 #include "proto/admin.pb.h"
+#include "proto/frames.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/admin_socket.h"
 #include "server/admin/admin_socket_lock.h"
@@ -42,10 +43,12 @@ using Devices = std::vector<std::unique_ptr<DeviceMemory>>;
 
 constexpr int kStrangersOfOthers = 32;
 
-// What a client may send ahead on a stream that is not read (transport/grpc); a stranger's is read,
-// and holds a frame at most.
+// What a client may send ahead on a stream that is not read (transport/grpc). A stranger's is read,
+// as is a bulk connection, and holds a frame at most.
 constexpr size_t kUnreadBytesOfStream = size_t{12} << 20;
-constexpr size_t kUnreadBytesOfStranger = size_t{2} << 20;
+constexpr size_t kUnreadBytesOfReadStream = size_t{2} << 20;
+constexpr size_t kUnreadBytesOfSession =
+    kUnreadBytesOfStream + kMaxBulkConnections * kUnreadBytesOfReadStream;
 constexpr size_t kLeastBufferBytes = size_t{1} << 30;
 
 absl::StatusOr<std::string> ProgramOr(const std::string& given, ProcessRole role) {
@@ -278,14 +281,17 @@ ListenerOptions GpuServer::MakeListenerOptions() {
   // So that others have room while one peer has all that it may have.
   options.max_strangers = options_.sessions.strangers_per_peer + kStrangersOfOthers;
   // The host counts sessions and says why it refuses. Each may have a stream and another on which
-  // it is being resumed; there are as many strangers that were told to go as those that were not.
-  options.max_sessions = 2 * (max_sessions + options.max_strangers);
+  // it is being resumed, and its bulk connections; there are as many strangers that were told to go
+  // as those that were not.
+  constexpr int kStreamsOfSession = 2 + static_cast<int>(kMaxBulkConnections);
+  options.max_sessions = kStreamsOfSession * max_sessions + 2 * options.max_strangers;
   // So that those who push as much as they can leave the others their room.
-  options.max_buffer_bytes = std::max(
-      kLeastBufferBytes, 2 * (static_cast<size_t>(max_sessions) * kUnreadBytesOfStream +
-                              static_cast<size_t>(options.max_strangers) * kUnreadBytesOfStranger));
-  // A connection or two of each session, those of operators, and some that are none of ours.
-  options.max_connections = 2 * max_sessions + 512;
+  options.max_buffer_bytes =
+      std::max(kLeastBufferBytes,
+               2 * (static_cast<size_t>(max_sessions) * kUnreadBytesOfSession +
+                    static_cast<size_t>(options.max_strangers) * kUnreadBytesOfReadStream));
+  // Those of each session, those of operators, and some that are none of ours.
+  options.max_connections = kStreamsOfSession * max_sessions + 512;
   options.tls = options_.listen.tls;
   options.tls_on_unix_sockets = options_.listen.tls_on_unix_sockets;
   options.methods[kStatMethod] = [this](const std::string& peer, const std::string& request) {

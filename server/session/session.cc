@@ -283,6 +283,32 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
       });
 }
 
+void Session::OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) {
+  context_.control->Post([self = shared_from_this(), slot, request = std::move(request)] {
+    control_loop.AssertOnLoop();
+    self->HandleBulkMemory(slot, request);
+  });
+}
+
+void Session::HandleBulkMemory(uint32_t slot, const warpline_internal::HostMemoryRequest& request) {
+  const auto answer = [bulk = bulk_, slot, va = request.va(), bytes = request.bytes(),
+                       give_back = request.give_back()](const HostSegments::Result& result) {
+    warpline_internal::HostMemoryAnswer message;
+    message.set_error(static_cast<int>(result.result));
+    message.set_message(result.why);
+    if (result.result == CudaResult::kSuccess && !give_back && !bulk->Add(va, bytes, result.fd)) {
+      message.set_error(static_cast<int>(CudaResult::kOutOfMemory));
+    }
+    bulk->Push(slot, FrameOf(kBulkMemoryDone, message));
+  };
+  if (request.give_back()) {
+    bulk_->Remove(request.va());
+  } else if (!bulk_->HasRoom()) {
+    return answer({CudaResult::kOutOfMemory, -1, "the session has too much of it already"});
+  }
+  OnHostMemory(request, answer);
+}
+
 uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
   const SessionDevices& devices = holdings_.devices();
   // Where no other worker can take over, nothing is to be had.
@@ -517,6 +543,7 @@ void Session::End(const std::string& reason) {
   ClearTimer();
   presence_.End();
   port_->Shut();
+  bulk_->Shut();
   takeover_.Forget();
   worker_.LetGo();
   lost_memory_.Stop();

@@ -39,6 +39,7 @@
 #include "server/memory/memory_links.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
+#include "server/session/bulk/bulk_port.h"
 #include "server/session/client_presence.h"
 #include "server/session/connection/session_channel.h"
 #include "server/session/connection/session_port.h"
@@ -83,6 +84,7 @@ class Session : public SessionControl,
   const Entitlement& entitlement() const RUNS_ON(control_loop) { return seat_.entitlement(); }
   // Thread-safe.
   const std::shared_ptr<SessionPort>& port() const { return port_; }
+  const std::shared_ptr<BulkPort>& bulk() const { return bulk_; }
   // Thread-safe. Compares in constant time.
   bool HasSecret(const std::string& secret) const;
 
@@ -96,6 +98,7 @@ class Session : public SessionControl,
   void OnResumed(bool moved) override;
   void OnChannelClosed(const absl::Status& status) override;
   bool TryCountRequest() override { return client_.TryCount(); }
+  void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) override;
 
  private:
   enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
@@ -136,6 +139,8 @@ class Session : public SessionControl,
   // done, when the session is not open any more.
   void WhileServing(std::function<void()> body);
   void HandleRead(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
+  void HandleBulkMemory(uint32_t slot, const warpline_internal::HostMemoryRequest& request)
+      RUNS_ON(control_loop);
   void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
   void NoteDeath(const std::string& why) RUNS_ON(control_loop);
   void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);
@@ -161,6 +166,7 @@ class Session : public SessionControl,
   const absl::Time since_;
   const std::string secret_;
   const std::shared_ptr<SessionPort> port_;
+  const std::shared_ptr<BulkPort> bulk_ = std::make_shared<BulkPort>();
   const std::shared_ptr<SessionAudit> audit_;
 
   SessionLines lines_ ABSL_GUARDED_BY(control_loop);

@@ -168,7 +168,7 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
     RecordRefusal(peer, 0, refusal);
     return refusal;
   }
-  return SessionSides{session->port(), session};
+  return SessionSides{session->port(), session, session->bulk()};
 }
 
 void SessionHost::RecordRefusal(const std::string& peer, uint64_t session,
@@ -195,7 +195,7 @@ absl::StatusOr<SessionSides> SessionHost::Find(const std::string& peer, uint64_t
     RecordRefusal(peer, id, refusal);
     return refusal;
   }
-  return SessionSides{session->port(), session};
+  return SessionSides{session->port(), session, session->bulk()};
 }
 
 void SessionHost::OnStrangersError(const std::string& peer, const absl::Status& status) {

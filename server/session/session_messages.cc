@@ -125,6 +125,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   uint64_t features = kFeatureCompressedImages | kFeatureRefusals;
   if (facts.keeps_modules) features |= kFeatureModuleCache;
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
+  if (MayShareHostMemory(*facts.entitlement)) features |= kFeatureBulk;
   warpline_internal::Welcome welcome;
   welcome.set_version(terms.version);
   welcome.set_features((facts.hello->features() & features) |

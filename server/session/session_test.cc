@@ -88,7 +88,8 @@ TEST_F(SessionTest, FeaturesThatTheClientDoesNotNameAreNotUsed) {
     const auto welcome = client->Open(hello);
     ASSERT_TRUE(welcome.has_value());
     // This server keeps no modules.
-    EXPECT_EQ(welcome->features(), features & (kFeatureCompressedImages | kFeatureRefusals));
+    EXPECT_EQ(welcome->features(),
+              features & (kFeatureCompressedImages | kFeatureRefusals | kFeatureBulk));
   }
 }
 
@@ -557,11 +558,13 @@ TEST_F(SessionTest, MemoryThatIsSharedWithTheHostNeedsTheRightsToCopyBothWays) {
     auto client = Dial();
     auto hello = TestClient::GoodHello();
     hello.set_token(SignToken(key, token).value());
+    hello.set_features(hello.features() | kFeatureBulk);
     const auto welcome = client->Open(hello);
     ASSERT_TRUE(welcome.has_value());
     if (missing == 0) socket = welcome->host_memory_socket();
     // One that is told of no socket may know it all the same.
     EXPECT_EQ(welcome->host_memory_socket().empty(), missing != 0) << missing;
+    EXPECT_EQ((welcome->features() & kFeatureBulk) == 0, missing != 0) << missing;
     EXPECT_EQ(AskForHostMemory(socket, *welcome) == CudaResult::kNotPermitted, missing != 0)
         << missing;
   }

@@ -197,6 +197,8 @@ class FakeWorker {
       return true;
     } else if (message.has_hold()) {
       reply.mutable_memory_done()->set_id(message.hold().id());
+    } else if (message.has_host()) {
+      reply.mutable_host_done()->set_id(message.host().id());
     } else if (message.has_drop()) {
       reply.mutable_memory_done()->set_id(message.drop().id());
     } else if (message.has_map()) {

@@ -34,6 +34,7 @@ void SessionChannel::Started(Channel* channel) {
 
 void SessionChannel::OnClosed(const absl::Status& status) {
   guard_->Release();
+  if (bulk_ != nullptr) bulk_->OnClosed();
   if (port_ == nullptr) return;
   port_->Detach(channel_);
   control_->OnChannelClosed(status);
@@ -54,6 +55,7 @@ Accept SessionChannel::Refuse(const absl::Status& status) {
 
 Accept SessionChannel::OnFrame(Frame* frame) {
   if (closing_) return Accept::kTaken;
+  if (bulk_ != nullptr) return bulk_->OnFrame(frame);
   if (port_ == nullptr) {
     OnFirst(*frame);
     return Accept::kTaken;
@@ -73,8 +75,11 @@ void SessionChannel::OnFirst(const Frame& frame) {
     OnHello(frame);
   } else if (frame.kind == kResume) {
     OnResume(frame);
+  } else if (frame.kind == kBulkHello) {
+    OnBulkHello(frame);
   } else {
-    Refuse(absl::InvalidArgumentError("the first frame of a session must be Hello or Resume"));
+    Refuse(absl::InvalidArgumentError(
+        "the first frame of a channel must be Hello, Resume or BulkHello"));
   }
   if (port_ != nullptr) port_->traffic().frames_received.Add(1);
   last_activity_ = Clock::now();
@@ -127,6 +132,33 @@ void SessionChannel::OnResume(const Frame& frame) {
   moved_ = follows == SessionPort::Follows::kAnother;
   port_ = std::move(session->port);
   control_ = std::move(session->control);
+}
+
+void SessionChannel::OnBulkHello(const Frame& frame) {
+  warpline_internal::BulkHello hello;
+  if (!Parse(frame, &hello) || hello.slot() >= kMaxBulkConnections) {
+    Refuse(absl::InvalidArgumentError("malformed BulkHello"));
+    return;
+  }
+  absl::StatusOr<SessionSides> session = directory_->Find(peer_, hello.session(), hello.secret());
+  if (session.ok() && !session->bulk->Attach(hello.slot(), channel_)) {
+    session = absl::PermissionDeniedError("the session is over");
+  }
+  if (!session.ok()) {
+    closing_ = true;
+    channel_->Close(session.status());
+    return;
+  }
+  channel_->Admit();
+  bulk_ = std::make_unique<BulkChannel>(
+      session->bulk, hello.slot(), channel_,
+      BulkChannel::Events{[control = session->control](
+                              uint32_t slot, warpline_internal::HostMemoryRequest request) {
+                            control->OnBulkMemory(slot, std::move(request));
+                          },
+                          [control = session->control](const absl::Status& status) {
+                            control->OnProtocolError(status);
+                          }});
 }
 
 bool SessionChannel::HoldsLink() {
@@ -314,6 +346,7 @@ bool SessionChannel::NextOfSession(Frame* frame) {
 }
 
 bool SessionChannel::NextFrame(Frame* frame) {
+  if (bulk_ != nullptr) return bulk_->NextFrame(frame);
   frame->shared = nullptr;
   if (!HoldsLink()) return false;
   bool found = true;

@@ -1,6 +1,7 @@
 // One channel's side of a session: finds out from the first frame whether the client opens a
 // session or resumes one, checks what the client sends, passes commands on to the worker's ring
-// unparsed, and gives the channel what goes back.
+// unparsed, and gives the channel what goes back. A channel whose first frame says that it is a
+// bulk connection is a BulkChannel's from then on.
 #ifndef WARPLINE_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_
 #define WARPLINE_SERVER_SESSION_CONNECTION_SESSION_CHANNEL_H_
 
@@ -13,6 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/session.pb.h"
+#include "server/session/bulk/bulk_channel.h"
+#include "server/session/bulk/bulk_port.h"
 #include "server/session/connection/first_frame_guard.h"
 #include "server/session/connection/session_port.h"
 #include "transport/channel.h"
@@ -39,12 +42,15 @@ class SessionControl {
   // False when the client has too many memory requests under way; the channel is woken when it has
   // fewer.
   virtual bool TryCountRequest() = 0;
+  // A bulk connection asks for host memory; the answer goes to its slot of the bulk port.
+  virtual void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) = 0;
 };
 
 // A session, for the channel that serves it.
 struct SessionSides {
   std::shared_ptr<SessionPort> port;
   std::shared_ptr<SessionControl> control;
+  std::shared_ptr<BulkPort> bulk;
 };
 
 // All sessions, for channels that have none yet. Thread-safe, never blocks.
@@ -95,6 +101,7 @@ class SessionChannel : public SessionHandler {
   void OnFirst(const Frame& frame) RUNS_ON(channel_loop);
   void OnHello(const Frame& frame) RUNS_ON(channel_loop);
   void OnResume(const Frame& frame) RUNS_ON(channel_loop);
+  void OnBulkHello(const Frame& frame) RUNS_ON(channel_loop);
   // Whether this channel has its session's link by now; does what is due on getting it.
   bool HoldsLink() RUNS_ON(channel_loop);
   Accept Dispatch(Frame* frame) RUNS_ON(channel_loop);
@@ -117,6 +124,9 @@ class SessionChannel : public SessionHandler {
   // Null before the first frame. Shared with the control side, which outlives the channel.
   std::shared_ptr<SessionPort> port_ ABSL_GUARDED_BY(channel_loop);
   std::shared_ptr<SessionControl> control_ ABSL_GUARDED_BY(channel_loop);
+
+  // Of a bulk connection, which has none of what follows, nor the two above.
+  std::unique_ptr<BulkChannel> bulk_ ABSL_GUARDED_BY(channel_loop);
 
   bool closing_ ABSL_GUARDED_BY(channel_loop) = false;  // What still arrives is dropped.
   bool ring_broken_ ABSL_GUARDED_BY(channel_loop) = false;
