@@ -42,6 +42,7 @@ std::string Counters::ToText(std::string_view transport) const {
   AppendLine("free waits", get(free_waits), "", &out);
   AppendLine("bytes sent", get(bytes_sent), "", &out);
   AppendLine("bytes received", get(bytes_received), "", &out);
+  AppendLine("bulk bytes", get(bulk_bytes), "", &out);
   AppendLine("frames sent", get(frames_sent), "", &out);
   AppendLine("frames received", get(frames_received), "", &out);
   AppendLine("allocated bytes", get(allocated_bytes), "", &out);

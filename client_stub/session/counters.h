@@ -33,6 +33,7 @@ struct Counters {
   std::atomic<uint64_t> free_waits{0};
   std::atomic<uint64_t> bytes_sent{0};
   std::atomic<uint64_t> bytes_received{0};
+  std::atomic<uint64_t> bulk_bytes{0};  // through bulk connections, in both directions
   std::atomic<uint64_t> frames_sent{0};
   std::atomic<uint64_t> frames_received{0};
   std::atomic<uint64_t> resumes{0};    // after a lost connection
@@ -43,8 +44,8 @@ struct Counters {
   // One line per number, each "warpline stat: KEY: VALUE\n" with a decimal VALUE, in a fixed order;
   // later versions may add keys, never rename one. The keys:
   //   round trips, opening, memory requests, memory refused, synchronizes, copies out, waits on the
-  //   board, launches, commands, window waits, free waits, bytes sent, bytes received, frames sent,
-  //   frames received, allocated bytes, resumes, transfers, frames sent again
+  //   board, launches, commands, window waits, free waits, bytes sent, bytes received, bulk bytes,
+  //   frames sent, frames received, allocated bytes, resumes, transfers, frames sent again
   // Behind the value may stand a note in parentheses: "round trips: 3 (KernelFind 2, GlobalFind
   // 1)", with names of proto/calls.toml, "memory requests: 1 (waited)", and "transfers: 1 (now
   // shm)" with the name of the transport, if it is given.

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client_stub/session/bulk_memory.h"
 #include "client_stub/session/commands.h"
 #include "client_stub/session/counters.h"
 #include "client_stub/session/memory_requests.h"
@@ -61,6 +62,7 @@ class Session {
   Commands& commands() const { return *parts_.commands; }
   SessionStatus& status() const { return *parts_.status; }
   MemoryRequests& memory() const { return *parts_.memory; }
+  BulkMemory& bulk() const { return *parts_.bulk; }
   Notices& notices() const { return *parts_.notices; }
   Counters& counters() const { return *parts_.counters; }
 
@@ -82,6 +84,7 @@ class Session {
     Commands* commands = nullptr;
     SessionStatus* status = nullptr;
     MemoryRequests* memory = nullptr;
+    BulkMemory* bulk = nullptr;
     Notices* notices = nullptr;
     Counters* counters = nullptr;
   };

@@ -1,6 +1,6 @@
-// Copies between the device and host memory that it does not reach, for a server on this host: the
-// bytes go through staging memory that client, worker and device share, and only commands go to the
-// server. The device copies one piece while the processor copies the next.
+// Copies between the device and host memory that it does not reach, through staging memory
+// (staging.h), so that only commands go with the other commands. The device copies one piece while
+// the processor, or the network, has the next.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_BULK_COPIES_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_BULK_COPIES_H_
 
@@ -8,10 +8,13 @@
 #include <cstdint>
 
 #include "client_stub/core/base/cuda_api.h"
+#include "client_stub/core/bulk/carried_staging.h"
 #include "client_stub/core/bulk/copy_threads.h"
+#include "client_stub/core/bulk/shared_staging.h"
 #include "client_stub/core/bulk/staging.h"
 #include "client_stub/core/memory/shared_host_memory.h"
 #include "client_stub/core/runtime/objects.h"
+#include "client_stub/session/bulk_memory.h"
 #include "client_stub/session/commands.h"
 
 namespace warpline::stub {
@@ -26,9 +29,9 @@ class BulkCopies {
   static constexpr uint64_t kLeastOut = 16u << 10;
   static constexpr int kFewSmall = 16;
 
-  // Both are borrowed.
-  BulkCopies(SharedHostMemory* memory, Commands* commands)
-      : commands_(commands), staging_(memory, commands) {}
+  // All are borrowed. `carried` is for where nothing is shared.
+  BulkCopies(SharedHostMemory* shared, BulkMemory* carried, Commands* commands)
+      : commands_(commands), shared_(shared, commands), carried_(carried, commands) {}
 
   // Copies to the device's memory at `to`, in the order of the stream, and returns when `from` has
   // been read. `*done` gets how many bytes, from the first on, are on their way: fewer where there
@@ -45,19 +48,15 @@ class BulkCopies {
   CUresult CopyOut(Stream* stream, void* to, uint64_t from, uint64_t bytes, uint64_t* done);
 
  private:
-  CudaResult Await(WaitKind kind, const Stream& stream, uint64_t seq) {
-    return commands_->Await(kind, stream.wire, seq, cmd::StreamSync{stream.wire});
-  }
-  // Of a copy, on any thread.
-  CUresult PartIn(Stream* stream, uint64_t to, const char* from, uint64_t bytes, uint64_t* done);
-  CUresult PartOut(Stream* stream, char* to, uint64_t from, uint64_t bytes, uint64_t* done,
-                   std::atomic<uint64_t>* last);
-  // Cuts a copy into parts for the copying threads: part(offset, bytes, done).
-  template <typename Part>
-  CUresult InParts(uint64_t bytes, uint64_t* done, Part part);
+  // The staging for a copy that the least of which is `least`, and its parts; null for none.
+  Staging* Choose(uint64_t (Staging::*least)() const, uint64_t bytes, int* parts);
+  // Cuts a copy into parts for the copying threads: copy(part, offset, bytes, done).
+  template <typename Copy>
+  CUresult InParts(int parts, uint64_t bytes, uint64_t* done, Copy copy);
 
   Commands* const commands_;
-  Staging staging_;
+  SharedStaging shared_;
+  CarriedStaging carried_;
   CopyThreads threads_;
   std::atomic<int> small_{0};  // Copies to the host that rode.
 };

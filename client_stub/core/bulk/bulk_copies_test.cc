@@ -14,6 +14,8 @@ namespace warpline::stub {
 namespace {
 
 constexpr size_t kBytes = (3u << 20) + 5;
+constexpr uint64_t kLeastIn = 128u << 10;
+constexpr uint64_t kLeastOut = BulkCopies::kLeastOut;
 
 class BulkCopiesTest : public CoreTest {
  protected:
@@ -75,7 +77,7 @@ TEST_F(BulkCopiesTest, ACopyFromTheDeviceIsThereWhenItReturns) {
       reinterpret_cast<char*>(copy.dst)[i] = static_cast<char>((copy.src - device_ + i) * 7);
     }
   });
-  for (const size_t bytes : {BulkCopies::kLeastOut, uint64_t{kBytes}, uint64_t{9} << 20}) {
+  for (const size_t bytes : {kLeastOut, uint64_t{kBytes}, uint64_t{9} << 20}) {
     std::string target(bytes + 1, '\x33');
     ASSERT_EQ(cuMemcpyDtoH_v2(target.data(), device_, bytes), CUDA_SUCCESS);
     EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 0);
@@ -87,9 +89,9 @@ TEST_F(BulkCopiesTest, ACopyFromTheDeviceIsThereWhenItReturns) {
 }
 
 TEST_F(BulkCopiesTest, SmallCopiesRideInTheirCommands) {
-  std::string source = Source(BulkCopies::kLeastIn - 1);
+  std::string source = Source(kLeastIn - 1);
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), source.size()), CUDA_SUCCESS);
-  ASSERT_EQ(cuMemcpyDtoH_v2(source.data(), device_, BulkCopies::kLeastOut - 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoH_v2(source.data(), device_, kLeastOut - 1), CUDA_SUCCESS);
   EXPECT_TRUE(Staged().empty());
   EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 1);
   EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 1);

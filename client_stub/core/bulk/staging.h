@@ -1,53 +1,49 @@
-// Pieces of page-locked memory that client, worker and devices share, for what passes through.
+// The seam between copies and what their bytes pass through: pieces of page-locked memory on the
+// server's host, and how bytes get there and back.
+//
+//   SharedStaging   client, worker and devices share the memory: the processor copies.
+//   CarriedStaging  the server is on another host: bulk connections carry the bytes, one for each
+//                   part of a copy.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_STAGING_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_STAGING_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "client_stub/core/memory/shared_host_memory.h"
-#include "client_stub/session/commands.h"
-#include "common/mutex.h"
+#include "client_stub/core/bulk/piece_pool.h"
+#include "client_stub/session/bulk_memory.h"
 
 namespace warpline::stub {
 
-// Thread-safe. The memory is taken as copies need it, and kept.
+// Thread-safe. The parts of a copy are numbered from 0; each is one thread's.
 class Staging {
  public:
-  static constexpr uint64_t kPieceBytes = 512u << 10;
+  static constexpr uint64_t kPieceBytes = PiecePool::kPieceBytes;
 
-  // Both are borrowed.
-  Staging(SharedHostMemory* memory, const Commands* commands)
-      : memory_(memory), commands_(commands) {}
+  virtual ~Staging() = default;
 
-  // Sees to there being pieces for a copy of `bytes`, at least `pieces`, or for a part of it.
-  // Returns false where there is no such memory; it may have to be asked for.
-  bool Reserve(uint64_t bytes, uint64_t pieces);
+  // The smallest copies for which it pays, to the device and to the host.
+  virtual uint64_t least_in() const = 0;
+  virtual uint64_t least_out() const = 0;
+  // How many pieces of a part may be on their way at a time.
+  virtual size_t ahead() const = 0;
 
-  // Takes a piece that nobody uses and returns its address; 0 when there is none.
-  uint64_t Take();
-  // The same, but waits for a moment for one that others give back.
-  uint64_t Await();
-  // Gives a piece back. Until command `seq` of stream `stream` is complete the device may use it;
-  // with 0 nobody does.
-  void Give(uint64_t address, uint64_t stream, uint64_t seq);
+  // Sees to there being pieces for a copy of `bytes` in `parts` parts. Returns how many parts it
+  // may have, fewer where it has to be; 0 where there is no such memory, for now or at all.
+  virtual int Reserve(uint64_t bytes, int parts) = 0;
+  // Where a part gets its pieces.
+  virtual PiecePool& pool(int part) = 0;
 
- private:
-  struct Used {
-    uint64_t address;
-    uint64_t stream;
-    uint64_t seq;
-  };
+  // Tells whether bytes that are fetched can be those that the device wrote: they cannot when this
+  // was another before the device's command, or is another in the ticket.
+  virtual uint64_t Connection(int part) = 0;
 
-  SharedHostMemory* const memory_;
-  const Commands* const commands_;
-  Mutex mu_;
-  bool refused_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<uint64_t> free_ ABSL_GUARDED_BY(mu_);
-  std::deque<Used> used_ ABSL_GUARDED_BY(mu_);  // Given back, the oldest first.
+  // Fill() begins to copy into a piece, and has read `from` when it returns; Fetch() begins to copy
+  // out of one, and writes to `to` until Arrived() has returned. Arrived() waits until that is
+  // done; false when it cannot be, and the copy has to take another way.
+  virtual BulkTicket Fill(int part, uint64_t piece, const void* from, uint64_t bytes) = 0;
+  virtual BulkTicket Fetch(int part, uint64_t piece, void* to, uint64_t bytes) = 0;
+  virtual bool Arrived(int part, const BulkTicket& ticket) = 0;
 };
 
 }  // namespace warpline::stub

@@ -164,7 +164,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.host_memory = new HostMemory;
   r.shared_host_memory =
       new SharedHostMemory(*r.terms, &r.session->memory(), environment().share_memory);
-  r.bulk_copies = new BulkCopies(r.shared_host_memory, r.commands);
+  r.bulk_copies = new BulkCopies(r.shared_host_memory, &r.session->bulk(), r.commands);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
   r.launch_blocking = environment().launch_blocking;

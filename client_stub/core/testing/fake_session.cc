@@ -48,6 +48,7 @@ FakeSession::FakeSession(uint32_t devices) : FakeCommands(this), FakeMemory(&ter
             .commands = this,
             .status = this,
             .memory = this,
+            .bulk = &bulk_,
             .notices = this,
             .counters = &counters_});
   terms_.arena_base = kArenaBase;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "client_stub/core/testing/fake_bulk.h"
 #include "client_stub/core/testing/fake_commands.h"
 #include "client_stub/core/testing/fake_memory.h"
 #include "client_stub/core/testing/fake_notices.h"
@@ -43,6 +44,9 @@ class FakeSession : public Session,
   // Forgets what was sent and what the test has set, except for features.
   void Clear();
 
+  // The host of the server, which has no slots at first.
+  FakeBulk& bulk_memory() { return bulk_; }
+
   const char* transport() const override { return "fake"; }
   void MoveTo(const std::string&) override {}
   void Close(absl::Duration) override { closed_.store(true); }
@@ -50,6 +54,7 @@ class FakeSession : public Session,
  private:
   SessionTerms terms_;
   Counters counters_;
+  FakeBulk bulk_;
   std::atomic<bool> closed_{false};
 };
 

@@ -22,7 +22,8 @@ struct DialTarget {
 };
 
 // Opens a channel to the server at an address and returns it, or the reason why not, within the
-// deadline. Blocks. Called by one thread at a time, for as long as the session lives.
+// deadline. Blocks. Called for as long as the session lives, by several threads where it has bulk
+// connections.
 using Dialer = std::function<absl::StatusOr<std::unique_ptr<Channel>>(
     const DialTarget& target, ChannelHandler* handler, absl::Duration deadline)>;
 

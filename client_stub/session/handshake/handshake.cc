@@ -18,7 +18,8 @@ namespace warpline::stub {
 namespace {
 
 constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache |
-                                    kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard;
+                                    kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard |
+                                    kFeatureBulk;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;

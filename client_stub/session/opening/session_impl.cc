@@ -42,6 +42,7 @@ SessionImpl::SessionImpl(ArenaReservation arena)
             .commands = &commands_,
             .status = &commands_.errors(),
             .memory = &memory_,
+            .bulk = &bulk_,
             .notices = &notices_,
             .counters = &commands_.counters()});
 }
@@ -65,6 +66,9 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if ((welcomed.terms.features & kFeatureBoard) != 0) {
     commands_.shared_board().SetSource([this] { return memory_.RequestBoard(); });
   }
+  if ((welcomed.terms.features & kFeatureBulk) != 0) {
+    bulk_.Start(DialTarget{options.endpoint}, dialer, {welcomed.session, welcomed.secret});
+  }
   if (!options.transfer) return absl::OkStatus();
   const std::optional<DialTarget> other = OtherAddress(welcomed, options.endpoint);
   if (other.has_value()) connection_.MoveTo(*other, kSettling);
@@ -75,6 +79,7 @@ void SessionImpl::Close(absl::Duration deadline) {
   const absl::Cleanup finish = [this] { log_.Finish(); };
   const absl::Time end = absl::Now() + deadline;
   connection_.BeginClosing();
+  bulk_.Close();
   const bool sound = commands_.errors().End();
   commands_.channel().Wake();
   const auto flushed = [this] { return commands_.queue().AllReceived(); };

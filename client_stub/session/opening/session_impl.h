@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client_stub/session/bulk/bulk_connections.h"
 #include "client_stub/session/commands/command_port.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
@@ -47,6 +48,7 @@ class SessionImpl final : public Session {
   CommandPort commands_{&log_};
   ControlQueue control_{&commands_.channel()};
   MemoryRequester memory_{&commands_.errors(), &control_, &commands_.counters()};
+  BulkConnections bulk_{&log_, &commands_.counters()};
   NoticeSinks notices_;
   OpeningAnswer answer_;
   SessionLoop loop_;

@@ -1,0 +1,43 @@
+// Staging on another host, to which bulk connections carry the bytes.
+#ifndef WARPLINE_CLIENT_STUB_CORE_BULK_CARRIED_STAGING_H_
+#define WARPLINE_CLIENT_STUB_CORE_BULK_CARRIED_STAGING_H_
+
+#include <array>
+#include <cstdint>
+
+#include "client_stub/core/bulk/staging.h"
+#include "client_stub/session/bulk_memory.h"
+#include "client_stub/session/commands.h"
+
+namespace warpline::stub {
+
+// Part i goes through slot i.
+class CarriedStaging final : public Staging {
+ public:
+  // Both are borrowed.
+  CarriedStaging(BulkMemory* memory, const Commands* commands);
+
+  // Smaller ones are sooner gone, or there, with their commands: puts are waited for, and one
+  // connection gains nothing over the session's own.
+  uint64_t least_in() const override { return 4u << 20; }
+  uint64_t least_out() const override { return 4u << 20; }
+  size_t ahead() const override { return 4; }  // More of it falls out of the caches.
+  int Reserve(uint64_t bytes, int parts) override;
+  PiecePool& pool(int part) override { return pools_[static_cast<size_t>(part)]; }
+  uint64_t Connection(int part) override {
+    return memory_->Connection(static_cast<uint32_t>(part));
+  }
+  BulkTicket Fill(int part, uint64_t piece, const void* from, uint64_t bytes) override;
+  BulkTicket Fetch(int part, uint64_t piece, void* to, uint64_t bytes) override;
+  bool Arrived(int part, const BulkTicket& ticket) override {
+    return memory_->Await(static_cast<uint32_t>(part), ticket);
+  }
+
+ private:
+  BulkMemory* const memory_;
+  std::array<PiecePool, BulkMemory::kSlots> pools_;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_BULK_CARRIED_STAGING_H_

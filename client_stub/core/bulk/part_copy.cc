@@ -1,0 +1,133 @@
+#include "client_stub/core/bulk/part_copy.h"
+
+#include <algorithm>
+
+#include "client_stub/core/runtime/runtime.h"
+#include "client_stub/core/stream/streams.h"
+
+namespace warpline::stub {
+namespace {
+
+// Pieces that one thread has the device fill at a time.
+constexpr size_t kPiecesAhead = 4;
+
+}  // namespace
+
+CudaResult PartCopy::AwaitPiece(uint64_t seq) {
+  return commands_->Await(WaitKind::kPiece, stream_->wire, seq, cmd::StreamSync{stream_->wire});
+}
+
+CUresult PartCopy::SendCopy(uint64_t to, uint64_t from, Piece* piece) {
+  return SendOn(stream_, cmd::CopyOnDevice{stream_->wire, to, from, piece->bytes}, {}, &piece->seq);
+}
+
+void PartCopy::GiveAll(std::deque<Piece>* pieces) {
+  for (const Piece& piece : *pieces) pool().Give(piece.address, stream_->wire, piece.seq);
+  pieces->clear();
+}
+
+bool PartCopy::Fill(const char* from, uint64_t bytes) {
+  while (begun_ < bytes && carried_.size() < staging_->ahead()) {
+    Piece piece = {pool().Take(), std::min(Staging::kPieceBytes, bytes - begun_)};
+    if (piece.address == 0) {
+      if (!carried_.empty()) return true;
+      if (on_device_.empty()) {
+        piece.address = pool().Await();
+        if (piece.address == 0) return false;
+      } else {
+        // Its error is that of the command that follows.
+        (void)AwaitPiece(on_device_.front().seq);
+        on_device_.pop_front();
+        continue;
+      }
+    }
+    piece.ticket = staging_->Fill(part_, piece.address, from + begun_, piece.bytes);
+    carried_.push_back(piece);
+    begun_ += piece.bytes;
+  }
+  return true;
+}
+
+CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, uint64_t* done) {
+  for (*done = 0; *done < bytes;) {
+    if (!Fill(from, bytes)) break;
+    Piece piece = carried_.front();
+    // The rest goes another way when the connection is lost.
+    if (!staging_->Arrived(part_, piece.ticket)) break;
+    carried_.pop_front();
+    const CUresult sent = SendCopy(to + *done, piece.address, &piece);
+    pool().Give(piece.address, stream_->wire, piece.seq);
+    if (sent != CUDA_SUCCESS) {
+      GiveAll(&carried_);
+      return sent;
+    }
+    on_device_.push_back(piece);
+    *done += piece.bytes;
+  }
+  GiveAll(&carried_);
+  return CUDA_SUCCESS;
+}
+
+CUresult PartCopy::Ask(uint64_t from, uint64_t bytes) {
+  while (begun_ < bytes && on_device_.size() < kPiecesAhead) {
+    Piece piece = {pool().Take(), std::min(Staging::kPieceBytes, bytes - begun_)};
+    if (piece.address == 0 && on_device_.empty() && carried_.empty()) {
+      piece.address = pool().Await();
+    }
+    if (piece.address == 0) return CUDA_SUCCESS;
+    const CUresult sent = SendCopy(piece.address, from + begun_, &piece);
+    if (sent != CUDA_SUCCESS) {
+      pool().Give(piece.address, 0, 0);
+      return sent;
+    }
+    begun_ += piece.bytes;
+    on_device_.push_back(piece);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult PartCopy::Fetch(char* to) {
+  WARPLINE_TRY(ToCu(AwaitPiece(on_device_.front().seq)));
+  Piece piece = on_device_.front();
+  on_device_.pop_front();
+  piece.ticket = staging_->Fetch(part_, piece.address, to + fetched_, piece.bytes);
+  fetched_ += piece.bytes;
+  carried_.push_back(piece);
+  return CUDA_SUCCESS;
+}
+
+bool PartCopy::Arrived(const Piece& piece) {
+  return staging_->Arrived(part_, piece.ticket) && piece.ticket.connection == connection_;
+}
+
+CUresult PartCopy::Out(char* to, uint64_t from, uint64_t bytes, uint64_t* done,
+                       std::atomic<uint64_t>* last) {
+  CUresult result = CUDA_SUCCESS;
+  bool arrived = true;
+  *done = 0;
+  while (*done < bytes && result == CUDA_SUCCESS && arrived) {
+    result = Ask(from, bytes);
+    if (result == CUDA_SUCCESS && !on_device_.empty()) result = Fetch(to);
+    if (result != CUDA_SUCCESS || carried_.empty()) break;
+    // While more can be on its way, nothing is waited for.
+    if (carried_.size() < staging_->ahead() && !on_device_.empty()) continue;
+    const Piece piece = carried_.front();
+    carried_.pop_front();
+    arrived = Arrived(piece);
+    pool().Give(piece.address, 0, 0);
+    if (!arrived) break;
+    *done += piece.bytes;
+    last->store(piece.seq);  // Any of those that are complete will do.
+  }
+  // Nothing may be written to the target after this.
+  for (Piece& piece : carried_) {
+    (void)Arrived(piece);
+    piece.seq = 0;
+  }
+  GiveAll(&carried_);
+  // The device may still write there.
+  GiveAll(&on_device_);
+  return result;
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,49 @@
+// Pieces of memory that take part in copies: who has which, and which the device still uses.
+#ifndef WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_
+#define WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "client_stub/session/commands.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// Thread-safe.
+class PiecePool {
+ public:
+  static constexpr uint64_t kPieceBytes = 512u << 10;
+
+  // `commands` is borrowed.
+  explicit PiecePool(const Commands* commands) : commands_(commands) {}
+
+  // Adds the pieces of [address, address + bytes), whole ones.
+  void Add(uint64_t address, uint64_t bytes);
+
+  // Takes a piece that nobody uses and returns its address; 0 when there is none.
+  uint64_t Take();
+  // The same, but waits for a moment for one that others give back.
+  uint64_t Await();
+  // Gives a piece back. Until command `seq` of stream `stream` is complete the device may use it;
+  // with 0 nobody does.
+  void Give(uint64_t address, uint64_t stream, uint64_t seq);
+
+ private:
+  struct Used {
+    uint64_t address;
+    uint64_t stream;
+    uint64_t seq;
+  };
+
+  const Commands* const commands_;
+  Mutex mu_;
+  std::vector<uint64_t> free_ ABSL_GUARDED_BY(mu_);
+  std::deque<Used> used_ ABSL_GUARDED_BY(mu_);  // Given back, the oldest first.
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_BULK_PIECE_POOL_H_

@@ -1,0 +1,41 @@
+// Staging in memory that client, worker and devices share.
+#ifndef WARPLINE_CLIENT_STUB_CORE_BULK_SHARED_STAGING_H_
+#define WARPLINE_CLIENT_STUB_CORE_BULK_SHARED_STAGING_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "client_stub/core/bulk/staging.h"
+#include "client_stub/core/memory/shared_host_memory.h"
+#include "common/mutex.h"
+
+namespace warpline::stub {
+
+// The memory is taken as copies need it, and kept.
+class SharedStaging final : public Staging {
+ public:
+  // Both are borrowed.
+  SharedStaging(SharedHostMemory* memory, const Commands* commands)
+      : memory_(memory), pool_(commands) {}
+
+  uint64_t least_in() const override { return 128u << 10; }
+  uint64_t least_out() const override { return 0; }
+  size_t ahead() const override { return 1; }  // Nothing is on its way.
+  int Reserve(uint64_t bytes, int parts) override;
+  PiecePool& pool(int) override { return pool_; }
+  uint64_t Connection(int) override { return 0; }
+  BulkTicket Fill(int part, uint64_t piece, const void* from, uint64_t bytes) override;
+  BulkTicket Fetch(int part, uint64_t piece, void* to, uint64_t bytes) override;
+  bool Arrived(int, const BulkTicket&) override { return true; }
+
+ private:
+  SharedHostMemory* const memory_;
+  PiecePool pool_;
+  Mutex mu_;
+  bool refused_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_BULK_SHARED_STAGING_H_

@@ -1,0 +1,241 @@
+#include "client_stub/session/bulk/bulk_link.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cuda/cuda_result.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+// A worker that is being replaced takes so long to have the memory.
+constexpr absl::Duration kMemoryPatience = absl::Seconds(90);
+
+void Fill(const BulkHeader& header, std::string_view tail, std::string* payload) {
+  payload->reserve(sizeof(header) + tail.size());
+  payload->assign(reinterpret_cast<const char*>(&header), sizeof(header));
+  payload->append(tail);
+}
+
+}  // namespace
+
+void BulkLink::Push(Frame frame) {
+  frames_.push_back(std::move(frame));
+  has_frames_.store(true, std::memory_order_release);
+  if (live_ != nullptr) live_->Wake();
+}
+
+absl::Status BulkLink::Connect(const DialTarget& target, const Dialer& dialer,
+                               const BulkIdentity& identity, absl::Duration deadline) {
+  Disconnect();
+  const absl::Time end = absl::Now() + deadline;
+  {
+    MutexLock lock(&mu_);
+    if (stopped_) return absl::CancelledError("the session ends");
+    warpline_internal::BulkHello hello;
+    hello.set_session(identity.session);
+    hello.set_secret(identity.secret);
+    hello.set_slot(slot_);
+    closed_ = ready_ = false;
+    Push({kBulkHello, hello.SerializeAsString()});
+  }
+  auto dialed = dialer(target, this, deadline);
+  if (!dialed.ok()) return dialed.status();
+  channel_ = *std::move(dialed);
+  {
+    MutexLock lock(&mu_);
+    if (!closed_) live_ = channel_.get();
+  }
+  absl::Status status = AwaitReady(end);
+  if (status.ok()) status = AskForMemory(absl::Now() + kMemoryPatience);
+  if (!status.ok()) {
+    Disconnect();
+    return status;
+  }
+  up_.store(true, std::memory_order_release);
+  MutexLock lock(&mu_);
+  // It may be over by now.
+  if (closed_) up_.store(false, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status BulkLink::AwaitReady(absl::Time deadline) {
+  MutexLock lock(&mu_);
+  while (!ready_ && !closed_ && !stopped_ && absl::Now() < deadline) {
+    changed_.WaitWithTimeout(&mu_, deadline - absl::Now());
+  }
+  if (ready_) return absl::OkStatus();
+  if (closed_ && !why_.ok()) return why_;
+  return absl::UnavailableError("the server did not answer on a bulk connection");
+}
+
+absl::Status BulkLink::AskForMemory(absl::Time deadline) {
+  MutexLock lock(&mu_);
+  if (has_memory_) return absl::OkStatus();
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(BulkMemory::Address(slot_));
+  request.set_bytes(BulkMemory::kSlotBytes);
+  memory_answered_ = false;
+  memory_refused_.clear();
+  Push({kBulkMemory, request.SerializeAsString()});
+  while (!memory_answered_ && !closed_ && !stopped_ && absl::Now() < deadline) {
+    changed_.WaitWithTimeout(&mu_, deadline - absl::Now());
+  }
+  if (has_memory_) return absl::OkStatus();
+  // An answer that was lost may have been yes, and then the next request is refused: without harm.
+  if (memory_answered_) return absl::ResourceExhaustedError(memory_refused_);
+  return absl::UnavailableError("the server did not answer a request for host memory");
+}
+
+void BulkLink::Stop() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  changed_.NotifyAll();
+}
+
+void BulkLink::Disconnect() {
+  {
+    MutexLock lock(&mu_);
+    live_ = nullptr;
+  }
+  // Afterwards no loop runs, and OnClosed() has been called if there was a connection.
+  channel_.reset();
+  MutexLock lock(&mu_);
+  frames_.clear();
+  has_frames_.store(false, std::memory_order_relaxed);
+}
+
+bool BulkLink::NextFrame(Frame* frame) {
+  if (!has_frames_.load(std::memory_order_acquire)) return false;
+  MutexLock lock(&mu_);
+  if (frames_.empty()) return false;
+  *frame = std::move(frames_.front());
+  frames_.pop_front();
+  has_frames_.store(!frames_.empty(), std::memory_order_release);
+  return true;
+}
+
+Accept BulkLink::OnFrame(Frame* frame) {
+  const absl::Status status = Take(*frame);
+  if (!status.ok()) {
+    MutexLock lock(&mu_);
+    up_.store(false, std::memory_order_release);
+    if (live_ != nullptr) live_->Close(status);
+  }
+  return Accept::kTaken;
+}
+
+absl::Status BulkLink::Take(const Frame& frame) {
+  if (frame.kind == kBulkBytes) return TakeBytes(frame.payload);
+  MutexLock lock(&mu_);
+  switch (frame.kind) {
+    case kBulkReady:
+      ready_ = true;
+      break;
+    case kBulkMemoryDone: {
+      warpline_internal::HostMemoryAnswer answer;
+      if (!answer.ParseFromString(frame.payload)) {
+        return absl::InvalidArgumentError("malformed answer about host memory");
+      }
+      memory_answered_ = true;
+      has_memory_ = answer.error() == 0;
+      if (!has_memory_) {
+        memory_refused_ = absl::StrCat(CudaResultName(static_cast<CudaResult>(answer.error())), " ",
+                                       answer.message());
+      }
+      break;
+    }
+    case kBulkTaken: {
+      BulkTakenBody body;
+      if (frame.payload.size() != sizeof(body))
+        return absl::InvalidArgumentError("malformed frame");
+      std::memcpy(&body, frame.payload.data(), sizeof(body));
+      if (body.puts < puts_done_ || body.puts - puts_done_ > puts_.size()) {
+        return absl::InvalidArgumentError("the server took what was not put");
+      }
+      for (; puts_done_ < body.puts; ++puts_done_) puts_.pop_front();
+      break;
+    }
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("frame kind ", frame.kind, " on a bulk connection"));
+  }
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status BulkLink::TakeBytes(const std::string& bytes) {
+  Target target;
+  {
+    MutexLock lock(&mu_);
+    if (gets_.empty()) return absl::InvalidArgumentError("the server sent what was not asked for");
+    target = gets_.front();
+  }
+  if (bytes.size() != target.bytes) {
+    return absl::InvalidArgumentError("the server sent more or less than was asked for");
+  }
+  // Whoever waits does so until the target is no longer in the queue, or the channel has ended.
+  std::memcpy(target.to, bytes.data(), bytes.size());
+  MutexLock lock(&mu_);
+  gets_.pop_front();
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void BulkLink::OnClosed(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  up_.store(false, std::memory_order_release);
+  live_ = nullptr;
+  closed_ = true;
+  why_ = status.ok() ? absl::UnavailableError("the server ended a bulk connection") : status;
+  ++connection_;
+  numbers_ = puts_done_ = 0;
+  puts_.clear();
+  gets_.clear();
+  changed_.NotifyAll();
+}
+
+uint64_t BulkLink::connection() {
+  MutexLock lock(&mu_);
+  return live_ == nullptr ? 0 : connection_;
+}
+
+BulkTicket BulkLink::Put(uint64_t va, std::string_view from) {
+  // Outside the lock: the source may be slow.
+  std::shared_ptr<std::string> payload = buffers_->Take();
+  Fill({va, from.size()}, from, payload.get());
+  MutexLock lock(&mu_);
+  if (live_ == nullptr) return {};
+  const BulkTicket ticket = {connection_, ++numbers_};
+  puts_.push_back(ticket.number);
+  Push({kBulkPut, "", std::move(payload)});
+  return ticket;
+}
+
+BulkTicket BulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
+  std::string payload;
+  Fill({va, bytes}, {}, &payload);
+  MutexLock lock(&mu_);
+  if (live_ == nullptr) return {};
+  const BulkTicket ticket = {connection_, ++numbers_};
+  gets_.push_back({to, bytes, ticket.number});
+  Push({kBulkGet, std::move(payload)});
+  return ticket;
+}
+
+bool BulkLink::IsDone(const BulkTicket& ticket) const {
+  return (puts_.empty() || puts_.front() > ticket.number) &&
+         (gets_.empty() || gets_.front().number > ticket.number);
+}
+
+bool BulkLink::Await(const BulkTicket& ticket) {
+  MutexLock lock(&mu_);
+  while (connection_ == ticket.connection && !IsDone(ticket)) changed_.Wait(&mu_);
+  return connection_ == ticket.connection;
+}
+
+}  // namespace warpline::stub
