@@ -62,6 +62,7 @@ absl::Span<const WireAttack> ResumptionAttacks();
 absl::Span<const WireAttack> AdminAttacks();
 absl::Span<const WireAttack> FloodAttacks();
 absl::Span<const WireAttack> SharedMemoryAttacks();
+absl::Span<const WireAttack> BulkAttacks();
 
 WireResult Stopped(std::string detail);
 WireResult Succeeded(std::string detail);

@@ -28,8 +28,8 @@ namespace warpline::attack {
 namespace {
 
 constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
-    &OpeningAttacks,    &FrameAttacks, &AddressAttacks, &MemoryAttacks,      &CodeAttacks,
-    &ResumptionAttacks, &AdminAttacks, &FloodAttacks,   &SharedMemoryAttacks};
+    &OpeningAttacks,    &FrameAttacks, &AddressAttacks, &MemoryAttacks,       &CodeAttacks,
+    &ResumptionAttacks, &AdminAttacks, &FloodAttacks,   &SharedMemoryAttacks, &BulkAttacks};
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {

@@ -157,8 +157,8 @@ def leaks(server, port, descriptors_before):
 
 
 def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms="100-400", jobs=2,
-        seed=1, server_flags=()):
-    """Does it all; returns what was counted."""
+        seed=1, server_flags=(), variables=None):
+    """Does it all; returns what was counted. `variables` are more of the programs' environment."""
     port = free_port()
     flags = ["--device=" + device, "--admin_listen=127.0.0.1:%d" % port, *server_flags]
     with tempfile.TemporaryDirectory(prefix="warpline-cuts-") as folder, \
@@ -169,8 +169,8 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         time.sleep(0.5)
         before = len(os.listdir("/proc/%d/fd" % server.pid))
         with Relay(relay_binary, server.endpoint, cut_every_ms, seed) as relay:
-            runs = Runs(commands, installation.client_environment(relay.endpoint) | {"WARPLINE_TRANSFER": "0"},
-                        pathlib.Path(folder) / "stat", seed)
+            environment = installation.client_environment(relay.endpoint) | dict(variables or {})
+            runs = Runs(commands, environment, pathlib.Path(folder) / "stat", seed)
             runs.start(jobs)
             try:
                 while relay.cuts() < cuts and server.running():
@@ -186,6 +186,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
             "resumes": int(after.get("warpline_resumes_total", 0) +
                            after.get("warpline_transfers_total", 0)),
             "client resumes": runs.client_counter("resumes"),
+            "bulk bytes": runs.client_counter("bulk bytes"),
             "runs": runs.count,
             "failures": len(runs.failures),
             "leaks": len(left),
@@ -206,6 +207,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[],
                         help="a further flag for the server (may be repeated)")
+    parser.add_argument("--env", metavar="NAME=VALUE", action="append", default=[],
+                        help="a variable for the programs, such as WARPLINE_SHARE_MEMORY=0, with "
+                        "which large copies go through bulk connections (may be repeated)")
     options = parser.parse_args()
     local_server.stop_on_signals()
     if options.bundle:
@@ -216,7 +220,7 @@ def main():
         counts, failures, left = run(
             installation, options.relay, [shlex.split(program) for program in options.program],
             options.cuts, options.device, options.cut_every_ms, options.jobs, options.seed,
-            options.server_flag)
+            options.server_flag, variables=[pair.split("=", 1) for pair in options.env])
     finally:
         installation.close()
     for text in failures[:5]:
