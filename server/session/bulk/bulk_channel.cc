@@ -18,8 +18,9 @@ void BulkChannel::End(const absl::Status& status) {
   if (ended_) return;
   ended_ = true;
   gets_.clear();
-  if (absl::IsInvalidArgument(status)) events_.broken(status);
+  // In this order: a session that ends closes its bulk connections, with a status of its own.
   channel_->Close(status);
+  if (absl::IsInvalidArgument(status)) events_.broken(status);
 }
 
 Accept BulkChannel::OnFrame(Frame* frame) {
