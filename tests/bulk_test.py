@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Large copies where client and server share no memory: through bulk connections."""
 import pathlib
+import re
 import sys
 import unittest
+import urllib.request
 
 import harness
 
@@ -32,9 +34,15 @@ class BulkTest(unittest.TestCase):
         return harness.counters(stderr)["bulk bytes"], stderr
 
     def test_large_copies_go_through_them(self):
-        with harness.server(self.installation) as server:
+        port = cuts.free_port()
+        with harness.server(self.installation, "--admin_listen=127.0.0.1:%d" % port) as server:
             carried, _ = self.bulk_bytes(server)
             self.assertGreater(carried, 16 << 20)
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as page:
+                found = re.search(r"^warpline_bulk_bytes_total ([\d.e+]+)$", page.read().decode(),
+                                  re.M)
+            # What the operator sees, in six digits or so.
+            self.assertAlmostEqual(float(found[1]) / carried, 1, places=3)
 
     def test_without_memory_on_the_servers_host_they_ride(self):
         with harness.server(self.installation, "--host_memory=1MiB") as server:

@@ -103,6 +103,7 @@ void FillSessionStat(const SessionSnapshot& from, warpline_internal::SessionStat
   to->set_commands(from.traffic.commands);
   to->set_command_bytes(from.traffic.command_bytes);
   to->set_reply_bytes(from.traffic.reply_bytes);
+  to->set_bulk_bytes(from.traffic.bulk_bytes);
   to->set_memory_requests(from.traffic.memory_requests);
   to->set_memory_refused(from.traffic.memory_refused);
   to->set_memory_refusal(FitText(from.memory.refusal, kMaxText));

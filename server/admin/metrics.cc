@@ -119,6 +119,9 @@ std::vector<MetricFamily> ServerMetrics::Collect() const {
             traffic.command_bytes.value());
   f.Counter("warpline_reply_bytes_total", "Bytes of replies passed on to clients.",
             traffic.reply_bytes.value());
+  f.Counter("warpline_bulk_bytes_total",
+            "Bytes of copies that bulk connections carried, to workers and to clients.",
+            traffic.bulk_bytes.value());
   f.Counter("warpline_memory_requests_total", "Requests for device memory, and returns.",
             traffic.memory_requests.value());
   f.Counter(

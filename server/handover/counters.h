@@ -28,6 +28,7 @@ struct TrafficCounters {
   Counter commands;
   Counter command_bytes;
   Counter reply_bytes;
+  Counter bulk_bytes;  // Through bulk connections, in both directions.
   Counter memory_requests;
   Counter memory_refused;  // Requests for which the session's lease, quota or device had no memory.
   Counter frames_again;    // Frames that were sent again after a resumption.
@@ -38,6 +39,7 @@ struct TrafficCounters {
     commands.Add(other.commands.value());
     command_bytes.Add(other.command_bytes.value());
     reply_bytes.Add(other.reply_bytes.value());
+    bulk_bytes.Add(other.bulk_bytes.value());
     memory_requests.Add(other.memory_requests.value());
     memory_refused.Add(other.memory_refused.value());
     frames_again.Add(other.frames_again.value());

@@ -47,6 +47,7 @@ struct TrafficSnapshot {
         commands(counters.commands.value()),
         command_bytes(counters.command_bytes.value()),
         reply_bytes(counters.reply_bytes.value()),
+        bulk_bytes(counters.bulk_bytes.value()),
         memory_requests(counters.memory_requests.value()),
         memory_refused(counters.memory_refused.value()),
         frames_again(counters.frames_again.value()) {}
@@ -56,6 +57,7 @@ struct TrafficSnapshot {
   uint64_t commands;
   uint64_t command_bytes;
   uint64_t reply_bytes;
+  uint64_t bulk_bytes;
   uint64_t memory_requests;
   uint64_t memory_refused;
   uint64_t frames_again;

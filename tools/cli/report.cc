@@ -81,6 +81,7 @@ std::string StatReport(const StatReply& reply) {
           usage.bytes() ? ShownBytes(usage.value()) : absl::StrCat(usage.value()));
     }
     absl::StrAppend(&out, "replies          ", ShownBytes(session.reply_bytes()), "\n");
+    absl::StrAppend(&out, "bulk             ", ShownBytes(session.bulk_bytes()), "\n");
     absl::StrAppend(&out, "frames           ", session.frames_received(), " in, ",
                     session.frames_sent(), " out\n");
     absl::StrAppend(&out, "memory_requests  ", session.memory_requests(), "\n");

@@ -77,8 +77,9 @@ std::vector<Rates> RatesOf(const StatReply& before, const StatReply& now, double
     const SessionStat none;
     const SessionStat& from = old == known.end() ? none : *old->second;
     rates.commands = PerSecond(from.commands(), session.commands(), seconds);
-    rates.bytes = PerSecond(from.command_bytes() + from.reply_bytes(),
-                            session.command_bytes() + session.reply_bytes(), seconds);
+    rates.bytes =
+        PerSecond(from.command_bytes() + from.reply_bytes() + from.bulk_bytes(),
+                  session.command_bytes() + session.reply_bytes() + session.bulk_bytes(), seconds);
     all.push_back(rates);
   }
   std::stable_sort(all.begin(), all.end(), [](const Rates& a, const Rates& b) {

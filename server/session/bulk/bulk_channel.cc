@@ -53,7 +53,9 @@ absl::Status BulkChannel::OnPut(const Frame& frame) {
     return absl::InvalidArgumentError(absl::StrCat("a put of ", header.bytes, " bytes"));
   }
   ++puts_;
-  return port_->Put(slot_, channel_, header.va, bytes);
+  absl::Status put = port_->Put(slot_, channel_, header.va, bytes);
+  if (put.ok()) events_.moved(bytes.size());
+  return put;
 }
 
 absl::Status BulkChannel::OnGet(const Frame& frame) {
@@ -85,8 +87,12 @@ bool BulkChannel::Answer(Frame* frame) {
   frame->kind = kBulkBytes;
   frame->payload.resize(header.bytes);
   const absl::Status read = port_->Get(slot_, channel_, header.va, &frame->payload);
-  if (!read.ok()) End(read);
-  return read.ok();
+  if (!read.ok()) {
+    End(read);
+    return false;
+  }
+  events_.moved(header.bytes);
+  return true;
 }
 
 bool BulkChannel::NextFrame(Frame* frame) {

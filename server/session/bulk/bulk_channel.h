@@ -30,6 +30,8 @@ class BulkChannel {
   struct Events {
     // The client asks for host memory; the answer is pushed into the port, for the slot.
     std::function<void(uint32_t slot, warpline_internal::HostMemoryRequest request)> memory;
+    // So many bytes were put, or got.
+    std::function<void(uint64_t bytes)> moved;
     // The client broke the protocol; the channel is closing.
     std::function<void(const absl::Status& status)> broken;
   };

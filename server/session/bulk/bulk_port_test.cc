@@ -133,7 +133,9 @@ class BulkChannelTest : public BulkPortTest {
                     {[this](uint32_t slot, const warpline_internal::HostMemoryRequest& request) {
                        asked_.push_back(slot + request.bytes());
                      },
+                     [this](uint64_t bytes) { moved_ += bytes; },
                      [this](const absl::Status& status) { broken_.push_back(status.code()); }}};
+  uint64_t moved_ = 0;
   std::vector<uint64_t> asked_;
   std::vector<absl::StatusCode> broken_;
 };
@@ -154,6 +156,7 @@ TEST_F(BulkChannelTest, PutsAreCountedAndGetsAnsweredInOrder) {
   EXPECT_EQ(frame.payload, "a");
   EXPECT_FALSE(bulk_.NextFrame(&frame));
   EXPECT_TRUE(broken_.empty());
+  EXPECT_EQ(moved_, 9u);
 }
 
 TEST_F(BulkChannelTest, WhatACorrectClientDoesNotSendEndsIt) {
@@ -182,6 +185,7 @@ TEST_F(BulkChannelTest, WhatACorrectClientDoesNotSendEndsIt) {
     int broken = 0;
     BulkChannel bulk(port_, 0, &channel,
                      {[](uint32_t, const warpline_internal::HostMemoryRequest&) {},
+                      [](uint64_t) { ADD_FAILURE() << "something was moved"; },
                       [&](const absl::Status&) { ++broken; }});
     const BulkHeader header = {sent.va, sent.bytes};
     Frame frame = {sent.kind,

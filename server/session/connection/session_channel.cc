@@ -152,13 +152,15 @@ void SessionChannel::OnBulkHello(const Frame& frame) {
   channel_->Admit();
   bulk_ = std::make_unique<BulkChannel>(
       session->bulk, hello.slot(), channel_,
-      BulkChannel::Events{[control = session->control](
-                              uint32_t slot, warpline_internal::HostMemoryRequest request) {
-                            control->OnBulkMemory(slot, std::move(request));
-                          },
-                          [control = session->control](const absl::Status& status) {
-                            control->OnProtocolError(status);
-                          }});
+      BulkChannel::Events{
+          [control = session->control](uint32_t slot,
+                                       warpline_internal::HostMemoryRequest request) {
+            control->OnBulkMemory(slot, std::move(request));
+          },
+          [port = session->port](uint64_t bytes) { port->traffic().bulk_bytes.Add(bytes); },
+          [control = session->control](const absl::Status& status) {
+            control->OnProtocolError(status);
+          }});
 }
 
 bool SessionChannel::HoldsLink() {
