@@ -151,8 +151,9 @@ absl::Status BulkLink::Take(const Frame& frame) {
     }
     case kBulkTaken: {
       BulkTakenBody body;
-      if (frame.payload.size() != sizeof(body))
+      if (frame.payload.size() != sizeof(body)) {
         return absl::InvalidArgumentError("malformed frame");
+      }
       std::memcpy(&body, frame.payload.data(), sizeof(body));
       if (body.puts < puts_done_ || body.puts - puts_done_ > puts_.size()) {
         return absl::InvalidArgumentError("the server took what was not put");
