@@ -25,7 +25,7 @@ class BulkCopies {
   // Smaller copies ride in their commands and answers. To the device that is quick, since nobody
   // waits for them. To the host it is not, but a program that makes a few of them only shall not
   // have memory page-locked for it.
-  static constexpr uint64_t kLeastIn = 128u << 10;
+  static constexpr uint64_t kLeastIn = SharedStaging::kLeastIn;
   static constexpr uint64_t kLeastOut = 16u << 10;
   static constexpr int kFewSmall = 16;
 

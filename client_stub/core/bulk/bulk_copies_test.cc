@@ -14,7 +14,7 @@ namespace warpline::stub {
 namespace {
 
 constexpr size_t kBytes = (3u << 20) + 5;
-constexpr uint64_t kLeastIn = 128u << 10;
+constexpr uint64_t kLeastIn = BulkCopies::kLeastIn;
 constexpr uint64_t kLeastOut = BulkCopies::kLeastOut;
 
 class BulkCopiesTest : public CoreTest {

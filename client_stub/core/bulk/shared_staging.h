@@ -14,11 +14,13 @@ namespace warpline::stub {
 // The memory is taken as copies need it, and kept.
 class SharedStaging final : public Staging {
  public:
+  static constexpr uint64_t kLeastIn = 128u << 10;
+
   // Both are borrowed.
   SharedStaging(SharedHostMemory* memory, const Commands* commands)
       : memory_(memory), pool_(commands) {}
 
-  uint64_t least_in() const override { return 128u << 10; }
+  uint64_t least_in() const override { return kLeastIn; }
   uint64_t least_out() const override { return 0; }
   size_t ahead() const override { return 1; }  // Nothing is on its way.
   int Reserve(uint64_t bytes, int parts) override;
