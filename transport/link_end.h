@@ -31,7 +31,7 @@ class LinkEnd {
   // Whether a frame of any size may be put.
   virtual bool HasRoom() RUNS_ON(channel_loop) = 0;
   // Puts a frame of at most kMaxFramePayload bytes, for which HasRoom() found room.
-  virtual void Put(const Frame& frame) RUNS_ON(channel_loop) = 0;
+  virtual void Put(Frame frame) RUNS_ON(channel_loop) = 0;
   // Puts this end's last word.
   virtual void PutEnd(const absl::Status& status) RUNS_ON(channel_loop) = 0;
   // From now on the link is broken for the other end.

@@ -142,7 +142,7 @@ bool LinkLoop::Send() {
     Finish(status);
     return true;
   }
-  link_->Put(frame);
+  link_->Put(std::move(frame));
   return true;
 }
 

@@ -27,6 +27,7 @@ enum class TransportCapability : uint32_t {
   kTls = 1u << 0,          // Encrypts, and both ends present certificates.
   kMethods = 1u << 1,      // Its listeners answer ListenerOptions::methods and of their health.
   kListenerUid = 1u << 2,  // Can insist on the user who listens: DialTarget::listener_uid.
+  kSecret = 1u << 3,       // Takes whoever shows a secret: DialTarget::secret.
 };
 
 using TransportCapabilities = EnumSet<TransportCapability>;
@@ -46,6 +47,8 @@ struct DialTarget {
   TlsFiles tls = {};
   // The user that whoever listens there must be, for what nobody else may pose as.
   std::optional<uint32_t> listener_uid = std::nullopt;
+  // What the listener wants to see first, where it takes one client alone.
+  std::string secret = {};
 };
 
 // The client's end of a transport.

@@ -23,6 +23,7 @@ _LIBS = {
     "lz4": (["liblz4"], "liblz4-dev", []),
     "sqlite3": (["sqlite3"], "libsqlite3-dev", []),
     "crypto": (["libcrypto"], "libssl-dev", []),
+    "ucx": (["ucx"], "libucx-dev", []),
 }
 
 # Not described by any .pc file.

@@ -45,8 +45,8 @@ LinkEnd::Taken InprocEnd::Take(Frame* frame, absl::Status* why) {
   return taken;
 }
 
-void InprocEnd::Put(const Frame& frame) {
-  link_->Put(end_, frame);
+void InprocEnd::Put(Frame frame) {
+  link_->Put(end_, std::move(frame));
   peer_bell_->Wake();
 }
 

@@ -6,16 +6,20 @@
 namespace warpline {
 
 #define TRANSPORT(name) ClientEnd name##ClientEnd();
+#define CLIENT_TRANSPORT(name) TRANSPORT(name)
 #include "transport/registry/transports.inc"
 #undef TRANSPORT
+#undef CLIENT_TRANSPORT
 
 absl::StatusOr<std::unique_ptr<Channel>> Dial(const DialTarget& target, ChannelHandler* handler,
                                               const ChannelOptions& options,
                                               absl::Duration deadline) {
   static const ClientEnd ends[] = {
 #define TRANSPORT(name) name##ClientEnd(),
+#define CLIENT_TRANSPORT(name) TRANSPORT(name)
 #include "transport/registry/transports.inc"
 #undef TRANSPORT
+#undef CLIENT_TRANSPORT
   };
   return DialAmong(ends, target, handler, options, deadline);
 }

@@ -12,16 +12,20 @@
 namespace warpline {
 
 #define TRANSPORT(name) ServerEnd name##ServerEnd();
+#define CLIENT_TRANSPORT(name)
 #include "transport/registry/transports.inc"
 #undef TRANSPORT
+#undef CLIENT_TRANSPORT
 
 namespace {
 
 absl::Span<const ServerEnd> Registered() {
   static const ServerEnd ends[] = {
 #define TRANSPORT(name) name##ServerEnd(),
+#define CLIENT_TRANSPORT(name)
 #include "transport/registry/transports.inc"
 #undef TRANSPORT
+#undef CLIENT_TRANSPORT
   };
   return ends;
 }

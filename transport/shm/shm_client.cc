@@ -1,12 +1,10 @@
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "transport/link_loop.h"
-#include "transport/loop_thread.h"
+#include "transport/link_channel.h"
 #include "transport/shm/shm_address.h"
 #include "transport/shm/shm_end.h"
 #include "transport/shm/shm_packets.h"
@@ -17,32 +15,6 @@ namespace warpline {
 namespace {
 
 using shm_internal::ShmEnd;
-
-class ShmClientChannel : public Channel {
- public:
-  ShmClientChannel(std::unique_ptr<ShmEnd> end, ChannelHandler* handler,
-                   const ChannelOptions& options)
-      : loop_(std::move(end), options), thread_(StartLoopThread("wl-chan", [this, handler] {
-          const LoopScope scope(&channel_loop);
-          loop_.Run(handler);
-        })) {}
-  ~ShmClientChannel() override {
-    loop_.Cancel();
-    thread_.join();
-  }
-
-  const char* transport() const override { return "shm"; }
-  void Wake() override { loop_.Wake(); }
-  bool Drive(absl::FunctionRef<bool()> done, absl::Duration limit) override {
-    loop_.Drive(done, limit);
-    return true;
-  }
-  void Close(const absl::Status& status) override { loop_.Close(status); }
-
- private:
-  LinkLoop loop_;
-  std::thread thread_;
-};
 
 absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, ChannelHandler* handler,
                                                  const ChannelOptions& options,
@@ -61,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, Chann
   auto end = ShmEnd::Create(*std::move(socket), std::move(answer->rings->to_server),
                             std::move(answer->rings->to_client));
   if (!end.ok()) return end.status();
-  return std::make_unique<ShmClientChannel>(*std::move(end), handler, options);
+  return std::make_unique<LinkChannel>(kShmTransport.scheme.data(), *std::move(end), handler,
+                                       options);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ bool ShmEnd::HasRoom() {
   return room.ok() && *room;
 }
 
-void ShmEnd::Put(const Frame& frame) {
+void ShmEnd::Put(Frame frame) {
   const std::string_view payload = frame.bytes();
   const absl::StatusOr<bool> put = writer_->TryWrite(frame.kind, {&payload, 1});
   if (!put.ok() && !broken_.has_value()) broken_ = put.status();

@@ -30,7 +30,7 @@ class ShmEnd : public LinkEnd {
 
   Taken Take(Frame* frame, absl::Status* why) RUNS_ON(channel_loop) override;
   bool HasRoom() RUNS_ON(channel_loop) override;
-  void Put(const Frame& frame) RUNS_ON(channel_loop) override;
+  void Put(Frame frame) RUNS_ON(channel_loop) override;
   void PutEnd(const absl::Status& status) RUNS_ON(channel_loop) override;
   void Break() RUNS_ON(channel_loop) override;
   void BeginSleep() RUNS_ON(channel_loop) override;

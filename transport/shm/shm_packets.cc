@@ -5,55 +5,18 @@
 #include <sys/socket.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include "absl/strings/cord.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/unique_fd.h"
-#include "proto/refusal.h"
+#include "transport/status_packet.h"
 
 namespace warpline::shm_internal {
 namespace {
 
-constexpr size_t kMaxMessage = 1024;
 constexpr size_t kFds = 6;
-
-struct Head {
-  uint32_t code;
-  uint32_t message_bytes;  // The refusal follows the message.
-};
-
-std::string Encode(const absl::Status& status) {
-  const absl::string_view message = status.message().substr(0, kMaxMessage);
-  const Head head = {static_cast<uint32_t>(status.raw_code()),
-                     static_cast<uint32_t>(message.size())};
-  std::string packet(reinterpret_cast<const char*>(&head), sizeof(head));
-  packet.append(message.data(), message.size());
-  const auto refusal = status.GetPayload(kRefusalPayload);
-  if (refusal.has_value() && refusal->size() <= kMaxRefusalBytes) packet += std::string(*refusal);
-  return packet;
-}
-
-bool Decode(std::string_view packet, absl::Status* status) {
-  Head head;
-  if (packet.size() < sizeof(head)) return false;
-  std::memcpy(&head, packet.data(), sizeof(head));
-  packet.remove_prefix(sizeof(head));
-  if (head.message_bytes > packet.size() || head.message_bytes > kMaxMessage) return false;
-  const std::string_view refusal = packet.substr(head.message_bytes);
-  if (refusal.size() > kMaxRefusalBytes) return false;
-  *status = absl::Status(static_cast<absl::StatusCode>(head.code),
-                         absl::string_view(packet.data(), head.message_bytes));
-  if (!status->ok() && !refusal.empty()) {
-    status->SetPayload(kRefusalPayload, absl::Cord({refusal.data(), refusal.size()}));
-  }
-  return true;
-}
 
 void Send(int socket, const std::string& packet, const int* fds, size_t count) {
   iovec part = {const_cast<char*>(packet.data()), packet.size()};
@@ -95,7 +58,7 @@ std::optional<ConnectionRings> TakeRings(msghdr* message) {
 }  // namespace
 
 void SendStatus(int socket, const absl::Status& status) {
-  Send(socket, Encode(status), nullptr, 0);
+  Send(socket, EncodeStatus(status), nullptr, 0);
 }
 
 void SendTaken(int socket, const ConnectionRings& rings) {
@@ -103,11 +66,11 @@ void SendTaken(int socket, const ConnectionRings& rings) {
   const RingDescriptors& down = rings.to_client;
   const int fds[kFds] = {up.memory.get(),   up.readable.get(),   up.writable.get(),
                          down.memory.get(), down.readable.get(), down.writable.get()};
-  Send(socket, Encode(absl::OkStatus()), fds, kFds);
+  Send(socket, EncodeStatus(absl::OkStatus()), fds, kFds);
 }
 
 absl::StatusOr<std::optional<Received>> Receive(int socket) {
-  char bytes[sizeof(Head) + kMaxMessage + kMaxRefusalBytes];
+  char bytes[kMaxStatusPacket];
   iovec part = {bytes, sizeof(bytes)};
   alignas(cmsghdr) char control[CMSG_SPACE(kFds * sizeof(int))];
   msghdr message = {};
@@ -124,7 +87,7 @@ absl::StatusOr<std::optional<Received>> Receive(int socket) {
   Received received;
   received.rings = TakeRings(&message);
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-      !Decode({bytes, static_cast<size_t>(got)}, &received.status)) {
+      !DecodeStatus({bytes, static_cast<size_t>(got)}, &received.status)) {
     return absl::InvalidArgumentError("the peer's last word is no status");
   }
   return received;

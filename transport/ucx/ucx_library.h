@@ -1,0 +1,31 @@
+// UCX, loaded when it is first wanted. Private to transport/ucx.
+//
+// Nothing of ours is linked with it: a process that never goes on over UCX has none of it, and one
+// where it is missing says so instead of not starting.
+#ifndef WARPLINE_TRANSPORT_UCX_UCX_LIBRARY_H_
+#define WARPLINE_TRANSPORT_UCX_UCX_LIBRARY_H_
+
+#include <ucp/api/ucp.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace warpline::ucx_internal {
+
+// UCX's functions under their own names.
+struct UcxLibrary {
+#define UCX_FUNCTION(name) decltype(&::name) name;
+#include "transport/ucx/ucx_functions.inc"
+#undef UCX_FUNCTION
+
+  // Loads it. UNAVAILABLE, saying what is missing, where it cannot be. Thread-safe; loads once.
+  static absl::StatusOr<const UcxLibrary*> Get();
+
+  // UNAVAILABLE for what UCX returned, in its words; OK for UCS_OK.
+  absl::Status ToStatus(ucs_status_t status, absl::string_view what) const;
+};
+
+}  // namespace warpline::ucx_internal
+
+#endif  // WARPLINE_TRANSPORT_UCX_UCX_LIBRARY_H_
