@@ -44,6 +44,15 @@
 //     <--------------------------------- kBulkTaken (of puts so far)
 //     kBulkGet ----------------------------------> reads
 //     <--------------------------------- kBulkBytes (in the order of gets)
+//
+// A session may go on over UCX where the operator allows it (kFeatureLanes). Each connection has a
+// lane, a process of its own on the server's host, which passes frames on between UCX and the
+// server:
+//
+//     kLaneAsk ----------------------------------> starts a lane
+//     <-------------------------------------- kLane (its address and its secret, or why there is
+//     none)
+//     kResume, at the lane ----------------------> as on any other connection
 #ifndef WARPLINE_PROTO_FRAMES_H_
 #define WARPLINE_PROTO_FRAMES_H_
 
@@ -81,6 +90,8 @@ enum Feature : uint64_t {
   kFeatureBoard = 16,
   // The session may have bulk connections.
   kFeatureBulk = 32,
+  // The session may ask for lanes.
+  kFeatureLanes = 64,
 };
 
 enum FrameKind : uint32_t {
@@ -97,6 +108,7 @@ enum FrameKind : uint32_t {
   kBulkMemory = 10,  // HostMemoryRequest, without the session and its secret.
   kBulkPut = 11,     // BulkHeader, then the bytes.
   kBulkGet = 12,     // BulkHeader.
+  kLaneAsk = 13,     // Empty.
   // Server to client, from 16.
   kWelcome = 16,
   kReceived = 17,  // ReceivedBody.
@@ -111,6 +123,7 @@ enum FrameKind : uint32_t {
   kBulkMemoryDone = 26,  // HostMemoryAnswer.
   kBulkTaken = 27,       // BulkTakenBody.
   kBulkBytes = 28,       // The bytes.
+  kLane = 29,            // Lane.
 };
 
 // The key of the completion board under which the whole session is reported; the other keys are

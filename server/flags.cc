@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "audit/audit_flags.h"
 #include "common/byte_size.h"
 #include "common/endpoint.h"
@@ -25,6 +27,13 @@ ABSL_FLAG(bool, shm, true,
           "Programs on this host go on through memory that they share with the server, once their "
           "session is open: a round trip takes a fraction of one over a socket. Not where unix "
           "sockets need TLS (--tls_on_unix_sockets).");
+ABSL_FLAG(
+    std::vector<std::string>, ucx_networks, {},
+    "Networks, such as 10.0.0.0/8, separated by commas, from which sessions may go on over UCX, "
+    "once they are open: a round trip takes half of one over gRPC. UCX neither encrypts nor "
+    "knows its peers: name only networks in which nobody listens or intrudes. Needs --shm.");
+ABSL_FLAG(std::string, ucx_ports, "14700-14999",
+          "The TCP ports at which sessions are reached over UCX, one for each; empty for any.");
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the server is ready.");
 ABSL_FLAG(std::string, device, "auto",
@@ -152,12 +161,37 @@ constexpr int kMostWarmWorkers = 64;
 constexpr int kMostHardwareQueues = 32;
 constexpr int kMostStrangersPerPeer = 4096;
 
+absl::StatusOr<LanePorts> ParseLanePorts(const std::string& text) {
+  if (text.empty()) return LanePorts();
+  const std::vector<std::string> ends = absl::StrSplit(text, '-');
+  LanePorts ports;
+  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &ports.first) ||
+      !absl::SimpleAtoi(ends[1], &ports.last) || ports.first == 0 || ports.last > 65535 ||
+      ports.first > ports.last) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ucx_ports=", text, ": expected a range such as 14700-14999"));
+  }
+  return ports;
+}
+
 absl::StatusOr<ListenOptions> Listen() {
   ListenOptions options;
   options.addresses = absl::GetFlag(FLAGS_listen);
   options.tls = TlsFilesFromFlags();
   options.tls_on_unix_sockets = TlsOnUnixSockets();
   options.shm = absl::GetFlag(FLAGS_shm) && !options.tls_on_unix_sockets;
+  auto networks = Networks::Parse(absl::GetFlag(FLAGS_ucx_networks));
+  if (!networks.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ucx_networks: ", std::string(networks.status().message())));
+  }
+  options.ucx_networks = *std::move(networks);
+  if (!options.ucx_networks.empty() && !options.shm) {
+    return absl::InvalidArgumentError("--ucx_networks needs --shm");
+  }
+  auto ports = ParseLanePorts(absl::GetFlag(FLAGS_ucx_ports));
+  if (!ports.ok()) return ports.status();
+  options.ucx_ports = *ports;
   options.port_file = absl::GetFlag(FLAGS_port_file);
   options.admin_address = absl::GetFlag(FLAGS_admin_listen);
   absl::Status metrics =

@@ -191,6 +191,24 @@ absl::StatusOr<SessionHostOptions> HostOptions(const ServerOptions& from,
   return options;
 }
 
+// Null where nobody has lanes.
+absl::StatusOr<std::unique_ptr<LaneOptions>> MakeLaneOptions(const ListenOptions& from,
+                                                             const std::string& shm_name,
+                                                             ProcessLauncher* launcher,
+                                                             jail::Jailer* jailer) {
+  if (from.ucx_networks.empty()) return nullptr;
+  auto program = FindProgram(ProcessRole::kLane);
+  if (!program.ok()) return program.status();
+  auto lanes = std::make_unique<LaneOptions>();
+  lanes->launcher = launcher;
+  lanes->jailer = jailer;
+  lanes->program.path = *std::move(program);
+  lanes->networks = from.ucx_networks;
+  lanes->ports = from.ucx_ports;
+  lanes->server_name = shm_name;
+  return lanes;
+}
+
 // A tenant that is alone may open as many sessions as there may be.
 uint64_t TenantHostBytes(const SessionLimits& limits, const SessionOptions& session) {
   if (limits.tenant_host_bytes != 0) return limits.tenant_host_bytes;
@@ -262,6 +280,10 @@ absl::Status GpuServer::Compose() {
   host->leases = leases_.get();
   host->launcher = launcher_.get();
   host->jailer = jailer_.get();
+  auto lanes =
+      MakeLaneOptions(options_.listen, host->session.shm_name, launcher_.get(), jailer_.get());
+  if (!lanes.ok()) return lanes.status();
+  host->lanes = *std::move(lanes);
   host->audit = audit_.get();
   sampler_ = MakeSampler(*devices);
   shm_name_ = host->session.shm_name;

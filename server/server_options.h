@@ -12,6 +12,8 @@
 #include "common/serving/tls_files.h"
 #include "memory/arena_book.h"
 #include "server/jail/jailer.h"
+#include "server/lanes/lane_process.h"
+#include "server/lanes/networks.h"
 #include "server/memory/pageable_access.h"
 #include "server/modules/module_store.h"
 
@@ -25,6 +27,9 @@ struct ListenOptions {
   bool tls_on_unix_sockets = false;
   // Clients on this host may go on through shared memory.
   bool shm = true;
+  // Clients that come from these networks may go on over UCX, at these ports.
+  Networks ucx_networks = {};
+  LanePorts ucx_ports = {};
   // Where the port of the first host:port address is written; empty for nowhere.
   std::string port_file;
   // Where Prometheus scrapes; empty for nowhere.

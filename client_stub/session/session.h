@@ -40,9 +40,11 @@ struct SessionOptions {
   // How long the session tries to replace a lost connection before the session is lost. 0: not at
   // all.
   absl::Duration resume = absl::Seconds(30);
-  // Whether a session that came over the loopback interface may go on over the server's unix
-  // socket.
+  // Whether a session that came over the loopback interface may go on through shared memory, or
+  // over the server's unix socket.
   bool transfer = true;
+  // Whether it may go on over UCX, where the server offers that.
+  bool lanes = true;
 };
 
 // Thread-safe, except Open and the destructor.

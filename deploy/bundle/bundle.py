@@ -41,6 +41,10 @@ PROGRAMS = ("warpline_bench", "warpline_startup", "long_program")
 MARKER = "BUNDLE.txt"
 # What applications load in place of NVIDIA's.
 SHIMS = ("lib/libcuda.so.1", "lib/libnvidia-ml.so.1")
+# What a library needs without saying so: whoever is linked with it is with the other, too.
+UNSAID = {"libucm.so.0": "libucs.so.0"}
+# What these load, with the private copies.
+GUESTS = ("lib/libwarpline_core.so", "lib/libwarpline_ucx.so")
 
 
 class Error(Exception):
@@ -108,12 +112,11 @@ def add_libraries(out, bazel_bin):
         copied = copy(bazel_bin / local_server.CLIENT_LIBRARIES[shim], out / shim)
         run("strip", "--strip-unneeded", copied)
     (out / "lib/libcuda.so").symlink_to("libcuda.so.1")  # For linking with -lcuda.
-    core = "lib/libwarpline_core.so"
-    users = {core: bazel_bin / local_server.CLIENT_LIBRARIES[core]}
+    users = {to: bazel_bin / local_server.CLIENT_LIBRARIES[to] for to in GUESTS}
     users.update({to: bazel_bin / path for to, path in local_server.BINARIES.items()})
     closure = library_closure(users.values())
     for to, source in users.items():
-        rpath = "$ORIGIN/warpline" if to == core else "$ORIGIN/../lib/warpline"
+        rpath = "$ORIGIN/warpline" if to in GUESTS else "$ORIGIN/../lib/warpline"
         make_private(copy(source, out / to), rpath, closure)
         elf.make_unique_symbols_global(out / to)
     folder = out / "lib/warpline"
@@ -123,6 +126,8 @@ def add_libraries(out, bazel_bin):
         make_private(target, "$ORIGIN", closure, name)
         if soname == HOST_CPP:
             cure_libstdcxx(target)
+        if soname in UNSAID:
+            run("patchelf", "--add-needed", private_name(UNSAID[soname]), target)
         elf.make_unique_symbols_global(target)
     make_private(copy(bazel_bin / "deploy/bundle" / COMPAT, folder / COMPAT), "$ORIGIN", {})
     return {private_name(soname): source for soname, source in closure.items()}

@@ -3,8 +3,8 @@
 # The targets that a running installation is made of (deploy/local/local_server.py names their files).
 INSTALLATION=(
   //client_stub/shim:libcuda.so.1 //client_stub:libwarpline_core.so
-  //client_stub/nvml:libnvidia-ml.so.1
-  //server:warpline-server //server:warpline-supervisor //server:warpline-worker //server:warpline-keeper
+  //client_stub/nvml:libnvidia-ml.so.1 //transport/ucx:libwarpline_ucx.so
+  //server:warpline-server //server:warpline-supervisor //server:warpline-worker //server:warpline-keeper //server:warpline-lane
   //scheduler:warpline-scheduler
   //tools/cli:warpline
 )

@@ -19,6 +19,7 @@ CLIENT_LIBRARIES = {
     "lib/libcuda.so.1": "client_stub/shim/libcuda.so.1",
     "lib/libnvidia-ml.so.1": "client_stub/nvml/libnvidia-ml.so.1",
     "lib/libwarpline_core.so": "client_stub/libwarpline_core.so",
+    "lib/libwarpline_ucx.so": "transport/ucx/libwarpline_ucx.so",
 }
 BINARIES = {
     "bin/warpline": "tools/cli/warpline",
@@ -26,6 +27,7 @@ BINARIES = {
     "bin/warpline-supervisor": "server/supervisor/warpline-supervisor",
     "bin/warpline-worker": "server/worker/warpline-worker",
     "bin/warpline-keeper": "server/keeper/warpline-keeper",
+    "bin/warpline-lane": "server/lane/warpline-lane",
     "bin/warpline-scheduler": "scheduler/warpline-scheduler",
 }
 READY_TIMEOUT_S = 60

@@ -26,6 +26,11 @@ constexpr uint64_t kAccessNetBindTcp = 1ull << 0;         // Version 4.
 constexpr uint64_t kAccessNetConnectTcp = 1ull << 1;      // Version 4.
 constexpr uint64_t kScopeAbstractUnixSocket = 1ull << 0;  // Version 6.
 constexpr uint64_t kScopeSignal = 1ull << 1;              // Version 6.
+constexpr int kRuleNetPort = 2;                           // Version 4.
+struct NetPortAttributes {
+  uint64_t allowed_access;
+  uint64_t port;
+};
 struct RulesetAttributes {
   uint64_t handled_access_fs;
   uint64_t handled_access_net;
@@ -91,6 +96,17 @@ absl::Status AllowForGood(int ruleset, const std::string& path, uint64_t access,
   return fd < 0 ? absl::ErrnoToStatus(errno, path) : Allow(ruleset, fd, path, access, handled);
 }
 
+// Allows listening there; a port 0 stands for those of the system's choice.
+absl::Status AllowListening(int ruleset, const ListenPorts& listens) {
+  for (uint32_t port = listens.first; port <= listens.last; ++port) {
+    const NetPortAttributes attributes = {kAccessNetBindTcp, port};
+    if (syscall(SYS_landlock_add_rule, ruleset, kRuleNetPort, &attributes, 0u) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("landlock_add_rule port ", port));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The folders where the operator said that libraries lie, besides the system's.
 std::vector<std::string> LibraryFolders() {
   const char* const folders = getenv("LD_LIBRARY_PATH");
@@ -107,7 +123,7 @@ int LandlockVersion() {
 }
 
 absl::Status RestrictFiles(absl::Span<const FileRule> files,
-                           const std::vector<std::string>& devices) {
+                           const std::vector<std::string>& devices, const ListenPorts& listens) {
   const int version = LandlockVersion();
   if (version == 0) return absl::UnimplementedError("the kernel has no Landlock");
   const uint64_t handled = HandledAccessFs(version);
@@ -130,6 +146,7 @@ absl::Status RestrictFiles(absl::Span<const FileRule> files,
   status.Update(AllowForGood(ruleset->get(), "/proc/self/task",
                              kReadFolder | LANDLOCK_ACCESS_FS_WRITE_FILE | kAccessFsTruncate,
                              handled));
+  if (listens.any && version >= 4) status.Update(AllowListening(ruleset->get(), listens));
   if (!status.ok()) return status;
   if (syscall(SYS_landlock_restrict_self, ruleset->get(), 0u) != 0) {
     return absl::ErrnoToStatus(errno, "landlock_restrict_self");

@@ -3,6 +3,7 @@
 #ifndef WARPLINE_SERVER_JAIL_FILE_RULES_H_
 #define WARPLINE_SERVER_JAIL_FILE_RULES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,21 @@
 
 namespace warpline::jail {
 
+// Where a process may listen (TCP), if anywhere. Port 0 stands for those of the system's choice.
+struct ListenPorts {
+  bool any = false;
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
 // From now on the calling thread, and the threads that it starts, open only what `files` and
 // `devices` (paths of device files, for reading, writing and ioctl(2)) name, and /proc/self.
-// Nothing can be created, executed, or bound or connected to by TCP, and only this process's own
+// Nothing can be created, executed, or connected to by TCP, nothing bound but what `listens` says,
+// and only this process's own
 // threads can be signalled and traced. The other threads are not restricted, so it must be called
 // while there are none. UNIMPLEMENTED without Landlock. no_new_privs must be set.
 absl::Status RestrictFiles(absl::Span<const FileRule> files,
-                           const std::vector<std::string>& devices);
+                           const std::vector<std::string>& devices, const ListenPorts& listens);
 
 // The version of the kernel's Landlock; 0 for none.
 int LandlockVersion();

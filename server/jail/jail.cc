@@ -52,6 +52,7 @@ absl::Status Jail::CloseBeforeDriver() {
   }
   const std::vector<gid_t> groups(plan_.groups().begin(), plan_.groups().end());
   const std::vector<std::string> devices(plan_.device_files().begin(), plan_.device_files().end());
+  const ListenPorts listens = {profile_->listens, plan_.first_port(), plan_.last_port()};
   // Whatever needs a right comes before it is given up. Root enters namespaces, and then becomes
   // the process's user; others get the right to enter them from a user namespace, into which the
   // process goes as who it is to be.
@@ -67,7 +68,7 @@ absl::Status Jail::CloseBeforeDriver() {
   steps.push_back({Layer::kNamespaces, [&] {
                      absl::Status status;
                      if (own_user && by_user_namespace) status = EnterUserNamespace();
-                     status.Update(EnterNamespaces());
+                     status.Update(EnterNamespaces(/*keep_network=*/profile_->listens));
                      return status;
                    }});
   steps.push_back({Layer::kMounts, [&] {
@@ -79,7 +80,8 @@ absl::Status Jail::CloseBeforeDriver() {
   if (!by_user_namespace) steps.push_back(become_user);
   steps.push_back({Layer::kCapabilities, &DropCapabilities});
   steps.push_back({Layer::kUndumpable, &MakeUndumpable});
-  steps.push_back({Layer::kFiles, [&] { return RestrictFiles(profile_->files, devices); }});
+  steps.push_back(
+      {Layer::kFiles, [&] { return RestrictFiles(profile_->files, devices, listens); }});
   for (const Step& step : steps) {
     const absl::Status status = CloseLayer(step);
     if (!status.ok()) return status;

@@ -76,8 +76,9 @@ absl::Status EnterUserNamespace() {
 
 bool MayAdminister() { return HasCapabilities(1u << CAP_SYS_ADMIN); }
 
-absl::Status EnterNamespaces() {
-  if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS) != 0) {
+absl::Status EnterNamespaces(bool keep_network) {
+  const int network = keep_network ? 0 : CLONE_NEWNET;
+  if (unshare(network | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS) != 0) {
     return absl::ErrnoToStatus(errno, "unshare");
   }
   // So that nothing that is mounted here shows elsewhere.

@@ -26,7 +26,7 @@ absl::Status EnterUserNamespace();
 // Whether the process may enter namespaces as it is.
 bool MayAdminister();
 // The layer "namespaces": a network without interfaces, IPC, host name and mounts of its own.
-absl::Status EnterNamespaces();
+absl::Status EnterNamespaces(bool keep_network);
 
 // The layer "mounts", in a namespace of mounts of its own: makes all of them read-only but
 // /proc, and free of setuid. Devices can still be written to.

@@ -1,5 +1,6 @@
 #include "server/jail/profiles.h"
 
+#include <linux/sockios.h>
 #include <sys/syscall.h>
 
 namespace warpline::jail {
@@ -238,6 +239,113 @@ constexpr RequestRule kRequestsOfSeveral[] = {
 // With one device nothing is duplicated.
 constexpr auto kRequests = absl::MakeConstSpan(kRequestsOfSeveral).subspan(1);
 
+// What the C library and UCX read of the system's network.
+constexpr FileRule kLaneFiles[] = {
+    {"/usr", FileAccess::kRead},           {"/lib", FileAccess::kRead},
+    {"/lib64", FileAccess::kRead},         {"/etc/ld.so.cache", FileAccess::kRead},
+    {"/etc/localtime", FileAccess::kRead}, {"/sys/class/net", FileAccess::kRead},
+    {"/sys/devices", FileAccess::kRead},   {"/proc/cpuinfo", FileAccess::kRead},
+    {"/proc/meminfo", FileAccess::kRead},  {"/proc/sys", FileAccess::kRead},
+    {"/dev/null", FileAccess::kReadWrite}, {"/dev/random", FileAccess::kRead},
+    {"/dev/urandom", FileAccess::kRead},
+};
+
+// What a lane does that listens: it takes connections, reads and writes its sockets and the rings
+// that it shares with the server, and asks what its network interface can do. It makes no
+// connection, and listens nowhere else.
+constexpr SystemCallRule kLaneSystemCalls[] = {
+    // Memory.
+    {SYS_brk},
+    {SYS_madvise},
+    {SYS_membarrier},
+    {SYS_mmap},
+    {SYS_mprotect},
+    {SYS_mremap},
+    {SYS_munmap},
+    // Files and descriptors.
+    {SYS_access},
+    {SYS_close},
+    {SYS_faccessat},
+    {SYS_faccessat2},
+    {SYS_fcntl},
+    {SYS_fstat},
+    {SYS_getdents64},
+    {SYS_ioctl, CallRule::kDriverRequests},
+    {SYS_lseek},
+    {SYS_newfstatat},
+    {SYS_open},
+    {SYS_openat},
+    {SYS_pread64},
+    {SYS_read},
+    {SYS_readlink},
+    {SYS_readlinkat},
+    {SYS_readv},
+    {SYS_stat},
+    {SYS_statx},
+    {SYS_write},
+    {SYS_writev},
+    // Sockets.
+    {SYS_accept},
+    {SYS_accept4},
+    {SYS_getpeername},
+    {SYS_getsockname},
+    {SYS_getsockopt},
+    {SYS_recvfrom},
+    {SYS_recvmsg},
+    {SYS_sendmsg},
+    {SYS_sendto},
+    {SYS_setsockopt},
+    {SYS_shutdown},
+    {SYS_socket, CallRule::kInternetOnly},
+    // Waiting.
+    {SYS_epoll_create1},
+    {SYS_epoll_ctl},
+    {SYS_epoll_pwait},
+    {SYS_epoll_wait},
+    {SYS_eventfd2},
+    {SYS_futex},
+    {SYS_poll},
+    {SYS_ppoll},
+    {SYS_timerfd_create},
+    {SYS_timerfd_settime},
+    // Threads and signals of the process itself.
+    {SYS_clone, CallRule::kThreadOnly},
+    {SYS_exit},
+    {SYS_exit_group},
+    {SYS_getcpu},
+    {SYS_getpid},
+    {SYS_gettid},
+    {SYS_prctl, CallRule::kHarmlessOptions},
+    {SYS_prlimit64, CallRule::kOwnLimitsOnly},
+    {SYS_restart_syscall},
+    {SYS_rseq},
+    {SYS_rt_sigaction},
+    {SYS_rt_sigprocmask},
+    {SYS_rt_sigreturn},
+    {SYS_sched_getaffinity},
+    {SYS_sched_yield},
+    {SYS_set_robust_list},
+    {SYS_sigaltstack},
+    {SYS_tgkill, CallRule::kOwnProcess},
+    // Time and the rest.
+    {SYS_clock_getres},
+    {SYS_clock_gettime},
+    {SYS_clock_nanosleep},
+    {SYS_getrandom},
+    {SYS_gettimeofday},
+    {SYS_nanosleep},
+    {SYS_sysinfo},
+    {SYS_uname},
+};
+
+// What may be asked of a network interface (ioctl(2) on a socket): its flags, address, MTU and
+// hardware address, and what ethtool(8) knows of its speed.
+constexpr RequestRule kLaneRequests[] = {
+    {0xffffffff, SIOCGIFFLAGS}, {0xffffffff, SIOCGIFADDR},   {0xffffffff, SIOCGIFNETMASK},
+    {0xffffffff, SIOCGIFMTU},   {0xffffffff, SIOCGIFHWADDR}, {0xffffffff, SIOCGIFINDEX},
+    {0xffffffff, SIOCETHTOOL},
+};
+
 constexpr Limit kLimits[] = {
     {RLIMIT_CORE, "core", 0},         {RLIMIT_RTPRIO, "rtprio", 0},     {RLIMIT_NICE, "nice", 0},
     {RLIMIT_MSGQUEUE, "msgqueue", 0}, {RLIMIT_NOFILE, "nofile", 65536},
@@ -248,6 +356,7 @@ constexpr Profile kProfiles[] = {
     {kPeersProfile, kAll, kFiles, kSystemCalls, kRequestsOfSeveral, kLimits},
     // It executes no tenant's code, but the descriptors of its memory go through many hands.
     {kKeeperProfile, kAll, kFiles, kSystemCalls, kRequests, kLimits},
+    {kLaneProfile, kAll, kLaneFiles, kLaneSystemCalls, kLaneRequests, kLimits, /*listens=*/true},
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ enum class CallRule {
   kOwnLimitsOnly,    // prlimit64(2): of the calling process, reading.
   kHarmlessOptions,  // prctl(2): names of threads and of memory, timers' slack.
   kDriverRequests,   // ioctl(2): the profile's requests.
+  kInternetOnly,     // socket(2): of the Internet's families.
 };
 
 // A request of ioctl(2): those whose bits of `mask` are `value`.
@@ -56,6 +57,8 @@ struct Profile {
   absl::Span<const SystemCallRule> system_calls;
   absl::Span<const RequestRule> requests;  // In order of their masks.
   absl::Span<const Limit> limits;
+  // Keeps the host's network, and listens at the plan's ports. It connects to nobody.
+  bool listens = false;
 };
 
 // Null when there is none.
@@ -64,6 +67,7 @@ const Profile* ProfileNamed(absl::string_view name);
 inline constexpr char kWorkerProfile[] = "worker";
 inline constexpr char kPeersProfile[] = "worker_with_peers";  // A worker of several devices.
 inline constexpr char kKeeperProfile[] = "keeper";
+inline constexpr char kLaneProfile[] = "lane";
 
 }  // namespace warpline::jail
 

@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -96,6 +97,11 @@ Program Decide(CallRule rule, const Profile& profile) {
         Append({IfEqual(option), Return(SECCOMP_RET_ALLOW)}, &program);
       }
       Append({Return(kRefuse)}, &program);
+      break;
+    case CallRule::kInternetOnly:
+      Append({Load(LowAt(0)), IfEqual(AF_INET), Return(SECCOMP_RET_ALLOW), IfEqual(AF_INET6),
+              Return(SECCOMP_RET_ALLOW), Return(kRefuse)},
+             &program);
       break;
     case CallRule::kDriverRequests:
       AllowRequests(profile.requests, &program);

@@ -20,6 +20,8 @@ constexpr std::array<ProcessRoleSpec, kProcessRoles> kRoles = {{
     {ProcessRole::kWorker, "worker", "warpline-worker", "worker", ProcessRole::kSupervisor},
     // It is started again. What it made stays (server/memory/device_memory.h).
     {ProcessRole::kKeeper, "keeper", "warpline-keeper", "keeper", ProcessRole::kSupervisor},
+    // Its session goes on over the connection that it came from, and may ask for another lane.
+    {ProcessRole::kLane, "lane", "warpline-lane", "lane", ProcessRole::kSupervisor},
 }};
 
 }  // namespace

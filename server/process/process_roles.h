@@ -11,8 +11,8 @@
 
 namespace warpline {
 
-enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper };
-inline constexpr size_t kProcessRoles = 4;
+enum class ProcessRole { kServer, kSupervisor, kWorker, kKeeper, kLane };
+inline constexpr size_t kProcessRoles = 5;
 
 struct ProcessRoleSpec {
   ProcessRole role;

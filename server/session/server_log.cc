@@ -14,7 +14,7 @@ constexpr LogKind kEach[kServerLineCount] = {
     {"protocol_errors", 20, absl::Minutes(1)},  {"connections", 40, absl::Minutes(1)},
     {"workers_lost", 20, absl::Minutes(1)},     {"take_overs", 20, absl::Minutes(1)},
     {"workers_replaced", 20, absl::Minutes(1)}, {"reclaimed", 20, absl::Minutes(1)},
-    {"readers", 20, absl::Minutes(1)},
+    {"readers", 20, absl::Minutes(1)},          {"lanes", 20, absl::Minutes(1)},
 };
 // Of all peers together.
 constexpr LogKind kAll[kServerLineCount] = {
@@ -22,7 +22,7 @@ constexpr LogKind kAll[kServerLineCount] = {
     {"protocol_errors", 200, absl::Seconds(10)},  {"connections", 400, absl::Seconds(10)},
     {"workers_lost", 200, absl::Seconds(10)},     {"take_overs", 200, absl::Seconds(10)},
     {"workers_replaced", 200, absl::Seconds(10)}, {"reclaimed", 200, absl::Seconds(10)},
-    {"readers", 200, absl::Seconds(10)},
+    {"readers", 200, absl::Seconds(10)},          {"lanes", 200, absl::Seconds(10)},
 };
 
 }  // namespace

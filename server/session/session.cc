@@ -37,6 +37,7 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                   context_.counters->clients_vanished.Add(1);
                   End(reason);
                 }),
+      lane_(context.control, context.spawner, context.lanes, port_.get(), &lines_),
       client_(port_, context.options->max_pending_requests,
               [this](const absl::Status& status) {
                 control_loop.AssertOnLoop();
@@ -90,7 +91,8 @@ SessionFacts Session::Facts() const {
           .entitlement = &entitlement(),
           .devices = &holdings_.devices(),
           .keeps_modules = modules_->kept(),
-          .records_modules = context_.audit != nullptr};
+          .records_modules = context_.audit != nullptr,
+          .offers_lanes = lane_.Offered()};
 }
 
 void Session::SetTimer(absl::Duration delay, void (Session::*body)()) {
@@ -307,6 +309,13 @@ void Session::HandleBulkMemory(uint32_t slot, const warpline_internal::HostMemor
     return answer({CudaResult::kOutOfMemory, -1, "the session has too much of it already"});
   }
   OnHostMemory(request, answer);
+}
+
+void Session::OnLaneAsk() {
+  context_.control->Post([self = shared_from_this()] {
+    control_loop.AssertOnLoop();
+    if (self->Serving()) self->lane_.OnAsk();
+  });
 }
 
 uint64_t Session::KeptBytes(const KeptMemory& wanted) const {
@@ -567,6 +576,7 @@ void Session::MaybeFinish() {
   tasks_ = TaskShares::Share();
   state_ = State::kEnded;
   worker_.End();
+  lane_.End();
   SayClosed();
   seat_ = LeaseSeat();
   context_.owner->OnSessionEnded(id_, placed_);
@@ -594,8 +604,10 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.since = since_;
   snapshot.reason = reason_;
   snapshot.entitlement = entitlement();
+  // A lane comes as any client does that shares memory with the server.
+  const std::string transport = lane_.connected() ? "ucx" : port_->transport();
   snapshot.client = {hello_.program(),       hello_.pid(),  hello_.boot_id(),
-                     hello_.pid_namespace(), lines_.peer(), port_->transport()};
+                     hello_.pid_namespace(), lines_.peer(), transport};
   snapshot.worker_pid = worker_.pid();
   holdings_.Describe(&snapshot);
   snapshot.traffic = TrafficSnapshot(port_->traffic());

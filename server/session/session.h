@@ -46,6 +46,7 @@
 #include "server/session/lost_memory.h"
 #include "server/session/session_client.h"
 #include "server/session/session_holdings.h"
+#include "server/session/session_lane.h"
 #include "server/session/session_lines.h"
 #include "server/session/session_messages.h"
 #include "server/session/session_modules.h"
@@ -99,6 +100,7 @@ class Session : public SessionControl,
   void OnChannelClosed(const absl::Status& status) override;
   bool TryCountRequest() override { return client_.TryCount(); }
   void OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) override;
+  void OnLaneAsk() override;
 
  private:
   enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
@@ -171,6 +173,7 @@ class Session : public SessionControl,
 
   SessionLines lines_ ABSL_GUARDED_BY(control_loop);
   ClientPresence presence_ ABSL_GUARDED_BY(control_loop);
+  SessionLane lane_ ABSL_GUARDED_BY(control_loop);
   SessionClient client_;  // Guards what it has; TryCount() is the channel's.
   const std::shared_ptr<SessionModules> modules_;
   SessionWorker worker_ ABSL_GUARDED_BY(control_loop);

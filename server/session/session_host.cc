@@ -131,6 +131,8 @@ absl::StatusOr<SessionSides> SessionHost::Create(const std::string& peer,
   context.owner = this;
   context.control = &control_;
   context.doorbell = &doorbell_;
+  context.spawner = &spawner_;
+  context.lanes = options_.lanes.get();
   context.pool = &pool_;
   context.tasks = &tasks_;
   context.shares = &shares_;

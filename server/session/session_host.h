@@ -19,6 +19,7 @@
 #include "common/mutex.h"
 #include "server/handover/counters.h"
 #include "server/jail/jailer.h"
+#include "server/lanes/lane_process.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/host_memory_port.h"
 #include "server/modules/module_cache.h"
@@ -42,6 +43,8 @@ struct SessionHostOptions {
   jail::Jailer* jailer = nullptr;               // The same; null for no jail, in tests.
   LeaseBook* leases = nullptr;                  // Borrowed, and outliving the host.
   audit::AuditLog* audit = nullptr;             // The same; null where nothing is recorded.
+  // Of sessions that may go on over UCX; null for none.
+  std::unique_ptr<const LaneOptions> lanes;
   int max_sessions = 64;
   // Tasks that the server and its workers may be together (SystemTaskLimit()), and those that a
   // stream takes on the devices.

@@ -126,6 +126,7 @@ warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeT
   if (facts.keeps_modules) features |= kFeatureModuleCache;
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
   if (MayShareHostMemory(*facts.entitlement)) features |= kFeatureBulk;
+  if (facts.offers_lanes && terms.resumable) features |= kFeatureLanes;
   warpline_internal::Welcome welcome;
   welcome.set_version(terms.version);
   welcome.set_features((facts.hello->features() & features) |

@@ -41,6 +41,7 @@ struct SessionFacts {
   const SessionDevices* devices = nullptr;
   bool keeps_modules = false;
   bool records_modules = false;
+  bool offers_lanes = false;
 };
 
 // The devices that its worker opens.

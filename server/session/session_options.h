@@ -15,6 +15,7 @@
 #include "memory/quota.h"
 #include "server/handover/counters.h"
 #include "server/handover/host_bytes.h"
+#include "server/lanes/lane_process.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
 #include "server/memory/memory_links.h"
@@ -84,8 +85,10 @@ class SessionOwner : public MemoryReclaimer {
 struct SessionContext {
   const SessionOptions* options = nullptr;
   SessionOwner* owner = nullptr;
-  EventLoop* control = nullptr;   // Sessions' state lives here.
-  EventLoop* doorbell = nullptr;  // Waits for replies of workers whose channels are parked.
+  EventLoop* control = nullptr;        // Sessions' state lives here.
+  EventLoop* doorbell = nullptr;       // Waits for replies of workers whose channels are parked.
+  EventLoop* spawner = nullptr;        // Starts processes.
+  const LaneOptions* lanes = nullptr;  // Null where there are none.
   LeaseBook* leases = nullptr;
   ModuleCache* modules = nullptr;  // Null where none are kept.
   // What sessions share with their clients, all together.

@@ -2,19 +2,15 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "transport/link_channel.h"
 #include "transport/shm/shm_address.h"
-#include "transport/shm/shm_end.h"
-#include "transport/shm/shm_packets.h"
+#include "transport/shm/shm_connect.h"
 #include "transport/transport.h"
 #include "transport/unix_connect.h"
 
 namespace warpline {
 namespace {
-
-using shm_internal::ShmEnd;
 
 absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, ChannelHandler* handler,
                                                  const ChannelOptions& options,
@@ -24,14 +20,7 @@ absl::StatusOr<std::unique_ptr<Channel>> DialShm(const DialTarget& target, Chann
   if (!name.ok()) return name.status();
   auto socket = ConnectAbstract(*name, target.listener_uid);
   if (!socket.ok()) return socket.status();
-  auto answer = shm_internal::Await(socket->get(), until);
-  if (!answer.ok()) return answer.status();
-  if (!answer->status.ok()) return answer->status;
-  if (!answer->rings.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(target.address, " gives no rings"));
-  }
-  auto end = ShmEnd::Create(*std::move(socket), std::move(answer->rings->to_server),
-                            std::move(answer->rings->to_client));
+  auto end = ShmConnectOn(*std::move(socket), until);
   if (!end.ok()) return end.status();
   return std::make_unique<LinkChannel>(kShmTransport.scheme.data(), *std::move(end), handler,
                                        options);

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "transport/status_packet.h"
 #include "transport/ucx/ucx_device.h"
+#include "transport/ucx/ucx_library.h"
 
 namespace warpline {
 
@@ -64,6 +65,8 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Create(const std::string& peer,
   end->worker_ = *std::move(worker);
   return end;
 }
+
+absl::Status UcxEnd::Load() { return ucx_internal::UcxLibrary::Get().status(); }
 
 absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
                                                        const std::string& port_range,

@@ -37,6 +37,8 @@ inline constexpr size_t kUcxSecretBytes = 16;
 
 class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
  public:
+  // Loads what the other two would load. UNAVAILABLE where UCX is not to be had.
+  static absl::Status Load();
   // The end that waits for the other: for who reaches this host from `peer`, an IP address, and
   // shows the secret. `port_range` is as in UcxWorker. UNAVAILABLE where UCX is not to be had.
   static absl::StatusOr<std::unique_ptr<UcxEnd>> Listen(const std::string& peer,

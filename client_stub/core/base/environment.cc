@@ -76,7 +76,9 @@ Environment ReadEnvironment() {
   if (absl::SimpleAtod(Variable("WARPLINE_RESUME_SECONDS"), &seconds) && seconds >= 0) {
     environment.resume = absl::Seconds(seconds);
   }
-  environment.transfer = Variable("WARPLINE_TRANSFER") != "0";
+  const std::string transfer = Variable("WARPLINE_TRANSFER");
+  environment.transfer = transfer != "0" && transfer != "ucx";
+  environment.lanes = transfer != "0" && transfer != "local";
   environment.share_memory = Variable("WARPLINE_SHARE_MEMORY") != "0";
   int version;
   if (!absl::SimpleAtoi(Variable("WARPLINE_DRIVER_VERSION"), &version) || version <= 0) {

@@ -8,7 +8,9 @@
 //   WARPLINE_TLS_*            an encrypted connection (common/serving/tls_files.h); read at
 //   dialling WARPLINE_CONNECT_TIMEOUT  for how many seconds cuInit waits for a connection (5)
 //   WARPLINE_RESUME_SECONDS   how long a lost connection is tried again (30; 0: not at all)
-//   WARPLINE_TRANSFER         "0": the session stays on the connection that it was opened on
+//   WARPLINE_TRANSFER         where the session may go on once it is open: "local", through shared
+//                             memory or a socket of this host; "ucx"; "0", nowhere; else wherever
+//                             it can
 //   WARPLINE_SHARE_MEMORY     "0": no memory is shared with a server on this host
 //   WARPLINE_DRIVER_VERSION   what cuDriverGetVersion answers (13000)
 //   WARPLINE_STAT             "1": counters on stderr at the end; else a file to append them to
@@ -48,7 +50,8 @@ struct Environment {
   std::string credential_file;
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration resume = absl::Seconds(30);
-  bool transfer = true;
+  bool transfer = true;  // To another address of this host.
+  bool lanes = true;     // Over UCX.
   bool share_memory = true;
   int driver_version = 13000;
   std::string stat;

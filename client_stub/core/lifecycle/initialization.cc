@@ -217,6 +217,7 @@ CUresult Open() {
   options.printer = g_printer.load();
   options.resume = env.resume;
   options.transfer = env.transfer;
+  options.lanes = env.lanes;
   if (!ReadSecrets(env, &options)) return CUDA_ERROR_NOT_PERMITTED;
   auto session = g_opener.load()(options);
   // As in CUDA, the list ends before the first entry that names no device.

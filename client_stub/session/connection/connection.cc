@@ -228,6 +228,8 @@ void Connection::Redial(bool moving) {
     const bool own = choice + 1 == endpoints_.size();
     const absl::Status status = TryResume(endpoints_[choice], give_up);
     const absl::Time now = absl::Now();
+    const bool used_up = endpoints_[choice].once;
+    if (used_up) endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
     if (status.ok()) {
       if (!moving) {
         if (const LogPermit permit = log_->Ask(kResumedLine)) {
@@ -238,6 +240,7 @@ void Connection::Redial(bool moving) {
       return;
     }
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
+    if (used_up) continue;
     if (!own && (moving || IsFinal(status))) {
       // This is not our server, or one that cannot be reached there.
       endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));

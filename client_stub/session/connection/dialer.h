@@ -19,6 +19,10 @@ namespace warpline::stub {
 struct DialTarget {
   std::string endpoint;
   std::optional<uint32_t> listener_uid = std::nullopt;
+  // What the listener wants to see first; see transport/transport.h.
+  std::string secret = {};
+  // It is good for one connection, and not to be dialled again.
+  bool once = false;
 };
 
 // Opens a channel to the server at an address and returns it, or the reason why not, within the

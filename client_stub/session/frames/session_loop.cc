@@ -102,6 +102,10 @@ bool SessionLoop::HandleFrame(const Frame& frame, std::string* problem) {
     case kFault:
       HandleFault(frame.payload);
       return true;
+    case kLane:
+      if (parts_.lanes->OnLane(frame.payload)) return true;
+      *problem = "a lane that was not asked for";
+      return false;
     case kReceived:
       return HandleReceived(frame.payload, problem);
     default:
@@ -153,6 +157,7 @@ bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) 
   Add(connection_->moving() ? &counters.transfers : &counters.resumes, 1);
   receipts_.NoteSaid();
   connection_->SetResumed();
+  parts_.lanes->OnResumed(connection_->moving());
   return true;
 }
 

@@ -32,6 +32,7 @@ SessionImpl::SessionImpl(ArenaReservation arena)
              .control = &control_,
              .memory = &memory_,
              .notices = &notices_,
+             .lanes = &lanes_,
              .log = &log_},
             &connection_, &answer_),
       connection_(&commands_.channel(), &loop_, &log_, [this](const absl::Status& status) {
@@ -69,9 +70,13 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   if ((welcomed.terms.features & kFeatureBulk) != 0) {
     bulk_.Start(DialTarget{options.endpoint}, dialer, {welcomed.session, welcomed.secret});
   }
-  if (!options.transfer) return absl::OkStatus();
-  const std::optional<DialTarget> other = OtherAddress(welcomed, options.endpoint);
-  if (other.has_value()) connection_.MoveTo(*other, kSettling);
+  std::optional<DialTarget> other;
+  if (options.transfer) other = OtherAddress(welcomed, options.endpoint);
+  if (other.has_value()) {
+    connection_.MoveTo(*other, kSettling);
+  } else if (options.lanes && (welcomed.terms.features & kFeatureLanes) != 0) {
+    lanes_.Start();
+  }
   return absl::OkStatus();
 }
 

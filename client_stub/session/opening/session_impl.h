@@ -16,6 +16,7 @@
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
 #include "client_stub/session/connection/dialer.h"
+#include "client_stub/session/connection/lane_seeker.h"
 #include "client_stub/session/frames/notice_sinks.h"
 #include "client_stub/session/frames/session_loop.h"
 #include "client_stub/session/handshake/arena_reservation.h"
@@ -51,6 +52,7 @@ class SessionImpl final : public Session {
   BulkConnections bulk_{&log_, &commands_.counters()};
   NoticeSinks notices_;
   OpeningAnswer answer_;
+  LaneSeeker lanes_{&control_, &connection_, &log_};
   SessionLoop loop_;
   // The last member: once it is destroyed, no loop runs, and no other thread of the session.
   Connection connection_;

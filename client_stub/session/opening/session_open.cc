@@ -19,7 +19,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
         to, [](const DialTarget& target, ChannelHandler* handler, absl::Duration deadline) {
           return Dial({.address = target.endpoint,
                        .tls = TlsFilesFromEnvironment(),
-                       .listener_uid = target.listener_uid},
+                       .listener_uid = target.listener_uid,
+                       .secret = target.secret},
                       handler, {.gather = kGather}, deadline);
         });
   };

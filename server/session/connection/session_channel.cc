@@ -190,6 +190,10 @@ Accept SessionChannel::Dispatch(Frame* frame) {
       return OnAck(*frame);
     case kReadBack:
       return OnReadBack(*frame);
+    case kLaneAsk:
+      if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
+      control_->OnLaneAsk();
+      return Accept::kTaken;
     case kClose:
       closing_ = true;
       channel_->Close(absl::OkStatus());

@@ -1,0 +1,44 @@
+#include "client_stub/session/connection/lane_seeker.h"
+
+#include <cstddef>
+#include <string>
+
+#include "client_stub/session/status/session_log.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+constexpr size_t kMaxText = 256;
+
+}  // namespace
+
+void LaneSeeker::Start() {
+  started_.store(true);
+  Ask();
+}
+
+void LaneSeeker::Ask() { control_->Push({kLaneAsk, std::string()}); }
+
+bool LaneSeeker::OnLane(std::string_view payload) {
+  warpline_internal::Lane lane;
+  if (!started_.load() || !lane.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return false;
+  }
+  if (lane.address().empty()) {
+    if (const LogPermit permit = log_->Ask(kNoLaneLine)) {
+      permit.Info("the session does not go on over UCX: ", lane.refusal().substr(0, kMaxText));
+    }
+    return true;
+  }
+  connection_->MoveTo({.endpoint = lane.address(), .secret = lane.secret(), .once = true});
+  return true;
+}
+
+// One that could not be reached is not asked for again.
+void LaneSeeker::OnResumed(bool moved) {
+  if (started_.load() && !moved) Ask();
+}
+
+}  // namespace warpline::stub

@@ -1,0 +1,42 @@
+// How a session finds to UCX: it asks the server for a lane, goes on there, and asks for another
+// when it has lost one. What the server says is untrusted, like every frame.
+#ifndef WARPLINE_CLIENT_STUB_SESSION_CONNECTION_LANE_SEEKER_H_
+#define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_LANE_SEEKER_H_
+
+#include <atomic>
+#include <string_view>
+
+#include "client_stub/session/connection/connection.h"
+#include "client_stub/session/connection/control_queue.h"
+#include "common/log/log_budget.h"
+#include "transport/channel_loop.h"
+
+namespace warpline::stub {
+
+class LaneSeeker {
+ public:
+  // All are borrowed; `log` has the kinds of session_log.h.
+  LaneSeeker(ControlQueue* control, Connection* connection, LogBudget* log)
+      : control_(control), connection_(connection), log_(log) {}
+
+  // The session is open and the server offers lanes: asks for the first. Called once, on any
+  // thread.
+  void Start();
+
+  // A frame kLane. False for one that a correct server does not send.
+  bool OnLane(std::string_view payload) RUNS_ON(channel_loop);
+  // The session goes on on another connection, to which it has `moved`, or because it had lost one.
+  void OnResumed(bool moved) RUNS_ON(channel_loop);
+
+ private:
+  void Ask();
+
+  ControlQueue* const control_;
+  Connection* const connection_;
+  LogBudget* const log_;
+  std::atomic<bool> started_{false};
+};
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_SESSION_CONNECTION_LANE_SEEKER_H_

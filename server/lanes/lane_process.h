@@ -1,0 +1,94 @@
+// The server's end of a lane: a process that carries one connection over UCX (server/lane/).
+#ifndef WARPLINE_SERVER_LANES_LANE_PROCESS_H_
+#define WARPLINE_SERVER_LANES_LANE_PROCESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+#include "proto/lane.pb.h"
+#include "server/jail/jailer.h"
+#include "server/lanes/networks.h"
+#include "server/process/child_process.h"
+#include "server/process/control_loop.h"
+#include "server/process/event_loop.h"
+#include "server/process/running_process.h"
+
+namespace warpline::server {
+
+// Where a lane may listen. Both 0 stand for any port.
+struct LanePorts {
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
+// How lanes are started, and for whom.
+struct LaneOptions {
+  ProcessLauncher* launcher = nullptr;  // Borrowed.
+  jail::Jailer* jailer = nullptr;       // Borrowed; null for no jail, in tests.
+  ChildOptions program = {};
+  // Clients that come from these may have lanes; where there is none, nobody.
+  Networks networks = {};
+  LanePorts ports = {};
+  // Where the server listens for who shares memory with it: an abstract name. Lanes connect there.
+  std::string server_name = {};
+};
+
+// Receives what becomes of a lane.
+class LaneEvents {
+ public:
+  virtual ~LaneEvents() = default;
+  // The client may come, to this address.
+  virtual void OnLaneReady(const std::string& address) RUNS_ON(control_loop) = 0;
+  // The client has come.
+  virtual void OnLaneConnected() RUNS_ON(control_loop) = 0;
+  // The last call: the lane is over; `why` is for people, empty where it had been connected.
+  virtual void OnLaneOver(const std::string& why) RUNS_ON(control_loop) = 0;
+};
+
+// What the process says is checked like a tenant's: it parses what comes from the network.
+class LaneProcess : public std::enable_shared_from_this<LaneProcess> {
+ public:
+  // `control` is the control loop; on `spawner` the process is started. `events` are borrowed until
+  // OnLaneOver() or End().
+  LaneProcess(EventLoop* control, EventLoop* spawner, LaneEvents* events)
+      : control_(control), spawner_(spawner), events_(events) {}
+
+  // Starts a lane for a client at an IP address, which shows the secret. Called once.
+  void Start(const LaneOptions& options, const std::string& peer, const std::string& secret)
+      RUNS_ON(control_loop);
+
+  // Ends the process, without a further event.
+  void End() RUNS_ON(control_loop);
+
+ private:
+  struct Spawned {
+    absl::StatusOr<std::unique_ptr<RunningProcess>> process;
+    UniqueFd socket;
+    UniqueFd server;  // The lane's connection to this server.
+    std::unique_ptr<jail::Cell> cell;
+  };
+  static Spawned Spawn(const LaneOptions& options);
+  void OnSpawned(Spawned spawned, warpline_internal::PrepareLane prepare) RUNS_ON(control_loop);
+  void OnPacket() RUNS_ON(control_loop);
+  void OnPrepared(const warpline_internal::LanePrepared& prepared) RUNS_ON(control_loop);
+  void Over(const std::string& why) RUNS_ON(control_loop);
+  void StopWatching() RUNS_ON(control_loop);
+
+  EventLoop* const control_;
+  EventLoop* const spawner_;
+  LaneEvents* events_ ABSL_GUARDED_BY(control_loop);  // Null once it is over.
+  std::unique_ptr<RunningProcess> process_ ABSL_GUARDED_BY(control_loop);
+  std::unique_ptr<jail::Cell> cell_ ABSL_GUARDED_BY(control_loop);
+  UniqueFd socket_ ABSL_GUARDED_BY(control_loop);
+  EventLoop::Token socket_watch_ ABSL_GUARDED_BY(control_loop) = 0;
+  bool ready_ ABSL_GUARDED_BY(control_loop) = false;
+  bool connected_ ABSL_GUARDED_BY(control_loop) = false;
+};
+
+}  // namespace warpline::server
+
+#endif  // WARPLINE_SERVER_LANES_LANE_PROCESS_H_

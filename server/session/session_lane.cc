@@ -1,0 +1,92 @@
+#include "server/session/session_lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/crypto/secret.h"
+#include "common/steady_time.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+#include "server/session/connection/message_frame.h"
+
+namespace warpline::server {
+namespace {
+
+// What UcxEnd wants to see.
+constexpr size_t kSecretBytes = 16;
+// Each lane is a process that is started, so after one the client waits for the next; the time
+// doubles.
+constexpr absl::Duration kFirstInterval = absl::Seconds(1);
+constexpr absl::Duration kLongestInterval = absl::Minutes(1);
+
+}  // namespace
+
+SessionLane::SessionLane(EventLoop* control, EventLoop* spawner, const LaneOptions* options,
+                         SessionPort* port, const SessionLines* lines)
+    : control_(control),
+      spawner_(spawner),
+      options_(options),
+      port_(port),
+      lines_(lines),
+      interval_(kFirstInterval) {}
+
+bool SessionLane::Offered() const {
+  return options_ != nullptr && options_->networks.Contains(IpOfPeer(lines_->peer()));
+}
+
+void SessionLane::OnAsk() {
+  if (!Offered()) return Refuse("no lanes are offered here");
+  if (timer_ != 0) return;  // It is on its way.
+  End();
+  const absl::Duration wait = next_start_ - SteadyNow();
+  if (wait <= absl::ZeroDuration()) return Begin();
+  timer_ = control_->RunAfter(wait, [this] {
+    control_loop.AssertOnLoop();
+    timer_ = 0;
+    Begin();
+  });
+}
+
+void SessionLane::Begin() {
+  next_start_ = SteadyNow() + interval_;
+  interval_ = std::min(2 * interval_, kLongestInterval);
+  secret_ = RandomBytes(kSecretBytes);
+  answered_ = false;
+  LaneEvents* const events = this;
+  lane_ = std::make_shared<LaneProcess>(control_, spawner_, events);
+  lane_->Start(*options_, IpOfPeer(lines_->peer()), secret_);
+}
+
+void SessionLane::OnLaneReady(const std::string& address) {
+  answered_ = true;
+  warpline_internal::Lane lane;
+  lane.set_address(address);
+  lane.set_secret(secret_);
+  port_->Push(FrameOf(kLane, lane));
+}
+
+void SessionLane::OnLaneOver(const std::string& why) {
+  lane_ = nullptr;
+  connected_ = false;
+  if (!why.empty()) {
+    if (const LogPermit permit = lines_->Ask(kLaneLine)) {
+      permit.Warning("lane lost ", lines_->Keys(), " reason=", why);
+    }
+  }
+  if (!answered_) Refuse("the server could not start a lane");
+}
+
+void SessionLane::Refuse(const std::string& why) {
+  answered_ = true;
+  warpline_internal::Lane lane;
+  lane.set_refusal(why);
+  port_->Push(FrameOf(kLane, lane));
+}
+
+void SessionLane::End() {
+  connected_ = false;
+  if (timer_ != 0) control_->Remove(std::exchange(timer_, 0));
+  if (lane_ != nullptr) std::exchange(lane_, nullptr)->End();
+}
+
+}  // namespace warpline::server
