@@ -49,8 +49,10 @@ class Link:
         self._ends = contextlib.ExitStack()
 
     def _namespace(self):
-        holder = subprocess.Popen(["unshare", "--net", "--ipc", "--", "sh", "-c",
-                                   "ip link set lo up && echo up && exec sleep infinity"],
+        # What is in /sys is that of the namespace in which it was mounted, and UCX looks there.
+        holder = subprocess.Popen(["unshare", "--net", "--ipc", "--mount", "--", "sh", "-c",
+                                   "mount -t sysfs sysfs /sys && ip link set lo up && echo up && "
+                                   "exec sleep infinity"],
                                   stdout=subprocess.PIPE, text=True)
         self._ends.callback(holder.wait)
         self._ends.callback(holder.kill)
@@ -58,7 +60,7 @@ class Link:
             raise local_server.Error("no network namespace can be made; is this root?")
         # The process ends with this one, and the namespace with it.
         enter = ["nsenter", "--net=/proc/%d/ns/net" % holder.pid,
-                 "--ipc=/proc/%d/ns/ipc" % holder.pid, "--"]
+                 "--ipc=/proc/%d/ns/ipc" % holder.pid, "--mount=/proc/%d/ns/mnt" % holder.pid, "--"]
         return holder.pid, enter
 
     def __enter__(self):

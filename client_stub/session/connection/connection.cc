@@ -240,7 +240,12 @@ void Connection::Redial(bool moving) {
       return;
     }
     if ((own && IsFinal(status)) || now >= give_up) return GiveUp(status);
-    if (used_up) continue;
+    if (used_up) {
+      if (const LogPermit permit = log_->Ask(kNoLaneLine)) {
+        permit.Warning("the session does not go on over UCX: ", std::string(status.message()));
+      }
+      continue;
+    }
     if (!own && (moving || IsFinal(status))) {
       // This is not our server, or one that cannot be reached there.
       endpoints_.erase(endpoints_.begin() + static_cast<ptrdiff_t>(choice));
