@@ -4,12 +4,12 @@ virtual link, with nothing else in reach: no loopback, no shared memory, no unix
 a server demands that listens there.
 
   network.py --bundle=DIR --probe=TCP_PROBE [--runs=N] [--connections=N] [--json=FILE]
-             [--relay=DELAY_RELAY --delay_ms=N] [-- ARGUMENTS OF warpline_bench]
+             [--ucx | --relay=DELAY_RELAY --delay_ms=N] [-- ARGUMENTS OF warpline_bench]
 
 Each turn measures the benchmark through Warpline, and what TCP and TLS carry over the same link
 (tcp_probe): those figures take the place of native ones, and the spread is from one turn to the
 next. Needs root. With --relay (bazel-bin/transport/testing/delay_relay_main) everything goes through
-a relay that keeps it for --delay_ms each way.
+a relay that keeps it for --delay_ms each way. With --ucx sessions go on over UCX.
 """
 import argparse
 import contextlib
@@ -107,10 +107,9 @@ class RemoteServer(local_server.Server):
         """It has its port once it listens, and cannot be reached from here."""
 
 
-def rows_of(runs, remote_runs, delay_ms):
+def rows_of(runs, remote_runs, prefix):
     """The rows of all figures; those that plain TCP stands beside have it in place of native."""
     rows = []
-    prefix = "network_%gms_" % delay_ms if delay_ms else "network_"
     for name in remote_runs[0]:
         unit = remote_runs[0][name][1]
         remote = [run[name][0] for run in remote_runs]
@@ -139,6 +138,8 @@ def measure(args, link, folder):
     certificate = ["--tls_cert=%s/server.crt" % folder, "--tls_key=%s/server.key" % folder]
     flags = ["--tls_ca=%s/ca.crt" % folder, *certificate, "--device=" + args.device,
              *args.server_flag]
+    if args.ucx:
+        flags.append("--ucx_networks=%s/30" % SERVER)
     probe = [*link.server, str(args.probe.absolute())]
     with contextlib.ExitStack() as stack:
         def reached(endpoint):
@@ -159,7 +160,9 @@ def measure(args, link, folder):
             probes.append([*link.client, str(args.probe.absolute()), "--connect=" + reached(listens),
                            "--connections=%d" % args.connections, *(["--tls"] if further else [])])
         client = installation.client_environment(endpoint)
+        stat = pathlib.Path(folder, "stat")
         settings = ["%s=%s" % each for each in (
+            ("WARPLINE_STAT", stat),
             ("LD_LIBRARY_PATH", client["LD_LIBRARY_PATH"]), ("WARPLINE_ENDPOINT", endpoint),
             ("WARPLINE_TLS_CA", folder + "/ca.crt"), ("WARPLINE_TLS_CERT", folder + "/client.crt"),
             ("WARPLINE_TLS_KEY", folder + "/client.key"))]
@@ -171,6 +174,9 @@ def measure(args, link, folder):
                 carried.update(run(command, server))
             plain.append(carried)
             remote.append(run(bench + args.arguments, server))
+            if args.ucx and "(now ucx)" not in stat.read_text(encoding="utf-8"):
+                raise local_server.Error("no session over UCX\n" + server.log_tail())
+            stat.unlink()
         return plain, remote
 
 
@@ -186,18 +192,22 @@ def main():
     parser.add_argument("--connections", type=int, default=4, help="of tcp_probe, for its rates")
     parser.add_argument("--relay", type=pathlib.Path)
     parser.add_argument("--delay_ms", type=float, default=0)
+    parser.add_argument("--ucx", action="store_true", help="sessions go on over UCX")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="for the rows as JSON")
     parser.add_argument("arguments", nargs="*", help="passed to warpline_bench")
     args = parser.parse_args()
     if bool(args.relay) != bool(args.delay_ms):
         parser.error("--relay and --delay_ms belong together")
+    if args.ucx and args.relay:
+        parser.error("UCX does not go through the relay")
     try:
         with tempfile.TemporaryDirectory(prefix="warpline-network-") as folder, Link() as link:
             plain, remote = measure(args, link, folder)
     except (local_server.Error, OSError) as error:
         print("network: FAILED (%s)" % error)
         return 1
-    rows = rows_of(plain, remote, args.delay_ms)
+    prefix = "network_%gms_" % args.delay_ms if args.delay_ms else "network_"
+    rows = rows_of(plain, remote, ("ucx_" if args.ucx else "") + prefix)
     compare.print_table(rows, True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -21,6 +22,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/jail/file_rules.h"
 #include "server/jail/layers_off.h"
 
 namespace warpline::jail {
@@ -66,7 +68,7 @@ int With(Layer on, const std::function<int()>& attempts, const char* profile = k
 }
 
 TEST(JailTest, EveryProfileHasEveryLayer) {
-  for (const char* const name : {kWorkerProfile, kPeersProfile, kKeeperProfile}) {
+  for (const char* const name : {kWorkerProfile, kPeersProfile, kKeeperProfile, kLaneProfile}) {
     ASSERT_NE(ProfileNamed(name), nullptr);
     for (const LayerSpec& spec : AllLayers()) {
       EXPECT_TRUE(ProfileNamed(name)->layers.Has(spec.layer)) << name << " " << spec.name;
@@ -129,6 +131,64 @@ TEST(JailTest, ObjectsAreDuplicatedOnlyBetweenSeveralDevices) {
   EXPECT_EQ(With(Layer::kSystemCalls, attempts), 1 | 1 << 2);
   EXPECT_EQ(With(Layer::kSystemCalls, attempts, kKeeperProfile), 1 | 1 << 2);
   EXPECT_EQ(With(Layer::kSystemCalls, attempts, kPeersProfile), 1 << 2);
+}
+
+// Who takes a lane over stays in it: no connection can be made from there, to nobody of this host
+// and of none other, and nobody else can come.
+TEST(JailTest, ALaneTakesConnectionsAndMakesNone) {
+  const int socket_before = socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(With(
+                Layer::kSystemCalls,
+                [socket_before] {
+                  int wrong = 0;
+                  if (const int fd = socket(AF_INET, SOCK_STREAM, 0); fd < 0) wrong |= 1;
+                  for (const int family : {AF_UNIX, AF_NETLINK, AF_PACKET}) {
+                    if (socket(family, SOCK_DGRAM, 0) >= 0 || errno != EPERM) wrong |= 2;
+                  }
+                  sockaddr_in to = {};
+                  to.sin_family = AF_INET;
+                  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+                  to.sin_port = htons(1);
+                  const auto* const address = reinterpret_cast<const sockaddr*>(&to);
+                  if (connect(socket_before, address, sizeof(to)) == 0 || errno != EPERM) {
+                    wrong |= 4;
+                  }
+                  if (bind(socket_before, address, sizeof(to)) == 0 || errno != EPERM) wrong |= 8;
+                  if (listen(socket_before, 1) == 0 || errno != EPERM) wrong |= 16;
+                  if (accept(socket_before, nullptr, nullptr) >= 0 || errno != EINVAL) wrong |= 32;
+                  return wrong;
+                },
+                kLaneProfile),
+            0);
+  close(socket_before);
+}
+
+// Tries to listen at a port in the jail of a lane that may listen at `allowed`: 0 when it does, 1
+// when the jail refuses.
+int ListensInLane(uint16_t port, uint16_t allowed) {
+  return InChild([=] {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // As every child of the supervisor has it.
+    TurnOffForTest(LayerSet(Layer::kSystemCalls));
+    auto plan = Plan(kLaneProfile);
+    plan.set_first_port(allowed);
+    plan.set_last_port(allowed);
+    Jail jail(plan);
+    if (!CloseAll(&jail)) return 99;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at = {};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons(port);
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0) return 0;
+    return errno == EACCES ? 1 : 98;
+  });
+}
+
+TEST(JailTest, ALaneListensAtItsPortsAlone) {
+  if (LandlockVersion() < 4) GTEST_SKIP() << "the kernel's Landlock knows no ports";
+  EXPECT_EQ(ListensInLane(24731, 24731), 0);
+  EXPECT_EQ(ListensInLane(24732, 24731), 1);
+  EXPECT_EQ(ListensInLane(0, 0), 0);
 }
 
 TEST(JailTest, OwnThreadsCanBeSignalled) {
