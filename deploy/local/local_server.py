@@ -103,7 +103,7 @@ def _end_with_parent():
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _children(pid):
+def children(pid):
     found = []
     try:
         for task in os.listdir("/proc/%d/task" % pid):
@@ -116,7 +116,7 @@ def _children(pid):
 
 def descendants(pid):
     found = []
-    for child in _children(pid):
+    for child in children(pid):
         found += [child, *descendants(child)]
     return found
 

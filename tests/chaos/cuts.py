@@ -14,15 +14,18 @@ the moment at random times, until as many connections were cut as --cuts says. P
   failures: 0           programs that did not exit with 0
   leaks: 0              sessions, device memory and descriptors that are left at the end
 
-and ends with 0 when nothing failed and nothing is left. Resumes are fewer than cuts by those cuts
+With --kill_lanes_every_ms sessions go on over UCX, and their lanes are killed besides; `lanes` counts
+those. Ends with 0 when nothing failed and nothing is left. Resumes are fewer than cuts by those cuts
 that hit a program at its opening or its end.
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import random
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -75,6 +78,46 @@ class Relay:
         return self._cuts
 
 
+class LaneKiller:
+    """A context manager that kills one of the server's lanes at random times."""
+
+    def __init__(self, server, every_ms, seed):
+        self._server = server
+        self._pause_ms = [int(end) for end in every_ms.split("-")]
+        self._random = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self.kills = 0
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self):
+        while not self._stop.wait(self._random.uniform(*self._pause_ms) / 1000):
+            lanes = self._lanes()
+            if lanes:
+                os.kill(self._random.choice(lanes), signal.SIGKILL)
+                self.kills += 1
+
+    def _lanes(self):
+        """Ids of the lane processes that the server's supervisor has."""
+        return [process for supervisor in local_server.children(self._server.pid)
+                for process in local_server.children(supervisor)
+                if self._name(process) == "warpline-lane"]
+
+    @staticmethod
+    def _name(process):
+        try:
+            return pathlib.Path("/proc/%d/comm" % process).read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -98,8 +141,8 @@ class Runs:
     def __init__(self, commands, environment, stat_file, seed):
         self._commands = commands
         # A session that cannot open between two cuts is tried again for a while.
-        self._environment = dict(environment, WARPLINE_STAT=str(stat_file), WARPLINE_TRANSFER="0",
-                                 WARPLINE_CONNECT_TIMEOUT="60")
+        self._environment = {"WARPLINE_TRANSFER": "0", "WARPLINE_CONNECT_TIMEOUT": "60",
+                             **environment, "WARPLINE_STAT": str(stat_file)}
         self._stat_file = stat_file
         self._random = random.Random(seed)
         self._stop = threading.Event()
@@ -157,9 +200,13 @@ def leaks(server, port, descriptors_before):
 
 
 def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms="100-400", jobs=2,
-        seed=1, server_flags=(), variables=None):
+        seed=1, server_flags=(), variables=None, kill_lanes_every_ms=None):
     """Does it all; returns what was counted. `variables` are more of the programs' environment."""
     port = free_port()
+    variables = dict(variables or {})
+    if kill_lanes_every_ms:
+        server_flags = [*server_flags, "--ucx_networks=127.0.0.0/8"]
+        variables["WARPLINE_TRANSFER"] = "ucx"
     flags = ["--device=" + device, "--admin_listen=127.0.0.1:%d" % port, *server_flags]
     with tempfile.TemporaryDirectory(prefix="warpline-cuts-") as folder, \
             local_server.Server(installation, flags) as server:
@@ -168,8 +215,12 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
         local_server.run_group(commands[0], environment, PROGRAM_TIMEOUT_S)
         time.sleep(0.5)
         before = len(os.listdir("/proc/%d/fd" % server.pid))
-        with Relay(relay_binary, server.endpoint, cut_every_ms, seed) as relay:
-            environment = installation.client_environment(relay.endpoint) | dict(variables or {})
+        with contextlib.ExitStack() as ends:
+            relay = ends.enter_context(Relay(relay_binary, server.endpoint, cut_every_ms, seed))
+            lanes = None
+            if kill_lanes_every_ms:
+                lanes = ends.enter_context(LaneKiller(server, kill_lanes_every_ms, seed))
+            environment = installation.client_environment(relay.endpoint) | variables
             runs = Runs(commands, environment, pathlib.Path(folder) / "stat", seed)
             runs.start(jobs)
             try:
@@ -186,6 +237,7 @@ def run(installation, relay_binary, commands, cuts, device="auto", cut_every_ms=
             "resumes": int(after.get("warpline_resumes_total", 0) +
                            after.get("warpline_transfers_total", 0)),
             "client resumes": runs.client_counter("resumes"),
+            **({"lanes": lanes.kills} if lanes else {}),
             "bulk bytes": runs.client_counter("bulk bytes"),
             "runs": runs.count,
             "failures": len(runs.failures),
@@ -203,6 +255,8 @@ def main():
     parser.add_argument("--relay", default=str(ROOT / "bazel-bin/transport/testing/delay_relay_main"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cut_every_ms", default="100-400")
+    parser.add_argument("--kill_lanes_every_ms", metavar="A-B",
+                        help="sessions go on over UCX, and lanes are killed as often")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server_flag", metavar="FLAG", action="append", default=[],
@@ -220,7 +274,8 @@ def main():
         counts, failures, left = run(
             installation, options.relay, [shlex.split(program) for program in options.program],
             options.cuts, options.device, options.cut_every_ms, options.jobs, options.seed,
-            options.server_flag, variables=[pair.split("=", 1) for pair in options.env])
+            options.server_flag, variables=[pair.split("=", 1) for pair in options.env],
+            kill_lanes_every_ms=options.kill_lanes_every_ms)
     finally:
         installation.close()
     for text in failures[:5]:
