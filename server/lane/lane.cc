@@ -85,7 +85,7 @@ absl::Status Serve(int socket) {
   answer.mutable_connected();
   const absl::Status told = SendPacket(socket, answer, {});
   if (!told.ok()) return told;
-  Relay(*std::move(end), *std::move(server)).Run();
+  std::make_unique<Relay>(*std::move(end), *std::move(server))->Run();
   return absl::OkStatus();
 }
 

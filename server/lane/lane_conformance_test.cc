@@ -65,7 +65,7 @@ class ByLane {
       if (!server.ok()) return end->PutEnd(server.status());
       end->Welcome();
     }
-    lane::Relay(std::move(end), *std::move(server)).Run();
+    std::make_unique<lane::Relay>(std::move(end), *std::move(server))->Run();
   }
 
   const std::string name_;

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Sessions that go on over UCX, through lanes."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+import harness
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "chaos"))
+import cuts  # noqa: E402  (found by the path above)
+
+PROGRAM = "long_program"
+LANE = "warpline-lane"
+RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
+# As from another host.
+APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"}
+PORTS = range(24600, 24632)
+OFFERED = ("--ucx_networks=127.0.0.0/8", "--ucx_ports=%d-%d" % (PORTS[0], PORTS[-1]))
+# What UCX begins a connection over TCP with.
+MAGIC = bytes.fromhex("78563412bebafeca")
+
+
+class LaneTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.installation = harness.local_server.Installation.from_bazel_bin(
+            harness.RUNFILES, {"bin/examples/" + PROGRAM: "tests/chaos/" + PROGRAM})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.installation.close()
+
+    def run_program(self, server, seconds=1, env=APART):
+        """Its stderr, when it has ended with right results."""
+        _, stderr = harness.run(self.installation, server.endpoint, PROGRAM,
+                                "--seconds=%d" % seconds, stat=True, env=env)
+        return stderr
+
+    def start_program(self, server, seconds):
+        """One that goes over a lane already, and the lane."""
+        process = harness.start(self.installation, server.endpoint, PROGRAM,
+                                "--seconds=%d" % seconds, stat=True, env=APART)
+        harness.wait_until(lambda: "transport        ucx" in self.stat(server),
+                           "the session goes over UCX: " + server.log_tail())
+        lanes = harness.server_processes(server.pid, LANE)
+        self.assertEqual(len(lanes), 1)
+        return process, lanes[0]
+
+    def finish(self, process):
+        status, stdout, stderr = harness.finish(process)
+        self.assertEqual(status, 0, stdout + stderr)
+        self.assertIn(PROGRAM + ": ok", stdout)
+        return stderr
+
+    def stat(self, server):
+        return subprocess.run(
+            [str(self.installation.root / "bin/warpline"), "stat",
+             "--endpoint=" + server.endpoint],
+            stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    def check_no_lane_is_left(self, server):
+        harness.wait_until(lambda: not harness.server_processes(server.pid, LANE),
+                           "no lane is left")
+
+    def test_a_session_goes_on_over_a_lane_of_its_own(self):
+        with harness.server(self.installation, *OFFERED) as server:
+            process, _ = self.start_program(server, 3)
+            stderr = self.finish(process)
+            self.assertIn("transfers: 1 (now ucx)", stderr)
+            self.assertEqual(harness.counters(stderr)["resumes"], 0)
+            self.check_no_lane_is_left(server)
+
+    def test_who_comes_from_elsewhere_or_does_not_want_to_stays(self):
+        with harness.server(self.installation, "--ucx_networks=10.0.0.0/8") as server:
+            self.assertIn("transfers: 0 (now grpc)", self.run_program(server))
+        with harness.server(self.installation, *OFFERED) as server:
+            for transfer in ("0", "local"):
+                stderr = self.run_program(server, env={"WARPLINE_TRANSFER": transfer})
+                self.assertNotIn("(now ucx)", stderr)
+
+    def test_a_lane_that_is_lost_is_followed_by_another(self):
+        with harness.server(self.installation, *OFFERED) as server:
+            process, lane = self.start_program(server, 8)
+            os.kill(lane, signal.SIGKILL)
+            harness.wait_until(lambda: harness.server_processes(server.pid, LANE) not in ([], [lane]),
+                               "another lane follows")
+            stderr = self.finish(process)
+            self.assertGreaterEqual(harness.counters(stderr)["resumes"], 1)
+            self.assertIn("(now ucx)", stderr)
+            self.check_no_lane_is_left(server)
+
+    def test_a_lane_that_cannot_be_reached_does_not_matter(self):
+        with harness.server(self.installation, "--ucx_networks=127.0.0.0/8",
+                            "--ucx_ports=24640-24640") as server, socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", 24640))
+            taken.listen()
+            stderr = self.run_program(server, seconds=2)
+            self.assertIn("does not go on over UCX", stderr)
+            self.assertIn("transfers: 0 (now grpc)", stderr)
+            self.assertIn("lane lost session=1", server.log())
+
+    def test_garbage_at_a_lanes_port_harms_nobody(self):
+        with harness.server(self.installation, *OFFERED) as server:
+            process, _ = self.start_program(server, 4)
+            sent = 0
+            for garbage in (b"", os.urandom(4096), MAGIC, MAGIC + os.urandom(4096),
+                            MAGIC + b"\xff" * 64, MAGIC + b"\0" * 4096,
+                            b"GET / HTTP/1.0\r\n\r\n", MAGIC + b"\1\x7f\xff\xff\xff" * 100):
+                for port in PORTS:
+                    for _ in range(3):
+                        sent += self.send(port, garbage)
+            self.assertGreater(sent, 8)
+            self.finish(process)
+            self.check_no_lane_is_left(server)
+            self.assertIn("(now ucx)", self.run_program(server, seconds=2))
+
+    @staticmethod
+    def send(port, garbage):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as peer:
+                peer.sendall(garbage)
+        except OSError:
+            return 0
+        return 1
+
+    def test_cut_connections_and_killed_lanes_lose_and_repeat_nothing(self):
+        program = [str(self.installation.root / "bin/examples" / PROGRAM), "--seconds=5"]
+        counts, failures, left = cuts.run(self.installation, RELAY, [program], cuts=25,
+                                          device="cpu", cut_every_ms="200-800", jobs=2,
+                                          kill_lanes_every_ms="200-800")
+        print(counts)
+        self.assertFalse(failures, "\n".join(failures[:3]))
+        self.assertFalse(left)
+        self.assertGreater(counts["lanes"], 2)
+
+    def test_what_flags_cannot_mean_is_said(self):
+        for flags in (["--ucx_networks=rack7"], ["--ucx_networks=10.0.0.0/40"],
+                      ["--ucx_ports=9-3"], ["--ucx_networks=10.0.0.0/8", "--shm=false"]):
+            said = subprocess.run(
+                [str(self.installation.root / "bin/warpline-server"), "--check_config",
+                 "--device=cpu", *flags],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            self.assertEqual(said.returncode, 2)
+            name = re.match(r"--\w+", flags[0])[0]
+            self.assertIn(name, said.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
