@@ -300,6 +300,7 @@ ListenerOptions GpuServer::MakeListenerOptions() {
   ListenerOptions options;
   const int max_sessions = std::min(options_.sessions.max_sessions, 1 << 20);
   options.max_strangers_of_peer = options_.sessions.strangers_per_peer;
+  options.trusts_own_process = true;  // It connects for lanes (server/lanes).
   // So that others have room while one peer has all that it may have.
   options.max_strangers = options_.sessions.strangers_per_peer + kStrangersOfOthers;
   // The host counts sessions and says why it refuses. Each may have a stream and another on which

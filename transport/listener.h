@@ -43,6 +43,9 @@ struct ListenerOptions {
   // Every address is a unix socket for this process's user and root alone, without the processes
   // that this one started. Start() returns UNAVAILABLE for an address that cannot be that.
   bool own_user_only = false;
+  // Connections of this very process are no strangers: it makes none but for sessions that it has
+  // admitted. For transports that see whose they are.
+  bool trusts_own_process = false;
   // More to answer at the same addresses, where the transport can.
   UnaryMethods methods = {};
 };

@@ -93,7 +93,7 @@ def install(options):
 
 def server_flags(options):
     return ["--device=" + options.device, "--warm_workers=0", "--session_memory=2GiB",
-            *options.server_flag]
+            "--ucx_networks=127.0.0.0/8", *options.server_flag]
 
 
 def prove(options):

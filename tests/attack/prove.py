@@ -17,7 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SERVER_PROGRAMS = {"bin/warpline-server": "server/warpline-server",
                    "bin/warpline-supervisor": "server/supervisor/warpline-supervisor",
                    "bin/warpline-worker": "server/worker/warpline-worker",
-                   "bin/warpline-keeper": "server/keeper/warpline-keeper"}
+                   "bin/warpline-keeper": "server/keeper/warpline-keeper",
+                   "bin/warpline-lane": "server/lane/warpline-lane"}
 # Of rows that are made at a time: most wait for something that does not come.
 AT_A_TIME = 3
 TIMEOUT_S = 180

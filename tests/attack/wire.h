@@ -63,6 +63,7 @@ absl::Span<const WireAttack> AdminAttacks();
 absl::Span<const WireAttack> FloodAttacks();
 absl::Span<const WireAttack> SharedMemoryAttacks();
 absl::Span<const WireAttack> BulkAttacks();
+absl::Span<const WireAttack> LaneAttacks();
 
 WireResult Stopped(std::string detail);
 WireResult Succeeded(std::string detail);

@@ -28,8 +28,9 @@ namespace warpline::attack {
 namespace {
 
 constexpr absl::Span<const WireAttack> (*kFamilies[])() = {
-    &OpeningAttacks,    &FrameAttacks, &AddressAttacks, &MemoryAttacks,       &CodeAttacks,
-    &ResumptionAttacks, &AdminAttacks, &FloodAttacks,   &SharedMemoryAttacks, &BulkAttacks};
+    &OpeningAttacks,      &FrameAttacks,      &AddressAttacks, &MemoryAttacks,
+    &CodeAttacks,         &ResumptionAttacks, &AdminAttacks,   &FloodAttacks,
+    &SharedMemoryAttacks, &BulkAttacks,       &LaneAttacks};
 
 const char* NameOf(WireOutcome outcome) {
   switch (outcome) {

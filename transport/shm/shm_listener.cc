@@ -50,6 +50,12 @@ absl::StatusOr<Made> MakeEnd(UniqueFd socket) {
   return Made{{*std::move(up), *std::move(down)}, *std::move(end)};
 }
 
+bool IsOwnProcess(int socket) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getpid();
+}
+
 }  // namespace
 
 // A connection and its thread.
@@ -180,6 +186,7 @@ void ShmListener::TakeConnection(UniqueFd socket) {
   // The last one over takes the lock, so that it is in the table by then.
   if (!session->Start().ok()) return;
   sessions_[id] = std::move(session);
+  if (options_.trusts_own_process && IsOwnProcess(fd)) return;
   if (const auto oldest = strangers_.Add(id, peer)) {
     sessions_.at(*oldest)->Close(absl::UnavailableError("too many strangers of this peer"));
   }

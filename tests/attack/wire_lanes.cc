@@ -1,0 +1,94 @@
+// Attacks on lanes: processes that a session can have started, and connections of others over UCX.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+#include "tests/attack/wire.h"
+#include "tests/attack/wire_session.h"
+#include "tests/hostile/raw_client.h"
+#include "transport/ucx/ucx_address.h"
+#include "transport/ucx/ucx_end.h"
+
+namespace warpline::attack {
+namespace {
+
+using hostile::RawClient;
+
+// A client that has a session with lanes, and speaks for itself from then on.
+absl::StatusOr<std::unique_ptr<RawClient>> OpenOwner(const WireTarget& target) {
+  auto client = RawClient::Connect(target.endpoint);
+  if (!client.ok()) return client.status();
+  warpline_internal::Hello hello = HonestHello(/*resumable=*/true);
+  hello.set_features(hello.features() | kFeatureLanes);
+  (*client)->Send(kHello, hello.SerializeAsString());
+  const auto frame = (*client)->Expect(kWelcome, kPatience);
+  if (!frame.ok()) return frame.status();
+  warpline_internal::Welcome welcome;
+  if (!welcome.ParseFromString(*frame)) return absl::InternalError("malformed welcome");
+  if ((welcome.features() & kFeatureLanes) == 0) {
+    return absl::UnavailableError("the server offers no lanes");
+  }
+  return *std::move(client);
+}
+
+absl::StatusOr<warpline_internal::Lane> TakeLane(RawClient* client, absl::Duration patience) {
+  const auto frame = client->Expect(kLane, patience);
+  if (!frame.ok()) return frame.status();
+  warpline_internal::Lane lane;
+  if (!lane.ParseFromString(*frame)) return absl::InternalError("malformed lane");
+  return lane;
+}
+
+// Each lane is a process.
+WireResult LanesWithoutEnd(const WireTarget& target) {
+  const auto client = OpenOwner(target);
+  if (!client.ok()) return Unprepared(client.status());
+  constexpr int kMost = 4;  // At once, after one second, two and four more.
+  const absl::Time until = absl::Now() + absl::Seconds(4);
+  int lanes = 0;
+  while (absl::Now() < until && lanes <= kMost) {
+    for (int i = 0; i < 100; ++i) (*client)->Send(kLaneAsk, "");
+    const auto lane = TakeLane(client->get(), absl::Seconds(1));
+    if (lane.ok() && !lane->address().empty()) ++lanes;
+    if (!lane.ok() && !absl::IsDeadlineExceeded(lane.status())) return Unprepared(lane.status());
+  }
+  const std::string started = absl::StrCat(lanes, " lanes in 4 s");
+  return lanes <= kMost ? JudgeNeighbour(target, started) : Succeeded(started);
+}
+
+// Who knows where a lane is, and not its secret.
+WireResult LaneOfOthers(const WireTarget& target) {
+  const auto client = OpenOwner(target);
+  if (!client.ok()) return Unprepared(client.status());
+  (*client)->Send(kLaneAsk, "");
+  const auto lane = TakeLane(client->get(), kPatience);
+  if (!lane.ok()) return Unprepared(lane.status());
+  const auto address = UcxAddress::Parse(lane->address());
+  if (!address.ok()) return Unprepared(address.status());
+  std::string wrong = lane->secret();
+  if (wrong.size() != kUcxSecretBytes) return Unprepared("no secret: " + lane->refusal());
+  for (const size_t byte : {size_t{0}, wrong.size() - 1}) {
+    wrong = lane->secret();
+    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+    const auto end = UcxEnd::Connect(*address, wrong, absl::Now() + absl::Seconds(1));
+    if (end.ok()) return Succeeded("a stranger has the session's lane");
+  }
+  // Its owner comes all the same.
+  const auto end = UcxEnd::Connect(*address, lane->secret(), absl::Now() + kPatience);
+  if (!end.ok()) return Unprepared(end.status());
+  return Stopped("two secrets were not heard");
+}
+
+constexpr WireAttack kAttacks[] = {
+    {"lanes_without_end", "-", "", &LanesWithoutEnd},
+    {"lane_of_others", "-", "", &LaneOfOthers},
+};
+
+}  // namespace
+
+absl::Span<const WireAttack> LaneAttacks() { return kAttacks; }
+
+}  // namespace warpline::attack
