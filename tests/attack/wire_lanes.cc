@@ -50,8 +50,8 @@ WireResult LanesWithoutEnd(const WireTarget& target) {
   const absl::Time until = absl::Now() + absl::Seconds(4);
   int lanes = 0;
   while (absl::Now() < until && lanes <= kMost) {
-    for (int i = 0; i < 100; ++i) (*client)->Send(kLaneAsk, "");
-    const auto lane = TakeLane(client->get(), absl::Seconds(1));
+    (*client)->Send(kLaneAsk, "");
+    const auto lane = TakeLane(client->get(), until - absl::Now());
     if (lane.ok() && !lane->address().empty()) ++lanes;
     if (!lane.ok() && !absl::IsDeadlineExceeded(lane.status())) return Unprepared(lane.status());
   }
@@ -78,7 +78,7 @@ WireResult LaneOfOthers(const WireTarget& target) {
   }
   // Its owner comes all the same.
   const auto end = UcxEnd::Connect(*address, lane->secret(), absl::Now() + kPatience);
-  if (!end.ok()) return Unprepared(end.status());
+  if (!end.ok()) return Succeeded(absl::StrCat("its owner: ", end.status().ToString()));
   return Stopped("two secrets were not heard");
 }
 
