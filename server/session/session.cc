@@ -315,6 +315,7 @@ void Session::OnLaneAsk() {
   context_.control->Post([self = shared_from_this()] {
     control_loop.AssertOnLoop();
     if (self->Serving()) self->lane_.OnAsk();
+    self->client_.Done();
   });
 }
 

@@ -82,9 +82,23 @@ WireResult LaneOfOthers(const WireTarget& target) {
   return Stopped("two secrets were not heard");
 }
 
+// Asks whose answers nobody takes, as fast as they can be sent.
+WireResult AsksWithoutTaking(const WireTarget& target) {
+  auto opened = OpenOwner(target);
+  if (!opened.ok()) return Unprepared(opened.status());
+  const std::shared_ptr<RawClient> client = *std::move(opened);
+  client->StopReading();
+  const Footprint before = Measure(target);
+  Flood(int64_t{4'000'000} * target.scale, [client](int64_t) { client->Send(kLaneAsk, ""); });
+  return JudgeGrowth(
+      target, before,
+      {.resident_kib = 16 << 10, .descriptors = 32, .threads = 8, .log_bytes = 64 << 10});
+}
+
 constexpr WireAttack kAttacks[] = {
     {"lanes_without_end", "-", "", &LanesWithoutEnd},
     {"lane_of_others", "-", "", &LaneOfOthers},
+    {"lane_asks_without_taking", "-", "", &AsksWithoutTaking},
 };
 
 }  // namespace

@@ -192,6 +192,7 @@ Accept SessionChannel::Dispatch(Frame* frame) {
       return OnReadBack(*frame);
     case kLaneAsk:
       if (port_->Backlog() >= kMaxBacklog) return Accept::kLater;
+      if (!control_->TryCountRequest()) return Accept::kLater;
       control_->OnLaneAsk();
       return Accept::kTaken;
     case kClose:
