@@ -265,6 +265,7 @@ constexpr SystemCallRule kLaneSystemCalls[] = {
     // Files and descriptors.
     {SYS_access},
     {SYS_close},
+    {SYS_dup3},
     {SYS_faccessat},
     {SYS_faccessat2},
     {SYS_fcntl},

@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Create(const std::string& peer,
   UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid()) return absl::ResourceExhaustedError("no descriptor is left for a connection");
   std::unique_ptr<UcxEnd> end(new UcxEnd(std::move(bell), secret));
-  auto worker = UcxWorker::Create({.device = device->name, .port_range = port_range}, end.get());
+  auto worker = UcxWorker::Create(
+      {.device = device->name, .ip = device->address, .port_range = port_range}, end.get());
   if (!worker.ok()) return worker.status();
   end->ip_ = device->address;
   end->worker_ = *std::move(worker);
@@ -81,6 +82,9 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Connect(const UcxAddress& addres
   if (!created.ok()) return created.status();
   UcxEnd& end = **created;
   const LoopScope scope(&channel_loop);
+  // The lane answers on the connection that this end makes: nobody connects to it.
+  const absl::Status closed = end.worker_->CloseDoor();
+  if (!closed.ok()) return closed;
   const absl::Status connected = end.worker_->Connect(address.worker);
   if (!connected.ok()) return connected;
   end.Say(kHello, 0, {.payload = end.worker_->address()});
@@ -100,7 +104,7 @@ absl::Status UcxEnd::AwaitPeer(absl::Time until) {
   while (true) {
     worker_->Progress();
     if (broken_.has_value()) return *broken_;
-    if (worker_->connected()) return absl::OkStatus();
+    if (worker_->connected()) return worker_->CloseDoor();
     const absl::Duration left = until - absl::Now();
     if (left <= absl::ZeroDuration()) return absl::UnavailableError("nobody has connected");
     BeginSleep();

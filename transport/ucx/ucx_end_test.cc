@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "transport/status_packet.h"
 #include "transport/ucx/ucx_address.h"
 #include "transport/ucx/ucx_device.h"
+#include "transport/ucx/ucx_door.h"
 #include "transport/ucx/ucx_worker.h"
 
 namespace warpline {
@@ -97,12 +99,30 @@ TEST(UcxEndTest, NobodyAnswersWhereNoLaneIs) {
   EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
 }
 
+// UCX ends its process when a connection says what cannot be: in the client that is the
+// application.
+TEST(UcxEndTest, NobodyConnectsToWhoHasItsPeer) {
+  const std::set<int> before = ucx_internal::ListenersAt("127.0.0.1");
+  const auto listening = ListenHere();
+  std::thread lane = StartLoopThread("lane", [&] {
+    const LoopScope scope(&channel_loop);
+    EXPECT_EQ(listening->AwaitPeer(Soon()), absl::OkStatus());
+    listening->Welcome();
+  });
+  EXPECT_EQ(ucx_internal::ListenersAt("127.0.0.1").size(), before.size() + 1);
+  const auto client = UcxEnd::Connect(listening->address(), kSecret, Soon());
+  ASSERT_TRUE(client.ok()) << client.status();
+  lane.join();
+  EXPECT_EQ(ucx_internal::ListenersAt("127.0.0.1"), before);
+}
+
 // A peer that has the secret, and sends what it likes.
 class HostilePeer : private ucx_internal::UcxWorkerEvents {
  public:
   explicit HostilePeer(const UcxAddress& to) {
     const LoopScope scope(&channel_loop);
-    auto worker = ucx_internal::UcxWorker::Create({.device = "lo", .port_range = ""}, this);
+    auto worker = ucx_internal::UcxWorker::Create(
+        {.device = "lo", .ip = "127.0.0.1", .port_range = ""}, this);
     EXPECT_TRUE(worker.ok()) << worker.status();
     worker_ = *std::move(worker);
     EXPECT_EQ(worker_->Connect(to.worker), absl::OkStatus());

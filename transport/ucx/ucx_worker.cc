@@ -1,10 +1,12 @@
 #include "transport/ucx/ucx_worker.h"
 
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "transport/loop_thread.h"
+#include "transport/ucx/ucx_door.h"
 
 namespace warpline::ucx_internal {
 namespace {
@@ -55,9 +57,15 @@ absl::Status UcxWorker::Open(const Options& options) {
   ucp_worker_params_t worker_params = {};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  const std::set<int> before = ListenersAt(options.ip);
   status = ucx_->ToStatus(ucx_->ucp_worker_create(context_, &worker_params, &worker_),
                           "UCX cannot listen");
   if (!status.ok()) return status;
+  // Other threads of the host may listen, too, but hardly there and at this moment.
+  std::set<int> made = ListenersAt(options.ip);
+  for (const int fd : before) made.erase(fd);
+  if (made.size() != 1) return absl::UnavailableError("cannot tell where UCX listens");
+  listener_ = *made.begin();
   ucp_am_handler_param_t handler = {};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                        UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -89,6 +97,8 @@ UcxWorker::~UcxWorker() {
   if (worker_ != nullptr) ucx_->ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucx_->ucp_cleanup(context_);
 }
+
+absl::Status UcxWorker::CloseDoor() { return CloseToStrangers(listener_); }
 
 absl::Status UcxWorker::Connect(const std::string& address) {
   ucp_ep_params_t params = {};

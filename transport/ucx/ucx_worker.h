@@ -46,7 +46,8 @@ class UcxWorkerEvents {
 class UcxWorker {
  public:
   struct Options {
-    std::string device;      // The network interface; empty for all.
+    std::string device;      // The network interface.
+    std::string ip;          // This host's address there.
     std::string port_range;  // Where it listens: "14600-14999"; empty for any port.
   };
   // `events` is borrowed. UNAVAILABLE where UCX is not to be had, or not on this device.
@@ -58,6 +59,9 @@ class UcxWorker {
 
   // By which others connect to it.
   const std::string& address() const { return address_; }
+
+  // From now on nobody new can connect to it; who has connected stays.
+  absl::Status CloseDoor();
 
   // Makes the endpoint, once. Nothing is sent before something is. The address is taken as it is:
   // only of somebody who is trusted not to end this process.
@@ -99,6 +103,7 @@ class UcxWorker {
   ucp_worker_h worker_ = nullptr;
   int fd_ = -1;
   std::string address_;
+  int listener_ = -1;  // UCX's.
   ucp_ep_h endpoint_ ABSL_GUARDED_BY(channel_loop) = nullptr;
   std::deque<Sending> sends_ ABSL_GUARDED_BY(channel_loop);
 };

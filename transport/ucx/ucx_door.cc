@@ -1,0 +1,57 @@
+#include "transport/ucx/ucx_door.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "common/unique_fd.h"
+
+namespace warpline::ucx_internal {
+namespace {
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+bool ListensAt(int fd, const std::string& ip) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) return false;
+  sockaddr_storage at = {};
+  auto* const address = reinterpret_cast<sockaddr*>(&at);
+  size = sizeof(at);
+  if (getsockname(fd, address, &size) != 0) return false;
+  char text[NI_MAXHOST];
+  return getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 &&
+         text == ip;
+}
+
+}  // namespace
+
+std::set<int> ListenersAt(const std::string& ip) {
+  std::set<int> found;
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
+  if (folder == nullptr) return found;
+  while (const dirent* const entry = readdir(folder.get())) {
+    int fd = -1;
+    if (absl::SimpleAtoi(entry->d_name, &fd) && ListensAt(fd, ip)) found.insert(fd);
+  }
+  return found;
+}
+
+absl::Status CloseToStrangers(int listener) {
+  const UniqueFd nothing(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!nothing.valid() || dup3(nothing.get(), listener, O_CLOEXEC) < 0) {
+    return absl::ErrnoToStatus(errno, "cannot close what UCX listens at");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace warpline::ucx_internal
