@@ -1,9 +1,7 @@
 #include "transport/shm/shm_end.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <utility>
@@ -28,10 +26,10 @@ absl::StatusOr<std::unique_ptr<ShmEnd>> ShmEnd::Create(UniqueFd socket, RingDesc
   }
   auto reader = RingReader::Attach(std::move(to_read));
   if (!reader.ok()) return reader.status();
-  UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell.valid()) return absl::ResourceExhaustedError("no descriptor is left for a connection");
+  auto bell = LoopBell::NewFd();
+  if (!bell.ok()) return bell.status();
   return std::unique_ptr<ShmEnd>(
-      new ShmEnd(std::move(socket), std::move(bell), *std::move(writer), *std::move(reader)));
+      new ShmEnd(std::move(socket), *std::move(bell), *std::move(writer), *std::move(reader)));
 }
 
 ShmEnd::ShmEnd(UniqueFd socket, UniqueFd bell, std::unique_ptr<RingWriter> writer,
@@ -93,7 +91,7 @@ void ShmEnd::PutEnd(const absl::Status& status) { SendStatus(socket_.get(), stat
 void ShmEnd::Break() { shutdown(socket_.get(), SHUT_RDWR); }
 
 void ShmEnd::BeginSleep() {
-  park_.Announce();
+  bell_.Announce();
   // Whether the doorbells ring or not: the loop looks once more before it sleeps.
   reader_->PrepareToSleep();
   writer_->PrepareToSleep(kMaxFramePayload);
@@ -104,7 +102,7 @@ void ShmEnd::BeginSleep() {
 }
 
 void ShmEnd::Sleep(std::optional<std::chrono::nanoseconds> at_most) {
-  pollfd fds[] = {{.fd = bell_.get(), .events = POLLIN, .revents = 0},
+  pollfd fds[] = {{.fd = bell_.fd(), .events = POLLIN, .revents = 0},
                   {.fd = reader_->readable_fd(), .events = POLLIN, .revents = 0},
                   {.fd = writer_->writable_fd(), .events = POLLIN, .revents = 0},
                   {.fd = socket_silent_ ? -1 : socket_.get(), .events = POLLIN, .revents = 0}};
@@ -118,20 +116,10 @@ void ShmEnd::Sleep(std::optional<std::chrono::nanoseconds> at_most) {
 }
 
 void ShmEnd::EndSleep() {
-  park_.Retract();
-  if (rung_) {
-    uint64_t times;
-    [[maybe_unused]] const ssize_t got = read(bell_.get(), &times, sizeof(times));
-  }
+  bell_.Retract(rung_);
   if (readable_) reader_->ClearDoorbell();
   if (writable_) writer_->ClearDoorbell();
   if (socket_ready_) LookAtSocket();
-}
-
-void ShmEnd::Ring() {
-  if (!park_.Signal()) return;
-  const uint64_t once = 1;
-  [[maybe_unused]] const ssize_t written = write(bell_.get(), &once, sizeof(once));
 }
 
 }  // namespace warpline::shm_internal

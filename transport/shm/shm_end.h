@@ -14,7 +14,7 @@
 #include "transport/channel.h"
 #include "transport/channel_loop.h"
 #include "transport/link_end.h"
-#include "transport/park_state.h"
+#include "transport/loop_bell.h"
 #include "transport/shm_ring.h"
 
 namespace warpline::shm_internal {
@@ -36,7 +36,7 @@ class ShmEnd : public LinkEnd {
   void BeginSleep() RUNS_ON(channel_loop) override;
   void Sleep(std::optional<std::chrono::nanoseconds> at_most) RUNS_ON(channel_loop) override;
   void EndSleep() RUNS_ON(channel_loop) override;
-  void Ring() override;
+  void Ring() override { bell_.Ring(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -47,10 +47,9 @@ class ShmEnd : public LinkEnd {
   void LookAtSocket() RUNS_ON(channel_loop);
 
   const UniqueFd socket_;
-  const UniqueFd bell_;  // An eventfd, for Ring().
+  LoopBell bell_;
   const std::unique_ptr<RingWriter> writer_ ABSL_PT_GUARDED_BY(channel_loop);
   const std::unique_ptr<RingReader> reader_ ABSL_PT_GUARDED_BY(channel_loop);
-  ParkState park_;
   // What ended the last sleep, by its descriptors; the sleeper's alone.
   bool rung_ = false;
   bool readable_ = false;

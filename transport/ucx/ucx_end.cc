@@ -2,8 +2,6 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <utility>
@@ -48,7 +46,7 @@ UcxEnd::UcxEnd(UniqueFd bell, const std::string& secret) : bell_(std::move(bell)
   std::memcpy(token_, secret.data(), sizeof(token_));
 }
 
-absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Create(const std::string& peer,
+absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
                                                        const std::string& port_range,
                                                        const std::string& secret) {
   if (secret.size() != kUcxSecretBytes) {
@@ -56,9 +54,9 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Create(const std::string& peer,
   }
   const auto device = ucx_internal::DeviceTowards(peer);
   if (!device.ok()) return device.status();
-  UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell.valid()) return absl::ResourceExhaustedError("no descriptor is left for a connection");
-  std::unique_ptr<UcxEnd> end(new UcxEnd(std::move(bell), secret));
+  auto bell = LoopBell::NewFd();
+  if (!bell.ok()) return bell.status();
+  std::unique_ptr<UcxEnd> end(new UcxEnd(*std::move(bell), secret));
   auto worker = UcxWorker::Create(
       {.device = device->name, .ip = device->address, .port_range = port_range}, end.get());
   if (!worker.ok()) return worker.status();
@@ -69,16 +67,10 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Create(const std::string& peer,
 
 absl::Status UcxEnd::Load() { return ucx_internal::UcxLibrary::Get().status(); }
 
-absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
-                                                       const std::string& port_range,
-                                                       const std::string& secret) {
-  return Create(peer, port_range, secret);
-}
-
 absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Connect(const UcxAddress& address,
                                                         const std::string& secret,
                                                         absl::Time until) {
-  auto created = Create(address.ip, "", secret);
+  auto created = Listen(address.ip, "", secret);
   if (!created.ok()) return created.status();
   UcxEnd& end = **created;
   const LoopScope scope(&channel_loop);
@@ -238,7 +230,7 @@ void UcxEnd::Break() {
 }
 
 void UcxEnd::BeginSleep() {
-  park_.Announce();
+  bell_.Announce();
   rung_ = false;
   due_.store(false);
   if (worker_->Progress() || !received_.empty() || !worker_->Arm()) due_.store(true);
@@ -246,25 +238,12 @@ void UcxEnd::BeginSleep() {
 
 void UcxEnd::Sleep(std::optional<std::chrono::nanoseconds> at_most) {
   if (due_.load()) return;
-  pollfd fds[] = {{.fd = bell_.get(), .events = POLLIN, .revents = 0},
+  pollfd fds[] = {{.fd = bell_.fd(), .events = POLLIN, .revents = 0},
                   {.fd = worker_->fd(), .events = POLLIN, .revents = 0}};
   timespec timeout;
   if (at_most.has_value()) timeout = absl::ToTimespec(absl::FromChrono(*at_most));
   if (ppoll(fds, 2, at_most.has_value() ? &timeout : nullptr, nullptr) <= 0) return;
   rung_ = fds[0].revents != 0;
-}
-
-void UcxEnd::EndSleep() {
-  park_.Retract();
-  if (!rung_) return;
-  uint64_t times;
-  [[maybe_unused]] const ssize_t got = read(bell_.get(), &times, sizeof(times));
-}
-
-void UcxEnd::Ring() {
-  if (!park_.Signal()) return;
-  const uint64_t once = 1;
-  [[maybe_unused]] const ssize_t written = write(bell_.get(), &once, sizeof(once));
 }
 
 }  // namespace warpline

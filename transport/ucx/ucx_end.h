@@ -26,7 +26,7 @@
 #include "transport/channel.h"
 #include "transport/channel_loop.h"
 #include "transport/link_end.h"
-#include "transport/park_state.h"
+#include "transport/loop_bell.h"
 #include "transport/ucx/ucx_address.h"
 #include "transport/ucx/ucx_worker.h"
 
@@ -66,16 +66,13 @@ class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
   void Break() RUNS_ON(channel_loop) override;
   void BeginSleep() RUNS_ON(channel_loop) override;
   void Sleep(std::optional<std::chrono::nanoseconds> at_most) RUNS_ON(channel_loop) override;
-  void EndSleep() RUNS_ON(channel_loop) override;
-  void Ring() override;
+  void EndSleep() RUNS_ON(channel_loop) override { bell_.Retract(rung_); }
+  void Ring() override { bell_.Ring(); }
 
  private:
   using MessageHeader = ucx_internal::MessageHeader;
 
   UcxEnd(UniqueFd bell, const std::string& secret);
-  static absl::StatusOr<std::unique_ptr<UcxEnd>> Create(const std::string& peer,
-                                                        const std::string& port_range,
-                                                        const std::string& secret);
 
   // UcxWorkerEvents.
   void OnMessage(const MessageHeader& header, std::string_view payload)
@@ -88,11 +85,10 @@ class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
   void Say(uint32_t what, uint32_t kind, Frame payload) RUNS_ON(channel_loop);
   void BreakWith(const absl::Status& why) RUNS_ON(channel_loop);
 
-  const UniqueFd bell_;  // An eventfd, for Ring().
+  LoopBell bell_;
   uint64_t token_[2];
   std::string ip_;
   std::unique_ptr<ucx_internal::UcxWorker> worker_ ABSL_PT_GUARDED_BY(channel_loop);
-  ParkState park_;
   bool rung_ = false;  // What ended the last sleep; the sleeper's alone.
   // A message has come, or may have, since the loop announced that it would sleep.
   std::atomic<bool> due_{false};

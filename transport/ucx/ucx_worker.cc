@@ -43,7 +43,7 @@ absl::Status UcxWorker::Open(const Options& options) {
   set("TLS", "tcp");
   // A message comes with its bytes: there is no buffer of the receiver's to ask for.
   set("RNDV_THRESH", "inf");
-  if (!options.device.empty()) set("NET_DEVICES", options.device);
+  set("NET_DEVICES", options.device);
   if (!options.port_range.empty()) set("PORT_RANGE", options.port_range);
   if (!status.ok()) return status;
 
