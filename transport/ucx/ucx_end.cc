@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Listen(const std::string& peer,
   auto worker = UcxWorker::Create(
       {.device = device->name, .ip = device->address, .port_range = port_range}, end.get());
   if (!worker.ok()) return worker.status();
-  end->ip_ = device->address;
+  end->address_ = {device->address, (*worker)->address()};
   end->worker_ = *std::move(worker);
   return end;
 }
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<UcxEnd>> UcxEnd::Connect(const UcxAddress& addres
   if (!closed.ok()) return closed;
   const absl::Status connected = end.worker_->Connect(address.worker);
   if (!connected.ok()) return connected;
-  end.Say(kHello, 0, {.payload = end.worker_->address()});
+  end.Say(kHello, 0, {.payload = end.address_.worker});
   while (!end.answered_ && !end.broken_.has_value()) {
     if (absl::Now() >= until) {
       return absl::UnavailableError(absl::StrCat("nobody answers over UCX at ", address.ip));
@@ -117,8 +117,6 @@ UcxEnd::~UcxEnd() {
   }
   worker_.reset();
 }
-
-UcxAddress UcxEnd::address() const { return {ip_, worker_->address()}; }
 
 void UcxEnd::Say(uint32_t what, uint32_t kind, Frame payload) {
   told_ = taken_;

@@ -52,7 +52,7 @@ class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
   ~UcxEnd() override;
 
   // Where the other end connects to.
-  UcxAddress address() const;
+  const UcxAddress& address() const { return address_; }
   // Of an end that listens, before anything else: waits until the other end has shown the secret.
   // UNAVAILABLE when it has not until then.
   absl::Status AwaitPeer(absl::Time until) RUNS_ON(channel_loop);
@@ -87,7 +87,7 @@ class UcxEnd : public LinkEnd, private ucx_internal::UcxWorkerEvents {
 
   LoopBell bell_;
   uint64_t token_[2];
-  std::string ip_;
+  UcxAddress address_;
   std::unique_ptr<ucx_internal::UcxWorker> worker_ ABSL_PT_GUARDED_BY(channel_loop);
   bool rung_ = false;  // What ended the last sleep; the sleeper's alone.
   // A message has come, or may have, since the loop announced that it would sleep.
