@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Sessions that go on over UCX, through lanes."""
+import collections
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 import unittest
+import urllib.request
 
 import harness
 
@@ -20,6 +24,8 @@ RELAY = harness.RUNFILES / "transport/testing/delay_relay_main"
 # As from another host.
 APART = {"WARPLINE_SHARE_MEMORY": "0", "WARPLINE_TRANSFER": "ucx"}
 PORTS = range(24600, 24632)
+# Buffers of 4 MiB, whose copies go through bulk connections.
+LARGE = "--words=%d" % (1 << 20)
 OFFERED = ("--ucx_networks=127.0.0.0/8", "--ucx_ports=%d-%d" % (PORTS[0], PORTS[-1]))
 
 
@@ -33,16 +39,16 @@ class LaneTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.installation.close()
 
-    def run_program(self, server, seconds=1, env=APART):
+    def run_program(self, server, *arguments, seconds=1, env=APART):
         """Its stderr, when it has ended with right results."""
         _, stderr = harness.run(self.installation, server.endpoint, PROGRAM,
-                                "--seconds=%d" % seconds, stat=True, env=env)
+                                "--seconds=%d" % seconds, *arguments, stat=True, env=env)
         return stderr
 
-    def start_program(self, server, seconds):
+    def start_program(self, server, *arguments, seconds):
         """One that goes over a lane already, and the lane."""
         process = harness.start(self.installation, server.endpoint, PROGRAM,
-                                "--seconds=%d" % seconds, stat=True, env=APART)
+                                "--seconds=%d" % seconds, *arguments, stat=True, env=APART)
         harness.wait_until(lambda: "transport        ucx" in self.stat(server),
                            "the session goes over UCX: " + server.log_tail())
         lanes = harness.server_processes(server.pid, LANE)
@@ -67,7 +73,7 @@ class LaneTest(unittest.TestCase):
 
     def test_a_session_goes_on_over_a_lane_of_its_own(self):
         with harness.server(self.installation, *OFFERED) as server:
-            process, _ = self.start_program(server, 3)
+            process, _ = self.start_program(server, seconds=3)
             stderr = self.finish(process)
             self.assertIn("transfers: 1 (now ucx)", stderr)
             self.assertEqual(harness.counters(stderr)["resumes"], 0)
@@ -83,7 +89,7 @@ class LaneTest(unittest.TestCase):
 
     def test_a_lane_that_is_lost_is_followed_by_another(self):
         with harness.server(self.installation, *OFFERED) as server:
-            process, lane = self.start_program(server, 8)
+            process, lane = self.start_program(server, seconds=8)
             os.kill(lane, signal.SIGKILL)
             harness.wait_until(lambda: harness.server_processes(server.pid, LANE) not in ([], [lane]),
                                "another lane follows")
@@ -103,14 +109,68 @@ class LaneTest(unittest.TestCase):
             self.assertIn("transfers: 0 (now grpc)", stderr)
             self.assertIn("lane lost session=1", server.log())
 
-    def test_strangers_reach_neither_a_lane_that_has_its_client_nor_the_client(self):
+    def test_large_copies_go_over_bulk_connections_to_the_lane(self):
+        port = cuts.free_port()
+        with harness.server(self.installation, *OFFERED,
+                            "--admin_listen=127.0.0.1:%d" % port) as server:
+            stderr = self.run_program(server, LARGE, seconds=4)
+            self.assertIn("(now ucx)", stderr)
+            carried = harness.counters(stderr)["bulk bytes"]
+            self.assertGreater(carried, 16 << 20)
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as page:
+                metrics = page.read().decode()
+            found = re.search(r"^warpline_bulk_bytes_total ([\d.e+]+)$", metrics, re.M)
+            # But for what a lane had not told when it was ended.
+            self.assertGreater(float(found[1]) / carried, 0.5)
+            self.assertLessEqual(float(found[1]) / carried, 1.001)
+
+    def test_without_memory_on_the_servers_host_they_ride(self):
+        with harness.server(self.installation, *OFFERED, "--host_memory=1MiB") as server:
+            stderr = self.run_program(server, LARGE, seconds=3)
+            self.assertIn("(now ucx)", stderr)
+            self.assertEqual(harness.counters(stderr)["bulk bytes"], 0)
+            self.assertIn("bulk connection 0 cannot be used", stderr)
+
+    def test_strangers_reach_nothing_of_a_lane_that_has_its_client_nor_of_the_client(self):
         with harness.server(self.installation, *OFFERED) as server:
-            process, lane = self.start_program(server, 5)
-            self.assertEqual(self.listens_at(lane) | self.listens_at(process.pid), set())
+            process, lane = self.start_program(server, LARGE, seconds=6)
+            self.assertEqual(self.listens_at(process.pid), set())
+            ports = self.listens_at(lane)
+            self.assertEqual(len(ports), 1)  # Where bulk connections come to.
+            self.throw_garbage_at(ports.pop(), seconds=3)
             stderr = self.finish(process)
             self.assertEqual(harness.counters(stderr)["resumes"], 0)
+            self.assertGreater(harness.counters(stderr)["bulk bytes"], 0)
             self.assertIn("(now ucx)", stderr)
             self.check_no_lane_is_left(server)
+
+    def throw_garbage_at(self, port, seconds):
+        """Connections that say too little, something else, or another secret, and a frame after it;
+        each is ended by the lane."""
+        until = time.monotonic() + seconds
+        put = struct.pack("<II", 11, 16 + 4096) + struct.pack("<QQ", 1 << 46, 4096) + bytes(4096)
+        kinds = [b"", b"x", bytes(24), os.urandom(24) + put, os.urandom(1 << 16),
+                 os.urandom(16) + struct.pack("<II", 0xffffffff, 0) + put]
+        held = collections.deque()
+        while time.monotonic() < until:
+            for kind in kinds:
+                stranger = socket.create_connection(("127.0.0.1", port))
+                held.append(stranger)
+                if len(held) > 40:
+                    held.popleft().close()
+                try:
+                    stranger.sendall(kind)
+                except OSError:
+                    pass  # It was ended in the middle.
+        last = held.pop()
+        last.settimeout(20)
+        try:
+            self.assertEqual(last.recv(1), b"")
+        except ConnectionResetError:
+            pass
+        for stranger in held:
+            stranger.close()
+        last.close()
 
     @staticmethod
     def listens_at(pid):
@@ -139,6 +199,17 @@ class LaneTest(unittest.TestCase):
         self.assertFalse(failures, "\n".join(failures[:3]))
         self.assertFalse(left)
         self.assertGreater(counts["lanes"], 2)
+
+    def test_lanes_that_are_killed_during_large_copies_lose_and_repeat_nothing(self):
+        program = [str(self.installation.root / "bin/examples" / PROGRAM), "--seconds=5", LARGE]
+        counts, failures, left = cuts.run(self.installation, RELAY, [program], cuts=15,
+                                          device="cpu", cut_every_ms="300-900", jobs=2,
+                                          kill_lanes_every_ms="300-900", variables=APART)
+        print(counts)
+        self.assertFalse(failures, "\n".join(failures[:3]))
+        self.assertFalse(left)
+        self.assertGreater(counts["lanes"], 2)
+        self.assertGreater(counts["bulk bytes"], 0)
 
     def test_what_flags_cannot_mean_is_said(self):
         for flags in (["--ucx_networks=rack7"], ["--ucx_networks=10.0.0.0/40"],

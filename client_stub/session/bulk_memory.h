@@ -25,14 +25,23 @@ class BulkMemory {
   static constexpr uint32_t kSlots = kMaxBulkConnections;
   static constexpr uint64_t kSlotBytes = 8u << 20;
 
-  // Where a slot's memory begins, for commands. Never to be accessed in this process.
-  static constexpr uint64_t Address(uint32_t slot) { return kHostArenaBase + slot * kSlotBytes; }
+  // Where the memory of all slots of a session begins; of those of one object, Address() does.
+  static constexpr uint64_t SlotAddress(uint32_t number) {
+    return kHostArenaBase + number * kSlotBytes;
+  }
 
   virtual ~BulkMemory() = default;
+
+  // Where a slot's memory begins, for commands. Never to be accessed in this process.
+  virtual uint64_t Address(uint32_t slot) const = 0;
 
   // Returns how many slots, from the first on, can be used. Where it is fewer than `wanted`, the
   // others are being connected in the background, unless the server has no such memory.
   virtual uint32_t Ready(uint32_t wanted) = 0;
+
+  // Whether Ready() will say more soon, as far as is known: a copy rather goes with its commands
+  // than another way that takes its time as well.
+  virtual bool Connecting() = 0;
 
   // The connection that the slot has now; 0 for none. What was put on one before is over.
   virtual uint64_t Connection(uint32_t slot) = 0;

@@ -64,7 +64,9 @@ class Session {
   Commands& commands() const { return *parts_.commands; }
   SessionStatus& status() const { return *parts_.status; }
   MemoryRequests& memory() const { return *parts_.memory; }
+  // Over connections to the server, and over those to the session's lane.
   BulkMemory& bulk() const { return *parts_.bulk; }
+  BulkMemory& lane_bulk() const { return *parts_.lane_bulk; }
   Notices& notices() const { return *parts_.notices; }
   Counters& counters() const { return *parts_.counters; }
 
@@ -87,6 +89,7 @@ class Session {
     SessionStatus* status = nullptr;
     MemoryRequests* memory = nullptr;
     BulkMemory* bulk = nullptr;
+    BulkMemory* lane_bulk = nullptr;
     Notices* notices = nullptr;
     Counters* counters = nullptr;
   };

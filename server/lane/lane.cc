@@ -1,17 +1,22 @@
 #include "server/lane/lane.h"
 
+#include <fcntl.h>
+
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/unique_fd.h"
 #include "proto/lane.pb.h"
 #include "server/jail/jail.h"
+#include "server/lane/bulk/bulk_server.h"
 #include "server/lane/relay.h"
 #include "server/process/packet_socket.h"
+#include "transport/bulk/socket_address.h"
 #include "transport/channel_loop.h"
 #include "transport/shm/shm_connect.h"
 #include "transport/ucx/ucx_end.h"
@@ -20,26 +25,42 @@ namespace warpline::lane {
 namespace {
 
 using warpline_internal::FromLane;
+using warpline_internal::LanePrepared;
 using warpline_internal::PrepareLane;
+using warpline_internal::ToLane;
 
 // For the client to come, and for the server to answer the connection.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
-// Opens the lane in its jail; `*report` gets what the jail holds, so far.
-absl::StatusOr<std::unique_ptr<UcxEnd>> Open(const PrepareLane& prepare,
-                                             warpline_internal::JailReport* report) {
+// Where a lane listens.
+struct Doors {
+  std::unique_ptr<UcxEnd> ucx;
+  UniqueFd bulk;
+};
+
+// Opens the lane in its jail, and says in `*prepared` where it listens and what the jail holds.
+absl::StatusOr<Doors> Open(const PrepareLane& prepare, LanePrepared* prepared) {
   // While it may be read.
   const absl::Status loaded = UcxEnd::Load();
   if (!loaded.ok()) return loaded;
   jail::Jail jail(prepare.jail());
   absl::Status closed = prepare.has_jail() ? jail.CloseBeforeDriver() : absl::OkStatus();
   if (!closed.ok()) return closed;
-  auto end = UcxEnd::Listen(prepare.peer(), prepare.ports(), prepare.secret());
+  const uint32_t first = prepare.first_port();
+  const uint32_t last = prepare.last_port();
+  const std::string ports = last == 0 ? "" : absl::StrCat(first, "-", last);
+  auto end = UcxEnd::Listen(prepare.peer(), ports, prepare.secret());
   if (!end.ok()) return end.status();
+  auto bulk = ListenForBulk((*end)->address().ip, first, last);
+  if (!bulk.ok()) return bulk.status();
+  const auto bulk_address = SocketAddress::OfSocket(bulk->get());
+  if (!bulk_address.ok()) return bulk_address.status();
   closed = prepare.has_jail() ? jail.CloseBeforeTenants() : absl::OkStatus();
   if (!closed.ok()) return closed;
-  *report = jail.report();
-  return end;
+  prepared->set_address((*end)->address().ToString());
+  prepared->set_bulk_endpoint(bulk_address->ToString());
+  *prepared->mutable_jail() = jail.report();
+  return Doors{*std::move(end), *std::move(bulk)};
 }
 
 // Lets the client in where the server takes it; else the client gets the server's refusal.
@@ -57,35 +78,38 @@ absl::StatusOr<std::unique_ptr<LinkEnd>> ConnectToServer(UniqueFd socket, UcxEnd
 }  // namespace
 
 absl::Status Serve(int socket) {
-  PrepareLane prepare;
+  ToLane order;
   std::vector<UniqueFd> fds;
-  const absl::Status received = ReceivePacket(socket, &prepare, &fds);
+  const absl::Status received = ReceivePacket(socket, &order, &fds);
   if (!received.ok()) return received;
-  if (fds.size() != 1) return absl::InvalidArgumentError("a lane without its connection");
+  if (!order.has_prepare() || fds.size() != 1) {
+    return absl::InvalidArgumentError("a lane without its connection");
+  }
 
   FromLane answer;
-  auto& prepared = *answer.mutable_prepared();
-  auto end = Open(prepare, prepared.mutable_jail());
-  if (end.ok()) {
-    prepared.set_address((*end)->address().ToString());
-  } else {
-    prepared.set_error(std::string(end.status().message()));
+  auto doors = Open(order.prepare(), answer.mutable_prepared());
+  if (!doors.ok()) {
+    answer.mutable_prepared()->set_error(std::string(doors.status().message()));
   }
   const absl::Status sent = SendPacket(socket, answer, {});
-  if (!end.ok()) return end.status();
+  if (!doors.ok()) return doors.status();
   if (!sent.ok()) return sent;
 
+  // Whoever is slow at the other end must not hold up a connection.
+  fcntl(socket, F_SETFL, O_NONBLOCK);
+  const BulkServer bulk(std::move(doors->bulk), socket, order.prepare().secret());
+  UcxEnd& end = *doors->ucx;
   {
     const LoopScope scope(&channel_loop);
-    const absl::Status came = (*end)->AwaitPeer(absl::Now() + kPatience);
+    const absl::Status came = end.AwaitPeer(absl::Now() + kPatience);
     if (!came.ok()) return came;
   }
-  auto server = ConnectToServer(std::move(fds[0]), end->get());
+  auto server = ConnectToServer(std::move(fds[0]), &end);
   if (!server.ok()) return server.status();
   answer.mutable_connected();
   const absl::Status told = SendPacket(socket, answer, {});
   if (!told.ok()) return told;
-  std::make_unique<Relay>(*std::move(end), *std::move(server))->Run();
+  std::make_unique<Relay>(std::move(doors->ucx), *std::move(server))->Run();
   return absl::OkStatus();
 }
 

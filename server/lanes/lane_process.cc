@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/text.h"
+#include "proto/frames.h"
 #include "server/jail/profiles.h"
 #include "server/process/packet_socket.h"
 #include "transport/unix_connect.h"
@@ -18,10 +20,8 @@ namespace {
 // A lane's address in text, and what it says of itself.
 constexpr size_t kMostAddressBytes = 4096;
 constexpr size_t kMostErrorBytes = 512;
-
-std::string PortsText(const LanePorts& ports) {
-  return ports.last == 0 ? "" : absl::StrCat(ports.first, "-", ports.last);
-}
+// What it may say that it has moved since it said so last.
+constexpr uint64_t kMostMoved = uint64_t{1} << 40;
 
 }  // namespace
 
@@ -52,10 +52,9 @@ void LaneProcess::Start(const LaneOptions& options, const std::string& peer,
                         const std::string& secret) {
   warpline_internal::PrepareLane prepare;
   prepare.set_peer(peer);
-  prepare.set_ports(PortsText(options.ports));
+  prepare.set_first_port(options.ports.first);
+  prepare.set_last_port(options.ports.last);
   prepare.set_secret(secret);
-  prepare.mutable_jail()->set_first_port(options.ports.first);
-  prepare.mutable_jail()->set_last_port(options.ports.last);
   spawner_->Post([self = shared_from_this(), options, prepare] {
     // Posted functions must be copyable, and processes are not.
     auto spawned = std::make_shared<Spawned>(Spawn(options));
@@ -79,16 +78,16 @@ void LaneProcess::OnSpawned(Spawned spawned, warpline_internal::PrepareLane prep
     self->OnPacket();
   });
   if (socket_watch_ == 0) return Over("cannot be watched");
-  if (cell_ == nullptr) {
-    prepare.clear_jail();
-  } else {
-    warpline_internal::JailPlan plan = cell_->plan();
-    plan.set_first_port(prepare.jail().first_port());
-    plan.set_last_port(prepare.jail().last_port());
-    *prepare.mutable_jail() = std::move(plan);
+  warpline_internal::ToLane order;
+  *order.mutable_prepare() = std::move(prepare);
+  if (cell_ != nullptr) {
+    warpline_internal::JailPlan& plan = *order.mutable_prepare()->mutable_jail();
+    plan = cell_->plan();
+    plan.set_first_port(order.prepare().first_port());
+    plan.set_last_port(order.prepare().last_port());
   }
   const int server = spawned.server.get();
-  const absl::Status sent = SendPacket(socket_.get(), prepare, {&server, 1});
+  const absl::Status sent = SendPacket(socket_.get(), order, {&server, 1});
   if (!sent.ok()) Over(std::string(sent.message()));
 }
 
@@ -104,7 +103,42 @@ void LaneProcess::OnPacket() {
     connected_ = true;
     return events_->OnLaneConnected();
   }
+  if (ready_ && TrySpend()) {
+    if (message.has_memory()) return OnMemory(message.memory());
+    if (message.has_moved() && message.moved().bytes() <= kMostMoved) {
+      return events_->OnLaneMoved(message.moved().bytes());
+    }
+  }
   Over("the lane says what is not due");
+}
+
+bool LaneProcess::TrySpend() {
+  const absl::Time now = SteadyNow();
+  words_left_ = std::min(kMostWords,
+                         words_left_ + kWordsPerSecond * absl::ToDoubleSeconds(now - words_since_));
+  words_since_ = now;
+  if (words_left_ < 1) return false;
+  words_left_ -= 1;
+  return true;
+}
+
+void LaneProcess::OnMemory(const warpline_internal::LaneMemory& memory) {
+  if (memory.slot() >= kMaxBulkConnections || !asking_.insert(memory.slot()).second) {
+    return Over("the lane says what is not due");
+  }
+  events_->OnLaneMemory(memory);
+}
+
+void LaneProcess::AnswerMemory(uint32_t slot, const warpline_internal::HostMemoryAnswer& answer,
+                               int fd) {
+  if (events_ == nullptr) return;
+  asking_.erase(slot);
+  warpline_internal::ToLane message;
+  message.mutable_memory()->set_slot(slot);
+  *message.mutable_memory()->mutable_answer() = answer;
+  const absl::Span<const int> fds =
+      fd >= 0 ? absl::Span<const int>(&fd, 1) : absl::Span<const int>();
+  if (!SendPacket(socket_.get(), message, fds).ok()) Over("the lane does not listen");
 }
 
 void LaneProcess::OnPrepared(const warpline_internal::LanePrepared& prepared) {
@@ -112,11 +146,12 @@ void LaneProcess::OnPrepared(const warpline_internal::LanePrepared& prepared) {
     return Over(Quoted(prepared.error().substr(0, kMostErrorBytes)));
   }
   if (cell_ != nullptr) cell_->OnClosed(prepared.jail());
-  if (prepared.address().empty() || prepared.address().size() > kMostAddressBytes) {
+  if (prepared.address().empty() || prepared.address().size() > kMostAddressBytes ||
+      prepared.bulk_endpoint().size() > kMostAddressBytes) {
     return Over("the lane has no address");
   }
   ready_ = true;
-  events_->OnLaneReady(prepared.address());
+  events_->OnLaneReady(prepared.address(), prepared.bulk_endpoint());
 }
 
 void LaneProcess::Over(const std::string& why) {

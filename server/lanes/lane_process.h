@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/steady_time.h"
 #include "common/unique_fd.h"
 #include "proto/lane.pb.h"
+#include "proto/session.pb.h"
 #include "server/jail/jailer.h"
 #include "server/lanes/networks.h"
 #include "server/process/child_process.h"
@@ -41,10 +45,15 @@ struct LaneOptions {
 class LaneEvents {
  public:
   virtual ~LaneEvents() = default;
-  // The client may come, to this address.
-  virtual void OnLaneReady(const std::string& address) RUNS_ON(control_loop) = 0;
+  // The client may come, to this address, and its bulk connections to the other.
+  virtual void OnLaneReady(const std::string& address, const std::string& bulk_endpoint)
+      RUNS_ON(control_loop) = 0;
   // The client has come.
   virtual void OnLaneConnected() RUNS_ON(control_loop) = 0;
+  // A bulk connection asks for host memory. AnswerMemory() is due once.
+  virtual void OnLaneMemory(const warpline_internal::LaneMemory& memory) RUNS_ON(control_loop) = 0;
+  // So many bytes went over bulk connections.
+  virtual void OnLaneMoved(uint64_t bytes) RUNS_ON(control_loop) = 0;
   // The last call: the lane is over; `why` is for people, empty where it had been connected.
   virtual void OnLaneOver(const std::string& why) RUNS_ON(control_loop) = 0;
 };
@@ -52,6 +61,11 @@ class LaneEvents {
 // What the process says is checked like a tenant's: it parses what comes from the network.
 class LaneProcess : public std::enable_shared_from_this<LaneProcess> {
  public:
+  // What a lane may say at once, and in a second from then on; more ends it. One that behaves says
+  // ten times a second what it has moved.
+  static constexpr double kMostWords = 100;
+  static constexpr double kWordsPerSecond = 20;
+
   // `control` is the control loop; on `spawner` the process is started. `events` are borrowed until
   // OnLaneOver() or End().
   LaneProcess(EventLoop* control, EventLoop* spawner, LaneEvents* events)
@@ -59,6 +73,10 @@ class LaneProcess : public std::enable_shared_from_this<LaneProcess> {
 
   // Starts a lane for a client at an IP address, which shows the secret. Called once.
   void Start(const LaneOptions& options, const std::string& peer, const std::string& secret)
+      RUNS_ON(control_loop);
+
+  // The answer to OnLaneMemory(); `fd` is borrowed, -1 where there is none.
+  void AnswerMemory(uint32_t slot, const warpline_internal::HostMemoryAnswer& answer, int fd)
       RUNS_ON(control_loop);
 
   // Ends the process, without a further event.
@@ -75,6 +93,9 @@ class LaneProcess : public std::enable_shared_from_this<LaneProcess> {
   void OnSpawned(Spawned spawned, warpline_internal::PrepareLane prepare) RUNS_ON(control_loop);
   void OnPacket() RUNS_ON(control_loop);
   void OnPrepared(const warpline_internal::LanePrepared& prepared) RUNS_ON(control_loop);
+  void OnMemory(const warpline_internal::LaneMemory& memory) RUNS_ON(control_loop);
+  // Whether the lane may say something now that it may say again and again.
+  bool TrySpend() RUNS_ON(control_loop);
   void Over(const std::string& why) RUNS_ON(control_loop);
   void StopWatching() RUNS_ON(control_loop);
 
@@ -87,6 +108,11 @@ class LaneProcess : public std::enable_shared_from_this<LaneProcess> {
   EventLoop::Token socket_watch_ ABSL_GUARDED_BY(control_loop) = 0;
   bool ready_ ABSL_GUARDED_BY(control_loop) = false;
   bool connected_ ABSL_GUARDED_BY(control_loop) = false;
+  // Slots that wait for an answer about memory.
+  std::set<uint32_t> asking_ ABSL_GUARDED_BY(control_loop);
+  // What it may still say, and since when.
+  double words_left_ ABSL_GUARDED_BY(control_loop) = kMostWords;
+  absl::Time words_since_ ABSL_GUARDED_BY(control_loop) = SteadyNow();
 };
 
 }  // namespace warpline::server

@@ -37,7 +37,11 @@ Session::Session(const SessionContext& context, uint64_t id, std::string peer, L
                   context_.counters->clients_vanished.Add(1);
                   End(reason);
                 }),
-      lane_(context.control, context.spawner, context.lanes, port_.get(), &lines_),
+      lane_(context.control, context.spawner, context.lanes, port_.get(), &lines_,
+            [this](const warpline_internal::HostMemoryRequest& request, BulkMemoryAnswer answer) {
+              control_loop.AssertOnLoop();
+              HandleBulkMemory(request, std::move(answer));
+            }),
       client_(port_, context.options->max_pending_requests,
               [this](const absl::Status& status) {
                 control_loop.AssertOnLoop();
@@ -288,27 +292,36 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
 void Session::OnBulkMemory(uint32_t slot, warpline_internal::HostMemoryRequest request) {
   context_.control->Post([self = shared_from_this(), slot, request = std::move(request)] {
     control_loop.AssertOnLoop();
-    self->HandleBulkMemory(slot, request);
+    self->HandleBulkMemory(request, [bulk = self->bulk_, slot](
+                                        const warpline_internal::HostMemoryAnswer& answer, int) {
+      bulk->Push(slot, FrameOf(kBulkMemoryDone, answer));
+    });
   });
 }
 
-void Session::HandleBulkMemory(uint32_t slot, const warpline_internal::HostMemoryRequest& request) {
-  const auto answer = [bulk = bulk_, slot, va = request.va(), bytes = request.bytes(),
-                       give_back = request.give_back()](const HostSegments::Result& result) {
+void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
+                               BulkMemoryAnswer answer) {
+  const uint64_t va = request.va();
+  const uint64_t bytes = request.bytes();
+  const auto answer_with = [bulk = bulk_, va, bytes, give_back = request.give_back(),
+                            answer = std::move(answer)](const HostSegments::Result& result) {
     warpline_internal::HostMemoryAnswer message;
     message.set_error(static_cast<int>(result.result));
     message.set_message(result.why);
     if (result.result == CudaResult::kSuccess && !give_back && !bulk->Add(va, bytes, result.fd)) {
       message.set_error(static_cast<int>(CudaResult::kOutOfMemory));
     }
-    bulk->Push(slot, FrameOf(kBulkMemoryDone, message));
+    answer(message, message.error() == 0 ? result.fd : -1);
   };
   if (request.give_back()) {
-    bulk_->Remove(request.va());
+    bulk_->Remove(va);
+  } else if (const auto fd = bulk_->Segment(va, bytes)) {
+    // It has it already, and lost the connection on which it would have heard so.
+    return answer_with({CudaResult::kSuccess, fd->get(), {}});
   } else if (!bulk_->HasRoom()) {
-    return answer({CudaResult::kOutOfMemory, -1, "the session has too much of it already"});
+    return answer_with({CudaResult::kOutOfMemory, -1, "the session has too much of it already"});
   }
-  OnHostMemory(request, answer);
+  OnHostMemory(request, answer_with);
 }
 
 void Session::OnLaneAsk() {

@@ -103,6 +103,8 @@ class Session : public SessionControl,
   void OnLaneAsk() override;
 
  private:
+  using BulkMemoryAnswer = SessionLane::MemoryAnswer;
+
   enum class State { kWaiting, kOpening, kOpen, kReplacing, kFaulted, kEnding, kEnded };
 
   // SessionWorkerEvents.
@@ -141,8 +143,9 @@ class Session : public SessionControl,
   // done, when the session is not open any more.
   void WhileServing(std::function<void()> body);
   void HandleRead(const warpline_internal::ReadBack& request) RUNS_ON(control_loop);
-  void HandleBulkMemory(uint32_t slot, const warpline_internal::HostMemoryRequest& request)
-      RUNS_ON(control_loop);
+  // A bulk connection asks for host memory, or gives some back.
+  void HandleBulkMemory(const warpline_internal::HostMemoryRequest& request,
+                        BulkMemoryAnswer answer) RUNS_ON(control_loop);
   void BeginTakeover(const std::string& why, UniqueFd variables) RUNS_ON(control_loop);
   void NoteDeath(const std::string& why) RUNS_ON(control_loop);
   void SetTimer(absl::Duration delay, void (Session::*body)()) RUNS_ON(control_loop);

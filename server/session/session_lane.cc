@@ -22,12 +22,13 @@ constexpr absl::Duration kLongestInterval = absl::Minutes(1);
 }  // namespace
 
 SessionLane::SessionLane(EventLoop* control, EventLoop* spawner, const LaneOptions* options,
-                         SessionPort* port, const SessionLines* lines)
+                         SessionPort* port, const SessionLines* lines, MemorySource memory)
     : control_(control),
       spawner_(spawner),
       options_(options),
       port_(port),
       lines_(lines),
+      memory_(std::move(memory)),
       interval_(kFirstInterval) {}
 
 bool SessionLane::Offered() const {
@@ -57,12 +58,24 @@ void SessionLane::Begin() {
   lane_->Start(*options_, IpOfPeer(lines_->peer()), secret_);
 }
 
-void SessionLane::OnLaneReady(const std::string& address) {
+void SessionLane::OnLaneReady(const std::string& address, const std::string& bulk_endpoint) {
   answered_ = true;
   warpline_internal::Lane lane;
   lane.set_address(address);
   lane.set_secret(secret_);
+  lane.set_bulk_endpoint(bulk_endpoint);
   port_->Push(FrameOf(kLane, lane));
+}
+
+void SessionLane::OnLaneMemory(const warpline_internal::LaneMemory& memory) {
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(memory.va());
+  request.set_bytes(memory.bytes());
+  memory_(request, [weak = std::weak_ptr<LaneProcess>(lane_), slot = memory.slot()](
+                       const warpline_internal::HostMemoryAnswer& answer, int fd) {
+    control_loop.AssertOnLoop();
+    if (const auto lane = weak.lock()) lane->AnswerMemory(slot, answer, fd);
+  });
 }
 
 void SessionLane::OnLaneOver(const std::string& why) {

@@ -3,11 +3,13 @@
 #ifndef WARPLINE_SERVER_SESSION_SESSION_LANE_H_
 #define WARPLINE_SERVER_SESSION_SESSION_LANE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "proto/session.pb.h"
 #include "server/lanes/lane_process.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
@@ -18,9 +20,16 @@ namespace warpline::server {
 
 class SessionLane : private LaneEvents {
  public:
+  // How the lane's bulk connections get host memory of the session: `answer` is called once, on the
+  // control loop, with a descriptor (borrowed) or -1.
+  using MemoryAnswer =
+      std::function<void(const warpline_internal::HostMemoryAnswer& answer, int fd)>;
+  using MemorySource =
+      std::function<void(const warpline_internal::HostMemoryRequest& request, MemoryAnswer answer)>;
+
   // All are borrowed; `options` may be null, where nobody has lanes.
   SessionLane(EventLoop* control, EventLoop* spawner, const LaneOptions* options, SessionPort* port,
-              const SessionLines* lines);
+              const SessionLines* lines, MemorySource memory);
 
   // Whether the client may ask.
   bool Offered() const RUNS_ON(control_loop);
@@ -32,8 +41,13 @@ class SessionLane : private LaneEvents {
 
  private:
   // LaneEvents.
-  void OnLaneReady(const std::string& address) RUNS_ON(control_loop) override;
+  void OnLaneReady(const std::string& address, const std::string& bulk_endpoint)
+      RUNS_ON(control_loop) override;
   void OnLaneConnected() RUNS_ON(control_loop) override { connected_ = true; }
+  void OnLaneMemory(const warpline_internal::LaneMemory& memory) RUNS_ON(control_loop) override;
+  void OnLaneMoved(uint64_t bytes) RUNS_ON(control_loop) override {
+    port_->traffic().bulk_bytes.Add(bytes);
+  }
   void OnLaneOver(const std::string& why) RUNS_ON(control_loop) override;
 
   // Starts it.
@@ -45,6 +59,7 @@ class SessionLane : private LaneEvents {
   const LaneOptions* const options_;
   SessionPort* const port_;
   const SessionLines* const lines_;
+  const MemorySource memory_;
   std::shared_ptr<LaneProcess> lane_ ABSL_GUARDED_BY(control_loop);
   std::string secret_ ABSL_GUARDED_BY(control_loop);
   bool connected_ ABSL_GUARDED_BY(control_loop) = false;

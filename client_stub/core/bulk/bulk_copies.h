@@ -29,9 +29,19 @@ class BulkCopies {
   static constexpr uint64_t kLeastOut = 16u << 10;
   static constexpr int kFewSmall = 16;
 
-  // All are borrowed. `carried` is for where nothing is shared.
-  BulkCopies(SharedHostMemory* shared, BulkMemory* carried, Commands* commands)
-      : commands_(commands), shared_(shared, commands), carried_(carried, commands) {}
+  // Where bytes may go, all borrowed. Where nothing is shared, over the session's lane, and where
+  // there is none of these, over connections to the server.
+  struct Ways {
+    SharedHostMemory* shared;
+    BulkMemory* lane;
+    BulkMemory* server;
+  };
+
+  BulkCopies(const Ways& ways, Commands* commands)
+      : commands_(commands),
+        shared_(ways.shared, commands),
+        by_lane_(ways.lane, {.in = 4u << 20, .out = 256u << 10}, commands),
+        by_server_(ways.server, {.in = 4u << 20, .out = 4u << 20}, commands) {}
 
   // Copies to the device's memory at `to`, in the order of the stream, and returns when `from` has
   // been read. `*done` gets how many bytes, from the first on, are on their way: fewer where there
@@ -56,7 +66,8 @@ class BulkCopies {
 
   Commands* const commands_;
   SharedStaging shared_;
-  CarriedStaging carried_;
+  CarriedStaging by_lane_;
+  CarriedStaging by_server_;
   CopyThreads threads_;
   std::atomic<int> small_{0};  // Copies to the host that rode.
 };

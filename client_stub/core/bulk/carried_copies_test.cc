@@ -26,11 +26,12 @@ class CarriedCopiesTest : public CoreTest {
     session().Clear();
     session().bulk_memory().Connect(BulkMemory::kSlots);
     session().SetOnCopy([this](const cmd::CopyOnDevice& copy) {
-      FakeBulk& host = session().bulk_memory();
-      if (FakeBulk::Has(copy.src)) {
-        std::memcpy(&memory_[copy.dst - device_], host.At(copy.src), copy.bytes);
-      } else {
-        std::memcpy(host.At(copy.dst), &memory_[copy.src - device_], copy.bytes);
+      for (FakeBulk* const host : {&session().bulk_memory(), &session().lane_memory()}) {
+        if (host->Has(copy.src)) {
+          std::memcpy(&memory_[copy.dst - device_], host->At(copy.src), copy.bytes);
+        } else if (host->Has(copy.dst)) {
+          std::memcpy(host->At(copy.dst), &memory_[copy.src - device_], copy.bytes);
+        }
       }
     });
   }
@@ -73,6 +74,40 @@ TEST_F(CarriedCopiesTest, WithoutAConnectionTheyRideToo) {
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
   EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 0);
   EXPECT_GT(session().bulk_memory().most_wanted(), 0u);
+}
+
+TEST_F(CarriedCopiesTest, WhereThereIsALaneTheyGoOverIt) {
+  session().lane_memory().Connect(BulkMemory::kSlots);
+  const std::string source = Source(kBytes);
+  ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
+  EXPECT_TRUE(std::string_view(memory_).substr(0, kBytes) == source);
+  std::string target(kBytes, '\x33');
+  ASSERT_EQ(cuMemcpyDtoH_v2(target.data(), device_, kBytes), CUDA_SUCCESS);
+  EXPECT_TRUE(target == source);
+  // From smaller ones on, to the host.
+  ASSERT_EQ(cuMemcpyDtoH_v2(target.data(), device_, 256u << 10), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyToDevice), 0);
+  EXPECT_EQ(session().Count(CommandId::kCopyFromDevice), 0);
+  EXPECT_EQ(session().bulk_memory().most_wanted(), 0u);
+}
+
+TEST_F(CarriedCopiesTest, WhereALaneIsLostTheyGoToTheServer) {
+  const std::string source = Source(kBytes);
+  session().lane_memory().Connect(BulkMemory::kSlots);
+  session().lane_memory().LoseAfter(0);
+  ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(session().bulk_memory().most_wanted(), 0u);  // This one has begun.
+  ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
+  EXPECT_GT(session().bulk_memory().most_wanted(), 0u);
+  EXPECT_TRUE(std::string_view(memory_).substr(0, kBytes) == source);
+}
+
+TEST_F(CarriedCopiesTest, WhileALaneIsBeingConnectedTheyRide) {
+  session().lane_memory().SetConnecting(true);
+  const std::string source = Source(kBytes);
+  ASSERT_EQ(cuMemcpyHtoD_v2(device_, source.data(), kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(session().Count(CommandId::kCopyOnDevice), 0);
+  EXPECT_EQ(session().bulk_memory().most_wanted(), 0u);
 }
 
 // Wherever the connections are lost, what was not carried rides, and every byte is sent once.

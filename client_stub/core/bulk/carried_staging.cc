@@ -7,11 +7,12 @@ namespace warpline::stub {
 static_assert(PiecePool::kPieceBytes <= kMaxBulkPiece);
 static_assert(BulkMemory::kSlots == 4, "as many as pools_ has initializers");
 
-CarriedStaging::CarriedStaging(BulkMemory* memory, const Commands* commands)
+CarriedStaging::CarriedStaging(BulkMemory* memory, Least least, const Commands* commands)
     : memory_(memory),
+      least_(least),
       pools_{PiecePool(commands), PiecePool(commands), PiecePool(commands), PiecePool(commands)} {
   for (uint32_t slot = 0; slot < BulkMemory::kSlots; ++slot) {
-    pools_[slot].Add(BulkMemory::Address(slot), BulkMemory::kSlotBytes);
+    pools_[slot].Add(memory_->Address(slot), BulkMemory::kSlotBytes);
   }
 }
 

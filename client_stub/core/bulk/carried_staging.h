@@ -14,15 +14,21 @@ namespace warpline::stub {
 // Part i goes through slot i.
 class CarriedStaging final : public Staging {
  public:
-  // Both are borrowed.
-  CarriedStaging(BulkMemory* memory, const Commands* commands);
+  // The smallest copies for which it pays. Smaller ones are sooner gone, or there, with their
+  // commands: puts are waited for, and one connection may gain nothing over the session's own.
+  struct Least {
+    uint64_t in;
+    uint64_t out;
+  };
 
-  // Smaller ones are sooner gone, or there, with their commands: puts are waited for, and one
-  // connection gains nothing over the session's own.
-  uint64_t least_in() const override { return 4u << 20; }
-  uint64_t least_out() const override { return 4u << 20; }
+  // Both are borrowed.
+  CarriedStaging(BulkMemory* memory, Least least, const Commands* commands);
+
+  uint64_t least_in() const override { return least_.in; }
+  uint64_t least_out() const override { return least_.out; }
   size_t ahead() const override { return 4; }  // More of it falls out of the caches.
   int Reserve(uint64_t bytes, int parts) override;
+  bool Soon() const override { return memory_->Connecting(); }
   PiecePool& pool(int part) override { return pools_[static_cast<size_t>(part)]; }
   uint64_t Connection(int part) override {
     return memory_->Connection(static_cast<uint32_t>(part));
@@ -35,6 +41,7 @@ class CarriedStaging final : public Staging {
 
  private:
   BulkMemory* const memory_;
+  const Least least_;
   std::array<PiecePool, BulkMemory::kSlots> pools_;
 };
 

@@ -3,7 +3,7 @@
 //
 //   SharedStaging   client, worker and devices share the memory: the processor copies.
 //   CarriedStaging  the server is on another host: bulk connections carry the bytes, one for each
-//                   part of a copy.
+//                   part of a copy; those of the session's lane, or those to the server.
 #ifndef WARPLINE_CLIENT_STUB_CORE_BULK_STAGING_H_
 #define WARPLINE_CLIENT_STUB_CORE_BULK_STAGING_H_
 
@@ -31,6 +31,8 @@ class Staging {
   // Sees to there being pieces for a copy of `bytes` in `parts` parts. Returns how many parts it
   // may have, fewer where it has to be; 0 where there is no such memory, for now or at all.
   virtual int Reserve(uint64_t bytes, int parts) = 0;
+  // Whether there will be such memory soon, for which a copy should not take the next staging.
+  virtual bool Soon() const { return false; }
   // Where a part gets its pieces.
   virtual PiecePool& pool(int part) = 0;
 

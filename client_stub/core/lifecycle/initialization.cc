@@ -164,7 +164,10 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.host_memory = new HostMemory;
   r.shared_host_memory =
       new SharedHostMemory(*r.terms, &r.session->memory(), environment().share_memory);
-  r.bulk_copies = new BulkCopies(r.shared_host_memory, &r.session->bulk(), r.commands);
+  r.bulk_copies = new BulkCopies({.shared = r.shared_host_memory,
+                                  .lane = &r.session->lane_bulk(),
+                                  .server = &r.session->bulk()},
+                                 r.commands);
   r.mirrored = new MirroredMemory(r.session, r.memory, r.NewNumber());
   r.host_calls = new HostCalls(r.session);
   r.launch_blocking = environment().launch_blocking;

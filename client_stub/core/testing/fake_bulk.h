@@ -18,6 +18,8 @@ namespace warpline::stub {
 // Thread-safe. Puts and gets are done at once, unless their connection is lost.
 class FakeBulk final : public BulkMemory {
  public:
+  explicit FakeBulk(uint32_t first_slot = 0) : first_slot_(first_slot) {}
+
   // So many slots are connected from now on.
   void Connect(uint32_t slots) {
     MutexLock lock(&mu_);
@@ -37,12 +39,21 @@ class FakeBulk final : public BulkMemory {
     const uint64_t offset = va - Address(0);
     return memory_[offset / kSlotBytes].data() + offset % kSlotBytes;
   }
-  static bool Has(uint64_t va) { return va - Address(0) < kSlots * kSlotBytes; }
+  bool Has(uint64_t va) const { return va - Address(0) < kSlots * kSlotBytes; }
   uint32_t most_wanted() {
     MutexLock lock(&mu_);
     return most_wanted_;
   }
 
+  uint64_t Address(uint32_t slot) const override { return SlotAddress(first_slot_ + slot); }
+  bool Connecting() override {
+    MutexLock lock(&mu_);
+    return connecting_;
+  }
+  void SetConnecting(bool connecting) {
+    MutexLock lock(&mu_);
+    connecting_ = connecting;
+  }
   uint32_t Ready(uint32_t wanted) override {
     MutexLock lock(&mu_);
     most_wanted_ = std::max(most_wanted_, wanted);
@@ -72,7 +83,9 @@ class FakeBulk final : public BulkMemory {
     return slot < slots_;
   }
 
+  const uint32_t first_slot_;
   Mutex mu_;
+  bool connecting_ ABSL_GUARDED_BY(mu_) = false;
   uint32_t slots_ ABSL_GUARDED_BY(mu_) = 0;
   uint32_t most_wanted_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t connection_ ABSL_GUARDED_BY(mu_) = 0;

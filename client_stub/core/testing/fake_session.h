@@ -46,6 +46,7 @@ class FakeSession : public Session,
 
   // The host of the server, which has no slots at first.
   FakeBulk& bulk_memory() { return bulk_; }
+  FakeBulk& lane_memory() { return lane_bulk_; }
 
   const char* transport() const override { return "fake"; }
   void MoveTo(const std::string&) override {}
@@ -55,6 +56,7 @@ class FakeSession : public Session,
   SessionTerms terms_;
   Counters counters_;
   FakeBulk bulk_;
+  FakeBulk lane_bulk_{BulkMemory::kSlots};
   std::atomic<bool> closed_{false};
 };
 

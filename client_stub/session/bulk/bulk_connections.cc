@@ -16,16 +16,21 @@ constexpr absl::Duration kPause = absl::Seconds(1);
 
 }  // namespace
 
-void BulkConnections::Start(DialTarget target, Dialer dialer, BulkIdentity identity) {
-  target_ = std::move(target);
-  dialer_ = std::move(dialer);
-  identity_ = std::move(identity);
-  for (uint32_t slot = 0; slot < kSlots; ++slot) links_[slot] = std::make_unique<BulkLink>(slot);
+void BulkConnections::Start(NewLink new_link) {
+  for (uint32_t slot = 0; slot < kSlots; ++slot) links_[slot] = new_link(slot, Address(slot));
   started_.store(true, std::memory_order_release);
 }
 
+void BulkConnections::Offer(bool offered) {
+  failed_.store(false);
+  offered_.store(offered, std::memory_order_release);
+  if (!offered) connecting_.store(false, std::memory_order_release);
+}
+
 uint32_t BulkConnections::Ready(uint32_t wanted) {
-  if (!started_.load(std::memory_order_acquire)) return 0;
+  if (!started_.load(std::memory_order_acquire) || !offered_.load(std::memory_order_acquire)) {
+    return 0;
+  }
   wanted = std::min(wanted, most_.load(std::memory_order_relaxed));
   uint32_t ready = 0;
   while (ready < wanted && links_[ready]->up()) ++ready;
@@ -35,6 +40,8 @@ uint32_t BulkConnections::Ready(uint32_t wanted) {
   wanted_ = std::max(wanted_, wanted);
   if (!due_) {
     due_ = true;
+    // One that cannot be reached is not waited for again.
+    connecting_.store(!failed_.load(), std::memory_order_release);
     if (!thread_.joinable()) thread_ = StartLoopThread("wl-bulk", [this] { Run(); });
     changed_.NotifyAll();
   }
@@ -51,6 +58,8 @@ void BulkConnections::Run() {
       wanted = wanted_;
     }
     const bool connected = ConnectAll(wanted);
+    failed_.store(!connected);
+    connecting_.store(false, std::memory_order_release);
     MutexLock lock(&mu_);
     const absl::Time next = absl::Now() + kPause;
     while (!connected && !closed_ && absl::Now() < next) {
@@ -63,7 +72,7 @@ void BulkConnections::Run() {
 bool BulkConnections::ConnectAll(uint32_t wanted) {
   for (uint32_t slot = 0; slot < std::min(wanted, most_.load()); ++slot) {
     if (links_[slot]->up()) continue;
-    const absl::Status status = links_[slot]->Connect(target_, dialer_, identity_, kDialDeadline);
+    const absl::Status status = links_[slot]->Connect(kDialDeadline);
     if (status.ok()) continue;
     if (const LogPermit permit = log_->Ask(kNoBulkConnectionLine)) {
       permit.Info("bulk connection ", slot,

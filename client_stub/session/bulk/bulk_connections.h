@@ -9,13 +9,11 @@
 #include <memory>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/time/time.h"
+#include "absl/functional/function_ref.h"
 #include "client_stub/session/bulk/bulk_link.h"
 #include "client_stub/session/bulk_memory.h"
-#include "client_stub/session/connection/dialer.h"
 #include "client_stub/session/counters.h"
 #include "common/log/log_budget.h"
 #include "common/mutex.h"
@@ -25,16 +23,24 @@ namespace warpline::stub {
 // Does nothing before Start(), and without it.
 class BulkConnections final : public BulkMemory {
  public:
-  // `log` has the kinds of session_log.h. Both are borrowed.
-  BulkConnections(LogBudget* log, Counters* counters) : log_(log), counters_(counters) {}
+  using NewLink = absl::FunctionRef<std::unique_ptr<BulkLink>(uint32_t slot, uint64_t va)>;
+
+  // The slots' memory is that of SlotAddress(first_slot) and so on. `log` has the kinds of
+  // session_log.h. Both are borrowed.
+  BulkConnections(uint32_t first_slot, LogBudget* log, Counters* counters)
+      : first_slot_(first_slot), log_(log), counters_(counters) {}
   ~BulkConnections() override { Close(); }
 
-  // Called once, before others ask for anything.
-  void Start(DialTarget target, Dialer dialer, BulkIdentity identity);
+  // Called once, before others ask for anything. Nothing is connected before Offer().
+  void Start(NewLink new_link);
+  // There is, from now on, or is no longer, somebody to connect to. Thread-safe.
+  void Offer(bool offered);
   // Ends all connections. Nothing is connected afterwards.
   void Close();
 
+  uint64_t Address(uint32_t slot) const override { return SlotAddress(first_slot_ + slot); }
   uint32_t Ready(uint32_t wanted) override;
+  bool Connecting() override { return connecting_.load(std::memory_order_acquire); }
   uint64_t Connection(uint32_t slot) override { return links_[slot]->connection(); }
   BulkTicket Put(uint32_t slot, uint64_t va, std::string_view from) override {
     counters_->bulk_bytes.fetch_add(from.size(), std::memory_order_relaxed);
@@ -53,14 +59,14 @@ class BulkConnections final : public BulkMemory {
   // Connects what is wanted and is not there. Returns whether all of it is there now.
   bool ConnectAll(uint32_t wanted);
 
+  const uint32_t first_slot_;
   LogBudget* const log_;
   Counters* const counters_;
-  // Constant once started.
-  DialTarget target_;
-  Dialer dialer_;
-  BulkIdentity identity_;
   std::atomic<bool> started_{false};
-  std::array<std::unique_ptr<BulkLink>, kSlots> links_;
+  std::atomic<bool> offered_{false};
+  std::atomic<bool> connecting_{false};
+  std::atomic<bool> failed_{false};  // The last attempt, to whom is offered now.
+  std::array<std::unique_ptr<BulkLink>, kSlots> links_;  // Constant once started.
 
   // No more than so many: the server refused the memory of the next one.
   std::atomic<uint32_t> most_{kSlots};

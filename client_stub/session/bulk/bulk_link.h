@@ -1,102 +1,44 @@
 // The client's end of the bulk connection in one slot: one connection after another.
+//
+//   ChannelBulkLink  over a channel, to the server: gRPC with TLS, through whatever lies between.
+//   SocketBulkLink   over plain TCP, to the session's lane: where the network is trusted.
 #ifndef WARPLINE_CLIENT_STUB_SESSION_BULK_BULK_LINK_H_
 #define WARPLINE_CLIENT_STUB_SESSION_BULK_BULK_LINK_H_
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
-#include <memory>
-#include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client_stub/session/bulk/put_buffers.h"
 #include "client_stub/session/bulk_memory.h"
-#include "client_stub/session/connection/dialer.h"
-#include "common/mutex.h"
-#include "transport/channel.h"
-#include "transport/channel_loop.h"
 
 namespace warpline::stub {
 
-// Whose bulk connections they are.
-struct BulkIdentity {
-  uint64_t session = 0;
-  std::string secret;
-};
-
 // Connect() and Disconnect() are called by one thread; the rest is thread-safe.
-class BulkLink : private ChannelHandler {
+class BulkLink {
  public:
-  explicit BulkLink(uint32_t slot) : slot_(slot) {}
-  ~BulkLink() override { Disconnect(); }
-  BulkLink(const BulkLink&) = delete;
-  BulkLink& operator=(const BulkLink&) = delete;
+  virtual ~BulkLink() = default;
 
-  // Connects, ending what is left of a former connection, and gets the slot's memory if it has none
-  // yet. Blocks. RESOURCE_EXHAUSTED when the server has no memory for it: it should not be asked
+  // Connects, ending what is left of a former connection, and sees to it that the slot has its
+  // memory. Blocks. RESOURCE_EXHAUSTED when the server has no memory for it: it should not be asked
   // again.
-  absl::Status Connect(const DialTarget& target, const Dialer& dialer, const BulkIdentity& identity,
-                       absl::Duration deadline);
+  virtual absl::Status Connect(absl::Duration deadline) = 0;
   // Ends the connection. What is under way is lost.
-  void Disconnect();
+  virtual void Disconnect() = 0;
   // Has Connect() give up, now or when it is called.
-  void Stop();
+  virtual void Stop() = 0;
 
   bool up() const { return up_.load(std::memory_order_acquire); }
 
   // As in BulkMemory.
-  uint64_t connection();
-  BulkTicket Put(uint64_t va, std::string_view from);
-  BulkTicket Get(uint64_t va, void* to, uint64_t bytes);
-  bool Await(const BulkTicket& ticket);
+  virtual uint64_t connection() = 0;
+  virtual BulkTicket Put(uint64_t va, std::string_view from) = 0;
+  virtual BulkTicket Get(uint64_t va, void* to, uint64_t bytes) = 0;
+  virtual bool Await(const BulkTicket& ticket) = 0;
 
- private:
-  struct Target {
-    void* to;
-    uint64_t bytes;
-    uint64_t number;
-  };
-
-  // ChannelHandler.
-  bool NextFrame(Frame* frame) override RUNS_ON(channel_loop);
-  Accept OnFrame(Frame* frame) override RUNS_ON(channel_loop);
-  void OnClosed(const absl::Status& status) override RUNS_ON(channel_loop);
-
-  // What the server sent; not OK for what a correct one does not send.
-  absl::Status Take(const Frame& frame) RUNS_ON(channel_loop);
-  absl::Status TakeBytes(const std::string& bytes) RUNS_ON(channel_loop);
-
-  void Push(Frame frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status AwaitReady(absl::Time deadline);
-  absl::Status AskForMemory(absl::Time deadline);
-  bool IsDone(const BulkTicket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  const uint32_t slot_;
-  const std::shared_ptr<PutBuffers> buffers_ = std::make_shared<PutBuffers>();
-  std::unique_ptr<Channel> channel_;  // Connect()'s.
+ protected:
   std::atomic<bool> up_{false};
-  std::atomic<bool> has_frames_{false};  // To be asked all the time.
-
-  Mutex mu_;  // Before the channel's own.
-  CondVar changed_;
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  Channel* live_ ABSL_GUARDED_BY(mu_) = nullptr;  // To wake.
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status why_ ABSL_GUARDED_BY(mu_);
-  bool ready_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_memory_ ABSL_GUARDED_BY(mu_) = false;
-  bool memory_answered_ ABSL_GUARDED_BY(mu_) = false;
-  std::string memory_refused_ ABSL_GUARDED_BY(mu_);
-  std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
-  // Of the connection `connection_`.
-  uint64_t connection_ ABSL_GUARDED_BY(mu_) = 1;
-  uint64_t numbers_ ABSL_GUARDED_BY(mu_) = 0;       // Puts and gets that have begun.
-  std::deque<uint64_t> puts_ ABSL_GUARDED_BY(mu_);  // Numbers of those that are not done.
-  uint64_t puts_done_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Target> gets_ ABSL_GUARDED_BY(mu_);  // The same of gets.
 };
 
 }  // namespace warpline::stub

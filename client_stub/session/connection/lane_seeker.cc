@@ -1,7 +1,6 @@
 #include "client_stub/session/connection/lane_seeker.h"
 
 #include <cstddef>
-#include <string>
 
 #include "client_stub/session/status/session_log.h"
 #include "proto/frames.h"
@@ -32,13 +31,16 @@ bool LaneSeeker::OnLane(std::string_view payload) {
     }
     return true;
   }
+  on_bulk_(lane.bulk_endpoint(), lane.secret());
   connection_->MoveTo({.endpoint = lane.address(), .secret = lane.secret(), .once = true});
   return true;
 }
 
 // One that could not be reached is not asked for again.
 void LaneSeeker::OnResumed(bool moved) {
-  if (started_.load() && !moved) Ask();
+  if (!started_.load() || moved) return;
+  on_bulk_({}, {});
+  Ask();
 }
 
 }  // namespace warpline::stub

@@ -4,7 +4,10 @@
 #define WARPLINE_CLIENT_STUB_SESSION_CONNECTION_LANE_SEEKER_H_
 
 #include <atomic>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
@@ -15,9 +18,13 @@ namespace warpline::stub {
 
 class LaneSeeker {
  public:
+  // Called, on the loop, with where a lane's bulk connections come to; with nothing when it is
+  // lost.
+  using OnBulk = std::function<void(const std::string& endpoint, const std::string& secret)>;
+
   // All are borrowed; `log` has the kinds of session_log.h.
-  LaneSeeker(ControlQueue* control, Connection* connection, LogBudget* log)
-      : control_(control), connection_(connection), log_(log) {}
+  LaneSeeker(ControlQueue* control, Connection* connection, OnBulk on_bulk, LogBudget* log)
+      : control_(control), connection_(connection), on_bulk_(std::move(on_bulk)), log_(log) {}
 
   // The session is open and the server offers lanes: asks for the first. Called once, on any
   // thread.
@@ -33,6 +40,7 @@ class LaneSeeker {
 
   ControlQueue* const control_;
   Connection* const connection_;
+  const OnBulk on_bulk_;
   LogBudget* const log_;
   std::atomic<bool> started_{false};
 };

@@ -7,6 +7,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
+#include "client_stub/session/bulk/channel_bulk_link.h"
+#include "client_stub/session/bulk/socket_bulk_link.h"
 #include "client_stub/session/connection/local_server.h"
 #include "client_stub/session/handshake/arena_search.h"
 #include "client_stub/session/handshake/handshake.h"
@@ -44,6 +46,7 @@ SessionImpl::SessionImpl(ArenaReservation arena)
             .status = &commands_.errors(),
             .memory = &memory_,
             .bulk = &bulk_,
+            .lane_bulk = &lane_bulk_,
             .notices = &notices_,
             .counters = &commands_.counters()});
 }
@@ -68,7 +71,14 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
     commands_.shared_board().SetSource([this] { return memory_.RequestBoard(); });
   }
   if ((welcomed.terms.features & kFeatureBulk) != 0) {
-    bulk_.Start(DialTarget{options.endpoint}, dialer, {welcomed.session, welcomed.secret});
+    bulk_.Start([&](uint32_t slot, uint64_t va) {
+      return std::make_unique<ChannelBulkLink>(slot, va, DialTarget{options.endpoint}, dialer,
+                                               BulkIdentity{welcomed.session, welcomed.secret});
+    });
+    bulk_.Offer(true);
+    lane_bulk_.Start([this](uint32_t slot, uint64_t va) {
+      return std::make_unique<SocketBulkLink>(slot, va, &lane_target_);
+    });
   }
   std::optional<DialTarget> other;
   if (options.transfer) other = OtherAddress(welcomed, options.endpoint);
@@ -80,11 +90,18 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   return absl::OkStatus();
 }
 
+void SessionImpl::OnLane(LaneTarget::Address address) {
+  const bool offered = !address.endpoint.empty();
+  lane_target_.Set(std::move(address));
+  lane_bulk_.Offer(offered);
+}
+
 void SessionImpl::Close(absl::Duration deadline) {
   const absl::Cleanup finish = [this] { log_.Finish(); };
   const absl::Time end = absl::Now() + deadline;
   connection_.BeginClosing();
   bulk_.Close();
+  lane_bulk_.Close();
   const bool sound = commands_.errors().End();
   commands_.channel().Wake();
   const auto flushed = [this] { return commands_.queue().AllReceived(); };

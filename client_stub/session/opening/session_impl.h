@@ -7,11 +7,13 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client_stub/session/bulk/bulk_connections.h"
+#include "client_stub/session/bulk/lane_target.h"
 #include "client_stub/session/commands/command_port.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
@@ -44,15 +46,24 @@ class SessionImpl final : public Session {
   void Close(absl::Duration deadline) override;
 
  private:
+  // Bulk connections may come there, or nowhere any more.
+  void OnLane(LaneTarget::Address address);
+
   const ArenaReservation arena_;
   LogBudget log_{kSessionLines, "session"};
   CommandPort commands_{&log_};
   ControlQueue control_{&commands_.channel()};
   MemoryRequester memory_{&commands_.errors(), &control_, &commands_.counters()};
-  BulkConnections bulk_{&log_, &commands_.counters()};
+  BulkConnections bulk_{0, &log_, &commands_.counters()};
+  LaneTarget lane_target_;
+  BulkConnections lane_bulk_{BulkMemory::kSlots, &log_, &commands_.counters()};
   NoticeSinks notices_;
   OpeningAnswer answer_;
-  LaneSeeker lanes_{&control_, &connection_, &log_};
+  LaneSeeker lanes_{&control_, &connection_,
+                    [this](const std::string& endpoint, const std::string& secret) {
+                      OnLane({endpoint, secret});
+                    },
+                    &log_};
   SessionLoop loop_;
   // The last member: once it is destroyed, no loop runs, and no other thread of the session.
   Connection connection_;

@@ -112,6 +112,12 @@ bool BulkPort::Add(uint64_t va, uint64_t bytes, int fd) {
   return true;
 }
 
+std::shared_ptr<const UniqueFd> BulkPort::Segment(uint64_t va, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const auto found = segments_.find(va);
+  return found == segments_.end() || found->second.bytes != bytes ? nullptr : found->second.fd;
+}
+
 void BulkPort::Remove(uint64_t va) {
   MutexLock lock(&mu_);
   segments_.erase(va);

@@ -50,6 +50,8 @@ class BulkPort {
   // The session has a segment; the descriptor is duplicated. False when there are too many, or no
   // descriptor is left.
   bool Add(uint64_t va, uint64_t bytes, int fd);
+  // The descriptor of the segment that is exactly this; null when there is none.
+  std::shared_ptr<const UniqueFd> Segment(uint64_t va, uint64_t bytes);
   // It has it no longer.
   void Remove(uint64_t va);
   // Whether another segment can be added.
@@ -73,7 +75,7 @@ class BulkPort {
     Channel* channel = nullptr;
     std::deque<Frame> frames;
   };
-  struct Segment {
+  struct Piece {
     uint64_t bytes = 0;
     std::shared_ptr<const UniqueFd> fd;
   };
@@ -86,7 +88,7 @@ class BulkPort {
   Mutex mu_;  // Before the channels' own.
   std::array<Outlet, kMaxBulkConnections> outlets_ ABSL_GUARDED_BY(mu_);
   bool shut_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mu_);  // By address.
+  std::map<uint64_t, Piece> segments_ ABSL_GUARDED_BY(mu_);  // By address.
 };
 
 }  // namespace warpline::server

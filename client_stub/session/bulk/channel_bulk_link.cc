@@ -1,11 +1,11 @@
-#include "client_stub/session/bulk/bulk_link.h"
+#include "client_stub/session/bulk/channel_bulk_link.h"
 
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/cuda/cuda_result.h"
+#include "client_stub/session/bulk/memory_answer.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
@@ -23,27 +23,34 @@ void Fill(const BulkHeader& header, std::string_view tail, std::string* payload)
 
 }  // namespace
 
-void BulkLink::Push(Frame frame) {
+void ChannelBulkLink::Push(Frame frame) {
   frames_.push_back(std::move(frame));
   has_frames_.store(true, std::memory_order_release);
   if (live_ != nullptr) live_->Wake();
 }
 
-absl::Status BulkLink::Connect(const DialTarget& target, const Dialer& dialer,
-                               const BulkIdentity& identity, absl::Duration deadline) {
+ChannelBulkLink::ChannelBulkLink(uint32_t slot, uint64_t va, DialTarget target, Dialer dialer,
+                                 BulkIdentity identity)
+    : slot_(slot),
+      va_(va),
+      target_(std::move(target)),
+      dialer_(std::move(dialer)),
+      identity_(std::move(identity)) {}
+
+absl::Status ChannelBulkLink::Connect(absl::Duration deadline) {
   Disconnect();
   const absl::Time end = absl::Now() + deadline;
   {
     MutexLock lock(&mu_);
     if (stopped_) return absl::CancelledError("the session ends");
     warpline_internal::BulkHello hello;
-    hello.set_session(identity.session);
-    hello.set_secret(identity.secret);
+    hello.set_session(identity_.session);
+    hello.set_secret(identity_.secret);
     hello.set_slot(slot_);
     closed_ = ready_ = false;
     Push({kBulkHello, hello.SerializeAsString()});
   }
-  auto dialed = dialer(target, this, deadline);
+  auto dialed = dialer_(target_, this, deadline);
   if (!dialed.ok()) return dialed.status();
   channel_ = *std::move(dialed);
   {
@@ -63,7 +70,7 @@ absl::Status BulkLink::Connect(const DialTarget& target, const Dialer& dialer,
   return absl::OkStatus();
 }
 
-absl::Status BulkLink::AwaitReady(absl::Time deadline) {
+absl::Status ChannelBulkLink::AwaitReady(absl::Time deadline) {
   MutexLock lock(&mu_);
   while (!ready_ && !closed_ && !stopped_ && absl::Now() < deadline) {
     changed_.WaitWithTimeout(&mu_, deadline - absl::Now());
@@ -73,31 +80,29 @@ absl::Status BulkLink::AwaitReady(absl::Time deadline) {
   return absl::UnavailableError("the server did not answer on a bulk connection");
 }
 
-absl::Status BulkLink::AskForMemory(absl::Time deadline) {
+absl::Status ChannelBulkLink::AskForMemory(absl::Time deadline) {
   MutexLock lock(&mu_);
   if (has_memory_) return absl::OkStatus();
   warpline_internal::HostMemoryRequest request;
-  request.set_va(BulkMemory::Address(slot_));
+  request.set_va(va_);
   request.set_bytes(BulkMemory::kSlotBytes);
   memory_answered_ = false;
-  memory_refused_.clear();
   Push({kBulkMemory, request.SerializeAsString()});
   while (!memory_answered_ && !closed_ && !stopped_ && absl::Now() < deadline) {
     changed_.WaitWithTimeout(&mu_, deadline - absl::Now());
   }
   if (has_memory_) return absl::OkStatus();
-  // An answer that was lost may have been yes, and then the next request is refused: without harm.
-  if (memory_answered_) return absl::ResourceExhaustedError(memory_refused_);
+  if (memory_answered_) return memory_refused_;
   return absl::UnavailableError("the server did not answer a request for host memory");
 }
 
-void BulkLink::Stop() {
+void ChannelBulkLink::Stop() {
   MutexLock lock(&mu_);
   stopped_ = true;
   changed_.NotifyAll();
 }
 
-void BulkLink::Disconnect() {
+void ChannelBulkLink::Disconnect() {
   {
     MutexLock lock(&mu_);
     live_ = nullptr;
@@ -109,7 +114,7 @@ void BulkLink::Disconnect() {
   has_frames_.store(false, std::memory_order_relaxed);
 }
 
-bool BulkLink::NextFrame(Frame* frame) {
+bool ChannelBulkLink::NextFrame(Frame* frame) {
   if (!has_frames_.load(std::memory_order_acquire)) return false;
   MutexLock lock(&mu_);
   if (frames_.empty()) return false;
@@ -119,7 +124,7 @@ bool BulkLink::NextFrame(Frame* frame) {
   return true;
 }
 
-Accept BulkLink::OnFrame(Frame* frame) {
+Accept ChannelBulkLink::OnFrame(Frame* frame) {
   const absl::Status status = Take(*frame);
   if (!status.ok()) {
     MutexLock lock(&mu_);
@@ -129,7 +134,7 @@ Accept BulkLink::OnFrame(Frame* frame) {
   return Accept::kTaken;
 }
 
-absl::Status BulkLink::Take(const Frame& frame) {
+absl::Status ChannelBulkLink::Take(const Frame& frame) {
   if (frame.kind == kBulkBytes) return TakeBytes(frame.payload);
   MutexLock lock(&mu_);
   switch (frame.kind) {
@@ -137,16 +142,11 @@ absl::Status BulkLink::Take(const Frame& frame) {
       ready_ = true;
       break;
     case kBulkMemoryDone: {
-      warpline_internal::HostMemoryAnswer answer;
-      if (!answer.ParseFromString(frame.payload)) {
-        return absl::InvalidArgumentError("malformed answer about host memory");
-      }
+      const absl::Status answered = MemoryAnswered(frame.payload);
+      if (absl::IsInvalidArgument(answered)) return answered;
       memory_answered_ = true;
-      has_memory_ = answer.error() == 0;
-      if (!has_memory_) {
-        memory_refused_ = absl::StrCat(CudaResultName(static_cast<CudaResult>(answer.error())), " ",
-                                       answer.message());
-      }
+      has_memory_ = answered.ok();
+      memory_refused_ = answered;
       break;
     }
     case kBulkTaken: {
@@ -169,7 +169,7 @@ absl::Status BulkLink::Take(const Frame& frame) {
   return absl::OkStatus();
 }
 
-absl::Status BulkLink::TakeBytes(const std::string& bytes) {
+absl::Status ChannelBulkLink::TakeBytes(const std::string& bytes) {
   Target target;
   {
     MutexLock lock(&mu_);
@@ -187,7 +187,7 @@ absl::Status BulkLink::TakeBytes(const std::string& bytes) {
   return absl::OkStatus();
 }
 
-void BulkLink::OnClosed(const absl::Status& status) {
+void ChannelBulkLink::OnClosed(const absl::Status& status) {
   MutexLock lock(&mu_);
   up_.store(false, std::memory_order_release);
   live_ = nullptr;
@@ -200,12 +200,12 @@ void BulkLink::OnClosed(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
-uint64_t BulkLink::connection() {
+uint64_t ChannelBulkLink::connection() {
   MutexLock lock(&mu_);
   return live_ == nullptr ? 0 : connection_;
 }
 
-BulkTicket BulkLink::Put(uint64_t va, std::string_view from) {
+BulkTicket ChannelBulkLink::Put(uint64_t va, std::string_view from) {
   // Outside the lock: the source may be slow.
   std::shared_ptr<std::string> payload = buffers_->Take();
   Fill({va, from.size()}, from, payload.get());
@@ -217,7 +217,7 @@ BulkTicket BulkLink::Put(uint64_t va, std::string_view from) {
   return ticket;
 }
 
-BulkTicket BulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
+BulkTicket ChannelBulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
   std::string payload;
   Fill({va, bytes}, {}, &payload);
   MutexLock lock(&mu_);
@@ -228,12 +228,12 @@ BulkTicket BulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
   return ticket;
 }
 
-bool BulkLink::IsDone(const BulkTicket& ticket) const {
+bool ChannelBulkLink::IsDone(const BulkTicket& ticket) const {
   return (puts_.empty() || puts_.front() > ticket.number) &&
          (gets_.empty() || gets_.front().number > ticket.number);
 }
 
-bool BulkLink::Await(const BulkTicket& ticket) {
+bool ChannelBulkLink::Await(const BulkTicket& ticket) {
   MutexLock lock(&mu_);
   while (connection_ == ticket.connection && !IsDone(ticket)) changed_.Wait(&mu_);
   return connection_ == ticket.connection;

@@ -1,0 +1,223 @@
+#include "client_stub/session/bulk/socket_bulk_link.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client_stub/session/bulk/memory_answer.h"
+#include "proto/frames.h"
+#include "proto/session.pb.h"
+
+namespace warpline::stub {
+namespace {
+
+// A worker that is being replaced takes so long to have the memory.
+constexpr absl::Duration kMemoryPatience = absl::Seconds(90);
+constexpr uint32_t kMostAnswer = 4096;
+
+template <typename Body>
+std::string_view BytesOf(const Body& body) {
+  return {reinterpret_cast<const char*>(&body), sizeof(body)};
+}
+
+absl::Status Unexpected() {
+  return absl::InvalidArgumentError("the lane sent what was not asked for");
+}
+
+}  // namespace
+
+absl::Status SocketBulkLink::Connect(absl::Duration deadline) {
+  Disconnect();
+  const LaneTarget::Address address = target_->Get();
+  if (address.endpoint.empty()) return absl::UnavailableError("the session has no lane");
+  auto connected = BulkSocket::Connect(address.endpoint, absl::Now() + deadline,
+                                       BulkSocket::Unreachable::kTouch);
+  if (!connected.ok()) return connected.status();
+  const std::shared_ptr<BulkSocket> socket = *std::move(connected);
+  const absl::Cleanup done = [this] {
+    MutexLock lock(&mu_);
+    connecting_ = nullptr;
+  };
+  {
+    MutexLock lock(&mu_);
+    if (stopped_) return absl::CancelledError("the session ends");
+    connecting_ = socket;
+  }
+  const absl::Status introduced = Introduce(socket.get(), address.secret);
+  if (!introduced.ok()) return introduced;
+  MutexLock lock(&mu_);
+  socket_ = socket;
+  up_.store(true, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status SocketBulkLink::Introduce(BulkSocket* socket, const std::string& secret) {
+  const absl::Status greeted = socket->SendHello(secret, slot_);
+  return greeted.ok() ? AskForMemory(socket) : greeted;
+}
+
+absl::Status SocketBulkLink::AskForMemory(BulkSocket* socket) {
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(va_);
+  request.set_bytes(BulkMemory::kSlotBytes);
+  const absl::Status asked = socket->Send(kBulkMemory, request.SerializeAsString(), {});
+  if (!asked.ok()) return asked;
+  if (!socket->AwaitReadable(absl::Now() + kMemoryPatience)) {
+    return absl::UnavailableError("the server did not answer a request for host memory");
+  }
+  BulkFrameHeader frame;
+  absl::Status received = socket->Receive(&frame, sizeof(frame));
+  if (!received.ok()) return received;
+  if (frame.kind != kBulkMemoryDone || frame.bytes > kMostAnswer) return Unexpected();
+  std::string answer(frame.bytes, '\0');
+  received = socket->Receive(answer.data(), answer.size());
+  return received.ok() ? MemoryAnswered(answer) : received;
+}
+
+void SocketBulkLink::Stop() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  if (connecting_ != nullptr) connecting_->Shut();
+}
+
+void SocketBulkLink::Disconnect() {
+  std::shared_ptr<BulkSocket> socket;
+  {
+    MutexLock lock(&mu_);
+    socket = socket_;
+  }
+  if (socket != nullptr) Lose(socket.get());
+  // Whoever receives into memory of the application has returned.
+  MutexLock lock(&receiving_);
+}
+
+void SocketBulkLink::Lose(const BulkSocket* socket) {
+  MutexLock lock(&mu_);
+  if (socket_.get() != socket) return;
+  socket_->Shut();
+  socket_ = nullptr;
+  up_.store(false, std::memory_order_release);
+  ++connection_;
+  numbers_ = puts_done_ = 0;
+  puts_.clear();
+  gets_.clear();
+}
+
+uint64_t SocketBulkLink::connection() {
+  MutexLock lock(&mu_);
+  return socket_ == nullptr ? 0 : connection_;
+}
+
+SocketBulkLink::Turn SocketBulkLink::Begin(void* to, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  if (socket_ == nullptr) return {};
+  const BulkTicket ticket = {connection_, ++numbers_};
+  if (to == nullptr) {
+    puts_.push_back(ticket.number);
+  } else {
+    gets_.push_back({to, bytes, ticket.number});
+  }
+  return {socket_, ticket};
+}
+
+BulkTicket SocketBulkLink::Put(uint64_t va, std::string_view from) {
+  MutexLock lock(&sending_);
+  const Turn turn = Begin(nullptr, 0);
+  if (turn.socket == nullptr) return {};
+  const BulkHeader header = {va, from.size()};
+  // The lane may wait for what it has sent to be received before it takes more.
+  if (!turn.socket->Send(kBulkPut, BytesOf(header), from, [this] { return TryReceive(); }).ok()) {
+    Lose(turn.socket.get());
+  }
+  return turn.ticket;
+}
+
+BulkTicket SocketBulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
+  MutexLock lock(&sending_);
+  const Turn turn = Begin(to, bytes);
+  if (turn.socket == nullptr) return {};
+  const BulkHeader header = {va, bytes};
+  if (!turn.socket->Send(kBulkGet, BytesOf(header), {}, [this] { return TryReceive(); }).ok()) {
+    Lose(turn.socket.get());
+  }
+  return turn.ticket;
+}
+
+bool SocketBulkLink::IsDone(const BulkTicket& ticket) const {
+  return (puts_.empty() || puts_.front() > ticket.number) &&
+         (gets_.empty() || gets_.front().number > ticket.number);
+}
+
+bool SocketBulkLink::Await(const BulkTicket& ticket) {
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      if (connection_ == ticket.connection && IsDone(ticket)) return true;
+    }
+    // Also where it is lost: then whoever receives for this thread has returned.
+    MutexLock lock(&receiving_);
+    {
+      MutexLock state(&mu_);
+      if (connection_ != ticket.connection) return false;
+      if (IsDone(ticket)) return true;
+    }
+    (void)ReceiveOne();
+  }
+}
+
+bool SocketBulkLink::TryReceive() {
+  if (!receiving_.TryLock()) return false;
+  const bool received = ReceiveOne().ok();
+  receiving_.Unlock();
+  return received;
+}
+
+absl::Status SocketBulkLink::ReceiveOne() {
+  std::shared_ptr<BulkSocket> socket;
+  {
+    MutexLock lock(&mu_);
+    socket = socket_;
+  }
+  if (socket == nullptr) return absl::UnavailableError("there is no connection");
+  BulkFrameHeader frame;
+  absl::Status status = socket->Receive(&frame, sizeof(frame));
+  if (status.ok()) {
+    status = frame.kind == kBulkTaken   ? OnTaken(socket.get(), frame.bytes)
+             : frame.kind == kBulkBytes ? OnBytes(socket.get(), frame.bytes)
+                                        : Unexpected();
+  }
+  if (!status.ok()) Lose(socket.get());
+  return status;
+}
+
+absl::Status SocketBulkLink::OnTaken(BulkSocket* socket, uint32_t bytes) {
+  BulkTakenBody body;
+  if (bytes != sizeof(body)) return Unexpected();
+  const absl::Status received = socket->Receive(&body, sizeof(body));
+  if (!received.ok()) return received;
+  MutexLock lock(&mu_);
+  if (socket_.get() != socket) return absl::OkStatus();
+  if (body.puts < puts_done_ || body.puts - puts_done_ > puts_.size()) return Unexpected();
+  for (; puts_done_ < body.puts; ++puts_done_) puts_.pop_front();
+  return absl::OkStatus();
+}
+
+absl::Status SocketBulkLink::OnBytes(BulkSocket* socket, uint32_t bytes) {
+  Target target;
+  {
+    MutexLock lock(&mu_);
+    if (socket_.get() != socket || gets_.empty()) return Unexpected();
+    target = gets_.front();
+  }
+  if (bytes != target.bytes) return Unexpected();
+  // Whoever waits does so until the target is no longer in the queue, or nobody receives.
+  const absl::Status received = socket->Receive(target.to, target.bytes);
+  if (!received.ok()) return received;
+  MutexLock lock(&mu_);
+  if (socket_.get() == socket) gets_.pop_front();
+  return absl::OkStatus();
+}
+
+}  // namespace warpline::stub

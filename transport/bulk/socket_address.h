@@ -1,0 +1,38 @@
+// An IP address and a port, in text and as the system takes them.
+#ifndef WARPLINE_TRANSPORT_BULK_SOCKET_ADDRESS_H_
+#define WARPLINE_TRANSPORT_BULK_SOCKET_ADDRESS_H_
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace warpline {
+
+class SocketAddress {
+ public:
+  // "10.0.0.1:14701" or "[fd00::1]:14701". INVALID_ARGUMENT for what is neither; names are not
+  // looked up.
+  static absl::StatusOr<SocketAddress> Parse(absl::string_view text);
+  // INVALID_ARGUMENT when `ip` is no IP address.
+  static absl::StatusOr<SocketAddress> Of(const std::string& ip, uint16_t port);
+  // Where a socket listens, or what it is connected from.
+  static absl::StatusOr<SocketAddress> OfSocket(int fd);
+
+  int family() const { return storage_.ss_family; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t size() const { return size_; }
+  // As Parse() takes it.
+  std::string ToString() const;
+
+ private:
+  sockaddr_storage storage_ = {};
+  socklen_t size_ = 0;
+};
+
+}  // namespace warpline
+
+#endif  // WARPLINE_TRANSPORT_BULK_SOCKET_ADDRESS_H_
