@@ -30,8 +30,8 @@ SERVER, CLIENT = "10.213.7.1", "10.213.7.2"
 PORTS = {"tcp": 7137, "tls": 7138}
 CALL_US = 12  # What a call may cost beyond the network's round trip.
 SHARE = 0.9  # Of what TCP carries, what copies are to carry.
-# Figure -> the figure of tcp_probe that stands beside it.
-BESIDE = {"d2h_4B": "tcp_round_trip", "h2d_pinned_256MiB": "tls_out", "d2h_pinned_256MiB": "tls_in"}
+# Figure -> the figure of tcp_probe that stands beside it, of "tls" or "tcp".
+BESIDE = {"d2h_4B": "tcp_round_trip", "h2d_pinned_256MiB": "%s_out", "d2h_pinned_256MiB": "%s_in"}
 
 
 def sh(*command):
@@ -107,13 +107,14 @@ class RemoteServer(local_server.Server):
         """It has its port once it listens, and cannot be reached from here."""
 
 
-def rows_of(runs, remote_runs, prefix):
-    """The rows of all figures; those that plain TCP stands beside have it in place of native."""
+def rows_of(runs, remote_runs, prefix, carrier):
+    """The rows of all figures; those that plain TCP, or `carrier`, stands beside have it in place of
+    native."""
     rows = []
     for name in remote_runs[0]:
         unit = remote_runs[0][name][1]
         remote = [run[name][0] for run in remote_runs]
-        beside = BESIDE.get(name)
+        beside = BESIDE[name].replace("%s", carrier) if name in BESIDE else None
         native = [run[beside][0] for run in runs if beside in run]
         row = paired.row(prefix + name, unit, native, remote, native[1:])
         if native:
@@ -207,7 +208,9 @@ def main():
         print("network: FAILED (%s)" % error)
         return 1
     prefix = "network_%gms_" % args.delay_ms if args.delay_ms else "network_"
-    rows = rows_of(plain, remote, ("ucx_" if args.ucx else "") + prefix)
+    # Over UCX nothing is encrypted.
+    rows = rows_of(plain, remote, ("ucx_" if args.ucx else "") + prefix,
+                   "tcp" if args.ucx else "tls")
     compare.print_table(rows, True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

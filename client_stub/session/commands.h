@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,15 @@ inline constexpr uint64_t kNoStream = kWholeSession;
 // The largest tail of one command; callers split longer ones. The tail is copied while other
 // threads' commands wait, so pieces of some hundred KiB are as large as is wise.
 inline constexpr size_t kMaxTail = 512u << 10;
+
+// A wait that was announced ahead of time: what ends it may be here when it begins.
+class AnnouncedWait {
+ public:
+  // Waits, if Wait() was not called.
+  virtual ~AnnouncedWait() = default;
+  // Called once.
+  virtual CudaResult Wait() = 0;
+};
 
 // Thread-safe.
 class Commands {
@@ -70,6 +80,15 @@ class Commands {
   CudaResult Await(WaitKind kind, uint64_t stream, uint64_t seq, const Command& command) {
     return WatchOrCall(kind, stream, seq, CommandTraits<Command>::kId, &command,
                        CommandTraits<Command>::kBodyBytes);
+  }
+
+  // The same in two steps: where it is asked for, that leaves now, so that the answer does not wait
+  // for what is sent afterwards.
+  template <typename Command>
+  std::unique_ptr<AnnouncedWait> Announce(WaitKind kind, uint64_t stream, uint64_t seq,
+                                          const Command& command) {
+    return AnnounceWait(kind, stream, seq, CommandTraits<Command>::kId, &command,
+                        CommandTraits<Command>::kBodyBytes);
   }
 
   // Copies device memory to `dst`. With `wait` it returns when the data is there. Otherwise it
@@ -104,6 +123,9 @@ class Commands {
                                std::string_view tail, std::string* fields) = 0;
   virtual CudaResult WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
                                  const void* body, size_t body_bytes) = 0;
+  virtual std::unique_ptr<AnnouncedWait> AnnounceWait(WaitKind kind, uint64_t stream, uint64_t seq,
+                                                      CommandId id, const void* body,
+                                                      size_t body_bytes) = 0;
 };
 
 }  // namespace warpline::stub

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,10 @@ class FakeWork : public Commands, public Notices, public SessionStatus {
   CudaResult WatchOrCall(WaitKind kind, uint64_t, uint64_t, CommandId id, const void* body,
                          size_t body_bytes) override {
     return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
+  }
+  std::unique_ptr<AnnouncedWait> AnnounceWait(WaitKind, uint64_t, uint64_t, CommandId, const void*,
+                                              size_t) override {
+    return nullptr;  // Nobody does.
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "client_stub/core/bulk/part_copy.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/streams.h"
@@ -42,8 +43,8 @@ bool PartCopy::Fill(const char* from, uint64_t bytes) {
       }
     }
     piece.ticket = staging_->Fill(part_, piece.address, from + begun_, piece.bytes);
-    carried_.push_back(piece);
     begun_ += piece.bytes;
+    carried_.push_back(std::move(piece));
   }
   return true;
 }
@@ -51,7 +52,7 @@ bool PartCopy::Fill(const char* from, uint64_t bytes) {
 CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, uint64_t* done) {
   for (*done = 0; *done < bytes;) {
     if (!Fill(from, bytes)) break;
-    Piece piece = carried_.front();
+    Piece piece = std::move(carried_.front());
     // The rest goes another way when the connection is lost.
     if (!staging_->Arrived(part_, piece.ticket)) break;
     carried_.pop_front();
@@ -61,8 +62,8 @@ CUresult PartCopy::In(uint64_t to, const char* from, uint64_t bytes, uint64_t* d
       GiveAll(&carried_);
       return sent;
     }
-    on_device_.push_back(piece);
     *done += piece.bytes;
+    on_device_.push_back(std::move(piece));
   }
   GiveAll(&carried_);
   return CUDA_SUCCESS;
@@ -80,19 +81,21 @@ CUresult PartCopy::Ask(uint64_t from, uint64_t bytes) {
       pool().Give(piece.address, 0, 0);
       return sent;
     }
+    piece.filled = commands_->Announce(WaitKind::kPiece, stream_->wire, piece.seq,
+                                       cmd::StreamSync{stream_->wire});
     begun_ += piece.bytes;
-    on_device_.push_back(piece);
+    on_device_.push_back(std::move(piece));
   }
   return CUDA_SUCCESS;
 }
 
 CUresult PartCopy::Fetch(char* to) {
-  WARPLINE_TRY(ToCu(AwaitPiece(on_device_.front().seq)));
-  Piece piece = on_device_.front();
+  WARPLINE_TRY(ToCu(on_device_.front().filled->Wait()));
+  Piece piece = std::move(on_device_.front());
   on_device_.pop_front();
   piece.ticket = staging_->Fetch(part_, piece.address, to + fetched_, piece.bytes);
   fetched_ += piece.bytes;
-  carried_.push_back(piece);
+  carried_.push_back(std::move(piece));
   return CUDA_SUCCESS;
 }
 
@@ -111,7 +114,7 @@ CUresult PartCopy::Out(char* to, uint64_t from, uint64_t bytes, uint64_t* done,
     if (result != CUDA_SUCCESS || carried_.empty()) break;
     // While more can be on its way, nothing is waited for.
     if (carried_.size() < staging_->ahead() && !on_device_.empty()) continue;
-    const Piece piece = carried_.front();
+    const Piece piece = std::move(carried_.front());
     carried_.pop_front();
     arrived = Arrived(piece);
     pool().Give(piece.address, 0, 0);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "client_stub/core/base/cuda_api.h"
 #include "client_stub/core/bulk/staging.h"
@@ -38,6 +39,7 @@ class PartCopy {
     uint64_t bytes = 0;
     uint64_t seq = 0;  // Of its command.
     BulkTicket ticket = {};
+    std::unique_ptr<AnnouncedWait> filled = nullptr;  // Of Out(): for the device.
   };
 
   PiecePool& pool() { return staging_->pool(part_); }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,16 @@
 #include "common/mutex.h"
 
 namespace warpline::stub {
+
+// One that is over.
+class FakeWait final : public AnnouncedWait {
+ public:
+  explicit FakeWait(CudaResult result) : result_(result) {}
+  CudaResult Wait() override { return result_; }
+
+ private:
+  const CudaResult result_;
+};
 
 // Thread-safe.
 class FakeCommands : public Commands {
@@ -73,6 +84,11 @@ class FakeCommands : public Commands {
   // Asks what is not complete, as without a worker on this host.
   CudaResult WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
                          const void* body, size_t body_bytes) override;
+  std::unique_ptr<AnnouncedWait> AnnounceWait(WaitKind kind, uint64_t stream, uint64_t seq,
+                                              CommandId id, const void* body,
+                                              size_t body_bytes) override {
+    return std::make_unique<FakeWait>(WatchOrCall(kind, stream, seq, id, body, body_bytes));
+  }
 
   // Forgets what was sent, and answers as at the beginning.
   void ClearCommands();

@@ -1,6 +1,7 @@
 #include "client_stub/session/commands/command_port.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client_stub/session/status/session_log.h"
 #include "client_stub/session/waits/one_shot.h"
@@ -129,7 +130,11 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
     return lost == CudaResult::kSuccess ? CudaResult::kInvalidValue : lost;
   }
   CountWait(kind, id);
-  const CudaResult result = WaitFor(&waiter);
+  return Finish(kind, &waiter);
+}
+
+CudaResult CommandPort::Finish(WaitKind kind, ReplyWaiter* waiter) {
+  const CudaResult result = WaitFor(waiter);
   if (result != CudaResult::kSuccess) errors_.WriteOutput();
   return result == CudaResult::kSuccess && TakesDeferred(kind) ? errors_.TakeDeferred() : result;
 }
@@ -148,6 +153,10 @@ CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq
     return RoundTrip(kind, id, body, body_bytes, {}, nullptr);
   }
   CountWait(kind, id);
+  return WatchBoard(kind, stream, seq);
+}
+
+CudaResult CommandPort::WatchBoard(WaitKind kind, uint64_t stream, uint64_t seq) {
   if (kind != WaitKind::kPiece) AddShared(&counters_.board_waits);
   Watch(stream, seq);
   if (errors_.error() != CudaResult::kSuccess) {
@@ -155,6 +164,58 @@ CudaResult CommandPort::WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq
     return errors_.error();
   }
   return TakesDeferred(kind) ? errors_.TakeDeferred() : CudaResult::kSuccess;
+}
+
+class CommandPort::AnnouncedCall final : public AnnouncedWait {
+ public:
+  AnnouncedCall(CommandPort* port, WaitKind kind) : port_(port), kind_(kind) {}
+  // The answer is written to this object.
+  ~AnnouncedCall() override {
+    if (sent_) (void)port_->WaitFor(&waiter_);
+  }
+
+  // What could not be sent finds the session lost.
+  void Send(CommandId id, const void* body, size_t body_bytes) {
+    const ExpectedReply expected = {.command = id, .waiter = &waiter_};
+    sent_ = port_->Submit(id, body, body_bytes, {}, &expected) != 0;
+    if (sent_) port_->CountWait(kind_, id);
+  }
+  CudaResult Wait() override {
+    if (!std::exchange(sent_, false)) return port_->errors_.error();
+    return port_->Finish(kind_, &waiter_);
+  }
+
+ private:
+  CommandPort* const port_;
+  const WaitKind kind_;
+  ReplyWaiter waiter_{1};
+  bool sent_ = false;
+};
+
+class CommandPort::AnnouncedWatch final : public AnnouncedWait {
+ public:
+  AnnouncedWatch(CommandPort* port, WaitKind kind, uint64_t stream, uint64_t seq)
+      : port_(port), kind_(kind), stream_(stream), seq_(seq) {}
+
+  CudaResult Wait() override { return port_->WatchBoard(kind_, stream_, seq_); }
+
+ private:
+  CommandPort* const port_;
+  const WaitKind kind_;
+  const uint64_t stream_;
+  const uint64_t seq_;
+};
+
+std::unique_ptr<AnnouncedWait> CommandPort::AnnounceWait(WaitKind kind, uint64_t stream,
+                                                         uint64_t seq, CommandId id,
+                                                         const void* body, size_t body_bytes) {
+  if (errors_.error() == CudaResult::kSuccess && shared_board_.Open()) {
+    CountWait(kind, id);
+    return std::make_unique<AnnouncedWatch>(this, kind, stream, seq);
+  }
+  auto call = std::make_unique<AnnouncedCall>(this, kind);
+  call->Send(id, body, body_bytes);
+  return call;
 }
 
 CudaResult CommandPort::CopyOut(uint64_t stream, void* dst, uint64_t src, uint64_t bytes, bool wait,

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -72,7 +73,18 @@ class CommandPort final : public Commands {
                        std::string_view tail, std::string* fields) override;
   CudaResult WatchOrCall(WaitKind kind, uint64_t stream, uint64_t seq, CommandId id,
                          const void* body, size_t body_bytes) override;
+  std::unique_ptr<AnnouncedWait> AnnounceWait(WaitKind kind, uint64_t stream, uint64_t seq,
+                                              CommandId id, const void* body,
+                                              size_t body_bytes) override;
 
+  // A round trip whose answer somebody waits for later, and a watch that begins later.
+  class AnnouncedCall;
+  class AnnouncedWatch;
+
+  // The end of a round trip that was sent.
+  CudaResult Finish(WaitKind kind, ReplyWaiter* waiter);
+  // WatchOrCall() where there is a shared board.
+  CudaResult WatchBoard(WaitKind kind, uint64_t stream, uint64_t seq);
   // Appends a command and, when `expected` is given, registers it first. Returns the command's
   // number or 0.
   uint64_t Submit(CommandId id, const void* body, size_t body_bytes, std::string_view tail,
