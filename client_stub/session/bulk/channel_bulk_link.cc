@@ -125,7 +125,7 @@ bool ChannelBulkLink::NextFrame(Frame* frame) {
 }
 
 Accept ChannelBulkLink::OnFrame(Frame* frame) {
-  const absl::Status status = Take(*frame);
+  const absl::Status status = Take(frame);
   if (!status.ok()) {
     MutexLock lock(&mu_);
     up_.store(false, std::memory_order_release);
@@ -134,15 +134,15 @@ Accept ChannelBulkLink::OnFrame(Frame* frame) {
   return Accept::kTaken;
 }
 
-absl::Status ChannelBulkLink::Take(const Frame& frame) {
-  if (frame.kind == kBulkBytes) return TakeBytes(frame.payload);
+absl::Status ChannelBulkLink::Take(Frame* frame) {
+  if (frame->kind == kBulkBytes) return TakeBytes(&frame->payload);
   MutexLock lock(&mu_);
-  switch (frame.kind) {
+  switch (frame->kind) {
     case kBulkReady:
       ready_ = true;
       break;
     case kBulkMemoryDone: {
-      const absl::Status answered = MemoryAnswered(frame.payload);
+      const absl::Status answered = MemoryAnswered(frame->payload);
       if (absl::IsInvalidArgument(answered)) return answered;
       memory_answered_ = true;
       has_memory_ = answered.ok();
@@ -151,10 +151,10 @@ absl::Status ChannelBulkLink::Take(const Frame& frame) {
     }
     case kBulkTaken: {
       BulkTakenBody body;
-      if (frame.payload.size() != sizeof(body)) {
+      if (frame->payload.size() != sizeof(body)) {
         return absl::InvalidArgumentError("malformed frame");
       }
-      std::memcpy(&body, frame.payload.data(), sizeof(body));
+      std::memcpy(&body, frame->payload.data(), sizeof(body));
       if (body.puts < puts_done_ || body.puts - puts_done_ > puts_.size()) {
         return absl::InvalidArgumentError("the server took what was not put");
       }
@@ -163,26 +163,26 @@ absl::Status ChannelBulkLink::Take(const Frame& frame) {
     }
     default:
       return absl::InvalidArgumentError(
-          absl::StrCat("frame kind ", frame.kind, " on a bulk connection"));
+          absl::StrCat("frame kind ", frame->kind, " on a bulk connection"));
   }
   changed_.NotifyAll();
   return absl::OkStatus();
 }
 
-absl::Status ChannelBulkLink::TakeBytes(const std::string& bytes) {
-  Target target;
-  {
-    MutexLock lock(&mu_);
-    if (gets_.empty()) return absl::InvalidArgumentError("the server sent what was not asked for");
-    target = gets_.front();
-  }
-  if (bytes.size() != target.bytes) {
+absl::Status ChannelBulkLink::TakeBytes(std::string* bytes) {
+  MutexLock lock(&mu_);
+  const auto next = gets_.upper_bound(got_);
+  if (next == gets_.end())
+    return absl::InvalidArgumentError("the server sent what was not asked for");
+  if (bytes->size() != next->second.bytes) {
     return absl::InvalidArgumentError("the server sent more or less than was asked for");
   }
-  // Whoever waits does so until the target is no longer in the queue, or the channel has ended.
-  std::memcpy(target.to, bytes.data(), bytes.size());
-  MutexLock lock(&mu_);
-  gets_.pop_front();
+  got_ = next->first;
+  next->second.received.swap(*bytes);
+  if (!spare_.empty()) {
+    bytes->swap(spare_.back());
+    spare_.pop_back();
+  }
   changed_.NotifyAll();
   return absl::OkStatus();
 }
@@ -197,6 +197,7 @@ void ChannelBulkLink::OnClosed(const absl::Status& status) {
   numbers_ = puts_done_ = 0;
   puts_.clear();
   gets_.clear();
+  got_ = 0;
   changed_.NotifyAll();
 }
 
@@ -223,20 +224,32 @@ BulkTicket ChannelBulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
   MutexLock lock(&mu_);
   if (live_ == nullptr) return {};
   const BulkTicket ticket = {connection_, ++numbers_};
-  gets_.push_back({to, bytes, ticket.number});
+  gets_[ticket.number] = {to, bytes};
   Push({kBulkGet, std::move(payload)});
   return ticket;
 }
 
-bool ChannelBulkLink::IsDone(const BulkTicket& ticket) const {
-  return (puts_.empty() || puts_.front() > ticket.number) &&
-         (gets_.empty() || gets_.front().number > ticket.number);
+bool ChannelBulkLink::IsOver(const BulkTicket& ticket) const {
+  if (connection_ != ticket.connection) return true;
+  if (gets_.contains(ticket.number)) return got_ >= ticket.number;
+  return puts_.empty() || puts_.front() > ticket.number;
 }
 
 bool ChannelBulkLink::Await(const BulkTicket& ticket) {
+  Target target;
+  {
+    MutexLock lock(&mu_);
+    while (!IsOver(ticket)) changed_.Wait(&mu_);
+    if (connection_ != ticket.connection) return false;
+    const auto get = gets_.find(ticket.number);
+    if (get == gets_.end()) return true;
+    target = std::move(get->second);
+    gets_.erase(get);
+  }
+  std::memcpy(target.to, target.received.data(), target.received.size());
   MutexLock lock(&mu_);
-  while (connection_ == ticket.connection && !IsDone(ticket)) changed_.Wait(&mu_);
-  return connection_ == ticket.connection;
+  spare_.push_back(std::move(target.received));
+  return true;
 }
 
 }  // namespace warpline::stub

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -47,7 +49,9 @@ class ChannelBulkLink final : public BulkLink, private ChannelHandler {
   struct Target {
     void* to;
     uint64_t bytes;
-    uint64_t number;
+    // Empty until they are here. Who awaits them copies them, not the loop: it has the next to
+    // receive.
+    std::string received = {};
   };
 
   // ChannelHandler.
@@ -56,13 +60,14 @@ class ChannelBulkLink final : public BulkLink, private ChannelHandler {
   void OnClosed(const absl::Status& status) override RUNS_ON(channel_loop);
 
   // What the server sent; not OK for what a correct one does not send.
-  absl::Status Take(const Frame& frame) RUNS_ON(channel_loop);
-  absl::Status TakeBytes(const std::string& bytes) RUNS_ON(channel_loop);
+  absl::Status Take(Frame* frame) RUNS_ON(channel_loop);
+  absl::Status TakeBytes(std::string* bytes) RUNS_ON(channel_loop);
 
   void Push(Frame frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status AwaitReady(absl::Time deadline);
   absl::Status AskForMemory(absl::Time deadline);
-  bool IsDone(const BulkTicket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the connection of the ticket is lost, or what it stands for is here or done.
+  bool IsOver(const BulkTicket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint32_t slot_;
   const uint64_t va_;
@@ -89,7 +94,9 @@ class ChannelBulkLink final : public BulkLink, private ChannelHandler {
   uint64_t numbers_ ABSL_GUARDED_BY(mu_) = 0;       // Puts and gets that have begun.
   std::deque<uint64_t> puts_ ABSL_GUARDED_BY(mu_);  // Numbers of those that are not done.
   uint64_t puts_done_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Target> gets_ ABSL_GUARDED_BY(mu_);  // The same of gets.
+  std::map<uint64_t, Target> gets_ ABSL_GUARDED_BY(mu_);  // By their numbers, until copied.
+  uint64_t got_ ABSL_GUARDED_BY(mu_) = 0;                 // The number of the last that is here.
+  std::vector<std::string> spare_ ABSL_GUARDED_BY(mu_);   // Memory for what comes.
 };
 
 }  // namespace warpline::stub
