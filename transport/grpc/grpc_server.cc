@@ -24,6 +24,7 @@
 #include "transport/grpc/base/grpc_process.h"
 #include "transport/grpc/grpc_session.h"
 #include "transport/grpc/listen/accept_event.h"
+#include "transport/grpc/listen/accept_pace.h"
 #include "transport/grpc/listen/address_listener.h"
 #include "transport/grpc/listen/server_credentials.h"
 #include "transport/grpc/unary/unary_responder.h"
@@ -41,10 +42,8 @@ using grpc_internal::GrpcSessionEvents;
 // Calls that may arrive at once without waiting for the accepting thread.
 constexpr int kRequestsAhead = 4;
 
-// While sessions run, the accepting thread looks for new ones this often instead of waiting inside
-// gRPC. Waiting there it would take the events of the sessions' connections, and each message would
-// cost a switch to this thread and back.
-constexpr absl::Duration kAcceptInterval = absl::Milliseconds(2);
+// How often it is looked whether a cut call has ended.
+constexpr absl::Duration kRefusedInterval = absl::Milliseconds(2);
 
 enum ServerLine : size_t { kCrowdedLine, kServerLineCount };
 constexpr LogKind kServerLines[kServerLineCount] = {{"strangers_sent_away", 10, absl::Minutes(1)}};
@@ -117,6 +116,7 @@ class GrpcServer::Impl : private GrpcSessionEvents {
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<AddressListener>> listeners_;
+  grpc_internal::AcceptPace pace_;
   std::thread accept_thread_;
   std::atomic<int> running_{0};
 
@@ -242,10 +242,11 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   });
   for (size_t i = 0; i < listeners_.size(); ++i) {
     auto* const acceptor = acceptors_[i].get();
-    const absl::Status started = listeners_[i]->Start([acceptor](int fd) {
+    const absl::Status started = listeners_[i]->Start([this, acceptor](int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.fd = fd;
       acceptor->HandleNewConnection(&connection);
+      pace_.Quicken();
     });
     if (!started.ok()) {
       Shutdown(absl::ZeroDuration());
@@ -255,6 +256,9 @@ absl::Status GrpcServer::Impl::Start(const std::vector<std::string>& addresses,
   return absl::OkStatus();
 }
 
+// While sessions run, the accepting thread looks for new ones now and then instead of waiting
+// inside gRPC. Waiting there it would take the events of the sessions' connections, and each
+// message would cost a switch to this thread and back.
 void GrpcServer::Impl::AcceptLoop() {
   for (;;) {
     ReapFinished();
@@ -272,8 +276,9 @@ void GrpcServer::Impl::AcceptLoop() {
       // Nothing may be started on a queue that has been shut down.
       MutexLock lock(&queue_mu_);
       static_cast<AcceptEvent*>(tag)->OnEvent(ok && queue_open_);
+      pace_.Quicken();
     } else {
-      absl::SleepFor(kAcceptInterval);
+      pace_.Pause();
     }
   }
 }
@@ -408,6 +413,7 @@ void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
   if (server_ == nullptr) return;
   // Afterwards gRPC would leave new connections open.
   for (const auto& listener : listeners_) listener->Stop();
+  pace_.Quicken();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(deadline));
   // What it answers goes to the queue.
   unary_.Stop();
@@ -420,7 +426,7 @@ void GrpcServer::Impl::Shutdown(absl::Duration deadline) {
   {
     const LoopScope scope(&accept_loop);
     // The calls have been cut.
-    while (PollRefused()) absl::SleepFor(kAcceptInterval);
+    while (PollRefused()) absl::SleepFor(kRefusedInterval);
   }
   // Those that end are in the table until they have said so.
   std::vector<std::unique_ptr<GrpcSession>> rest;
