@@ -4,13 +4,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "common/unique_fd.h"
 
 namespace warpline::ucx_internal {
@@ -46,10 +50,32 @@ std::set<int> ListenersAt(const std::string& ip) {
   return found;
 }
 
-absl::Status CloseToStrangers(int listener) {
+std::vector<int> WatchersOf(int fd) {
+  std::vector<int> found;
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fdinfo"));
+  if (folder == nullptr) return found;
+  while (const dirent* const entry = readdir(folder.get())) {
+    int watcher = -1;
+    if (!absl::SimpleAtoi(entry->d_name, &watcher)) continue;
+    std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watcher));
+    for (std::string line; std::getline(info, line);) {
+      std::istringstream words(line);
+      std::string name;
+      int watched = -1;
+      if (words >> name >> watched && name == "tfd:" && watched == fd) found.push_back(watcher);
+    }
+  }
+  return found;
+}
+
+absl::Status CloseToStrangers(int listener, const std::vector<int>& watchers) {
   const UniqueFd nothing(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!nothing.valid() || dup3(nothing.get(), listener, O_CLOEXEC) < 0) {
     return absl::ErrnoToStatus(errno, "cannot close what UCX listens at");
+  }
+  for (const int watcher : watchers) {
+    epoll_event none = {};
+    (void)epoll_ctl(watcher, EPOLL_CTL_ADD, listener, &none);
   }
   return absl::OkStatus();
 }

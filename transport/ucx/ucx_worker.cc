@@ -66,6 +66,7 @@ absl::Status UcxWorker::Open(const Options& options) {
   for (const int fd : before) made.erase(fd);
   if (made.size() != 1) return absl::UnavailableError("cannot tell where UCX listens");
   listener_ = *made.begin();
+  listener_watchers_ = WatchersOf(listener_);
   ucp_am_handler_param_t handler = {};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                        UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -98,7 +99,7 @@ UcxWorker::~UcxWorker() {
   if (context_ != nullptr) ucx_->ucp_cleanup(context_);
 }
 
-absl::Status UcxWorker::CloseDoor() { return CloseToStrangers(listener_); }
+absl::Status UcxWorker::CloseDoor() { return CloseToStrangers(listener_, listener_watchers_); }
 
 absl::Status UcxWorker::Connect(const std::string& address) {
   ucp_ep_params_t params = {};

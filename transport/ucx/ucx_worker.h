@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -103,7 +104,8 @@ class UcxWorker {
   ucp_worker_h worker_ = nullptr;
   int fd_ = -1;
   std::string address_;
-  int listener_ = -1;  // UCX's.
+  int listener_ = -1;                   // UCX's.
+  std::vector<int> listener_watchers_;  // The epoll instances that watch it.
   ucp_ep_h endpoint_ ABSL_GUARDED_BY(channel_loop) = nullptr;
   std::deque<Sending> sends_ ABSL_GUARDED_BY(channel_loop);
 };
