@@ -35,6 +35,7 @@
 #include "server/session/task_shares.h"
 #include "transport/grpc/tls/grpc_tls.h"
 #include "transport/registry/listen.h"
+#include "transport/shm/shm_address.h"
 
 namespace warpline::server {
 namespace {
@@ -384,12 +385,29 @@ absl::Status GpuServer::StartAdminListener() {
   return absl::OkStatus();
 }
 
+void GpuServer::StartDirectListener() {
+  if (shm_name_.empty() || !options_.listen.tls.empty()) return;
+  std::vector<std::string> addresses;
+  for (const std::string& address : listener_->addresses()) {
+    for (std::string& direct : ShmAddressesAt(address)) addresses.push_back(std::move(direct));
+  }
+  if (addresses.empty()) return;
+  ListenerOptions options = MakeListenerOptions();
+  options.methods.clear();  // They are asked for over gRPC.
+  direct_listener_ = MakeListener(std::move(options));
+  const absl::Status started = direct_listener_->Start(addresses, host_.get());
+  if (started.ok()) return;
+  direct_listener_.reset();
+  LogWarning("sessions of this host are opened over TCP: ", std::string(started.message()));
+}
+
 absl::Status GpuServer::Start() {
   listener_ = MakeListener(MakeListenerOptions());
   std::vector<std::string> addresses = options_.listen.addresses;
   if (!shm_name_.empty()) addresses.push_back("shm://" + shm_name_);
   absl::Status status = listener_->Start(addresses, host_.get());
   if (!status.ok()) return status;
+  StartDirectListener();
   if (status = StartAdminListener(); !status.ok()) return status;
   listener_->SetServing(true);
   if (!options_.listen.port_file.empty()) {
@@ -451,6 +469,7 @@ void GpuServer::Drain() {
     host_->FaultAll("the server is shutting down");
     host_->WaitUntilIdle(absl::Seconds(2));
   }
+  if (direct_listener_ != nullptr) direct_listener_->Shutdown(absl::Seconds(1));
   listener_->Shutdown(absl::Seconds(1));
   Record(audit::Event::kServerStopped);
   // Reports once more: that there are no sessions any more.
@@ -464,6 +483,7 @@ GpuServer::~GpuServer() {
   metrics_.reset();
   // Their methods use everything else. Afterwards no session has a channel.
   admin_listener_.reset();
+  direct_listener_.reset();
   listener_.reset();
   replacements_.reset();
   // Nobody comes back to a session that waits for its client.

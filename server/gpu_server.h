@@ -64,6 +64,9 @@ class GpuServer {
   void JoinScheduler();
   // Listens for the operator, where that can be.
   absl::Status StartAdminListener();
+  // Where clients of this host open their sessions through shared memory at once. Without it they
+  // do over TCP, and then go on there.
+  void StartDirectListener();
   std::string AnswerWhere() const;
   // Records that the server started or stopped.
   void Record(audit::Event event);
@@ -87,6 +90,7 @@ class GpuServer {
   std::unique_ptr<Replacements> replacements_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<AdminSocketLock> admin_lock_;  // Null for none.
+  std::unique_ptr<Listener> direct_listener_;    // Null for none.
   std::unique_ptr<Listener> admin_listener_;     // Null for none.
   std::unique_ptr<SchedulerLink> scheduler_;     // Null for none.
 };

@@ -133,7 +133,7 @@ class LaneTest(unittest.TestCase):
 
     def test_strangers_reach_nothing_of_a_lane_that_has_its_client_nor_of_the_client(self):
         with harness.server(self.installation, *OFFERED) as server:
-            process, lane = self.start_program(server, LARGE, seconds=6)
+            process, lane = self.start_program(server, LARGE, seconds=8)
             self.assertEqual(self.listens_at(process.pid), set())
             ports = self.listens_at(lane)
             self.assertEqual(len(ports), 1)  # Where bulk connections come to.

@@ -43,6 +43,9 @@ struct SessionOptions {
   // Whether a session that came over the loopback interface may go on through shared memory, or
   // over the server's unix socket.
   bool transfer = true;
+  // Whether it may be opened through shared memory at once, where the server is at a loopback
+  // address. Not with TLS, by which client and server show who they are.
+  bool direct = true;
   // Whether it may go on over UCX, where the server offers that.
   bool lanes = true;
 };

@@ -38,7 +38,8 @@ def cut(pid):
             if each.family != socket.AF_UNIX or each.type != socket.SOCK_SEQPACKET:
                 continue
             try:
-                if b"warpline-shm" in os.fsencode(each.getpeername()):
+                name = os.fsencode(each.getpeername())
+                if b"warpline-shm" in name or b"warpline@" in name:
                     each.shutdown(socket.SHUT_RDWR)
                     done += 1
             except OSError:

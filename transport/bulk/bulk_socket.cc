@@ -106,7 +106,7 @@ absl::Status BulkSocket::Send(uint32_t kind, std::string_view head, std::string_
   if (head.size() > kMostHead) return absl::InvalidArgumentError("too long a frame");
   const BulkFrameHeader header = {kind, static_cast<uint32_t>(head.size() + bytes.size())};
   std::memcpy(begin, &header, sizeof(header));
-  std::memcpy(begin + sizeof(header), head.data(), head.size());
+  std::copy(head.begin(), head.end(), begin + sizeof(header));
   head = std::string_view(begin, sizeof(header) + head.size());
   while (!head.empty() || !bytes.empty()) {
     const absl::Status sent = SendSome(&head, &bytes, receive);

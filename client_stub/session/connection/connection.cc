@@ -42,15 +42,20 @@ Connection::~Connection() {
   DropChannel();
 }
 
-absl::Status Connection::Connect(const DialTarget& target, const Dialer& dialer,
-                                 absl::Duration deadline, absl::Duration resume) {
+absl::Status Connection::Connect(const std::optional<DialTarget>& direct, const DialTarget& target,
+                                 const Dialer& dialer, absl::Duration deadline,
+                                 absl::Duration resume) {
   dialer_ = dialer;
   resume_for_ = resume;
   absl::Status status;
   {
     const LoopScope scope(&on_redialer_);
     endpoints_ = {target};
-    status = Dial(target, deadline);
+    if (direct.has_value() && Dial(*direct, std::min(deadline, kDialDeadline)).ok()) {
+      endpoints_.insert(endpoints_.begin(), *direct);
+    } else {
+      status = Dial(target, deadline);
+    }
   }
   MutexLock lock(&mu_);
   connected_ = true;

@@ -49,10 +49,11 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Connects for the first time. Called once, before anything else. When the connection is lost
-  // later on, the redialer tries for as long as `resume` to replace it.
-  absl::Status Connect(const DialTarget& target, const Dialer& dialer, absl::Duration deadline,
-                       absl::Duration resume);
+  // Connects for the first time, at `direct` where there is one and it can be reached, else at
+  // `target`. Called once, before anything else. When the connection is lost later on, the redialer
+  // tries for as long as `resume` to replace it.
+  absl::Status Connect(const std::optional<DialTarget>& direct, const DialTarget& target,
+                       const Dialer& dialer, absl::Duration deadline, absl::Duration resume);
   // Moves to another connection, once `after` has passed: what the session does meanwhile need not
   // wait for the move. Does nothing for a session that cannot be resumed.
   void MoveTo(const DialTarget& target, absl::Duration after = absl::ZeroDuration());

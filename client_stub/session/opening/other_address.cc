@@ -5,6 +5,7 @@
 #include "client_stub/session/connection/local_server.h"
 #include "common/log/log.h"
 #include "common/process_identity.h"
+#include "transport/shm/shm_address.h"
 #include "transport/unix_connect.h"
 
 namespace warpline::stub {
@@ -33,6 +34,19 @@ absl::Status ProbeUnix(const Welcomed& welcomed, const std::string& endpoint) {
 }
 
 }  // namespace
+
+std::optional<DialTarget> DirectAddress(const std::string& endpoint) {
+  for (const std::string& address : ShmAddressesAt(endpoint)) {
+    const auto name = ShmName(address);
+    const auto there = name.ok() ? ConnectAbstract(*name, std::nullopt) : name.status();
+    const auto uid = there.ok() ? ListenerOf(there->get()) : there.status();
+    if (!uid.ok()) continue;
+    const absl::Status server = LocalServer(endpoint).Check(absl::StrCat("@", *name), *uid);
+    if (server.ok()) return DialTarget{address, *uid};
+    LogWarning("the session is opened over TCP: ", std::string(server.message()));
+  }
+  return std::nullopt;
+}
 
 std::optional<DialTarget> OtherAddress(const Welcomed& welcomed, const std::string& endpoint) {
   if (welcomed.boot_id != BootId()) return std::nullopt;

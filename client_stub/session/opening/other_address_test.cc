@@ -88,6 +88,39 @@ TEST_F(OtherAddressTest, SharedMemoryComesFirstWhereItsServerIsThisUsers) {
   EXPECT_FALSE(OtherAddress(welcomed, "127.0.0.1:1").has_value());
 }
 
+TEST_F(OtherAddressTest, AServerAtALoopbackAddressIsReachedAtOnce) {
+  EXPECT_FALSE(DirectAddress("127.0.0.1:24699").has_value());
+  const UniqueFd listener = ListenAtName(geteuid(), "warpline@127.0.0.1:24699");
+  ASSERT_TRUE(listener.valid());
+  for (const char* endpoint : {"127.0.0.1:24699", "localhost:24699"}) {
+    const auto direct = DirectAddress(endpoint);
+    ASSERT_TRUE(direct.has_value()) << endpoint;
+    EXPECT_EQ(direct->endpoint, "shm://warpline@127.0.0.1:24699");
+    EXPECT_EQ(direct->listener_uid, geteuid());
+  }
+  for (const char* endpoint :
+       {"127.0.0.1:24698", "[::1]:24699", "127.0.0.2:24699", "192.0.2.1:24699", "", "24699"}) {
+    EXPECT_FALSE(DirectAddress(endpoint).has_value()) << endpoint;
+  }
+}
+
+TEST_F(OtherAddressTest, AStrangerAtTheNameOfAnothersServerIsPassedBy) {
+  if (!CanBeOthers()) GTEST_SKIP() << "this process cannot be another user";
+  const UniqueFd server = ListenAtPort(geteuid(), 1, 0);
+  const std::string endpoint = absl::StrCat("127.0.0.1:", PortOf(server));
+  const UniqueFd stranger = ListenAtName(kOtherUser, "warpline@" + endpoint);
+  ASSERT_TRUE(server.valid() && stranger.valid());
+  LogCapture log;
+  EXPECT_FALSE(DirectAddress(endpoint).has_value());
+  EXPECT_EQ(log.LinesWith("the session is opened over TCP: who listens at").size(), 1u);
+  // One whose server that is.
+  const UniqueFd own = ListenAtPort(kOtherUser, 1, 0);
+  const std::string theirs = absl::StrCat("127.0.0.1:", PortOf(own));
+  const UniqueFd listener = ListenAtName(kOtherUser, "warpline@" + theirs);
+  ASSERT_TRUE(own.valid() && listener.valid());
+  EXPECT_TRUE(DirectAddress(theirs).has_value());
+}
+
 TEST_F(OtherAddressTest, SharedMemoryOfAStrangersIsNotFollowed) {
   if (!CanBeOthers()) GTEST_SKIP() << "this process cannot be another user";
   Welcomed welcomed = WelcomeOf(kOtherUser);

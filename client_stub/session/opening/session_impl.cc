@@ -55,8 +55,11 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
   commands_.errors().output().SetPrinter(options.printer);
   if (!commands_.ok()) return absl::ResourceExhaustedError("no memory for the session's commands");
   control_.Push({kHello, MakeHello(options, {arena_.base(), arena_.bytes()})});
-  const absl::Status connected =
-      connection_.Connect(DialTarget{options.endpoint}, dialer, options.deadline, options.resume);
+  const auto direct = options.transfer && options.direct && options.resume > absl::ZeroDuration()
+                          ? DirectAddress(options.endpoint)
+                          : std::nullopt;
+  const absl::Status connected = connection_.Connect(direct, DialTarget{options.endpoint}, dialer,
+                                                     options.deadline, options.resume);
   if (!connected.ok()) return connected;
   if (const absl::Status opened = answer_.Await(options.open_deadline); !opened.ok()) return opened;
   counters().open_round_trips.fetch_add(1, std::memory_order_relaxed);
@@ -81,10 +84,11 @@ absl::Status SessionImpl::Start(const SessionOptions& options, const Dialer& dia
     });
   }
   std::optional<DialTarget> other;
-  if (options.transfer) other = OtherAddress(welcomed, options.endpoint);
+  const bool there = direct.has_value() && absl::string_view(transport()) == "shm";
+  if (options.transfer && !there) other = OtherAddress(welcomed, options.endpoint);
   if (other.has_value()) {
     connection_.MoveTo(*other, kSettling);
-  } else if (options.lanes && (welcomed.terms.features & kFeatureLanes) != 0) {
+  } else if (!there && options.lanes && (welcomed.terms.features & kFeatureLanes) != 0) {
     lanes_.Start();
   }
   return absl::OkStatus();

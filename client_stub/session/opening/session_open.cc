@@ -27,9 +27,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
                       handler, {.gather = kGather}, deadline);
         });
   };
-  auto session = open(options);
+  SessionOptions first = options;
+  first.direct = options.direct && TlsFilesFromEnvironment().empty();
+  auto session = open(first);
   // A scheduler names the server; a server that names another is not followed.
-  SessionOptions redirected = options;
+  SessionOptions redirected = first;
   if (!session.ok() && options.token.empty() && FollowRedirect(session.status(), &redirected)) {
     session = open(redirected);
   }
