@@ -24,16 +24,17 @@ ABSL_FLAG(std::vector<std::string>, listen, {warpline::kDefaultEndpoint},
           "unix:/path. [::]:port is every address of the host, 0.0.0.0:port every one of IPv4. "
           "Without TLS only loopback and unix sockets are taken.");
 ABSL_FLAG(bool, shm, true,
-          "Programs on this host go on through memory that they share with the server, once their "
-          "session is open: a round trip takes a fraction of one over a socket. Not where unix "
-          "sockets need TLS (--tls_on_unix_sockets).");
+          "Programs on this host go through memory that they share with the server: a round trip "
+          "takes a fraction of one over a socket. At a loopback address without TLS they do from "
+          "the beginning, elsewhere once their session is open. Not where unix sockets need TLS "
+          "(--tls_on_unix_sockets).");
 ABSL_FLAG(
     std::vector<std::string>, ucx_networks, {},
     "Networks, such as 10.0.0.0/8, separated by commas, from which sessions may go on over UCX, "
     "once they are open: a round trip takes half of one over gRPC. UCX neither encrypts nor "
     "knows its peers: name only networks in which nobody listens or intrudes. Needs --shm.");
 ABSL_FLAG(std::string, ucx_ports, "14700-14999",
-          "The TCP ports at which sessions are reached over UCX, one for each; empty for any.");
+          "The TCP ports at which sessions are reached over UCX, two for each; empty for any.");
 ABSL_FLAG(std::string, port_file, "",
           "Where to write the port of the first host:port address once the server is ready.");
 ABSL_FLAG(std::string, device, "auto",

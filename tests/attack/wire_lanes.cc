@@ -1,6 +1,9 @@
-// Attacks on lanes: processes that a session can have started, and connections of others over UCX.
+// Attacks on lanes: processes that a session can have started, and connections of others to
+// them.
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -9,6 +12,7 @@
 #include "tests/attack/wire.h"
 #include "tests/attack/wire_session.h"
 #include "tests/hostile/raw_client.h"
+#include "transport/bulk/bulk_socket.h"
 #include "transport/ucx/ucx_address.h"
 #include "transport/ucx/ucx_end.h"
 
@@ -82,6 +86,81 @@ WireResult LaneOfOthers(const WireTarget& target) {
   return Stopped("two secrets were not heard");
 }
 
+// A lane of a new session, where its bulk connections may come.
+absl::StatusOr<std::unique_ptr<RawClient>> OpenBulkDoor(const WireTarget& target,
+                                                        warpline_internal::Lane* lane) {
+  auto client = OpenOwner(target);
+  if (!client.ok()) return client.status();
+  (*client)->Send(kLaneAsk, "");
+  auto taken = TakeLane(client->get(), kPatience);
+  if (!taken.ok()) return taken.status();
+  *lane = *std::move(taken);
+  if (lane->bulk_endpoint().empty()) {
+    return absl::UnavailableError("no bulk connections to a lane: " + lane->refusal());
+  }
+  return client;
+}
+
+absl::StatusOr<std::unique_ptr<BulkSocket>> ConnectBulk(const warpline_internal::Lane& lane) {
+  return BulkSocket::Connect(lane.bulk_endpoint(), absl::Now() + kPatience,
+                             BulkSocket::Unreachable::kRefuse);
+}
+
+// Whether the lane hands out the session's memory to who shows this.
+absl::StatusOr<bool> HasBulkMemory(const warpline_internal::Lane& lane, const std::string& secret) {
+  const auto socket = ConnectBulk(lane);
+  if (!socket.ok()) return socket.status();
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(kHostArenaBase);
+  request.set_bytes(kHostPageBytes);
+  BulkFrameHeader answer;
+  return (*socket)->SendHello(secret, 0).ok() &&
+         (*socket)->Send(kBulkMemory, request.SerializeAsString(), {}).ok() &&
+         (*socket)->AwaitReadable(absl::Now() + kPatience) &&
+         (*socket)->Receive(&answer, sizeof(answer)).ok();
+}
+
+// Who knows where a lane's bulk connections come to, and not its secret.
+WireResult BulkOfOthers(const WireTarget& target) {
+  warpline_internal::Lane lane;
+  const auto client = OpenBulkDoor(target, &lane);
+  if (!client.ok()) return Unprepared(client.status());
+  for (const size_t byte : {size_t{0}, lane.secret().size() - 1}) {
+    std::string wrong = lane.secret();
+    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+    const auto heard = HasBulkMemory(lane, wrong);
+    if (!heard.ok()) return Unprepared(heard.status());
+    if (*heard) return Succeeded("a stranger has memory of the session");
+  }
+  const auto owner = HasBulkMemory(lane, lane.secret());
+  if (!owner.ok() || !*owner) return Succeeded("its owner is not heard");
+  return Stopped("two secrets were not heard");
+}
+
+// Who comes there in great number and says nothing.
+WireResult BulkStrangers(const WireTarget& target) {
+  constexpr size_t kStrangers = 200;
+  constexpr size_t kMost = 16;
+  warpline_internal::Lane lane;
+  const auto client = OpenBulkDoor(target, &lane);
+  if (!client.ok()) return Unprepared(client.status());
+  std::vector<std::unique_ptr<BulkSocket>> strangers;
+  for (size_t i = 0; i < kStrangers; ++i) {
+    auto stranger = ConnectBulk(lane);
+    if (!stranger.ok()) return Unprepared(stranger.status());
+    strangers.push_back(*std::move(stranger));
+  }
+  const auto owner = HasBulkMemory(lane, lane.secret());
+  if (!owner.ok() || !*owner) return Succeeded("its owner is kept out");
+  const absl::Time soon = absl::Now() + absl::Milliseconds(100);
+  // One that was sent away has something to receive: the end.
+  const auto left = std::count_if(strangers.begin(), strangers.end(), [soon](const auto& stranger) {
+    return !stranger->AwaitReadable(soon);
+  });
+  const std::string detail = absl::StrCat(left, " of ", kStrangers, " strangers are left");
+  return static_cast<size_t>(left) <= kMost ? Stopped(detail) : Succeeded(detail);
+}
+
 // Asks whose answers nobody takes, as fast as they can be sent.
 WireResult AsksWithoutTaking(const WireTarget& target) {
   auto opened = OpenOwner(target);
@@ -98,6 +177,8 @@ WireResult AsksWithoutTaking(const WireTarget& target) {
 constexpr WireAttack kAttacks[] = {
     {"lanes_without_end", "-", "", &LanesWithoutEnd},
     {"lane_of_others", "-", "", &LaneOfOthers},
+    {"lane_bulk_of_others", "-", "", &BulkOfOthers},
+    {"lane_bulk_strangers", "-", "", &BulkStrangers},
     {"lane_asks_without_taking", "-", "", &AsksWithoutTaking},
 };
 
