@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,7 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 // Where a lane listens.
 struct Doors {
   std::unique_ptr<UcxEnd> ucx;
-  UniqueFd bulk;
+  UniqueFd bulk;  // Invalid where there is no port left for it.
 };
 
 // Opens the lane in its jail, and says in `*prepared` where it listens and what the jail holds.
@@ -52,14 +53,14 @@ absl::StatusOr<Doors> Open(const PrepareLane& prepare, LanePrepared* prepared) {
   auto end = UcxEnd::Listen(prepare.peer(), ports, prepare.secret());
   if (!end.ok()) return end.status();
   auto bulk = ListenForBulk((*end)->address().ip, first, last);
-  if (!bulk.ok()) return bulk.status();
-  const auto bulk_address = SocketAddress::OfSocket(bulk->get());
-  if (!bulk_address.ok()) return bulk_address.status();
+  const auto bulk_address = bulk.ok() ? SocketAddress::OfSocket(bulk->get()) : bulk.status();
   closed = prepare.has_jail() ? jail.CloseBeforeTenants() : absl::OkStatus();
   if (!closed.ok()) return closed;
   prepared->set_address((*end)->address().ToString());
-  prepared->set_bulk_endpoint(bulk_address->ToString());
   *prepared->mutable_jail() = jail.report();
+  // Without it large copies go over connections to the server.
+  if (!bulk_address.ok()) return Doors{*std::move(end), UniqueFd()};
+  prepared->set_bulk_endpoint(bulk_address->ToString());
   return Doors{*std::move(end), *std::move(bulk)};
 }
 
@@ -97,7 +98,8 @@ absl::Status Serve(int socket) {
 
   // Whoever is slow at the other end must not hold up a connection.
   fcntl(socket, F_SETFL, O_NONBLOCK);
-  const BulkServer bulk(std::move(doors->bulk), socket, order.prepare().secret());
+  std::optional<BulkServer> bulk;
+  if (doors->bulk.valid()) bulk.emplace(std::move(doors->bulk), socket, order.prepare().secret());
   UcxEnd& end = *doors->ucx;
   {
     const LoopScope scope(&channel_loop);

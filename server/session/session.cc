@@ -280,6 +280,10 @@ void Session::OnHostMemory(const warpline_internal::HostMemoryRequest& request,
     return answer({board >= 0 ? CudaResult::kSuccess : CudaResult::kNotSupported, board, {}});
   }
   if (!MayShareHostMemory(entitlement())) return answer({CudaResult::kNotPermitted, -1, {}});
+  // What a lane has mapped could be filled again by it, and would be on nobody's bill.
+  if (request.give_back() && lane_.Reaches(request.va())) {
+    return answer({CudaResult::kIllegalState, -1, {}});
+  }
   holdings_.host_segments().Request(
       request, [weak = weak_from_this(), answer = std::move(answer)](const auto& result) {
         control_loop.AssertOnLoop();
@@ -314,7 +318,7 @@ void Session::HandleBulkMemory(const warpline_internal::HostMemoryRequest& reque
     answer(message, message.error() == 0 ? result.fd : -1);
   };
   if (request.give_back()) {
-    bulk_->Remove(va);
+    if (!lane_.Reaches(va)) bulk_->Remove(va);
   } else if (const auto fd = bulk_->Segment(va, bytes)) {
     // It has it already, and lost the connection on which it would have heard so.
     return answer_with({CudaResult::kSuccess, fd->get(), {}});

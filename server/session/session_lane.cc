@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/crypto/secret.h"
+#include "common/cuda/cuda_result.h"
 #include "common/steady_time.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
@@ -12,6 +13,8 @@
 namespace warpline::server {
 namespace {
 
+// That a lane may reach. One that behaves has a slot's each.
+constexpr size_t kMostSegments = 16;
 // What UcxEnd wants to see.
 constexpr size_t kSecretBytes = 16;
 // Each lane is a process that is started, so after one the client waits for the next; the time
@@ -68,9 +71,15 @@ void SessionLane::OnLaneReady(const std::string& address, const std::string& bul
 }
 
 void SessionLane::OnLaneMemory(const warpline_internal::LaneMemory& memory) {
+  if (reaches_.size() >= kMostSegments && !reaches_.contains(memory.va())) {
+    warpline_internal::HostMemoryAnswer refusal;
+    refusal.set_error(static_cast<int>(CudaResult::kOutOfMemory));
+    return lane_->AnswerMemory(memory.slot(), refusal, -1);
+  }
   warpline_internal::HostMemoryRequest request;
   request.set_va(memory.va());
   request.set_bytes(memory.bytes());
+  reaches_.insert(memory.va());
   memory_(request, [weak = std::weak_ptr<LaneProcess>(lane_), slot = memory.slot()](
                        const warpline_internal::HostMemoryAnswer& answer, int fd) {
     control_loop.AssertOnLoop();
@@ -80,6 +89,7 @@ void SessionLane::OnLaneMemory(const warpline_internal::LaneMemory& memory) {
 
 void SessionLane::OnLaneOver(const std::string& why) {
   lane_ = nullptr;
+  reaches_.clear();
   connected_ = false;
   if (!why.empty()) {
     if (const LogPermit permit = lines_->Ask(kLaneLine)) {
@@ -98,6 +108,7 @@ void SessionLane::Refuse(const std::string& why) {
 
 void SessionLane::End() {
   connected_ = false;
+  reaches_.clear();
   if (timer_ != 0) control_->Remove(std::exchange(timer_, 0));
   if (lane_ != nullptr) std::exchange(lane_, nullptr)->End();
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -35,6 +36,8 @@ class SessionLane : private LaneEvents {
   bool Offered() const RUNS_ON(control_loop);
   // The client asks; the answer goes to the port. The lane that it had before ends.
   void OnAsk() RUNS_ON(control_loop);
+  // Whether the lane may reach the segment of host memory at this address.
+  bool Reaches(uint64_t va) const RUNS_ON(control_loop) { return reaches_.contains(va); }
   // Whether the client has come over it.
   bool connected() const RUNS_ON(control_loop) { return connected_; }
   void End() RUNS_ON(control_loop);
@@ -63,6 +66,7 @@ class SessionLane : private LaneEvents {
   std::shared_ptr<LaneProcess> lane_ ABSL_GUARDED_BY(control_loop);
   std::string secret_ ABSL_GUARDED_BY(control_loop);
   bool connected_ ABSL_GUARDED_BY(control_loop) = false;
+  std::set<uint64_t> reaches_ ABSL_GUARDED_BY(control_loop);
   bool answered_ ABSL_GUARDED_BY(control_loop) = false;
   // The next one is not started before.
   absl::Time next_start_ ABSL_GUARDED_BY(control_loop) = absl::InfinitePast();

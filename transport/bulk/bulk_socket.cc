@@ -23,6 +23,8 @@ namespace {
 constexpr size_t kBounce = 64u << 10;
 // A host that has gone silent is given up after this.
 constexpr int kSilenceSeconds = 10;
+// So often who connects looks whether it is still wanted.
+constexpr int kLookMs = 50;
 // For another thread to receive what this one may not.
 constexpr int kOthersTurnMs = 1;
 
@@ -60,17 +62,19 @@ BulkSocket::BulkSocket(UniqueFd fd, Unreachable unreachable)
   SetOption(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, 1);
 }
 
-absl::StatusOr<std::unique_ptr<BulkSocket>> BulkSocket::Connect(const std::string& endpoint,
-                                                                absl::Time until,
-                                                                Unreachable unreachable) {
+absl::StatusOr<std::unique_ptr<BulkSocket>> BulkSocket::Connect(
+    const std::string& endpoint, absl::Time until, Unreachable unreachable,
+    const std::function<bool()>& given_up) {
   const auto address = SocketAddress::Parse(endpoint);
   if (!address.ok()) return address.status();
   UniqueFd fd(socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Lost("no socket");
   if (connect(fd.get(), address->get(), address->size()) != 0) {
     if (errno != EINPROGRESS) return Lost("cannot connect");
-    if (Poll(fd.get(), POLLOUT, MillisecondsUntil(until)) == 0) {
-      return absl::UnavailableError(absl::StrCat("nobody answers at ", endpoint));
+    while (Poll(fd.get(), POLLOUT, std::min(MillisecondsUntil(until), kLookMs)) == 0) {
+      if (absl::Now() >= until || (given_up != nullptr && given_up())) {
+        return absl::UnavailableError(absl::StrCat("nobody answers at ", endpoint));
+      }
     }
     int error = 0;
     socklen_t size = sizeof(error);
@@ -131,7 +135,7 @@ absl::Status BulkSocket::SendSome(std::string_view* head, std::string_view* byte
   }
   if (errno == EINTR) return absl::OkStatus();
   if (errno == EFAULT && unreachable_ == Unreachable::kTouch && head->empty()) {
-    return SendTouching(bytes);
+    return SendTouching(bytes, receive);
   }
   if (errno == EFAULT && unreachable_ == Unreachable::kTouch) {
     // The head goes alone, and the memory is met again.
@@ -147,14 +151,15 @@ absl::Status BulkSocket::SendSome(std::string_view* head, std::string_view* byte
   return absl::OkStatus();
 }
 
-absl::Status BulkSocket::SendTouching(std::string_view* bytes) {
+absl::Status BulkSocket::SendTouching(std::string_view* bytes,
+                                      const std::function<bool()>& receive) {
   const auto bounce = std::make_unique<char[]>(kBounce);
   const size_t count = std::min(bytes->size(), kBounce);
   std::memcpy(bounce.get(), bytes->data(), count);
-  for (size_t done = 0; done < count;) {
-    const ssize_t sent = send(fd_.get(), bounce.get() + done, count - done, MSG_NOSIGNAL);
-    if (sent < 0 && errno != EINTR) return Lost("the bulk connection cannot send");
-    if (sent > 0) done += static_cast<size_t>(sent);
+  std::string_view none;
+  for (std::string_view left(bounce.get(), count); !left.empty();) {
+    const absl::Status sent = SendSome(&none, &left, receive);
+    if (!sent.ok()) return sent;
   }
   bytes->remove_prefix(count);
   return absl::OkStatus();

@@ -51,10 +51,10 @@ class BulkSocket {
   BulkSocket(UniqueFd fd, Unreachable unreachable);
 
   // Connects to "10.0.0.1:14701" or "[fd00::1]:14701". INVALID_ARGUMENT for what is no such
-  // address, UNAVAILABLE when nobody has answered until then.
-  static absl::StatusOr<std::unique_ptr<BulkSocket>> Connect(const std::string& endpoint,
-                                                             absl::Time until,
-                                                             Unreachable unreachable);
+  // address, UNAVAILABLE when nobody has answered until then, or soon after given_up() is true.
+  static absl::StatusOr<std::unique_ptr<BulkSocket>> Connect(
+      const std::string& endpoint, absl::Time until, Unreachable unreachable,
+      const std::function<bool()>& given_up = nullptr);
 
   absl::Status SendHello(std::string_view secret, uint32_t slot);
   // Sends a frame whose payload is `head` and `bytes`, and returns when both have been read. While
@@ -74,7 +74,7 @@ class BulkSocket {
   absl::Status SendSome(std::string_view* head, std::string_view* bytes,
                         const std::function<bool()>& receive);
   // Moves through memory that is there.
-  absl::Status SendTouching(std::string_view* bytes);
+  absl::Status SendTouching(std::string_view* bytes, const std::function<bool()>& receive);
 
   const UniqueFd fd_;
   const Unreachable unreachable_;

@@ -12,8 +12,11 @@ absl::Status MemoryAnswered(const std::string& payload) {
     return absl::InvalidArgumentError("malformed answer about host memory");
   }
   if (answer.error() == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(CudaResultName(static_cast<CudaResult>(answer.error())), " ", answer.message()));
+  const auto error = static_cast<CudaResult>(answer.error());
+  const std::string why = absl::StrCat(CudaResultName(error), " ", answer.message());
+  // Others pass, such as that the worker is being replaced.
+  const bool final = error == CudaResult::kOutOfMemory || error == CudaResult::kNotPermitted;
+  return final ? absl::ResourceExhaustedError(why) : absl::UnavailableError(why);
 }
 
 }  // namespace warpline::stub

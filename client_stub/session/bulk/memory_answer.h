@@ -8,8 +8,8 @@
 
 namespace warpline::stub {
 
-// OK when it gave it, RESOURCE_EXHAUSTED with its reason when it did not, INVALID_ARGUMENT for what
-// is no answer.
+// OK when it gave it, with its reason RESOURCE_EXHAUSTED when it has none and UNAVAILABLE when it
+// has none at the moment, INVALID_ARGUMENT for what is no answer.
 absl::Status MemoryAnswered(const std::string& payload);
 
 }  // namespace warpline::stub

@@ -22,6 +22,25 @@ std::string_view BytesOf(const Body& body) {
   return {reinterpret_cast<const char*>(&body), sizeof(body)};
 }
 
+constexpr size_t kPageBytes = 4096;
+
+// Memory that the application's own handler of faults provides is there afterwards, for now: what
+// the handler waits for must not be waited for under a lock of the slot.
+void TouchForReading(std::string_view bytes) {
+  for (size_t at = 0; at < bytes.size(); at += kPageBytes) {
+    (void)*static_cast<const volatile char*>(bytes.data() + at);
+  }
+  if (!bytes.empty()) (void)*static_cast<const volatile char*>(&bytes.back());
+}
+
+void TouchForWriting(void* to, uint64_t bytes) {
+  char* const begin = static_cast<char*>(to);
+  // Others may write there at the same time.
+  const auto touch = [](char* at) { __atomic_fetch_or(at, 0, __ATOMIC_RELAXED); };
+  for (uint64_t at = 0; at < bytes; at += kPageBytes) touch(begin + at);
+  if (bytes > 0) touch(begin + bytes - 1);
+}
+
 absl::Status Unexpected() {
   return absl::InvalidArgumentError("the lane sent what was not asked for");
 }
@@ -33,7 +52,10 @@ absl::Status SocketBulkLink::Connect(absl::Duration deadline) {
   const LaneTarget::Address address = target_->Get();
   if (address.endpoint.empty()) return absl::UnavailableError("the session has no lane");
   auto connected = BulkSocket::Connect(address.endpoint, absl::Now() + deadline,
-                                       BulkSocket::Unreachable::kTouch);
+                                       BulkSocket::Unreachable::kTouch, [this] {
+                                         MutexLock lock(&mu_);
+                                         return stopped_;
+                                       });
   if (!connected.ok()) return connected.status();
   const std::shared_ptr<BulkSocket> socket = *std::move(connected);
   const absl::Cleanup done = [this] {
@@ -123,25 +145,27 @@ SocketBulkLink::Turn SocketBulkLink::Begin(void* to, uint64_t bytes) {
 }
 
 BulkTicket SocketBulkLink::Put(uint64_t va, std::string_view from) {
+  TouchForReading(from);
   MutexLock lock(&sending_);
   const Turn turn = Begin(nullptr, 0);
   if (turn.socket == nullptr) return {};
   const BulkHeader header = {va, from.size()};
   // The lane may wait for what it has sent to be received before it takes more.
-  if (!turn.socket->Send(kBulkPut, BytesOf(header), from, [this] { return TryReceive(); }).ok()) {
-    Lose(turn.socket.get());
-  }
+  BulkSocket* const socket = turn.socket.get();
+  const auto receive = [this, socket] { return TryReceive(socket); };
+  if (!socket->Send(kBulkPut, BytesOf(header), from, receive).ok()) Lose(socket);
   return turn.ticket;
 }
 
 BulkTicket SocketBulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
+  TouchForWriting(to, bytes);
   MutexLock lock(&sending_);
   const Turn turn = Begin(to, bytes);
   if (turn.socket == nullptr) return {};
   const BulkHeader header = {va, bytes};
-  if (!turn.socket->Send(kBulkGet, BytesOf(header), {}, [this] { return TryReceive(); }).ok()) {
-    Lose(turn.socket.get());
-  }
+  BulkSocket* const socket = turn.socket.get();
+  const auto receive = [this, socket] { return TryReceive(socket); };
+  if (!socket->Send(kBulkGet, BytesOf(header), {}, receive).ok()) Lose(socket);
   return turn.ticket;
 }
 
@@ -167,9 +191,15 @@ bool SocketBulkLink::Await(const BulkTicket& ticket) {
   }
 }
 
-bool SocketBulkLink::TryReceive() {
+bool SocketBulkLink::TryReceive(BulkSocket* socket) {
   if (!receiving_.TryLock()) return false;
-  const bool received = ReceiveOne().ok();
+  bool current;
+  {
+    MutexLock lock(&mu_);
+    current = socket_.get() == socket;
+  }
+  // Another thread may have received what there was, and then nothing need come before all is sent.
+  const bool received = current && socket->AwaitReadable(absl::InfinitePast()) && ReceiveOne().ok();
   receiving_.Unlock();
   return received;
 }

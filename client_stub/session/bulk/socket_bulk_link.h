@@ -59,8 +59,9 @@ class SocketBulkLink final : public BulkLink {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(receiving_);
   absl::Status OnBytes(BulkSocket* socket, uint32_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(receiving_);
-  // The same if nobody else receives. Returns whether it did.
-  bool TryReceive();
+  // The same on this connection, if nobody else receives and something is there. Returns whether it
+  // did.
+  bool TryReceive(BulkSocket* socket);
   // The connection of `socket` is over, if it is still the one.
   void Lose(const BulkSocket* socket);
   bool IsDone(const BulkTicket& ticket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -156,6 +156,24 @@ TEST_F(SocketBulkLinkTest, SeveralThreadsPutAndGetMuchAtATime) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Who cannot send receives what another thread waits for, or finds that the other has received it.
+TEST_F(SocketBulkLinkTest, WhoSendsDoesNotWaitForWhatAnotherHasReceived) {
+  ASSERT_TRUE(link_.Connect(kDeadline).ok());
+  std::atomic<bool> over{false};
+  std::thread small([&] {
+    while (!over) ASSERT_TRUE(link_.Await(link_.Put(kVa + 4 * kMaxBulkPiece, "x")));
+  });
+  const std::string bytes(kMaxBulkPiece, 'b');
+  for (int i = 0; i < 600; ++i) {
+    // Several, so that the connection has no room.
+    std::array<BulkTicket, 4> tickets;
+    for (BulkTicket& ticket : tickets) ticket = link_.Put(kVa, bytes);
+    for (const BulkTicket& ticket : tickets) ASSERT_TRUE(link_.Await(ticket));
+  }
+  over = true;
+  small.join();
+}
+
 TEST_F(SocketBulkLinkTest, ALostConnectionLosesWhatIsUnderWay) {
   ASSERT_TRUE(link_.Connect(kDeadline).ok());
   const uint64_t before = link_.connection();

@@ -125,12 +125,14 @@ CudaResult CommandPort::RoundTrip(WaitKind kind, CommandId id, const void* body,
   }
   ReplyWaiter waiter(1, fields);
   const ExpectedReply expected = {.command = id, .waiter = &waiter};
-  if (Submit(id, body, body_bytes, tail, &expected) == 0) {
-    const CudaResult lost = errors_.error();
-    return lost == CudaResult::kSuccess ? CudaResult::kInvalidValue : lost;
-  }
+  if (Submit(id, body, body_bytes, tail, &expected) == 0) return NotSent();
   CountWait(kind, id);
   return Finish(kind, &waiter);
+}
+
+CudaResult CommandPort::NotSent() {
+  const CudaResult lost = errors_.error();
+  return lost == CudaResult::kSuccess ? CudaResult::kInvalidValue : lost;
 }
 
 CudaResult CommandPort::Finish(WaitKind kind, ReplyWaiter* waiter) {
@@ -181,7 +183,7 @@ class CommandPort::AnnouncedCall final : public AnnouncedWait {
     if (sent_) port_->CountWait(kind_, id);
   }
   CudaResult Wait() override {
-    if (!std::exchange(sent_, false)) return port_->errors_.error();
+    if (!std::exchange(sent_, false)) return port_->NotSent();
     return port_->Finish(kind_, &waiter_);
   }
 

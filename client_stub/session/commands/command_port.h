@@ -81,6 +81,8 @@ class CommandPort final : public Commands {
   class AnnouncedCall;
   class AnnouncedWatch;
 
+  // Why a command could not be sent; never kSuccess.
+  CudaResult NotSent();
   // The end of a round trip that was sent.
   CudaResult Finish(WaitKind kind, ReplyWaiter* waiter);
   // WatchOrCall() where there is a shared board.

@@ -31,16 +31,17 @@ bool LaneSeeker::OnLane(std::string_view payload) {
     }
     return true;
   }
-  on_bulk_(lane.bulk_endpoint(), lane.secret());
+  bulk_endpoint_ = lane.bulk_endpoint();
+  secret_ = lane.secret();
   connection_->MoveTo({.endpoint = lane.address(), .secret = lane.secret(), .once = true});
   return true;
 }
 
 // One that could not be reached is not asked for again.
-void LaneSeeker::OnResumed(bool moved) {
-  if (!started_.load() || moved) return;
-  on_bulk_({}, {});
-  Ask();
+void LaneSeeker::OnResumed(bool moved, bool by_lane) {
+  if (!started_.load()) return;
+  on_bulk_(by_lane ? bulk_endpoint_ : "", by_lane ? secret_ : "");
+  if (!moved) Ask();
 }
 
 }  // namespace warpline::stub

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "client_stub/session/connection/connection.h"
 #include "client_stub/session/connection/control_queue.h"
 #include "common/log/log_budget.h"
@@ -33,7 +34,8 @@ class LaneSeeker {
   // A frame kLane. False for one that a correct server does not send.
   bool OnLane(std::string_view payload) RUNS_ON(channel_loop);
   // The session goes on on another connection, to which it has `moved`, or because it had lost one.
-  void OnResumed(bool moved) RUNS_ON(channel_loop);
+  // `by_lane` if that is the lane's.
+  void OnResumed(bool moved, bool by_lane) RUNS_ON(channel_loop);
 
  private:
   void Ask();
@@ -43,6 +45,9 @@ class LaneSeeker {
   const OnBulk on_bulk_;
   LogBudget* const log_;
   std::atomic<bool> started_{false};
+  // Of the lane that the server named last.
+  std::string bulk_endpoint_ ABSL_GUARDED_BY(channel_loop);
+  std::string secret_ ABSL_GUARDED_BY(channel_loop);
 };
 
 }  // namespace warpline::stub

@@ -157,7 +157,8 @@ bool SessionLoop::HandleResumed(std::string_view payload, std::string* problem) 
   Add(connection_->moving() ? &counters.transfers : &counters.resumes, 1);
   receipts_.NoteSaid();
   connection_->SetResumed();
-  parts_.lanes->OnResumed(connection_->moving());
+  const bool by_lane = std::string_view(parts_.commands->channel().transport()) == "ucx";
+  parts_.lanes->OnResumed(connection_->moving(), by_lane);
   return true;
 }
 

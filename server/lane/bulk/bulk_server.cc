@@ -105,6 +105,7 @@ void BulkServer::OnServer() {
            .OnAnswer(memory.slot(), memory.answer(), fds.empty() ? UniqueFd() : std::move(fds[0]))
            .ok()) {
     StopWatching(&server_watch_);
+    memory_.End();
   }
 }
 

@@ -246,8 +246,7 @@ TEST_F(BulkServerTest, MemoryThatMayShrinkOrIsTooSmallIsNotMapped) {
   const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(loose.get(), kBytes), 0);
   Answer(0, 0, loose.get());
-  EXPECT_FALSE(socket->AwaitReadable(absl::Now() + absl::Milliseconds(100)));
-  bulk_ = nullptr;
+  // Nor does anybody wait for what this server says from then on.
   ExpectEnded(socket.get());
 }
 

@@ -27,15 +27,15 @@ absl::StatusOr<warpline_internal::HostMemoryAnswer> LaneMemory::Get(
     return absl::InvalidArgumentError("a slot has one piece of memory");
   }
   if (!mine.asked) {
+    const absl::Status asked = ask_(slot, va, bytes);
+    if (!asked.ok()) return asked;
     mine.va = va;
     mine.bytes = bytes;
     mine.asked = true;
-    const absl::Status asked = ask_(slot, va, bytes);
-    if (!asked.ok()) return asked;
   } else if (mine.va != va || mine.bytes != bytes) {
     return absl::InvalidArgumentError("a slot has one piece of memory");
   }
-  while (!mine.answer.has_value() && !given_up.load() && absl::Now() < until) {
+  while (!mine.answer.has_value() && !over_ && !given_up.load() && absl::Now() < until) {
     changed_.WaitWithTimeout(&mu_, until - absl::Now());
   }
   if (!mine.answer.has_value()) return absl::UnavailableError("the server does not answer");
@@ -64,6 +64,12 @@ absl::Status LaneMemory::OnAnswer(uint32_t slot, const warpline_internal::HostMe
   mine.answer = answer;
   changed_.NotifyAll();
   return absl::OkStatus();
+}
+
+void LaneMemory::End() {
+  MutexLock lock(&mu_);
+  over_ = true;
+  changed_.NotifyAll();
 }
 
 void LaneMemory::Wake() {

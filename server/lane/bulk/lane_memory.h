@@ -42,6 +42,8 @@ class LaneMemory {
   // was asked for.
   absl::Status OnAnswer(uint32_t slot, const warpline_internal::HostMemoryAnswer& answer,
                         UniqueFd fd);
+  // No answer will come any more.
+  void End();
   // Has those that wait look whether they have given up.
   void Wake();
 
@@ -60,6 +62,7 @@ class LaneMemory {
   const Ask ask_;
   Mutex mu_;
   CondVar changed_;
+  bool over_ ABSL_GUARDED_BY(mu_) = false;
   std::array<Slot, kMaxBulkConnections> slots_ ABSL_GUARDED_BY(mu_);
 };
 

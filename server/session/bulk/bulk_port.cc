@@ -107,7 +107,8 @@ bool BulkPort::Pop(uint32_t slot, const Channel* channel, Frame* frame) {
 bool BulkPort::Add(uint64_t va, uint64_t bytes, int fd) {
   UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   MutexLock lock(&mu_);
-  if (shut_ || !own.valid() || segments_.size() >= kMostSegments) return false;
+  const bool room = segments_.size() < kMostSegments || segments_.contains(va);
+  if (shut_ || !own.valid() || !room) return false;
   segments_[va] = {bytes, std::make_shared<const UniqueFd>(std::move(own))};
   return true;
 }
