@@ -172,8 +172,9 @@ absl::Status ChannelBulkLink::Take(Frame* frame) {
 absl::Status ChannelBulkLink::TakeBytes(std::string* bytes) {
   MutexLock lock(&mu_);
   const auto next = gets_.upper_bound(got_);
-  if (next == gets_.end())
+  if (next == gets_.end()) {
     return absl::InvalidArgumentError("the server sent what was not asked for");
+  }
   if (bytes->size() != next->second.bytes) {
     return absl::InvalidArgumentError("the server sent more or less than was asked for");
   }
