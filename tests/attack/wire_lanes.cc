@@ -63,31 +63,8 @@ WireResult LanesWithoutEnd(const WireTarget& target) {
   return lanes <= kMost ? JudgeNeighbour(target, started) : Succeeded(started);
 }
 
-// Who knows where a lane is, and not its secret.
-WireResult LaneOfOthers(const WireTarget& target) {
-  const auto client = OpenOwner(target);
-  if (!client.ok()) return Unprepared(client.status());
-  (*client)->Send(kLaneAsk, "");
-  const auto lane = TakeLane(client->get(), kPatience);
-  if (!lane.ok()) return Unprepared(lane.status());
-  const auto address = UcxAddress::Parse(lane->address());
-  if (!address.ok()) return Unprepared(address.status());
-  std::string wrong = lane->secret();
-  if (wrong.size() != kUcxSecretBytes) return Unprepared("no secret: " + lane->refusal());
-  for (const size_t byte : {size_t{0}, wrong.size() - 1}) {
-    wrong = lane->secret();
-    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
-    const auto end = UcxEnd::Connect(*address, wrong, absl::Now() + absl::Seconds(1));
-    if (end.ok()) return Succeeded("a stranger has the session's lane");
-  }
-  // Its owner comes all the same.
-  const auto end = UcxEnd::Connect(*address, lane->secret(), absl::Now() + kPatience);
-  if (!end.ok()) return Succeeded(absl::StrCat("its owner: ", end.status().ToString()));
-  return Stopped("two secrets were not heard");
-}
-
-// A lane of a new session, where its bulk connections may come.
-absl::StatusOr<std::unique_ptr<RawClient>> OpenBulkDoor(const WireTarget& target,
+// The same with a lane.
+absl::StatusOr<std::unique_ptr<RawClient>> OpenWithLane(const WireTarget& target,
                                                         warpline_internal::Lane* lane) {
   auto client = OpenOwner(target);
   if (!client.ok()) return client.status();
@@ -95,10 +72,29 @@ absl::StatusOr<std::unique_ptr<RawClient>> OpenBulkDoor(const WireTarget& target
   auto taken = TakeLane(client->get(), kPatience);
   if (!taken.ok()) return taken.status();
   *lane = *std::move(taken);
-  if (lane->bulk_endpoint().empty()) {
-    return absl::UnavailableError("no bulk connections to a lane: " + lane->refusal());
+  if (lane->secret().size() != kUcxSecretBytes || lane->bulk_endpoint().empty()) {
+    return absl::UnavailableError("no lane: " + lane->refusal());
   }
   return client;
+}
+
+// Who knows where a lane is, and not its secret.
+WireResult LaneOfOthers(const WireTarget& target) {
+  warpline_internal::Lane lane;
+  const auto client = OpenWithLane(target, &lane);
+  if (!client.ok()) return Unprepared(client.status());
+  const auto address = UcxAddress::Parse(lane.address());
+  if (!address.ok()) return Unprepared(address.status());
+  for (const size_t byte : {size_t{0}, kUcxSecretBytes - 1}) {
+    std::string wrong = lane.secret();
+    wrong[byte] = static_cast<char>(wrong[byte] ^ 1);
+    const auto end = UcxEnd::Connect(*address, wrong, absl::Now() + absl::Seconds(1));
+    if (end.ok()) return Succeeded("a stranger has the session's lane");
+  }
+  // Its owner comes all the same.
+  const auto end = UcxEnd::Connect(*address, lane.secret(), absl::Now() + kPatience);
+  if (!end.ok()) return Succeeded(absl::StrCat("its owner: ", end.status().ToString()));
+  return Stopped("two secrets were not heard");
 }
 
 absl::StatusOr<std::unique_ptr<BulkSocket>> ConnectBulk(const warpline_internal::Lane& lane) {
@@ -123,7 +119,7 @@ absl::StatusOr<bool> HasBulkMemory(const warpline_internal::Lane& lane, const st
 // Who knows where a lane's bulk connections come to, and not its secret.
 WireResult BulkOfOthers(const WireTarget& target) {
   warpline_internal::Lane lane;
-  const auto client = OpenBulkDoor(target, &lane);
+  const auto client = OpenWithLane(target, &lane);
   if (!client.ok()) return Unprepared(client.status());
   for (const size_t byte : {size_t{0}, lane.secret().size() - 1}) {
     std::string wrong = lane.secret();
@@ -142,7 +138,7 @@ WireResult BulkStrangers(const WireTarget& target) {
   constexpr size_t kStrangers = 200;
   constexpr size_t kMost = 16;
   warpline_internal::Lane lane;
-  const auto client = OpenBulkDoor(target, &lane);
+  const auto client = OpenWithLane(target, &lane);
   if (!client.ok()) return Unprepared(client.status());
   std::vector<std::unique_ptr<BulkSocket>> strangers;
   for (size_t i = 0; i < kStrangers; ++i) {

@@ -24,6 +24,18 @@ struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
 
+// This process's.
+std::vector<int> Descriptors() {
+  std::vector<int> found;
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
+  if (folder == nullptr) return found;
+  while (const dirent* const entry = readdir(folder.get())) {
+    int fd = -1;
+    if (absl::SimpleAtoi(entry->d_name, &fd)) found.push_back(fd);
+  }
+  return found;
+}
+
 bool ListensAt(int fd, const std::string& ip) {
   int listens = 0;
   socklen_t size = sizeof(listens);
@@ -41,22 +53,15 @@ bool ListensAt(int fd, const std::string& ip) {
 
 std::set<int> ListenersAt(const std::string& ip) {
   std::set<int> found;
-  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
-  if (folder == nullptr) return found;
-  while (const dirent* const entry = readdir(folder.get())) {
-    int fd = -1;
-    if (absl::SimpleAtoi(entry->d_name, &fd) && ListensAt(fd, ip)) found.insert(fd);
+  for (const int fd : Descriptors()) {
+    if (ListensAt(fd, ip)) found.insert(fd);
   }
   return found;
 }
 
 std::vector<int> WatchersOf(int fd) {
   std::vector<int> found;
-  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fdinfo"));
-  if (folder == nullptr) return found;
-  while (const dirent* const entry = readdir(folder.get())) {
-    int watcher = -1;
-    if (!absl::SimpleAtoi(entry->d_name, &watcher)) continue;
+  for (const int watcher : Descriptors()) {
     std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watcher));
     for (std::string line; std::getline(info, line);) {
       std::istringstream words(line);

@@ -5,15 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client_stub/session/bulk/memory_answer.h"
+#include "client_stub/session/bulk/slot_memory.h"
 #include "proto/frames.h"
 #include "proto/session.pb.h"
 
 namespace warpline::stub {
 namespace {
-
-// A worker that is being replaced takes so long to have the memory.
-constexpr absl::Duration kMemoryPatience = absl::Seconds(90);
 
 void Fill(const BulkHeader& header, std::string_view tail, std::string* payload) {
   payload->reserve(sizeof(header) + tail.size());
@@ -83,11 +80,8 @@ absl::Status ChannelBulkLink::AwaitReady(absl::Time deadline) {
 absl::Status ChannelBulkLink::AskForMemory(absl::Time deadline) {
   MutexLock lock(&mu_);
   if (has_memory_) return absl::OkStatus();
-  warpline_internal::HostMemoryRequest request;
-  request.set_va(va_);
-  request.set_bytes(BulkMemory::kSlotBytes);
   memory_answered_ = false;
-  Push({kBulkMemory, request.SerializeAsString()});
+  Push({kBulkMemory, MemoryRequest(va_)});
   while (!memory_answered_ && !closed_ && !stopped_ && absl::Now() < deadline) {
     changed_.WaitWithTimeout(&mu_, deadline - absl::Now());
   }
@@ -155,10 +149,9 @@ absl::Status ChannelBulkLink::Take(Frame* frame) {
         return absl::InvalidArgumentError("malformed frame");
       }
       std::memcpy(&body, frame->payload.data(), sizeof(body));
-      if (body.puts < puts_done_ || body.puts - puts_done_ > puts_.size()) {
+      if (!tickets_.SetPutsDone(body.puts)) {
         return absl::InvalidArgumentError("the server took what was not put");
       }
-      for (; puts_done_ < body.puts; ++puts_done_) puts_.pop_front();
       break;
     }
     default:
@@ -194,9 +187,7 @@ void ChannelBulkLink::OnClosed(const absl::Status& status) {
   live_ = nullptr;
   closed_ = true;
   why_ = status.ok() ? absl::UnavailableError("the server ended a bulk connection") : status;
-  ++connection_;
-  numbers_ = puts_done_ = 0;
-  puts_.clear();
+  tickets_.Lose();
   gets_.clear();
   got_ = 0;
   changed_.NotifyAll();
@@ -204,7 +195,7 @@ void ChannelBulkLink::OnClosed(const absl::Status& status) {
 
 uint64_t ChannelBulkLink::connection() {
   MutexLock lock(&mu_);
-  return live_ == nullptr ? 0 : connection_;
+  return live_ == nullptr ? 0 : tickets_.connection();
 }
 
 BulkTicket ChannelBulkLink::Put(uint64_t va, std::string_view from) {
@@ -213,8 +204,7 @@ BulkTicket ChannelBulkLink::Put(uint64_t va, std::string_view from) {
   Fill({va, from.size()}, from, payload.get());
   MutexLock lock(&mu_);
   if (live_ == nullptr) return {};
-  const BulkTicket ticket = {connection_, ++numbers_};
-  puts_.push_back(ticket.number);
+  const BulkTicket ticket = tickets_.NewPut();
   Push({kBulkPut, "", std::move(payload)});
   return ticket;
 }
@@ -224,16 +214,16 @@ BulkTicket ChannelBulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
   Fill({va, bytes}, {}, &payload);
   MutexLock lock(&mu_);
   if (live_ == nullptr) return {};
-  const BulkTicket ticket = {connection_, ++numbers_};
+  const BulkTicket ticket = tickets_.NewGet();
   gets_[ticket.number] = {to, bytes};
   Push({kBulkGet, std::move(payload)});
   return ticket;
 }
 
 bool ChannelBulkLink::IsOver(const BulkTicket& ticket) const {
-  if (connection_ != ticket.connection) return true;
+  if (tickets_.connection() != ticket.connection) return true;
   if (gets_.contains(ticket.number)) return got_ >= ticket.number;
-  return puts_.empty() || puts_.front() > ticket.number;
+  return tickets_.PutsDone(ticket.number);
 }
 
 bool ChannelBulkLink::Await(const BulkTicket& ticket) {
@@ -241,7 +231,7 @@ bool ChannelBulkLink::Await(const BulkTicket& ticket) {
   {
     MutexLock lock(&mu_);
     while (!IsOver(ticket)) changed_.Wait(&mu_);
-    if (connection_ != ticket.connection) return false;
+    if (tickets_.connection() != ticket.connection) return false;
     const auto get = gets_.find(ticket.number);
     if (get == gets_.end()) return true;
     target = std::move(get->second);

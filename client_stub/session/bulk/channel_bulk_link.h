@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client_stub/session/bulk/bulk_link.h"
+#include "client_stub/session/bulk/bulk_tickets.h"
 #include "client_stub/session/bulk/put_buffers.h"
 #include "client_stub/session/bulk_memory.h"
 #include "client_stub/session/connection/dialer.h"
@@ -89,11 +90,7 @@ class ChannelBulkLink final : public BulkLink, private ChannelHandler {
   bool memory_answered_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status memory_refused_ ABSL_GUARDED_BY(mu_);
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
-  // Of the connection `connection_`.
-  uint64_t connection_ ABSL_GUARDED_BY(mu_) = 1;
-  uint64_t numbers_ ABSL_GUARDED_BY(mu_) = 0;       // Puts and gets that have begun.
-  std::deque<uint64_t> puts_ ABSL_GUARDED_BY(mu_);  // Numbers of those that are not done.
-  uint64_t puts_done_ ABSL_GUARDED_BY(mu_) = 0;
+  BulkTickets tickets_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Target> gets_ ABSL_GUARDED_BY(mu_);  // By their numbers, until copied.
   uint64_t got_ ABSL_GUARDED_BY(mu_) = 0;                 // The number of the last that is here.
   std::vector<std::string> spare_ ABSL_GUARDED_BY(mu_);   // Memory for what comes.

@@ -4,23 +4,14 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client_stub/session/bulk/memory_answer.h"
+#include "client_stub/session/bulk/slot_memory.h"
 #include "proto/frames.h"
-#include "proto/session.pb.h"
 
 namespace warpline::stub {
 namespace {
 
-// A worker that is being replaced takes so long to have the memory.
-constexpr absl::Duration kMemoryPatience = absl::Seconds(90);
 constexpr uint32_t kMostAnswer = 4096;
-
-template <typename Body>
-std::string_view BytesOf(const Body& body) {
-  return {reinterpret_cast<const char*>(&body), sizeof(body)};
-}
 
 constexpr size_t kPageBytes = 4096;
 
@@ -81,10 +72,7 @@ absl::Status SocketBulkLink::Introduce(BulkSocket* socket, const std::string& se
 }
 
 absl::Status SocketBulkLink::AskForMemory(BulkSocket* socket) {
-  warpline_internal::HostMemoryRequest request;
-  request.set_va(va_);
-  request.set_bytes(BulkMemory::kSlotBytes);
-  const absl::Status asked = socket->Send(kBulkMemory, request.SerializeAsString(), {});
+  const absl::Status asked = socket->Send(kBulkMemory, MemoryRequest(va_), {});
   if (!asked.ok()) return asked;
   if (!socket->AwaitReadable(absl::Now() + kMemoryPatience)) {
     return absl::UnavailableError("the server did not answer a request for host memory");
@@ -121,56 +109,49 @@ void SocketBulkLink::Lose(const BulkSocket* socket) {
   socket_->Shut();
   socket_ = nullptr;
   up_.store(false, std::memory_order_release);
-  ++connection_;
-  numbers_ = puts_done_ = 0;
-  puts_.clear();
+  tickets_.Lose();
   gets_.clear();
 }
 
 uint64_t SocketBulkLink::connection() {
   MutexLock lock(&mu_);
-  return socket_ == nullptr ? 0 : connection_;
+  return socket_ == nullptr ? 0 : tickets_.connection();
 }
 
 SocketBulkLink::Turn SocketBulkLink::Begin(void* to, uint64_t bytes) {
   MutexLock lock(&mu_);
   if (socket_ == nullptr) return {};
-  const BulkTicket ticket = {connection_, ++numbers_};
-  if (to == nullptr) {
-    puts_.push_back(ticket.number);
-  } else {
-    gets_.push_back({to, bytes, ticket.number});
-  }
+  if (to == nullptr) return {socket_, tickets_.NewPut()};
+  const BulkTicket ticket = tickets_.NewGet();
+  gets_.push_back({to, bytes, ticket.number});
   return {socket_, ticket};
+}
+
+BulkTicket SocketBulkLink::Send(uint32_t kind, const BulkHeader& header, std::string_view from,
+                                void* to) {
+  MutexLock lock(&sending_);
+  const Turn turn = Begin(to, header.bytes);
+  if (turn.socket == nullptr) return {};
+  // The lane may wait for what it has sent to be received before it takes more.
+  BulkSocket* const socket = turn.socket.get();
+  const auto receive = [this, socket] { return TryReceive(socket); };
+  const std::string_view head(reinterpret_cast<const char*>(&header), sizeof(header));
+  if (!socket->Send(kind, head, from, receive).ok()) Lose(socket);
+  return turn.ticket;
 }
 
 BulkTicket SocketBulkLink::Put(uint64_t va, std::string_view from) {
   TouchForReading(from);
-  MutexLock lock(&sending_);
-  const Turn turn = Begin(nullptr, 0);
-  if (turn.socket == nullptr) return {};
-  const BulkHeader header = {va, from.size()};
-  // The lane may wait for what it has sent to be received before it takes more.
-  BulkSocket* const socket = turn.socket.get();
-  const auto receive = [this, socket] { return TryReceive(socket); };
-  if (!socket->Send(kBulkPut, BytesOf(header), from, receive).ok()) Lose(socket);
-  return turn.ticket;
+  return Send(kBulkPut, {va, from.size()}, from, nullptr);
 }
 
 BulkTicket SocketBulkLink::Get(uint64_t va, void* to, uint64_t bytes) {
   TouchForWriting(to, bytes);
-  MutexLock lock(&sending_);
-  const Turn turn = Begin(to, bytes);
-  if (turn.socket == nullptr) return {};
-  const BulkHeader header = {va, bytes};
-  BulkSocket* const socket = turn.socket.get();
-  const auto receive = [this, socket] { return TryReceive(socket); };
-  if (!socket->Send(kBulkGet, BytesOf(header), {}, receive).ok()) Lose(socket);
-  return turn.ticket;
+  return Send(kBulkGet, {va, bytes}, {}, to);
 }
 
 bool SocketBulkLink::IsDone(const BulkTicket& ticket) const {
-  return (puts_.empty() || puts_.front() > ticket.number) &&
+  return tickets_.PutsDone(ticket.number) &&
          (gets_.empty() || gets_.front().number > ticket.number);
 }
 
@@ -178,13 +159,13 @@ bool SocketBulkLink::Await(const BulkTicket& ticket) {
   while (true) {
     {
       MutexLock lock(&mu_);
-      if (connection_ == ticket.connection && IsDone(ticket)) return true;
+      if (tickets_.connection() == ticket.connection && IsDone(ticket)) return true;
     }
     // Also where it is lost: then whoever receives for this thread has returned.
     MutexLock lock(&receiving_);
     {
       MutexLock state(&mu_);
-      if (connection_ != ticket.connection) return false;
+      if (tickets_.connection() != ticket.connection) return false;
       if (IsDone(ticket)) return true;
     }
     (void)ReceiveOne();
@@ -229,9 +210,7 @@ absl::Status SocketBulkLink::OnTaken(BulkSocket* socket, uint32_t bytes) {
   if (!received.ok()) return received;
   MutexLock lock(&mu_);
   if (socket_.get() != socket) return absl::OkStatus();
-  if (body.puts < puts_done_ || body.puts - puts_done_ > puts_.size()) return Unexpected();
-  for (; puts_done_ < body.puts; ++puts_done_) puts_.pop_front();
-  return absl::OkStatus();
+  return tickets_.SetPutsDone(body.puts) ? absl::OkStatus() : Unexpected();
 }
 
 absl::Status SocketBulkLink::OnBytes(BulkSocket* socket, uint32_t bytes) {

@@ -13,9 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client_stub/session/bulk/bulk_link.h"
+#include "client_stub/session/bulk/bulk_tickets.h"
 #include "client_stub/session/bulk/lane_target.h"
 #include "client_stub/session/bulk_memory.h"
 #include "common/mutex.h"
+#include "proto/frames.h"
 #include "transport/bulk/bulk_socket.h"
 
 namespace warpline::stub {
@@ -53,6 +55,8 @@ class SocketBulkLink final : public BulkLink {
 
   // Begins a put, or a get where `to` is not null.
   Turn Begin(void* to, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  // The same, and sends its frame: the header, and what is put.
+  BulkTicket Send(uint32_t kind, const BulkHeader& header, std::string_view from, void* to);
   // Receives one frame if there is a connection; not OK when it is lost with that.
   absl::Status ReceiveOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(receiving_);
   absl::Status OnTaken(BulkSocket* socket, uint32_t bytes)
@@ -78,12 +82,8 @@ class SocketBulkLink final : public BulkLink {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<BulkSocket> connecting_ ABSL_GUARDED_BY(mu_);  // Connect()'s.
   std::shared_ptr<BulkSocket> socket_ ABSL_GUARDED_BY(mu_);      // Null while there is none.
-  // Of the connection `connection_`.
-  uint64_t connection_ ABSL_GUARDED_BY(mu_) = 1;
-  uint64_t numbers_ ABSL_GUARDED_BY(mu_) = 0;       // Puts and gets that have begun.
-  std::deque<uint64_t> puts_ ABSL_GUARDED_BY(mu_);  // Numbers of those that are not done.
-  uint64_t puts_done_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Target> gets_ ABSL_GUARDED_BY(mu_);  // The same of gets.
+  BulkTickets tickets_ ABSL_GUARDED_BY(mu_);
+  std::deque<Target> gets_ ABSL_GUARDED_BY(mu_);  // That are not done.
 };
 
 }  // namespace warpline::stub

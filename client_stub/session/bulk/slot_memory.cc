@@ -1,10 +1,18 @@
-#include "client_stub/session/bulk/memory_answer.h"
+#include "client_stub/session/bulk/slot_memory.h"
 
 #include "absl/strings/str_cat.h"
+#include "client_stub/session/bulk_memory.h"
 #include "common/cuda/cuda_result.h"
 #include "proto/session.pb.h"
 
 namespace warpline::stub {
+
+std::string MemoryRequest(uint64_t va) {
+  warpline_internal::HostMemoryRequest request;
+  request.set_va(va);
+  request.set_bytes(BulkMemory::kSlotBytes);
+  return request.SerializeAsString();
+}
 
 absl::Status MemoryAnswered(const std::string& payload) {
   warpline_internal::HostMemoryAnswer answer;
