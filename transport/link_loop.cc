@@ -2,10 +2,10 @@
 
 #include <sched.h>
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/loop/adaptive_poll.h"
 
 namespace warpline {
 namespace {
@@ -17,8 +17,7 @@ constexpr int kLeftToDrivers = 100;
 
 // For a moment. On a machine with few processors the one who has something to do may need this one.
 void Relax() {
-  static const bool few = std::thread::hardware_concurrency() <= 4;
-  if (few) {
+  if (FewProcessors()) {
     sched_yield();
   } else {
     for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
@@ -35,24 +34,24 @@ LinkLoop::LinkLoop(std::unique_ptr<LinkEnd> link, const ChannelOptions& options)
 void LinkLoop::Run(ChannelHandler* handler) {
   TakeTurn();
   handler_ = handler;
-  Clock::time_point last_activity = Clock::now();
+  AdaptivePoll poll(poll_);
   while (!finished_.has_value()) {
     const bool active = Turn(/*send_now=*/false);
     const Clock::time_point now = Clock::now();
     if (linger_.over(now)) {
       Finish(absl::UnavailableError("the peer did not end the stream in time"));
     } else if (active) {
-      last_activity = now;
-    } else if (now - last_activity >= poll_) {
+      poll.Found(now);
+    } else if (poll.over(now)) {
+      const AdaptivePoll::Sleep sleep(&poll);
       Park();
-      last_activity = Clock::now();
     } else {
       LeaveTurn();
-      Relax();
+      poll.Rest();
       // Threads that drive do it sooner, unless they have no processor.
       for (int i = 0; i < kLeftToDrivers && drivers_.load(std::memory_order_relaxed) > 0; ++i) {
-        Relax();
-        last_activity = now;
+        poll.Rest();
+        poll.Found(now);
       }
       TakeTurn();
     }

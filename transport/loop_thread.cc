@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/loop/short_slices.h"
 
 namespace warpline {
 
@@ -30,6 +31,7 @@ std::thread StartLoopThread(const char* name, std::function<void()> body) {
   return std::thread([name, body = std::move(body)] {
     pthread_setname_np(pthread_self(), name);
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+    AskForShortSlices();
     body();
   });
 }

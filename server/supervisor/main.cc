@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/log/log.h"
+#include "common/loop/short_slices.h"
 #include "common/undumpable.h"
 #include "server/process/child_process.h"
 #include "server/supervisor/supervisor.h"
@@ -28,6 +29,8 @@ int main(int argc, char**) {
     return 64;
   }
   signal(SIGPIPE, SIG_IGN);
+  // Its children wait far more than they compute.
+  warpline::AskForShortSlices();
   warpline::supervisor::Supervisor supervisor(warpline::kChildSocketFd);
   const absl::Status status = supervisor.Run();
   if (status.ok()) return 0;

@@ -1,6 +1,7 @@
 #include "client_stub/session/commands/command_port.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "client_stub/session/status/session_log.h"
@@ -15,9 +16,12 @@ namespace {
 constexpr uint64_t kMaxCopyOut = 1ull << 30;
 
 // A thread that waits for the board is woken by the report, or else looks again after a nap, for a
-// report that was pushed out by another one and comes through the server alone.
-constexpr absl::Duration kFirstNap = absl::Microseconds(200);
+// report that was pushed out by another one and comes through the server alone. The naps grow with
+// the wait, and begin so short that the processor is not put to a sleep from which it takes long to
+// wake: that would be most of the delay of a wait of some milliseconds.
+constexpr absl::Duration kShortestNap = absl::Microseconds(100);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
+constexpr int kNapsOfWait = 64;
 
 // For counters that only the holder of a lock writes: uses no locked instruction.
 void AddUnshared(std::atomic<uint64_t>* counter) {
@@ -144,7 +148,10 @@ CudaResult CommandPort::Finish(WaitKind kind, ReplyWaiter* waiter) {
 void CommandPort::Watch(uint64_t stream, uint64_t seq) {
   const auto over = [&] { return Retired(stream, seq) || errors_.error() != CudaResult::kSuccess; };
   if (!channel_.Drive(over, absl::FromChrono(spin_))) SpinUntil(spin_, over);
-  for (absl::Duration nap = kFirstNap; !over(); nap = std::min(2 * nap, kLongestNap)) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!over()) {
+    const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - begin);
+    const absl::Duration nap = std::clamp(waited / kNapsOfWait, kShortestNap, kLongestNap);
     shared_board_.Sleep(stream, seq, nap, over);
   }
 }

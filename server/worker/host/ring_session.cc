@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -10,8 +11,8 @@
 #include "absl/time/time.h"
 #include "common/log/log.h"
 #include "common/log/log_budget.h"
+#include "common/loop/adaptive_poll.h"
 #include "proto/frames.h"
-#include "server/worker/lanes/polling.h"
 #include "server/worker/replies/reply_sink.h"
 #include "transport/loop_thread.h"
 #include "transport/shm_board.h"
@@ -24,10 +25,8 @@ namespace {
 constexpr size_t kRingFds = 3;
 constexpr size_t kOpenFds = 2 * kRingFds + 1;
 
-// How long the decoder polls before it sleeps, in turns of about 40 ns; one with a look after a
-// lane takes as long as so many.
-int SpinTurns() { return PollingPays() ? 4000 : 100; }
-constexpr int kTurnsOfLook = 20;
+// How long the decoder polls before it sleeps.
+std::chrono::microseconds PollFor() { return std::chrono::microseconds(FewProcessors() ? 4 : 160); }
 
 RingDescriptors TakeRing(std::vector<UniqueFd>* fds, size_t first) {
   return {std::move((*fds)[first]), std::move((*fds)[first + 1]), std::move((*fds)[first + 2])};
@@ -84,7 +83,7 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Create(
   session.host_charged_bytes = open.host_charged_bytes();
   session.memory = ring->memory_.get();
   session.recorder = ring->recorder_.get();
-  session.adopt_lanes = PollingPays();
+  session.adopt_lanes = !FewProcessors();
   auto hosted = HostedSession::Create(std::move(session));
   if (!hosted.ok()) return hosted.status();
   ring->session_ = *std::move(hosted);
@@ -138,18 +137,19 @@ absl::StatusOr<bool> RingSession::DecodeNext() {
 void RingSession::Run(const std::function<void(const absl::Status&)>& on_ended) {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   pthread_setname_np(pthread_self(), "wl-decoder");
-  const int spin = SpinTurns();
-  int idle = 0;
+  AdaptivePoll poll(PollFor());
   while (true) {
     const absl::StatusOr<bool> decoded = DecodeNext();
     if (!decoded.ok()) return on_ended(decoded.status());
+    const AdaptivePoll::Clock::time_point now = AdaptivePoll::Clock::now();
     if (*decoded) {
-      idle = 0;
-    } else if (idle < spin) {
-      idle += session_->LookAfterLane() ? kTurnsOfLook : 1;
-      __builtin_ia32_pause();
+      poll.Found(now);
+    } else if (!poll.over(now)) {
+      session_->LookAfterLane();
+      poll.Rest();
     } else {
       session_->GiveBackLane();
+      const AdaptivePoll::Sleep sleep(&poll);
       commands_->WaitReadable(absl::InfiniteDuration());
     }
   }

@@ -3,19 +3,21 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "common/cuda/cuda_numbers.h"
-#include "server/worker/lanes/polling.h"
+#include "common/loop/adaptive_poll.h"
 #include "server/worker/lanes/session_log.h"
 
 namespace warpline::worker {
 namespace {
+
+using Clock = AdaptivePoll::Clock;
 
 // Fewer than the 1,020 launches at which the driver blocks its caller on a stalled stream.
 constexpr uint64_t kMaxOutstanding = 512;
@@ -32,17 +34,8 @@ constexpr size_t kMaxEventWaits = 4096;
 // the sleeps become.
 constexpr int64_t kMaxNapNs = 500'000;
 
-int64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
-
 // Waking another core costs more than most waits last, so a lane polls before it sleeps.
-int64_t SpinNs() {
-  static const int64_t spin = PollingPays() ? 100'000 : 5'000;
-  return spin;
-}
+std::chrono::microseconds PollFor() { return std::chrono::microseconds(FewProcessors() ? 5 : 100); }
 
 }  // namespace
 
@@ -201,7 +194,8 @@ void Lane::Complete(const Pending& pending, CudaResult result) {
   }
   if (pending.mark != nullptr) {
     if (result == CudaResult::kSuccess && pending.mark->timed()) {
-      pending.mark->host_ns.store(NowNs(), std::memory_order_relaxed);
+      const std::chrono::nanoseconds now = Clock::now().time_since_epoch();
+      pending.mark->host_ns.store(now.count(), std::memory_order_relaxed);
       host_->state->OnRecorded(*pending.mark);
     }
     pending.mark->set_state(result == CudaResult::kSuccess ? EventRecord::State::kComplete
@@ -264,14 +258,14 @@ bool Lane::PollEventWaits() {
   return answered > 0;
 }
 
-absl::Duration Lane::NapAfter(int64_t waited_ns) {
+absl::Duration Lane::NapAfter(std::chrono::nanoseconds waited) {
   if (!UnderWay()) return absl::InfiniteDuration();
   const bool answering = !event_waits_.empty() ||
                          std::any_of(pending_.begin(), pending_.end(),
                                      [](const Pending& p) { return p.reply_seq != 0; }) ||
                          host_->sink->Awaited(stream_);
-  const int64_t nap_ns = answering ? std::clamp<int64_t>(waited_ns / 64, 20'000, kMaxNapNs)
-                                   : std::clamp<int64_t>(waited_ns / 32, 50'000, kMaxNapNs);
+  const int64_t nap_ns = answering ? std::clamp<int64_t>(waited.count() / 64, 20'000, kMaxNapNs)
+                                   : std::clamp<int64_t>(waited.count() / 32, 50'000, kMaxNapNs);
   return absl::Nanoseconds(nap_ns);
 }
 
@@ -334,8 +328,9 @@ void Lane::Flush() {
 Lane::Next Lane::Look() {
   bool progress = inbox_.Take(&ready_, &event_waits_);
   progress |= IssueReady();
-  // Mark even when the next command has to wait, so that what was issued retires without it.
-  MarkTail();
+  // Mark even when the next command has to wait, so that what was issued retires without it. What
+  // comes at once is marked with it.
+  if (!inbox_.has_news()) MarkTail();
   progress |= Poll();
   Deliver();
   progress |= PollEventWaits();
@@ -346,7 +341,8 @@ Lane::Next Lane::Look() {
 void Lane::Run() {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   pthread_setname_np(pthread_self(), "wl-lane");
-  int64_t last_progress_ns = NowNs();
+  AdaptivePoll poll(PollFor());
+  Clock::time_point progressed = Clock::now();
   Next next = Next::kLookAgain;
   while (next != Next::kEnd) {
     absl::Duration nap;
@@ -354,22 +350,28 @@ void Lane::Run() {
     {
       const LoopScope scope(&on_lane_);
       next = Look();
-      const int64_t now_ns = NowNs();
-      if (next == Next::kLookAgain) last_progress_ns = now_ns;
-      if (next == Next::kWait && adopted_.load(std::memory_order_relaxed)) {
+      const Clock::time_point now = Clock::now();
+      if (next == Next::kLookAgain) {
+        progressed = now;
+        poll.Found(now);
+      } else if (next == Next::kWait && adopted_.load(std::memory_order_relaxed)) {
         nap = absl::InfiniteDuration();
-      } else if (next == Next::kWait && now_ns - last_progress_ns >= SpinNs()) {
-        nap = NapAfter(now_ns - last_progress_ns);
+      } else if (next == Next::kWait && poll.over(now)) {
+        nap = NapAfter(now - progressed);
       }
     }
     if (next != Next::kEnd) LeaveTurn();
     if (nap == absl::InfiniteDuration()) {
-      inbox_.Sleep(nap);
+      {
+        const AdaptivePoll::Sleep sleep(&poll);
+        inbox_.Sleep(nap);
+      }
+      progressed = Clock::now();
     } else if (nap > absl::ZeroDuration()) {
       const LaneNaps::Nap shared(host_->naps, absl::ToInt64Nanoseconds(nap));
       inbox_.Sleep(absl::Nanoseconds(shared.ns()));
     } else if (next == Next::kWait) {
-      for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
+      poll.Rest();
     }
   }
   // It has the turn for good.

@@ -13,6 +13,7 @@
 #define WARPLINE_SERVER_WORKER_LANES_LANE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -161,7 +162,7 @@ class Lane {
   void Deliver() RUNS_ON(on_lane_);
   void MarkTail() RUNS_ON(on_lane_);
   // How long the lane's thread may nap after so long without progress.
-  absl::Duration NapAfter(int64_t waited_ns) RUNS_ON(on_lane_);
+  absl::Duration NapAfter(std::chrono::nanoseconds waited) RUNS_ON(on_lane_);
   // Whether anything is there that the lane has to look after.
   bool UnderWay() const RUNS_ON(on_lane_) {
     return !ready_.empty() || !pending_.empty() || !event_waits_.empty();
