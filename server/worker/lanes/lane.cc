@@ -153,8 +153,8 @@ void Lane::MarkIssued(std::function<void(std::string* batch)> then) {
 
 // Marks everything issued so far, so that it retires although nothing waits for it.
 void Lane::MarkTail() {
+  if (!HasTail()) return;
   const uint64_t ticket = issued_.load(std::memory_order_relaxed);
-  if (ticket == last_marked_ || ticket == retired()) return;
   if (!has_stream_ || host_->reports->fault() != CudaResult::kSuccess) {
     if (pending_.empty()) Retire(ticket, last_issued_seq_);
     return;

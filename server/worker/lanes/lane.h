@@ -163,9 +163,14 @@ class Lane {
   void MarkTail() RUNS_ON(on_lane_);
   // How long the lane's thread may nap after so long without progress.
   absl::Duration NapAfter(std::chrono::nanoseconds waited) RUNS_ON(on_lane_);
+  // Whether something was issued behind the last mark.
+  bool HasTail() const RUNS_ON(on_lane_) {
+    const uint64_t last = issued_.load(std::memory_order_relaxed);
+    return last != last_marked_ && last != retired_;
+  }
   // Whether anything is there that the lane has to look after.
   bool UnderWay() const RUNS_ON(on_lane_) {
-    return !ready_.empty() || !pending_.empty() || !event_waits_.empty();
+    return !ready_.empty() || !pending_.empty() || !event_waits_.empty() || HasTail();
   }
   static bool Satisfied(const Task& task);
   void Complete(const Pending& pending, CudaResult result) RUNS_ON(on_lane_);
