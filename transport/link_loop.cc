@@ -1,7 +1,5 @@
 #include "transport/link_loop.h"
 
-#include <sched.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,15 +12,6 @@ constexpr std::chrono::seconds kLinger{5};
 
 // Moments that the loop's own thread leaves to those that drive.
 constexpr int kLeftToDrivers = 100;
-
-// For a moment. On a machine with few processors the one who has something to do may need this one.
-void Relax() {
-  if (FewProcessors()) {
-    sched_yield();
-  } else {
-    for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
-  }
-}
 
 }  // namespace
 

@@ -27,6 +27,14 @@ unsigned Processors() {
 
 bool FewProcessors() { return Processors() <= 4; }
 
+void Relax(bool yield) {
+  if (yield) {
+    sched_yield();
+  } else {
+    for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
+  }
+}
+
 AdaptivePoll::AdaptivePoll(std::chrono::nanoseconds longest) : longest_(longest) {
   awake.fetch_add(1, std::memory_order_relaxed);
 }
@@ -49,11 +57,7 @@ bool AdaptivePoll::yields(Clock::time_point now) const {
 
 void AdaptivePoll::Rest() {
   const Clock::time_point begin = Clock::now();
-  if (yields(begin)) {
-    sched_yield();
-  } else {
-    for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
-  }
+  Relax(yields(begin));
   const Clock::time_point end = Clock::now();
   if (end - begin >= kTaken) yields_until_ = end + kYield;
 }

@@ -19,6 +19,9 @@ namespace warpline {
 // Whether there are so few processors that polling takes one from the thread that is waited for.
 bool FewProcessors();
 
+// A moment's pause, or a yield of the processor to whoever wants it.
+void Relax(bool yield = FewProcessors());
+
 // One loop's own. The loop is awake while this exists and no Sleep does.
 class AdaptivePoll {
  public:
@@ -44,8 +47,10 @@ class AdaptivePoll {
 
   // The loop has found something to do.
   void Found(Clock::time_point now) { found_ = now; }
+  // How long the loop has found nothing.
+  std::chrono::nanoseconds idle(Clock::time_point now) const { return now - found_; }
   // Whether it is time to sleep.
-  bool over(Clock::time_point now) const { return now - found_ >= longest_; }
+  bool over(Clock::time_point now) const { return idle(now) >= longest_; }
   // The moment between two looks.
   void Rest();
   // Whether others want the processor, as far as is known.

@@ -20,8 +20,8 @@ void AskForShortSlices() {
   sched_attr attributes = {};
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
   if (attributes.sched_policy != SCHED_NORMAL) return;
-  const bool short_already = attributes.sched_runtime != 0 && attributes.sched_runtime <= kSliceNs;
-  if (short_already) return;
+  // Perhaps it is short already; 0 says that the kernel has no such thing.
+  if (attributes.sched_runtime != 0 && attributes.sched_runtime <= kSliceNs) return;
   attributes.sched_runtime = kSliceNs;
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }

@@ -342,7 +342,6 @@ void Lane::Run() {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   pthread_setname_np(pthread_self(), "wl-lane");
   AdaptivePoll poll(PollFor());
-  Clock::time_point progressed = Clock::now();
   Next next = Next::kLookAgain;
   while (next != Next::kEnd) {
     absl::Duration nap;
@@ -352,21 +351,17 @@ void Lane::Run() {
       next = Look();
       const Clock::time_point now = Clock::now();
       if (next == Next::kLookAgain) {
-        progressed = now;
         poll.Found(now);
       } else if (next == Next::kWait && adopted_.load(std::memory_order_relaxed)) {
         nap = absl::InfiniteDuration();
       } else if (next == Next::kWait && poll.over(now)) {
-        nap = NapAfter(now - progressed);
+        nap = NapAfter(poll.idle(now));
       }
     }
     if (next != Next::kEnd) LeaveTurn();
     if (nap == absl::InfiniteDuration()) {
-      {
-        const AdaptivePoll::Sleep sleep(&poll);
-        inbox_.Sleep(nap);
-      }
-      progressed = Clock::now();
+      const AdaptivePoll::Sleep sleep(&poll);
+      inbox_.Sleep(nap);
     } else if (nap > absl::ZeroDuration()) {
       const LaneNaps::Nap shared(host_->naps, absl::ToInt64Nanoseconds(nap));
       inbox_.Sleep(absl::Nanoseconds(shared.ns()));
