@@ -1,5 +1,10 @@
 // Host memory that kernels read and write: allocated mapped, pinned and registered.
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 #include "setting.h"
 
@@ -259,26 +264,188 @@ void HostFunction() {
   EQUAL(cuLaunchHostFunc, "the rest is the kernels'", words[kWords - 1], 2 * kWords);
 }
 
-// A kernel waits for the host and the host for the kernel, without a call in between. This works
-// only where both are on one host and share the memory.
-void Polled() {
+// Whether host and device have one memory: where both are on one host, unless it is turned off.
+bool OneMemory() {
   const char* share = std::getenv("WARPLINE_SHARE_MEMORY");
-  if (share != nullptr && std::strcmp(share, "0") == 0) return;
+  return share == nullptr || std::strcmp(share, "0") != 0;
+}
+
+// A kernel waits for the host and the host for the kernel, without a call in between, in two pages
+// that the device has at `device`. Returns the kernel's answer.
+unsigned WaitForEachOther(void* memory, CUdeviceptr device) {
   Kernels kernels;
   CUfunction await_word = nullptr;
-  if (!Load(&kernels) || !Kernel(&await_word, kernels.module, "await_word")) return;
-  void* memory = nullptr;
-  SETUP(cuMemHostAlloc, &memory, 8192, 0);
+  if (!Load(&kernels) || !Kernel(&await_word, kernels.module, "await_word")) return 0;
   auto* flag = static_cast<volatile unsigned*>(memory);
   auto* answer = flag + 1024;
-  auto flag_address = reinterpret_cast<CUdeviceptr>(memory), answer_address = flag_address + 4096;
-  void* parameters[] = {&flag_address, &answer_address};
-  SETUP(cuLaunchKernel, await_word, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+  *flag = *answer = 0;
+  CUdeviceptr device_answer = device + 4096;
+  void* parameters[] = {&device, &device_answer};
+  Mark("cuLaunchKernel", "setup");
+  if (!Setup(CU(cuLaunchKernel)(await_word, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr))) {
+    return 0;
+  }
   *flag = 41;
   while (*answer == 0) {
   }
-  EQUAL(cuMemHostAlloc, "a kernel and the host wait for each other", *answer, 42u);
-  SETUP(cuCtxSynchronize);
+  CU(cuCtxSynchronize)();
+  return *answer;
+}
+
+void Polled() {
+  if (!OneMemory() || !Begin()) return;
+  void* memory = nullptr;
+  SETUP(cuMemHostAlloc, &memory, 8192, 0);
+  EQUAL(cuMemHostAlloc, "a kernel and the host wait for each other",
+        WaitForEachOther(memory, reinterpret_cast<CUdeviceptr>(memory)), 42u);
+}
+
+void PolledRegistered() {
+  if (!OneMemory() || !Begin()) return;
+  void* memory = std::aligned_alloc(4096, 8192);
+  CUdeviceptr device = 0;
+  SETUP(cuMemHostRegister, memory, 8192, CU_MEMHOSTREGISTER_DEVICEMAP);
+  SETUP(cuMemHostGetDevicePointer, &device, memory, 0);
+  EQUAL(cuMemHostRegister, "a kernel and the host wait for each other",
+        WaitForEachOther(memory, device), 42u);
+  CALL("in use before", CUDA_SUCCESS, cuMemHostUnregister, memory);
+  std::free(memory);
+}
+
+// Has a kernel add 1 to `value`, which is registered.
+void AddOne(const Kernels& kernels, unsigned* value) {
+  CUdeviceptr device = 0;
+  CALL("a variable", CUDA_SUCCESS, cuMemHostRegister, value, sizeof(*value),
+       CU_MEMHOSTREGISTER_DEVICEMAP);
+  CALL("a variable", CUDA_SUCCESS, cuMemHostGetDevicePointer, &device, value, 0);
+  unsigned a = 1, b = 1, n = 1;
+  void* parameters[] = {&device, &device, &a, &b, &n};
+  CU(cuLaunchKernel)(kernels.affine, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+  CU(cuCtxSynchronize)();
+}
+
+unsigned Deep(unsigned depth) {
+  volatile unsigned char frame[4096];
+  frame[depth % 4096] = static_cast<unsigned char>(depth);
+  return depth == 0 ? 0 : frame[depth % 4096] + Deep(depth - 1);
+}
+
+// Variables on the stack, two of them in one page, which is in use all the time.
+void OnTheStack() {
+  if (!OneMemory()) return;
+  Kernels kernels;
+  if (!Load(&kernels)) return;
+  unsigned first = 41, second = 7;
+  AddOne(kernels, &first);
+  AddOne(kernels, &second);
+  EQUAL(cuMemHostRegister, "on the stack", first, 42u);
+  EQUAL(cuMemHostRegister, "beside it", second, 8u);
+  HOLDS(cuMemHostRegister, "the stack grows on", Deep(300) != 0, "no sum");
+  CALL("on the stack", CUDA_SUCCESS, cuMemHostUnregister, &first);
+  CALL("beside it", CUDA_SUCCESS, cuMemHostUnregister, &second);
+  EQUAL(cuMemHostUnregister, "on the stack", first, 42u);
+  unsigned on_a_thread = 99;
+  std::thread thread([&] {
+    CUcontext context = nullptr;
+    CU(cuDevicePrimaryCtxRetain)(&context, 0);
+    CU(cuCtxSetCurrent)(context);
+    // Not in the page of the thread's own block, which is at the very top.
+    volatile unsigned char away[16384];
+    away[0] = 1;
+    unsigned local = 5 + away[0];
+    AddOne(kernels, &local);
+    on_a_thread = local;
+    CU(cuMemHostUnregister)(&local);
+    CU(cuDevicePrimaryCtxRelease)(0);
+  });
+  thread.join();
+  EQUAL(cuMemHostRegister, "on a thread's stack", on_a_thread, 7u);
+}
+
+// What lies in the same pages is written by other threads while they are registered and
+// unregistered again and again, and nothing is lost.
+void Neighbours() {
+  if (!Begin()) return;
+  constexpr size_t kWhole = 8 << 20;
+  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(4096, kWhole));
+  std::memset(memory, 0, kWhole);
+  std::atomic<bool> stop{false};
+  unsigned counts[3] = {};
+  std::vector<std::thread> writers;
+  for (unsigned i = 0; i < 3; ++i) {
+    writers.emplace_back([&, i] {
+      // Before, behind and in the middle of what is registered.
+      volatile unsigned* const places[] = {reinterpret_cast<unsigned*>(memory),
+                                           reinterpret_cast<unsigned*>(memory + kWhole - 4),
+                                           reinterpret_cast<unsigned*>(memory + kWhole / 2)};
+      while (!stop.load()) {
+        *places[i] = *places[i] + 1;
+        ++counts[i];
+      }
+    });
+  }
+  for (int round = 0; round < 10; ++round) {
+    CUdeviceptr device = 0;
+    CU(cuMemHostRegister)(memory + 100, kWhole - 200, CU_MEMHOSTREGISTER_DEVICEMAP);
+    CU(cuMemHostGetDevicePointer)(&device, memory + 100, 0);
+    CU(cuMemHostUnregister)(memory + 100);
+  }
+  stop.store(true);
+  for (std::thread& writer : writers) writer.join();
+  const unsigned lost = counts[0] - *reinterpret_cast<unsigned*>(memory) + counts[1] -
+                        *reinterpret_cast<unsigned*>(memory + kWhole - 4) + counts[2] -
+                        *reinterpret_cast<unsigned*>(memory + kWhole / 2);
+  EQUAL(cuMemHostRegister, "no write of another thread is lost", lost, 0u);
+  std::free(memory);
+}
+
+// The child of a fork has the bytes of that moment, whatever parent and child write afterwards.
+void Forked() {
+  if (!Begin()) return;
+  auto* memory = static_cast<unsigned*>(std::aligned_alloc(4096, 16384));
+  memory[0] = 11;
+  memory[2048] = 12;
+  CUdeviceptr device = 0;
+  SETUP(cuMemHostRegister, memory, 8192, CU_MEMHOSTREGISTER_DEVICEMAP);
+  SETUP(cuMemHostGetDevicePointer, &device, memory, 0);
+  int go[2];
+  if (pipe(go) != 0) return;
+  const pid_t child = fork();
+  if (child == 0) {
+    char word;
+    const bool told = read(go[0], &word, 1) == 1;
+    const bool right = told && memory[0] == 11 && memory[2048] == 12;
+    memory[1] = 77;
+    _exit(right ? 0 : 1);
+  }
+  memory[0] = 99;
+  memory[1] = 98;
+  const bool told = write(go[1], "x", 1) == 1;
+  int status = -1;
+  waitpid(child, &status, 0);
+  HOLDS(cuMemHostRegister, "the child of a fork has a copy", told && status == 0, "status %d",
+        status);
+  EQUAL(cuMemHostRegister, "what the child writes is its own", memory[1], 98u);
+  close(go[0]);
+  close(go[1]);
+  CALL("after a fork", CUDA_SUCCESS, cuMemHostUnregister, memory);
+  std::free(memory);
+}
+
+// The pages are the program's to unmap, registered or not.
+void UnmappedFirst() {
+  if (!Begin()) return;
+  void* memory = mmap(nullptr, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CUdeviceptr device = 0;
+  SETUP(cuMemHostRegister, memory, 16384, CU_MEMHOSTREGISTER_DEVICEMAP);
+  SETUP(cuMemHostGetDevicePointer, &device, memory, 0);
+  munmap(memory, 16384);
+  auto* again = static_cast<unsigned*>(
+      mmap(memory, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+  again[5] = 55;
+  CALL("unmapped meanwhile", CUDA_SUCCESS, cuMemHostUnregister, memory);
+  EQUAL(cuMemHostUnregister, "what is there now stays", again[5], 55u);
+  munmap(again, 16384);
 }
 
 }  // namespace
@@ -294,5 +461,10 @@ int main(int argc, char** argv) {
               {"attributes", Attributes},
               {"copies", Copies},
               {"host_function", HostFunction},
-              {"polled", Polled}});
+              {"polled", Polled},
+              {"polled_registered", PolledRegistered},
+              {"on_the_stack", OnTheStack},
+              {"neighbours", Neighbours},
+              {"forked", Forked},
+              {"unmapped_first", UnmappedFirst}});
 }

@@ -9,6 +9,7 @@
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/memory/host_memory.h"
+#include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/host_calls.h"
@@ -25,6 +26,11 @@ constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST;
 constexpr CUmemorytype kDevice = CU_MEMORYTYPE_DEVICE;
 
 uint64_t Address(const void* address) { return reinterpret_cast<uint64_t>(address); }
+
+// The device's address of host memory that has another one there; any other address as it is.
+uint64_t OnDevice(uint64_t address) {
+  return runtime().registered->ToDevice(runtime().mirrored->ToDevice(address));
+}
 
 // For commands that do not go through SendOn(): CUDA_ERROR_NOT_SUPPORTED where commands are only
 // recorded.
@@ -219,8 +225,9 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
   if (!box->device) {
     MirroredMemory::Range range;
     const MirroredMemory& mirrored = *runtime().mirrored;
-    if (mirrored.any() && mirrored.Find(*address, &range)) {
-      *address = mirrored.ToDevice(*address);
+    const bool mirror = mirrored.any() && mirrored.Find(*address, &range);
+    *address = OnDevice(*address);
+    if (mirror) {
       box->device = true;
     } else if (InHostArena(*address) && runtime().memory->Contains(*address, bytes)) {
       box->device = true;
@@ -237,7 +244,7 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
 CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(from));
+  const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(from));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, to, address, bytes, completion);
   }
@@ -257,7 +264,7 @@ CUresult CopyToDevice(Stream* stream, uint64_t to, const void* from, uint64_t by
 CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
                         Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const uint64_t address = runtime().mirrored->ToDevice(reinterpret_cast<uint64_t>(to));
+  const uint64_t address = OnDevice(reinterpret_cast<uint64_t>(to));
   if (runtime().memory->IsDevice(address)) {
     return CopyOnDevice(stream, address, from, bytes, completion);
   }
@@ -279,12 +286,12 @@ CUresult CopyFromDevice(Stream* stream, void* to, uint64_t from, uint64_t bytes,
 CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                       Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
+  to = OnDevice(to);
+  from = OnDevice(from);
   const bool waits =
       completion == Completion::kSynchronous && (InHostArena(to) || InHostArena(from));
   if (waits && AnyCapture()) WARPLINE_TRY(CheckSynchronous(stream, completion));
   const DeviceMemory& memory = *runtime().memory;
-  to = runtime().mirrored->ToDevice(to);
-  from = runtime().mirrored->ToDevice(from);
   if (!memory.Contains(to, bytes) || !memory.Contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (Captured(*stream)) {
     return CaptureCopy(stream, LinearCopy(kDevice, to, kDevice, from, bytes));
@@ -301,8 +308,8 @@ CUresult CopyOnDevice(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes
 CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                        Completion completion) {
   if (bytes == 0) return CUDA_SUCCESS;
-  to = runtime().mirrored->ToDevice(to);
-  from = runtime().mirrored->ToDevice(from);
+  to = OnDevice(to);
+  from = OnDevice(from);
   const bool to_device = runtime().memory->IsDevice(to);
   const bool from_device = runtime().memory->IsDevice(from);
   void* const host_to = reinterpret_cast<void*>(to);
@@ -316,7 +323,7 @@ CUresult CopyByAddress(Stream* stream, uint64_t to, uint64_t from, uint64_t byte
 CUresult Fill(Stream* stream, uint64_t to, uint32_t value, uint32_t width, uint64_t count) {
   if (count == 0) return CUDA_SUCCESS;
   uint64_t bytes;
-  to = runtime().mirrored->ToDevice(to);
+  to = OnDevice(to);
   if (to % width != 0 || __builtin_mul_overflow(count, width, &bytes) ||
       !runtime().memory->Contains(to, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -331,7 +338,7 @@ CUresult FillRows(Stream* stream, uint64_t to, uint64_t pitch, uint32_t value, u
   if (columns == 0 || rows == 0) return CUDA_SUCCESS;
   uint64_t bytes;
   BoxExtent extent = {0, rows, 1};
-  to = runtime().mirrored->ToDevice(to);
+  to = OnDevice(to);
   if (__builtin_mul_overflow(columns, width, &extent.width) || to % width != 0 ||
       (rows > 1 && pitch % width != 0) ||
       !BoxSpan({to, rows > 1 ? pitch : extent.width, 0}, extent, &bytes) ||

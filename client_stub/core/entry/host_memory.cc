@@ -1,5 +1,6 @@
-// Page-locked host memory. It is this process's own memory, for copies that need not be waited for,
-// and gets a mirror on the device where its address there is asked for.
+// Page-locked host memory. What the application registers is this process's own memory, for copies
+// that need not be waited for; where its address on the device is asked for, the device shares its
+// pages, or else gets a mirror.
 #include "client_stub/core/memory/host_memory.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "client_stub/core/managed/mirrored_memory.h"
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/memory/shared_host_memory.h"
+#include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/capture_state.h"
 #include "client_stub/core/stream/streams.h"
@@ -14,6 +16,10 @@
 using namespace warpline::stub;
 
 namespace {
+
+uint64_t AddressOf(const HostMemory::Range& range) {
+  return reinterpret_cast<uint64_t>(range.base);
+}
 
 // Waits for copies into the range that may still be under way.
 void AwaitCopies(const HostMemory::Range& range) {
@@ -48,14 +54,27 @@ void EndMapping(const HostMemory::Range& range) {
     runtime().memory->ForgetGlobal(range.device);
     return runtime().shared_host_memory->Free(range.device);
   }
+  if (range.registered && runtime().registered->ToDevice(AddressOf(range)) == range.device) {
+    SynchronizeSession();
+    runtime().memory->ForgetGlobal(range.device);
+    return runtime().registered->GiveBack(AddressOf(range));
+  }
   const auto kind = range.kept ? MirroredMemory::Kind::kMapped : MirroredMemory::Kind::kRegistered;
-  runtime().mirrored->Free(kind, reinterpret_cast<uint64_t>(range.base));
+  runtime().mirrored->Free(kind, AddressOf(range));
 }
 
 CUresult MapOnDevice(const HostMemory::Range& range, uint64_t* device) {
   AwaitCopies(range);
-  WARPLINE_TRY(runtime().mirrored->Register(
-      CurrentDevice().number, reinterpret_cast<uint64_t>(range.base), range.bytes, device));
+  const uint32_t on = CurrentDevice().number;
+  const bool shared =
+      range.registered &&
+      ToCu(runtime().registered->Share(AddressOf(range), range.bytes, device)) == CUDA_SUCCESS;
+  if (shared) {
+    // Copies and fills treat it as the device's memory.
+    runtime().memory->AddGlobal(on, nullptr, *device, range.bytes);
+  } else {
+    WARPLINE_TRY(runtime().mirrored->Register(on, AddressOf(range), range.bytes, device));
+  }
   runtime().host_memory->SetDevice(range.base, *device);
   return CUDA_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #include "client_stub/core/memory/device_memory.h"
 #include "client_stub/core/memory/host_memory.h"
 #include "client_stub/core/memory/virtual_memory.h"
+#include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/runtime/thread_state.h"
 #include "client_stub/core/stream/streams.h"
@@ -35,6 +36,13 @@ Pointer Describe(CUdeviceptr address) {
     pointer.on_device = runtime().mirrored->ToDevice(address);
     pointer.host_address =
         pointer.on_device == address ? mirrored.host + (address - mirrored.device) : address;
+  }
+  RegisteredMemory::Range registered;
+  if (runtime().registered->Find(address, &registered)) {
+    const bool host = address - registered.host < registered.bytes;
+    const uint64_t offset = address - (host ? registered.host : registered.device);
+    pointer.on_device = registered.device + offset;
+    pointer.host_address = registered.host + offset;
   }
   // Mapped memory counts as the host's, managed memory as the device's.
   const auto* host =

@@ -23,6 +23,7 @@
 #include "client_stub/core/memory/ipc_memory.h"
 #include "client_stub/core/memory/shared_host_memory.h"
 #include "client_stub/core/memory/virtual_memory.h"
+#include "client_stub/core/registered/registered_memory.h"
 #include "client_stub/core/runtime/runtime.h"
 #include "client_stub/core/stream/host_calls.h"
 #include "common/cuda/cuda_numbers.h"
@@ -164,6 +165,7 @@ void OpenGate(std::unique_ptr<Session> session) {
   r.host_memory = new HostMemory;
   r.shared_host_memory =
       new SharedHostMemory(*r.terms, &r.session->memory(), environment().share_memory);
+  r.registered = new RegisteredMemory(r.shared_host_memory);
   r.bulk_copies = new BulkCopies({.shared = r.shared_host_memory,
                                   .lane = &r.session->lane_bulk(),
                                   .server = &r.session->bulk()},

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -37,6 +38,10 @@ constinit std::atomic<bool> g_running{false};
 constinit std::atomic<pid_t> g_thread{0};
 constinit std::atomic<uint64_t> g_low{0};
 constinit std::atomic<uint64_t> g_high{0};
+// Where writes are held at present; [0, 0) for nowhere. `g_held_once` says that they ever were.
+constinit std::atomic<uint64_t> g_held_begin{0};
+constinit std::atomic<uint64_t> g_held_end{0};
+constinit std::atomic<bool> g_held_once{false};
 // The handler that comes after ours. It is replaced while handlers may run: a handler can be read
 // halfway only if a program installs handlers and faults at the same time.
 struct sigaction g_next;
@@ -49,24 +54,38 @@ void Futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
 
 pid_t Self() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
-bool Resolve(const siginfo_t* info, const ucontext_t* context) {
-  const uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
+bool Resolve(uint64_t address, bool write) {
   if (!g_running.load(std::memory_order_acquire) || address < g_low.load() ||
       address >= g_high.load() || Self() == g_thread.load()) {
     return false;
   }
-  Fault fault = {address,
-                 (context->uc_mcontext.gregs[REG_ERR] & kWriteFault) != 0,
-                 t_thread.runs_host_calls,
-                 false,
-                 {},
-                 g_faults.load()};
+  Fault fault = {address, write, t_thread.runs_host_calls, false, {}, g_faults.load()};
   while (!g_faults.compare_exchange_weak(fault.next, &fault)) {
   }
   g_rung.fetch_add(1);
   Futex(&g_rung, FUTEX_WAKE, 1);
   while (fault.answered.load(std::memory_order_acquire) == 0) Futex(&fault.answered, FUTEX_WAIT, 0);
   return fault.resolved;
+}
+
+// Whether the page at `address` may be written. Adds 0 to a word of it.
+bool Writable(uint64_t address) {
+  uint32_t none = 0;
+  return syscall(SYS_futex, &none, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, nullptr,
+                 address / sizeof(none) * sizeof(none),
+                 FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0;
+}
+
+// Returns true when the write may be tried again. The page may be writable by now although writes
+// to it were held when it faulted, so what counts is the page.
+bool AwaitHeldWrite(uint64_t address, bool write) {
+  if (!write || !g_held_once.load()) return false;
+  while (true) {
+    const bool held = g_held_begin.load() <= address && address < g_held_end.load();
+    if (Writable(address)) return true;
+    if (!held) return false;
+    sched_yield();
+  }
 }
 
 // Restores the default action, and the fault happens again on return.
@@ -95,7 +114,10 @@ void Pass(int signal, siginfo_t* info, void* context) {
 
 void OnFault(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
-  if (info->si_code == SEGV_ACCERR && Resolve(info, static_cast<ucontext_t*>(context))) {
+  const auto* const at = static_cast<ucontext_t*>(context);
+  const bool write = (at->uc_mcontext.gregs[REG_ERR] & kWriteFault) != 0;
+  const uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
+  if (info->si_code == SEGV_ACCERR && (AwaitHeldWrite(address, write) || Resolve(address, write))) {
     errno = saved;
     return;
   }
@@ -164,6 +186,15 @@ void RenewFaultHandler() {
   if (sigaction(SIGSEGV, nullptr, &now) != 0) return;
   if ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != OnFault) Install();
 }
+
+WritesHeld::WritesHeld(uint64_t begin, uint64_t end) {
+  g_held_once.store(true);
+  RenewFaultHandler();
+  g_held_begin.store(begin);
+  g_held_end.store(end);
+}
+
+WritesHeld::~WritesHeld() { g_held_end.store(0); }
 
 void StopFaultHandler() { g_running.store(false); }
 

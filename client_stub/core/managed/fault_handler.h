@@ -23,6 +23,16 @@ void SetFaultSpan(uint64_t low, uint64_t high);
 // Installs the handler again where the application has installed its own since; the application's
 // handler then comes after ours.
 void RenewFaultHandler();
+// While one lives, a thread that writes to [begin, end), which the owner has made read-only for a
+// moment, waits in the handler until it may. At most one lives at a time.
+class WritesHeld {
+ public:
+  WritesHeld(uint64_t begin, uint64_t end);
+  ~WritesHeld();
+  WritesHeld(const WritesHeld&) = delete;
+  WritesHeld& operator=(const WritesHeld&) = delete;
+};
+
 // Called in the child of a fork, which does not have our thread: every fault then goes to the
 // former handler. Async-signal-safe.
 void StopFaultHandler();

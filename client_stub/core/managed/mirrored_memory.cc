@@ -5,17 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "client_stub/core/base/call_log.h"
 #include "client_stub/core/managed/fault_handler.h"
 #include "client_stub/core/managed/system_calls.h"
+#include "client_stub/core/memory/process_maps.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -45,27 +41,13 @@ bool MapPages(uint64_t at, uint64_t bytes, int protection, int how) {
 
 void ReserveAgain(uint64_t at, uint64_t bytes) { MapPages(at, bytes, PROT_NONE, MAP_FIXED); }
 
-// Whether [begin, end) is private memory of this process, all of it writable, and no stack. Shared
-// memory cannot be followed, and a signal handler needs its stack.
-bool IsPlainMemory(uint64_t begin, uint64_t end) {
-  std::ifstream maps("/proc/self/maps");
-  std::string line;
-  uint64_t next = begin;
-  while (next < end && std::getline(maps, line)) {
-    uint64_t from, to, inode;
-    char rights[5];
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64, &from, &to,
-                    rights, &inode) != 4) {
-      return false;
-    }
-    if (to <= next) continue;
-    if (from > next || inode != 0 || std::strncmp(rights, "rw", 2) != 0 || rights[3] != 'p' ||
-        line.find("[stack") != std::string::npos) {
-      return false;
-    }
-    next = to;
-  }
-  return next >= end;
+// Whether a mirror can follow [begin, end): shared memory is written by others unseen, and a signal
+// handler needs its stack.
+bool MayBeMirrored(uint64_t begin, uint64_t end) {
+  const std::vector<ProcessMapping> mappings = MappingsAt(begin, end);
+  return IsPlainMemory(mappings, begin, end) &&
+         std::none_of(mappings.begin(), mappings.end(),
+                      [](const ProcessMapping& mapping) { return mapping.is_stack; });
 }
 
 }  // namespace
@@ -151,7 +133,7 @@ CUresult MirroredMemory::Allocate(Kind kind, uint32_t device, const Context* con
 CUresult MirroredMemory::Register(uint32_t on, uint64_t host, uint64_t bytes, uint64_t* device) {
   const uint64_t first = Down(host);
   const uint64_t end = Up(host + bytes);
-  if (!IsPlainMemory(first, end)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!MayBeMirrored(first, end)) return CUDA_ERROR_NOT_SUPPORTED;
   uint64_t allocation;
   WARPLINE_TRY(memory_->Allocate(on, nullptr, end - first + kPage, &allocation));
   Range range;

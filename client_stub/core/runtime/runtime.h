@@ -39,6 +39,7 @@ class HostCalls;
 class HostMemory;
 class IpcMemory;
 class MirroredMemory;
+class RegisteredMemory;
 class Session;
 class SharedHostMemory;
 class VirtualMemory;
@@ -61,6 +62,7 @@ struct Runtime {
   HostMemory* host_memory = nullptr;
   MirroredMemory* mirrored = nullptr;
   SharedHostMemory* shared_host_memory = nullptr;
+  RegisteredMemory* registered = nullptr;
   BulkCopies* bulk_copies = nullptr;
   HostCalls* host_calls = nullptr;
   bool launch_blocking = false;

@@ -1,0 +1,47 @@
+#include "client_stub/core/memory/process_maps.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace warpline::stub {
+
+std::vector<ProcessMapping> MappingsAt(uint64_t begin, uint64_t end) {
+  std::vector<ProcessMapping> found;
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    ProcessMapping mapping;
+    char rights[5];
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %" SCNu64,
+                    &mapping.begin, &mapping.end, rights, &mapping.offset, &mapping.inode) != 5) {
+      return {};
+    }
+    if (mapping.begin >= end) break;
+    if (mapping.end <= begin) continue;
+    mapping.readable = rights[0] == 'r';
+    mapping.writable = rights[1] == 'w';
+    mapping.executable = rights[2] == 'x';
+    mapping.is_private = rights[3] == 'p';
+    mapping.is_stack = line.find("[stack") != std::string::npos;
+    found.push_back(mapping);
+  }
+  return found;
+}
+
+bool IsPlainMemory(const std::vector<ProcessMapping>& mappings, uint64_t begin, uint64_t end) {
+  uint64_t next = begin;
+  for (const ProcessMapping& mapping : mappings) {
+    if (next >= end) break;
+    if (mapping.end <= next) continue;
+    if (mapping.begin > next || mapping.inode != 0 || !mapping.readable || !mapping.writable ||
+        mapping.executable || !mapping.is_private) {
+      return false;
+    }
+    next = mapping.end;
+  }
+  return next >= end;
+}
+
+}  // namespace warpline::stub

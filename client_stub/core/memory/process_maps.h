@@ -1,0 +1,32 @@
+// What the kernel says of this process's mappings.
+#ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_PROCESS_MAPS_H_
+#define WARPLINE_CLIENT_STUB_CORE_MEMORY_PROCESS_MAPS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace warpline::stub {
+
+struct ProcessMapping {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool readable = false;
+  bool writable = false;
+  bool executable = false;
+  bool is_private = false;
+  bool is_stack = false;  // The first thread's, which the kernel grows.
+  uint64_t offset = 0;    // In its file.
+  uint64_t inode = 0;     // 0 without a file.
+};
+
+// The mappings that have parts in [begin, end), in the order of their addresses. Thread-safe: what
+// other threads map meanwhile may be in it or not.
+std::vector<ProcessMapping> MappingsAt(uint64_t begin, uint64_t end);
+
+// Whether [begin, end) is mapped without a gap, all of it private memory without a file that may
+// be read and written, and not executed.
+bool IsPlainMemory(const std::vector<ProcessMapping>& mappings, uint64_t begin, uint64_t end);
+
+}  // namespace warpline::stub
+
+#endif  // WARPLINE_CLIENT_STUB_CORE_MEMORY_PROCESS_MAPS_H_
