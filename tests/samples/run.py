@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
-"""Runs built cuda-samples natively and remotely, in turn, and compares exit status and verdict.
+"""Runs built public programs natively and remotely, in turn, and compares exit status and verdict.
 
-  run.py --programs=DIR --remote=HOST:PORT --lib=DIR [--libraries=DIR:...] [--jobs=N]
-         [--csv=FILE] [--logs=FILE.tar.gz] [--only=NAME,...]
+  run.py --programs=DIR --remote=HOST:PORT --lib=DIR [--list=FILE] [--libraries=DIR:...]
+         [--jobs=N] [--csv=FILE] [--logs=FILE.tar.gz] [--only=NAME,...]
 
-DIR holds one folder for each sample of cuda_samples.txt: the program of that name and its data. A
-folder DIR/lib, and those of --libraries, hold what they need besides CUDA's driver. Every run has a
-copy of the sample's folder to itself. The verdict is the last line that says passed, failed or
-waived; programs without one are judged by their exit status alone. Prints one line a sample:
+DIR holds one folder for each program of the list, which is cuda_samples.txt unless --list says
+another: the program of that name and its data. A folder DIR/lib, and those of --libraries, hold what
+they need besides CUDA's driver. Every run has a copy of the program's folder to itself. The verdict
+is the last line that says passed, failed or waived; programs without one are judged by their exit
+status alone. Prints one line a program:
 
   same        exit status and verdict are those of the native run
-  DIFFERENT   they are not, also when the sample was run once more, alone
+  DIFFERENT   they are not, also when the program was run once more, alone
+  too long    the native run did not end in time, so there is nothing to compare
   missing     DIR does not have it
   not built   nor should it; the list says why
 
-and a total; exit status 1 if any is DIFFERENT or missing. --remote_only leaves the native runs out:
-then a sample has `passed` or `FAILED`.
+and a total, with the remote wall time in parts of the native one (the geometric mean, and what took
+half as long again); exit status 1 if any is DIFFERENT or missing. --remote_only leaves the native
+runs out: then a program has `passed` or `FAILED`.
 """
 import argparse
 import concurrent.futures
 import csv
+import math
 import os
 import pathlib
 import re
@@ -36,6 +40,8 @@ VERDICT = re.compile(r"\b(pass(ed)?|ok|fail(ed|ures?)?|success(ful(ly)?)?|waiv(e
                      re.IGNORECASE)
 WAIVED_EXIT = 2  # EXIT_WAIVED of the samples' helper_string.h
 OUTPUT_BYTES = 1 << 20
+# Programs whose remote run took this many times the native one, and so much longer, are named.
+SLOWER, SLOWER_S = 1.5, 0.5
 COLUMNS = ("sample", "result", "native_exit", "native_verdict", "native_s", "remote_exit",
            "remote_verdict", "remote_s", "reason")
 
@@ -176,10 +182,11 @@ class Comparison:
             found[side] = outcome
             row[side + "_exit"], row[side + "_verdict"] = outcome.status, outcome.verdict
             row[side + "_s"] = "%.1f" % outcome.seconds
+            if side == "native" and outcome.status == "timeout":
+                return {**row, "result": "too long"}
         remote, native = found["remote"], found.get("native")
         if native:
-            same = native.same_as(remote) and native.status != "timeout"
-            row["result"] = "same" if same else "DIFFERENT"
+            row["result"] = "same" if native.same_as(remote) else "DIFFERENT"
         else:
             row["result"] = "passed" if remote.passed() or remote.waived() else "FAILED"
         for side, outcome in found.items():
@@ -225,7 +232,7 @@ def show(row):
 def total(rows):
     """What to print of `rows`, and whether all is well."""
     bad = [row["sample"] for row in rows if row["result"] in ("DIFFERENT", "FAILED", "missing")]
-    built = [row for row in rows if row["result"] not in ("missing", "not built")]
+    built = [row for row in rows if row["result"] not in ("missing", "not built", "too long")]
     if any(row["native_verdict"] for row in built):
         passing = [row for row in built
                    if row["native_exit"] == 0 and row["native_verdict"] in ("passed", "none")]
@@ -236,7 +243,27 @@ def total(rows):
     else:
         text = "%d of %d pass" % (sum(row["result"] == "passed" for row in built), len(built))
     text += "; %d not built" % sum(row["result"] == "not built" for row in rows)
+    too_long = sum(row["result"] == "too long" for row in rows)
+    if too_long:
+        text += "; %d take too long natively" % too_long
     return text + ("; not so: " + ", ".join(bad) if bad else ""), not bad
+
+
+def wall_times(rows):
+    """What to print of the wall times of programs that pass on both sides; "" without any."""
+    times = [(row["sample"], float(row["native_s"]), float(row["remote_s"])) for row in rows
+             if row["result"] == "same" and row["native_exit"] == 0 and row["native_s"]]
+    if not times:
+        return ""
+    # Runs of less than a tenth of a second say nothing about each other.
+    ratio = {name: max(remote, 0.1) / max(native, 0.1) for name, native, remote in times}
+    mean = math.exp(sum(map(math.log, ratio.values())) / len(ratio))
+    slower = sorted((name for name, native, remote in times
+                     if ratio[name] > SLOWER and remote - native > SLOWER_S),
+                    key=ratio.get, reverse=True)
+    text = "remote wall time is %.2f of native (geometric mean of %d)" % (mean, len(ratio))
+    named = ", ".join("%s %.1f" % (name, ratio[name]) for name in slower)
+    return text + ("; slower: " + named if named else "")
 
 
 def write_csv(path, rows):
@@ -259,6 +286,7 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, required=True)
     parser.add_argument("--remote", metavar="ENDPOINT", required=True)
     parser.add_argument("--lib", required=True, help="folder of our libcuda.so.1")
+    parser.add_argument("--list", type=pathlib.Path, default=LISTING, help="of the programs")
     parser.add_argument("--libraries", default="", help="more folders of libraries, for both sides")
     parser.add_argument("--remote_only", action="store_true")
     parser.add_argument("--only", help="samples, separated by commas")
@@ -275,7 +303,7 @@ def main():
     if (programs / "lib").is_dir():
         libraries.append(str(programs / "lib"))
     plain, remote = environments(args.lib, args.remote, libraries)
-    samples = listed_samples()
+    samples = listed_samples(args.list)
     if args.only:
         wanted = args.only.split(",")
         samples = [sample for sample in samples if sample.name in wanted]
@@ -284,6 +312,8 @@ def main():
     rows = comparison.all(samples, args.jobs, args.again_s)
     text, good = total(rows)
     print("total\t" + text)
+    if wall_times(rows):
+        print("times\t" + wall_times(rows))
     if args.csv:
         write_csv(args.csv, rows)
     if args.logs:

@@ -124,6 +124,22 @@ class RunTest(unittest.TestCase):
         self.assertEqual({"good": "passed", "bad": "FAILED", "waives": "passed", "mute": "passed"},
                          found)
 
+    def test_what_takes_too_long_natively_is_not_compared(self):
+        row = self.comparison(timeout_s=0.3).once(self.sample("long", "exec sleep 30\n"))
+        self.assertEqual(("too long", ""), (row["result"], row["remote_exit"]))
+        text, good = run.total([row])
+        self.assertTrue(good)
+        self.assertIn("1 take too long natively", text)
+
+    def test_wall_times_name_what_is_slower(self):
+        def row(name, native, remote):
+            return {**dict.fromkeys(run.COLUMNS, ""), "sample": name, "result": "same",
+                    "native_exit": 0, "native_s": str(native), "remote_s": str(remote)}
+        rows = [row("slow", 1, 4), row("fast", 4, 1), row("short", 0.01, 0.3)]
+        self.assertEqual("remote wall time is 1.44 of native (geometric mean of 3); slower: slow 4.0",
+                         run.wall_times(rows))
+        self.assertEqual("", run.wall_times([]))
+
     def test_the_total_counts_those_that_pass_natively(self):
         rows = list(self.rows(
             self.sample("good", "echo PASSED\n"), self.sample("mute", "exit 0\n"),
