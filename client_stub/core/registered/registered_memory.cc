@@ -18,6 +18,10 @@
 #include "client_stub/core/memory/process_maps.h"
 #include "client_stub/core/registered/page_exchange.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 namespace warpline::stub {
 namespace {
 
@@ -85,6 +89,8 @@ uint64_t Exchange(uint64_t at, uint64_t with, uint64_t bytes) {
   uint64_t done = 0;
   while (done < bytes) {
     const uint64_t part = std::min(kPart, bytes - done);
+    // Otherwise the copy would fault at each page while writers wait. Kernels before 5.14 refuse.
+    madvise(Pointer(with + done), part, MADV_POPULATE_WRITE);
     const WritesHeld held(at + done, at + done + part);
     if (!ExchangePages(at + done, with + done, part)) break;
     done += part;

@@ -7,7 +7,6 @@
 
 `warpline run -- python program.py` does the same for a whole program, which then needs none of this.
 """
-import ctypes
 import json
 import os
 import pathlib
@@ -97,6 +96,7 @@ def connect(endpoint=None, *, memory=None, gpus=None, device=None):
     os.environ.update(_lease(_options(endpoint, memory, gpus, device)))
     former = os.environ.get("LD_LIBRARY_PATH")
     os.environ["LD_LIBRARY_PATH"] = libraries() + (":" + former if former else "")
+    import ctypes  # pylint: disable=import-outside-toplevel  (the smallest systems lack it)
     # From now on whoever asks for the driver by name gets these.
     for name in _DRIVER:
         ctypes.CDLL(os.path.join(libraries(), name), mode=ctypes.RTLD_GLOBAL)
