@@ -31,6 +31,13 @@ struct SharedMemory {
   uint64_t bytes = 0;
 };
 
+enum class HostSharing {
+  kTake,
+  // As memory that outlives the session, because bytes of the program itself are to lie in it.
+  kTakeForProgram,
+  kGiveBack,
+};
+
 // Thread-safe.
 class MemoryRequests {
  public:
@@ -66,7 +73,8 @@ class MemoryRequests {
   // Makes the server give [va, va + bytes) of the host arena (proto/frames.h), whole pages, to the
   // worker and this process, or take it back; waits for the answer. The caller maps `*fd`.
   // kNotSupported when the server is not on this host.
-  virtual CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) = 0;
+  virtual CudaResult ShareHostMemory(HostSharing what, uint64_t va, uint64_t bytes,
+                                     UniqueFd* fd) = 0;
 
   // Copies what is left of the memory to `dst` after a sticky error. kIllegalState while the
   // session is sound, its error when nothing is left, kInvalidValue for memory that is not the

@@ -77,6 +77,7 @@ void HostMemoryPort::AddStranger(UniqueFd socket) {
   auto connection = std::make_shared<Connection>();
   connection->id = ++last_id_;
   connection->socket = std::move(socket);
+  connection->user = user.uid;
   const std::weak_ptr<Connection> weak = connection;
   connection->watch = loop_->Watch(connection->socket.get(), [this, weak] {
     control_loop.AssertOnLoop();
@@ -108,7 +109,17 @@ bool HostMemoryPort::Admit(Connection* connection, const HostMemoryRequest& requ
   return true;
 }
 
+bool HostMemoryPort::Answer(const Connection& connection, const HostSegments::Result& result) {
+  HostMemoryAnswer answer;
+  answer.set_error(static_cast<int>(result.result));
+  answer.set_message(result.why);
+  const bool with_fd = result.result == CudaResult::kSuccess && result.fd >= 0;
+  return SendPacket(connection.socket.get(), answer, {&result.fd, with_fd ? size_t{1} : size_t{0}})
+      .ok();
+}
+
 void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
+  if (connection->keeps) return OnPacketAfterEnd(connection);
   HostMemoryRequest request;
   const absl::Status received = ReceivePacket(connection->socket.get(), &request, nullptr);
   if (absl::IsNotFound(received)) return;
@@ -123,14 +134,25 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
     const auto held = weak.lock();
     if (held == nullptr || !connections_.contains(held->id)) return;
     held->busy = false;
-    HostMemoryAnswer answer;
-    answer.set_error(static_cast<int>(result.result));
-    answer.set_message(result.why);
-    const bool with_fd = result.result == CudaResult::kSuccess && result.fd >= 0;
-    const absl::Status sent =
-        SendPacket(held->socket.get(), answer, {&result.fd, with_fd ? size_t{1} : size_t{0}});
-    if (!sent.ok()) Drop(held);
+    if (!Answer(*held, result)) Drop(held);
   });
+}
+
+void HostMemoryPort::OnPacketAfterEnd(const std::shared_ptr<Connection>& connection) {
+  HostMemoryRequest request;
+  const absl::Status received = ReceivePacket(connection->socket.get(), &request, nullptr);
+  if (absl::IsNotFound(received)) return;
+  const bool goes_on =
+      received.ok() && request.session() == connection->session &&
+      Answer(*connection,
+             {request.give_back() && connection->kept.GiveBack(request.va(), request.bytes())
+                  ? CudaResult::kSuccess
+                  : CudaResult::kDeinitialized,
+              -1,
+              {}});
+  if (goes_on && !connection->kept.empty()) return;
+  connection->kept.EmptyAll();
+  Drop(connection);
 }
 
 void HostMemoryPort::Drop(const std::shared_ptr<Connection>& held) {
@@ -144,14 +166,29 @@ void HostMemoryPort::Drop(const std::shared_ptr<Connection>& held) {
     found->second.remove(connection->id);
     if (found->second.empty()) of_session_.erase(found);
   }
+  if (connection->keeps && --keeping_[connection->user] == 0) keeping_.erase(connection->user);
   connections_.erase(connection->id);
 }
 
-void HostMemoryPort::Forget(uint64_t session) {
-  const auto found = of_session_.find(session);
-  if (found == of_session_.end()) return;
-  const std::list<StrangerBook::Id> all = found->second;
+void HostMemoryPort::Forget(uint64_t session, KeptSegments kept) {
+  std::list<StrangerBook::Id> all;
+  if (const auto found = of_session_.find(session); found != of_session_.end()) {
+    all.swap(found->second);
+    of_session_.erase(found);
+  }
+  if (!kept.empty() && !all.empty()) {
+    const std::shared_ptr<Connection>& newest = connections_.at(all.back());
+    size_t& keeping = keeping_[newest->user];
+    if (keeping < limits_.most_kept_of_user) {
+      ++keeping;
+      newest->keeps = true;
+      newest->kept = std::move(kept);
+      kept = KeptSegments();
+      all.pop_back();
+    }
+  }
   for (const StrangerBook::Id id : all) Drop(connections_.at(id));
+  kept.EmptyAll();
 }
 
 }  // namespace warpline::server

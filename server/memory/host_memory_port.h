@@ -3,9 +3,12 @@
 //
 // Anybody on the host can connect. Who does has a moment to show a session's secret, with its first
 // request, and each user has a few connections without one. From then on the connection is that
-// session's, which has few, and ends with it.
+// session's, which has few, and ends with it. Only when memory outlives the session
+// (kept_segments.h) does one of them stay: until the client closes it, which it does by ending.
 #ifndef WARPLINE_SERVER_MEMORY_HOST_MEMORY_PORT_H_
 #define WARPLINE_SERVER_MEMORY_HOST_MEMORY_PORT_H_
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +24,7 @@
 #include "common/unique_fd.h"
 #include "proto/session.pb.h"
 #include "server/memory/host_segments.h"
+#include "server/memory/kept_segments.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 
@@ -44,6 +48,9 @@ struct HostMemoryPortLimits {
   absl::Duration patience = absl::Seconds(1);
   // Connections of a session; for the next one its oldest is closed.
   size_t most_of_session = 2;
+  // Connections of one user that stay for memory that outlives their sessions. What comes then does
+  // not outlive its session.
+  size_t most_kept_of_user = 256;
 };
 
 class HostMemoryPort {
@@ -60,8 +67,8 @@ class HostMemoryPort {
   static std::string NewName();
   absl::Status Start(const std::string& name) RUNS_ON(control_loop);
   void Stop() RUNS_ON(control_loop);
-  // The session has ended.
-  void Forget(uint64_t session) RUNS_ON(control_loop);
+  // The session has ended; `kept` outlives it.
+  void Forget(uint64_t session, KeptSegments kept) RUNS_ON(control_loop);
 
   size_t connections() const RUNS_ON(control_loop) { return connections_.size(); }
 
@@ -73,6 +80,10 @@ class HostMemoryPort {
     EventLoop::Token timer = 0;  // Until it has a session.
     uint64_t session = 0;        // 0 before.
     bool busy = false;           // One request at a time.
+    uid_t user = 0;
+    // Of a session that has ended.
+    bool keeps = false;
+    KeptSegments kept;
   };
 
   void OnConnect() RUNS_ON(control_loop);
@@ -81,6 +92,9 @@ class HostMemoryPort {
   bool Admit(Connection* connection, const warpline_internal::HostMemoryRequest& request)
       RUNS_ON(control_loop);
   void OnPacket(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
+  void OnPacketAfterEnd(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
+  bool Answer(const Connection& connection, const HostSegments::Result& result)
+      RUNS_ON(control_loop);
   void Drop(const std::shared_ptr<Connection>& held) RUNS_ON(control_loop);
 
   EventLoop* const loop_;
@@ -94,6 +108,7 @@ class HostMemoryPort {
   StrangerBook strangers_ ABSL_GUARDED_BY(control_loop);
   // Of each session that has some, the oldest first.
   std::map<uint64_t, std::list<StrangerBook::Id>> of_session_ ABSL_GUARDED_BY(control_loop);
+  std::map<uid_t, size_t> keeping_ ABSL_GUARDED_BY(control_loop);  // Connections, by user.
 };
 
 }  // namespace warpline::server

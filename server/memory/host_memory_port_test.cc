@@ -13,8 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/cuda/cuda_result.h"
+#include "common/sealed_memory.h"
+#include "common/unique_fd.h"
 #include "gtest/gtest.h"
+#include "memory/quota.h"
+#include "server/memory/kept_segments.h"
 #include "server/process/control_loop.h"
 #include "server/process/event_loop.h"
 #include "server/process/packet_socket.h"
@@ -79,6 +85,43 @@ class HostMemoryPortTest : public testing::Test {
     return recv(fd.get(), &byte, 1, 0) <= 0;
   }
 
+  // What outlives a session: two segments of a page, charged to quota_.
+  KeptSegments Kept() {
+    KeptSegments kept;
+    for (const uint64_t va : {kPage, 2 * kPage}) {
+      HostSegment segment;
+      segment.bytes = kPage;
+      segment.fd = *NewSealedMemory("kept", kPage);
+      segment.charge = quota_->Reserve(kPage, kPage, kPage);
+      kept.Add(va, std::move(segment));
+    }
+    return kept;
+  }
+  // Ends session 1, from which two segments are kept.
+  void EndSession() {
+    OnControl([this] { port_->Forget(1, Kept()); });
+  }
+  // The port's answer, or kUnknown when there is none.
+  static CudaResult GiveBack(const UniqueFd& fd, uint64_t session, uint64_t va) {
+    HostMemoryRequest request;
+    request.set_session(session);
+    request.set_va(va);
+    request.set_bytes(kPage);
+    request.set_give_back(true);
+    HostMemoryAnswer answer;
+    const bool answered =
+        SendPacket(fd.get(), request, {}).ok() && ReceivePacket(fd.get(), &answer, nullptr).ok();
+    return answered ? static_cast<CudaResult>(answer.error()) : CudaResult::kUnknown;
+  }
+  void AwaitUse(uint64_t bytes) {
+    for (int i = 0; i < 1000 && quota_->used_bytes() != bytes; ++i) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    EXPECT_EQ(quota_->used_bytes(), bytes);
+  }
+
+  static constexpr uint64_t kPage = 4096;
+  const std::shared_ptr<Quota> quota_ = Quota::Create(64 * kPage);
   const std::string name_ = HostMemoryPort::NewName();
   Sessions sessions_;
   EventLoop control_{"control", &control_loop};
@@ -140,10 +183,63 @@ TEST_F(HostMemoryPortTest, ASessionHasFewConnectionsAndTheyEndWithIt) {
   const UniqueFd other = Connect();
   EXPECT_TRUE(Ask(other, 2));
   EXPECT_EQ(Connections(), 3u);
-  OnControl([this] { port_->Forget(1); });
+  OnControl([this] { port_->Forget(1, KeptSegments()); });
   EXPECT_TRUE(Ended(clients[1]));
   EXPECT_TRUE(Ended(clients[2]));
   EXPECT_TRUE(Ask(other, 2));
+}
+
+TEST_F(HostMemoryPortTest, MemoryOutlivesItsSessionUntilTheClientEnds) {
+  Start({.most_of_session = 2});
+  UniqueFd first = Connect();
+  UniqueFd newest = Connect();
+  EXPECT_TRUE(Ask(first, 1));
+  EXPECT_TRUE(Ask(newest, 1));
+  EndSession();
+  EXPECT_TRUE(Ended(first));
+  EXPECT_EQ(Connections(), 1u);
+  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
+  newest = UniqueFd();
+  AwaitUse(0);
+  EXPECT_EQ(Connections(), 0u);
+}
+
+TEST_F(HostMemoryPortTest, AfterTheSessionMemoryCanOnlyBeGivenBack) {
+  Start({});
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  EndSession();
+  EXPECT_FALSE(Ask(client, 1));
+  EXPECT_EQ(GiveBack(client, 1, 3 * kPage), CudaResult::kDeinitialized);
+  EXPECT_EQ(GiveBack(client, 1, kPage), CudaResult::kSuccess);
+  EXPECT_EQ(quota_->used_bytes(), kPage);
+  EXPECT_EQ(GiveBack(client, 1, 2 * kPage), CudaResult::kSuccess);
+  EXPECT_TRUE(Ended(client));
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+}
+
+TEST_F(HostMemoryPortTest, WhoSpeaksForAnotherSessionAfterwardsKeepsNothing) {
+  Start({});
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  EndSession();
+  EXPECT_EQ(GiveBack(client, 2, kPage), CudaResult::kUnknown);
+  AwaitUse(0);
+}
+
+TEST_F(HostMemoryPortTest, AUserKeepsSoManyAndWithoutAConnectionNothingIsKept) {
+  Start({.most_kept_of_user = 1});
+  const UniqueFd client = Connect();
+  const UniqueFd other = Connect();
+  EndSession();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_TRUE(Ask(other, 2));
+  EndSession();
+  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
+  OnControl([this] { port_->Forget(2, Kept()); });
+  EXPECT_TRUE(Ended(other));
+  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
 }
 
 }  // namespace

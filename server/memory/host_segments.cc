@@ -1,7 +1,5 @@
 #include "server/memory/host_segments.h"
 
-#include <fcntl.h>
-
 #include <iterator>
 #include <string>
 #include <utility>
@@ -46,8 +44,9 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
   if (segments_.size() >= kMostSegments) {
     return answer(NoRoom("the session has ", kMostSegments, " segments of host memory"));
   }
-  Segment segment;
+  HostSegment segment;
   segment.bytes = request.bytes();
+  segment.outlives = request.outlives();
   segment.tenant_charge = tenant_quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   segment.charge = quota_->Reserve(segment.bytes, segment.bytes, kHostPageBytes);
   if (segment.tenant_charge.bytes() != segment.bytes) {
@@ -66,7 +65,7 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
 }
 
 void HostSegments::SendMap(uint64_t va, Answer answer) {
-  const Segment& segment = segments_[va];
+  const HostSegment& segment = segments_[va];
   warpline_internal::ToWorker message;
   message.mutable_host()->set_id(next_id_);
   message.mutable_host()->set_va(va);
@@ -109,10 +108,8 @@ absl::Status HostSegments::OnDone(const warpline_internal::MemoryDone& done) {
   return absl::OkStatus();
 }
 
-void HostSegments::Drop(std::map<uint64_t, Segment>::iterator segment) {
-  // Otherwise a mapping that the client keeps would hold memory that nobody is charged for.
-  fallocate(segment->second.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-            static_cast<off_t>(segment->second.bytes));
+void HostSegments::Drop(std::map<uint64_t, HostSegment>::iterator segment) {
+  segment->second.Empty();
   segments_.erase(segment);
 }
 
@@ -146,9 +143,18 @@ void HostSegments::MapAgain() {
   }
 }
 
-void HostSegments::End() {
+KeptSegments HostSegments::End() {
   AnswerAll(CudaResult::kDeinitialized);
-  while (!segments_.empty()) Drop(segments_.begin());
+  KeptSegments kept;
+  while (!segments_.empty()) {
+    const auto first = segments_.begin();
+    if (first->second.outlives)
+      kept.Add(first->first, std::move(first->second));
+    else
+      first->second.Empty();
+    segments_.erase(first);
+  }
+  return kept;
 }
 
 uint64_t HostSegments::bytes() const {

@@ -18,6 +18,7 @@
 #include "memory/quota.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "server/memory/kept_segments.h"
 #include "server/process/control_loop.h"
 #include "server/workers/worker_link.h"
 
@@ -59,18 +60,12 @@ class HostSegments {
   // Has the next worker, which is open, map all segments. It answers before it answers what it is
   // asked later.
   void MapAgain() RUNS_ON(control_loop);
-  // Nothing is answered any more.
-  void End() RUNS_ON(control_loop);
+  // Nothing is answered any more. Returns what outlives the session.
+  KeptSegments End() RUNS_ON(control_loop);
 
   uint64_t bytes() const RUNS_ON(control_loop);
 
  private:
-  struct Segment {
-    uint64_t bytes = 0;
-    UniqueFd fd;
-    Reservation charge;
-    Reservation tenant_charge;
-  };
   struct Pending {
     uint64_t va = 0;
     bool unmap = false;
@@ -82,15 +77,15 @@ class HostSegments {
   // Everything that waits gets this answer, and nothing is sent any more.
   void AnswerAll(CudaResult result) RUNS_ON(control_loop);
   void SendUnmap(uint64_t va, Answer answer) RUNS_ON(control_loop);
-  void Drop(std::map<uint64_t, Segment>::iterator segment) RUNS_ON(control_loop);
+  void Drop(std::map<uint64_t, HostSegment>::iterator segment) RUNS_ON(control_loop);
 
   const std::shared_ptr<Quota> quota_;
   std::shared_ptr<Quota> tenant_quota_ ABSL_GUARDED_BY(control_loop);
   WorkerLink* const worker_;
   bool suspended_ ABSL_GUARDED_BY(control_loop) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(control_loop) = 1;
-  std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(control_loop);  // By address.
-  std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(control_loop);   // By id.
+  std::map<uint64_t, HostSegment> segments_ ABSL_GUARDED_BY(control_loop);  // By address.
+  std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(control_loop);       // By id.
 };
 
 }  // namespace warpline::server

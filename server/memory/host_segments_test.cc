@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -24,8 +25,9 @@ class HostSegmentsTest : public ::testing::Test, private WorkerLink {
 
   static constexpr uint64_t kPage = kHostPageBytes;
 
-  void Ask(uint64_t va, uint64_t bytes, bool give_back = false) {
+  void Ask(uint64_t va, uint64_t bytes, bool give_back = false, bool outlives = false) {
     HostMemoryRequest request;
+    request.set_outlives(outlives);
     request.set_va(va);
     request.set_bytes(bytes);
     request.set_give_back(give_back);
@@ -102,6 +104,49 @@ TEST_F(HostSegmentsTest, WhatIsGivenBackIsEmptyWhoeverHasIt) {
   EXPECT_EQ(file.st_blocks, 0);
   EXPECT_EQ(bytes[0], 0);
   munmap(bytes, 2 * kPage);
+}
+
+TEST_F(HostSegmentsTest, WhatOutlivesTheSessionKeepsItsBytesAndItsChargeUntilTheClientIsGone) {
+  Ask(kHostArenaBase, 2 * kPage, /*give_back=*/false, /*outlives=*/true);
+  ASSERT_TRUE(Done(sent_[0].host().id()).ok());
+  auto* const bytes = static_cast<char*>(
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+  ASSERT_NE(bytes, MAP_FAILED);
+  bytes[0] = 7;
+  Ask(kHostArenaBase + 4 * kPage, kPage);
+  KeptSegments kept = segments_.End();
+  EXPECT_EQ(bytes[0], 7);
+  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
+  EXPECT_FALSE(kept.GiveBack(kHostArenaBase, kPage));
+  EXPECT_FALSE(kept.GiveBack(kHostArenaBase + 4 * kPage, kPage));
+  EXPECT_EQ(bytes[0], 7);
+  // The server's own end leaves it alone.
+  { const KeptSegments at_the_end = std::move(kept); }
+  EXPECT_EQ(bytes[0], 7);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  munmap(bytes, 2 * kPage);
+}
+
+TEST_F(HostSegmentsTest, WhatOutlivedTheSessionIsEmptyOnceItIsGivenBackOrTheClientIsGone) {
+  char* bytes[2];
+  for (const uint64_t i : {0, 1}) {
+    Ask(kHostArenaBase + i * kPage, kPage, /*give_back=*/false, /*outlives=*/true);
+    ASSERT_TRUE(Done(sent_[i].host().id()).ok());
+    bytes[i] = static_cast<char*>(
+        mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+    ASSERT_NE(bytes[i], MAP_FAILED);
+    *bytes[i] = 7;
+  }
+  KeptSegments kept = segments_.End();
+  EXPECT_TRUE(kept.GiveBack(kHostArenaBase, kPage));
+  EXPECT_EQ(*bytes[0], 0);
+  EXPECT_EQ(*bytes[1], 7);
+  EXPECT_EQ(quota_->used_bytes(), kPage);
+  kept.EmptyAll();
+  EXPECT_TRUE(kept.empty());
+  EXPECT_EQ(*bytes[1], 0);
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  for (char* const page : bytes) munmap(page, kPage);
 }
 
 TEST_F(HostSegmentsTest, WhatIsNoRangeIsRefusedAndNothingIsSent) {

@@ -589,7 +589,7 @@ void Session::MaybeFinish() {
   if (state_ != State::kEnding || !worker_.gone() || !lost_memory_.gone()) return;
   if (port_->attached() || holdings_.devices().takes_under_way() > 0) return;
   const auto self = shared_from_this();
-  holdings_.End();
+  KeptSegments kept = holdings_.End();
   modules_->Stop();
   tasks_ = TaskShares::Share();
   state_ = State::kEnded;
@@ -597,7 +597,7 @@ void Session::MaybeFinish() {
   lane_.End();
   SayClosed();
   seat_ = LeaseSeat();
-  context_.owner->OnSessionEnded(id_, placed_);
+  context_.owner->OnSessionEnded(id_, placed_, std::move(kept));
 }
 
 void Session::SayClosed() const {

@@ -41,11 +41,11 @@ void SessionHoldings::Abandon() {
   host_segments_.Abandon();
 }
 
-void SessionHoldings::End() {
+KeptSegments SessionHoldings::End() {
   devices_.End();
-  host_segments_.End();
   host_charges_.reset();
   own_host_memory_ = Reservation();
+  return host_segments_.End();
 }
 
 bool SessionHoldings::TakeHostMemory(std::shared_ptr<Quota> quota, uint64_t own_bytes) {

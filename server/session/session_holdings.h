@@ -16,6 +16,7 @@
 #include "server/continuity/worker_place.h"
 #include "server/memory/charge_book.h"
 #include "server/memory/host_segments.h"
+#include "server/memory/kept_segments.h"
 #include "server/memory/session_devices.h"
 #include "server/process/control_loop.h"
 #include "server/session/session_client.h"
@@ -61,7 +62,8 @@ class SessionHoldings : public Survivor {
   // The session has failed: what was asked for is not done any more.
   void Abandon() RUNS_ON(control_loop);
   // The worker is gone: everything goes back.
-  void End() RUNS_ON(control_loop);
+  // Returns what outlives the session.
+  KeptSegments End() RUNS_ON(control_loop);
 
   // --- What the worker says. INVALID_ARGUMENT when it breaks the protocol; any other error when
   // the session cannot go on with it. The texts are for logs and the client.

@@ -253,13 +253,14 @@ void SessionHost::ReclaimNext(const std::string& payer, std::deque<uint64_t> ses
                 });
 }
 
-void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) {
+void SessionHost::OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
+                                 KeptSegments kept) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     sessions_on_device_[i] -=
         static_cast<int>(std::count(devices.begin(), devices.end(), devices_[i].get()));
   }
   sessions_.erase(id);
-  host_memory_port_.Forget(id);
+  host_memory_port_.Forget(id, std::move(kept));
   MutexLock lock(&mu_);
   known_.erase(id);
   if (--live_ == 0) idle_.NotifyAll();

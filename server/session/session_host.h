@@ -123,8 +123,8 @@ class SessionHost : public Acceptor,
       RUNS_ON(control_loop);
   bool Reclaim(const KeptMemory& wanted, std::function<void()> tried) override
       RUNS_ON(control_loop);
-  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices) override
-      RUNS_ON(control_loop);
+  void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
+                      KeptSegments kept) override RUNS_ON(control_loop);
 
   // SessionDirectory.
   absl::StatusOr<SessionSides> Create(const std::string& peer,

@@ -18,6 +18,7 @@
 #include "server/lanes/lane_process.h"
 #include "server/leases/lease_book.h"
 #include "server/memory/device_memory.h"
+#include "server/memory/kept_segments.h"
 #include "server/memory/memory_links.h"
 #include "server/memory/share_book.h"
 #include "server/modules/module_cache.h"
@@ -77,8 +78,8 @@ class SessionOwner : public MemoryReclaimer {
   virtual absl::StatusOr<std::vector<DeviceMemory*>> Place(const std::vector<std::string>& wanted)
       RUNS_ON(control_loop) = 0;
   // The session is over: worker gone, memory given back, channel closed.
-  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices)
-      RUNS_ON(control_loop) = 0;
+  virtual void OnSessionEnded(uint64_t id, const std::vector<DeviceMemory*>& devices,
+                              KeptSegments kept) RUNS_ON(control_loop) = 0;
 };
 
 // The loops and counters that all sessions share. Borrowed, and outliving them.

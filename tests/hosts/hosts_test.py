@@ -180,6 +180,10 @@ class HostsTest(unittest.TestCase):
     def test_child_of_a_fork_that_touches_managed_memory(self):
         self.check(self.compile("forks_with_managed.c", C))
 
+    def test_registered_memory_is_the_program_s_after_the_session(self):
+        host = self.compile("registered_to_the_end.c", C)
+        self.check(host)
+
     def test_child_per_device_that_launches_as_of_old_and_is_stopped(self):
         host = self.compile("child_per_device.c", C)
         # The log names the function that is refused.

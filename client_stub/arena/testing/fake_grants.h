@@ -51,7 +51,7 @@ class FakeGrants : public MemoryRequests {
   CudaResult OpenShared(const std::string&, uint64_t, uint64_t) override {
     return CudaResult::kNotSupported;
   }
-  CudaResult ShareHostMemory(uint64_t, uint64_t, bool, UniqueFd*) override {
+  CudaResult ShareHostMemory(HostSharing, uint64_t, uint64_t, UniqueFd*) override {
     return CudaResult::kNotSupported;
   }
   CudaResult ReadBack(void*, uint64_t, uint64_t) override { return CudaResult::kNotSupported; }

@@ -51,14 +51,14 @@ bool SharedHostMemory::Reserve() {
   return there_;
 }
 
-CudaResult SharedHostMemory::AddSegment(uint64_t bytes, uint64_t* address) {
+CudaResult SharedHostMemory::AddSegment(HostSharing what, uint64_t bytes, uint64_t* address) {
   if (!addresses_.Take(bytes, address)) return CudaResult::kOutOfMemory;
   UniqueFd fd;
-  CudaResult result = memory_->ShareHostMemory(*address, bytes, /*give_back=*/false, &fd);
+  CudaResult result = memory_->ShareHostMemory(what, *address, bytes, &fd);
   if (result == CudaResult::kSuccess &&
       !(fd.valid() &&
         MapAt(*address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get()))) {
-    memory_->ShareHostMemory(*address, bytes, /*give_back=*/true, &fd);
+    memory_->ShareHostMemory(HostSharing::kGiveBack, *address, bytes, &fd);
     result = CudaResult::kOutOfMemory;
   }
   if (result != CudaResult::kSuccess) {
@@ -71,19 +71,32 @@ CudaResult SharedHostMemory::AddSegment(uint64_t bytes, uint64_t* address) {
   return CudaResult::kSuccess;
 }
 
+CudaResult SharedHostMemory::AllocateWhole(HostSharing what, uint64_t bytes, uint64_t* address) {
+  const CudaResult added = AddSegment(what, bytes, address);
+  if (added != CudaResult::kSuccess) return added;
+  segments_[*address].used = bytes;
+  segments_[*address].whole = true;
+  allocated_[*address] = bytes;
+  return CudaResult::kSuccess;
+}
+
+CudaResult SharedHostMemory::AllocateForProgram(uint64_t bytes, uint64_t* address) {
+  if (bytes > kHostArenaBytes) return CudaResult::kOutOfMemory;
+  MutexLock lock(&mu_);
+  if (!Reserve()) return CudaResult::kNotSupported;
+  return AllocateWhole(HostSharing::kTakeForProgram, Up(bytes), address);
+}
+
 CudaResult SharedHostMemory::Allocate(uint64_t bytes, uint64_t* address) {
   if (bytes > kHostArenaBytes) return CudaResult::kOutOfMemory;
   bytes = Up(bytes);
   MutexLock lock(&mu_);
   if (!Reserve()) return CudaResult::kNotSupported;
+  if (bytes >= kLarge) return AllocateWhole(HostSharing::kTake, bytes, address);
   bool fresh = false;
-  if (bytes >= kLarge) {
-    const CudaResult added = AddSegment(bytes, address);
-    if (added != CudaResult::kSuccess) return added;
-    fresh = true;
-  } else if (!free_.Take(bytes, address)) {
+  if (!free_.Take(bytes, address)) {
     uint64_t segment;
-    const CudaResult added = AddSegment(kSegmentBytes, &segment);
+    const CudaResult added = AddSegment(HostSharing::kTake, kSegmentBytes, &segment);
     if (added == CudaResult::kNotSupported) there_ = false;
     if (added != CudaResult::kSuccess) return added;
     free_.Add(segment, kSegmentBytes);
@@ -105,7 +118,7 @@ void SharedHostMemory::Free(uint64_t address) {
   allocated_.erase(allocated);
   const auto segment = std::prev(segments_.upper_bound(address));
   segment->second.used -= bytes;
-  const bool small = bytes < kLarge;
+  const bool small = !segment->second.whole;
   if (small) free_.Add(address, bytes);
   // One segment for small allocations stays.
   if (segment->second.used != 0 || (small && segments_.size() == 1)) return;
@@ -114,7 +127,7 @@ void SharedHostMemory::Free(uint64_t address) {
   if (small && !free_.TakeAt(begin, all)) return;
   segments_.erase(segment);
   UniqueFd none;
-  memory_->ShareHostMemory(begin, all, /*give_back=*/true, &none);
+  memory_->ShareHostMemory(HostSharing::kGiveBack, begin, all, &none);
   Hold(begin, all, MAP_FIXED);
   addresses_.Add(begin, all);
 }

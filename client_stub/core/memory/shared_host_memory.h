@@ -25,6 +25,8 @@ class SharedHostMemory {
   // Allocates zeroed whole pages. kNotSupported where there is no such memory, kOutOfMemory beyond
   // the server's bound.
   CudaResult Allocate(uint64_t bytes, uint64_t* address);
+  // The same, apart from other memory, and the bytes there outlive the session.
+  CudaResult AllocateForProgram(uint64_t bytes, uint64_t* address);
   // Frees memory from Allocate() that no work under way uses any more.
   void Free(uint64_t address);
 
@@ -32,10 +34,15 @@ class SharedHostMemory {
   struct Segment {
     uint64_t bytes = 0;
     uint64_t used = 0;
+    bool whole = false;  // One allocation has all of it.
   };
 
   bool Reserve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  CudaResult AddSegment(uint64_t bytes, uint64_t* address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  CudaResult AddSegment(HostSharing what, uint64_t bytes, uint64_t* address)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds a segment for one allocation.
+  CudaResult AllocateWhole(HostSharing what, uint64_t bytes, uint64_t* address)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const SessionTerms& terms_;
   MemoryRequests* const memory_;

@@ -122,21 +122,27 @@ CudaResult RegisteredMemory::Move(uint64_t begin, uint64_t end, PagesMap::iterat
   }
   Pages pages;
   pages.bytes = end - begin;
-  const CudaResult allocated = shared_->Allocate(pages.bytes, &pages.shared);
+  const CudaResult allocated = shared_->AllocateForProgram(pages.bytes, &pages.shared);
   if (allocated != CudaResult::kSuccess) return allocated;
   const bool stack = std::any_of(mappings.begin(), mappings.end(),
                                  [](const ProcessMapping& mapping) { return mapping.is_stack; });
   if (stack) GrowStack();
   const uint64_t with = MapAgain(pages.shared, pages.bytes);
   const uint64_t done = with == 0 ? 0 : Exchange(begin, with, pages.bytes);
-  if (done < pages.bytes) {
-    // If the first parts cannot come back either, the memory they share stays for good.
-    if (done == 0 || ExchangeForOwn(begin, begin + done)) shared_->Free(pages.shared);
-    return CudaResult::kNotSupported;
+  if (done == pages.bytes) {
+    WatchForks();
+    *moved = pages_.emplace(begin, pages).first;
+    return CudaResult::kSuccess;
   }
-  WatchForks();
-  *moved = pages_.emplace(begin, pages).first;
-  return CudaResult::kSuccess;
+  if (done == 0 || ExchangeForOwn(begin, begin + done)) {
+    shared_->Free(pages.shared);
+  } else {
+    // What cannot come back either stays shared for good.
+    WatchForks();
+    pages.bytes = done;
+    pages_.emplace(begin, pages);
+  }
+  return CudaResult::kNotSupported;
 }
 
 CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* device) {
@@ -147,6 +153,8 @@ CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* devi
   if (pages == pages_.end()) {
     const CudaResult moved = Move(begin, end, &pages);
     if (moved != CudaResult::kSuccess) return moved;
+  } else if (!AllStillShared(*pages)) {
+    return CudaResult::kNotSupported;
   }
   ++pages->second.ranges;
   *device = pages->second.shared + (host - pages->first);
@@ -172,6 +180,14 @@ std::vector<RegisteredMemory::Extent> RegisteredMemory::StillShared(uint64_t beg
   return extents;
 }
 
+bool RegisteredMemory::AllStillShared(const PagesMap::value_type& pages) {
+  uint64_t bytes = 0;
+  for (const Extent& extent : StillShared(pages.first, pages.second)) {
+    bytes += extent.end - extent.begin;
+  }
+  return bytes == pages.second.bytes;
+}
+
 void RegisteredMemory::GiveBack(uint64_t host) {
   MutexLock lock(&mu_);
   const auto range = ranges_.find(host);
@@ -181,7 +197,8 @@ void RegisteredMemory::GiveBack(uint64_t host) {
   any_.fetch_sub(1);
   if (pages == pages_.end() || --pages->second.ranges > 0) return;
   for (const Extent& extent : StillShared(pages->first, pages->second)) {
-    ExchangeForOwn(extent.begin, extent.end);
+    // What cannot come back stays shared, until another range in these pages ends.
+    if (!ExchangeForOwn(extent.begin, extent.end)) return;
   }
   shared_->Free(pages->second.shared);
   pages_.erase(pages);

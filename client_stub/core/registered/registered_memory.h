@@ -5,6 +5,8 @@
 // So kernels and host code see each other's writes at once, as with the driver's own page locking.
 // The devices have the memory at another address, as cuMemHostGetDevicePointer says.
 //
+// The bytes are the program's, so they outlive the session, however that ends.
+//
 // What else lies in these pages, such as neighbours on the heap, is moved with them, and nobody
 // notices: a thread that writes there meanwhile waits for a moment, and the child of a fork gets a
 // copy, which its parent waits for. (A child of a bare clone() without the C library's fork()
@@ -73,6 +75,7 @@ class RegisteredMemory {
   // The parts of the pages that are still mapped where they were moved to: what the application has
   // unmapped or mapped anew since is its own business.
   static std::vector<Extent> StillShared(uint64_t begin, const Pages& pages);
+  static bool AllStillShared(const PagesMap::value_type& pages);
 
   void WatchForks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS;

@@ -91,10 +91,10 @@ void FakeMemory::ShareMemory() {
   shares_memory_ = true;
 }
 
-CudaResult FakeMemory::ShareHostMemory(uint64_t, uint64_t bytes, bool give_back, UniqueFd* fd) {
+CudaResult FakeMemory::ShareHostMemory(HostSharing what, uint64_t, uint64_t bytes, UniqueFd* fd) {
   MutexLock lock(&mu_);
   if (!shares_memory_) return CudaResult::kNotSupported;
-  if (give_back) return CudaResult::kSuccess;
+  if (what == HostSharing::kGiveBack) return CudaResult::kSuccess;
   auto memory = NewSealedMemory("fake-host-memory", bytes);
   if (!memory.ok()) return CudaResult::kOutOfMemory;
   *fd = *std::move(memory);

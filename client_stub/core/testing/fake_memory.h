@@ -39,7 +39,7 @@ class FakeMemory : public MemoryRequests {
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
   // From now on host memory is shared, which it is not at first.
   void ShareMemory();
-  CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
+  CudaResult ShareHostMemory(HostSharing what, uint64_t va, uint64_t bytes, UniqueFd* fd) override;
   CudaResult ReadBack(void*, uint64_t, uint64_t) override { return CudaResult::kNotSupported; }
 
  private:

@@ -75,12 +75,13 @@ bool HostMemoryLink::Connect() {
   return true;
 }
 
-CudaResult HostMemoryLink::Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd,
+CudaResult HostMemoryLink::Request(HostSharing what, uint64_t va, uint64_t bytes, UniqueFd* fd,
                                    std::string* why) {
   HostMemoryRequest request;
   request.set_va(va);
   request.set_bytes(bytes);
-  request.set_give_back(give_back);
+  request.set_give_back(what == HostSharing::kGiveBack);
+  request.set_outlives(what == HostSharing::kTakeForProgram);
   return Ask(std::move(request), fd, why);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client_stub/session/connection/local_server.h"
+#include "client_stub/session/memory_requests.h"
 #include "common/cuda/cuda_result.h"
 #include "common/mutex.h"
 #include "common/unique_fd.h"
@@ -15,7 +16,8 @@
 
 namespace warpline::stub {
 
-// Thread-safe. Connects once, when it is first used.
+// Thread-safe. Connects once, when it is first used. Memory that outlives the session does so until
+// this is destroyed, which the process's end does.
 class HostMemoryLink {
  public:
   // `name` is what the server says; nothing is sent to whom `server` does not take for it.
@@ -27,7 +29,7 @@ class HostMemoryLink {
 
   // Waits for the server's answer. kNotSupported when the server does not listen there. `*why` gets
   // the server's words for kOutOfMemory.
-  CudaResult Request(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd, std::string* why);
+  CudaResult Request(HostSharing what, uint64_t va, uint64_t bytes, UniqueFd* fd, std::string* why);
   // The completion board; invalid when it cannot be had.
   UniqueFd RequestBoard();
 

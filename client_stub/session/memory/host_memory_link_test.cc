@@ -34,7 +34,7 @@ TEST(HostMemoryLinkTest, AServerOfThisUserIsAsked) {
   HostMemoryLink link(LocalServer(kHere), Name(), 7, kSecret);
   UniqueFd memory;
   std::string why;
-  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory, &why), CudaResult::kSuccess);
+  EXPECT_EQ(link.Request(HostSharing::kTake, 1 << 20, 4096, &memory, &why), CudaResult::kSuccess);
   server.join();
   EXPECT_NE(asked.find(kSecret), std::string::npos);
 }
@@ -47,8 +47,10 @@ TEST(HostMemoryLinkTest, AnotherUserIsSentNothing) {
   HostMemoryLink link(LocalServer(kHere), Name(), 7, kSecret);
   UniqueFd memory;
   std::string why;
-  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory, &why), CudaResult::kNotSupported);
-  EXPECT_EQ(link.Request(1 << 20, 4096, false, &memory, &why), CudaResult::kNotSupported);
+  EXPECT_EQ(link.Request(HostSharing::kTake, 1 << 20, 4096, &memory, &why),
+            CudaResult::kNotSupported);
+  EXPECT_EQ(link.Request(HostSharing::kTake, 1 << 20, 4096, &memory, &why),
+            CudaResult::kNotSupported);
   EXPECT_EQ(log.LinesWith("no host memory is shared with the server: who listens at").size(), 1u);
   const UniqueFd taken(accept(listener.get(), nullptr, nullptr));
   char bytes[16];

@@ -23,11 +23,11 @@ MemoryRequester::MemoryRequester(const SessionStatus* status, ControlQueue* cont
                                  Counters* counters)
     : status_(status), control_(control), counters_(counters), spin_(ChooseWaitSpin()) {}
 
-CudaResult MemoryRequester::ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back,
+CudaResult MemoryRequester::ShareHostMemory(HostSharing what, uint64_t va, uint64_t bytes,
                                             UniqueFd* fd) {
   if (host_memory_ == nullptr) return CudaResult::kNotSupported;
   std::string why;
-  const CudaResult result = host_memory_->Request(va, bytes, give_back, fd, &why);
+  const CudaResult result = host_memory_->Request(what, va, bytes, fd, &why);
   if (result == CudaResult::kOutOfMemory && !why.empty()) NoteRefusedMemory(result, why);
   return result;
 }

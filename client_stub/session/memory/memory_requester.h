@@ -47,7 +47,7 @@ class MemoryRequester final : public MemoryRequests {
   CudaResult Share(const SharedWhat& what, SharedMemory* shared) override;
   void EndSharedEvent(uint64_t event) override { shared_events_.End(event); }
   CudaResult OpenShared(const std::string& token, uint64_t handle, uint64_t bytes) override;
-  CudaResult ShareHostMemory(uint64_t va, uint64_t bytes, bool give_back, UniqueFd* fd) override;
+  CudaResult ShareHostMemory(HostSharing what, uint64_t va, uint64_t bytes, UniqueFd* fd) override;
   CudaResult ReadBack(void* dst, uint64_t va, uint64_t bytes) override;
 
   // Handle the payloads of kMemoryGrant and kReadBackDone. Return false for an answer without a
