@@ -132,8 +132,8 @@ TEST_F(HostSegmentsTest, WhatOutlivedTheSessionIsEmptyOnceItIsGivenBackOrTheClie
   for (const uint64_t i : {0, 1}) {
     Ask(kHostArenaBase + i * kPage, kPage, /*give_back=*/false, /*outlives=*/true);
     ASSERT_TRUE(Done(sent_[i].host().id()).ok());
-    bytes[i] = static_cast<char*>(
-        mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+    bytes[i] =
+        static_cast<char*>(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
     ASSERT_NE(bytes[i], MAP_FAILED);
     *bytes[i] = 7;
   }

@@ -1,5 +1,7 @@
 // Requests for memory beyond what a session may have, others' memory, and what former ones left.
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -327,20 +329,43 @@ UniqueFd ConnectPort(const std::string& name) {
   return fd;
 }
 
-// The error of a request for a segment; -1 when there is no answer.
-int AskPort(int fd, uint64_t session, const std::string& secret, uint64_t va) {
+warpline_internal::HostMemoryRequest SegmentRequest(uint64_t session, const std::string& secret,
+                                                    uint64_t va) {
   warpline_internal::HostMemoryRequest request;
   request.set_session(session);
   request.set_secret(secret);
   request.set_va(va);
   request.set_bytes(1 << 20);
+  return request;
+}
+
+// The error of a request; -1 when there is no answer. `memory` gets the descriptor that comes.
+int AskPort(int fd, const warpline_internal::HostMemoryRequest& request,
+            UniqueFd* memory = nullptr) {
   const std::string packet = std::string(1, '\0') + request.SerializeAsString();
   char answer[4096];
   if (send(fd, packet.data(), packet.size(), MSG_NOSIGNAL) < 0) return -1;
-  const ssize_t n = recv(fd, answer, sizeof(answer), 0);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec part = {answer, sizeof(answer)};
+  msghdr header = {};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  const ssize_t n = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+  if (const cmsghdr* rights = n < 1 ? nullptr : CMSG_FIRSTHDR(&header); rights != nullptr) {
+    int number;
+    std::memcpy(&number, CMSG_DATA(rights), sizeof(number));
+    UniqueFd got(number);
+    if (memory != nullptr) *memory = std::move(got);
+  }
   warpline_internal::HostMemoryAnswer parsed;
   if (n < 1 || !parsed.ParseFromArray(answer + 1, static_cast<int>(n) - 1)) return -1;
   return parsed.error();
+}
+
+int AskPort(int fd, uint64_t session, const std::string& secret, uint64_t va) {
+  return AskPort(fd, SegmentRequest(session, secret, va));
 }
 
 WireResult HostMemoryOfOthers(const WireTarget& target) {
@@ -367,6 +392,39 @@ WireResult HostMemoryOfOthers(const WireTarget& target) {
   const int good = AskPort(own.get(), id, secret, kHostArenaBase);
   return good == 0 ? Stopped("its owner has one, others none")
                    : Unprepared(absl::StrCat("its owner gets error ", good));
+}
+
+// Host memory that outlives its session, and that nobody is charged for once the connection is gone
+// by which it was asked for; the attacker has it mapped.
+WireResult MemoryKeptPastTheSession(const WireTarget& target) {
+  auto session = WireSession::Open(target);
+  if (!session.ok()) return Unprepared(session.status());
+  const std::string& port = (*session)->welcome().host_memory_socket();
+  if (port.empty()) return NotHere("no host memory is shared");
+  UniqueFd fd = ConnectPort(port);
+  auto request = SegmentRequest((*session)->welcome().session(), (*session)->welcome().secret(),
+                                kHostArenaBase);
+  request.set_outlives(true);
+  UniqueFd memory;
+  const int error = AskPort(fd.get(), request, &memory);
+  if (error != 0 || !memory.valid()) return Unprepared(absl::StrCat("error ", error));
+  void* const bytes =
+      mmap(nullptr, request.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (bytes == MAP_FAILED) return Unprepared("it cannot be mapped");
+  std::memset(bytes, 7, request.bytes());
+  session->reset();
+  absl::SleepFor(absl::Seconds(1));
+  struct stat file = {};
+  const bool kept = fstat(memory.get(), &file) == 0 && file.st_blocks != 0;
+  fd = UniqueFd();
+  const absl::Time end = absl::Now() + kPatience;
+  do {
+    absl::SleepFor(absl::Milliseconds(20));
+  } while (fstat(memory.get(), &file) == 0 && file.st_blocks != 0 && absl::Now() < end);
+  munmap(bytes, request.bytes());
+  if (!kept) return Unprepared("it does not outlive the session");
+  return file.st_blocks == 0 ? Stopped("it is empty once the connection is gone")
+                             : Succeeded(absl::StrCat(file.st_blocks / 2, " KiB are left"));
 }
 
 // Connections to that port that say nothing.
@@ -501,6 +559,7 @@ constexpr WireAttack kAttacks[] = {
     {"memory_of_a_peer_in_many_sessions", "M7", "--peer_memory=0", &ManySessionsMemory},
     {"images_of_a_peer_in_many_sessions", "M3", "--tenant_host_memory=64GiB", &ManySessionsImages},
     {"host_memory_of_others", "M14", "", &HostMemoryOfOthers},
+    {"host_memory_kept_past_the_session", "M14", "", &MemoryKeptPastTheSession},
     {"silent_connections_for_host_memory", "M14", "", &SilentPortConnections},
 };
 
