@@ -148,10 +148,11 @@ KeptSegments HostSegments::End() {
   KeptSegments kept;
   while (!segments_.empty()) {
     const auto first = segments_.begin();
-    if (first->second.outlives)
+    if (first->second.outlives) {
       kept.Add(first->first, std::move(first->second));
-    else
+    } else {
       first->second.Empty();
+    }
     segments_.erase(first);
   }
   return kept;

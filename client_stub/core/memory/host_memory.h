@@ -2,8 +2,8 @@
 // that cuMemHostAlloc and cuMemAllocHost gave it, and those that it registered itself.
 //
 // Here, page-locked means only that a copy to the range need not be waited for, so each range also
-// remembers until when such a copy may be under way. The device reaches the ranges that have a
-// mirror (mirrored_memory.h).
+// remembers until when such a copy may be under way. The device reaches the ranges that it shares
+// (shared_host_memory.h, registered_memory.h) and those that have a mirror (mirrored_memory.h).
 #ifndef WARPLINE_CLIENT_STUB_CORE_MEMORY_HOST_MEMORY_H_
 #define WARPLINE_CLIENT_STUB_CORE_MEMORY_HOST_MEMORY_H_
 

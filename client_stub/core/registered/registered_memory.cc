@@ -149,6 +149,10 @@ CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* devi
   const uint64_t begin = Down(host);
   const uint64_t end = Up(host + bytes);
   MutexLock lock(&mu_);
+  if (const auto known = ranges_.find(host); known != ranges_.end()) {
+    *device = known->second.device;  // Two threads asked at the same time.
+    return CudaResult::kSuccess;
+  }
   auto pages = PagesOf(begin, end);
   if (pages == pages_.end()) {
     const CudaResult moved = Move(begin, end, &pages);

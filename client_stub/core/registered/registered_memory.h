@@ -38,10 +38,10 @@ class RegisteredMemory {
   // `shared` is borrowed.
   explicit RegisteredMemory(SharedHostMemory* shared) : shared_(shared) {}
 
-  // Gives the devices [host, host + bytes) at `*device`. kNotSupported for memory whose pages
-  // cannot be moved: a file's, shared, locked, read-only or executable ones, pages that hold a part
-  // of another such range and more, the control block of a thread. kNotSupported and kOutOfMemory
-  // of SharedHostMemory. The memory must not be the stack of another thread.
+  // Gives the devices [host, host + bytes) at `*device`; again, the same. kNotSupported for memory
+  // whose pages cannot be moved: a file's, shared, locked, read-only or executable ones, pages that
+  // hold a part of another such range and more, the control block of a thread. kNotSupported and
+  // kOutOfMemory of SharedHostMemory. The memory must not be the stack of another thread.
   CudaResult Share(uint64_t host, uint64_t bytes, uint64_t* device);
   // Makes the pages of the range that starts at `host` the process's own again, unless another
   // range needs them. No work under way may use them.
