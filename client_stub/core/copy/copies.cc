@@ -227,11 +227,7 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
     const MirroredMemory& mirrored = *runtime().mirrored;
     const bool mirror = mirrored.any() && mirrored.Find(*address, &range);
     *address = OnDevice(*address);
-    if (mirror) {
-      box->device = true;
-    } else if (InHostArena(*address) && runtime().memory->Contains(*address, bytes)) {
-      box->device = true;
-    }
+    box->device = mirror || (InHostArena(*address) && runtime().memory->Contains(*address, bytes));
   }
   if (!box->device) {
     return IsHost(reinterpret_cast<const void*>(*address)) ? CUDA_SUCCESS
