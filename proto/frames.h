@@ -92,6 +92,8 @@ enum Feature : uint64_t {
   kFeatureBulk = 32,
   // The session may ask for lanes.
   kFeatureLanes = 64,
+  // Host memory may outlive the session (HostMemoryRequest.outlives).
+  kFeatureOutlives = 128,
 };
 
 enum FrameKind : uint32_t {

@@ -14,6 +14,9 @@ namespace warpline {
 ScopedSignalBlock::ScopedSignalBlock() {
   sigset_t all;
   sigfillset(&all);
+  // A fault is the thread's own, and where it is blocked the kernel ends the process. The client
+  // library has a handler that makes some of them good (client_stub/core/managed/fault_handler.h).
+  sigdelset(&all, SIGSEGV);
   pthread_sigmask(SIG_SETMASK, &all, &saved_);
 }
 

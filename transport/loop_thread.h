@@ -30,7 +30,8 @@ class ScopedSignalBlock {
 // handles them.
 void UnblockSignals(std::initializer_list<int> signals);
 
-// Starts a thread with every signal blocked. `name` is at most 15 characters. The caller joins.
+// Starts a thread with every signal but SIGSEGV blocked. `name` is at most 15 characters. The
+// caller joins.
 std::thread StartLoopThread(const char* name, std::function<void()> body);
 
 // The same where a system without another thread to give must not end the process:

@@ -24,6 +24,8 @@ constexpr size_t kMaxIdle = 65536;
 constexpr uint64_t kLeastChunks = 64, kEnoughChunks = 1024;
 // However small, a lease may have this part of the host memory.
 constexpr uint64_t kLeastHostPart = 16;
+// In place of a device, where quotas are kept by device.
+constexpr char kHostMemory[] = "";
 
 struct Lease {
   uint32_t sessions = 0;
@@ -123,6 +125,8 @@ void LeaseSeat::Leave() {
   for (const auto& [device, quota] : found->second.quotas) {
     if (quota.use_count() > 1) shared->former[{entitlement_.lease, device}] = quota;
   }
+  const std::shared_ptr<Quota>& host = found->second.host_quota;
+  if (host.use_count() > 1) shared->former[{entitlement_.lease, kHostMemory}] = host;
   shared->leases.erase(found);
   if (shared->idle.size() < kMaxIdle) shared->idle.insert(entitlement_.lease);
 }
@@ -165,6 +169,11 @@ std::shared_ptr<Quota> LeaseSeat::HostQuota(uint64_t total_bytes, uint64_t capac
   if (!entitlement_.leased()) return Quota::CreateWithin(all, limit);
   MutexLock lock(&shared_->mu);
   std::shared_ptr<Quota>& quota = shared_->leases[entitlement_.lease].host_quota;
+  if (quota == nullptr) {
+    if (const auto former = shared_->former.extract({entitlement_.lease, kHostMemory})) {
+      quota = former.mapped().lock();
+    }
+  }
   if (quota == nullptr) quota = Quota::CreateWithin(all, limit);
   return quota;
 }

@@ -166,6 +166,17 @@ TEST_F(LeaseBookTest, HostMemoryIsInProportionToTheQuota) {
             4 * kGiB);
 }
 
+TEST_F(LeaseBookTest, HostMemoryThatOutlivesASessionCountsForTheNextOneOfItsLease) {
+  auto book = Scheduled();
+  Reservation held;
+  {
+    auto seat = book->Join(Token("1")).value();
+    held = seat.HostQuota(64 * kGiB, 8 * kGiB)->Reserve(kGiB, kGiB, 1);
+  }
+  auto seat = book->Join(Token("1")).value();
+  EXPECT_EQ(seat.HostQuota(64 * kGiB, 8 * kGiB)->used_bytes(), kGiB);
+}
+
 TEST_F(LeaseBookTest, MemoryOnItsWayBackCountsForTheNextSessionOfItsLease) {
   auto book = Scheduled();
   Reservation held;

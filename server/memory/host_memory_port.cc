@@ -6,8 +6,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -127,6 +129,10 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
   if (!received.ok() || connection->busy || !Admit(connection.get(), request)) {
     return Drop(connection);
   }
+  if (request.outlives() && !MayKeep(connection.get())) {
+    if (!Answer(*connection, {CudaResult::kNotSupported, -1, {}})) Drop(connection);
+    return;
+  }
   connection->busy = true;
   std::weak_ptr<Connection> weak = connection;
   sessions_->OnHostMemory(request, [this, weak](const HostSegments::Result& result) {
@@ -136,6 +142,15 @@ void HostMemoryPort::OnPacket(const std::shared_ptr<Connection>& connection) {
     held->busy = false;
     if (!Answer(*held, result)) Drop(held);
   });
+}
+
+bool HostMemoryPort::MayKeep(Connection* connection) {
+  if (connection->may_keep) return true;
+  size_t& keeping = keeping_[connection->user];
+  if (keeping >= limits_.most_kept_of_user) return false;
+  ++keeping;
+  connection->may_keep = true;
+  return true;
 }
 
 void HostMemoryPort::OnPacketAfterEnd(const std::shared_ptr<Connection>& connection) {
@@ -166,7 +181,7 @@ void HostMemoryPort::Drop(const std::shared_ptr<Connection>& held) {
     found->second.remove(connection->id);
     if (found->second.empty()) of_session_.erase(found);
   }
-  if (connection->keeps && --keeping_[connection->user] == 0) keeping_.erase(connection->user);
+  if (connection->may_keep && --keeping_[connection->user] == 0) keeping_.erase(connection->user);
   connections_.erase(connection->id);
 }
 
@@ -176,16 +191,15 @@ void HostMemoryPort::Forget(uint64_t session, KeptSegments kept) {
     all.swap(found->second);
     of_session_.erase(found);
   }
-  if (!kept.empty() && !all.empty()) {
-    const std::shared_ptr<Connection>& newest = connections_.at(all.back());
-    size_t& keeping = keeping_[newest->user];
-    if (keeping < limits_.most_kept_of_user) {
-      ++keeping;
-      newest->keeps = true;
-      newest->kept = std::move(kept);
-      kept = KeptSegments();
-      all.pop_back();
-    }
+  const auto keeper = std::find_if(all.rbegin(), all.rend(), [this](StrangerBook::Id id) {
+    return connections_.at(id)->may_keep;
+  });
+  if (!kept.empty() && keeper != all.rend()) {
+    const std::shared_ptr<Connection>& connection = connections_.at(*keeper);
+    connection->keeps = true;
+    connection->kept = std::move(kept);
+    kept = KeptSegments();
+    all.erase(std::next(keeper).base());
   }
   for (const StrangerBook::Id id : all) Drop(connections_.at(id));
   kept.EmptyAll();

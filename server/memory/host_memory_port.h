@@ -48,9 +48,8 @@ struct HostMemoryPortLimits {
   absl::Duration patience = absl::Seconds(1);
   // Connections of a session; for the next one its oldest is closed.
   size_t most_of_session = 2;
-  // Connections of one user that stay for memory that outlives their sessions. What comes then does
-  // not outlive its session.
-  size_t most_kept_of_user = 256;
+  // Connections of one user that may ask for memory that outlives the session; others get none.
+  size_t most_kept_of_user = 128;
 };
 
 class HostMemoryPort {
@@ -81,6 +80,7 @@ class HostMemoryPort {
     uint64_t session = 0;        // 0 before.
     bool busy = false;           // One request at a time.
     uid_t user = 0;
+    bool may_keep = false;  // Counted in keeping_.
     // Of a session that has ended.
     bool keeps = false;
     KeptSegments kept;
@@ -92,6 +92,8 @@ class HostMemoryPort {
   bool Admit(Connection* connection, const warpline_internal::HostMemoryRequest& request)
       RUNS_ON(control_loop);
   void OnPacket(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
+  // Whether the connection may ask for memory that outlives the session.
+  bool MayKeep(Connection* connection) RUNS_ON(control_loop);
   void OnPacketAfterEnd(const std::shared_ptr<Connection>& connection) RUNS_ON(control_loop);
   bool Answer(const Connection& connection, const HostSegments::Result& result)
       RUNS_ON(control_loop);

@@ -72,13 +72,18 @@ class HostMemoryPortTest : public testing::Test {
     return fd;
   }
   // Whether the port answered.
-  static bool Ask(const UniqueFd& fd, uint64_t session, const std::string& secret = "secret") {
+  static bool Ask(const UniqueFd& fd, uint64_t session, const std::string& secret = "secret",
+                  bool outlives = false) {
     HostMemoryRequest request;
+    request.set_outlives(outlives);
     request.set_session(session);
     request.set_secret(secret);
     HostMemoryAnswer answer;
     return SendPacket(fd.get(), request, {}).ok() &&
            ReceivePacket(fd.get(), &answer, nullptr).ok() && answer.message() == "no room";
+  }
+  static bool AskToKeep(const UniqueFd& fd, uint64_t session) {
+    return Ask(fd, session, "secret", /*outlives=*/true);
   }
   static bool Ended(const UniqueFd& fd) {
     char byte;
@@ -194,7 +199,7 @@ TEST_F(HostMemoryPortTest, MemoryOutlivesItsSessionUntilTheClientEnds) {
   UniqueFd first = Connect();
   UniqueFd newest = Connect();
   EXPECT_TRUE(Ask(first, 1));
-  EXPECT_TRUE(Ask(newest, 1));
+  EXPECT_TRUE(AskToKeep(newest, 1));
   EndSession();
   EXPECT_TRUE(Ended(first));
   EXPECT_EQ(Connections(), 1u);
@@ -207,7 +212,7 @@ TEST_F(HostMemoryPortTest, MemoryOutlivesItsSessionUntilTheClientEnds) {
 TEST_F(HostMemoryPortTest, AfterTheSessionMemoryCanOnlyBeGivenBack) {
   Start({});
   const UniqueFd client = Connect();
-  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_TRUE(AskToKeep(client, 1));
   EndSession();
   EXPECT_FALSE(Ask(client, 1));
   EXPECT_EQ(GiveBack(client, 1, 3 * kPage), CudaResult::kDeinitialized);
@@ -221,25 +226,37 @@ TEST_F(HostMemoryPortTest, AfterTheSessionMemoryCanOnlyBeGivenBack) {
 TEST_F(HostMemoryPortTest, WhoSpeaksForAnotherSessionAfterwardsKeepsNothing) {
   Start({});
   const UniqueFd client = Connect();
-  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_TRUE(AskToKeep(client, 1));
   EndSession();
   EXPECT_EQ(GiveBack(client, 2, kPage), CudaResult::kUnknown);
   AwaitUse(0);
 }
 
-TEST_F(HostMemoryPortTest, AUserKeepsSoManyAndWithoutAConnectionNothingIsKept) {
+TEST_F(HostMemoryPortTest, AUserKeepsSoManyAndTheNextOnesGetNone) {
   Start({.most_kept_of_user = 1});
-  const UniqueFd client = Connect();
+  UniqueFd client = Connect();
   const UniqueFd other = Connect();
-  EndSession();
-  EXPECT_EQ(quota_->used_bytes(), 0u);
-  EXPECT_TRUE(Ask(client, 1));
+  EXPECT_TRUE(AskToKeep(client, 1));
+  EXPECT_TRUE(AskToKeep(client, 1));
+  EXPECT_FALSE(AskToKeep(other, 2));
   EXPECT_TRUE(Ask(other, 2));
   EndSession();
   EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
-  OnControl([this] { port_->Forget(2, Kept()); });
-  EXPECT_TRUE(Ended(other));
-  EXPECT_EQ(quota_->used_bytes(), 2 * kPage);
+  EXPECT_FALSE(AskToKeep(other, 2));
+  client = UniqueFd();
+  AwaitUse(0);
+  EXPECT_TRUE(AskToKeep(other, 2));
+}
+
+TEST_F(HostMemoryPortTest, WithoutAConnectionThatAskedForItNothingIsKept) {
+  Start({});
+  EndSession();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  const UniqueFd client = Connect();
+  EXPECT_TRUE(Ask(client, 1));
+  EndSession();
+  EXPECT_EQ(quota_->used_bytes(), 0u);
+  EXPECT_TRUE(Ended(client));
 }
 
 }  // namespace

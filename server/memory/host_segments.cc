@@ -1,5 +1,6 @@
 #include "server/memory/host_segments.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -43,6 +44,11 @@ void HostSegments::Request(const warpline_internal::HostMemoryRequest& request, 
   if (!Fits(va, request.bytes())) return answer({CudaResult::kInvalidValue, -1, {}});
   if (segments_.size() >= kMostSegments) {
     return answer(NoRoom("the session has ", kMostSegments, " segments of host memory"));
+  }
+  const auto outliving = static_cast<size_t>(std::count_if(
+      segments_.begin(), segments_.end(), [](const auto& entry) { return entry.second.outlives; }));
+  if (request.outlives() && outliving >= kMostOutliving) {
+    return answer({CudaResult::kNotSupported, -1, {}});
   }
   HostSegment segment;
   segment.bytes = request.bytes();

@@ -34,6 +34,8 @@ class HostSegments {
   using Answer = std::function<void(const Result& result)>;
 
   static constexpr size_t kMostSegments = 4096;
+  // Of these, so many may outlive the session.
+  static constexpr size_t kMostOutliving = 32;
 
   // `quota` counts the memory of all sessions. `worker` is borrowed.
   HostSegments(std::shared_ptr<Quota> quota, WorkerLink* worker)

@@ -122,7 +122,7 @@ warpline_internal::OpenWorker MakeOpenWorker(const SessionFacts& facts, uint64_t
 warpline_internal::Welcome MakeWelcome(const SessionFacts& facts, const WelcomeTerms& terms) {
   const SessionOptions& options = *facts.options;
   const SessionDevices& devices = *facts.devices;
-  uint64_t features = kFeatureCompressedImages | kFeatureRefusals;
+  uint64_t features = kFeatureCompressedImages | kFeatureRefusals | kFeatureOutlives;
   if (facts.keeps_modules) features |= kFeatureModuleCache;
   if (HasBoard(*facts.hello)) features |= kFeatureBoard;
   if (MayShareHostMemory(*facts.entitlement)) features |= kFeatureBulk;

@@ -399,6 +399,34 @@ void Neighbours() {
   std::free(memory);
 }
 
+// A fork from a function whose frame lies in a page that the device shares, which goes on sharing
+// it.
+void ForkedOnTheStack() {
+  if (!OneMemory()) return;
+  Kernels kernels;
+  if (!Load(&kernels)) return;
+  unsigned value = 1;
+  CUdeviceptr device = 0;
+  SETUP(cuMemHostRegister, &value, sizeof(value), CU_MEMHOSTREGISTER_DEVICEMAP);
+  SETUP(cuMemHostGetDevicePointer, &device, &value, 0);
+  unsigned wrong = 0;
+  for (unsigned round = 0; round < 20; ++round) {
+    const pid_t child = fork();
+    if (child == 0) _exit(Deep(3) != 0 && value == round + 1 ? 0 : 1);
+    wrong += Deep(5) == 0;
+    int status = -1;
+    waitpid(child, &status, 0);
+    wrong += status != 0;
+    unsigned a = 1, b = 1, n = 1;
+    void* parameters[] = {&device, &device, &a, &b, &n};
+    CU(cuLaunchKernel)(kernels.affine, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+    CU(cuCtxSynchronize)();
+    wrong += value != round + 2;
+  }
+  EQUAL(cuMemHostRegister, "20 forks from a frame in such a page", wrong, 0u);
+  CALL("on the stack", CUDA_SUCCESS, cuMemHostUnregister, &value);
+}
+
 // The child of a fork has the bytes of that moment, whatever parent and child write afterwards.
 void Forked() {
   if (!Begin()) return;
@@ -466,5 +494,6 @@ int main(int argc, char** argv) {
               {"on_the_stack", OnTheStack},
               {"neighbours", Neighbours},
               {"forked", Forked},
+              {"forked_on_the_stack", ForkedOnTheStack},
               {"unmapped_first", UnmappedFirst}});
 }

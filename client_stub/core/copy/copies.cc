@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "client_stub/core/bulk/bulk_copies.h"
 #include "client_stub/core/graph/capture.h"
@@ -226,7 +227,10 @@ CUresult UseBox(const Stream* stream, const BoxExtent& extent, Box* box) {
     MirroredMemory::Range range;
     const MirroredMemory& mirrored = *runtime().mirrored;
     const bool mirror = mirrored.any() && mirrored.Find(*address, &range);
-    *address = OnDevice(*address);
+    const uint64_t host = std::exchange(*address, OnDevice(*address));
+    if (host != *address && !runtime().memory->Contains(*address, bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     box->device = mirror || (InHostArena(*address) && runtime().memory->Contains(*address, bytes));
   }
   if (!box->device) {

@@ -17,6 +17,8 @@ using namespace warpline::stub;
 
 namespace {
 
+constexpr uint64_t kPage = 4096;
+
 uint64_t AddressOf(const HostMemory::Range& range) {
   return reinterpret_cast<uint64_t>(range.base);
 }
@@ -66,8 +68,11 @@ void EndMapping(const HostMemory::Range& range) {
 CUresult MapOnDevice(const HostMemory::Range& range, uint64_t* device) {
   AwaitCopies(range);
   const uint32_t on = CurrentDevice().number;
+  // A page that has a mirror cannot be shared as well.
   const bool shared =
       range.registered &&
+      !runtime().mirrored->HasPages(AddressOf(range) / kPage * kPage,
+                                    AddressOf(range) + range.bytes) &&
       ToCu(runtime().registered->Share(AddressOf(range), range.bytes, device)) == CUDA_SUCCESS;
   if (shared) {
     // Copies and fills treat it as the device's memory.

@@ -44,8 +44,8 @@ void ReserveAgain(uint64_t at, uint64_t bytes) { MapPages(at, bytes, PROT_NONE, 
 // Whether a mirror can follow [begin, end): shared memory is written by others unseen, and a signal
 // handler needs its stack.
 bool MayBeMirrored(uint64_t begin, uint64_t end) {
-  const std::vector<ProcessMapping> mappings = MappingsAt(begin, end);
-  return IsPlainMemory(mappings, begin, end) &&
+  std::vector<ProcessMapping> mappings;
+  return MappingsAt(begin, end, &mappings) && IsPlainMemory(mappings, begin, end) &&
          std::none_of(mappings.begin(), mappings.end(),
                       [](const ProcessMapping& mapping) { return mapping.is_stack; });
 }
@@ -377,6 +377,14 @@ bool MirroredMemory::Find(uint64_t address, Range* range) const {
   if (entry == nullptr) return false;
   *range = entry->range;
   return true;
+}
+
+bool MirroredMemory::HasPages(uint64_t begin, uint64_t end) const {
+  MutexLock lock(&mu_);
+  const auto next = entries_.lower_bound(end);
+  if (next == entries_.begin()) return false;
+  const auto last = std::prev(next);
+  return last->first + last->second.mirror->bytes() > begin;
 }
 
 bool MirroredMemory::IsManaged(uint64_t address) const {

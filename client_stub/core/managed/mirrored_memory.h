@@ -77,6 +77,8 @@ class MirroredMemory {
   // Finds the range that holds a host or device address; returns false when there is none.
   bool Find(uint64_t address, Range* range) const;
   bool IsManaged(uint64_t address) const;
+  // Whether a range has pages in [begin, end) of the host.
+  bool HasPages(uint64_t begin, uint64_t end) const;
   // Translates an address of host memory that has another address on the device; returns any other
   // address as it is.
   uint64_t ToDevice(uint64_t address) const {

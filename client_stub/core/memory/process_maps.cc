@@ -7,17 +7,19 @@
 
 namespace warpline::stub {
 
-std::vector<ProcessMapping> MappingsAt(uint64_t begin, uint64_t end) {
-  std::vector<ProcessMapping> found;
+bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found) {
+  found->clear();
   std::ifstream maps("/proc/self/maps");
+  bool any = false;
   std::string line;
   while (std::getline(maps, line)) {
     ProcessMapping mapping;
     char rights[5];
     if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %" SCNu64,
                     &mapping.begin, &mapping.end, rights, &mapping.offset, &mapping.inode) != 5) {
-      return {};
+      return false;
     }
+    any = true;
     if (mapping.begin >= end) break;
     if (mapping.end <= begin) continue;
     mapping.readable = rights[0] == 'r';
@@ -25,9 +27,9 @@ std::vector<ProcessMapping> MappingsAt(uint64_t begin, uint64_t end) {
     mapping.executable = rights[2] == 'x';
     mapping.is_private = rights[3] == 'p';
     mapping.is_stack = line.find("[stack") != std::string::npos;
-    found.push_back(mapping);
+    found->push_back(mapping);
   }
-  return found;
+  return any;
 }
 
 bool IsPlainMemory(const std::vector<ProcessMapping>& mappings, uint64_t begin, uint64_t end) {

@@ -19,9 +19,10 @@ struct ProcessMapping {
   uint64_t inode = 0;     // 0 without a file.
 };
 
-// The mappings that have parts in [begin, end), in the order of their addresses. Thread-safe: what
-// other threads map meanwhile may be in it or not.
-std::vector<ProcessMapping> MappingsAt(uint64_t begin, uint64_t end);
+// Gives the mappings that have parts in [begin, end), in the order of their addresses. Returns
+// false when the kernel does not tell. Thread-safe: what other threads map meanwhile may be in it
+// or not.
+bool MappingsAt(uint64_t begin, uint64_t end, std::vector<ProcessMapping>* found);
 
 // Whether [begin, end) is mapped without a gap, all of it private memory without a file that may
 // be read and written, and not executed.

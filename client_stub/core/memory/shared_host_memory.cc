@@ -82,6 +82,8 @@ CudaResult SharedHostMemory::AllocateWhole(HostSharing what, uint64_t bytes, uin
 
 CudaResult SharedHostMemory::AllocateForProgram(uint64_t bytes, uint64_t* address) {
   if (bytes > kHostArenaBytes) return CudaResult::kOutOfMemory;
+  // An older server empties all memory when the session ends.
+  if ((terms_.features & kFeatureOutlives) == 0) return CudaResult::kNotSupported;
   MutexLock lock(&mu_);
   if (!Reserve()) return CudaResult::kNotSupported;
   return AllocateWhole(HostSharing::kTakeForProgram, Up(bytes), address);

@@ -23,7 +23,7 @@ bool ExchangePages(uint64_t at, uint64_t with, uint64_t bytes) {
       "mov $10, %%eax\n\t"
       "syscall\n\t"
       "test %%rax, %%rax\n\t"
-      "js 1f\n\t"
+      "js 2f\n\t"
       // The copy.
       "mov %[at], %%rsi\n\t"
       "mov %[with], %%rdi\n\t"
@@ -40,7 +40,8 @@ bool ExchangePages(uint64_t at, uint64_t with, uint64_t bytes) {
       "syscall\n\t"
       "test %%rax, %%rax\n\t"
       "jns 1f\n\t"
-      // mprotect(at, bytes, PROT_READ | PROT_WRITE)
+      // mprotect(at, bytes, PROT_READ | PROT_WRITE): the first may have changed a part.
+      "2:\n\t"
       "mov %%rax, %[kept]\n\t"
       "mov %[at], %%rdi\n\t"
       "mov %[bytes], %%rsi\n\t"

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,9 +10,11 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "client_stub/core/managed/fault_handler.h"
@@ -32,6 +35,8 @@ constexpr uint64_t kPart = 512 << 10;
 constexpr uint64_t kControlBlock = 4096;
 // What the stack must have below the pages that are moved, so that the kernel can go on growing it.
 constexpr size_t kStackBelow = 128 << 10;
+// So much of the stack above a fork's handlers may still be written before they end.
+constexpr uint64_t kStackAbove = 64 << 10;
 
 RegisteredMemory* g_memory = nullptr;
 
@@ -40,15 +45,41 @@ uint64_t Up(uint64_t address) { return Down(address + kPage - 1); }
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-// Whether the process has locked any memory: a page that is moved would not be locked any more.
+// Whether the process has locked memory, or had devices pin some: a page that is moved would be so
+// no more, and a network card would go on with the former one.
 bool LocksMemory() {
   std::ifstream status("/proc/self/status");
   std::string line;
+  int told = 0;
   while (std::getline(status, line)) {
     uint64_t kib = 0;
-    if (std::sscanf(line.c_str(), "VmLck: %" SCNu64, &kib) == 1) return kib != 0;
+    if (std::sscanf(line.c_str(), "VmLck: %" SCNu64, &kib) != 1 &&
+        std::sscanf(line.c_str(), "VmPin: %" SCNu64, &kib) != 1) {
+      continue;
+    }
+    if (kib != 0) return true;
+    ++told;
   }
-  return true;
+  return told != 2;
+}
+
+// Whether a thread has blocked SIGSEGV: a write of it to pages that are on the move would end the
+// process.
+bool AnyThreadBlocksFaults() {
+  std::error_code error;
+  std::filesystem::directory_iterator threads("/proc/self/task", error);
+  if (error) return true;
+  for (const auto& thread : threads) {
+    std::ifstream status(thread.path() / "status");
+    std::string line;
+    while (std::getline(status, line)) {
+      uint64_t blocked = 0;
+      if (std::sscanf(line.c_str(), "SigBlk: %" SCNx64, &blocked) != 1) continue;
+      if ((blocked >> (SIGSEGV - 1) & 1) != 0) return true;
+      break;
+    }
+  }
+  return false;
 }
 
 // The kernel writes to the control block of a thread that it moves to another processor, and ends
@@ -116,8 +147,9 @@ RegisteredMemory::PagesMap::iterator RegisteredMemory::PagesOf(uint64_t begin, u
 }
 
 CudaResult RegisteredMemory::Move(uint64_t begin, uint64_t end, PagesMap::iterator* moved) {
-  const std::vector<ProcessMapping> mappings = MappingsAt(begin, end);
-  if (!IsPlainMemory(mappings, begin, end) || HoldsControlBlock(begin, end) || LocksMemory()) {
+  std::vector<ProcessMapping> mappings;
+  if (!MappingsAt(begin, end, &mappings) || !IsPlainMemory(mappings, begin, end) ||
+      HoldsControlBlock(begin, end) || LocksMemory() || AnyThreadBlocksFaults()) {
     return CudaResult::kNotSupported;
   }
   Pages pages;
@@ -170,10 +202,13 @@ CudaResult RegisteredMemory::Share(uint64_t host, uint64_t bytes, uint64_t* devi
 std::vector<RegisteredMemory::Extent> RegisteredMemory::StillShared(uint64_t begin,
                                                                     const Pages& pages) {
   std::vector<Extent> extents;
-  const std::vector<ProcessMapping> shared = MappingsAt(pages.shared, pages.shared + 1);
-  if (shared.empty()) return extents;
+  std::vector<ProcessMapping> shared, mappings;
+  if (!MappingsAt(pages.shared, pages.shared + 1, &shared) || shared.empty() ||
+      !MappingsAt(begin, begin + pages.bytes, &mappings)) {
+    return {{begin, begin + pages.bytes}};
+  }
   const uint64_t first = shared[0].offset + (pages.shared - shared[0].begin);
-  for (const ProcessMapping& mapping : MappingsAt(begin, begin + pages.bytes)) {
+  for (const ProcessMapping& mapping : mappings) {
     const uint64_t from = std::max(begin, mapping.begin);
     const uint64_t offset = mapping.offset + (from - mapping.begin);
     if (!mapping.is_private && mapping.inode == shared[0].inode &&
@@ -242,9 +277,18 @@ void RegisteredMemory::BeforeFork() {
   RegisteredMemory& memory = *g_memory;
   memory.mu_.Lock();
   memory.to_copy_.clear();
+  memory.in_use_.clear();
+  // Parent and child go on from here on this part of the stack, before the child can copy anything.
+  const uint64_t stack = Down(reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
   for (const auto& [begin, pages] : memory.pages_) {
-    const std::vector<Extent> extents = StillShared(begin, pages);
-    memory.to_copy_.insert(memory.to_copy_.end(), extents.begin(), extents.end());
+    for (const Extent& extent : StillShared(begin, pages)) {
+      const bool in_use = extent.begin < stack + kStackAbove && stack < extent.end + kStackBelow;
+      if (in_use && ExchangeForOwn(extent.begin, extent.end)) {
+        memory.in_use_.push_back({extent, pages.shared + (extent.begin - begin)});
+      } else {
+        memory.to_copy_.push_back(extent);
+      }
+    }
   }
   if (memory.to_copy_.empty() || pipe2(memory.copied_, O_CLOEXEC) != 0) {
     memory.copied_[0] = memory.copied_[1] = -1;
@@ -260,6 +304,11 @@ void RegisteredMemory::AfterForkInParent() {
     while (read(memory.copied_[0], &none, sizeof(none)) < 0 && errno == EINTR) {
     }
     close(memory.copied_[0]);
+  }
+  for (const InUse& pages : memory.in_use_) {
+    const uint64_t bytes = pages.extent.end - pages.extent.begin;
+    const uint64_t with = MapAgain(pages.shared, bytes);
+    if (with != 0) Exchange(pages.extent.begin, with, bytes);
   }
   memory.mu_.Unlock();
 }

@@ -72,8 +72,13 @@ class RegisteredMemory {
   PagesMap::iterator PagesOf(uint64_t begin, uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   CudaResult Move(uint64_t begin, uint64_t end, PagesMap::iterator* moved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Pages of the stack that a fork goes on with, which are the process's own meanwhile.
+  struct InUse {
+    Extent extent;
+    uint64_t shared;
+  };
   // The parts of the pages that are still mapped where they were moved to: what the application has
-  // unmapped or mapped anew since is its own business.
+  // unmapped or mapped anew since is its own business. All of them where the kernel does not tell.
   static std::vector<Extent> StillShared(uint64_t begin, const Pages& pages);
   static bool AllStillShared(const PagesMap::value_type& pages);
 
@@ -91,6 +96,7 @@ class RegisteredMemory {
   // From before a fork until after it: what the child copies, which may allocate nothing for that,
   // and what it closes then.
   std::vector<Extent> to_copy_ ABSL_GUARDED_BY(mu_);
+  std::vector<InUse> in_use_ ABSL_GUARDED_BY(mu_);
   int copied_[2] ABSL_GUARDED_BY(mu_) = {-1, -1};
 };
 

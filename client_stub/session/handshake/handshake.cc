@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kKnownFeatures = kFeatureResume | kFeatureModuleCache |
                                     kFeatureCompressedImages | kFeatureRefusals | kFeatureBoard |
-                                    kFeatureBulk | kFeatureLanes;
+                                    kFeatureBulk | kFeatureLanes | kFeatureOutlives;
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxSecret = 256;
 constexpr size_t kMaxToken = 2048;

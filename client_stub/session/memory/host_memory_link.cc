@@ -99,15 +99,16 @@ CudaResult HostMemoryLink::Ask(HostMemoryRequest request, UniqueFd* fd, std::str
   std::string packet(1, '\0');
   if (!request.AppendToString(&packet)) return CudaResult::kInvalidValue;
   MutexLock lock(&mu_);
-  if (!Connect()) return CudaResult::kNotSupported;
+  if (broken_ || !Connect()) return CudaResult::kNotSupported;
   HostMemoryAnswer answer;
   ssize_t sent;
   do {
     sent = send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent != static_cast<ssize_t>(packet.size()) || !Receive(socket_.get(), &answer, fd)) {
-    // Later answers would not belong to their requests any more.
-    socket_ = UniqueFd();
+    // Later answers would not belong to their requests any more. The connection stays, for memory
+    // that outlives the session lives as long as that.
+    broken_ = true;
     return CudaResult::kNotSupported;
   }
   *why = answer.message();

@@ -44,6 +44,7 @@ class HostMemoryLink {
   const std::string secret_;
   Mutex mu_;
   bool tried_ ABSL_GUARDED_BY(mu_) = false;
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;
   UniqueFd socket_ ABSL_GUARDED_BY(mu_);
 };
 

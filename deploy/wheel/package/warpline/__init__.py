@@ -65,14 +65,20 @@ def _lease(options):
     """Has `warpline run` hold a lease as long as this process lives. Returns its variables."""
     global _holder
     command = [program(), "run", *options, "--", sys.executable, "-S", "-E", "-c", _HOLDER, *_VARIABLES]
+    # The end of the pipe is a number, which the kernel closes with the process: Python would close
+    # a file before the driver has said goodbye to its session.
+    read_end, _ = os.pipe()
+    said = os.memfd_create("warpline-run")
     # In a session of its own, so that an interrupt of this program does not end the lease.
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, start_new_session=True)
+    holder = subprocess.Popen(command, stdin=read_end, stdout=subprocess.PIPE, stderr=said,
+                              text=True, start_new_session=True)
+    os.close(read_end)
     told = holder.stdout.readline()
     if not told:
-        _, said = holder.communicate()
-        raise Error(said.strip() or "warpline run ended with status %d" % holder.returncode)
-    holder.stderr.close()
+        status = holder.wait()
+        words = os.pread(said, 4096, 0).decode("utf-8", "replace").strip()
+        raise Error(words or "warpline run ended with status %d" % status)
+    os.close(said)
     _holder = holder
     return json.loads(told)
 
@@ -93,10 +99,10 @@ def connect(endpoint=None, *, memory=None, gpus=None, device=None):
     if foreign is not None:
         raise Error("this process has loaded %s already: call warpline.connect() before anything that "
                     "uses CUDA is imported, or start the program with `warpline run --`" % foreign)
+    import ctypes  # pylint: disable=import-outside-toplevel  (the smallest systems lack it)
     os.environ.update(_lease(_options(endpoint, memory, gpus, device)))
     former = os.environ.get("LD_LIBRARY_PATH")
     os.environ["LD_LIBRARY_PATH"] = libraries() + (":" + former if former else "")
-    import ctypes  # pylint: disable=import-outside-toplevel  (the smallest systems lack it)
     # From now on whoever asks for the driver by name gets these.
     for name in _DRIVER:
         ctypes.CDLL(os.path.join(libraries(), name), mode=ctypes.RTLD_GLOBAL)
