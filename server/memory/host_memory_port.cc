@@ -192,6 +192,7 @@ void HostMemoryPort::Forget(uint64_t session, KeptSegments kept) {
     of_session_.erase(found);
   }
   const auto keeper = std::find_if(all.rbegin(), all.rend(), [this](StrangerBook::Id id) {
+    control_loop.AssertOnLoop();
     return connections_.at(id)->may_keep;
   });
   if (!kept.empty() && keeper != all.rend()) {
