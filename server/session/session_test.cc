@@ -88,8 +88,8 @@ TEST_F(SessionTest, FeaturesThatTheClientDoesNotNameAreNotUsed) {
     const auto welcome = client->Open(hello);
     ASSERT_TRUE(welcome.has_value());
     // This server keeps no modules.
-    EXPECT_EQ(welcome->features(),
-              features & (kFeatureCompressedImages | kFeatureRefusals | kFeatureBulk));
+    EXPECT_EQ(welcome->features(), features & (kFeatureCompressedImages | kFeatureRefusals |
+                                               kFeatureBulk | kFeatureOutlives));
   }
 }
 
