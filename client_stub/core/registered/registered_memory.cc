@@ -203,10 +203,11 @@ std::vector<RegisteredMemory::Extent> RegisteredMemory::StillShared(uint64_t beg
                                                                     const Pages& pages) {
   std::vector<Extent> extents;
   std::vector<ProcessMapping> shared, mappings;
-  if (!MappingsAt(pages.shared, pages.shared + 1, &shared) || shared.empty() ||
+  if (!MappingsAt(pages.shared, pages.shared + 1, &shared) ||
       !MappingsAt(begin, begin + pages.bytes, &mappings)) {
     return {{begin, begin + pages.bytes}};
   }
+  if (shared.empty()) return extents;  // In the child of a fork.
   const uint64_t first = shared[0].offset + (pages.shared - shared[0].begin);
   for (const ProcessMapping& mapping : mappings) {
     const uint64_t from = std::max(begin, mapping.begin);
