@@ -15,6 +15,14 @@
 #include "transport/grpc/grpc_client.h"
 
 namespace warpline::hostile {
+namespace {
+
+constexpr size_t kMostUnread = 64 << 20;
+
+// A lower bound of what a frame takes here.
+size_t BytesOf(const Frame& frame) { return sizeof(Frame) + frame.payload.size(); }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Connect(const std::string& address) {
   std::unique_ptr<RawClient> client(new RawClient);
@@ -59,6 +67,7 @@ absl::StatusOr<Frame> RawClient::Next(absl::Duration timeout) {
     if (!in_.empty()) {
       Frame frame = std::move(in_.front());
       in_.pop_front();
+      in_bytes_ -= BytesOf(frame);
       return frame;
     }
     if (closed_) return absl::UnavailableError(close_status_.ToString());
@@ -118,8 +127,12 @@ bool RawClient::NextFrame(Frame* frame) {
 Accept RawClient::OnFrame(Frame* frame) {
   MutexLock lock(&mu_);
   if (!reading_) return Accept::kLater;
-  if (in_.size() > 256) in_.pop_front();
+  in_bytes_ += BytesOf(*frame);
   in_.push_back(std::move(*frame));
+  while (in_bytes_ > kMostUnread) {
+    in_bytes_ -= BytesOf(in_.front());
+    in_.pop_front();
+  }
   changed_.NotifyAll();
   return Accept::kTaken;
 }

@@ -25,7 +25,8 @@ class RawClient : private ChannelHandler {
   void Send(uint32_t kind, std::string payload);
   // Waits until everything was handed to the transport or the stream ended.
   void Flush();
-  // Waits for the next frame, of whatever kind. Errors as those of Expect().
+  // Waits for the next frame, of whatever kind. Errors as those of Expect(). Of more than 64 MiB that
+  // nobody asked for the oldest are dropped.
   absl::StatusOr<Frame> Next(absl::Duration timeout);
   // Waits for a frame of `kind`, dropping others. UNAVAILABLE when the stream ends first,
   // DEADLINE_EXCEEDED after `timeout`.
@@ -51,6 +52,7 @@ class RawClient : private ChannelHandler {
   CondVar changed_;
   std::deque<Frame> out_ ABSL_GUARDED_BY(mu_);
   std::deque<Frame> in_ ABSL_GUARDED_BY(mu_);
+  size_t in_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool reading_ ABSL_GUARDED_BY(mu_) = true;
   absl::Status close_status_ ABSL_GUARDED_BY(mu_);
