@@ -25,8 +25,8 @@ class RawClient : private ChannelHandler {
   void Send(uint32_t kind, std::string payload);
   // Waits until everything was handed to the transport or the stream ended.
   void Flush();
-  // Waits for the next frame, of whatever kind. Errors as those of Expect(). Of more than 64 MiB that
-  // nobody asked for the oldest are dropped.
+  // Waits for the next frame, of whatever kind. Errors as those of Expect(). Of more than 64 MiB
+  // that nobody asked for the oldest are dropped.
   absl::StatusOr<Frame> Next(absl::Duration timeout);
   // Waits for a frame of `kind`, dropping others. UNAVAILABLE when the stream ends first,
   // DEADLINE_EXCEEDED after `timeout`.
