@@ -128,6 +128,29 @@ absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry, size_t max_byt
   return payload;
 }
 
+std::vector<std::string_view> FindContainers(std::string_view file) {
+  char magic[sizeof(kContainerMagic)];
+  std::memcpy(magic, &kContainerMagic, sizeof(magic));
+  const std::string_view wanted(magic, sizeof(magic));
+  std::vector<std::string_view> containers;
+  size_t at = file.find(wanted);
+  while (at != std::string_view::npos) {
+    const std::string_view rest = file.substr(at);
+    size_t bytes = wanted.size();
+    if (rest.size() >= kContainerHeaderBytes) {
+      const auto header_bytes = LoadAt<uint16_t>(rest.data(), 6);
+      const auto entries_bytes = LoadAt<uint64_t>(rest.data(), 8);
+      if (header_bytes >= kContainerHeaderBytes && header_bytes <= rest.size() &&
+          entries_bytes <= rest.size() - header_bytes) {
+        bytes = header_bytes + entries_bytes;
+        containers.push_back(rest.substr(0, bytes));
+      }
+    }
+    at = file.find(wanted, at + bytes);
+  }
+  return containers;
+}
+
 bool MayPrint(std::string_view bytes, uint64_t max_bytes) {
   const absl::StatusOr<std::vector<ImageEntry>> entries = ParseImage(bytes);
   if (!entries.ok()) return false;

@@ -50,6 +50,10 @@ absl::StatusOr<std::vector<ImageEntry>> ParseImage(std::string_view bytes);
 absl::StatusOr<std::string> EntryPayload(const ImageEntry& entry,
                                          size_t max_bytes = kMaxPayloadBytes);
 
+// The containers that lie in a file, such as a program or a library: one view each. Finds them by
+// their first bytes, so that what it returns may be something else by chance.
+std::vector<std::string_view> FindContainers(std::string_view file);
+
 // Whether the image's kernels may print or assert, which shows in the names of the driver's
 // functions for it. Decompresses every entry, up to `max_bytes` in sum; also true for what is too
 // large to look into.

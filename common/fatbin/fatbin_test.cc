@@ -202,6 +202,20 @@ INSTANTIATE_TEST_SUITE_P(Modes, NvccTest,
                                            "sample_none"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(FatbinTest, ContainersInAFile) {
+  const std::string first = Container(std::string(64, 'a'));
+  const std::string second = Container("");
+  const std::string magic = second.substr(0, 4);
+  const std::string file = "file" + first + "between" + magic + "and" + second + "end" + magic;
+  const auto found = FindContainers(file);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0], first);
+  EXPECT_EQ(found[1], second);
+  // One that claims more than there is.
+  EXPECT_TRUE(FindContainers(std::string_view(first).substr(0, first.size() - 1)).empty());
+  EXPECT_TRUE(FindContainers("").empty());
+}
+
 TEST(FatbinTest, KernelsThatMayPrintNameTheDriversFunctions) {
   EXPECT_TRUE(MayPrint(".version 9.0\n.extern .func (.param .b32 r) vprintf ();\n"));
   EXPECT_TRUE(MayPrint(".version 9.0\n.extern .func __assertfail ();\n"));

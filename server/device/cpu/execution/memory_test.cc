@@ -200,6 +200,11 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"atom.global.add.u32 %r1, [%l1+1], 1;", CudaResult::kMisalignedAddress},
         Fault{"ld.shared.u32 %r1, [tile+64];", CudaResult::kIllegalAddress},
         Fault{"mov.u32 %r2, -4;\nst.shared.u32 [%r2], 1;", CudaResult::kIllegalAddress},
+        // What lies before shared memory, all around, is global memory, %l1 of which is mapped.
+        Fault{"cvta.to.shared.u64 %l2, %l1;\nmbarrier.init.shared.b64 [%l2], 1;",
+              CudaResult::kIllegalAddress},
+        Fault{"cvta.to.shared.u64 %l2, %l1;\ncp.async.ca.shared.global [%l2], [%l1], 16;",
+              CudaResult::kIllegalAddress},
         Fault{"mov.u64 %l2, tile;\ncvta.shared.u64 %l2, %l2;\nld.u32 %r1, [%l2+64];",
               CudaResult::kIllegalAddress},
         Fault{".local .b32 depot[4];\nmov.u64 %l2, depot;\nld.local.u32 %r1, [%l2+4096];",

@@ -330,30 +330,36 @@ bool OperandLowering::GenericAddress(const Instruction& in, const ptx::MemoryAcc
   if (!SpaceOf(access.space, &space)) return Unsupported(in);
   Op op;
   if (!ResolveAddress(in.operands[access.operand], space, &op)) return false;
-  uint64_t offset = op.imm;
-  if (op.space == Space::kShared) offset += kSharedWindow;
-  if (op.space == Space::kLocal) offset += kLocalWindow;
-  if (op.space == Space::kParam) offset += kParamWindow;
+  const uint64_t window = op.space == Space::kShared  ? kSharedWindow
+                          : op.space == Space::kLocal ? kLocalWindow
+                          : op.space == Space::kParam ? kParamWindow
+                                                      : 0;
+  // Beyond a window's end a place would lead to memory elsewhere. Its last ones fault, too.
+  constexpr uint64_t kLastPlace = kWindowBytes - 128;
   if (op.r[0] == kNoSlot) {
+    const uint64_t place = window == 0 ? op.imm : window + std::min(uint64_t{op.imm}, kLastPlace);
     if (op.space != Space::kLocal) {
-      *slot = Constant(Width::k64, offset);
+      *slot = Constant(Width::k64, place);
       return true;
     }
     *slot = NewSlot(Width::k64);
     Op& address = Emit(OpKind::kLocalAddress);
     address.r[0] = *slot;
-    address.imm = offset;
+    address.imm = place;
     return true;
   }
-  uint32_t base = op.r[0];
+  *slot = op.r[0];
   if (!op.wide_address) {
-    base = NewSlot(Width::k64);
-    if (!EmitNamed("cvt.u64.u32", base, op.r[0])) return false;
+    *slot = NewSlot(Width::k64);
+    if (!EmitNamed("cvt.u64.u32", *slot, op.r[0])) return false;
   }
-  *slot = base;
-  if (offset == 0) return true;
-  *slot = NewSlot(Width::k64);
-  return EmitNamed("add.u64", *slot, base, Constant(Width::k64, offset));
+  const auto then = [&](const char* name, uint64_t value) {
+    const uint32_t before = *slot;
+    *slot = NewSlot(Width::k64);
+    return EmitNamed(name, *slot, before, Constant(Width::k64, value));
+  };
+  if (op.imm != 0 && !then("add.u64", op.imm)) return false;
+  return window == 0 || (then("min.u64", kLastPlace) && then("add.u64", window));
 }
 
 }  // namespace warpline::cpu

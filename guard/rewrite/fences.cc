@@ -1,0 +1,198 @@
+#include "guard/rewrite/fences.h"
+
+#include "guard/rewrite/limits.h"
+#include "guard/rewrite/statements.h"
+#include "guard/rewrite/words.h"
+
+namespace warpline::guard {
+namespace {
+
+struct GuardRegister {
+  std::string_view name;
+  std::string_view type;
+};
+
+// In the order in which they are declared.
+constexpr GuardRegister kRegisters[] = {
+    {"wlg_base", "b32"},  {"wlg_globals", "b64"}, {"wlg_consts", "b64"}, {"wlg_params", "b64"},
+    {"wlg_local", "b64"}, {"wlg_smem", "b32"},    {"wlg_lo", "b32"},     {"wlg_hi", "b32"},
+    {"wlg_s", "b32"},     {"wlg_t", "b32"},       {"wlg_stride", "b32"}, {"wlg_x", "b64"},
+    {"wlg_off", "b64"},   {"wlg_at", "b64"},      {"wlg_ps", "pred"},    {"wlg_pl", "pred"},
+};
+
+// More than any block can have, less than the window that generic addresses of it lie in.
+constexpr int64_t kSharedMask = (256 << 10) - 1;
+constexpr int64_t kMostStride = 65'536;
+
+ptx::Variable Declare(std::string_view space, std::string_view type, std::string_view name) {
+  ptx::Variable variable;
+  variable.space = space;
+  variable.type = type;
+  variable.name = name;
+  return variable;
+}
+
+int64_t Minus(uint64_t bytes) { return -static_cast<int64_t>(bytes); }
+
+}  // namespace
+
+std::string_view FenceWriter::Sum(std::string_view x, int64_t offset) {
+  Add(Make("add.s64", {Name(Use("wlg_x")), Name(x), Number(offset)}));
+  return "wlg_x";
+}
+
+std::string_view FenceWriter::Widen(std::string_view x) {
+  Add(Make("cvt.u64.u32", {Name(Use("wlg_x")), Name(x)}));
+  return "wlg_x";
+}
+
+std::string_view FenceWriter::Stride(const ptx::Operand& stride) {
+  Add(Make("min.u32", {Name(Use("wlg_stride")), stride, Number(kMostStride)}));
+  return "wlg_stride";
+}
+
+void FenceWriter::TestShared(std::string_view x) {
+  Add(Make("isspacep.shared", {Name(Use("wlg_ps")), Name(x)}));
+}
+
+std::string_view FenceWriter::InShared(std::string_view x) {
+  Add(Make("cvta.to.shared.u64", {Name(Use("wlg_x")), Name(x)}));
+  return "wlg_x";
+}
+
+void FenceWriter::Align(std::string_view type, std::string_view name, uint64_t bytes) {
+  if (!settings_.hardened || bytes <= 1) return;
+  Add(Make(type == "b32" ? "and.b32" : "and.b64", {Name(name), Name(name), Number(Minus(bytes))}));
+}
+
+std::string_view FenceWriter::Arena(std::string_view x, uint64_t bytes) {
+  Use("wlg_base");
+  Add(Make("mov.b64", {Halves(Use("wlg_lo"), Use("wlg_hi")), Name(x)}));
+  const bool one_word = settings_.arena_bits == 32;
+  if (!one_word) {
+    const int64_t mask = (int64_t{1} << (settings_.arena_bits - 32)) - 1;
+    Add(Make("lop3.b32",
+             {Name("wlg_hi"), Name("wlg_hi"), Number(mask), Name("wlg_base"), Number(0xea)}));
+  }
+  Align("b32", "wlg_lo", bytes);
+  Add(Make("mov.b64", {Name(Use("wlg_at")), Halves("wlg_lo", one_word ? "wlg_base" : "wlg_hi")}));
+  return "wlg_at";
+}
+
+std::string_view FenceWriter::Generic(std::string_view x, uint64_t bytes) {
+  Arena(x, bytes);
+  Use("wlg_off");
+  TestShared(x);
+  Add(Make("cvta.to.shared.u64", {Name("wlg_off"), Name(x)}));
+  if (settings_.hardened) {
+    Use("wlg_smem");
+    Add(Make("cvt.u32.u64", {Name(Use("wlg_s")), Name("wlg_off")}));
+    Add(Make("sub.s32", {Name(Use("wlg_t")), Name("wlg_smem"), Number(int64_t(bytes))}));
+    Add(Make("min.u32", {Name("wlg_s"), Name("wlg_s"), Name("wlg_t")}));
+    Align("b32", "wlg_s", bytes);
+    Add(Make("cvt.u64.u32", {Name("wlg_off"), Name("wlg_s")}));
+  } else {
+    Add(Make("and.b64", {Name("wlg_off"), Name("wlg_off"), Number(kSharedMask)}));
+  }
+  Add(Make("cvta.shared.u64", {Name("wlg_off"), Name("wlg_off")}));
+  Add(Make("selp.b64", {Name("wlg_at"), Name("wlg_off"), Name("wlg_at"), Name("wlg_ps")}));
+  if (settings_.local_bytes == 0) return "wlg_at";
+  Locals();
+  Add(Make("isspacep.local", {Name(Use("wlg_pl")), Name(x)}));
+  Add(Make("cvta.to.local.u64", {Name("wlg_off"), Name(x)}));
+  Add(Make("sub.s64", {Name("wlg_off"), Name("wlg_off"), Name("wlg_local")}));
+  Add(Make("min.u64",
+           {Name("wlg_off"), Name("wlg_off"), Number(int64_t(settings_.local_bytes - bytes))}));
+  Align("b64", "wlg_off", bytes);
+  Add(Make("add.s64", {Name("wlg_off"), Name("wlg_off"), Name("wlg_local")}));
+  Add(Make("cvta.local.u64", {Name("wlg_off"), Name("wlg_off")}));
+  Add(Make("selp.b64", {Name("wlg_at"), Name("wlg_off"), Name("wlg_at"), Name("wlg_pl")}));
+  return "wlg_at";
+}
+
+std::string_view FenceWriter::Within(std::string_view x, std::string_view base, uint64_t total,
+                                     uint64_t bytes) {
+  Use(base);
+  Add(Make("sub.s64", {Name(Use("wlg_off")), Name(x), Name(base)}));
+  Add(Make("min.u64", {Name("wlg_off"), Name("wlg_off"), Number(int64_t(total - bytes))}));
+  Align("b64", "wlg_off", bytes);
+  Add(Make("add.s64", {Name(Use("wlg_at")), Name("wlg_off"), Name(base)}));
+  return "wlg_at";
+}
+
+std::string_view FenceWriter::Local(std::string_view x, uint64_t bytes) {
+  return Within(x, "wlg_local", settings_.local_bytes, bytes);
+}
+std::string_view FenceWriter::Param(std::string_view x, uint64_t bytes) {
+  return Within(x, "wlg_params", settings_.param_bytes, bytes);
+}
+std::string_view FenceWriter::Const(std::string_view x, uint64_t bytes) {
+  return Within(x, "wlg_consts", settings_.const_bytes, bytes);
+}
+
+std::string_view FenceWriter::Shared(std::string_view x, bool is_wide, int64_t offset,
+                                     uint64_t bytes) {
+  Use("wlg_smem");
+  Use("wlg_s");
+  if (is_wide) {
+    Add(Make("cvt.u32.u64", {Name("wlg_s"), Name(x)}));
+    x = "wlg_s";
+  }
+  if (offset != 0) {
+    Add(Make("add.s32", {Name("wlg_s"), Name(x), Number(static_cast<int32_t>(offset))}));
+  } else if (!is_wide) {
+    Add(Make("mov.b32", {Name("wlg_s"), Name(x)}));
+  }
+  Add(Make("sub.s32", {Name(Use("wlg_t")), Name("wlg_smem"), Number(int64_t(bytes))}));
+  Add(Make("min.u32", {Name("wlg_s"), Name("wlg_s"), Name("wlg_t")}));
+  Align("b32", "wlg_s", bytes);
+  return "wlg_s";
+}
+
+std::vector<ptx::Statement> FenceWriter::Take(bool is_entry, std::string_view first_param,
+                                              bool calls,
+                                              const std::vector<ptx::Variable>& declarations) {
+  std::vector<ptx::Statement> body;
+  const auto begin = [&body](ptx::Instruction instruction) {
+    body.push_back({std::move(instruction), {}});
+  };
+  // Whoever is called gets the locals' address from its caller.
+  const bool hands_on = calls && settings_.local_bytes != 0;
+  if (hands_on) Locals();
+  for (const ptx::Variable& variable : declarations) body.push_back({variable, {}});
+  for (const GuardRegister& guard : kRegisters) {
+    if (used_.contains(guard.name)) body.push_back({Declare("reg", guard.type, guard.name), {}});
+  }
+  if (hands_on) body.push_back({Declare("param", "b64", "wlg_pass"), {}});
+  if (is_entry && settings_.local_bytes != 0 && used_.contains("wlg_local")) {
+    ptx::Variable locals = Declare("local", "b8", "wlg_locals");
+    locals.alignment = kLocalAlignment;
+    locals.is_array = true;
+    locals.element_count = settings_.local_bytes;
+    body.push_back({std::move(locals), {}});
+  }
+  if (used_.contains("wlg_base")) {
+    begin(Make("ld.const.b32", {Name("wlg_base"), Address(kConstVariable, kArenaHighWord)}));
+  }
+  if (used_.contains("wlg_globals")) {
+    begin(Make("ld.const.b64", {Name("wlg_globals"), Address(kConstVariable, kGlobalsWord)}));
+  }
+  if (used_.contains("wlg_consts")) {
+    begin(Make("mov.b64", {Name("wlg_consts"), Name(kConstVariable)}));
+  }
+  if (used_.contains("wlg_params")) {
+    begin(Make("mov.b64", {Name("wlg_params"), Name(first_param)}));
+  }
+  if (used_.contains("wlg_local")) {
+    begin(is_entry ? Make("mov.b64", {Name("wlg_local"), Name("wlg_locals")})
+                   : Make("ld.param.b64", {Name("wlg_local"), Address("wlg_depot")}));
+  }
+  if (used_.contains("wlg_smem")) {
+    begin(Make("mov.b32", {Name("wlg_smem"), Name("%aggr_smem_size")}));
+  }
+  for (ptx::Statement& statement : code_) body.push_back(std::move(statement));
+  code_.clear();
+  return body;
+}
+
+}  // namespace warpline::guard

@@ -1,0 +1,78 @@
+// Writes the fences of docs/guarded-ptx.md, and knows which of the guard's registers they take.
+#ifndef WARPLINE_GUARD_REWRITE_FENCES_H_
+#define WARPLINE_GUARD_REWRITE_FENCES_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ptx/ast.h"
+
+namespace warpline::guard {
+
+struct FenceSettings {
+  int arena_bits = 36;
+  bool hardened = false;
+  uint64_t local_bytes = 0;  // 0 where there is no wlg_locals
+  uint64_t param_bytes = 0;
+  uint64_t const_bytes = 0;
+};
+
+// The statements of one function, in order. Thread-compatible.
+//
+// The methods that fence take a register's name, write what confines its value, and return the name
+// of the register that holds the address. `bytes` is the size of the access.
+class FenceWriter {
+ public:
+  explicit FenceWriter(const FenceSettings& settings) : settings_(settings) {}
+
+  void At(ptx::SourceLine line) { line_ = line; }
+  void Add(ptx::Instruction instruction) { code_.push_back({std::move(instruction), line_}); }
+  void Add(ptx::Statement statement) { code_.push_back(std::move(statement)); }
+
+  // --- Values
+  std::string_view Sum(std::string_view x, int64_t offset);
+  std::string_view Widen(std::string_view x);
+  std::string_view Globals() { return Use("wlg_globals"); }
+  std::string_view Locals() { return Use("wlg_local"); }
+  std::string_view Stride(const ptx::Operand& stride);
+  // Sets wlg_ps.
+  void TestShared(std::string_view x);
+  // Where a generic address lies in shared memory, if it does.
+  std::string_view InShared(std::string_view x);
+
+  // --- Fences
+  std::string_view Arena(std::string_view x, uint64_t bytes);
+  std::string_view Generic(std::string_view x, uint64_t bytes);
+  std::string_view Local(std::string_view x, uint64_t bytes);
+  std::string_view Param(std::string_view x, uint64_t bytes);
+  std::string_view Const(std::string_view x, uint64_t bytes);
+  // `x` is a register of 32 bits, or a variable.
+  std::string_view Shared(std::string_view x, bool is_wide, int64_t offset, uint64_t bytes);
+
+  // The declarations and statements that the body begins with, then all that was added. In a
+  // kernel, `first_param` is its first parameter.
+  std::vector<ptx::Statement> Take(bool is_entry, std::string_view first_param, bool calls,
+                                   const std::vector<ptx::Variable>& declarations);
+
+ private:
+  std::string_view Use(std::string_view name) {
+    used_.insert(name);
+    return name;
+  }
+  std::string_view Within(std::string_view x, std::string_view base, uint64_t total,
+                          uint64_t bytes);
+  void Align(std::string_view type, std::string_view name, uint64_t bytes);
+
+  const FenceSettings settings_;
+  ptx::SourceLine line_;
+  std::vector<ptx::Statement> code_;
+  std::set<std::string_view> used_;
+};
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_FENCES_H_

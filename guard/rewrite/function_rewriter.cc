@@ -1,0 +1,574 @@
+#include "guard/rewrite/function_rewriter.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "guard/rewrite/limits.h"
+#include "guard/rewrite/statements.h"
+#include "guard/rewrite/words.h"
+#include "ptx/printer.h"
+#include "ptx/types.h"
+
+namespace warpline::guard {
+namespace {
+
+using ptx::Description;
+using ptx::Family;
+using ptx::Instruction;
+using ptx::MemoryAccess;
+using ptx::Operand;
+using ptx::StateSpace;
+
+// Those that tell nothing about others but the time, and lead nowhere.
+constexpr std::string_view kSpecialRegisters[] = {
+    "%tid",
+    "%ntid",
+    "%ctaid",
+    "%nctaid",
+    "%laneid",
+    "%warpid",
+    "%nwarpid",
+    "%lanemask_eq",
+    "%lanemask_le",
+    "%lanemask_lt",
+    "%lanemask_ge",
+    "%lanemask_gt",
+    "%smid",
+    "%nsmid",
+    "%gridid",
+    "%clock",
+    "%clock_hi",
+    "%clock64",
+    "%globaltimer",
+    "%globaltimer_lo",
+    "%globaltimer_hi",
+    "%dynamic_smem_size",
+    "%total_smem_size",
+    "%aggr_smem_size",
+};
+
+bool IsSpecialRegister(std::string_view name) {
+  return std::find(std::begin(kSpecialRegisters), std::end(kSpecialRegisters), name) !=
+         std::end(kSpecialRegisters);
+}
+
+bool Has(const Instruction& instruction, std::string_view modifier) {
+  return std::find(instruction.modifiers.begin(), instruction.modifiers.end(), modifier) !=
+         instruction.modifiers.end();
+}
+
+// The hardware takes an offset in shared memory for the address of these, whatever they say.
+bool IsOnlyShared(Family family) {
+  switch (family) {
+    case Family::kTileLoad:
+    case Family::kTileStore:
+    case Family::kBarrierInit:
+    case Family::kBarrierEnd:
+    case Family::kBarrierArrive:
+    case Family::kBarrierTest:
+    case Family::kCopyAsyncArrive:
+      return true;
+    default:
+      return false;
+  }
+}
+
+FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function) {
+  FenceSettings settings;
+  settings.arena_bits = module.options->arena_bits;
+  settings.hardened = module.options->hardened;
+  settings.local_bytes = module.local_bytes;
+  settings.param_bytes = function.param_bytes;
+  settings.const_bytes = module.layout->consts_image.size();
+  return settings;
+}
+
+}  // namespace
+
+FunctionRewriter::FunctionRewriter(const ModuleContext& module, const FlatFunction& function,
+                                   uint64_t local_offset)
+    : module_(module),
+      function_(function),
+      local_offset_(local_offset),
+      code_(SettingsOf(module, function)) {}
+
+absl::Status FunctionRewriter::Refuse(const std::string& why) const {
+  std::string statement;
+  if (const auto* const instruction = std::get_if<Instruction>(&at_->node)) {
+    statement = absl::StrCat(": ", ptx::Print(*instruction));
+    if (statement.size() > 160) statement.resize(160);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("line ", at_->line.number, ": ", why, statement));
+}
+
+absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
+  const ptx::Function& source = *function_.source;
+  bool calls = false;
+  for (const ptx::Statement& statement : function_.code) {
+    at_ = &statement;
+    code_.At(statement.line);
+    const auto* const instruction = std::get_if<Instruction>(&statement.node);
+    if (instruction == nullptr) {
+      code_.Add(statement);
+      continue;
+    }
+    calls = calls || instruction->opcode == "call";
+    if (absl::Status status = RewriteInstruction(*instruction); !status.ok()) return status;
+  }
+  result->linkage = source.linkage == "visible" || source.linkage == "weak" ? source.linkage : "";
+  result->is_entry = source.is_entry;
+  result->name = source.name;
+  result->results = function_.results;
+  result->params = function_.params;
+  if (!source.is_entry && module_.local_bytes != 0) {
+    ptx::Variable depot;
+    depot.space = "param";
+    depot.type = "b64";
+    depot.name = "wlg_depot";
+    result->params.insert(result->params.begin(), std::move(depot));
+  }
+  for (const ptx::Directive& directive : source.directives) {
+    // .noreturn is the tenant's word, and others are hints.
+    static constexpr std::string_view kKept[] = {
+        "maxntid",           "reqntid",         "minnctapersm",  "maxnreg",
+        "reqnctapercluster", "explicitcluster", "maxclusterrank"};
+    if (std::find(std::begin(kKept), std::end(kKept), directive.name) != std::end(kKept)) {
+      result->directives.push_back(directive);
+    }
+  }
+  result->has_body = true;
+  std::string_view first;
+  if (!function_.params.empty()) first = function_.params[0].name;
+  result->body = code_.Take(source.is_entry, first, calls, function_.declarations);
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::CheckOperand(const Operand& operand) const {
+  for (const Operand& element : operand.elements) {
+    if (absl::Status status = CheckOperand(element); !status.ok()) return status;
+  }
+  if (operand.name.empty() || operand.name == "_") return absl::OkStatus();
+  if (operand.kind != Operand::Kind::kName || operand.offset != 0) {
+    return Refuse(absl::StrCat("'", operand.name, "' is used in a way the guard does not know"));
+  }
+  const Symbol* const symbol = function_.Find(operand.name);
+  if (symbol != nullptr) {
+    if (symbol->kind == Symbol::Kind::kRegister && operand.component.empty()) {
+      return absl::OkStatus();
+    }
+    return Refuse(absl::StrCat("the address of '", operand.name, "' as a number"));
+  }
+  if (IsSpecialRegister(operand.name)) return absl::OkStatus();
+  return Refuse(absl::StrCat("'", operand.name, "' is no register that a guarded kernel may read"));
+}
+
+absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
+  Description what;
+  if (ptx::Describe(instruction, &what) != ptx::Verdict::kKnown) {
+    return Refuse("an instruction that the guard does not know");
+  }
+  if (!instruction.guard.empty()) {
+    const Symbol* const guard = function_.Find(instruction.guard);
+    if (guard == nullptr || guard->type != "pred") return Refuse("a predicate that is none");
+  }
+  switch (what.row().family) {
+    case Family::kHint:
+      // The cache's business; but what waits for another grid has to stay.
+      if (instruction.opcode == "griddepcontrol") break;
+      return absl::OkStatus();
+    case Family::kTrap: {
+      // One thread ends, where a trap would end everybody's context.
+      Instruction end = Make("exit", {});
+      end.guard = instruction.guard;
+      end.guard_negated = instruction.guard_negated;
+      Put(std::move(end));
+      return absl::OkStatus();
+    }
+    case Family::kBranch:
+      if (!function_.labels.contains(instruction.operands[0].name)) {
+        return Refuse("a branch to what is no label of the function");
+      }
+      Put(std::move(instruction));
+      return absl::OkStatus();
+    case Family::kCall:
+      return RewriteCall(std::move(instruction));
+    case Family::kMove:
+      return RewriteMove(std::move(instruction));
+    case Family::kConvertAddress:
+      return RewriteConvertAddress(std::move(instruction));
+    case Family::kWmmaLoad:
+    case Family::kWmmaStore:
+      return RewriteMatrixAccess(std::move(instruction));
+    case Family::kFence:
+      if (!instruction.operands.empty()) return Refuse("a fence for tensor maps");
+      break;
+    default:
+      break;
+  }
+  if (!what.accesses().empty()) return RewriteAccesses(what, std::move(instruction));
+  for (const Operand& operand : instruction.operands) {
+    if (absl::Status status = CheckOperand(operand); !status.ok()) return status;
+  }
+  Put(std::move(instruction));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::RewriteCall(Instruction call) {
+  // call (results), name, (arguments): the name is the operand that is no list.
+  size_t name = 0;
+  while (name < call.operands.size() && call.operands[name].kind == Operand::Kind::kList) ++name;
+  if (name == call.operands.size() || call.operands[name].kind != Operand::Kind::kName ||
+      call.operands.size() > name + 2) {
+    return Refuse("an indirect call");
+  }
+  const std::string& callee = call.operands[name].name;
+  if (function_.Find(callee) != nullptr) return Refuse("an indirect call");
+  if (!module_.functions->contains(callee)) {
+    return Refuse(absl::StrCat("a call of '", callee, "', which is not in the module"));
+  }
+  for (const Operand& list : call.operands) {
+    for (const Operand& element : list.elements) {
+      const Symbol* const symbol = function_.Find(element.name);
+      if (symbol == nullptr || symbol->kind != Symbol::Kind::kArgument ||
+          element.kind != Operand::Kind::kName || element.offset != 0) {
+        return Refuse("an argument that is no variable in space .param");
+      }
+    }
+  }
+  if (module_.local_bytes != 0) {
+    Put(Make("st.param.b64", {Address("wlg_pass"), Name(code_.Locals())}));
+    if (call.operands.size() == name + 1) {
+      Operand list;
+      list.kind = Operand::Kind::kList;
+      call.operands.push_back(std::move(list));
+    }
+    auto& arguments = call.operands[name + 1].elements;
+    arguments.insert(arguments.begin(), Name("wlg_pass"));
+  }
+  Put(std::move(call));
+  return absl::OkStatus();
+}
+
+bool FunctionRewriter::PutAddress(const std::string& name, int64_t offset,
+                                  const Operand& destination, const Instruction& pattern,
+                                  absl::Status* status) {
+  const auto put_sum = [&](std::string_view base, uint64_t place) {
+    Instruction sum =
+        Make("add.s64", {destination, Name(base),
+                         Number(static_cast<int64_t>(place + static_cast<uint64_t>(offset)))});
+    sum.guard = pattern.guard;
+    sum.guard_negated = pattern.guard_negated;
+    Put(std::move(sum));
+  };
+  const bool is_wide =
+      pattern.modifiers.empty() ? false : ptx::TypeBytes(pattern.modifiers.back()) == 8;
+  const Symbol* const symbol = function_.Find(name);
+  if (symbol == nullptr) {
+    const auto global = module_.layout->globals_by_name.find(name);
+    if (global == module_.layout->globals_by_name.end()) return false;
+    if (!global->second->refusal.empty()) {
+      *status = Refuse(absl::StrCat("'", name, "' ", global->second->refusal));
+    } else if (!is_wide) {
+      *status = Refuse("half an address");
+    } else {
+      put_sum(code_.Globals(), global->second->offset);
+    }
+    return true;
+  }
+  if (symbol->kind != Symbol::Kind::kLocal) return false;
+  if (!is_wide) {
+    *status = Refuse("half an address");
+  } else {
+    put_sum(code_.Locals(), local_offset_ + symbol->offset);
+  }
+  return true;
+}
+
+absl::Status FunctionRewriter::RewriteMove(Instruction move) {
+  if (absl::Status status = CheckOperand(move.operands[0]); !status.ok()) return status;
+  const Operand source = move.operands[1];
+  if (source.kind != Operand::Kind::kName || source.name.empty() || !source.component.empty()) {
+    if (absl::Status status = CheckOperand(source); !status.ok()) return status;
+    Put(std::move(move));
+    return absl::OkStatus();
+  }
+  absl::Status status;
+  if (PutAddress(source.name, source.offset, move.operands[0], move, &status)) return status;
+  const Symbol* const symbol = function_.Find(source.name);
+  if (symbol != nullptr && symbol->kind != Symbol::Kind::kRegister) {
+    // An address is a number: what is done with it is fenced.
+    const bool is_readable =
+        symbol->kind == Symbol::Kind::kShared ||
+        (symbol->kind == Symbol::Kind::kParameter && function_.source->is_entry);
+    if (!is_readable) return Refuse("the address of an argument");
+    Put(std::move(move));
+    return absl::OkStatus();
+  }
+  if (symbol == nullptr && module_.shared->contains(source.name)) {
+    Put(std::move(move));
+    return absl::OkStatus();
+  }
+  if (const auto found = module_.layout->consts_by_name.find(source.name);
+      symbol == nullptr && found != module_.layout->consts_by_name.end()) {
+    if (!found->second->refusal.empty()) {
+      return Refuse(absl::StrCat("'", source.name, "' ", found->second->refusal));
+    }
+    move.operands[1] =
+        Name(kConstVariable,
+             static_cast<int64_t>(found->second->offset + static_cast<uint64_t>(source.offset)));
+    Put(std::move(move));
+    return absl::OkStatus();
+  }
+  if (absl::Status checked = CheckOperand(source); !checked.ok()) return checked;
+  Put(std::move(move));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::RewriteConvertAddress(Instruction convert) {
+  if (Has(convert, "param") || Has(convert, "const") || Has(convert, "param::entry")) {
+    return Refuse("a generic address of a parameter or constant");
+  }
+  const Operand source = convert.operands[1];
+  absl::Status status;
+  if (source.kind == Operand::Kind::kName && function_.Find(source.name) == nullptr &&
+      PutAddress(source.name, source.offset, convert.operands[0], convert, &status)) {
+    return status;
+  }
+  for (const Operand& operand : convert.operands) {
+    if (absl::Status checked = CheckOperand(operand); !checked.ok()) return checked;
+  }
+  Put(std::move(convert));
+  return absl::OkStatus();
+}
+
+// Its rows lie a stride apart, so that one in generic space could leave the window of its base.
+// Such a one becomes two, of which one is executed.
+absl::Status FunctionRewriter::RewriteMatrixAccess(Instruction instruction) {
+  for (const Operand& operand : instruction.operands) {
+    if (operand.kind == Operand::Kind::kAddress) {
+      const Symbol* const symbol = function_.Find(operand.name);
+      if (symbol == nullptr || symbol->kind != Symbol::Kind::kRegister ||
+          !operand.elements.empty()) {
+        return Refuse("a matrix at an address that is not in a register");
+      }
+    } else if (absl::Status status = CheckOperand(operand); !status.ok()) {
+      return status;
+    }
+  }
+  const size_t at = instruction.opcode == "wmma" && Has(instruction, "load") ? 1 : 0;
+  Operand& address = instruction.operands[at];
+  const bool is_wide = ptx::TypeBytes(function_.Find(address.name)->type) == 8;
+  const std::string x = address.name;
+  const int64_t offset = address.offset;
+  const bool is_shared = Has(instruction, "shared") || Has(instruction, "shared::cta");
+  const bool is_global = Has(instruction, "global");
+  if (module_.options->hardened && !is_global) return Refuse("a matrix in shared memory");
+  if (instruction.operands.size() > 2) {
+    Operand& stride = instruction.operands[2];
+    if (stride.kind != Operand::Kind::kInteger || stride.value > 65'536) {
+      stride = Name(code_.Stride(stride));
+    }
+  }
+  if (is_shared) {
+    Put(std::move(instruction));
+    return absl::OkStatus();
+  }
+  if (!is_wide) return Refuse("an address of 32 bits");
+  const std::string_view base = offset == 0 ? std::string_view(x) : code_.Sum(x, offset);
+  if (is_global) {
+    address = Address(code_.Arena(base, 1));
+    Put(std::move(instruction));
+    return absl::OkStatus();
+  }
+  if (!instruction.guard.empty()) return Refuse("a matrix access with a predicate");
+  // wmma.load.a.sync.aligned.row.m16n16k16[.space].type
+  const auto space = instruction.modifiers.end() - 1;
+  Instruction in_shared = instruction;
+  in_shared.modifiers.insert(in_shared.modifiers.end() - 1, "shared");
+  in_shared.guard = "wlg_ps";
+  instruction.modifiers.insert(space, "global");
+  instruction.guard = "wlg_ps";
+  instruction.guard_negated = true;
+  instruction.operands[at] = Address(code_.Arena(base, 1));
+  code_.TestShared(base);
+  in_shared.operands[at] = Address(code_.InShared(base));
+  Put(std::move(instruction));
+  Put(std::move(in_shared));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::RewriteAccesses(const Description& what, Instruction instruction) {
+  for (size_t i = 0; i < instruction.operands.size(); ++i) {
+    if (what.roles()[i] == ptx::Role::kAddress) continue;
+    if (absl::Status status = CheckOperand(instruction.operands[i]); !status.ok()) return status;
+  }
+  const bool only_shared = IsOnlyShared(what.row().family);
+  for (const MemoryAccess& access : what.accesses()) {
+    Operand& address = instruction.operands[access.operand];
+    if (!address.elements.empty()) return Refuse("an address with coordinates");
+    if (access.bytes == 0 || access.bytes > 32) return Refuse("an access of unknown size");
+    const absl::Status status = RewriteAddress(access, only_shared, &instruction, &address);
+    if (!status.ok()) return status;
+  }
+  Put(std::move(instruction));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::RewriteAddress(const MemoryAccess& access, bool only_shared,
+                                              Instruction* instruction, Operand* address) {
+  if (access.space == StateSpace::kSharedCluster) return Refuse("shared memory of another block");
+  if (access.space == StateSpace::kConst && access.kind != ptx::AccessKind::kRead) {
+    return Refuse("a constant that is written");
+  }
+  if (address->name.empty()) return Refuse("an absolute address");
+  const Symbol* const symbol = function_.Find(address->name);
+  if (symbol != nullptr && symbol->kind == Symbol::Kind::kRegister) {
+    return RewriteRegisterAddress(access, *symbol, only_shared, instruction, address);
+  }
+  return RewriteVariableAddress(access, address);
+}
+
+absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access,
+                                                      Operand* address) {
+  const bool hardened = module_.options->hardened;
+  const auto fits = [&](uint64_t bytes) {
+    return address->offset >= 0 && access.bytes <= bytes &&
+           static_cast<uint64_t>(address->offset) <= bytes - access.bytes &&
+           (!hardened || static_cast<uint64_t>(address->offset) % access.bytes == 0);
+  };
+  const Symbol* const symbol = function_.Find(address->name);
+  if (symbol != nullptr) {
+    switch (symbol->kind) {
+      case Symbol::Kind::kParameter:
+      case Symbol::Kind::kResult:
+      case Symbol::Kind::kArgument:
+        if (access.space != StateSpace::kParam) break;
+        if (symbol->kind == Symbol::Kind::kParameter && access.kind != ptx::AccessKind::kRead) {
+          return Refuse("a parameter that is written");
+        }
+        if (!fits(symbol->bytes)) return Refuse("an access beyond its parameter");
+        return absl::OkStatus();
+      case Symbol::Kind::kShared:
+        if (access.space != StateSpace::kShared) break;
+        if (hardened && !fits(symbol->bytes)) {
+          *address = Address(code_.Shared(address->name, false, address->offset, access.bytes));
+        }
+        return absl::OkStatus();
+      case Symbol::Kind::kLocal:
+        if (access.space != StateSpace::kLocal) break;
+        if (!fits(symbol->bytes)) return Refuse("an access beyond its variable");
+        *address = Address(code_.Locals(),
+                           static_cast<int64_t>(local_offset_ + symbol->offset) + address->offset);
+        return absl::OkStatus();
+      case Symbol::Kind::kRegister:
+        break;
+    }
+    return Refuse(absl::StrCat("'", address->name, "' is not in that space"));
+  }
+  if (const auto shared = module_.shared->find(address->name); shared != module_.shared->end()) {
+    if (access.space != StateSpace::kShared) return Refuse("a variable of another space");
+    if (hardened && !fits(shared->second)) {
+      *address = Address(code_.Shared(address->name, false, address->offset, access.bytes));
+    }
+    return absl::OkStatus();
+  }
+  const auto& consts = module_.layout->consts_by_name;
+  if (const auto found = consts.find(address->name); found != consts.end()) {
+    if (access.space != StateSpace::kConst) return Refuse("a variable of another space");
+    if (!found->second->refusal.empty()) {
+      return Refuse(absl::StrCat("'", address->name, "' ", found->second->refusal));
+    }
+    if (!fits(found->second->bytes)) return Refuse("an access beyond its variable");
+    *address =
+        Address(kConstVariable, static_cast<int64_t>(found->second->offset) + address->offset);
+    return absl::OkStatus();
+  }
+  const auto& globals = module_.layout->globals_by_name;
+  const auto found = globals.find(address->name);
+  if (found == globals.end()) return Refuse(absl::StrCat("'", address->name, "' is not declared"));
+  if (access.space != StateSpace::kGlobal && access.space != StateSpace::kGeneric) {
+    return Refuse("a variable of another space");
+  }
+  if (!found->second->refusal.empty()) {
+    return Refuse(absl::StrCat("'", address->name, "' ", found->second->refusal));
+  }
+  // In a module of its own an offset beyond the variable would lead to another of its variables.
+  // Here it does as well, so it needs no check.
+  const int64_t place =
+      static_cast<int64_t>(found->second->offset + static_cast<uint64_t>(address->offset));
+  const std::string_view sum = code_.Sum(code_.Globals(), place);
+  *address = Address(access.space == StateSpace::kGlobal ? code_.Arena(sum, access.bytes)
+                                                         : code_.Generic(sum, access.bytes));
+  return absl::OkStatus();
+}
+
+absl::Status FunctionRewriter::RewriteRegisterAddress(const MemoryAccess& access,
+                                                      const Symbol& symbol, bool only_shared,
+                                                      Instruction* instruction, Operand* address) {
+  const int width = ptx::TypeBytes(symbol.type);
+  if ((width != 4 && width != 8) || ptx::IsFloatType(symbol.type)) {
+    return Refuse("an address in a register that is no integer of 32 or 64 bits");
+  }
+  const bool is_wide = width == 8;
+  const bool hardened = module_.options->hardened;
+  const std::string x = address->name;
+  const int64_t offset = address->offset;
+  const bool is_shared = access.space == StateSpace::kShared;
+  if (is_shared || only_shared) {
+    std::string_view place = x;
+    int64_t rest = offset;
+    if (!is_shared) {
+      if (!is_wide) return Refuse("an address of 32 bits");
+      if (offset != 0) place = code_.Sum(x, offset);
+      rest = 0;
+      place = code_.InShared(place);
+      // The space stands before the type, which comes last.
+      instruction->modifiers.insert(instruction->modifiers.end() - 1, "shared");
+    }
+    *address =
+        hardened ? Address(code_.Shared(place, is_wide, rest, access.bytes)) : Address(place, rest);
+    return absl::OkStatus();
+  }
+  std::string_view sum = x;
+  if (!is_wide) {
+    if (access.space != StateSpace::kLocal) return Refuse("an address of 32 bits");
+    sum = code_.Widen(x);
+  }
+  switch (access.space) {
+    case StateSpace::kGlobal: {
+      const bool stays = offset >= -kMostOffset && offset <= kMostOffset &&
+                         (!hardened || offset % static_cast<int64_t>(access.bytes) == 0);
+      if (!stays) sum = code_.Sum(sum, offset);
+      *address = Address(code_.Arena(sum, access.bytes), stays ? offset : 0);
+      return absl::OkStatus();
+    }
+    case StateSpace::kGeneric:
+      if (offset != 0) sum = code_.Sum(sum, offset);
+      *address = Address(code_.Generic(sum, access.bytes));
+      return absl::OkStatus();
+    case StateSpace::kLocal:
+      if (module_.local_bytes < access.bytes) return Refuse("local memory that nobody declared");
+      if (offset != 0) sum = code_.Sum(sum, offset);
+      *address = Address(code_.Local(sum, access.bytes));
+      return absl::OkStatus();
+    case StateSpace::kConst:
+      if (offset != 0) sum = code_.Sum(sum, offset);
+      *address = Address(code_.Const(sum, access.bytes));
+      return absl::OkStatus();
+    case StateSpace::kParam:
+      if (!function_.source->is_entry || access.kind != ptx::AccessKind::kRead ||
+          function_.param_bytes < access.bytes) {
+        return Refuse("a parameter by its address");
+      }
+      if (offset != 0) sum = code_.Sum(sum, offset);
+      *address = Address(code_.Param(sum, access.bytes));
+      return absl::OkStatus();
+    default:
+      return Refuse("a space that the guard does not know");
+  }
+}
+
+}  // namespace warpline::guard

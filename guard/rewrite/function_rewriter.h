@@ -1,0 +1,72 @@
+// Rewrites the body of one function: fences each access, moves variables, drops what has no
+// meaning, and refuses what it does not know.
+#ifndef WARPLINE_GUARD_REWRITE_FUNCTION_REWRITER_H_
+#define WARPLINE_GUARD_REWRITE_FUNCTION_REWRITER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "guard/rewrite/fences.h"
+#include "guard/rewrite/flatten.h"
+#include "guard/rewrite/module_layout.h"
+#include "guard/rewrite/rewrite.h"
+#include "ptx/ast.h"
+#include "ptx/instruction_set.h"
+
+namespace warpline::guard {
+
+// What a function is rewritten with. All is borrowed.
+struct ModuleContext {
+  const RewriteOptions* options = nullptr;
+  const ModuleLayout* layout = nullptr;
+  // The `.shared` variables of the module, with their sizes; 0 for one of dynamic size.
+  const std::unordered_map<std::string, uint64_t>* shared = nullptr;
+  // The functions that can be called.
+  const std::unordered_map<std::string, const FlatFunction*>* functions = nullptr;
+  uint64_t local_bytes = 0;  // Of wlg_locals, in every kernel; 0 if there is none
+};
+
+// Thread-compatible. One object for one function.
+class FunctionRewriter {
+ public:
+  // `local_offset` is where the function's locals begin in wlg_locals.
+  FunctionRewriter(const ModuleContext& module, const FlatFunction& function,
+                   uint64_t local_offset);
+
+  // INVALID_ARGUMENT, with "line N: ...", for what cannot be guarded.
+  absl::Status Rewrite(ptx::Function* result);
+
+ private:
+  absl::Status RewriteInstruction(ptx::Instruction instruction);
+  absl::Status RewriteCall(ptx::Instruction call);
+  absl::Status RewriteMove(ptx::Instruction move);
+  absl::Status RewriteConvertAddress(ptx::Instruction convert);
+  absl::Status RewriteMatrixAccess(ptx::Instruction instruction);
+  absl::Status RewriteAccesses(const ptx::Description& what, ptx::Instruction instruction);
+  absl::Status RewriteAddress(const ptx::MemoryAccess& access, bool only_shared,
+                              ptx::Instruction* instruction, ptx::Operand* address);
+  absl::Status RewriteVariableAddress(const ptx::MemoryAccess& access, ptx::Operand* address);
+  absl::Status RewriteRegisterAddress(const ptx::MemoryAccess& access, const Symbol& symbol,
+                                      bool only_shared, ptx::Instruction* instruction,
+                                      ptx::Operand* address);
+  absl::Status CheckOperand(const ptx::Operand& operand) const;
+  // Puts the address of a variable, plus `offset`, into a register. False for a name that is none.
+  bool PutAddress(const std::string& name, int64_t offset, const ptx::Operand& destination,
+                  const ptx::Instruction& pattern, absl::Status* status);
+  void Put(ptx::Instruction instruction) { code_.Add(std::move(instruction)); }
+  absl::Status Refuse(const std::string& why) const;
+
+  const ModuleContext& module_;
+  const FlatFunction& function_;
+  const uint64_t local_offset_;
+  FenceWriter code_;
+  const ptx::Statement* at_ = nullptr;
+};
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_FUNCTION_REWRITER_H_

@@ -1,0 +1,30 @@
+// What a guarded module may have at most, and the sizes of its variables.
+#ifndef WARPLINE_GUARD_REWRITE_LIMITS_H_
+#define WARPLINE_GUARD_REWRITE_LIMITS_H_
+
+#include <cstdint>
+
+#include "ptx/ast.h"
+#include "ptx/types.h"
+
+namespace warpline::guard {
+
+inline constexpr uint64_t kMostParamBytes = 32'764;
+inline constexpr uint64_t kMostLocalBytes = 512 << 10;  // Of one thread; CUDA's own limit
+inline constexpr uint64_t kMostConstBytes = 64 << 10;
+inline constexpr uint64_t kMostGlobalBytes = uint64_t{1} << 31;
+inline constexpr uint64_t kLocalAlignment = 16;
+// An offset up to this stays in its instruction.
+inline constexpr int64_t kMostOffset = 8 << 20;
+
+// False for a variable that is larger than any of them.
+inline bool SizeOf(const ptx::Variable& variable, uint64_t* bytes) {
+  const auto element = static_cast<uint64_t>(ptx::TypeBytes(variable.type)) * variable.vector_width;
+  if (element == 0 || variable.element_count > kMostGlobalBytes) return false;
+  *bytes = element * variable.element_count;
+  return *bytes <= kMostGlobalBytes;
+}
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_LIMITS_H_

@@ -1,0 +1,262 @@
+#include "guard/rewrite/rewrite.h"
+
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "guard/rewrite/call_graph.h"
+#include "guard/rewrite/function_rewriter.h"
+#include "guard/rewrite/limits.h"
+#include "guard/rewrite/words.h"
+#include "ptx/types.h"
+
+namespace warpline::guard {
+namespace {
+
+using ptx::Function;
+using ptx::Variable;
+
+// An access takes 32 bytes at most, so that each fits.
+constexpr uint64_t kLeastLocalBytes = 32;
+
+bool IsReserved(std::string_view name) { return name.starts_with(kReservedPrefix); }
+
+bool NamesAreFree(const Function& function) {
+  for (const Variable& variable : function.params) {
+    if (IsReserved(variable.name)) return false;
+  }
+  for (const Variable& variable : function.results) {
+    if (IsReserved(variable.name)) return false;
+  }
+  for (const ptx::Statement& statement : function.body) {
+    if (const auto* const variable = std::get_if<Variable>(&statement.node);
+        variable != nullptr && IsReserved(variable->name)) {
+      return false;
+    }
+    if (const auto* const label = std::get_if<ptx::Label>(&statement.node);
+        label != nullptr && IsReserved(label->name)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+class ModuleRewriter {
+ public:
+  ModuleRewriter(const ptx::Module& module, const RewriteOptions& options)
+      : module_(module), options_(options) {}
+
+  absl::Status Run(GuardedModule* guarded) {
+    if (absl::Status status = CheckModule(); !status.ok()) return status;
+    absl::StatusOr<ModuleLayout> layout = PlaceVariables(module_);
+    if (!layout.ok()) return layout.status();
+    guarded->layout = *std::move(layout);
+    layout_ = &guarded->layout;
+    CollectShared();
+    FlattenAll();
+    RefuseRecursion();
+    // Who calls what is refused is refused as well, and the rest may need less local memory.
+    do {
+      DropCallersOfRefused();
+      RewriteAll();
+    } while (dropped_);
+    Assemble(guarded);
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Reason {
+    std::string function;
+    std::string text;
+  };
+
+  absl::Status CheckModule() {
+    if (options_.arena_bits < 32 || options_.arena_bits > 47) {
+      return absl::InvalidArgumentError("an arena has 2^32 to 2^47 bytes");
+    }
+    if (module_.address_size != 64) {
+      return absl::InvalidArgumentError("the module has addresses of 32 bits");
+    }
+    for (const auto& item : module_.items) {
+      const bool reserved =
+          std::visit([](const auto& node) { return IsReserved(node.name); }, item);
+      const auto* const function = std::get_if<Function>(&item);
+      if (reserved || (function != nullptr && !NamesAreFree(*function))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the module has a name that begins with ", std::string(kReservedPrefix)));
+      }
+      std::visit([this](const auto& node) { names_.insert(node.name); }, item);
+    }
+    return absl::OkStatus();
+  }
+
+  void CollectShared() {
+    for (const auto& item : module_.items) {
+      const auto* const variable = std::get_if<Variable>(&item);
+      if (variable == nullptr || variable->space != "shared") continue;
+      uint64_t bytes = 0;
+      if (!SizeOf(*variable, &bytes) || !variable->init.empty()) continue;
+      if (!shared_.emplace(variable->name, bytes).second) continue;
+      Variable copy = *variable;
+      // Without a size it is the dynamic part, which is the same whatever module declares it.
+      copy.linkage = bytes == 0 ? "extern" : "";
+      shared_variables_.push_back(std::move(copy));
+    }
+  }
+
+  void FlattenAll() {
+    for (const auto& item : module_.items) {
+      const auto* const function = std::get_if<Function>(&item);
+      if (function == nullptr || !function->has_body) continue;
+      order_.push_back(function->name);
+      absl::StatusOr<FlatFunction> flat = Flatten(*function, names_);
+      if (!flat.ok()) {
+        refused_[function->name] = {function->name, std::string(flat.status().message())};
+      } else {
+        functions_[function->name] = *std::move(flat);
+      }
+      if (function->is_entry) entries_.push_back(function->name);
+    }
+  }
+
+  void RefuseRecursion() {
+    for (const auto& [name, other] : FindCalls(functions_).recursive) {
+      Refuse(name, {name, absl::StrCat("it calls '", other, "', which may call itself")});
+    }
+  }
+
+  void Refuse(const std::string& name, Reason reason) {
+    refused_[name] = std::move(reason);
+    functions_.erase(name);
+  }
+
+  void DropCallersOfRefused() {
+    for (bool more = true; more;) {
+      more = false;
+      std::map<std::string, Reason> found;
+      for (const auto& [name, function] : functions_) {
+        for (const std::string& callee : CalleesOf(function)) {
+          if (const auto bad = refused_.find(callee); bad != refused_.end()) {
+            found[name] = bad->second;
+          }
+        }
+      }
+      for (auto& [name, reason] : found) {
+        Refuse(name, std::move(reason));
+        more = true;
+      }
+    }
+  }
+
+  void RewriteAll() {
+    dropped_ = false;
+    rewritten_.clear();
+    const CallGraph graph = FindCalls(functions_);
+    std::unordered_map<std::string, const FlatFunction*> callable;
+    for (const auto& [name, function] : functions_) {
+      if (!function.source->is_entry) callable[name] = &function;
+    }
+    ModuleContext context;
+    context.options = &options_;
+    context.layout = layout_;
+    context.shared = &shared_;
+    context.functions = &callable;
+    context.local_bytes =
+        graph.local_bytes == 0 ? 0 : std::max(graph.local_bytes, kLeastLocalBytes);
+    std::map<std::string, Reason> found;
+    for (const auto& [name, function] : functions_) {
+      absl::Status status = absl::InvalidArgumentError("it needs too much local memory");
+      if (context.local_bytes <= kMostLocalBytes) {
+        status = FunctionRewriter(context, function, graph.local_offsets.at(name))
+                     .Rewrite(&rewritten_[name]);
+      }
+      if (!status.ok()) found[name] = {name, std::string(status.message())};
+    }
+    for (auto& [name, reason] : found) {
+      Refuse(name, std::move(reason));
+      dropped_ = true;
+    }
+  }
+
+  void Assemble(GuardedModule* guarded) {
+    ptx::Module& out = guarded->module;
+    out.version_major = module_.version_major;
+    out.version_minor = module_.version_minor;
+    for (const std::string& target : module_.targets) {
+      // Without the tables that debugging needs.
+      if (target.starts_with("sm_")) out.targets.push_back(target);
+    }
+    out.address_size = 64;
+    out.items.push_back(Constants());
+    for (Variable& variable : shared_variables_) out.items.push_back(std::move(variable));
+    // Each before it may be called.
+    for (const std::string& name : order_) {
+      const auto found = rewritten_.find(name);
+      if (found == rewritten_.end() || found->second.is_entry) continue;
+      Function prototype = found->second;
+      prototype.has_body = false;
+      prototype.body.clear();
+      prototype.directives.clear();
+      out.items.push_back(std::move(prototype));
+    }
+    for (const std::string& name : order_) {
+      const auto found = rewritten_.find(name);
+      if (found != rewritten_.end()) out.items.push_back(std::move(found->second));
+      rewritten_.erase(name);
+    }
+    for (const std::string& name : entries_) {
+      if (const auto bad = refused_.find(name); bad != refused_.end()) {
+        guarded->refusals.push_back({name, bad->second.function, bad->second.text});
+      } else {
+        guarded->kernels.push_back(name);
+      }
+    }
+  }
+
+  Variable Constants() const {
+    Variable constants;
+    constants.space = "const";
+    constants.type = "b8";
+    constants.name = kConstVariable;
+    constants.alignment = 128;
+    constants.is_array = true;
+    const std::string& image = layout_->consts_image;
+    constants.element_count = image.size();
+    const size_t end = image.find_last_not_of('\0');
+    for (size_t i = 0; end != std::string::npos && i <= end; ++i) {
+      ptx::InitElement element;
+      element.bits = static_cast<uint8_t>(image[i]);
+      constants.init.push_back(element);
+    }
+    return constants;
+  }
+
+  const ptx::Module& module_;
+  const RewriteOptions options_;
+  const ModuleLayout* layout_ = nullptr;
+  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, uint64_t> shared_;
+  std::vector<Variable> shared_variables_;
+  std::vector<std::string> order_;    // Functions with a body, as they stand in the module
+  std::vector<std::string> entries_;  // The same of kernels
+  FunctionsByName functions_;         // Those that are not refused
+  std::map<std::string, Reason> refused_;
+  std::map<std::string, Function> rewritten_;
+  bool dropped_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<GuardedModule> Rewrite(const ptx::Module& module, const RewriteOptions& options) {
+  GuardedModule guarded;
+  const absl::Status status = ModuleRewriter(module, options).Run(&guarded);
+  if (!status.ok()) return status;
+  return guarded;
+}
+
+}  // namespace warpline::guard

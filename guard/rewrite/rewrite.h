@@ -1,0 +1,51 @@
+// Rewrites a module's PTX so that none of its kernels reaches memory outside an arena.
+//
+// docs/guarded-ptx.md says what comes out, and guard/verify proves it: the rewriter is not trusted.
+// What cannot be guarded is left out, by kernel, with the reason; the rest of the module is usable.
+//
+//   absl::StatusOr<GuardedModule> guarded = Rewrite(*ptx::Parse(text), {.arena_bits = 36});
+//   if (!guarded.ok()) return guarded.status();
+//   const std::string output = ptx::Print(guarded->module);
+//
+// Thread-safe. Its time is linear in the module.
+#ifndef WARPLINE_GUARD_REWRITE_REWRITE_H_
+#define WARPLINE_GUARD_REWRITE_REWRITE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "guard/rewrite/module_layout.h"
+#include "ptx/ast.h"
+
+namespace warpline::guard {
+
+struct RewriteOptions {
+  // The arena has 2^arena_bits bytes and lies at a multiple of that: 32 to 47.
+  int arena_bits = 36;
+  // Whether kernels shall not fault either: addresses are aligned, shared memory is clamped.
+  bool hardened = false;
+};
+
+// A kernel that is not in the guarded module.
+struct Refusal {
+  std::string kernel;
+  std::string function;  // In which the reason lies: the kernel itself, or one that it calls
+  std::string reason;    // "line 7: ..."
+};
+
+struct GuardedModule {
+  ptx::Module module;
+  ModuleLayout layout;
+  std::vector<std::string> kernels;  // Those that are in the module
+  std::vector<Refusal> refusals;
+};
+
+// INVALID_ARGUMENT for a module of which nothing can be guarded: it has 32-bit addresses, names
+// that the guard reserves, or too many variables.
+absl::StatusOr<GuardedModule> Rewrite(const ptx::Module& module, const RewriteOptions& options);
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_REWRITE_H_

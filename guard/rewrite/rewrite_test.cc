@@ -1,0 +1,202 @@
+#include "guard/rewrite/rewrite.h"
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "ptx/parser.h"
+#include "ptx/printer.h"
+
+namespace warpline::guard {
+namespace {
+
+std::string Kernel(const std::string& body, const std::string& declarations = "") {
+  return absl::StrCat(".version 8.0\n.target sm_90\n.address_size 64\n", declarations,
+                      "\n.visible .entry k(.param .u64 p0, .param .u32 n)\n{\n"
+                      ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n",
+                      body, "\nret;\n}\n");
+}
+
+absl::StatusOr<GuardedModule> Guarded(const std::string& text, const RewriteOptions& options = {}) {
+  const auto module = ptx::Parse(text);
+  if (!module.ok()) return module.status();
+  return Rewrite(*module, options);
+}
+
+// What becomes of a kernel; empty if it is refused.
+std::string TextOf(const std::string& text, const RewriteOptions& options = {}) {
+  const auto guarded = Guarded(text, options);
+  if (!guarded.ok() || guarded->kernels.empty()) return "";
+  return ptx::Print(guarded->module);
+}
+
+std::string RefusalOf(const std::string& text, const RewriteOptions& options = {}) {
+  const auto guarded = Guarded(text, options);
+  if (!guarded.ok()) return std::string(guarded.status().message());
+  return guarded->refusals.empty() ? "" : guarded->refusals[0].reason;
+}
+
+::testing::AssertionResult Has(const std::string& text, std::string_view part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << part << "\nis not in\n" << text;
+}
+
+TEST(RewriteTest, ConfinesTheHighHalfOfAnAddress) {
+  EXPECT_TRUE(Has(TextOf(Kernel("ld.global.u32 %r1, [%rd1+8];")),
+                  "\tmov.b64 {wlg_lo, wlg_hi}, %rd1;\n"
+                  "\tlop3.b32 wlg_hi, wlg_hi, 15, wlg_base, 234;\n"
+                  "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n"
+                  "\tld.global.u32 %r1, [wlg_at+8];\n"));
+}
+
+TEST(RewriteTest, TakesTheWholeHighHalfOfASmallArena) {
+  EXPECT_TRUE(Has(TextOf(Kernel("st.global.u32 [%rd1], %r1;"), {.arena_bits = 32}),
+                  "\tmov.b64 {wlg_lo, wlg_hi}, %rd1;\n"
+                  "\tmov.b64 wlg_at, {wlg_lo, wlg_base};\n"
+                  "\tst.global.u32 [wlg_at], %r1;\n"));
+}
+
+TEST(RewriteTest, AddsAGreatOffsetFirst) {
+  EXPECT_TRUE(Has(TextOf(Kernel("st.global.u32 [%rd1+8388608], %r1;")), "[wlg_at+8388608]"));
+  EXPECT_TRUE(Has(TextOf(Kernel("st.global.u32 [%rd1+8388612], %r1;")),
+                  "\tadd.s64 wlg_x, %rd1, 8388612;\n\tmov.b64 {wlg_lo, wlg_hi}, wlg_x;\n"));
+  EXPECT_TRUE(Has(TextOf(Kernel("st.global.u32 [%rd1+-8388612], %r1;")),
+                  "\tadd.s64 wlg_x, %rd1, -8388612;\n"));
+}
+
+TEST(RewriteTest, AlignsWhenHardened) {
+  const RewriteOptions hardened = {.arena_bits = 36, .hardened = true};
+  EXPECT_TRUE(Has(TextOf(Kernel("ld.global.v2.u32 {%r1, %r2}, [%rd1];"), hardened),
+                  "\tand.b32 wlg_lo, wlg_lo, -8;\n"));
+  // An offset that would undo it is added first.
+  EXPECT_TRUE(
+      Has(TextOf(Kernel("ld.global.u32 %r1, [%rd1+2];"), hardened), "\tadd.s64 wlg_x, %rd1, 2;\n"));
+}
+
+TEST(RewriteTest, KeepsThePredicateOnTheAccessAlone) {
+  EXPECT_TRUE(Has(TextOf(Kernel("@!%p1 st.global.u32 [%rd1], %r1;")),
+                  "\tmov.b64 wlg_at, {wlg_lo, wlg_hi};\n\t@!%p1 st.global.u32 [wlg_at], %r1;\n"));
+}
+
+TEST(RewriteTest, PutsVariablesIntoTheArena) {
+  const std::string declarations =
+      ".global .align 4 .b8 a[6] = {1, 2};\n.global .u64 b = a+4;\n.extern .global .u32 c;\n";
+  const auto guarded = Guarded(Kernel("mov.u64 %rd1, b;\nst.global.u32 [a+4], %r1;", declarations));
+  ASSERT_TRUE(guarded.ok()) << guarded.status();
+  const std::string text = ptx::Print(guarded->module);
+  EXPECT_TRUE(Has(text, "\tadd.s64 %rd1, wlg_globals, 8;\n"));
+  EXPECT_TRUE(Has(text, "\tadd.s64 wlg_x, wlg_globals, 4;\n"));
+  EXPECT_EQ(text.find(".global ."), std::string::npos);
+  ASSERT_EQ(guarded->layout.relocations.size(), 1u);
+  EXPECT_EQ(guarded->layout.relocations[0].offset, 8u);
+  EXPECT_EQ(guarded->layout.globals_bytes, 16u);
+  uint64_t b = 0;
+  std::memcpy(&b, guarded->layout.globals_image.data() + 8, 8);
+  EXPECT_EQ(b, 4u);
+  EXPECT_EQ(RefusalOf(Kernel("mov.u64 %rd1, c;", declarations)),
+            "line 13: 'c' is of another module: mov.u64 %rd1, c;");
+}
+
+TEST(RewriteTest, PutsConstantsBehindTheGuardsWords) {
+  const std::string text =
+      TextOf(Kernel("ld.const.u32 %r1, [c+4];\nld.const.u32 %r2, [%rd1];\nmov.u64 %rd2, c;",
+                    ".const .u32 c[2] = {5, 6};"));
+  EXPECT_TRUE(Has(text, ".const .align 128 .b8 wlg_const[72] = {0, "));
+  EXPECT_TRUE(Has(text, ", 0, 5, 0, 0, 0, 6};\n"));
+  EXPECT_TRUE(Has(text, "\tld.const.u32 %r1, [wlg_const+68];\n"));
+  EXPECT_TRUE(Has(text, "\tmin.u64 wlg_off, wlg_off, 68;\n"));
+  EXPECT_TRUE(Has(text, "\tmov.u64 %rd2, wlg_const+64;\n"));
+}
+
+TEST(RewriteTest, RefusesTooManyConstants) {
+  EXPECT_EQ(RefusalOf(Kernel("", ".const .b8 c[65500];")),
+            "the module has 65500 bytes of constants; 65472 are left beside the guard's");
+}
+
+// Every function's locals have a place of their own in what the kernel declares.
+TEST(RewriteTest, GivesEachFunctionAPartOfTheKernelsLocals) {
+  const std::string text = TextOf(Kernel(
+      ".local .align 8 .b8 mine[40];\nmov.u64 %rd1, mine;\nst.local.u32 [mine+36], %r1;\ncall f;",
+      ".func f()\n{\n.local .b32 its;\n.reg .b32 %r<2>;\n.reg .b64 %rd<2>;\n"
+      "ld.local.u32 %r1, [its];\nld.local.u32 %r1, [%rd1];\nret;\n}\n"));
+  EXPECT_TRUE(Has(text, "\t.local .align 16 .b8 wlg_locals[64];\n"));
+  EXPECT_TRUE(Has(text, "\tadd.s64 %rd1, wlg_local, 0;\n"));
+  EXPECT_TRUE(Has(text, "\tst.local.u32 [wlg_local+36], %r1;\n"));
+  EXPECT_TRUE(Has(text, "\tst.param.b64 [wlg_pass], wlg_local;\n\tcall f, (wlg_pass);\n"));
+  EXPECT_TRUE(Has(text, ".func f (.param .b64 wlg_depot)\n"));
+  EXPECT_TRUE(Has(text, "\tld.local.u32 %r1, [wlg_local+48];\n"));
+  EXPECT_TRUE(Has(text, "\tsub.s64 wlg_off, %rd1, wlg_local;\n\tmin.u64 wlg_off, wlg_off, 60;\n"));
+}
+
+TEST(RewriteTest, NamesOfBlocksBecomeUnique) {
+  const std::string text =
+      TextOf(Kernel("{\n.reg .b32 t;\nmov.u32 t, 1;\nbra L;\nL:\n}\n"
+                    "{\n.reg .b32 t;\n.reg .b32 %r<2>;\nmov.u32 t, %r1;\nbra L;\nL:\n}\n"));
+  EXPECT_TRUE(Has(text, "\tmov.u32 t$1, 1;\n\tbra L$1;\nL$1:\n"));
+  EXPECT_TRUE(Has(text, "\tmov.u32 t$2, %r$2_1;\n\tbra L$2;\nL$2:\n"));
+  EXPECT_EQ(text.find("\t{\n"), std::string::npos);
+}
+
+TEST(RewriteTest, ATrapEndsTheThread) {
+  EXPECT_TRUE(Has(TextOf(Kernel("@%p1 trap;")), "\t@%p1 exit;\n"));
+}
+
+TEST(RewriteTest, DropsHintsAndTheTenantsPromises) {
+  const std::string text = TextOf(
+      ".version 8.0\n.target sm_90, debug\n.address_size 64\n"
+      ".visible .entry k(.param .u64 .ptr .global .align 16 p0)\n.maxntid 32, 1, 1\n.noreturn\n{\n"
+      ".reg .b64 %rd<2>;\nprefetch.global.L2 [%rd1];\ndiscard.global.L2 [%rd1], 128;\n"
+      ".pragma \"nounroll\";\n.pragma \"other\";\nret;\n}\n");
+  EXPECT_TRUE(Has(text, ".target sm_90\n"));
+  EXPECT_TRUE(Has(text, ".visible .entry k (.param .u64 p0)\n.maxntid 32, 1, 1\n{\n"));
+  EXPECT_TRUE(Has(text, "\t.pragma \"nounroll\";\n\tret;\n"));
+  EXPECT_EQ(text.find("other"), std::string::npos);
+  EXPECT_EQ(text.find("prefetch"), std::string::npos);
+  EXPECT_EQ(text.find("discard"), std::string::npos);
+}
+
+// One that cannot be guarded leaves the others as they are.
+TEST(RewriteTest, RefusesKernelByKernel) {
+  const auto guarded = Guarded(
+      ".version 8.0\n.target sm_90\n.address_size 64\n"
+      ".func bad()\n{\n.reg .b64 %rd<2>;\nld.global.u32 %rd1, [64];\nret;\n}\n"
+      ".func worse()\n{\ncall bad;\nret;\n}\n"
+      ".entry first()\n{\ncall worse;\nret;\n}\n.entry second()\n{\nret;\n}\n");
+  ASSERT_TRUE(guarded.ok());
+  EXPECT_EQ(guarded->kernels, std::vector<std::string>{"second"});
+  ASSERT_EQ(guarded->refusals.size(), 1u);
+  EXPECT_EQ(guarded->refusals[0].kernel, "first");
+  EXPECT_EQ(guarded->refusals[0].function, "bad");
+  EXPECT_EQ(guarded->refusals[0].reason, "line 7: an absolute address: ld.global.u32 %rd1, [64];");
+}
+
+TEST(RewriteTest, RefusesRecursion) {
+  EXPECT_EQ(RefusalOf(".version 8.0\n.target sm_90\n.address_size 64\n"
+                      ".func b();\n.func a()\n{\ncall b;\nret;\n}\n.func b()\n{\ncall a;\nret;\n}\n"
+                      ".entry k()\n{\ncall a;\nret;\n}\n"),
+            "it calls 'a', which may call itself");
+}
+
+TEST(RewriteTest, RefusesReservedNames) {
+  for (const char* const text : {".reg .b32 wlg_base;", "wlg_l:"}) {
+    EXPECT_EQ(RefusalOf(Kernel(text)), "the module has a name that begins with wlg_") << text;
+  }
+  EXPECT_EQ(RefusalOf(Kernel("", ".global .u32 wlg_const;")),
+            "the module has a name that begins with wlg_");
+}
+
+TEST(RewriteTest, RefusesModulesOfAnotherWidth) {
+  EXPECT_EQ(RefusalOf(".version 8.0\n.target sm_90\n.address_size 32\n"),
+            "the module has addresses of 32 bits");
+  EXPECT_EQ(RefusalOf(Kernel(""), {.arena_bits = 31}), "an arena has 2^32 to 2^47 bytes");
+}
+
+TEST(RewriteTest, DoesNotDependOnTheOrderOfDeclarations) {
+  EXPECT_TRUE(Has(TextOf(Kernel("call later;", ".func later();") + ".func later()\n{\nret;\n}\n"),
+                  ".func later ();\n"));
+}
+
+}  // namespace
+}  // namespace warpline::guard

@@ -1,0 +1,24 @@
+// The names and the words that a guarded module and its loader agree on; docs/guarded-ptx.md has
+// them all.
+#ifndef WARPLINE_GUARD_REWRITE_WORDS_H_
+#define WARPLINE_GUARD_REWRITE_WORDS_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace warpline::guard {
+
+// Tenants have no names that begin so.
+inline constexpr std::string_view kReservedPrefix = "wlg_";
+
+// The one `.const` variable of a guarded module, and what lies at its start.
+inline constexpr std::string_view kConstVariable = "wlg_const";
+inline constexpr uint64_t kGuardWordBytes = 64;
+inline constexpr uint64_t kArenaHighWord = 0;  // 32 bits: the high half of the arena's address
+inline constexpr uint64_t kGlobalsWord = 8;    // Where the block of variables lies in the arena
+inline constexpr uint64_t kGridWorkspaceWord = 16;
+inline constexpr uint64_t kRecordsWord = 24;  // The ring of what kernels print and assert
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_WORDS_H_
