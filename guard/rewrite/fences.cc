@@ -55,6 +55,16 @@ void FenceWriter::TestShared(std::string_view x) {
   Add(Make("isspacep.shared", {Name(Use("wlg_ps")), Name(x)}));
 }
 
+std::string_view FenceWriter::Part(const ptx::Operand& size, int64_t bytes) {
+  Add(Make("and.b32", {Name(Use("wlg_t")), size, Number(bytes - 1)}));
+  Add(Make("setp.ne.s32", {Name(Use("wlg_ps")), Name("wlg_t"), Number(0)}));
+  ptx::Instruction end = Make("exit", {});
+  end.guard = "wlg_ps";
+  Add(std::move(end));
+  Add(Make("and.b32", {Name("wlg_t"), size, Number(bytes)}));
+  return "wlg_t";
+}
+
 std::string_view FenceWriter::InShared(std::string_view x) {
   Add(Make("cvta.to.shared.u64", {Name(Use("wlg_x")), Name(x)}));
   return "wlg_x";
@@ -85,11 +95,8 @@ std::string_view FenceWriter::Generic(std::string_view x, uint64_t bytes) {
   TestShared(x);
   Add(Make("cvta.to.shared.u64", {Name("wlg_off"), Name(x)}));
   if (settings_.hardened) {
-    Use("wlg_smem");
     Add(Make("cvt.u32.u64", {Name(Use("wlg_s")), Name("wlg_off")}));
-    Add(Make("sub.s32", {Name(Use("wlg_t")), Name("wlg_smem"), Number(int64_t(bytes))}));
-    Add(Make("min.u32", {Name("wlg_s"), Name("wlg_s"), Name("wlg_t")}));
-    Align("b32", "wlg_s", bytes);
+    ClampShared(bytes);
     Add(Make("cvt.u64.u32", {Name("wlg_off"), Name("wlg_s")}));
   } else {
     Add(Make("and.b64", {Name("wlg_off"), Name("wlg_off"), Number(kSharedMask)}));
@@ -132,7 +139,6 @@ std::string_view FenceWriter::Const(std::string_view x, uint64_t bytes) {
 
 std::string_view FenceWriter::Shared(std::string_view x, bool is_wide, int64_t offset,
                                      uint64_t bytes) {
-  Use("wlg_smem");
   Use("wlg_s");
   if (is_wide) {
     Add(Make("cvt.u32.u64", {Name("wlg_s"), Name(x)}));
@@ -143,6 +149,17 @@ std::string_view FenceWriter::Shared(std::string_view x, bool is_wide, int64_t o
   } else if (!is_wide) {
     Add(Make("mov.b32", {Name("wlg_s"), Name(x)}));
   }
+  return ClampShared(bytes);
+}
+
+std::string_view FenceWriter::SharedVariable(std::string_view name, int64_t offset,
+                                             uint64_t bytes) {
+  Add(Make("mov.b32", {Name(Use("wlg_s")), Name(name, offset)}));
+  return ClampShared(bytes);
+}
+
+std::string_view FenceWriter::ClampShared(uint64_t bytes) {
+  Use("wlg_smem");
   Add(Make("sub.s32", {Name(Use("wlg_t")), Name("wlg_smem"), Number(int64_t(bytes))}));
   Add(Make("min.u32", {Name("wlg_s"), Name("wlg_s"), Name("wlg_t")}));
   Align("b32", "wlg_s", bytes);

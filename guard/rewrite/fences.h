@@ -37,8 +37,11 @@ class FenceWriter {
   std::string_view Sum(std::string_view x, int64_t offset);
   std::string_view Widen(std::string_view x);
   std::string_view Globals() { return Use("wlg_globals"); }
+  std::string_view Consts() { return Use("wlg_consts"); }
   std::string_view Locals() { return Use("wlg_local"); }
   std::string_view Stride(const ptx::Operand& stride);
+  // `bytes` or nothing. For another size the thread ends.
+  std::string_view Part(const ptx::Operand& size, int64_t bytes);
   // Sets wlg_ps.
   void TestShared(std::string_view x);
   // Where a generic address lies in shared memory, if it does.
@@ -50,8 +53,9 @@ class FenceWriter {
   std::string_view Local(std::string_view x, uint64_t bytes);
   std::string_view Param(std::string_view x, uint64_t bytes);
   std::string_view Const(std::string_view x, uint64_t bytes);
-  // `x` is a register of 32 bits, or a variable.
+  // `x` is a register.
   std::string_view Shared(std::string_view x, bool is_wide, int64_t offset, uint64_t bytes);
+  std::string_view SharedVariable(std::string_view name, int64_t offset, uint64_t bytes);
 
   // The declarations and statements that the body begins with, then all that was added. In a
   // kernel, `first_param` is its first parameter.
@@ -65,6 +69,7 @@ class FenceWriter {
   }
   std::string_view Within(std::string_view x, std::string_view base, uint64_t total,
                           uint64_t bytes);
+  std::string_view ClampShared(uint64_t bytes);
   void Align(std::string_view type, std::string_view name, uint64_t bytes);
 
   const FenceSettings settings_;

@@ -1,6 +1,8 @@
 #include "guard/rewrite/flatten.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <utility>
 #include <variant>
 
@@ -23,6 +25,15 @@ bool InRange(std::string_view name, std::string_view prefix, uint32_t count) {
   uint32_t number = 0;
   const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
   return parsed.ec == std::errc() && parsed.ptr == name.data() + name.size() && number < count;
+}
+
+// Whether a special register, of this PTX or a later one, may have the name. Compilers call
+// registers by a letter or two and a number.
+bool MayBeSpecial(std::string_view name) {
+  if (!name.starts_with('%')) return false;
+  const size_t letters = std::min(name.find_first_of("0123456789_$", 1), name.size()) - 1;
+  const std::string_view stem = name.substr(1, letters);
+  return letters == 0 || letters > 3 || stem == "tid" || stem == "pm";
 }
 
 class Flattener {
@@ -77,8 +88,9 @@ class Flattener {
 
   // A name that nothing else of the function has. Blocks have their number in it.
   std::string Rename(const std::string& name, uint32_t scope) const {
-    if (scope == 0 && !module_names_.contains(name)) return name;
-    return absl::StrCat(name, "$", scope);
+    const bool may_be_special = MayBeSpecial(name);
+    if (scope == 0 && !may_be_special && !module_names_.contains(name)) return name;
+    return absl::StrCat(may_be_special ? "$" + name.substr(1) : name, "$", scope);
   }
 
   absl::Status Add(const Variable& variable, const std::string& name, Symbol symbol) {

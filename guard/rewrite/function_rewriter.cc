@@ -76,6 +76,15 @@ bool IsOnlyShared(Family family) {
   }
 }
 
+// A policy of the cache is a number that the hardware reads; without it the access is the same.
+void DropCacheHint(Instruction* instruction) {
+  const auto hint =
+      std::find(instruction->modifiers.begin(), instruction->modifiers.end(), "L2::cache_hint");
+  if (hint == instruction->modifiers.end() || instruction->operands.empty()) return;
+  instruction->modifiers.erase(hint);
+  instruction->operands.pop_back();
+}
+
 FenceSettings SettingsOf(const ModuleContext& module, const FlatFunction& function) {
   FenceSettings settings;
   settings.arena_bits = module.options->arena_bits;
@@ -255,35 +264,37 @@ absl::Status FunctionRewriter::RewriteCall(Instruction call) {
 bool FunctionRewriter::PutAddress(const std::string& name, int64_t offset,
                                   const Operand& destination, const Instruction& pattern,
                                   absl::Status* status) {
-  const auto put_sum = [&](std::string_view base, uint64_t place) {
-    Instruction sum =
-        Make("add.s64", {destination, Name(base),
-                         Number(static_cast<int64_t>(place + static_cast<uint64_t>(offset)))});
-    sum.guard = pattern.guard;
-    sum.guard_negated = pattern.guard_negated;
-    Put(std::move(sum));
-  };
-  const bool is_wide =
-      pattern.modifiers.empty() ? false : ptx::TypeBytes(pattern.modifiers.back()) == 8;
-  const Symbol* const symbol = function_.Find(name);
-  if (symbol == nullptr) {
-    const auto global = module_.layout->globals_by_name.find(name);
-    if (global == module_.layout->globals_by_name.end()) return false;
-    if (!global->second->refusal.empty()) {
-      *status = Refuse(absl::StrCat("'", name, "' ", global->second->refusal));
-    } else if (!is_wide) {
-      *status = Refuse("half an address");
-    } else {
-      put_sum(code_.Globals(), global->second->offset);
+  const bool is_wide = !pattern.modifiers.empty() && ptx::TypeBytes(pattern.modifiers.back()) == 8;
+  std::string_view base;
+  uint64_t place = 0;
+  const auto of_module = [&](const auto& variables) {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return false;
+    place = found->second->offset;
+    if (!found->second->refusal.empty()) {
+      *status = Refuse(absl::StrCat("'", name, "' ", found->second->refusal));
     }
     return true;
-  }
-  if (symbol->kind != Symbol::Kind::kLocal) return false;
-  if (!is_wide) {
-    *status = Refuse("half an address");
+  };
+  if (const Symbol* const symbol = function_.Find(name); symbol != nullptr) {
+    if (symbol->kind != Symbol::Kind::kLocal) return false;
+    base = code_.Locals();
+    place = local_offset_ + symbol->offset;
+  } else if (of_module(module_.layout->globals_by_name)) {
+    base = code_.Globals();
+  } else if (of_module(module_.layout->consts_by_name)) {
+    base = code_.Consts();
   } else {
-    put_sum(code_.Locals(), local_offset_ + symbol->offset);
+    return false;
   }
+  if (!is_wide) *status = Refuse("half an address");
+  if (!status->ok()) return true;
+  Instruction sum =
+      Make("add.s64", {destination, Name(base),
+                       Number(static_cast<int64_t>(place + static_cast<uint64_t>(offset)))});
+  sum.guard = pattern.guard;
+  sum.guard_negated = pattern.guard_negated;
+  Put(std::move(sum));
   return true;
 }
 
@@ -308,17 +319,6 @@ absl::Status FunctionRewriter::RewriteMove(Instruction move) {
     return absl::OkStatus();
   }
   if (symbol == nullptr && module_.shared->contains(source.name)) {
-    Put(std::move(move));
-    return absl::OkStatus();
-  }
-  if (const auto found = module_.layout->consts_by_name.find(source.name);
-      symbol == nullptr && found != module_.layout->consts_by_name.end()) {
-    if (!found->second->refusal.empty()) {
-      return Refuse(absl::StrCat("'", source.name, "' ", found->second->refusal));
-    }
-    move.operands[1] =
-        Name(kConstVariable,
-             static_cast<int64_t>(found->second->offset + static_cast<uint64_t>(source.offset)));
     Put(std::move(move));
     return absl::OkStatus();
   }
@@ -365,7 +365,8 @@ absl::Status FunctionRewriter::RewriteMatrixAccess(Instruction instruction) {
   const int64_t offset = address.offset;
   const bool is_shared = Has(instruction, "shared") || Has(instruction, "shared::cta");
   const bool is_global = Has(instruction, "global");
-  if (module_.options->hardened && !is_global) return Refuse("a matrix in shared memory");
+  // Its rows would have to be aligned, and to end within shared memory.
+  if (module_.options->hardened) return Refuse("a matrix at a stride");
   if (instruction.operands.size() > 2) {
     Operand& stride = instruction.operands[2];
     if (stride.kind != Operand::Kind::kInteger || stride.value > 65'536) {
@@ -405,6 +406,8 @@ absl::Status FunctionRewriter::RewriteAccesses(const Description& what, Instruct
     if (what.roles()[i] == ptx::Role::kAddress) continue;
     if (absl::Status status = CheckOperand(instruction.operands[i]); !status.ok()) return status;
   }
+  if (Has(instruction, "mmio")) return Refuse("an access to registers of a device");
+  DropCacheHint(&instruction);
   const bool only_shared = IsOnlyShared(what.row().family);
   for (const MemoryAccess& access : what.accesses()) {
     Operand& address = instruction.operands[access.operand];
@@ -413,7 +416,30 @@ absl::Status FunctionRewriter::RewriteAccesses(const Description& what, Instruct
     const absl::Status status = RewriteAddress(access, only_shared, &instruction, &address);
     if (!status.ok()) return status;
   }
+  if (what.row().family == Family::kCopyAsync && module_.options->hardened &&
+      instruction.operands.size() > 3) {
+    if (!instruction.guard.empty()) return Refuse("a copy of a part with a predicate");
+    const absl::Status status =
+        RewritePart(instruction.operands[2].value, &instruction.operands[3]);
+    if (!status.ok()) return status;
+  }
   Put(std::move(instruction));
+  return absl::OkStatus();
+}
+
+// The compiler reads a part from the end of its source, where it is not aligned. So a copy in which
+// that is not the whole ends the thread.
+absl::Status FunctionRewriter::RewritePart(uint64_t bytes, Operand* size) {
+  const auto whole = static_cast<int64_t>(bytes);
+  if (size->kind == Operand::Kind::kInteger) {
+    if (size->value == 0 || size->value == bytes) return absl::OkStatus();
+    return Refuse("a copy of a part");
+  }
+  const Symbol* const symbol = function_.Find(size->name);
+  if (symbol == nullptr || symbol->type == "pred") return absl::OkStatus();
+  if (ptx::TypeBytes(symbol->type) != 4 || size->negated)
+    return Refuse("a size of other than 32 bits");
+  *size = Name(code_.Part(*size, whole));
   return absl::OkStatus();
 }
 
@@ -454,7 +480,7 @@ absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access
       case Symbol::Kind::kShared:
         if (access.space != StateSpace::kShared) break;
         if (hardened && !fits(symbol->bytes)) {
-          *address = Address(code_.Shared(address->name, false, address->offset, access.bytes));
+          *address = Address(code_.SharedVariable(address->name, address->offset, access.bytes));
         }
         return absl::OkStatus();
       case Symbol::Kind::kLocal:
@@ -471,7 +497,7 @@ absl::Status FunctionRewriter::RewriteVariableAddress(const MemoryAccess& access
   if (const auto shared = module_.shared->find(address->name); shared != module_.shared->end()) {
     if (access.space != StateSpace::kShared) return Refuse("a variable of another space");
     if (hardened && !fits(shared->second)) {
-      *address = Address(code_.Shared(address->name, false, address->offset, access.bytes));
+      *address = Address(code_.SharedVariable(address->name, address->offset, access.bytes));
     }
     return absl::OkStatus();
   }

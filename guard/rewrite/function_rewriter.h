@@ -47,6 +47,7 @@ class FunctionRewriter {
   absl::Status RewriteConvertAddress(ptx::Instruction convert);
   absl::Status RewriteMatrixAccess(ptx::Instruction instruction);
   absl::Status RewriteAccesses(const ptx::Description& what, ptx::Instruction instruction);
+  absl::Status RewritePart(uint64_t bytes, ptx::Operand* size);
   absl::Status RewriteAddress(const ptx::MemoryAccess& access, bool only_shared,
                               ptx::Instruction* instruction, ptx::Operand* address);
   absl::Status RewriteVariableAddress(const ptx::MemoryAccess& access, ptx::Operand* address);

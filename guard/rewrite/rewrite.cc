@@ -1,6 +1,9 @@
 #include "guard/rewrite/rewrite.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -63,6 +66,7 @@ class ModuleRewriter {
     // Who calls what is refused is refused as well, and the rest may need less local memory.
     do {
       DropCallersOfRefused();
+      DropUnreachable();
       RewriteAll();
     } while (dropped_);
     Assemble(guarded);
@@ -115,7 +119,10 @@ class ModuleRewriter {
       if (function == nullptr || !function->has_body) continue;
       order_.push_back(function->name);
       absl::StatusOr<FlatFunction> flat = Flatten(*function, names_);
-      if (!flat.ok()) {
+      const auto refused = options_.refused.find(function->name);
+      if (refused != options_.refused.end()) {
+        refused_[function->name] = {function->name, refused->second};
+      } else if (!flat.ok()) {
         refused_[function->name] = {function->name, std::string(flat.status().message())};
       } else {
         functions_[function->name] = *std::move(flat);
@@ -153,6 +160,22 @@ class ModuleRewriter {
     }
   }
 
+  // Functions that no kernel calls any more: what is theirs is not needed.
+  void DropUnreachable() {
+    std::set<std::string> reached;
+    std::vector<std::string> open;
+    const auto reach = [&](const std::string& name) {
+      if (functions_.contains(name) && reached.insert(name).second) open.push_back(name);
+    };
+    for (const std::string& name : entries_) reach(name);
+    while (!open.empty()) {
+      const std::string name = std::move(open.back());
+      open.pop_back();
+      for (const std::string& callee : CalleesOf(functions_.at(name))) reach(callee);
+    }
+    std::erase_if(functions_, [&](const auto& entry) { return !reached.contains(entry.first); });
+  }
+
   void RewriteAll() {
     dropped_ = false;
     rewritten_.clear();
@@ -187,10 +210,11 @@ class ModuleRewriter {
     ptx::Module& out = guarded->module;
     out.version_major = module_.version_major;
     out.version_minor = module_.version_minor;
+    // Without the tables that debugging needs.
     for (const std::string& target : module_.targets) {
-      // Without the tables that debugging needs.
       if (target.starts_with("sm_")) out.targets.push_back(target);
     }
+    if (options_.hardened && !out.targets.empty()) RaiseTarget(&out);
     out.address_size = 64;
     out.items.push_back(Constants());
     for (Variable& variable : shared_variables_) out.items.push_back(std::move(variable));
@@ -218,6 +242,19 @@ class ModuleRewriter {
     }
   }
 
+  // The register that tells how much shared memory a block has came with PTX 8.1 and sm_90.
+  static void RaiseTarget(ptx::Module* out) {
+    constexpr std::string_view kPrefix = "sm_";
+    std::string& target = out->targets.front();
+    const size_t digits = target.find_first_not_of("0123456789", kPrefix.size());
+    const std::string number = target.substr(kPrefix.size(), digits - kPrefix.size());
+    if (number.size() < 2 || (number.size() == 2 && number < "90")) target = "sm_90";
+    if (out->version_major < 8 || (out->version_major == 8 && out->version_minor < 1)) {
+      out->version_major = 8;
+      out->version_minor = 1;
+    }
+  }
+
   Variable Constants() const {
     Variable constants;
     constants.space = "const";
@@ -227,8 +264,9 @@ class ModuleRewriter {
     constants.is_array = true;
     const std::string& image = layout_->consts_image;
     constants.element_count = image.size();
-    const size_t end = image.find_last_not_of('\0');
-    for (size_t i = 0; end != std::string::npos && i <= end; ++i) {
+    // The rest is zero.
+    const size_t end = std::max(image.find_last_not_of('\0') + 1, size_t{1});
+    for (size_t i = 0; i < end; ++i) {
       ptx::InitElement element;
       element.bits = static_cast<uint8_t>(image[i]);
       constants.init.push_back(element);

@@ -12,6 +12,7 @@
 #define WARPLINE_GUARD_REWRITE_REWRITE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,11 @@ namespace warpline::guard {
 struct RewriteOptions {
   // The arena has 2^arena_bits bytes and lies at a multiple of that: 32 to 47.
   int arena_bits = 36;
-  // Whether kernels shall not fault either: addresses are aligned, shared memory is clamped.
+  // Whether kernels shall not fault either: addresses are aligned, shared memory is clamped. The
+  // result needs a device of sm_90 or later.
   bool hardened = false;
+  // Functions that are refused whatever they are, with the reasons.
+  std::map<std::string, std::string> refused = {};
 };
 
 // A kernel that is not in the guarded module.

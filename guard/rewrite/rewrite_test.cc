@@ -107,7 +107,7 @@ TEST(RewriteTest, PutsConstantsBehindTheGuardsWords) {
   EXPECT_TRUE(Has(text, ", 0, 5, 0, 0, 0, 6};\n"));
   EXPECT_TRUE(Has(text, "\tld.const.u32 %r1, [wlg_const+68];\n"));
   EXPECT_TRUE(Has(text, "\tmin.u64 wlg_off, wlg_off, 68;\n"));
-  EXPECT_TRUE(Has(text, "\tmov.u64 %rd2, wlg_const+64;\n"));
+  EXPECT_TRUE(Has(text, "\tadd.s64 %rd2, wlg_consts, 64;\n"));
 }
 
 TEST(RewriteTest, RefusesTooManyConstants) {

@@ -38,6 +38,7 @@ constexpr VerbInfo kVerbs[] = {
     {"servers", Verb::kServers, "endpoint:text json"},
     {"replace", Verb::kReplace, "endpoint:text"},
     {"devices", Verb::kDevices, "endpoint:text pid:number"},
+    {"explain", Verb::kExplain, "hardened all"},
     {"audit", Verb::kAudit,
      "dir:text follow json verify anchor:text scheduler:text server:text since:text session:number "
      "tenant:text event:text"},
@@ -200,6 +201,9 @@ const char kHelp[] = R"(warpline: run CUDA programs on a GPU server
   warpline devices [--endpoint=E] [--pid=PID]
                                    what the lease, or a process without one, has of the server's
                                    devices; under `warpline run` also nvidia-smi shows it
+  warpline explain [--hardened] [--all] PROGRAM
+                                   which kernels of a program and its libraries can be guarded, so
+                                   that they may share a context with others', and why others cannot
   warpline stat [--endpoint=E]     counters of a server's devices and sessions
   warpline replace [SESSION]       have other workers take over from those of one session of a server
                                    or all, as after an upgrade
@@ -299,15 +303,15 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     line.rest.push_back(args[next]);
   }
   for (; next < args.size(); ++next) line.rest.push_back(args[next]);
-  if (line.verb == Verb::kRun && line.rest.empty()) {
-    return absl::InvalidArgumentError("warpline run: no program given");
+  const bool takes_program = line.verb == Verb::kRun || line.verb == Verb::kExplain;
+  if (takes_program && line.rest.empty()) {
+    return Wrong("warpline ", line.verb == Verb::kRun ? "run" : "explain", ": no program given");
   }
   if (auto status = CheckGpus(line); !status.ok()) return status;
   const bool takes_session = line.verb == Verb::kReplace && line.rest.size() == 1;
   if (line.verb == Verb::kTenant || line.verb == Verb::kLease || line.verb == Verb::kServers) {
     if (auto status = TakeAction(&line); !status.ok()) return status;
-  } else if (line.verb != Verb::kRun && line.verb != Verb::kServe && !takes_session &&
-             !line.rest.empty()) {
+  } else if (!takes_program && line.verb != Verb::kServe && !takes_session && !line.rest.empty()) {
     return Wrong("unexpected argument \"", line.rest[0], "\"");
   }
   return line;

@@ -25,6 +25,7 @@ enum class Verb {
   kServers,
   kReplace,
   kDevices,
+  kExplain,
   kAudit
 };
 
@@ -40,7 +41,8 @@ struct CommandLine {
   // numbers have been checked.
   std::map<std::string, std::string> options;
   // What follows the options. kReplace: the session's number, or nothing. kServe: the server's
-  // flags. kRun: the program and its arguments, at least one. kTenant, kLease, kServers: the name.
+  // flags. kRun: the program and its arguments, at least one. kExplain: programs. kTenant, kLease,
+  // kServers: the name.
   std::vector<std::string> rest;
 
   bool Has(const std::string& option) const { return options.count(option) != 0; }

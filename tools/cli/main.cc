@@ -19,6 +19,7 @@
 #include "tools/cli/audit.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/devices.h"
+#include "tools/cli/explain.h"
 #include "tools/cli/operator.h"
 #include "tools/cli/report.h"
 #include "tools/cli/run.h"
@@ -136,6 +137,8 @@ int Main(const std::vector<std::string>& args) {
       return Replace(*line);
     case Verb::kDevices:
       return Print(Devices(*line));
+    case Verb::kExplain:
+      return Explain(*line);
     case Verb::kAudit:
       return Audit(*line);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_format.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
 #include "server/device/cpu/execution/lane_registers.h"
@@ -23,7 +24,8 @@ bool ForBarriers(Block& block, const Warp& warp, const uint8_t* regs, const Op& 
     const auto address = Lane<uint64_t>(regs, op.r[1], i);
     uint64_t host;
     if (!ResolveGeneric(block, warp, i, address, 8, true, &host)) {
-      return block.Fault(CudaResult::kIllegalAddress, op, "mbarrier outside shared memory");
+      return block.Fault(CudaResult::kIllegalAddress, op,
+                         absl::StrFormat("mbarrier at generic address 0x%x", address));
     }
     if (address % 8 != 0 || host % 8 != 0) {
       return block.Fault(CudaResult::kMisalignedAddress, op, "misaligned mbarrier");
@@ -46,9 +48,13 @@ bool CopyAsync(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t m
     if (to % bytes != 0 || (take != 0 && from % bytes != 0)) {
       return block.Fault(CudaResult::kMisalignedAddress, op, "misaligned cp.async");
     }
-    if (!ResolveGeneric(block, warp, i, to, bytes, true, &target) ||
-        (take != 0 && !ResolveGeneric(block, warp, i, from, take, false, &source))) {
-      return block.Fault(CudaResult::kIllegalAddress, op, "cp.async");
+    if (!ResolveGeneric(block, warp, i, to, bytes, true, &target)) {
+      return block.Fault(CudaResult::kIllegalAddress, op,
+                         absl::StrFormat("cp.async to generic address 0x%x", to));
+    }
+    if (take != 0 && !ResolveGeneric(block, warp, i, from, take, false, &source)) {
+      return block.Fault(CudaResult::kIllegalAddress, op,
+                         absl::StrFormat("cp.async from generic address 0x%x", from));
     }
     uint8_t data[16] = {};
     if (take != 0) std::memcpy(data, reinterpret_cast<const void*>(source), take);

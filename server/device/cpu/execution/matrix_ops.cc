@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/str_format.h"
 #include "server/device/cpu/alu/half_float.h"
 #include "server/device/cpu/execution/block.h"
 #include "server/device/cpu/execution/lane_addresses.h"
@@ -189,7 +190,8 @@ bool Transfer(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t ma
       const uint64_t address = base + index * size;
       uint64_t host;
       if (!ResolveGeneric(block, warp, lane, address, size, store, &host)) {
-        return block.Fault(CudaResult::kIllegalAddress, op, "matrix in memory");
+        return block.Fault(CudaResult::kIllegalAddress, op,
+                           absl::StrFormat("matrix at generic address 0x%x", address));
       }
       uint8_t* const element = Element(regs, matrix, lane, i);
       auto* const memory = reinterpret_cast<void*>(host);
@@ -211,7 +213,8 @@ bool Tiles(Block& block, Warp& warp, uint8_t* regs, const Op& op, uint32_t mask,
         return block.Fault(CudaResult::kMisalignedAddress, op, "misaligned row of a matrix");
       }
       if (!ResolveGeneric(block, warp, lane, address, 16, store, &rows[row])) {
-        return block.Fault(CudaResult::kIllegalAddress, op, "row of a matrix");
+        return block.Fault(CudaResult::kIllegalAddress, op,
+                           absl::StrFormat("row of a matrix at generic address 0x%x", address));
       }
     }
     for (int lane = 0; lane < kLanes; ++lane) {

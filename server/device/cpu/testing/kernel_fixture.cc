@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/device/cpu/cpu_backend.h"
+#include "server/device/cpu/testing/kernel_loader.h"
 
 namespace warpline::cpu {
 namespace {
@@ -43,7 +44,8 @@ void KernelFixture::SetUp() {
 
 device::KernelId KernelFixture::Load(std::string_view text, const std::string& name) {
   device::KernelId kernel{};
-  EXPECT_EQ(context_->LoadModule(text, &module_), CudaResult::kSuccess);
+  EXPECT_EQ(LoadText(context_.get(), text, base_, memory_ + kMappedBytes / 2, &module_),
+            CudaResult::kSuccess);
   EXPECT_EQ(context_->FindKernel(module_, name, &kernel), CudaResult::kSuccess);
   return kernel;
 }

@@ -1,0 +1,93 @@
+#include "guard/guard.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "guard/rewrite/words.h"
+#include "guard/verify/verify.h"
+#include "ptx/parser.h"
+#include "ptx/printer.h"
+
+namespace warpline::guard {
+
+namespace {
+
+// After so many functions that the verifier refuses, the module is not worth the time.
+constexpr int kMostTries = 16;
+
+// The function in whose text a refusal of the verifier's, "line N: ...", lies; empty for none.
+std::string FunctionAt(const std::string& text, absl::string_view refusal) {
+  size_t line = 0;
+  absl::ConsumePrefix(&refusal, "line ");
+  if (!absl::SimpleAtoi(refusal.substr(0, refusal.find(':')), &line)) return "";
+  std::string function;
+  size_t begin = 0;
+  for (size_t number = 1; number <= line && begin < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view head = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    // A function's head begins at the start of its line; its name stands before the parameters,
+    // which come last.
+    if (head.empty() || head.front() != '.') continue;
+    const size_t entry = head.find(".entry "), func = head.find(".func ");
+    if (entry == std::string_view::npos && func == std::string_view::npos) continue;
+    const size_t name_end = head.rfind(" (");
+    if (name_end == std::string_view::npos || name_end == 0) continue;
+    const size_t name_begin = head.rfind(' ', name_end - 1) + 1;
+    function = head.substr(name_begin, name_end - name_begin);
+  }
+  return function;
+}
+
+}  // namespace
+
+absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& options) {
+  const absl::StatusOr<ptx::Module> module = ptx::Parse(text);
+  if (!module.ok()) return module.status();
+  RewriteOptions tried = options;
+  for (int tries = 1;; ++tries) {
+    absl::StatusOr<GuardedModule> guarded = Rewrite(*module, tried);
+    if (!guarded.ok()) return guarded.status();
+    GuardedText result;
+    result.text = ptx::Print(guarded->module);
+    const absl::Status verified = Verify(result.text, {options.arena_bits, options.hardened});
+    if (verified.ok()) {
+      result.layout = std::move(guarded->layout);
+      result.kernels = std::move(guarded->kernels);
+      result.refusals = std::move(guarded->refusals);
+      return result;
+    }
+    const std::string why = absl::StrCat("the verifier refuses it: ", verified.message());
+    const std::string function = FunctionAt(result.text, verified.message());
+    if (function.empty() || tries == kMostTries || !tried.refused.emplace(function, why).second) {
+      return absl::InternalError(why);
+    }
+  }
+}
+
+std::string GlobalsAt(const ModuleLayout& layout, uint64_t address) {
+  std::string bytes = layout.globals_image;
+  for (const Relocation& relocation : layout.relocations) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + relocation.offset, sizeof(value));
+    value += address;
+    std::memcpy(bytes.data() + relocation.offset, &value, sizeof(value));
+  }
+  return bytes;
+}
+
+std::string GuardWords(uint64_t arena, uint64_t globals) {
+  std::string words(kGuardWordBytes, '\0');
+  const auto high = static_cast<uint32_t>(arena >> 32);
+  std::memcpy(words.data() + kArenaHighWord, &high, sizeof(high));
+  std::memcpy(words.data() + kGlobalsWord, &globals, sizeof(globals));
+  return words;
+}
+
+}  // namespace warpline::guard

@@ -1,0 +1,39 @@
+// Guards a module's text: parses it, rewrites it, and proves what comes out.
+//
+//   absl::StatusOr<GuardedText> guarded = Guard(text, {.arena_bits = 36});
+//   if (guarded.ok()) Compile(guarded->text);
+//
+// Thread-safe.
+#ifndef WARPLINE_GUARD_GUARD_H_
+#define WARPLINE_GUARD_GUARD_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "guard/rewrite/rewrite.h"
+
+namespace warpline::guard {
+
+struct GuardedText {
+  std::string text;  // What the verifier has accepted
+  ModuleLayout layout;
+  std::vector<std::string> kernels;
+  std::vector<Refusal> refusals;
+};
+
+// INVALID_ARGUMENT for text that is not PTX and for a module of which nothing can be guarded. What
+// the rewriter wrote and the verifier refuses, which is a mistake of ours, is left out as if the
+// rewriter had refused it, function by function; INTERNAL where that does not help.
+absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& options);
+
+// The first `globals_bytes` of the block of a module's variables that lies at `address`, with its
+// relocations done. What is behind them is zero.
+std::string GlobalsAt(const ModuleLayout& layout, uint64_t address);
+// The guard's words for a module whose variables lie at `globals` in the arena at `arena`.
+std::string GuardWords(uint64_t arena, uint64_t globals);
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_GUARD_H_

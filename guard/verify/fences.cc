@@ -1,0 +1,256 @@
+#include "guard/verify/fences.h"
+
+#include <algorithm>
+
+namespace warpline::guard {
+namespace {
+
+using Holds = Value::Holds;
+using Stage = Value::Stage;
+
+constexpr int64_t kMostAccess = 32;     // Bytes of the largest access
+constexpr int64_t kBaseAlignment = 16;  // Of wlg_locals and of an entry's parameters
+constexpr int64_t kSharedMask = 262143;
+constexpr int64_t kMostStride = 65536;
+
+// Whether `number` is a power of two that may be the bytes of an access.
+bool IsAccessSize(int64_t number) {
+  return number >= 1 && number <= kMostAccess && (number & (number - 1)) == 0;
+}
+bool IsAlignmentMask(int64_t number) { return number < -1 && IsAccessSize(-number); }
+
+constexpr Refusal kMissing = "a step of the fence is missing before this one";
+constexpr Refusal kNotSet = "the prologue has not set what this reads";
+constexpr Refusal kHardenedOnly = "a step of hardened fences";
+constexpr Refusal kWrongNumber = "the wrong number in a fence";
+
+}  // namespace
+
+void Fences::Reset() {
+  in_prologue_ = false;
+  now_ = GuardState();
+}
+
+Refusal Fences::Apply(std::string_view statement) {
+  int64_t number = 0;
+  const Step step = FindStep(statement, scope_, limits_.first_parameter, &number);
+  if (step == Step::kNone) return "a guard register is written by something else than a fence";
+  if (step <= Step::kSetSmem) return ApplyPrologue(step);
+  in_prologue_ = false;
+  if (step <= Step::kBoundStride) return ApplyArena(step, number);
+  if (step <= Step::kTestPart) return ApplyShared(step, number);
+  return ApplyWindow(step, number);
+}
+
+Refusal Fences::ApplyPrologue(Step step) {
+  if (!in_prologue_) return "a statement of the prologue stands behind it";
+  if (step <= last_prologue_step_) return "the order of the prologue";
+  last_prologue_step_ = step;
+  switch (step) {
+    case Step::kSetBase:
+      prologue_.base = true;
+      return {};
+    case Step::kSetGlobals:
+      return {};
+    case Step::kSetConstants:
+      prologue_.constants = true;
+      return {};
+    case Step::kSetParameters:
+      prologue_.parameters = true;
+      return limits_.is_entry ? Refusal() : "wlg_params outside of an entry";
+    case Step::kSetEntryLocal:
+      prologue_.local = true;
+      return scope_.Find("wlg_locals") != nullptr ? Refusal() : "wlg_locals is not declared";
+    case Step::kSetFunctionLocal:
+      prologue_.local = true;
+      return scope_.Find("wlg_depot") != nullptr ? Refusal() : "wlg_depot is not declared";
+    default:
+      prologue_.smem = true;
+      return limits_.target >= 90 ? Refusal() : "%aggr_smem_size needs target sm_90";
+  }
+}
+
+Refusal Fences::ApplyArena(Step step, int64_t number) {
+  const int bits = limits_.policy.arena_bits;
+  switch (step) {
+    case Step::kSplit:
+      now_.lo = now_.hi = {.holds = Holds::kRaw};
+      return {};
+    case Step::kConfineHigh:
+      if (now_.hi.holds != Holds::kRaw) return kMissing;
+      if (!prologue_.base) return kNotSet;
+      if (bits <= 32 || number != (int64_t{1} << (bits - 32)) - 1) return kWrongNumber;
+      now_.hi.holds = Holds::kConfined;
+      return {};
+    case Step::kAlignLow:
+      if (!limits_.policy.hardened) return kHardenedOnly;
+      if (now_.lo.holds != Holds::kRaw) return kMissing;
+      if (!IsAlignmentMask(number)) return kWrongNumber;
+      now_.lo.alignment = std::max(now_.lo.alignment, -number);
+      return {};
+    case Step::kJoin:
+    case Step::kJoinBase:
+      if (now_.lo.holds != Holds::kRaw) return kMissing;
+      if (step == Step::kJoin && now_.hi.holds != Holds::kConfined) return kMissing;
+      if (step == Step::kJoinBase && !prologue_.base) return kNotSet;
+      if (step == Step::kJoinBase && bits != 32) return "the fence of an arena of 32 bits";
+      now_.at = {.holds = Holds::kInArena, .bytes = kMostAccess, .alignment = now_.lo.alignment};
+      now_.has_shared_leg = now_.has_local_leg = false;
+      return {};
+    case Step::kBoundStride:
+      if (number != kMostStride) return kWrongNumber;
+      now_.is_stride_bounded = true;
+      return {};
+    default:  // kX
+      return {};
+  }
+}
+
+Refusal Fences::ApplyShared(Step step, int64_t number) {
+  Value& off = now_.off;
+  Value& s = now_.s;
+  const bool hardened = limits_.policy.hardened;
+  if (step >= Step::kSharedToS && !hardened) return kHardenedOnly;
+  switch (step) {
+    case Step::kTestShared:
+      now_.has_shared_window = true;
+      return {};
+    case Step::kToShared:
+      off = {.holds = Holds::kShared};
+      return {};
+    case Step::kMaskOff:
+      if (off.holds == Holds::kShared && off.stage == Stage::kDistance && !hardened) {
+        off.stage = Stage::kBounded;
+        off.bytes = kMostAccess;
+        return number == kSharedMask ? Refusal() : kWrongNumber;
+      }
+      if (!hardened) return kHardenedOnly;
+      if (off.holds < Holds::kLocal || off.stage != Stage::kBounded) return kMissing;
+      if (!IsAlignmentMask(number)) return kWrongNumber;
+      off.alignment = std::max(off.alignment, -number);
+      return {};
+    case Step::kFromShared:
+      if (off.holds != Holds::kShared || off.stage != Stage::kBounded) return kMissing;
+      off.stage = Stage::kGeneric;
+      return {};
+    case Step::kPickShared:
+      if (now_.at.holds != Holds::kInArena || now_.has_shared_leg || !now_.has_shared_window ||
+          off.holds != Holds::kShared || off.stage != Stage::kGeneric) {
+        return kMissing;
+      }
+      now_.has_shared_leg = true;
+      now_.at.bytes = std::min(now_.at.bytes, off.bytes);
+      now_.at.alignment = std::min(now_.at.alignment, off.alignment);
+      return {};
+    case Step::kSharedToS:
+      if (off.holds != Holds::kShared || off.stage != Stage::kDistance) return kMissing;
+      s = {.holds = Holds::kRaw};
+      return {};
+    case Step::kSetT:
+      if (!prologue_.smem) return kNotSet;
+      if (!IsAccessSize(number)) return kWrongNumber;
+      now_.t = {.holds = Holds::kRaw, .bytes = number};
+      now_.part = 0;
+      return {};
+    case Step::kBoundS:
+      if (s.holds != Holds::kRaw || now_.t.holds != Holds::kRaw) return kMissing;
+      s = {.holds = Holds::kShared, .stage = Stage::kBounded, .bytes = now_.t.bytes};
+      return {};
+    case Step::kAlignS:
+      if (s.holds != Holds::kShared) return kMissing;
+      if (!IsAlignmentMask(number)) return kWrongNumber;
+      s.alignment = std::max(s.alignment, -number);
+      return {};
+    case Step::kSToOff:
+      if (s.holds != Holds::kShared) return kMissing;
+      off = s;
+      return {};
+    case Step::kKeepPart:
+      now_.t = {};
+      now_.part = number;
+      return number > 0 && number <= kMostAccess ? Refusal() : kWrongNumber;
+    case Step::kTestPart:
+      now_.has_shared_window = false;
+      return now_.part != 0 ? Refusal() : kMissing;
+    default:  // kS
+      s = {.holds = Holds::kRaw};
+      return {};
+  }
+}
+
+Refusal Fences::ApplyWindow(Step step, int64_t number) {
+  Value& off = now_.off;
+  switch (step) {
+    case Step::kTestLocal:
+      now_.has_local_window = true;
+      return {};
+    case Step::kToLocal:
+      off = {.holds = Holds::kRaw};
+      return {};
+    case Step::kMeasureLeg:
+      if (off.holds != Holds::kRaw) return kMissing;
+      return Measure(Holds::kLocal, prologue_.local);
+    case Step::kMeasureLocal:
+      return Measure(Holds::kLocal, prologue_.local);
+    case Step::kMeasureParameters:
+      return Measure(Holds::kParameters, prologue_.parameters);
+    case Step::kMeasureConstants:
+      return Measure(Holds::kConstants, prologue_.constants);
+    case Step::kBoundOff:
+      return Bound(number);
+    case Step::kAddLocal:
+      if (off.holds != Holds::kLocal || off.stage != Stage::kBounded) return kMissing;
+      off.stage = Stage::kAddress;
+      return {};
+    case Step::kFromLocal:
+      if (off.holds != Holds::kLocal || off.stage != Stage::kAddress) return kMissing;
+      off.stage = Stage::kGeneric;
+      return {};
+    case Step::kPickLocal:
+      if (!now_.has_shared_leg || now_.has_local_leg || !now_.has_local_window ||
+          off.holds != Holds::kLocal || off.stage != Stage::kGeneric) {
+        return kMissing;
+      }
+      now_.has_local_leg = true;
+      now_.at.bytes = std::min(now_.at.bytes, off.bytes);
+      now_.at.alignment = std::min({now_.at.alignment, off.alignment, kBaseAlignment});
+      return {};
+    case Step::kArriveLocal:
+      return Arrive(Holds::kLocal);
+    case Step::kArriveParameters:
+      return Arrive(Holds::kParameters);
+    default:  // kArriveConstants
+      return Arrive(Holds::kConstants);
+  }
+}
+
+// wlg_off becomes the distance of an address from the start of a window.
+Refusal Fences::Measure(Holds window, bool base_is_set) {
+  now_.off = {.holds = window};
+  return base_is_set ? Refusal() : kNotSet;
+}
+
+// wlg_off becomes at most `most`, so that what is left of the window may be accessed from there.
+Refusal Fences::Bound(int64_t most) {
+  Value& off = now_.off;
+  if (off.holds < Holds::kLocal || off.stage != Stage::kDistance) return kMissing;
+  const int64_t total = off.holds == Holds::kLocal        ? limits_.locals
+                        : off.holds == Holds::kParameters ? limits_.parameters
+                                                          : limits_.constants;
+  if (most < 0 || most >= total) return kWrongNumber;
+  off.stage = Stage::kBounded;
+  off.bytes = total - most;
+  return {};
+}
+
+// wlg_at becomes an address in the window.
+Refusal Fences::Arrive(Holds window) {
+  const Value& off = now_.off;
+  if (off.holds != window || off.stage != Stage::kBounded) return kMissing;
+  now_.at = {
+      .holds = window, .bytes = off.bytes, .alignment = std::min(off.alignment, kBaseAlignment)};
+  now_.has_shared_leg = now_.has_local_leg = false;
+  return {};
+}
+
+}  // namespace warpline::guard

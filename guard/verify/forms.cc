@@ -1,0 +1,115 @@
+#include "guard/verify/forms.h"
+
+#include "guard/verify/reader.h"
+
+namespace warpline::guard {
+namespace {
+
+struct Form {
+  // <X> is a register of 64 bits, <R> one of 32 bits, <S> a variable in shared memory with or
+  // without an offset, <P> the first parameter, and <N> a number.
+  std::string_view text;
+  Step step;
+};
+
+constexpr Form kForms[] = {
+    {"mov.b64 {wlg_lo, wlg_hi}, <X>", Step::kSplit},
+    {"lop3.b32 wlg_hi, wlg_hi, <N>, wlg_base, 234", Step::kConfineHigh},
+    {"and.b32 wlg_lo, wlg_lo, <N>", Step::kAlignLow},
+    {"mov.b64 wlg_at, {wlg_lo, wlg_hi}", Step::kJoin},
+    {"mov.b64 wlg_at, {wlg_lo, wlg_base}", Step::kJoinBase},
+    {"add.s64 wlg_x, <X>, <N>", Step::kX},
+    {"cvt.u64.u32 wlg_x, <R>", Step::kX},
+    {"cvta.to.shared.u64 wlg_x, <X>", Step::kX},
+    {"min.u32 wlg_stride, <R>, <N>", Step::kBoundStride},
+
+    {"isspacep.shared wlg_ps, <X>", Step::kTestShared},
+    {"cvta.to.shared.u64 wlg_off, <X>", Step::kToShared},
+    {"and.b64 wlg_off, wlg_off, <N>", Step::kMaskOff},
+    {"cvta.shared.u64 wlg_off, wlg_off", Step::kFromShared},
+    {"selp.b64 wlg_at, wlg_off, wlg_at, wlg_ps", Step::kPickShared},
+    {"cvt.u32.u64 wlg_s, wlg_off", Step::kSharedToS},
+    {"cvt.u32.u64 wlg_s, <X>", Step::kS},
+    {"add.s32 wlg_s, <R>, <N>", Step::kS},
+    {"add.s32 wlg_s, wlg_s, <N>", Step::kS},
+    {"mov.b32 wlg_s, <R>", Step::kS},
+    {"mov.b32 wlg_s, <S>", Step::kS},
+    {"sub.s32 wlg_t, wlg_smem, <N>", Step::kSetT},
+    {"min.u32 wlg_s, wlg_s, wlg_t", Step::kBoundS},
+    {"and.b32 wlg_s, wlg_s, <N>", Step::kAlignS},
+    {"cvt.u64.u32 wlg_off, wlg_s", Step::kSToOff},
+    {"and.b32 wlg_t, <R>, <N>", Step::kKeepPart},
+    {"setp.ne.s32 wlg_ps, wlg_t, 0", Step::kTestPart},
+
+    {"isspacep.local wlg_pl, <X>", Step::kTestLocal},
+    {"cvta.to.local.u64 wlg_off, <X>", Step::kToLocal},
+    {"sub.s64 wlg_off, wlg_off, wlg_local", Step::kMeasureLeg},
+    {"sub.s64 wlg_off, <X>, wlg_local", Step::kMeasureLocal},
+    {"sub.s64 wlg_off, <X>, wlg_params", Step::kMeasureParameters},
+    {"sub.s64 wlg_off, <X>, wlg_consts", Step::kMeasureConstants},
+    {"min.u64 wlg_off, wlg_off, <N>", Step::kBoundOff},
+    {"add.s64 wlg_off, wlg_off, wlg_local", Step::kAddLocal},
+    {"cvta.local.u64 wlg_off, wlg_off", Step::kFromLocal},
+    {"selp.b64 wlg_at, wlg_off, wlg_at, wlg_pl", Step::kPickLocal},
+    {"add.s64 wlg_at, wlg_off, wlg_local", Step::kArriveLocal},
+    {"add.s64 wlg_at, wlg_off, wlg_params", Step::kArriveParameters},
+    {"add.s64 wlg_at, wlg_off, wlg_consts", Step::kArriveConstants},
+
+    {"ld.const.b32 wlg_base, [wlg_const]", Step::kSetBase},
+    {"ld.const.b64 wlg_globals, [wlg_const+8]", Step::kSetGlobals},
+    {"mov.b64 wlg_consts, wlg_const", Step::kSetConstants},
+    {"mov.b64 wlg_params, <P>", Step::kSetParameters},
+    {"mov.b64 wlg_local, wlg_locals", Step::kSetEntryLocal},
+    {"ld.param.b64 wlg_local, [wlg_depot]", Step::kSetFunctionLocal},
+    {"mov.b32 wlg_smem, %aggr_smem_size", Step::kSetSmem},
+};
+
+// Whether fences may confine what the register holds.
+bool IsAddressRegister(std::string_view name, const Scope& scope) {
+  if (IsGuardName(name) && name != "wlg_x" && name != "wlg_globals") return false;
+  const Name* const found = scope.Find(name);
+  return found != nullptr && found->kind == Name::Kind::kRegister && IsInteger64(found->type);
+}
+
+bool Matches(std::string_view form, std::string_view statement, const Scope& scope,
+             std::string_view first_parameter, int64_t* number) {
+  Cursor cursor(statement);
+  while (!form.empty()) {
+    const std::string_view literal = form.substr(0, form.find('<'));
+    if (!cursor.Skip(literal)) return false;
+    form.remove_prefix(literal.size());
+    if (form.empty()) break;
+    const char hole = form[1];
+    form.remove_prefix(3);
+    if (hole == 'N') {
+      if (!cursor.Integer(number)) return false;
+      continue;
+    }
+    std::string_view name;
+    if (!cursor.Name(&name)) return false;
+    if (hole == 'X') {
+      if (!IsAddressRegister(name, scope)) return false;
+      continue;
+    }
+    const Name* const found = IsGuardName(name) ? nullptr : scope.Find(name);
+    if (found == nullptr) return false;
+    if (hole == 'R' && !(found->kind == Name::Kind::kRegister && IsInteger32(found->type))) {
+      return false;
+    }
+    if (hole == 'S' && !(found->kind == Name::Kind::kShared && cursor.Offset(number))) return false;
+    if (hole == 'P' && name != first_parameter) return false;
+  }
+  return cursor.AtEnd();
+}
+
+}  // namespace
+
+Step FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter,
+              int64_t* number) {
+  for (const Form& form : kForms) {
+    if (Matches(form.text, statement, scope, first_parameter, number)) return form.step;
+  }
+  return Step::kNone;
+}
+
+}  // namespace warpline::guard

@@ -1,0 +1,71 @@
+// The forms of the statements that write guard registers, as the contract spells them out.
+// Thread-safe.
+#ifndef WARPLINE_GUARD_VERIFY_FORMS_H_
+#define WARPLINE_GUARD_VERIFY_FORMS_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "guard/verify/names.h"
+
+namespace warpline::guard {
+
+// What such a statement does.
+enum class Step : uint8_t {
+  // --- Of the prologue, in their order.
+  kNone,
+  kSetBase,
+  kSetGlobals,
+  kSetConstants,
+  kSetParameters,
+  kSetEntryLocal,
+  kSetFunctionLocal,
+  kSetSmem,
+  // --- Of the arena fence and the stride.
+  kX,  // wlg_x holds anything.
+  kSplit,
+  kConfineHigh,
+  kAlignLow,
+  kJoin,
+  kJoinBase,
+  kBoundStride,
+  // --- Of the shared leg and the shared fence.
+  kTestShared,
+  kToShared,
+  kMaskOff,
+  kFromShared,
+  kPickShared,
+  kSharedToS,
+  kS,  // wlg_s holds anything.
+  kSetT,
+  kBoundS,
+  kAlignS,
+  kSToOff,
+  // --- Of a copy of a part of its bytes.
+  kKeepPart,
+  kTestPart,
+  // --- Of the local leg and the local, parameter and constant fences.
+  kTestLocal,
+  kToLocal,
+  kMeasureLeg,
+  kMeasureLocal,
+  kMeasureParameters,
+  kMeasureConstants,
+  kBoundOff,
+  kAddLocal,
+  kFromLocal,
+  kPickLocal,
+  kArriveLocal,
+  kArriveParameters,
+  kArriveConstants,
+};
+
+// Returns which step a statement is, or kNone. The statement has no predicate, tab and semicolon.
+// `scope` is that of its function, and `first_parameter` the name of the function's first
+// parameter. `number` becomes the number in the statement, where its form has one.
+Step FindStep(std::string_view statement, const Scope& scope, std::string_view first_parameter,
+              int64_t* number);
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_VERIFY_FORMS_H_

@@ -1,0 +1,264 @@
+#include "guard/verify/function.h"
+
+#include <utility>
+
+namespace warpline::guard {
+namespace {
+
+constexpr std::string_view kPragma = "\t.pragma \"nounroll\";";
+constexpr int64_t kMostStride = 65536;
+
+// Whether an operand is a name and nothing else.
+bool IsPlainName(const Operand& operand) {
+  return operand.kind == Operand::Kind::kName && !operand.negated && operand.component.empty() &&
+         operand.value == 0;
+}
+
+// Whether an instruction writes a guard register, for all that its operands say.
+bool WritesGuard(const Instruction& instruction) {
+  if (instruction.operands.empty()) return false;
+  const Operand& first = instruction.operands[0];
+  if (first.kind == Operand::Kind::kName) return IsGuardName(first.name);
+  if (first.kind != Operand::Kind::kVector && first.kind != Operand::Kind::kPair) return false;
+  for (const Operand& element : instruction.ElementsOf(first)) {
+    if (IsGuardName(element.name)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+FunctionVerifier::FunctionVerifier(const Module& module, const Function& function)
+    : module_(module), function_(function), scope_(&module.names), fences_(&limits_, &scope_) {
+  limits_.policy = module.policy;
+  limits_.target = module.target;
+  limits_.locals = module.locals;
+  limits_.constants = module.constants;
+  limits_.is_entry = function.head.is_entry;
+  if (!function.head.parameters.empty()) {
+    limits_.first_parameter = function.head.parameters[0].name;
+  }
+}
+
+Finding FunctionVerifier::Verify(std::vector<size_t>* callees) {
+  callees_ = callees;
+  if (Refusal refusal = DeclareParameters(); !refusal.empty()) return {function_.line, refusal};
+  Lines lines(function_.body, function_.body_line);
+  while (lines.Next()) {
+    if (Refusal refusal = VerifyLine(lines.line()); !refusal.empty()) {
+      return {lines.line(), refusal};
+    }
+  }
+  for (const Branch& branch : branches_) {
+    const Name* const label = scope_.Find(branch.label);
+    if (label == nullptr || label->kind != Name::Kind::kLabel) {
+      return {branch.line, "not a label of this function"};
+    }
+  }
+  return {};
+}
+
+Refusal FunctionVerifier::VerifyLine(const Line& line) {
+  const bool passed = std::exchange(passed_, false);
+  if (!line.text.empty() && line.text.back() == ':') return VerifyLabel(line.text);
+  const bool is_pragma = line.text == kPragma;
+  if (line.text.starts_with("\t.") && !is_pragma) return VerifyDeclaration(line.text);
+  declares_ = false;
+  if (!is_pragma) return VerifyInstruction(line, passed);
+  fences_.EndPrologue();
+  return {};
+}
+
+Refusal FunctionVerifier::VerifyLabel(std::string_view line) {
+  declares_ = false;
+  fences_.Reset();
+  Cursor cursor(line);
+  std::string_view name;
+  if (!cursor.Name(&name) || !cursor.Skip(":") || !cursor.AtEnd()) return "a malformed label";
+  if (Refusal refusal = CheckTenantName(name); !refusal.empty()) return refusal;
+  const bool is_new = scope_.Declare(name, {.kind = Name::Kind::kLabel});
+  return is_new ? Refusal() : "a name is declared twice";
+}
+
+Refusal FunctionVerifier::VerifyInstruction(const Line& line, bool passed) {
+  if (Refusal refusal = ReadInstruction(line.text, &instruction_); !refusal.empty()) return refusal;
+  if (instruction_.has_predicate) {
+    const Name* const name = scope_.Find(instruction_.predicate);
+    if (name == nullptr || name->kind != Name::Kind::kRegister || name->type != "pred") {
+      return "a predicate that is not declared";
+    }
+  }
+  if (WritesGuard(instruction_)) {
+    if (instruction_.has_predicate) return "a guard's statement has a predicate";
+    return fences_.Apply(instruction_.text);
+  }
+  fences_.EndPrologue();
+  if (instruction_.text.starts_with("st.param.b64 [wlg_pass], ")) return VerifyPass();
+  Description description;
+  if (Refusal refusal = Describe(instruction_, &description); !refusal.empty()) return refusal;
+  switch (description.rule) {
+    case Rule::kMemory:
+      return VerifyMemory(description);
+    case Rule::kMove:
+      return VerifyMove();
+    case Rule::kCall:
+      return VerifyCall(passed);
+    case Rule::kBranch:
+      if (!IsPlainName(instruction_.operands[0])) return "not a label";
+      branches_.push_back({line, instruction_.operands[0].name});
+      return {};
+    case Rule::kRegisters:
+      break;
+  }
+  for (size_t i = 0; i < instruction_.operands.size(); ++i) {
+    if (Refusal refusal = VerifyPlain(i); !refusal.empty()) return refusal;
+  }
+  return {};
+}
+
+// The statement before a call, which gives the callee this thread's wlg_locals.
+Refusal FunctionVerifier::VerifyPass() {
+  if (instruction_.has_predicate || instruction_.text != "st.param.b64 [wlg_pass], wlg_local") {
+    return "wlg_pass is written by something else than the guard";
+  }
+  if (scope_.Find("wlg_pass") == nullptr) return "wlg_pass is not declared";
+  if (!fences_.prologue().local) return "the prologue has not set wlg_local";
+  passed_ = true;
+  return {};
+}
+
+Refusal FunctionVerifier::VerifyMemory(const Description& description) {
+  const Surroundings here = {limits_, scope_, fences_};
+  const Access& access = description.accesses[0];
+  size_t next = 0;
+  for (size_t i = 0; i < instruction_.operands.size(); ++i) {
+    if (next < description.count && description.accesses[next].operand == i) {
+      const Access& checked = description.accesses[next++];
+      Refusal refusal = CheckAccess(checked, instruction_.operands[i], here);
+      if (!refusal.empty()) return refusal;
+    } else if (Refusal refusal = VerifyPlain(i); !refusal.empty()) {
+      return refusal;
+    }
+  }
+  if (access.is_matrix && instruction_.operands.size() == 3) {
+    const Operand& stride = instruction_.operands[2];
+    const bool is_literal =
+        stride.kind == Operand::Kind::kInteger && stride.value >= 0 && stride.value <= kMostStride;
+    const bool is_bounded =
+        IsPlainName(stride) && stride.name == "wlg_stride" && fences_.now().is_stride_bounded;
+    if (!is_literal && !is_bounded) return "a stride that is not bounded";
+  }
+  // A copy of fewer bytes than its size reads the end of its source, which is not aligned.
+  if (description.count == 2 && limits_.policy.hardened && instruction_.operands.size() == 4) {
+    const Operand& size = instruction_.operands[3];
+    const Name* const name = scope_.Find(size.name);
+    const bool is_literal =
+        size.kind == Operand::Kind::kInteger && (size.value == 0 || size.value == access.bytes);
+    const bool is_whole =
+        IsPlainName(size) && size.name == "wlg_t" && fences_.now().part == access.bytes;
+    if (!is_literal && !is_whole && (name == nullptr || name->type != "pred")) {
+      return "a copy of a part that may not be aligned";
+    }
+  }
+  return {};
+}
+
+// A move may take the address of what the tenant has declared, and of wlg_locals.
+Refusal FunctionVerifier::VerifyMove() {
+  if (Refusal refusal = VerifyPlain(0); !refusal.empty()) return refusal;
+  const Operand& source = instruction_.operands[1];
+  if (source.kind == Operand::Kind::kName && !source.negated && source.component.empty()) {
+    const Name* const name = scope_.Find(source.name);
+    if (name != nullptr &&
+        (name->kind == Name::Kind::kShared || name->kind == Name::Kind::kLocals ||
+         name->kind == Name::Kind::kEntryParameter)) {
+      return {};
+    }
+  }
+  return VerifyPlain(1);
+}
+
+Refusal FunctionVerifier::VerifyCall(bool passed) {
+  const auto& operands = instruction_.operands;
+  const bool has_results = operands[0].kind == Operand::Kind::kList;
+  const size_t name = has_results ? 1 : 0;
+  const bool has_arguments = operands.size() > name + 1;
+  if (operands.size() > name + 2 || operands.size() <= name || !IsPlainName(operands[name])) {
+    return "not a call of a function by its name";
+  }
+  // The name is looked up in the body, too: a register of the same name would be called instead.
+  const Name* const declared = scope_.Find(operands[name].name);
+  const auto found = module_.definitions.find(operands[name].name);
+  if (declared == nullptr || declared->kind != Name::Kind::kFunction ||
+      found == module_.definitions.end() || module_.functions[found->second].head.is_entry) {
+    return "not a function that the module defines";
+  }
+  const Head& callee = module_.functions[found->second].head;
+  callees_->push_back(found->second);
+  if (module_.locals != 0 && !passed) return "wlg_pass is not written before the call";
+  const Operand none = {.kind = Operand::Kind::kList};
+  const Operand& results = has_results ? operands[0] : none;
+  const Operand& arguments = has_arguments ? operands[name + 1] : none;
+  if (Refusal refusal = VerifyList(results, callee.results, false); !refusal.empty()) {
+    return refusal;
+  }
+  return VerifyList(arguments, callee.parameters, true);
+}
+
+Refusal FunctionVerifier::VerifyList(const Operand& list, const std::vector<Variable>& formal,
+                                     bool is_arguments) {
+  if (list.kind != Operand::Kind::kList || list.count != formal.size()) {
+    return "not the number of arguments or results that the function has";
+  }
+  for (size_t i = 0; i < formal.size(); ++i) {
+    const Operand& actual = instruction_.ElementsOf(list)[i];
+    const Name* const name = IsPlainName(actual) ? scope_.Find(actual.name) : nullptr;
+    if (name == nullptr || name->kind != Name::Kind::kBodyParameter) {
+      return "not a parameter that the body declares";
+    }
+    const bool is_pass = is_arguments && i == 0 && module_.locals != 0;
+    if (is_pass ? actual.name != "wlg_pass" : IsGuardName(actual.name)) {
+      return "wlg_pass is not the first argument, and only this one";
+    }
+    if (name->bytes != formal[i].Bytes() || name->alignment != formal[i].Alignment()) {
+      return "an argument or result of another size than the function has";
+    }
+  }
+  return {};
+}
+
+// An operand that is no address: registers, literals, and vectors and pairs of these. The first
+// operand and parts of vectors and pairs may be destinations, and so they are no guard registers.
+Refusal FunctionVerifier::VerifyPlain(size_t index) const {
+  const Operand& operand = instruction_.operands[index];
+  switch (operand.kind) {
+    case Operand::Kind::kSink:
+    case Operand::Kind::kInteger:
+    case Operand::Kind::kFloat:
+      return {};
+    case Operand::Kind::kName:
+      return VerifyRegister(operand, index != 0);
+    case Operand::Kind::kVector:
+    case Operand::Kind::kPair:
+      for (const Operand& element : instruction_.ElementsOf(operand)) {
+        if (element.kind != Operand::Kind::kName) continue;
+        if (Refusal refusal = VerifyRegister(element, false); !refusal.empty()) return refusal;
+      }
+      return {};
+    case Operand::Kind::kAddress:
+    case Operand::Kind::kList:
+      break;
+  }
+  return "an operand that this instruction does not have";
+}
+
+Refusal FunctionVerifier::VerifyRegister(const Operand& operand, bool may_be_guard) const {
+  if (IsGuardName(operand.name) && !may_be_guard) return "a guard register may be written";
+  if (operand.value != 0) return "an offset where there is no address";
+  const Name* const name = operand.component.empty() ? scope_.Find(operand.name) : nullptr;
+  if (name != nullptr && name->kind == Name::Kind::kRegister) return {};
+  const bool may_be_read = IsReadableSpecialRegister(operand.name, operand.component);
+  return may_be_read ? Refusal() : "not a register that may be used here";
+}
+
+}  // namespace warpline::guard

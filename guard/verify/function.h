@@ -1,0 +1,89 @@
+// Verifies the body of one function against what its module declares.
+#ifndef WARPLINE_GUARD_VERIFY_FUNCTION_H_
+#define WARPLINE_GUARD_VERIFY_FUNCTION_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "guard/verify/accesses.h"
+#include "guard/verify/declarations.h"
+#include "guard/verify/fences.h"
+#include "guard/verify/instructions.h"
+#include "guard/verify/names.h"
+#include "guard/verify/policy.h"
+#include "guard/verify/reader.h"
+
+namespace warpline::guard {
+
+struct Function {
+  Head head;
+  Line line;              // Of the head
+  std::string_view body;  // The lines between { and }
+  size_t body_line = 0;   // The number of the line of {
+};
+
+// What is known of a module once its text has been read, without the statements of its functions.
+struct Module {
+  Policy policy;
+  int target = 0;         // Of .target sm_90: 90
+  int64_t constants = 0;  // Bytes of wlg_const
+  int64_t locals = 0;     // T, the bytes of wlg_locals in the entries; 0 if none has it
+  Scope names{nullptr};
+  std::vector<Function> functions;
+  absl::flat_hash_map<std::string_view, size_t> definitions;  // By name; indices of `functions`
+};
+
+// A refused line. `refusal` is empty if nothing is refused.
+struct Finding {
+  Line line;
+  Refusal refusal;
+};
+
+// One body. Everything that is passed to it must outlive it. Thread-compatible.
+class FunctionVerifier {
+ public:
+  FunctionVerifier(const Module& module, const Function& function);
+  FunctionVerifier(const FunctionVerifier&) = delete;
+  FunctionVerifier& operator=(const FunctionVerifier&) = delete;
+
+  // Call it once. Adds the indices of the functions that this one calls to `callees`.
+  Finding Verify(std::vector<size_t>* callees);
+
+ private:
+  struct Branch {
+    Line line;
+    std::string_view label;
+  };
+
+  Refusal DeclareParameters();
+  Refusal VerifyLine(const Line& line);
+  Refusal VerifyLabel(std::string_view line);
+  Refusal VerifyDeclaration(std::string_view line);
+  Refusal DeclareRegisters(const Variable& variable);
+  Refusal DeclareVariable(const Variable& variable);
+  Refusal VerifyInstruction(const Line& line, bool passed);
+  Refusal VerifyPass();
+  Refusal VerifyMemory(const Description& description);
+  Refusal VerifyMove();
+  Refusal VerifyCall(bool passed);
+  Refusal VerifyList(const Operand& list, const std::vector<Variable>& formal, bool is_arguments);
+  Refusal VerifyPlain(size_t index) const;
+  Refusal VerifyRegister(const Operand& operand, bool may_be_guard) const;
+
+  const Module& module_;
+  const Function& function_;
+  Scope scope_;
+  Limits limits_;
+  Fences fences_;
+  bool declares_ = true;  // Only declarations have been read.
+  bool passed_ = false;   // The statement before has written wlg_pass.
+  Instruction instruction_;
+  std::vector<Branch> branches_;
+  std::vector<size_t>* callees_ = nullptr;
+};
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_VERIFY_FUNCTION_H_

@@ -1,0 +1,14 @@
+// What the text of a session has to keep to.
+#ifndef WARPLINE_GUARD_VERIFY_POLICY_H_
+#define WARPLINE_GUARD_VERIFY_POLICY_H_
+
+namespace warpline::guard {
+
+struct Policy {
+  int arena_bits = 36;    // The arena has 2^arena_bits bytes: 32 to 47.
+  bool hardened = false;  // Accesses are aligned, and those to shared memory are confined, too.
+};
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_VERIFY_POLICY_H_

@@ -1,0 +1,33 @@
+#include <cstdio>
+#include <string>
+
+#include "guard/guard.h"
+#include "guard/rewrite/words.h"
+#include "server/device/cpu/testing/kernel_loader.h"
+
+namespace warpline::cpu {
+
+CudaResult LoadText(device::Context* context, std::string_view text, uint64_t arena,
+                    uint64_t variables, device::ModuleId* module) {
+  const auto guarded = guard::Guard(text, {.arena_bits = 32, .hardened = WARPLINE_HARDENED});
+  if (!guarded.ok()) {
+    std::fprintf(stderr, "it is not guarded: %s\n", guarded.status().ToString().c_str());
+    return CudaResult::kInvalidPtx;
+  }
+  for (const guard::Refusal& refusal : guarded->refusals) {
+    std::fprintf(stderr, "%s is not guarded: %s\n", refusal.kernel.c_str(), refusal.reason.c_str());
+  }
+  CudaResult result = context->LoadModule(guarded->text, module);
+  if (result != CudaResult::kSuccess) return result;
+  uint64_t at = 0, bytes = 0;
+  result = context->FindGlobal(*module, std::string(guard::kConstVariable), &at, &bytes);
+  const auto write = [&](uint64_t address, const std::string& what) {
+    if (result != CudaResult::kSuccess || what.empty()) return;
+    result = context->CopyToDevice(address, what.data(), what.size(), device::kLegacyStream);
+  };
+  write(at, guard::GuardWords(arena, variables));
+  write(variables, guard::GlobalsAt(guarded->layout, variables));
+  return result;
+}
+
+}  // namespace warpline::cpu

@@ -1,0 +1,10 @@
+#include "server/device/cpu/testing/kernel_loader.h"
+
+namespace warpline::cpu {
+
+CudaResult LoadText(device::Context* context, std::string_view text, uint64_t, uint64_t,
+                    device::ModuleId* module) {
+  return context->LoadModule(text, module);
+}
+
+}  // namespace warpline::cpu

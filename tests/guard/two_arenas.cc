@@ -1,0 +1,153 @@
+#include "tests/guard/two_arenas.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "guard/rewrite/words.h"
+
+namespace warpline::guard {
+namespace {
+
+constexpr uint64_t kArenaBytes = uint64_t{1} << TwoArenas::kArenaBits;
+constexpr uint64_t kReservedBytes = 4 * kArenaBytes;
+constexpr uint64_t kZoneBytes = 16 * TwoArenas::kMiB;
+constexpr size_t kStagingBytes = 64 << 10;
+// ThreadSanitizer leaves programs little of the address space; the last base is one that it allows.
+constexpr uint64_t kBases[] = {0x300000000000, 0x340000000000, 0x7e9000000000};
+
+absl::Status Failed(const char* what, CudaResult result) {
+  return absl::InternalError(absl::StrCat(what, ": CUDA error ", static_cast<int>(result)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TwoArenas>> TwoArenas::Open(const std::string& backend) {
+  std::unique_ptr<TwoArenas> arenas(new TwoArenas);
+  auto opened = device::OpenBackend(backend);
+  if (!opened.ok()) return absl::UnavailableError(opened.status().message());
+  arenas->backend_ = *std::move(opened);
+  auto chunks = arenas->backend_->OpenChunkSource(0);
+  if (!chunks.ok()) return absl::UnavailableError(chunks.status().message());
+  arenas->chunks_ = *std::move(chunks);
+  auto context = arenas->backend_->OpenContext(0);
+  if (!context.ok()) return context.status();
+  arenas->context_ = *std::move(context);
+  uint64_t reserved = 0;
+  for (const uint64_t base : kBases) {
+    if (arenas->context_->ReserveArena(base, kReservedBytes) != CudaResult::kSuccess) continue;
+    reserved = base;
+    break;
+  }
+  if (reserved == 0) return absl::InternalError("no addresses for the arenas");
+  absl::Status status = arenas->Map(reserved + kArenaBytes, &arenas->attacker_);
+  if (status.ok()) status = arenas->Map(reserved + 3 * kArenaBytes, &arenas->neighbour_);
+  if (!status.ok()) return status;
+  if (arenas->context_->AllocStaging(kStagingBytes, &arenas->staging_) != CudaResult::kSuccess) {
+    return absl::InternalError("no staging memory");
+  }
+  return arenas;
+}
+
+TwoArenas::~TwoArenas() {
+  if (staging_ != nullptr) context_->FreeStaging(staging_);
+}
+
+// The whole arena is mapped, and the zones around it, as far as it is not at an end of what is
+// reserved: nothing in there shall fault.
+absl::Status TwoArenas::Map(uint64_t arena, Tenant* tenant) {
+  tenant->arena = arena;
+  tenant->memory = arena + 64 * kMiB;
+  tenant->globals = tenant->memory + 2 * kMiB;
+  const bool is_last = arena == (arena | (kReservedBytes - kArenaBytes));
+  const CudaResult sunk =
+      context_->MapSink(arena - kZoneBytes, kZoneBytes + kArenaBytes + (is_last ? 0 : kZoneBytes));
+  if (sunk != CudaResult::kSuccess) return Failed("no sink", sunk);
+  auto chunk = chunks_->CreateChunk(kMemoryBytes);
+  if (!chunk.ok()) return chunk.status();
+  tenant->chunk = *std::move(chunk);
+  const CudaResult mapped = context_->MapChunk(tenant->memory, kMemoryBytes, tenant->chunk.get());
+  return mapped == CudaResult::kSuccess ? absl::OkStatus() : Failed("no memory", mapped);
+}
+
+absl::StatusOr<device::KernelId> TwoArenas::Load(std::string_view text, const std::string& kernel) {
+  device::ModuleId module{};
+  if (const CudaResult result = context_->LoadModule(text, &module);
+      result != CudaResult::kSuccess) {
+    return absl::NotFoundError(absl::StrCat("it does not load: ", static_cast<int>(result)));
+  }
+  device::KernelId found{};
+  if (const CudaResult result = context_->FindKernel(module, kernel, &found);
+      result != CudaResult::kSuccess) {
+    return absl::NotFoundError(absl::StrCat("it has no kernel: ", static_cast<int>(result)));
+  }
+  return found;
+}
+
+absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
+                                                    const GuardedText& guarded,
+                                                    const std::string& kernel) {
+  device::ModuleId module{};
+  CudaResult result = context_->LoadModule(guarded.text, &module);
+  if (result != CudaResult::kSuccess) return absl::NotFoundError("it does not load");
+  uint64_t words = 0, bytes = 0;
+  result = context_->FindGlobal(module, std::string(kConstVariable), &words, &bytes);
+  if (result != CudaResult::kSuccess) return Failed("no guard's words", result);
+  result = WriteBytes(words, GuardWords(tenant.arena, tenant.globals));
+  if (result != CudaResult::kSuccess) return Failed("the guard's words", result);
+  const std::string globals = GlobalsAt(guarded.layout, tenant.globals);
+  if (guarded.layout.globals_bytes > kMemoryBytes - (tenant.globals - tenant.memory)) {
+    return absl::NotFoundError("too many variables");
+  }
+  if (!globals.empty()) {
+    result = WriteBytes(tenant.globals, globals);
+    if (result != CudaResult::kSuccess) return Failed("the variables", result);
+  }
+  device::KernelId found{};
+  result = context_->FindKernel(module, kernel, &found);
+  if (result != CudaResult::kSuccess) {
+    return absl::NotFoundError(absl::StrCat("it has no kernel: ", static_cast<int>(result)));
+  }
+  return found;
+}
+
+CudaResult TwoArenas::Run(device::KernelId kernel, uint32_t threads, uint32_t shared_bytes,
+                          absl::Span<const std::byte> params) {
+  const device::LaunchConfig config = {{1, 1, 1}, {threads, 1, 1}, shared_bytes};
+  const CudaResult result = context_->Launch(kernel, config, params, device::kLegacyStream);
+  return result == CudaResult::kSuccess ? Sync() : result;
+}
+
+CudaResult TwoArenas::Sync() {
+  device::EventId event{};
+  CudaResult result = context_->CreateEvent(2, &event);
+  if (result == CudaResult::kSuccess) {
+    result = context_->RecordEvent(event, device::kLegacyStream);
+  }
+  if (result != CudaResult::kSuccess) return result;
+  while ((result = context_->QueryEvent(event)) == CudaResult::kNotReady) {
+    std::this_thread::yield();
+  }
+  context_->DestroyEvent(event);
+  return result;
+}
+
+CudaResult TwoArenas::Write(uint64_t address, absl::Span<const uint32_t> words) {
+  return WriteBytes(address, {reinterpret_cast<const char*>(words.data()), words.size() * 4});
+}
+
+CudaResult TwoArenas::WriteBytes(uint64_t address, std::string_view bytes) {
+  const CudaResult result =
+      context_->CopyToDevice(address, bytes.data(), bytes.size(), device::kLegacyStream);
+  return result == CudaResult::kSuccess ? Sync() : result;
+}
+
+CudaResult TwoArenas::Read(uint64_t address, size_t count, std::vector<uint32_t>* words) {
+  CudaResult result = context_->CopyFromDevice(staging_, address, count * 4, device::kLegacyStream);
+  if (result == CudaResult::kSuccess) result = Sync();
+  const auto* const first = static_cast<const uint32_t*>(staging_);
+  words->assign(first, first + count);
+  return result;
+}
+
+}  // namespace warpline::guard
