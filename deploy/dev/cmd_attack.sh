@@ -6,7 +6,7 @@ Usage: ./dev attack [--suite=NAME]... [--minutes=N] [--sessions=N] [--seconds=N]
 
 Builds and starts a server and attacks it, beside another tenant's program that checks its results. One
 line an attack, then `attack: S of N stopped, D neighbours disturbed`; exit status 0 when S = N and D = 0.
-docs/security.md says what stops them. The suites, of which the first four are made without --suite:
+docs/security.md says what stops them. The suites, of which the first five are made without --suite:
   escape    workers attack everything around them once their jail is closed; each attack is made once more
             in a worker without the layers of the jail that stop it, where it must get through, for which
             root is needed
@@ -18,6 +18,8 @@ docs/security.md says what stops them. The suites, of which the first four are m
             WARPLINE_ATTACK_SCALE=10 makes floods ten times as large
   residue   what memory of each kind that a session is given still holds of a former session of another
             tenant
+  guard     kernels of one tenant that try to reach another's memory in the same context, without the guard
+            and with it (tests/guard/escapes.txt)
   traffic   hostile traffic from several processes for --minutes (1): prints how many messages, and the
             server's memory, descriptors, threads and log at the start, at most and at the end
   share     an honest session beside --sessions (64) hostile ones that keep the processors busy, each time
@@ -53,7 +55,7 @@ main() {
   need_build
   say "building the server, the client library and the attacks"
   bazel_call build --config=opt -- "${INSTALLATION[@]}" //tests/attack:all //tests/chaos:long_program \
-    //tests/hostile:attack //examples:vector_add || die "the build failed"
+    //tests/guard:guard_attack //tests/hostile:attack //examples:vector_add || die "the build failed"
   for arg in "$@"; do
     if [ "$arg" = --prove ]; then
       build_mutated

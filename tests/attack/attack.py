@@ -30,6 +30,7 @@ import local_server  # noqa: E402  (found by the path above)
 import mutations  # noqa: E402
 from accomplice_suite import AccompliceSuite  # noqa: E402
 from escape_suite import EscapeSuite  # noqa: E402
+from guard_suite import GuardSuite  # noqa: E402
 from prove import SERVER_PROGRAMS, Prover  # noqa: E402
 from residue_suite import ResidueSuite  # noqa: E402
 from share_suite import ShareSuite  # noqa: E402
@@ -38,9 +39,11 @@ from traffic_suite import TrafficSuite  # noqa: E402
 from wire_suite import WireSuite  # noqa: E402
 
 SUITES = {suite.name: suite for suite in (EscapeSuite, AccompliceSuite, WireSuite, ResidueSuite,
-                                       TrafficSuite, ShareSuite)}
-DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name)
+                                       GuardSuite, TrafficSuite, ShareSuite)}
+DEFAULT_SUITES = (EscapeSuite.name, AccompliceSuite.name, WireSuite.name, ResidueSuite.name,
+                  GuardSuite.name)
 PROGRAMS = {"bin/escape_worker": "tests/attack/escape_worker",
+            "bin/guard_attack": "tests/guard/guard_attack",
             "bin/hostile": "tests/hostile/attack",
             "bin/long_program": "tests/chaos/long_program",
             "bin/residue": "tests/attack/residue",
@@ -194,7 +197,7 @@ def attack(options, installation):
 def main():
     options = arguments()
     TrafficSuite.minutes = options.minutes
-    AccompliceSuite.device = ResidueSuite.device = options.device
+    AccompliceSuite.device = GuardSuite.device = ResidueSuite.device = options.device
     ShareSuite.sessions, ShareSuite.seconds = options.sessions, options.seconds
     local_server.stop_on_signals()
     try:
