@@ -82,11 +82,12 @@ std::string GlobalsAt(const ModuleLayout& layout, uint64_t address) {
   return bytes;
 }
 
-std::string GuardWords(uint64_t arena, uint64_t globals) {
+std::string GuardWords(const ModulePlaces& places) {
   std::string words(kGuardWordBytes, '\0');
-  const auto high = static_cast<uint32_t>(arena >> 32);
+  const auto high = static_cast<uint32_t>(places.arena >> 32);
   std::memcpy(words.data() + kArenaHighWord, &high, sizeof(high));
-  std::memcpy(words.data() + kGlobalsWord, &globals, sizeof(globals));
+  std::memcpy(words.data() + kGlobalsWord, &places.globals, sizeof(places.globals));
+  std::memcpy(words.data() + kRecordsWord, &places.records, sizeof(places.records));
   return words;
 }
 

@@ -7,6 +7,7 @@
 #ifndef WARPLINE_GUARD_GUARD_H_
 #define WARPLINE_GUARD_GUARD_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,13 @@ absl::StatusOr<GuardedText> Guard(std::string_view text, const RewriteOptions& o
 // The first `globals_bytes` of the block of a module's variables that lies at `address`, with its
 // relocations done. What is behind them is zero.
 std::string GlobalsAt(const ModuleLayout& layout, uint64_t address);
-// The guard's words for a module whose variables lie at `globals` in the arena at `arena`.
-std::string GuardWords(uint64_t arena, uint64_t globals);
+// The guard's words for a module.
+struct ModulePlaces {
+  uint64_t arena = 0;
+  uint64_t globals = 0;  // Of the module's variables, in the arena
+  uint64_t records = 0;  // Of the ring of records, in the arena; 0 if there is none (records.h)
+};
+std::string GuardWords(const ModulePlaces& places);
 
 }  // namespace warpline::guard
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/runtime.h"
 #include "ptx/types.h"
 
 namespace warpline::guard {
@@ -13,7 +14,11 @@ std::vector<std::string> CalleesOf(const FlatFunction& function) {
   std::set<std::string> callees;
   for (const ptx::Statement& statement : function.code) {
     const auto* const call = std::get_if<ptx::Instruction>(&statement.node);
-    if (call == nullptr || call->opcode != "call") continue;
+    if (call == nullptr) continue;
+    if (call->opcode == "trap" || call->opcode == "brkpt") {
+      callees.insert(std::string(kTrapFunction));
+    }
+    if (call->opcode != "call") continue;
     for (const ptx::Operand& operand : call->operands) {
       if (operand.kind != ptx::Operand::Kind::kName) continue;
       callees.insert(operand.name);

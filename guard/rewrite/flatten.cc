@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/runtime.h"
 #include "ptx/types.h"
 
 namespace warpline::guard {
@@ -224,11 +225,16 @@ class Flattener {
     auto& node = std::get<ptx::Instruction>(copy.node);
     if (!node.guard.empty()) Resolve(&node.guard);
     const bool branches = instruction.opcode == "bra";
+    const bool calls = instruction.opcode == "call";
     for (Operand& operand : node.operands) {
       if (branches) {
         ResolveLabel(&operand.name);
       } else {
         Resolve(&operand);
+      }
+      if (calls && operand.kind == Operand::Kind::kName && flat_.Find(operand.name) == nullptr) {
+        const std::string_view ours = RuntimeFunctionFor(operand.name);
+        if (!ours.empty()) operand.name = ours;
       }
     }
     flat_.code.push_back(std::move(copy));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/runtime.h"
 #include "guard/rewrite/statements.h"
 #include "guard/rewrite/words.h"
 #include "ptx/printer.h"
@@ -124,7 +125,8 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
       code_.Add(statement);
       continue;
     }
-    calls = calls || instruction->opcode == "call";
+    calls = calls || instruction->opcode == "call" || instruction->opcode == "trap" ||
+            instruction->opcode == "brkpt";
     if (absl::Status status = RewriteInstruction(*instruction); !status.ok()) return status;
   }
   result->linkage = source.linkage == "visible" || source.linkage == "weak" ? source.linkage : "";
@@ -151,7 +153,15 @@ absl::Status FunctionRewriter::Rewrite(ptx::Function* result) {
   result->has_body = true;
   std::string_view first;
   if (!function_.params.empty()) first = function_.params[0].name;
-  result->body = code_.Take(source.is_entry, first, calls, function_.declarations);
+  std::vector<ptx::Variable> declarations = function_.declarations;
+  if (traps_ != 0) {
+    ptx::Variable line;
+    line.space = "param";
+    line.type = "b32";
+    line.name = absl::StrCat(std::string(kRuntimePrefix), "line");
+    declarations.push_back(std::move(line));
+  }
+  result->body = code_.Take(source.is_entry, first, calls, declarations);
   return absl::OkStatus();
 }
 
@@ -188,14 +198,9 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
       // The cache's business; but what waits for another grid has to stay.
       if (instruction.opcode == "griddepcontrol") break;
       return absl::OkStatus();
-    case Family::kTrap: {
-      // One thread ends, where a trap would end everybody's context.
-      Instruction end = Make("exit", {});
-      end.guard = instruction.guard;
-      end.guard_negated = instruction.guard_negated;
-      Put(std::move(end));
+    case Family::kTrap:
+      RewriteTrap(instruction);
       return absl::OkStatus();
-    }
     case Family::kBranch:
       if (!function_.labels.contains(instruction.operands[0].name)) {
         return Refuse("a branch to what is no label of the function");
@@ -223,6 +228,29 @@ absl::Status FunctionRewriter::RewriteInstruction(Instruction instruction) {
   }
   Put(std::move(instruction));
   return absl::OkStatus();
+}
+
+// One thread ends, and says so, where a trap would end everybody's context.
+void FunctionRewriter::RewriteTrap(const Instruction& trap) {
+  const std::string after = absl::StrCat(std::string(kRuntimePrefix), "after_", traps_++);
+  if (!trap.guard.empty()) {
+    Instruction skip = Make("bra", {Name(after)});
+    skip.guard = trap.guard;
+    skip.guard_negated = !trap.guard_negated;
+    Put(std::move(skip));
+  }
+  const std::string line = absl::StrCat(std::string(kRuntimePrefix), "line");
+  Put(Make("st.param.b32", {Address(line), Number(at_->line.number)}));
+  Operand arguments;
+  arguments.kind = Operand::Kind::kList;
+  if (module_.local_bytes != 0) {
+    Put(Make("st.param.b64", {Address("wlg_pass"), Name(code_.Locals())}));
+    arguments.elements.push_back(Name("wlg_pass"));
+  }
+  arguments.elements.push_back(Name(line));
+  Put(Make("call", {Name(kTrapFunction), std::move(arguments)}));
+  Put(Make("exit", {}));
+  if (!trap.guard.empty()) code_.Add(ptx::Statement{ptx::Label{after}, at_->line});
 }
 
 absl::Status FunctionRewriter::RewriteCall(Instruction call) {

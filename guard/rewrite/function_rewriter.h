@@ -43,6 +43,7 @@ class FunctionRewriter {
  private:
   absl::Status RewriteInstruction(ptx::Instruction instruction);
   absl::Status RewriteCall(ptx::Instruction call);
+  void RewriteTrap(const ptx::Instruction& trap);
   absl::Status RewriteMove(ptx::Instruction move);
   absl::Status RewriteConvertAddress(ptx::Instruction convert);
   absl::Status RewriteMatrixAccess(ptx::Instruction instruction);
@@ -66,6 +67,7 @@ class FunctionRewriter {
   const uint64_t local_offset_;
   FenceWriter code_;
   const ptx::Statement* at_ = nullptr;
+  int traps_ = 0;
 };
 
 }  // namespace warpline::guard

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/runtime.h"
 #include "guard/rewrite/words.h"
 #include "ptx/types.h"
 
@@ -52,6 +53,10 @@ class Layouter {
       }
     }
     layout_.consts_image.resize(consts);
+    PlacedVariable words;
+    words.name = kWordsVariable;
+    words.bytes = kGuardWordBytes;
+    layout_.consts.push_back(std::move(words));
     for (PlacedVariable& placed : layout_.globals) layout_.globals_by_name[placed.name] = &placed;
     for (PlacedVariable& placed : layout_.consts) layout_.consts_by_name[placed.name] = &placed;
     // An initialiser may name a variable that is declared later.

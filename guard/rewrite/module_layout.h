@@ -34,7 +34,7 @@ struct Relocation {
 
 struct ModuleLayout {
   std::vector<PlacedVariable> globals;
-  std::vector<PlacedVariable> consts;
+  std::vector<PlacedVariable> consts;  // The last one stands for the guard's words.
   uint64_t globals_bytes = 0;
   // The bytes from the start of the block on; those behind are zero.
   std::string globals_image;

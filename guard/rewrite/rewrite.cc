@@ -15,6 +15,7 @@
 #include "guard/rewrite/call_graph.h"
 #include "guard/rewrite/function_rewriter.h"
 #include "guard/rewrite/limits.h"
+#include "guard/rewrite/runtime.h"
 #include "guard/rewrite/words.h"
 #include "ptx/types.h"
 
@@ -27,7 +28,23 @@ using ptx::Variable;
 // An access takes 32 bytes at most, so that each fits.
 constexpr uint64_t kLeastLocalBytes = 32;
 
-bool IsReserved(std::string_view name) { return name.starts_with(kReservedPrefix); }
+bool IsReserved(std::string_view name) {
+  return name.starts_with(kReservedPrefix) || name.starts_with(kRuntimePrefix);
+}
+
+// Whether the function needs the runtime: it prints, asserts or traps.
+bool NeedsRuntime(const Function& function) {
+  for (const ptx::Statement& statement : function.body) {
+    const auto* const instruction = std::get_if<ptx::Instruction>(&statement.node);
+    if (instruction == nullptr) continue;
+    if (instruction->opcode == "trap" || instruction->opcode == "brkpt") return true;
+    if (instruction->opcode != "call") continue;
+    for (const ptx::Operand& operand : instruction->operands) {
+      if (!RuntimeFunctionFor(operand.name).empty()) return true;
+    }
+  }
+  return false;
+}
 
 bool NamesAreFree(const Function& function) {
   for (const Variable& variable : function.params) {
@@ -91,8 +108,9 @@ class ModuleRewriter {
           std::visit([](const auto& node) { return IsReserved(node.name); }, item);
       const auto* const function = std::get_if<Function>(&item);
       if (reserved || (function != nullptr && !NamesAreFree(*function))) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the module has a name that begins with ", std::string(kReservedPrefix)));
+        return absl::InvalidArgumentError(absl::StrCat("the module has a name that begins with ",
+                                                       std::string(kReservedPrefix), " or ",
+                                                       std::string(kRuntimePrefix)));
       }
       std::visit([this](const auto& node) { names_.insert(node.name); }, item);
     }
@@ -114,21 +132,30 @@ class ModuleRewriter {
   }
 
   void FlattenAll() {
+    bool needs_runtime = false;
     for (const auto& item : module_.items) {
       const auto* const function = std::get_if<Function>(&item);
       if (function == nullptr || !function->has_body) continue;
-      order_.push_back(function->name);
-      absl::StatusOr<FlatFunction> flat = Flatten(*function, names_);
-      const auto refused = options_.refused.find(function->name);
-      if (refused != options_.refused.end()) {
-        refused_[function->name] = {function->name, refused->second};
-      } else if (!flat.ok()) {
-        refused_[function->name] = {function->name, std::string(flat.status().message())};
-      } else {
-        functions_[function->name] = *std::move(flat);
-      }
-      if (function->is_entry) entries_.push_back(function->name);
+      FlattenOne(*function);
+      needs_runtime = needs_runtime || NeedsRuntime(*function);
     }
+    if (!needs_runtime) return;
+    for (const Function& function : RuntimeFunctions()) FlattenOne(function);
+  }
+
+  void FlattenOne(const Function& source) {
+    const Function* const function = &source;
+    order_.push_back(function->name);
+    absl::StatusOr<FlatFunction> flat = Flatten(*function, names_);
+    const auto refused = options_.refused.find(function->name);
+    if (refused != options_.refused.end()) {
+      refused_[function->name] = {function->name, refused->second};
+    } else if (!flat.ok()) {
+      refused_[function->name] = {function->name, std::string(flat.status().message())};
+    } else {
+      functions_[function->name] = *std::move(flat);
+    }
+    if (function->is_entry) entries_.push_back(function->name);
   }
 
   void RefuseRecursion() {

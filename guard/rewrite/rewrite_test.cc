@@ -140,7 +140,11 @@ TEST(RewriteTest, NamesOfBlocksBecomeUnique) {
 }
 
 TEST(RewriteTest, ATrapEndsTheThread) {
-  EXPECT_TRUE(Has(TextOf(Kernel("@%p1 trap;")), "\t@%p1 exit;\n"));
+  const std::string text = TextOf(Kernel("@%p1 trap;\nbrkpt;"));
+  EXPECT_TRUE(Has(text,
+                  "\t@!%p1 bra $guard_after_0;\n\tst.param.b32 [$guard_line], 10;\n"
+                  "\tcall $guard_trap, ($guard_line);\n\texit;\n$guard_after_0:\n"));
+  EXPECT_TRUE(Has(text, "\tst.param.b32 [$guard_line], 11;\n"));
 }
 
 TEST(RewriteTest, DropsHintsAndTheTenantsPromises) {
@@ -181,10 +185,11 @@ TEST(RewriteTest, RefusesRecursion) {
 
 TEST(RewriteTest, RefusesReservedNames) {
   for (const char* const text : {".reg .b32 wlg_base;", "wlg_l:"}) {
-    EXPECT_EQ(RefusalOf(Kernel(text)), "the module has a name that begins with wlg_") << text;
+    EXPECT_EQ(RefusalOf(Kernel(text)), "the module has a name that begins with wlg_ or $guard_")
+        << text;
   }
   EXPECT_EQ(RefusalOf(Kernel("", ".global .u32 wlg_const;")),
-            "the module has a name that begins with wlg_");
+            "the module has a name that begins with wlg_ or $guard_");
 }
 
 TEST(RewriteTest, RefusesModulesOfAnotherWidth) {

@@ -96,7 +96,8 @@ End Execute(const std::string& text, bool hardened, Arena* arena, std::string* f
   if (module->FindGlobal(std::string(kConstVariable), &words, &bytes) != CudaResult::kSuccess) {
     return End::kNotRun;
   }
-  const std::string values = GuardWords(arena->base(), arena->base() + (64 << 20));
+  const std::string values =
+      GuardWords({arena->base(), arena->base() + (64 << 20), arena->base() + (96 << 20)});
   std::memcpy(reinterpret_cast<void*>(words), values.data(), values.size());
   const auto constants = [&] { return std::string(reinterpret_cast<const char*>(words), bytes); };
   const std::string before = constants();

@@ -59,6 +59,7 @@ absl::Status TwoArenas::Map(uint64_t arena, Tenant* tenant) {
   tenant->arena = arena;
   tenant->memory = arena + 64 * kMiB;
   tenant->globals = tenant->memory + 2 * kMiB;
+  tenant->records = tenant->memory + 3 * kMiB;
   const bool is_last = arena == (arena | (kReservedBytes - kArenaBytes));
   const CudaResult sunk =
       context_->MapSink(arena - kZoneBytes, kZoneBytes + kArenaBytes + (is_last ? 0 : kZoneBytes));
@@ -93,10 +94,10 @@ absl::StatusOr<device::KernelId> TwoArenas::LoadFor(const Tenant& tenant,
   uint64_t words = 0, bytes = 0;
   result = context_->FindGlobal(module, std::string(kConstVariable), &words, &bytes);
   if (result != CudaResult::kSuccess) return Failed("no guard's words", result);
-  result = WriteBytes(words, GuardWords(tenant.arena, tenant.globals));
+  result = WriteBytes(words, GuardWords({tenant.arena, tenant.globals, tenant.records}));
   if (result != CudaResult::kSuccess) return Failed("the guard's words", result);
   const std::string globals = GlobalsAt(guarded.layout, tenant.globals);
-  if (guarded.layout.globals_bytes > kMemoryBytes - (tenant.globals - tenant.memory)) {
+  if (guarded.layout.globals_bytes > tenant.records - tenant.globals) {
     return absl::NotFoundError("too many variables");
   }
   if (!globals.empty()) {

@@ -32,6 +32,7 @@ class TwoArenas {
     uint64_t arena = 0;
     uint64_t memory = 0;   // Of kMemoryBytes
     uint64_t globals = 0;  // In it: where the variables of guarded modules are put
+    uint64_t records = 0;  // Likewise their ring of records, which has no room at first
     UniqueFd chunk;
   };
 

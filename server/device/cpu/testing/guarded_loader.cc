@@ -25,7 +25,7 @@ CudaResult LoadText(device::Context* context, std::string_view text, uint64_t ar
     if (result != CudaResult::kSuccess || what.empty()) return;
     result = context->CopyToDevice(address, what.data(), what.size(), device::kLegacyStream);
   };
-  write(at, guard::GuardWords(arena, variables));
+  write(at, guard::GuardWords({arena, variables, 0}));
   write(variables, guard::GlobalsAt(guarded->layout, variables));
   return result;
 }

@@ -1,0 +1,31 @@
+// What guarded kernels have in place of the driver's functions for printf and assert, and of traps:
+// functions that write a record where the server finds it.
+//
+// They are PTX like the tenant's, and are rewritten with it: they can do no more than the tenant.
+// So a record is the tenant's word, like everything in its arena.
+#ifndef WARPLINE_GUARD_REWRITE_RUNTIME_H_
+#define WARPLINE_GUARD_REWRITE_RUNTIME_H_
+
+#include <string_view>
+#include <vector>
+
+#include "ptx/ast.h"
+
+namespace warpline::guard {
+
+// Begins the names of the runtime's functions and of its constant.
+inline constexpr std::string_view kRuntimePrefix = "$guard_";
+// Stands for the guard's words, at the start of the constants.
+inline constexpr std::string_view kWordsVariable = "$guard_words";
+// Called with the number of the line before a thread ends that would have trapped.
+inline constexpr std::string_view kTrapFunction = "$guard_trap";
+
+// The function in place of one of the driver's; empty for another name.
+std::string_view RuntimeFunctionFor(std::string_view name);
+
+// All of them.
+const std::vector<ptx::Function>& RuntimeFunctions();
+
+}  // namespace warpline::guard
+
+#endif  // WARPLINE_GUARD_REWRITE_RUNTIME_H_
