@@ -465,8 +465,7 @@ absl::Status FunctionRewriter::RewritePart(uint64_t bytes, Operand* size) {
   }
   const Symbol* const symbol = function_.Find(size->name);
   if (symbol == nullptr || symbol->type == "pred") return absl::OkStatus();
-  if (ptx::TypeBytes(symbol->type) != 4 || size->negated)
-    return Refuse("a size of other than 32 bits");
+  if (ptx::TypeBytes(symbol->type) != 4) return Refuse("a size of other than 32 bits");
   *size = Name(code_.Part(*size, whole));
   return absl::OkStatus();
 }

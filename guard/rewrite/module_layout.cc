@@ -18,7 +18,6 @@ namespace {
 using ptx::InitElement;
 using ptx::Variable;
 
-constexpr uint64_t kGreatestAlignment = 256;
 
 void Put(std::string* image, uint64_t offset, uint64_t bits, uint64_t bytes) {
   if (image->size() < offset + bytes) image->resize(offset + bytes);
@@ -79,7 +78,7 @@ class Layouter {
     } else if (!SizeOf(variable, &placed.bytes) || placed.bytes == 0) {
       placed.refusal = "has no size, or too large a size";
       placed.bytes = 0;
-    } else if (alignment > kGreatestAlignment) {
+    } else if (alignment > kVariableAlignment) {
       placed.refusal = "has too large an alignment";
     } else {
       *top = placed.offset = ptx::AlignUp(*top, alignment);

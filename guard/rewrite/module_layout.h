@@ -17,6 +17,9 @@
 
 namespace warpline::guard {
 
+// The block of variables lies at a multiple of this, as the constants do.
+inline constexpr uint64_t kVariableAlignment = 128;
+
 // A variable that the application may ask for by its name.
 struct PlacedVariable {
   std::string name;

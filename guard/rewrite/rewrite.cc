@@ -287,7 +287,7 @@ class ModuleRewriter {
     constants.space = "const";
     constants.type = "b8";
     constants.name = kConstVariable;
-    constants.alignment = 128;
+    constants.alignment = kVariableAlignment;
     constants.is_array = true;
     const std::string& image = layout_->consts_image;
     constants.element_count = image.size();

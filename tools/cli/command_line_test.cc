@@ -109,5 +109,16 @@ TEST(CommandLineTest, MistakesAreNamed) {
   EXPECT_FALSE(ParseCommandLine({"stat", "extra"}).ok());
 }
 
+TEST(CommandLineTest, ExplainTakesPrograms) {
+  const auto line = ParseCommandLine({"explain", "--hardened", "a.out", "lib.so"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->verb, Verb::kExplain);
+  EXPECT_TRUE(line->Has("hardened"));
+  EXPECT_EQ(line->rest, (std::vector<std::string>{"a.out", "lib.so"}));
+  EXPECT_EQ(ParseCommandLine({"explain"}).status().message(),
+            "warpline explain: no program given");
+  EXPECT_FALSE(ParseCommandLine({"explain", "--endpoint=x", "a.out"}).ok());
+}
+
 }  // namespace
 }  // namespace warpline::cli
