@@ -240,7 +240,8 @@ int Main(const std::vector<char*>& files) {
     return 2;
   }
   Mutator mutator(absl::GetFlag(FLAGS_seed));
-  uint64_t made = 0, accepted = 0, executed = 0, faults = 0;
+  uint64_t made = 0, accepted = 0, executed = 0;
+  std::map<std::string, uint64_t> faults;
   while (executed < absl::GetFlag(FLAGS_mutants)) {
     const std::string text =
         absl::StrJoin(mutator.Mutate(seeds[mutator.Below(seeds.size())]), "\n");
@@ -252,16 +253,21 @@ int Main(const std::vector<char*>& files) {
     if (end == End::kNotRun) continue;
     ++executed;
     if (end == End::kFine) continue;
-    ++faults;
+    ++faults[fault.substr(0, fault.find(" in kernel"))];
     if (end == End::kEscape) {
       std::printf("%s\nit left the arena, or faulted: %s\n", text.c_str(), fault.c_str());
       return 1;
     }
   }
-  std::printf(
-      "mutants: %llu made, %llu accepted, %llu executed, %llu faulted, none left the arena\n",
-      static_cast<unsigned long long>(made), static_cast<unsigned long long>(accepted),
-      static_cast<unsigned long long>(executed), static_cast<unsigned long long>(faults));
+  // Those that are the tenant's own.
+  std::map<std::string, uint64_t> kinds;
+  for (const auto& [text, count] : faults) kinds[text.substr(0, text.find(" at "))] += count;
+  for (const auto& [kind, count] : kinds) {
+    std::printf("%8llu ended with: %s\n", static_cast<unsigned long long>(count), kind.c_str());
+  }
+  std::printf("mutants: %llu made, %llu accepted, %llu executed, none left the arena\n",
+              static_cast<unsigned long long>(made), static_cast<unsigned long long>(accepted),
+              static_cast<unsigned long long>(executed));
   return 0;
 }
 
